@@ -51,7 +51,7 @@ class RunOptions(JobOptions):
 
     `root` is the folder of the whole package, of which `kernels` is a part; by default `kernels` is all of it. `project` is the folder in
     it that is installed.
-    `variables` are set for the kernels. `shard_times` are the seconds that an earlier run took for its files.
+    `variables` are the user's, for the kernels. `shard_times` are the seconds that an earlier run took for its files.
     `commit` is empty until the run has determined it. With `share`, the run's GPUs share its work. `limit_s` is the limit for one target.
     `grace_s` is how long a stopped target may take to write its results. `weaken` names the protections of the container to give up.
     `compiled_folder` holds the kernels of which `compiled` is the hash.

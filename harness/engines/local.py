@@ -30,6 +30,7 @@ from harness.engines.results_folder import tidy
 from harness.engines.results_limit import Watch
 from harness.errors import InfrastructureError
 from harness.records import Environment, Exit
+from harness.records.isolated import isolated
 
 _PIECE = 1 << 16
 _DRAIN_S = 2.0
@@ -95,7 +96,7 @@ class LocalEngine:
         links.mkdir(exist_ok=True)  # a killed run leaves it behind
         (links / "harness").unlink(missing_ok=True)
         (links / "harness").symlink_to(Path(harness.__file__).parent)
-        command = [environment.python, "-m", "harness.inside", f"{layout.output}/job.json"]
+        command = [*isolated(environment.python, layout.harness, "harness.inside", f"{layout.output}/job.json")]
         with signals.held(), adopted() as end_orphans:
             try:
                 return environment, _run(command, request, environment, layout, on_line, end_orphans)

@@ -1,8 +1,8 @@
 """The entry of the inside: read the job, run each stage in its own process, and always leave `stages.json`.
 
-`python -m harness.inside OUTPUT/job.json`. If an earlier run of this job was cut short, its finished stages are kept, and the others
-continue from their journals. Exit code 0 means that every stage completed, whatever the tests' results; the verdicts are in the files.
-Standard output holds only events, one JSON object per line.
+`harness.inside OUTPUT/job.json`, started by `isolated`. If an earlier run of this job was cut short, its finished stages are kept, and
+the others continue from their journals. Exit code 0 means that every stage completed, whatever the tests' results; the verdicts are in
+the files. Standard output holds only events, one JSON object per line.
 """
 
 from __future__ import annotations
@@ -95,7 +95,9 @@ def _run_stage(job: Job, job_path: Path, stage: Stage, left_s: float) -> StageRe
     folder = Path(job.output) / stage.value
     folder.mkdir(exist_ok=True)
     (folder / "report.json").unlink(missing_ok=True)
-    environment = {**os.environ, "TRITON_INTERPRET": "1"} if job.interpret and STAGES[stage].interprets else dict(os.environ)
+    environment = {**os.environ, **({} if stage is Stage.FACTS else job.package_variables)}
+    if job.interpret and STAGES[stage].interprets:
+        environment["TRITON_INTERPRET"] = "1"
     reading, writing = os.pipe()
     environment[PIPE_VARIABLE] = str(writing)
     environment[FOLDER_VARIABLE] = str(Path.cwd())
@@ -154,7 +156,7 @@ def _compile_ahead(job: Job, job_path: Path, limit_s: float) -> tuple[int, tuple
     """
     log_path = Path(job.output) / "log-ahead.txt"
     command = [sys.executable, "-m", "harness.inside.precompile", str(job_path)]
-    environment = {**os.environ, FOLDER_VARIABLE: str(Path.cwd())}
+    environment = {**os.environ, **job.package_variables, FOLDER_VARIABLE: str(Path.cwd())}
     with open(log_path, "ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True, cwd=os.sep)
     try:

@@ -1,7 +1,8 @@
 """The first process of a container on another machine. It ends the run at its limits, also when nobody is connected any more.
 
-`python -m harness.inside.watchdog SECONDS GRACE BYTES FILES OUTPUT/job.json`. Nobody else there measures the results or ends the
-container. The kernel lets no process of a container stop or kill its first process, and no other process of the user can look into it.
+`harness.inside.watchdog SECONDS GRACE BYTES FILES OUTPUT/job.json`, started by `isolated`. Nobody else there measures the results or
+ends the container. The kernel lets no process of a container stop or kill its first process, and no other process of the user can look
+into it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from harness.inside.process import sealing
 from harness.records import OVERFULL, OVERTIME
+from harness.records.isolated import isolated
 
 _STOP = ".stop"
 _TICK_S = 0.1
@@ -137,8 +139,8 @@ def main() -> int:
     """Run the inside."""
     sealing.shut()
     seconds, grace, most_bytes, most_files, job = sys.argv[1:]
-    command = [sys.executable, "-m", "harness.inside", job]
-    return watch(command, Path(job).parent, float(seconds), float(grace), int(most_bytes), int(most_files))
+    command = isolated(sys.executable, str(Path(__file__).parents[2]), "harness.inside", job)
+    return watch([*command], Path(job).parent, float(seconds), float(grace), int(most_bytes), int(most_files))
 
 
 if __name__ == "__main__":

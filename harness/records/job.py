@@ -127,9 +127,10 @@ class JobOptions:
     it; the half-width of the 95% interval), or when its time is up. With `again` it measures everything twice: an A/A run. With
     `torch_compile_ahead`, torch's compiler works for the sweep before the card is taken; None leaves that to the card's entry in the
     targets file. The compile stage leaves out the launches of the providers `peers`, which are not the package's own. Modules are imported
-    from `import_folders`, which are relative to the package's root. `package_names` are what the package calls itself. `sanitize` says
-    whether the test stage checks the accesses of interpreted kernels to memory; None leaves that to warpwave. `test_workers` processes run
-    tests at a time, on each card; 0 means as many as fit. The compile stage packs what it compiled for the architectures `save_compiled`.
+    from `import_folders`, which are relative to the package's root. `package_names` are what the package calls itself.
+    `package_variables` are those that its own files set: only stages that run its code get them. `sanitize` says whether the test stage
+    checks the accesses of interpreted kernels to memory; None leaves that to warpwave. `test_workers` processes run tests at a time, on
+    each card; 0 means as many as fit. The compile stage packs what it compiled for the architectures `save_compiled`.
     `compiled` is the SHA-256 of such kernels' list in another run, if this one is to use them.
     """
 
@@ -154,6 +155,7 @@ class JobOptions:
     gates: Union[Gates, None] = None
     import_folders: Annotated[tuple[Page, ...], Few] = (".",)
     package_names: Annotated[tuple[Page, ...], Few] = ()
+    package_variables: Annotated[dict[Name, Page], Many] = field(default_factory=dict)
     pytest: PytestSettings = field(default_factory=PytestSettings)
 
 

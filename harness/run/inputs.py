@@ -74,7 +74,7 @@ print(json.dumps(found))
 def gather(request: Request, environment: Environment) -> Inputs:
     """Return the inputs that decide the results of this request in this environment."""
     target, options = request.target, request.options
-    variables = {**_calling(environment), **target.environment, **options.variables}
+    variables = {**_calling(environment), **target.environment, **options.package_variables, **options.variables}
     facts = {
         "engine": environment.engine,
         "image": environment.image or "",

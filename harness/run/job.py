@@ -14,6 +14,8 @@ def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...], lease: b
     """Return the job for the inside."""
     target, options = request.target, request.options
     asked: dict[str, Any] = {field.name: getattr(options, field.name) for field in fields(JobOptions)}
+    # What the user gives comes before what a file of the package says.
+    asked["package_variables"] = {name: value for name, value in options.package_variables.items() if name not in options.variables}
     if options.shard:
         part = part_of(options, options.shard)
         asked |= {"files": part.files, "benches": part.benches, "division": part.division}

@@ -25,6 +25,7 @@ _FREE = (
     "kernels",
     "package_root",
     "package_names",
+    "package_variables",
     "output",
     "driver_file",
     "probe",

@@ -132,7 +132,8 @@ def _on_host(asked: RunOptions, host: Host) -> RunOptions:
         python=host.python or asked.python,
         gpu=asked.gpu or host.gpu or None,
         weaken=tuple(dict.fromkeys((*asked.weaken, *host.weaken))),
-        variables={**host.environment, **asked.variables},
+        variables={**(host.environment if host.trusted else {}), **asked.variables},
+        package_variables={**({} if host.trusted else host.environment), **asked.package_variables},
         build=build,
     )
 
@@ -141,13 +142,12 @@ def _check_secrets(host: Host, asked: RunOptions) -> None:
     """Refuse to send what the user gives, and the package does not have, to a machine that the package's own file names."""
     if host.trusted or not host.ssh:
         return
-    package = load_environment(asked.kernels)
     build = asked.build
     files = {"--pip-config": build.pip_config, "--wheelhouse": build.wheelhouse, "--ca-bundle": build.ca_bundle}
-    given = [f"--env {name}" for name, value in asked.variables.items() if package.env.get(name) != value]
+    given = [f"--env {name}" for name in asked.variables]
     given += [f"--build-arg {name}" for name in build.args]
     given += [option for option, value in files.items() if value]
-    own = {path.resolve() for path in package.requirements}
+    own = {path.resolve() for path in load_environment(asked.kernels).requirements}
     given += ["--requirements"] if any(path not in own for path in asked.install.requirements) else []
     given += [f"--with {name}" for name in asked.install.named]
     if given:

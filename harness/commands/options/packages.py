@@ -50,13 +50,13 @@ def chosen_packages(options: dict[str, Any], kernels: Path) -> Install:
     return Install(tuple(file.resolve() for file in files), mode, tuple(options["with_packages"]))
 
 
-def chosen_variables(pairs: Sequence[str], kernels: Path) -> dict[str, str]:
-    """Return the variables for the kernels. NAME alone takes the caller's value.
+def chosen_variables(pairs: Sequence[str]) -> dict[str, str]:
+    """Return the user's variables for the kernels. NAME alone takes the caller's value.
 
     Raises:
         UsageError: a name is not allowed, or the caller has no such variable.
     """
-    found = dict(load_environment(kernels).env)
+    found = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:

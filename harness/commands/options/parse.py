@@ -17,7 +17,7 @@ from harness.commands.options.packages import chosen_packages, chosen_variables
 from harness.commands.options.pytest_args import overridden
 from harness.commands.options.tests import Package, chosen_pytest_args, chosen_shard_times, chosen_tests
 from harness.config.package.bench_scripts import chosen_scripts
-from harness.config.package.pyproject import load_gates, load_launches, load_peers
+from harness.config.package.pyproject import load_environment, load_gates, load_launches, load_peers
 from harness.config.package.pytest_settings import load_pytest_settings
 from harness.config.package.root import find_project, find_root, import_folders, package_names
 from harness.engines.docker.relaxations import check_weakenings
@@ -106,7 +106,8 @@ def parse_options(options: dict[str, Any], *, divided: bool = False) -> RunOptio
             "resume": options["resume"] is not None,
             "gpu_wait_s": options["gpu_wait"],
             "install": chosen_packages(options, kernels),
-            "variables": chosen_variables(options["env"], kernels),
+            "variables": chosen_variables(options["env"]),
+            "package_variables": load_environment(kernels).env,
             "shard": parse_shard(options["shard"]) if options["shard"] else None,
             "shard_times": chosen_shard_times(options["shard_times"], divided=bool(options["shard"]) or divided),
         }

@@ -17,6 +17,7 @@ from harness.engines.docker.relaxations import WEAKENINGS, Body
 from harness.engines.protocol import Layout, Request, import_path
 from harness.errors import ConfigError
 from harness.records import Environment
+from harness.records.isolated import isolated
 
 LABEL = "io.warpwave"
 _HARNESS, _RESULTS = "/warpwave", "/results"
@@ -60,7 +61,7 @@ def container_options(
 
     `command` replaces the inside. `folders` replace the mounts of the harness, the package and the results.
     """
-    program = tuple(command) or (environment.python, "-m", "harness.inside", f"{_RESULTS}/job.json")
+    program = tuple(command) or isolated(environment.python, _HARNESS, "harness.inside", f"{_RESULTS}/job.json")
     uid, gid = container_user(request, host)
     body: Body = {
         "Image": environment.image_id or environment.image,

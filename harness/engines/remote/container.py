@@ -18,6 +18,7 @@ from harness.engines.docker.host import Host
 from harness.engines.docker.relaxations import Body
 from harness.engines.protocol import Layout, Request
 from harness.records import Environment
+from harness.records.isolated import isolated
 
 CODE, RESULTS = "/warpwave", "/results"
 OUTPUT = f"{RESULTS}/run"
@@ -54,7 +55,8 @@ def options_of(
     """Return the body of the create call. `command` replaces the guard and the inside, for tests of the isolation."""
     options = request.options
     limits = [options.limit_s + _SPARE_S, options.grace_s, options.cap.bytes, options.cap.files]
-    guard = (environment.python, "-m", "harness.inside.watchdog", *(str(math.ceil(limit)) for limit in limits), f"{OUTPUT}/job.json")
+    words = (*(str(math.ceil(limit)) for limit in limits), f"{OUTPUT}/job.json")
+    guard = isolated(environment.python, CODE, "harness.inside.watchdog", *words)
     folders = [_volume(code_volume(archive), CODE, True), _volume(results_volume(request), RESULTS, False)]
     body = container_options(request, environment, host, tuple(command) or guard, folders)
     body["Labels"] = {**labels_of(request, now), ARCHIVE: archive.digest}

@@ -16,6 +16,7 @@ from harness.engines.protocol import Layout, import_path
 from harness.engines.slurm.script import Scratch, Words
 from harness.errors import ConfigError, UsageError
 from harness.options import RunOptions
+from harness.records.isolated import isolated
 
 NO_CONTAINER = "container=none"
 _NETWORK = "network=host"
@@ -51,7 +52,8 @@ class Runtime:
 def start_command(host: Host, target: Target, places: Places, python: str, options: RunOptions) -> Words:
     """Return the words that start the inside on a node, under a guard that keeps the run's limits also if no client watches."""
     limits = (f"{options.limit_s:g}", f"{options.grace_s:g}", str(options.cap.bytes), str(options.cap.files))
-    inside = (python, "-m", "harness.inside.watchdog", *limits, f"{layout_of(host, places, '', '.').output}/job.json")
+    layout = layout_of(host, places, "", ".")
+    inside = isolated(python, layout.harness, "harness.inside.watchdog", *limits, f"{layout.output}/job.json")
     return [*runtime_of(host).words(host, target, places, options), *inside]
 
 

@@ -208,6 +208,15 @@ def test_a_host_adds_to_the_options(tmp_path):
     assert (options.build.base_image, options.build.args) == ("mine", {"X": "mine", "Y": "host"})
 
 
+def test_variables_of_a_file_in_the_package_are_the_packages(tmp_path):
+    """Whoever wrote it, they reach its stages alone; those of the user's own file are the user's."""
+    entry = "{ssh: a, environment: {TRITON_DEBUG: file}}"
+    (own,), (theirs,) = legs(tmp_path, entry), legs(tmp_path, entry, trusted=False)
+
+    assert (own.options.variables, own.options.package_variables) == ({"TRITON_DEBUG": "file"}, {})
+    assert (theirs.options.variables, theirs.options.package_variables) == ({}, {"TRITON_DEBUG": "file"})
+
+
 def test_shards_are_legs_of_their_own(tmp_path):
     """Over the machines in turn, each with its part, its folder and its id; the run is named by the folder of the whole."""
     made = legs(tmp_path, "{ssh: [a, b], shards: 3}")
@@ -242,7 +251,7 @@ def test_a_slurm_leg_without_an_image_is_refused_before_anything_connects(tmp_pa
 
 
 SECRETS = {
-    "--env TOKEN": {"variables": {"TOKEN": "secret", "TRITON_DEBUG": "1"}},
+    "--env TOKEN": {"variables": {"TOKEN": "secret"}},
     "--build-arg TOKEN": {"build": Build(args={"TOKEN": "secret"})},
     "--pip-config": {"build": Build(pip_config=Path("pip.conf"))},
     "--wheelhouse": {"build": Build(wheelhouse=Path("wheels"))},
@@ -261,7 +270,7 @@ def test_what_the_user_gives_stays_off_a_machine_that_the_package_names(tmp_path
     assert "secret" not in str(refused.value)
     assert "--hosts FILE" in refused.value.remedy
     legs(tmp_path, "{ssh: a}", kernels=tmp_path, **SECRETS[option])
-    legs(tmp_path, "{ssh: a}", trusted=False, kernels=tmp_path, variables={"TRITON_DEBUG": "1"})
+    legs(tmp_path, "{ssh: a}", trusted=False, kernels=tmp_path, package_variables={"TRITON_DEBUG": "1"})
 
 
 def test_a_shard_is_not_divided_again(tmp_path):

@@ -9,9 +9,11 @@ import pytest
 from harness.commands.options.packages import chosen_packages, chosen_variables
 from harness.config.package.pyproject import PackageEnvironment, load_environment
 from harness.config.targets import load_targets
+from harness.engines.protocol import Layout, Request
 from harness.errors import ConfigError, UsageError
 from harness.options import Install, RunOptions
 from harness.run import check_target
+from harness.run.job import job_of
 
 NOTHING = {"requirements": (), "with_packages": (), "install": False, "install_no_deps": False}
 
@@ -41,7 +43,7 @@ def test_what_is_asked_for(kernels):
     assert chosen_packages({**NOTHING, "install": True}, kernels) == Install((needs,), "all")
     assert chosen_packages({**NOTHING, "install_no_deps": True}, kernels) == Install((), "alone")
     assert chosen_packages(NOTHING, kernels) == Install(), "a stranger's file alone starts no build"
-    assert chosen_variables(("TRITON_DEBUG=2",), kernels) == {"TRITON_DEBUG": "2"}
+    assert chosen_variables(("TRITON_DEBUG=2",)) == {"TRITON_DEBUG": "2"}
 
 
 @pytest.mark.parametrize("text", ["install = true", "requirements = 'needs.txt'", "env = ['HOME']", "env = {A = 1}"])
@@ -65,7 +67,7 @@ def test_variables_are_set_or_passed_on(kernels, monkeypatch):
     """A name alone takes the caller's value; an empty value is a value."""
     monkeypatch.setenv("A_TOKEN", "secret=1")
 
-    assert chosen_variables(("A_TOKEN", "B=", "C=x=y", "PYTHONPATH=/lib"), kernels) == {
+    assert chosen_variables(("A_TOKEN", "B=", "C=x=y", "PYTHONPATH=/lib")) == {
         "A_TOKEN": "secret=1",
         "B": "",
         "C": "x=y",
@@ -79,7 +81,15 @@ def test_variables_of_the_harness_are_refused(kernels, monkeypatch, pair):
     monkeypatch.delenv("NOT_SET_ANYWHERE", raising=False)
 
     with pytest.raises(UsageError, match="--env"):
-        chosen_variables((pair,), kernels)
+        chosen_variables((pair,))
+
+
+def test_what_the_user_gives_comes_before_the_package(tmp_path):
+    """Both are for the kernels; the package's go into the job, since they are no secret."""
+    options = RunOptions("r", tmp_path, tmp_path, variables={"A": "mine"}, package_variables={"A": "theirs", "B": "theirs"})
+    request = Request(load_targets()["cpu"], options, tmp_path)
+
+    assert job_of(Layout("", "", ""), request, ()).package_variables == {"B": "theirs"}
 
 
 def test_the_variable_that_selects_gpus_is_refused(kernels, tmp_path):

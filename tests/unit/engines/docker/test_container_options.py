@@ -19,6 +19,7 @@ from harness.engines.docker.relaxations import WEAKENINGS, check_weakenings
 from harness.engines.protocol import Layout, Request
 from harness.errors import ConfigError, UsageError
 from harness.records import Environment
+from harness.records.isolated import isolated
 
 TARGETS = load_targets()
 ENVIRONMENT = Environment("docker", "python3", image="warpwave/x:0", image_id="sha256:1234")
@@ -29,7 +30,7 @@ REQUEST = ask(TARGETS["cpu"], Path("/srv/kernels"), Path("/srv/raw"), commit="c0
 GOLDEN = {
     "Image": "sha256:1234",
     "Entrypoint": ["python3"],
-    "Cmd": ["-m", "harness.inside", "/results/job.json"],
+    "Cmd": [*isolated("", "/warpwave", "harness.inside", "/results/job.json")[1:]],
     "User": "1000:1001",
     "WorkingDir": "/tmp",
     "Env": [
@@ -231,10 +232,11 @@ def test_a_targets_import_path_comes_behind_the_harness():
 
 def test_variables_of_the_user_reach_the_container_and_not_the_report():
     """`--env` may pass a token on: a report shows the name alone. Folders for imports come last."""
-    request = change(REQUEST, variables={"A_TOKEN": "secret", "PYTHONPATH": "/mine"})
+    request = change(REQUEST, variables={"A_TOKEN": "secret", "PYTHONPATH": "/mine"}, package_variables={"THEIRS_X": "1"})
     body = container_options(request, ENVIRONMENT, HOST)
     shown = readable(body, request.options.variables)["environment"]
 
     assert {"A_TOKEN=secret", "PYTHONPATH=/warpwave:/mine"} <= set(body["Env"])
     assert "A_TOKEN=…" in shown
     assert "secret" not in str(shown)
+    assert "THEIRS_X" not in str(body), "what a package sets is for its stages alone"

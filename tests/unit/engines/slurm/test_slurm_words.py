@@ -16,9 +16,10 @@ from harness.engines.slurm.site import Site
 from harness.engines.slurm.submit import job_name, minutes, sbatch_words
 from harness.errors import ConfigError, UsageError
 from harness.options import Cap, RunOptions
+from harness.records.isolated import isolated
 
 PLACES = Places("/s/tree", "/s/tree/kernel-package", "/s/leg/results")
-GUARD = ["-m", "harness.inside.watchdog", "60", "5", "1000", "10"]
+GUARD = isolated("", "/warpwave", "harness.inside.watchdog", "60", "5", "1000", "10")[1:]
 HOSTILE = [
     "$(touch pwned)",
     "`touch pwned`",
@@ -87,7 +88,9 @@ def test_a_time_limit_is_read_as_slurm_prints_it(text, expected):
 def test_without_a_container_the_python_starts_under_a_guard(options):
     words = start_command(host("none"), load_targets()["cuda"], PLACES, "/opt/python", options)
 
-    assert words == ["/opt/python", *GUARD, "/s/leg/results/job.json"]
+    guard = isolated("/opt/python", "/s/tree", "harness.inside.watchdog", "60", "5", "1000", "10", "/s/leg/results/job.json")
+
+    assert words == list(guard)
     assert protections(host("none"), ()) == ("container=none",)
 
 
@@ -120,7 +123,13 @@ def test_what_the_user_gives_up_in_apptainer_is_left_out_and_recorded(options):
 
 def test_pyxis_gets_the_same_mounts_and_says_what_it_lacks(options):
     site = host("enroot", image="docker://me/cuda:13")
-    words = start_command(site, load_targets()["cuda"], PLACES, "python3", replace(options, variables={"A_SECRET": "value"}))
+    words = start_command(
+        site,
+        load_targets()["cuda"],
+        PLACES,
+        "python3",
+        replace(options, variables={"A_SECRET": "value"}, package_variables={"THEIRS_X": "1"}),
+    )
 
     own = "USER,LOGNAME,TRITON_CACHE_DIR,PYTHONUNBUFFERED,PYTHONDONTWRITEBYTECODE,TRITON_DEFAULT_FP_FUSION,NVIDIA_DRIVER_CAPABILITIES"
     names = f"{own},A_SECRET,PYTHONPATH"  # the names only: each user of the node can read a command line
