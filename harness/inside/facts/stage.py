@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.inside.environment.package_path import modules_of, root_of
+from harness.inside.environment.triton_cache import why_unwritable
 from harness.inside.facts.architecture import architecture_name, described
 from harness.inside.facts.device import accelerator
 from harness.inside.process import sealing
@@ -56,6 +57,8 @@ def gather(job: Job) -> Facts:
     _probe(job, torch)
     if job.emulate:
         _check_emulator()
+    if (job.emulate or job.needs_card or Stage.COMPILE in job.stages) and (why := why_unwritable()):
+        raise UnusableError(why, "Make room there, or set TRITON_CACHE_DIR to a folder that can be written to.")
     devices = _devices(job, torch) if job.needs_card else ()
     # The probe names the attribute that torch has for this vendor's runtime, and so the runtime.
     name = (job.require or "").rpartition(".")[2]

@@ -16,6 +16,7 @@ import pytest
 
 from harness.inside.codegen.compile_seconds import Compiling
 from harness.inside.environment.compiler_imports import import_compiler
+from harness.inside.environment.triton_cache import is_of_the_disk
 from harness.inside.facts.device import ask_afresh, trouble_if_used
 from harness.inside.fake_gpu.launched import Launched
 from harness.inside.multi_gpu.neighbours import Neighbours
@@ -32,7 +33,7 @@ from harness.inside.test.called_tests import code_of, watched
 from harness.inside.test.collection import Collection, Failure, last_line
 from harness.inside.test.notes import COMPILED
 from harness.inside.test.quick import few_of_each
-from harness.records import HOST_ERROR_PROPERTY, Architecture, NotRun
+from harness.records import HOST_ERROR_PROPERTY, UNWRITABLE, Architecture, NotRun
 
 CARD_VARIABLE = "WARPWAVE_CARD"
 DEVICES_VARIABLE = "WARPWAVE_TORCH_DEVICES"
@@ -122,6 +123,8 @@ class Reporter:
         report = yield
         if call.excinfo and self.raised[call.when] is None:
             self.raised[call.when] = call.excinfo.value
+        if is_of_the_disk(self.raised[call.when]):
+            os._exit(UNWRITABLE)  # no test is blamed for it
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
