@@ -166,7 +166,10 @@ def outcome(targets: Sequence[TargetSummary]) -> Outcome:
         return Outcome(ExitCode.INFRASTRUCTURE, _named(broken))
     if all(target.verdict is Verdict.NOT_RUN for target in targets):
         return Outcome(ExitCode.NOTHING_RAN, _named(targets) or "nothing ran")
-    wanting = [target for target in targets if target.verdict is not Verdict.PASSED]
+    # A package that has only benchmarks misses no test on a target that can only load them.
+    loaded = [target for target in targets if target.verdict is Verdict.NOT_RUN and target.loads and target.is_untested]
+    fine = loaded if not any(target.tests for target in targets) else []
+    wanting = [target for target in targets if target.verdict is not Verdict.PASSED and target not in fine]
     return Outcome(ExitCode.INCOMPLETE, _named(wanting)) if wanting else Outcome()
 
 

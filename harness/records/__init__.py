@@ -7,6 +7,7 @@ them, and the host reads them through `collect`, which validates every field aga
 
 from harness.records.compiled import CompiledKernel
 from harness.records.enums import (
+    BY_TORCH,
     EMULATED,
     GPU_PROPERTY,
     HARMLESS,
@@ -16,6 +17,7 @@ from harness.records.enums import (
     MOST_SECONDS,
     OVERFULL,
     OVERTIME,
+    RUNS_ON,
     SCHEMA_VERSION,
     UNWRITABLE,
     NotRun,
@@ -47,6 +49,7 @@ from harness.records.writing import dump, finite, to_json, to_text, write_text
 
 __all__ = [
     "AHEAD_FILE",
+    "BY_TORCH",
     "CANDIDATES",
     "CHOSEN",
     "COMPILED_FOLDER",
@@ -67,6 +70,7 @@ __all__ = [
     "OPEN",
     "OVERFULL",
     "OVERTIME",
+    "RUNS_ON",
     "SCHEMA_VERSION",
     "STAGES",
     "UNWRITABLE",

@@ -34,6 +34,11 @@ GPU_PROPERTY = "gpu"
 # Stands in for a function's name if a point or a test launched nothing, or only some of its kernels.
 HOST_CODE = "(host code)"
 
+# Begins the reason of a case that fails on one architecture only, and ends that of what torch refuses in its own code: without a card,
+# that may be for what is pretended.
+RUNS_ON = "it runs on"
+BY_TORCH = " (torch raised it, maybe for what is pretended)"
+
 # pydantic's settings for every record. This is a plain dict, so that nothing has to be imported for it here.
 STRICT = {"extra": "forbid", "allow_inf_nan": False}
 

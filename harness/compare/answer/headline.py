@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -9,7 +10,8 @@ from harness.compare.answer.overview import FAR, KernelLine, Reached
 from harness.compare.model import FAILING, Comparison, TargetSummary
 from harness.compare.tests.mistyped import mistyped
 from harness.compare.verdict import phrase, sentence
-from harness.records import HOST_CODE, CompiledKernel, NotRun, Verdict
+from harness.records import BY_TORCH, HOST_CODE, RUNS_ON, CompiledKernel, NotRun, Verdict
+from harness.records.selection.package import is_load
 
 _MOST = 8  # targets in a clause
 _FEW_CARDS = 3  # named in a clause
@@ -34,19 +36,16 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
     """Return a clause for each kind of fault, the gravest first. A clause about the one target of the clause before says `there`."""
     targets = comparison.targets
     cells = [cell.compiled for row in comparison.codegen for cell in row.cells]
+    unloaded = _unloaded(comparison)
 
     def cards(is_wrong: Callable[[CompiledKernel], bool]) -> str:
         named = list(dict.fromkeys(made.architecture for made in cells if is_wrong(made)))
         return ", ".join(named) if len(named) <= _FEW_CARDS else f"{len(named)} architectures"
 
     faults = (
-        (_count(targets, lambda target: sum(target.tests.get(verdict.value, 0) for verdict in FAILING)), "test", "fails", "fail"),
-        (
-            _origins(comparison),
-            "case",
-            "fails in host code on some architectures",
-            "fail in host code on some architectures",
-        ),
+        (_count(targets, lambda target: _failed(target) - unloaded.get(target.target, 0)), "test", "fails", "fail"),
+        (unloaded, "benchmark file", "does not load", "do not load"),
+        (_origins(comparison), "case", "fails in host code", "fail in host code"),
         (
             _kernels(comparison, _is_uncompiled),
             "kernel",
@@ -72,6 +71,7 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
         (_far(lines, "peer"), "kernel", f"is below {_LIMIT} of its fastest peer", f"are below {_LIMIT} of their fastest peers"),
     )
     clauses = [phrase(target) for target in targets if not target.complete][:_MOST]
+    clauses += _on_some_architectures(cells)
     remarks = {target.target: remark for target in targets if (remark := _remark(target))}
     before: list[str] = []
     for counted, noun, one, many in faults:
@@ -98,19 +98,18 @@ def _clause(counted: Mapping[str, int], noun: str, one: str, many: str, *, there
 def _remark(target: TargetSummary) -> str:
     """Say how tests of a target failed: `2 suspected, 1 timeout`; nothing if all of them failed in the usual way."""
     how = {verdict.value: target.tests.get(verdict.value, 0) for verdict in FAILING if verdict not in (Verdict.FAILED, Verdict.ERROR)}
-    failed = sum(target.tests.get(verdict.value, 0) for verdict in FAILING)
+    failed = _failed(target)
     if target.suspected == failed:
         return "suspected" if failed else ""
     return ", ".join(f"{number} {word}" for word, number in {"suspected": target.suspected, **how}.items() if number)
 
 
 def _right(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
-    """Return what is good: tests that pass, and the least share of the copy that a kernel reaches."""
+    """Return what is good: tests that pass, and the least share of the copy that a kernel reaches. What raised comes before that."""
     tested = [target.target for target in comparison.targets if target.tests.get(Verdict.PASSED.value)]
     more = f" and {len(tested) - _MOST} more targets" if len(tested) > _MOST else ""
-    clauses = [f"All tests that ran pass on {', '.join(tested[:_MOST])}{more}"] if tested else []
-    raised = _count(comparison.targets, lambda target: target.compiled_not_run.get(NotRun.RAISED.value, 0))
-    clauses += [_clause(raised, "case", "raised without a card", "raised without a card", there=False, remarks={})] if raised else []
+    clauses = _raised(comparison)
+    clauses += [f"{'all' if clauses else 'All'} tests that ran pass on {', '.join(tested[:_MOST])}{more}"] if tested else []
     untested = [target.target for target in comparison.targets if target.is_untested]
     clauses += [f"{'no' if clauses else 'No'} test was found on {', '.join(untested[:_MOST])}"] if untested else []
     shares = [(one.of_ceiling, target, line.kernel) for line, target, one in _each(lines) if one.of_ceiling and one.ground == "copy"]
@@ -142,14 +141,54 @@ def _is_refused(made: CompiledKernel) -> bool:
 
 
 def _origins(comparison: Comparison) -> dict[str, int]:
-    """Count by target the tests and points whose host code failed while they were compiled."""
+    """Count by target the tests and points whose host code failed while they were compiled, where no architecture is said to run them."""
     found = {
         (cell.target, cell.compiled.origin)
         for row in comparison.codegen
         for cell in row.cells
-        if cell.compiled.function == HOST_CODE and cell.compiled.verdict in FAILING
+        if cell.compiled.function == HOST_CODE and cell.compiled.verdict in FAILING and not cell.compiled.reason.startswith(RUNS_ON)
     }
     counted = Counter(target for target, _ in found)
+    return {target.target: counted[target.target] for target in comparison.targets if counted[target.target]}
+
+
+def _on_some_architectures(cells: Sequence[CompiledKernel]) -> list[str]:
+    """Return `test_scale runs on gfx942 and raises KeyError on sm_90`, and how many more there are."""
+    found = {made.origin: made.reason for made in reversed(cells) if made.verdict in FAILING and made.reason.startswith(RUNS_ON)}
+    if not found:
+        return []
+    origin, reason = list(found.items())[-1]
+    more = f", and {len(found) - 1} more {'case' if len(found) == 2 else 'cases'} like it" if len(found) > 1 else ""
+    return [f"{_short(origin)} {reason.removeprefix('it ').partition(': ')[0]}{more}"]
+
+
+def _short(origin: str) -> str:
+    """Return a test without its file, and a script without its kernel: `add [running bench_add.py]`."""
+    return re.sub(r"^[^\[]*::|^[^\[]* \[running (.*)\]$", r"\1", origin)
+
+
+def _raised(comparison: Comparison) -> list[str]:
+    """Say how many cases raised, and whose fault it is as far as known: where torch refused, maybe that of what is pretended."""
+    found = {
+        cell.compiled.origin: cell.compiled.reason
+        for row in comparison.codegen
+        for cell in row.cells
+        if cell.compiled.not_run is NotRun.RAISED
+    }
+    by_torch = sum(reason.endswith(BY_TORCH) for reason in found.values())
+    counts = ((len(found) - by_torch, "code of the package"), (by_torch, "torch, maybe for what is pretended"))
+    said = ", ".join(f"{count} raised by {who}" for count, who in counts if count)
+    noun = "case" if len(found) == 1 else "cases"
+    return [f"{len(found)} {noun} did not run to the end without a card ({said})"] if found else []
+
+
+def _failed(target: TargetSummary) -> int:
+    return sum(target.tests.get(verdict.value, 0) for verdict in FAILING)
+
+
+def _unloaded(comparison: Comparison) -> dict[str, int]:
+    """Count by target the files of benchmarks that do not load."""
+    counted = Counter(cell.target for row in comparison.tests if is_load(row.id) for cell in row.cells if cell.result.verdict in FAILING)
     return {target.target: counted[target.target] for target in comparison.targets if counted[target.target]}
 
 

@@ -9,10 +9,13 @@ from pathlib import Path
 
 from harness.inside.benchmarks import loading
 from harness.inside.process.audit import Event
-from harness.inside.process.exceptions import BY_TORCH
+from harness.inside.process.exceptions import few
 from harness.inside.scripts.script import benches_of
-from harness.records import HOST_CODE, CompiledKernel, Job, NotRun, StageReport, Verdict
+from harness.records import BY_TORCH, HOST_CODE, RUNS_ON, CompiledKernel, Job, NotRun, StageReport, Verdict
 from harness.records.selection.package import kernel_of
+
+# What only the package's code raises, whatever a card answers: a name that it lacks, and a string that its dict does not have.
+_BY_PACKAGE = ("KeyError: '", 'KeyError: "', "NameError: ", "UnboundLocalError: ")
 
 
 class Cases:
@@ -30,7 +33,8 @@ class Cases:
         elif event["event"] == "ready":
             self.loaded.add(event["id"])
         elif event["event"] in ("finish", "death"):
-            why = event.get("not_run")
+            # A process that died has not run its case to the end, and gives no other reason.
+            why = event.get("not_run") or (NotRun.RAISED if event["event"] == "death" or event.get("reason") else None)
             self.ended[event["id"]] = NotRun(why) if why else None
 
 
@@ -44,15 +48,26 @@ def never_reached(architecture: str, cases: Mapping[str, Cases], files: Iterable
 
 
 def fails_here_only(row: CompiledKernel, cases: Mapping[str, Cases]) -> CompiledKernel:
-    """Return the row; as a failure, if its test or point raised on this architecture and ran to its end on another.
+    """Return the row; as a failure, if its test or point raised, or ended its process, on this architecture and ran to its end on another.
 
     What runs on one of them is no gap of what is pretended. torch's own refusals are left as they are: they may be about missing data.
+    An exception that no data decides counts as well if the other went on to where data decides.
     """
-    whole = [name for name, each in cases.items() if row.origin in each.ended and each.ended[row.origin] in (None, NotRun.EMPTY)]
-    if row.not_run is not NotRun.RAISED or row.reason.endswith(BY_TORCH) or not whole or row.origin not in cases[row.architecture].ended:
+    raised = row.not_run is NotRun.RAISED and not row.reason.endswith(BY_TORCH)
+    died = row.function == HOST_CODE and row.verdict is Verdict.CRASHED
+    if not (raised or died) or row.origin not in cases[row.architecture].ended:
         return row
-    reason = f"it runs on {whole[0]} and raises on {row.architecture}: {row.reason}"
-    return dataclasses.replace(row, verdict=Verdict.FAILED, not_run=None, reason=reason)
+    ended = {name: each.ended[row.origin] for name, each in cases.items() if row.origin in each.ended}
+    there = [name for name, why in ended.items() if why in (None, NotRun.EMPTY)]
+    until = ""
+    if not there and row.reason.startswith(_BY_PACKAGE):
+        there, until = [name for name, why in ended.items() if why is NotRun.DATA], " until data decides"
+    if not there:
+        return row
+    kind, colon, words = row.reason.partition(": ")
+    how = f"raises {kind} on {row.architecture}{colon}{words}" if raised else f"on {row.architecture} {row.reason}"
+    reason = f"{RUNS_ON} {few(there)}{until} and {how}"
+    return dataclasses.replace(row, verdict=Verdict.FAILED if raised else row.verdict, not_run=None, reason=reason)
 
 
 def never_loaded(cases: Cases, job: Job) -> list[str]:

@@ -10,14 +10,14 @@ from harness.inside.codegen.jit_recorder import Recorder
 from harness.inside.compile.pytest_launches import Choice, run_tests
 from harness.inside.fake_gpu.launch_limits import LaunchRefusedError
 from harness.inside.fake_gpu.no_data.unknown import Asked, explained
-from harness.inside.process.exceptions import BY_TORCH, describe
+from harness.inside.process.exceptions import describe
 from harness.inside.process.journal import Journal
 from harness.inside.process.not_run import why_not_run
 from harness.inside.process.pretended_answers import Pretended
 from harness.inside.scripts.script import benches_of
 from harness.inside.test.collection import Failure
 from harness.inside.test.settings import is_narrowed, pytest_options, test_paths
-from harness.records import Job, NotRun, Stage, Verdict
+from harness.records import BY_TORCH, Job, NotRun, Stage, Verdict
 
 
 def launch_benches(job: Job, journal: Journal, recorder: Recorder) -> None:
@@ -65,6 +65,7 @@ def finish(journal: Journal, recorder: Recorder, ended: BaseException | Failure 
         reason, why, broken = ended.message, ended.why, ended.broken
     elif refused := _refused(ended):
         recorder.refuse_launch(refused.binary, str(refused))
+        why = NotRun.RAISED
     # A kernel that does not compile or needs more than the card has already has a row.
     elif ended is not None and ended is not recorder.failure and type(ended).__name__ != "OutOfResources":
         traceback.print_exception(ended)
@@ -73,6 +74,8 @@ def finish(journal: Journal, recorder: Recorder, ended: BaseException | Failure 
         last = traceback.extract_tb(ended.__traceback__)[-1:]
         if isinstance(ended, RuntimeError) and any("/torch/" in frame.filename or "/harness/inside/" in frame.filename for frame in last):
             reason += BY_TORCH
+    elif ended is not None:
+        why = NotRun.RAISED
     verdict = Verdict.ERROR if broken else Verdict.NOT_RUN
     journal.write("finish", id=recorder.origin, kernel=recorder.kernel, verdict=verdict.value, reason=reason, not_run=why)
 

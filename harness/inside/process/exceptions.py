@@ -22,8 +22,6 @@ class NotPretended(NotImplementedError):  # noqa: N818 - as above
     """A package asked for something that a real GPU has and the pretended one lacks: a gap of warpwave, and no fault of the package."""
 
 
-# Ends the reason of what torch refuses in its own code: without a card, that may be for what is pretended.
-BY_TORCH = " (torch raised it, maybe for what is pretended)"
 NOT_BUILT = "is compiled code of the package, which is not built here"
 
 

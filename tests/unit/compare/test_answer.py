@@ -11,7 +11,7 @@ from harness.compare.answer.code_side_by_side import Side, figures, hints
 from harness.compare.answer.headline import headline
 from harness.compare.answer.overview import Compiled, Distance, distance, overview
 from harness.compare.answer.shortfalls import shortfalls
-from harness.records import Verdict
+from harness.records import BY_TORCH, HOST_CODE, NotRun, Verdict
 
 CARD_B = dataclasses.replace(facts(GPU_B), devices=(dataclasses.replace(facts(GPU_B).devices[0], architecture="syn942"),))
 
@@ -100,6 +100,44 @@ def test_what_does_not_compile_and_what_breaks_a_gate_are_counted_apart():
     comparison = compare([run("a", compiled=(dead, twice, gated, compiled("sy_75")))])
 
     assert overview(comparison)[0].squares[0].compiled == Compiled(n=4, failed=2, gated=1)
+
+
+def host_code(origin, architecture, reason, verdict=Verdict.FAILED, **more):
+    return compiled(architecture, function=HOST_CODE, origin=origin, verdict=verdict, reason=reason, signature={}, constants={}, **more)
+
+
+@pytest.mark.parametrize(
+    ("origin", "name"),
+    [
+        ("a/test_a.py::test_scale[x::1]", "test_scale[x::1]"),
+        ("add [running bench_add.py --n 1]", "bench_add.py --n 1"),
+        ("add/n=4", "add/n=4"),
+    ],
+)
+def test_the_headline_names_both_architectures_of_a_case_that_one_runs(origin, name):
+    rows = (host_code(origin, "gfx942", "it runs on sm_90 and raises KeyError on gfx942: 'hip'"),)
+    more = (host_code("b.py::test_b", "gfx942", "it runs on sm_90 and raises KeyError on gfx942: 'x'"),)
+
+    assert first_sentence([run("cpu", compiled=rows)]) == f"{name} runs on sm_90 and raises KeyError on gfx942."
+    assert first_sentence([run("cpu", compiled=rows + more)]).endswith("raises KeyError on gfx942, and 1 more case like it.")
+
+
+@pytest.mark.parametrize(("end", "who"), [("", "code of the package"), (BY_TORCH, "torch, maybe for what is pretended")])
+def test_what_raised_everywhere_comes_before_what_is_good(end, who):
+    """Nothing failed, and a reader must not take that for the whole answer."""
+    rows = tuple(
+        host_code("a.py::test_a", name, f"KeyError: 'x'{end}", Verdict.NOT_RUN, not_run=NotRun.RAISED) for name in ("sm_90", "gfx942")
+    )
+    first = first_sentence([run("cpu", samples=(), compiled=rows)])
+
+    assert first == f"1 case did not run to the end without a card (1 raised by {who}); all tests that ran pass on cpu."
+
+
+def test_a_benchmark_file_that_does_not_load_is_no_test_that_fails():
+    broken = (case("a/bench_a.py::module", verdict=Verdict.ERROR), case("a/test_a.py::test_a", verdict=Verdict.FAILED))
+
+    assert first_sentence([run("cpu", cases=broken[:1])]) == "1 benchmark file does not load on cpu."
+    assert first_sentence([run("cpu", cases=broken)]) == "1 test fails on cpu; 1 benchmark file does not load there."
 
 
 def test_an_absent_target_comes_first():

@@ -119,6 +119,7 @@ def test_of_very_many_targets_those_that_need_a_look_are_named():
     assert sentence([]).startswith("Nothing ran: ")
 
 
+TESTED = StageReport(Stage.TEST, PASSED)
 OUTCOMES = {
     "all passed": ([target()], Outcome()),
     "a failed test": ([target("a", FAILED, tests={"failed": 1}), target("b")], Outcome(ExitCode.FAILED, "a failed 1 of 1 test")),
@@ -142,6 +143,14 @@ OUTCOMES = {
     ),
     "no target": ([], Outcome(ExitCode.NOTHING_RAN, "nothing ran")),
     "an absent target": ([target("a"), target("b", Verdict.ABSENT, False)], Outcome(ExitCode.INCOMPLETE, "b is absent")),
+    "only benchmarks, loaded on one": (
+        [target("a", stages=(TESTED,), loads=1, compiled={"passed": 1}), target("b", NOT_RUN, False, stages=(TESTED,), loads=1)],
+        Outcome(),
+    ),
+    "tests on one, only benchmarks on the other": (
+        [target("a", stages=(TESTED,), tests={"passed": 1}), target("b", NOT_RUN, False, stages=(TESTED,), loads=1)],
+        Outcome(ExitCode.INCOMPLETE, "b ran nothing"),
+    ),
     "one ran nothing": ([target("a"), target("b", NOT_RUN, False)], Outcome(ExitCode.INCOMPLETE, "b ran nothing")),
 }  # fmt: skip
 
