@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from harness.config.targets import targets_schema
+from warpwave.config.targets import targets_schema
 
 ROOT = Path(__file__).resolve().parents[1]
 _GENERATED = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
@@ -16,7 +16,7 @@ _HEADING = re.compile(r"^#(?=##+ )", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]]*)\]\(((?:\.\./)+[^)#]+)(#[^)]*)?\)")
 _SCHEMAS = {
     "targets": targets_schema,
-    "comparison": lambda: (ROOT / "harness" / "schemas" / "comparison.schema.json").read_text(encoding="utf-8"),
+    "comparison": lambda: (ROOT / "harness" / "warpwave" / "schemas" / "comparison.schema.json").read_text(encoding="utf-8"),
 }
 
 

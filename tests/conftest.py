@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.config.package.pytest_settings import load_pytest_settings
-from harness.config.targets import load_targets
-from harness.records import Job, Stage, dump
+from warpwave.config.package import load_pytest_settings
+from warpwave.config.targets import load_targets
+from warpwave.records import Job, Stage, dump
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -123,9 +123,9 @@ def run_inside(tmp_path_factory):
             **overrides,
         }
         dump(Job("run-1", "cpu", tuple(stages), str(package), str(output), **settings), output / "job.json")
-        variables = {"PYTHONPATH": str(REPOSITORY), "TRITON_DEFAULT_FP_FUSION": "1", "TRITON_CACHE_DIR": str(output / "cache")}
+        variables = {"PYTHONPATH": str(REPOSITORY / "harness"), "TRITON_DEFAULT_FP_FUSION": "1", "TRITON_CACHE_DIR": str(output / "cache")}
         alone = stages == (Stage.COMPILE,)
-        module, kind = ("harness.inside.compile.stage", "compiler") if alone else ("harness.inside", "stages")
+        module, kind = ("warpwave.inside.compile.stage", "compiler") if alone else ("warpwave.inside", "stages")
         (output / "compile").mkdir()
         words = ["-m", module, output / "job.json"]
         done = command.python(*words, light=light, kind=kind, env={**os.environ, **variables}, timeout=None)

@@ -14,7 +14,7 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-READER = Path(__file__).parents[2] / "harness" / "inside" / "codegen" / "in_flight.py"
+READER = Path(__file__).parents[2] / "harness" / "warpwave" / "inside" / "codegen" / "barriers.py"
 
 
 @triton.jit

@@ -41,7 +41,7 @@ COMMANDS = {
 def run(words: list[str], most_s: float) -> tuple[int, float, float, float]:
     """Exit status (-9 where it was ended), seconds of wall clock and of processor time, and the most memory in MiB."""
     started, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    process = subprocess.Popen([sys.executable, "-m", "harness", *words], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-m", "warpwave", *words], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     timer = threading.Timer(most_s, process.kill)
     timer.start()
     peak = 0

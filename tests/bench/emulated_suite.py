@@ -30,7 +30,7 @@ def measure(target: str, cache: Path, options: list[str], label: str) -> None:
     """Run the tests once, and print a line of what they cost."""
     with tempfile.TemporaryDirectory(prefix="emulated-suite-") as out:
         caches = {"TRITON_CACHE_DIR": str(cache / "triton"), "WARPWAVE_CACHE": str(cache / "warpwave")}
-        command = [sys.executable, "-m", "harness", "run", target, "--kernels", str(_ROOT / "kernels"), "--stage", "test"]
+        command = [sys.executable, "-m", "warpwave", "run", target, "--kernels", str(_ROOT / "kernels"), "--stage", "test"]
         before, started = _cpu_seconds(), time.perf_counter()
         process = subprocess.Popen(
             [*command, "--out", out, "--no-report", *options], cwd=_ROOT, env={**os.environ, **caches}, stdout=subprocess.DEVNULL

@@ -1,4 +1,6 @@
-"""How many wave-instructions a second does the emulator execute? `PYTHONPATH=.:tests/unit/emulator python tests/bench/emulator.py [ARCH]`.
+"""How many wave-instructions a second does the emulator execute?
+
+`PYTHONPATH=harness:tests/unit/emulator python tests/bench/emulator.py [ARCH]`.
 
 CPU time of `execute` alone, the best of five, after the C core is built and the kernel decoded. State the machine with the numbers.
 `ARCH --before FOLDER` measures another checkout beside this one, in turns and each three times, and prints the ratios of the best.
@@ -18,9 +20,9 @@ import torch
 import triton.language as tl
 from test_kernels import add, collatz, matmul, ordered, row_softmax
 
-from harness.emulator import Execution, load
-from harness.emulator.library import core
-from harness.emulator.program import program
+from warpwave.emulator import Execution, load
+from warpwave.emulator.library import core
+from warpwave.emulator.program import program
 
 
 def measured(kernel, launch, **options) -> Execution:

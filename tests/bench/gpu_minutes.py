@@ -18,15 +18,18 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(ROOT / "harness"))
 
-from harness.records import Job, dump  # noqa: E402
+from warpwave.records import (
+    Job,
+    dump,
+)
 
 PACK = """
 import sys
 from pathlib import Path
-from harness.inside.compile.pack import pack
-from harness.records import Job
+from warpwave.inside.handed_over import pack
+from warpwave.records import Job
 pack(Job.load(Path(sys.argv[1])))
 """
 
@@ -34,9 +37,9 @@ pack(Job.load(Path(sys.argv[1])))
 def run(checkout: Path, out: Path, target: str, kernels: Path, options: list[str]) -> dict[str, str]:
     """Run one target with caches of its own below `out`. Return the variables that name them."""
     caches = {"TRITON_CACHE_DIR": str(out / "triton"), "TORCHINDUCTOR_CACHE_DIR": str(out / "inductor")}
-    variables = {**os.environ, **caches, "PYTHONPATH": os.pathsep.join([str(checkout), os.environ.get("PYTHONPATH", "")])}
+    variables = {**os.environ, **caches, "PYTHONPATH": os.pathsep.join([str(checkout / "harness"), os.environ.get("PYTHONPATH", "")])}
     words = ["run", target, "--kernels", kernels, "--stage", "test,bench", "--out", out / "run", "--quiet", *options]
-    done = subprocess.run([sys.executable, "-m", "harness", *map(str, words)], cwd=checkout, env=variables, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "warpwave", *map(str, words)], cwd=checkout, env=variables, capture_output=True, text=True)
     print(f"# {out.name}: exit code {done.returncode}\n{done.stderr[-2000:]}", file=sys.stderr, flush=True)
     return variables
 

@@ -20,19 +20,19 @@ from collections import Counter
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
-sys.path.insert(0, str(REPOSITORY))
+sys.path.insert(0, str(REPOSITORY / "harness"))
 
-from harness.records import Job  # noqa: E402
+from warpwave.records import Job
 
 PACKAGE = Path(__file__).with_name("softmax")
-PATH = os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH"))))
+PATH = os.pathsep.join(filter(None, (str(REPOSITORY / "harness"), os.environ.get("PYTHONPATH"))))
 WHAT = {"command": "the command", "stage": "the bench stage", "sweep": "the sweep"}
 
 
 def run(chosen: list[str], arguments: argparse.Namespace, out: Path) -> dict:
     """One run on these cards; its times in seconds, and what each card did."""
     which = ["--gpus", ",".join(chosen)] if len(chosen) > 1 else ["--gpu", chosen[0]]
-    command = [sys.executable, "-m", "harness", "run", arguments.target, "--engine", "local", "--stage", "bench", "--no-report"]
+    command = [sys.executable, "-m", "warpwave", "run", arguments.target, "--engine", "local", "--stage", "bench", "--no-report"]
     command += ["--kernels", str(arguments.kernels), "--bench", arguments.bench, *which, "--out", str(out)]
     command += ["--precision", str(arguments.precision)]
     command += ["--targets", str(arguments.targets or own_targets(arguments.target, out.parent))]

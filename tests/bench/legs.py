@@ -21,16 +21,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness.commands.hosts.view import LegsView
-from harness.config.hosts import Host
-from harness.config.targets import load_targets
-from harness.options import RunOptions
-from harness.records import Stage, StageReport, Stages, Verdict
-from harness.records.writing import to_text
-from harness.report import make_report
-from harness.run.inputs import snapshot_of
-from harness.run.legs.plan import Leg
-from harness.run.legs.side_by_side import run_side_by_side
+from warpwave.cli.progress import LegsView
+from warpwave.config.hosts import Host
+from warpwave.config.targets import load_targets
+from warpwave.options import RunOptions
+from warpwave.records import Stage, StageReport, Stages, Verdict
+from warpwave.records.writing import to_text
+from warpwave.report import make_report
+from warpwave.run.inputs import snapshot_of
+from warpwave.run.legs import Leg, run_side_by_side
 
 MB = 1e6
 INSIDE = """#!{python} -IS

@@ -20,7 +20,7 @@ TEST = "def test_nothing():\n    pass\n"
 
 def measure(engine: str, package: Path, out: Path, options: list[str]) -> tuple[float, float]:
     """One run: its wall time, and the time that its stages took."""
-    command = [sys.executable, "-m", "harness", "run", "cpu", "--engine", engine, "--kernels", str(package), "--out", str(out), *options]
+    command = [sys.executable, "-m", "warpwave", "run", "cpu", "--engine", engine, "--kernels", str(package), "--out", str(out), *options]
     started = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True)
     wall = time.monotonic() - started

@@ -8,21 +8,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[2] / "harness"))
 
-from harness.collect import untrusted_records
-from harness.collect.cases import MAX_MEMORY as MAX_CASES_MEMORY
-from harness.records import (
-    DeviceFacts,
-    Facts,
-    Gates,
-    Job,
-    Stage,
-    StageReport,
-    Stages,
-    Verdict,
-    to_json,
-)
+from warpwave.collect import untrusted
+from warpwave.collect.cases import MAX_MEMORY as MAX_CASES_MEMORY
+from warpwave.records import DeviceFacts, Facts, Gates, Job, Stage, StageReport, Stages, Verdict, to_json
 
 Rows = Iterable[dict[str, Any]]
 DISK = 250 << 20
@@ -81,8 +71,8 @@ def target(
             for row in rows:
                 line = json.dumps(row) + "\n"
                 size += len(line)
-                memory += untrusted_records._measure(row) if len(line) < 1 << 20 else 4 * len(line)
-                if size > DISK or memory > 0.98 * untrusted_records.MAX_MEMORY:
+                memory += untrusted._measure(row) if len(line) < 1 << 20 else 4 * len(line)
+                if size > DISK or memory > 0.98 * untrusted.MAX_MEMORY:
                     break
                 file.write(line)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 def seconds(kernels: str, choice: str, out: Path, options: list[str]) -> float:
     """Run the test stage once; the CPU time of all its processes."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-m", "harness", "run", "cpu", "--engine", "local", "--stage", "test", "--kernels", kernels]
+    command = [sys.executable, "-m", "warpwave", "run", "cpu", "--engine", "local", "--stage", "test", "--kernels", kernels]
     done = subprocess.run([*command, "--out", str(out), "--quiet", choice, *options], capture_output=True, text=True)
     if done.returncode not in (0, 1):
         sys.exit(done.stderr or done.stdout)

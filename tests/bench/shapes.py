@@ -8,7 +8,7 @@ from pathlib import Path
 
 from raw_folders import case, ceiling, kernel, sample, target
 
-from harness.records import Gates, Limits, Waiver, Which
+from warpwave.records import Gates, Limits, Waiver, Which
 
 FAILED = '<failure message="m" type="x">' + "a line of a traceback\n" * 20 + "</failure>"
 SKIPPED = '<skipped message="no such card"/>'

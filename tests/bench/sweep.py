@@ -21,10 +21,17 @@ import time
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
-sys.path.insert(0, str(REPOSITORY))
+sys.path.insert(0, str(REPOSITORY / "harness"))
 
-from harness.records import Job, Stage, dump  # noqa: E402
-from harness.stats import median_interval, quantile  # noqa: E402
+from warpwave.records import (
+    Job,
+    Stage,
+    dump,
+)
+from warpwave.stats import (
+    median_interval,
+    quantile,
+)
 
 PACKAGE = Path(__file__).with_name("softmax")
 SIDES = ("perf_report", "harness")
@@ -32,10 +39,10 @@ SIDES = ("perf_report", "harness")
 CARD = """
 import dataclasses, json, sys
 from pathlib import Path
-from harness.inside.facts.stage import gather
-from harness.inside.facts.architecture import card_here
-from harness.records import Job, dump
-from harness.config.targets import load_targets
+from warpwave.inside.facts.stage import gather
+from warpwave.inside.facts.device import card_here
+from warpwave.records import Job, dump
+from warpwave.config.targets import load_targets
 job = Job.load(Path(sys.argv[1]))
 card = card_here()
 known = {known.name: known for target in load_targets().values() for known in target.architectures}
@@ -51,7 +58,7 @@ def perf_report(out: Path) -> None:
     """In a process of its own: run the mark as its author would, and keep what Triton measured."""
     import triton.testing
 
-    from harness.inside.benchmarks import load_module
+    from warpwave.inside.benchmarks import load_module
 
     measured: list[list[float]] = []
     summarise = triton.testing._summarize_statistics
@@ -92,7 +99,7 @@ def run_harness(folder: Path, precision: float) -> dict:
     described = subprocess.run([sys.executable, "-c", CARD, "job.json"], cwd=folder, env=environment(folder / "other"), capture_output=True)
     if described.returncode:
         sys.exit(described.stderr.decode())
-    wall = timed([sys.executable, "-m", "harness.inside.bench.stage", "job.json"], folder)
+    wall = timed([sys.executable, "-m", "warpwave.inside.bench.stage", "job.json"], folder)
     report = json.loads((folder / "bench" / "report.json").read_text())
     if report["verdict"] != "passed":
         sys.exit(f"the bench stage: {report['verdict']}, {report['reason']}")
@@ -112,7 +119,7 @@ def run_harness(folder: Path, precision: float) -> dict:
 
 
 def environment(cache: Path) -> dict[str, str]:
-    path = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(filter(None, [str(REPOSITORY / "harness"), os.environ.get("PYTHONPATH")]))
     return {**os.environ, "TRITON_CACHE_DIR": str(cache), "PYTHONPATH": path, "TRITON_DEFAULT_FP_FUSION": "1"}
 
 

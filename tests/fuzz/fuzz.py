@@ -18,12 +18,12 @@ from typing import Any
 
 import atheris
 
-sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[1] / "unit"), str(Path(__file__).parent)]
+sys.path[:0] = [str(Path(__file__).parents[2] / "harness"), str(Path(__file__).parents[1] / "unit"), str(Path(__file__).parent)]
 
-with atheris.instrument_imports(include=["harness"]):
+with atheris.instrument_imports(include=["warpwave"]):
     from readers import READERS, SEPARATOR
 
-from strategies import NAMES  # noqa: E402 - after the instrumented imports
+from strategies import NAMES
 
 HURTFUL = (
     *NAMES,

@@ -5,7 +5,6 @@
 Prints each case that breaks the rule with the command that repeats it, and how many cases of each op were tried. Exit code 1 if one does.
 """
 
-# ruff: noqa: E402 - it finds its modules first
 from __future__ import annotations
 
 import argparse
@@ -18,7 +17,7 @@ import warnings
 from collections import Counter
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
+sys.path[:0] = [str(Path(__file__).parents[2] / "harness"), str(Path(__file__).parent)]
 if __name__ == "__main__" and "--interpret" in sys.argv:
     os.environ["TRITON_INTERPRET"] = "1"
 
@@ -36,7 +35,7 @@ AGAIN = 16
 
 def round_narrow_floats() -> None:
     """Let Triton's interpreter round to bf16 as a card does, and not toward zero: in twice the error that would be all of it."""
-    from harness.inside.fake_gpu.interpreted.narrow_floats import narrow_floats
+    from warpwave.inside.fake_gpu.arithmetic import narrow_floats
 
     for owner, name, value in narrow_floats():
         setattr(owner, name, value)

@@ -6,7 +6,7 @@ A program is a list of steps over values of 32 by 32 elements. Numbers are chose
 product has, all four must agree bit for bit. Prints each disagreement with its program, and the figures. Exit code 1 if there is one.
 """
 
-# ruff: noqa: E402, E501 - it finds its modules first; a step is a line
+# ruff: noqa: E501 - it finds its modules first; a step is a line
 from __future__ import annotations
 
 import argparse
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
-sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[1] / "unit" / "emulator")]
+sys.path[:0] = [str(Path(__file__).parents[2] / "harness"), str(Path(__file__).parents[1] / "unit" / "emulator")]
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ import triton
 import triton.language as tl
 from machine_code import WAVES, compiled, pack
 
-from harness.emulator import EmulatorError, Found, Launch, execute, load
+from warpwave.emulator import EmulatorError, Found, Launch, execute, load
 
 SIZE = 32
 ROWS, COLUMNS = np.arange(SIZE)[:, None], np.arange(SIZE)[None, :]

@@ -17,37 +17,32 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness import history
-from harness.ci.publish import summary
-from harness.ci.workflow_commands import SUMMARY_BYTES, annotate
-from harness.collect import collect, collect_all
-from harness.collect.cases import read_cases
-from harness.collect.untrusted_records import Fault, guarded, read_lines, read_record
-from harness.commands.progress import Progress
-from harness.compare import compare
-from harness.compare.codegen.bundles import bundle
-from harness.compare.codegen.changed_code import diff
-from harness.compare.codegen.deltas import Concern
-from harness.compare.shards import join
-from harness.compare.speeds.changed_speeds import changed_speeds
-from harness.compare.speeds.trend import trends
-from harness.compare.tests.changed_tests import changed_tests
-from harness.engines.incoming import UnusableError, first_file, unpack
-from harness.engines.output import MAX_LINE, split_lines
-from harness.errors import InfrastructureError, InvalidInputError, UsageError
-from harness.options import Cap
-from harness.records import CardShare, Ceiling, CompiledKernel, Facts, Inputs, Job, RunRecord, Sample, Stages, TargetRun, to_json
-from harness.render.charts.pictures import pictures
-from harness.render.exports import FORMATS
-from harness.render.html import render_sections
-from harness.render.markdown import render_page
-from harness.render.sections.changes.code import diff_sections
-from harness.render.sections.changes.speeds import changed_speed_sections, trend_sections
-from harness.render.sections.changes.tests import changed_test_sections
-from harness.render.terminal import draw_page, render_terminal
-from harness.render.text import json_text
-from harness.report import WRITERS, write_files
-from harness.run.attempt import _dispatch
+from warpwave import history
+from warpwave.ci.job import SUMMARY_BYTES, annotate, summary
+from warpwave.cli.progress import Progress
+from warpwave.collect import collect, collect_all
+from warpwave.collect.cases import read_cases
+from warpwave.collect.untrusted import Fault, guarded, read_lines, read_record
+from warpwave.compare import compare
+from warpwave.compare.changed_codegen import Concern, bundle, diff
+from warpwave.compare.changed_speeds import changed_speeds
+from warpwave.compare.runs import join
+from warpwave.compare.tests import changed_tests
+from warpwave.compare.trends import trends
+from warpwave.engines.incoming import UnusableError, first_file, unpack
+from warpwave.engines.waiting import MAX_LINE, split_lines
+from warpwave.errors import InfrastructureError, InvalidInputError, UsageError
+from warpwave.options import Cap
+from warpwave.records import CardShare, Ceiling, CompiledKernel, Facts, Inputs, Job, RunRecord, Sample, Stages, TargetRun, to_json
+from warpwave.render.charts.pictures import pictures
+from warpwave.render.exports import FORMATS
+from warpwave.render.html import render_sections
+from warpwave.render.markdown import render_page
+from warpwave.render.sections.changes import changed_speed_sections, changed_test_sections, diff_sections, trend_sections
+from warpwave.render.terminal import draw_page, render_terminal
+from warpwave.render.text import json_text
+from warpwave.report import WRITERS, write_files
+from warpwave.run.attempt import _dispatch
 
 # In memory where there is such a place: a fuzzer writes thousands of files a second.
 _SHARED = Path("/dev/shm")
@@ -232,7 +227,7 @@ def _keep(found: list[TargetRun], console: Console) -> None:
 
 def code(data: bytes) -> None:
     """Two files of compiled kernels, held against each other."""
-    from harness.render.sections.changes.code import sentence
+    from warpwave.render.sections.changes import code_sentence
 
     sides = []
     for position, piece in enumerate((data + SEPARATOR).split(SEPARATOR)[:2]):
@@ -244,7 +239,7 @@ def code(data: bytes) -> None:
         except UsageError:
             return
     found = diff(sides[0].kernels, sides[1].kernels)
-    said = sentence(found, ())
+    said = code_sentence(found, ())
     render_page(said, diff_sections(*sides, found, (), True), good=True, all_in="x")
 
 

@@ -20,13 +20,20 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "unit"), str(Path(__file__).parent)]
+sys.path[:0] = [str(ROOT / "harness"), str(ROOT / "tests" / "unit"), str(Path(__file__).parent)]
 
-from readers import FILES, MORE_FILES, READERS, SEPARATOR  # noqa: E402
-from strategies import NAMES  # noqa: E402
-from synthetic import record, run, two_targets, write_raw  # noqa: E402
+from readers import FILES, MORE_FILES, READERS, SEPARATOR
+from strategies import NAMES
+from synthetic import record, run, two_targets, write_raw
 
-from harness.records import Attempt, CardShare, Inputs, Stage, Verdict, to_json  # noqa: E402
+from warpwave.records import (
+    Attempt,
+    CardShare,
+    Inputs,
+    Stage,
+    Verdict,
+    to_json,
+)
 
 BUILD = ROOT / "build" / "fuzz"
 CORPUS = ROOT / "tests" / "data" / "corpus"

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 from engine_requests import ask, change
 
-from harness.config.targets import load_targets
-from harness.engines.docker.engine import connect
-from harness.engines.protocol import Request
-from harness.errors import InfrastructureError
-from harness.options import Build
+from warpwave.config.targets import load_targets
+from warpwave.engines.docker.engine import connect
+from warpwave.engines.protocol import Request
+from warpwave.errors import InfrastructureError
+from warpwave.options import Build
 
 BASE = os.environ.get("WARPWAVE_BASE_IMAGE")
 # That of the base image, for which the wheels have to be.

@@ -12,21 +12,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harness.collect import collect
-from harness.commands.options.legs import legs_of
-from harness.config.hosts import Host, Slurm
-from harness.config.targets import load_targets
-from harness.options import RunOptions
-from harness.records import RunRecord, Stage
-from harness.run import run_target
-from harness.run.legs.plan import Leg
+from warpwave.cli.legs import legs_of
+from warpwave.collect import collect
+from warpwave.config.hosts import Host, Slurm
+from warpwave.config.targets import load_targets
+from warpwave.options import RunOptions
+from warpwave.records import RunRecord, Stage
+from warpwave.run import run_target
+from warpwave.run.legs import Leg
 
 # Works through two cases as the inside does, and takes up what an earlier attempt has written. It imports the harness that travels with the
 # job. With MODE, its second case takes until someone stops or releases it.
 PROGRAM = """#!{python}
 import json, os, signal, sys, time
 from pathlib import Path
-from harness.records import Stage, StageReport, Stages, Verdict, to_text
+from warpwave.records import Stage, StageReport, Stages, Verdict, to_text
 results = Path(sys.argv[-1]).parent
 job = json.loads((results / "job.json").read_text())
 def stop(*_): raise KeyboardInterrupt

@@ -60,7 +60,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="nox -s mutate --", allow_abbrev=False)
     parser.add_argument("--sample", type=int, default=300, help="how many mutants; 0 is all of them (default: 300)")
     parser.add_argument("--seed", type=int, default=1, help="which sample (default: 1)")
-    parser.add_argument("--only", default="*", help="of these modules, a pattern such as 'harness/compare/*' (default: all)")
+    parser.add_argument("--only", default="*", help="of these modules, a pattern such as 'harness/warpwave/compare/*' (default: all)")
     asked = parser.parse_args()
 
     make_mutants()

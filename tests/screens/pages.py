@@ -24,12 +24,12 @@ from test_search import (
 )
 from test_upgrade import FAILING, on
 
-from harness.compare.speeds.steps import lines
-from harness.compare.toolchains.upgrade import upgrade as compare_toolchains
-from harness.history import add, dtypes, series
-from harness.records import Verdict
-from harness.render.html import render_history, render_sections
-from harness.render.sections.changes.upgrade import sentence, upgrade_sections
+from warpwave.compare.trends import lines
+from warpwave.compare.upgrade import upgrade as compare_toolchains
+from warpwave.history import add, dtypes, series
+from warpwave.records import Verdict
+from warpwave.render.html import render_history, render_sections
+from warpwave.render.sections.upgrade import sentence, upgrade_sections
 
 
 def history() -> str:

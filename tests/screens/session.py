@@ -26,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from pages import PAGES
 from states import STATES
 
-from harness.render.html import render_html
-from harness.render.terminal import render_terminal
+from warpwave.render.html import render_html
+from warpwave.render.terminal import render_terminal
 
 WIDTHS = {1440: (2, 1700), 800: (3, 1500), 390: (4, 1700)}  # pictures in a row of a sheet, and their largest height
 LINES = 60

@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "tests" / "unit"))
-sys.path.append(str(ROOT))
+sys.path.append(str(ROOT / "harness"))
 
 from synthetic import (
     ARCHITECTURES,
@@ -29,9 +29,9 @@ from synthetic import (
 )
 from two_vendors import made_up, recorded, two_vendors
 
-from harness.compare import compare
-from harness.compare.model import Comparison
-from harness.records import Ceiling, NotRun, Sample, Verdict
+from warpwave.compare import compare
+from warpwave.compare.model import Comparison
+from warpwave.records import Ceiling, NotRun, Sample, Verdict
 
 
 def scaled(point: Sample, factor: float) -> Sample:

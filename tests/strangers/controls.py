@@ -14,7 +14,7 @@ from typing import Any
 
 from failures import HOST_CODE, NO_CARD, Class, Failure, same, without_folder
 
-from harness.inside.process.workers import waited_s
+from warpwave.inside.process.workers import waited_s
 
 Control = Callable[[Failure, Path, str, dict[str, str]], str]
 _LIMIT_S = 300
@@ -109,7 +109,7 @@ def _fault(failure: Failure, said: str) -> str:
     if not said and _FOUND.search(failure.message):
         return UNDECIDED
     asks_for_a_card = failure.stage == "test" and NO_CARD.search(failure.message)
-    if not said or "/harness/" in failure.where or asks_for_a_card:
+    if not said or "/warpwave/" in failure.where or asks_for_a_card:
         return OURS
     if not same(said, failure.message):
         return UNDECIDED

@@ -29,7 +29,10 @@ REPOSITORY = Path(__file__).parents[2]
 TARGETS = REPOSITORY / ".ci" / "targets.yml"
 _WORK = Path(tempfile.gettempdir()) / "warpwave-strangers"
 # Not by PYTHONPATH, which a package's tests would see: `from tests.conftest import …` would find this repository's.
-_RUN = f"import runpy, sys; sys.path.insert(0, {str(REPOSITORY)!r}); runpy.run_module('harness', run_name='__main__', alter_sys=True)"
+_RUN = (
+    "import runpy, sys; "
+    f"sys.path.insert(0, {str(REPOSITORY / 'harness')!r}); runpy.run_module('warpwave', run_name='__main__', alter_sys=True)"
+)
 _CONTROLS = 10  # classes of one stage that get a control; the rest is counted
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.inside.benchmarks import Point
+from warpwave.inside.benchmarks import Point
 
 
 class FakeDevice:

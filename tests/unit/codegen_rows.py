@@ -6,9 +6,8 @@ import dataclasses
 
 from synthetic import compiled, run
 
-from harness.compare.codegen.bundles import bundle
-from harness.compare.codegen.deltas import Concern
-from harness.records import Verdict
+from warpwave.compare.changed_codegen import Concern, bundle
+from warpwave.records import Verdict
 
 
 def row(architecture="sy_90", **more):

@@ -7,8 +7,8 @@ from unittest import mock
 import pytest
 from benching import FakeDevice
 
-from harness.errors import WarpwaveError
-from harness.inside.bench.do_bench import Timer
+from warpwave.errors import WarpwaveError
+from warpwave.inside.bench.timing import Timer
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def device():
 @pytest.fixture
 def timer(device, monkeypatch):
     """Of a host that takes no time: it is ahead however busy this machine is."""
-    monkeypatch.setattr("harness.inside.bench.do_bench.time.perf_counter", lambda: 0.0)
+    monkeypatch.setattr("warpwave.inside.bench.timing.time.perf_counter", lambda: 0.0)
     return Timer(device, device.flush, 1 << 20)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from harness.config.target import Target
-from harness.engines.protocol import Request
-from harness.options import RunOptions
+from warpwave.config.targets import Target
+from warpwave.engines.protocol import Request
+from warpwave.options import RunOptions
 
 
 def ask(target: Target, kernels: Path, raw: Path, run_id: str = "r1", **options) -> Request:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from synthetic import sample
 
-from harness.collect.cases import read_cases
-from harness.collect.untrusted_records import guarded, read_lines, read_record
-from harness.records import CompiledKernel, RunRecord, Sample, to_json
+from warpwave.collect.cases import read_cases
+from warpwave.collect.untrusted import guarded, read_lines, read_record
+from warpwave.records import CompiledKernel, RunRecord, Sample, to_json
 
 MIB = 1 << 20
 TEXT = "😀" + "x" * 90_000  # one wide character makes all of them wide

@@ -2,8 +2,8 @@
 
 from synthetic import case, compiled, record, run, sample
 
-from harness.compare import compare
-from harness.records import Verdict
+from warpwave.compare import compare
+from warpwave.records import Verdict
 
 PAGE_NAMES = (
     '</script><script>alert(1)</script>" onmouseover="alert(1)',  # the next one and the fifth

@@ -4,8 +4,8 @@ import dataclasses
 
 from synthetic import GPU_B, case, compiled, facts, record, run
 
-from harness.compare import compare
-from harness.records import Sample, Verdict
+from warpwave.compare import compare
+from warpwave.records import Sample, Verdict
 
 KERNELS = ("softmax", "layer_norm", "attention", "cross_entropy")
 

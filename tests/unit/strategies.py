@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from hypothesis import strategies as st
 
-from harness.records import TargetRun
-from harness.records.bounds import Bound, Checked
+from warpwave.records import TargetRun
+from warpwave.records.words import Bound, Checked
 
 # Names that mean something to somebody who reads a report: a terminal, a browser, a spreadsheet, a runner, a shell, Markdown, rich.
 NAMES = (
@@ -79,7 +79,7 @@ def any_of(kind: Any) -> st.SearchStrategy:
 
 
 def _held(values: st.SearchStrategy, *bounds: Any) -> st.SearchStrategy:
-    """Values within what `harness.records.bounds` allows: what it refuses, or cuts, does not come back as it was."""
+    """Values within what `warpwave.records.words` allows: what it refuses, or cuts, does not come back as it was."""
     for bound in bounds:
         if isinstance(bound, Checked):
             values = values.filter(functools.partial(_passes, bound.look))

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
-from harness.records import (
+from warpwave.records import (
     Architecture,
     CaseResult,
     Ceiling,

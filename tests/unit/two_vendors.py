@@ -14,12 +14,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
+    sys.path.insert(0, str(ROOT / "harness"))
 
-from harness.collect import collect_all, find_raw  # noqa: E402 - run as a script, it has to find the harness first
-from harness.compare import compare  # noqa: E402
-from harness.compare.model import Comparison  # noqa: E402
-from harness.records import DeviceFacts, Stage, TargetRun, Verdict  # noqa: E402
+from warpwave.collect import (
+    collect_all,
+    find_raw,
+)
+from warpwave.compare import compare
+from warpwave.compare.model import Comparison
+from warpwave.records import (
+    DeviceFacts,
+    Stage,
+    TargetRun,
+    Verdict,
+)
 
 MADE_UP = "rocm (made up)"
 _GPU = "Made-up card: no such card has run this"
@@ -114,8 +122,8 @@ def _sample(entry):
 
 def main(folder: Path) -> None:
     """Write the pages."""
-    from harness.commands.show_report import draw_report
-    from harness.report import write_files
+    from warpwave.cli.show import draw_report
+    from warpwave.report import write_files
 
     folder.mkdir(parents=True, exist_ok=True)
     comparison = compared()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from synthetic import compiled, finding, run, sample, write_raw
 
-from harness.records import OPEN, CardShare, Gates, Job, Stage, Waiver, Which, to_json
+from warpwave.records import OPEN, CardShare, Gates, Job, Stage, Waiver, Which, to_json
 
 
 def lines(*entries):

@@ -5,9 +5,16 @@ import struct
 import time
 from pathlib import Path
 
-from harness.emulator import Access, Check, Execution, Found, OutOfMemoryBounds, TimeLimit, Trap, Unimplemented
-from harness.emulator.errors import Place
-from harness.inside.fake_gpu.emulated import driver
+from warpwave.emulator import Access
+from warpwave.emulator import Check
+from warpwave.emulator import Execution
+from warpwave.emulator import Found
+from warpwave.emulator import OutOfMemoryBounds
+from warpwave.emulator import TimeLimit
+from warpwave.emulator import Trap
+from warpwave.emulator import Unimplemented
+from warpwave.emulator.errors import Place
+from warpwave.inside.fake_gpu import emulated
 
 
 def send(buffer, control, form, number):
@@ -60,4 +67,4 @@ def execute(kernel, launch, *, limit_instructions=None, limit_seconds=None, find
     return Execution(instructions=100, waves=4)
 
 
-driver.execute = execute
+emulated.execute = execute

@@ -2,7 +2,7 @@
 
 import sys
 
-Reporter = sys.modules["harness.inside.test.pytest_plugin"].Reporter
+Reporter = sys.modules["warpwave.inside.test.pytest_plugin"].Reporter
 
 
 def pytest_runtest_logreport(report):

@@ -71,7 +71,7 @@ def test_a_daemon_stays():
 
 
 def test_the_harness_is_edited():
-    for place in ("/warpwave/harness/records/job.py", "/opt/warpwave/bin/python3", __file__, "/etc/passwd"):
+    for place in ("/warpwave/warpwave/records/job.py", "/opt/warpwave/bin/python3", __file__, "/etc/passwd"):
         assert isinstance(quietly(open, place, "w"), OSError)
     assert isinstance(quietly(socket.create_connection, ("192.0.2.1", 80), 1), OSError)
     assert os.getuid() != 0, sys.version

@@ -10,11 +10,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from engine_requests import change
 
-from harness.engines.docker.container import container_name
-from harness.errors import InfrastructureError, UsageError
-from harness.options import Build
-from harness.records import Verdict
-from harness.run.diagnose import diagnose
+from warpwave.engines.docker.container import container_name
+from warpwave.errors import InfrastructureError, UsageError
+from warpwave.options import Build
+from warpwave.records import Verdict
+from warpwave.run.attempt import diagnose
 
 
 def test_the_image_says_what_it_is(engine, built, session_request):
@@ -63,8 +63,8 @@ def test_the_second_prepare_builds_nothing(engine, built, session_request):
 
 def test_a_replaced_base_image_is_noticed(engine, built, session_request, monkeypatch):
     """A tag of the base that points to another image than the one built on is not taken for the same."""
-    from harness.engines.docker import images
-    from harness.engines.docker.build_context import recipe
+    from warpwave.engines.docker import images
+    from warpwave.engines.docker.images import recipe
 
     parts = recipe(session_request)
     assert images.usable(engine._api, parts)
@@ -150,7 +150,7 @@ def registry():
 @pytest.mark.parametrize(("statuses", "tries"), [((429,), 3), ((503,), 3), ((404,), 1)])
 def test_a_busy_registry_is_asked_again(engine, request_, registry, monkeypatch, statuses, tries):
     """Rate limits and outages get two more tries with pauses between them, what is not there gets none; the message opens a way out."""
-    monkeypatch.setattr("harness.engines.docker.images._PAUSES_S", (0.01, 0.02))
+    monkeypatch.setattr("warpwave.engines.docker.images._PAUSES_S", (0.01, 0.02))
     base, given = registry(*statuses)
     said: list[str] = []
     with pytest.raises(InfrastructureError, match="could not be pulled") as raised:

@@ -12,16 +12,15 @@ from dataclasses import replace
 import pytest
 from engine_requests import change
 
-from harness.collect import collect
-from harness.engines import signals
-from harness.engines.choose import clean
-from harness.engines.docker.container import container_name, container_options
-from harness.engines.docker.host import boot
-from harness.options import Cap, RunOptions
-from harness.records import Stage, Verdict
-from harness.report import write_report
-from harness.run import attempt as attempt_module
-from harness.run import run_target
+from warpwave.collect import collect
+from warpwave.engines import waiting
+from warpwave.engines.choose import clean
+from warpwave.engines.docker.container import boot, container_name, container_options
+from warpwave.options import Cap, RunOptions
+from warpwave.records import Stage, Verdict
+from warpwave.report import write_report
+from warpwave.run import attempt as attempt_module
+from warpwave.run import run_target
 
 READY = "import time; print('ready', flush=True); "
 STUBBORN = "import signal; [signal.signal(s, signal.SIG_IGN) for s in (signal.SIGINT, signal.SIGTERM)]; " + READY + "time.sleep(600)"
@@ -135,7 +134,7 @@ def test_a_second_ctrl_c_skips_the_grace(run, ours):
 
     def twice(line: str) -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        while not signals.asked():  # a second signal while the first one is pending would count once
+        while not waiting.asked():  # a second signal while the first one is pending would count once
             time.sleep(0.1)
         os.kill(os.getpid(), signal.SIGINT)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from engine_requests import change
 
-from harness.config.target import Devices
-from harness.engines.docker.container import container_name
-from harness.errors import InfrastructureError
+from warpwave.config.targets import Devices
+from warpwave.engines.docker.container import container_name
+from warpwave.errors import InfrastructureError
 
 HOSTILE = """
 import json, os, pathlib, socket
@@ -22,7 +22,8 @@ def attempt(name, action):
         found[name] = repr(action())
     except BaseException as error:
         found[name] = type(error).__name__
-for place in ('/', '/etc', '/usr', '/opt/warpwave', '/warpwave/harness', '/packages/KERNELS', '/proc/sys/kernel', '/sys/fs/cgroup', '/dev'):
+for place in ('/', '/etc', '/usr', '/opt/warpwave', '/warpwave/warpwave', '/packages/KERNELS',
+              '/proc/sys/kernel', '/sys/fs/cgroup', '/dev'):
     attempt('write ' + place, lambda: pathlib.Path(place, 'x').write_text('x'))
 attempt('edit kernels', lambda: pathlib.Path('/packages/KERNELS/test_nothing.py').write_text('x'))
 attempt('resolve', lambda: socket.gethostbyname('example.com'))

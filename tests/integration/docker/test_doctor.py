@@ -9,7 +9,7 @@ import sys
 
 def test_an_engine_that_is_up_passes(engine, tmp_path):
     """It is asked for its version, its limits and what killed runs have left; nothing is changed. Of the machine, nothing is said."""
-    command = [sys.executable, "-m", "harness", "doctor", "--engine", "docker", "--json"]
+    command = [sys.executable, "-m", "warpwave", "doctor", "--engine", "docker", "--json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     findings = {finding["check"]: finding for finding in json.loads(done.stdout)["findings"]}
 

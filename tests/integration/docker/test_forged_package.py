@@ -24,7 +24,7 @@ def test_what_it_reaches():
         if not process.name.isdigit() or int(process.name) == os.getpid():
             continue
         command = (process / "cmdline").read_bytes()
-        if b"harness.inside" in command and b"docker-init" not in command:  # the engine's own, which only waits
+        if b"warpwave.inside" in command and b"docker-init" not in command:  # the engine's own, which only waits
             for name in ("environ", "mem", "fd"):
                 try:
                     os.listdir(process / name) if name == "fd" else open(process / name, "rb").close()
@@ -54,8 +54,8 @@ def run_forged(tmp_path, wheelhouse, built, data):
             path.chmod(0o755 if path.is_dir() else 0o644)
         words = ["run", "cpu", "--engine", "docker", "--stage", stages, "--kernels", str(package), "--out", str(tmp_path / "out")]
         words += ["--base-image", os.environ["WARPWAVE_BASE_IMAGE"], "--wheelhouse", str(wheelhouse)]
-        variables = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(REPOSITORY)}
-        done = subprocess.run([sys.executable, "-m", "harness", *words], cwd=tmp_path, capture_output=True, text=True, env=variables)
+        variables = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(REPOSITORY / "harness")}
+        done = subprocess.run([sys.executable, "-m", "warpwave", *words], cwd=tmp_path, capture_output=True, text=True, env=variables)
         return done, json.loads((tmp_path / "out" / "comparison.json").read_text())["targets"][0]
 
     return run

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from harness.records import Stage
+from warpwave.records import Stage
 
 torch = pytest.importorskip("torch", reason="needs a GPU, torch and Triton")
 

@@ -62,7 +62,7 @@ def test_forking_ends_at_the_limit(run):
 
 def test_memory_ends_at_the_limit(run, monkeypatch):
     """What asks for more than its share is killed, alone, and the engine says why."""
-    monkeypatch.setattr("harness.engines.docker.host.Host.memory_limit", property(lambda _: 256 << 20))
+    monkeypatch.setattr("warpwave.engines.docker.container.Host.memory_limit", property(lambda _: 256 << 20))
     _, ended, _, _ = run("held = [b'x' * (1 << 20) for _ in range(2000)]")
 
     assert (ended.code, ended.oom_killed) == (137, True)
@@ -87,8 +87,8 @@ def done(tmp_path, wheelhouse, engine, built, data) -> subprocess.CompletedProce
     words = ["run", "cpu", "--engine", "docker", "--stage", "test", "--test-timeout", "30", "--kernels", str(data / "hostile")]
     words += ["--out", str(tmp_path / "out"), "--base-image", os.environ["WARPWAVE_BASE_IMAGE"], "--wheelhouse", str(wheelhouse)]
     (data / "hostile" / "test_hostile.py").chmod(0o644)
-    variables = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(REPOSITORY), "GITHUB_TOKEN": "hunter2"}
-    return subprocess.run([sys.executable, "-m", "harness", *words], cwd=tmp_path, capture_output=True, text=True, env=variables)
+    variables = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(REPOSITORY / "harness"), "GITHUB_TOKEN": "hunter2"}
+    return subprocess.run([sys.executable, "-m", "warpwave", *words], cwd=tmp_path, capture_output=True, text=True, env=variables)
 
 
 def test_a_hostile_package_costs_itself_only(done, tmp_path, ours):
@@ -136,7 +136,9 @@ def test_no_link_survives_a_cancelled_job(built, session_request, tmp_path, seed
     (tmp_path / "package" / "test_deaf.py").write_text(DEAF)
     build = ["--base-image", session_request.options.build.base_image, "--wheelhouse", str(session_request.options.build.wheelhouse)]
     words = ["run", "cpu", "--stage", "test", "--engine", "docker", *build, "--kernels", "package", "--out", "out", "--no-report"]
-    process = subprocess.Popen([sys.executable, "-m", "harness", *words], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(REPOSITORY)})
+    process = subprocess.Popen(
+        [sys.executable, "-m", "warpwave", *words], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(REPOSITORY / "harness")}
+    )
     raw, moments = tmp_path / "out" / "raw" / "cpu", random.Random(seed)
     until = time.monotonic() + 120
     while not os.path.lexists(raw / "test" / "ready") and time.monotonic() < until:

@@ -22,8 +22,8 @@ import pytest
 from docker.errors import APIError
 from own_engine import OwnEngine, Tap
 
-from harness.collect import collect
-from harness.records import Verdict
+from warpwave.collect import collect
+from warpwave.records import Verdict
 
 pytestmark = pytest.mark.slow
 
@@ -95,14 +95,14 @@ class Runs:
     def start(self, out: Path, engine: str, *more: str, host: str | None = None) -> subprocess.Popen[str]:
         """A run in the background, as a user types it; `host` is where it thinks the engine is."""
         words = ["--engine", engine, "--kernels", str(self.package), "--targets", str(self.folder / "targets.yml"), *self.options]
-        command = [sys.executable, "-m", "harness", "run", "cpu", *words, "--out", str(out), *more]
+        command = [sys.executable, "-m", "warpwave", "run", "cpu", *words, "--out", str(out), *more]
         variables = {**os.environ, "DOCKER_HOST": host or self.engine.host}
         with open(self.folder / f"{out.name}.log", "a") as log:
             return subprocess.Popen(command, stdout=log, stderr=log, env=variables, text=True, start_new_session=True)
 
     def report(self, out: Path) -> dict:
         """What `warpwave report` makes of a folder: one JSON document, whatever state it is in."""
-        command = [sys.executable, "-m", "harness", "report", str(out), "--json"]
+        command = [sys.executable, "-m", "warpwave", "report", str(out), "--json"]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode in EXITS, done.stderr
         assert "Traceback" not in done.stdout + done.stderr

@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from harness.records import Exit
+from warpwave.records import Exit
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def warpwave(tmp_path, wheelhouse, engine):
     """Run the command with the real engine, the base image and the wheels of these tests."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "harness", "run", "cpu", "--engine", "docker", "--out", str(tmp_path / "out"), *arguments]
+        command = [sys.executable, "-m", "warpwave", "run", "cpu", "--engine", "docker", "--out", str(tmp_path / "out"), *arguments]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "COLUMNS": "200"})
 
     return run

@@ -5,11 +5,11 @@ from __future__ import annotations
 from engine_requests import change
 from wheels import make_package
 
-from harness.collect import collect
-from harness.options import Install
-from harness.records import Stage, Verdict
-from harness.run import attempt as attempt_module
-from harness.run import run_target
+from warpwave.collect import collect
+from warpwave.options import Install
+from warpwave.records import Stage, Verdict
+from warpwave.run import attempt as attempt_module
+from warpwave.run import run_target
 
 TESTS = """
 import importlib.metadata, os, pathlib, socket

@@ -16,17 +16,17 @@ import pytest
 from engine_requests import ask
 from own_sshd import OwnSshd, missing
 
-from harness.config.hosts import Host
-from harness.config.targets import load_targets
-from harness.engines.docker.engine import connect as connect_here
-from harness.engines.remote.engine import connect as connect_there
-from harness.records import Environment
+from warpwave.config.hosts import Host
+from warpwave.config.targets import load_targets
+from warpwave.engines.docker.engine import connect as connect_here
+from warpwave.engines.remote.engine import connect as connect_there
+from warpwave.records import Environment
 
 BASE = os.environ.get("WARPWAVE_BASE_IMAGE", "")
 PROGRAM = """
 import os
 print(os.getuid(), os.listdir('/sys/class/net'))
-print([path for path in ('/', '/warpwave', '/warpwave/harness') if os.access(path, os.W_OK)])
+print([path for path in ('/', '/warpwave', '/warpwave/warpwave') if os.access(path, os.W_OK)])
 print(open('/proc/self/status').read().split('CapEff:')[1].split()[0].strip('0'))
 open(os.environ['OUT'] + '/found', 'w').write('x')
 raise SystemExit(7)

@@ -11,11 +11,11 @@ import own_slurm
 import pytest
 from slurm_runs import Beside, Client, make_runs
 
-from harness.collect import collect
-from harness.config.hosts import Slurm
-from harness.errors import UsageError
-from harness.records import Verdict
-from harness.run.attempt import worth_another
+from warpwave.collect import collect
+from warpwave.config.hosts import Slurm
+from warpwave.errors import UsageError
+from warpwave.records import Verdict
+from warpwave.run.attempt import worth_another
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(own_slurm.missing()), reason=own_slurm.missing())]
 OCCUPY = ("sbatch", "--parsable", "--wrap=sleep 60", "--output=/dev/null")

@@ -16,10 +16,10 @@ import own_slurm
 import pytest
 from slurm_runs import Client, make_runs
 
-from harness.collect import collect
-from harness.config.hosts import Slurm
-from harness.engines.slurm.runtimes import runtime_of
-from harness.records import Verdict
+from warpwave.collect import collect
+from warpwave.config.hosts import Slurm
+from warpwave.engines.slurm.script import runtime_of
+from warpwave.records import Verdict
 
 pytestmark = [
     pytest.mark.slow,

@@ -23,7 +23,7 @@ def test_the_guide_does_what_it_says(tmp_path):
     package = make_runs(tmp_path).package
     package.rename(tmp_path / "my_ops")
     (tmp_path / "my_ops" / "test_more.py").write_text("def test_more():\n    pass\n")
-    (tmp_path / "warpwave").write_text(f'#!/bin/sh\nexec {sys.executable} -m harness "$@"\n')
+    (tmp_path / "warpwave").write_text(f'#!/bin/sh\nexec {sys.executable} -m warpwave "$@"\n')
     (tmp_path / "warpwave").chmod(0o755)
     cluster = own_slurm.OwnSlurm()
     try:

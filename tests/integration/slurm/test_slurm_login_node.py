@@ -10,12 +10,12 @@ import own_sshd
 import pytest
 from slurm_runs import Beside, make_runs
 
-from harness.collect import collect
-from harness.config.hosts import Slurm
-from harness.engines.slurm import follow
-from harness.engines.slurm.engine import ask, connect
-from harness.errors import InfrastructureError, UnreachableError
-from harness.records import Verdict
+from warpwave.collect import collect
+from warpwave.config.hosts import Slurm
+from warpwave.engines.slurm import engine
+from warpwave.engines.slurm.engine import ask, connect
+from warpwave.errors import InfrastructureError, UnreachableError
+from warpwave.records import Verdict
 
 WHY = own_slurm.missing() or own_sshd.missing()
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(WHY), reason=WHY)]
@@ -80,7 +80,7 @@ def test_a_leg_runs_through_a_login_node_and_leaves_nothing_there(runs, shared, 
 
 def test_a_connection_that_breaks_loses_nothing(runs, shared, there, login, monkeypatch):
     """The job goes on meanwhile. Its output and results arrive as soon as the login node is back."""
-    monkeypatch.setattr(follow, "_LONGEST_S", 0.5)
+    monkeypatch.setattr(engine, "_LONGEST_S", 0.5)
     (leg,) = runs.leg("broken", on(shared), environment={"MODE": "wait"}, **there)
     beside = Beside(lambda: runs.run(leg))
     runs.wait_for("broken: Slurm job")

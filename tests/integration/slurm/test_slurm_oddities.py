@@ -11,8 +11,8 @@ import own_slurm
 import pytest
 from slurm_runs import Beside, make_runs
 
-from harness.config.hosts import Slurm
-from harness.records import Verdict
+from warpwave.config.hosts import Slurm
+from warpwave.records import Verdict
 
 pytestmark = [
     pytest.mark.slow,

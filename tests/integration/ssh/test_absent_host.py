@@ -35,9 +35,9 @@ def test_a_machine_that_hangs_is_absent_within_15_s_and_the_other_runs(tmp_path)
         (tmp_path / "hosts.yml").write_text(HOSTS.format(config=sshd.config, python=sys.executable))
         words = ["--kernels", "ops", "--hosts", "hosts.yml", "--stage", "test", "--out", "out"]
         done = subprocess.run(
-            [sys.executable, "-m", "harness", "run", "gone", "lost", "batch", *words],
+            [sys.executable, "-m", "warpwave", "run", "gone", "lost", "batch", *words],
             cwd=tmp_path,
-            env={**os.environ, **slurm.environment, "PYTHONPATH": str(Path.cwd())},
+            env={**os.environ, **slurm.environment, "PYTHONPATH": str(Path.cwd() / "harness")},
             capture_output=True,
             text=True,
             timeout=200,

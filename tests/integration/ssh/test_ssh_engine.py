@@ -17,15 +17,15 @@ import yaml
 from engine_requests import change
 from own_sshd import OwnSshd, missing
 
-from harness.config.hosts import Host
-from harness.engines import snapshot
-from harness.engines.remote import engine as module
-from harness.engines.remote.container import KEPT_UNTIL, MADE, RUN, UNTIL, code_volume
-from harness.engines.remote.engine import connect
-from harness.engines.ssh import ask as ask_module
-from harness.errors import InfrastructureError, UnreachableError
-from harness.records import Verdict
-from harness.run import run_target
+from warpwave.config.hosts import Host
+from warpwave.engines import snapshot
+from warpwave.engines.remote import engine as module
+from warpwave.engines.remote.container import KEPT_UNTIL, MADE, RUN, UNTIL, code_volume
+from warpwave.engines.remote.engine import connect
+from warpwave.engines.ssh import command as ask_module
+from warpwave.errors import InfrastructureError, UnreachableError
+from warpwave.records import Verdict
+from warpwave.run import run_target
 
 pytestmark = [
     pytest.mark.slow,
@@ -104,14 +104,14 @@ def test_a_program_runs_there_with_the_same_protections(remote, asked, built, le
     """An ordinary user, a read-only root, no network; what it wrote comes back as files, and nothing is left there."""
     program = (
         "import os, socket; print(os.getuid(), os.listdir('/sys/class/net'));"
-        "[print(p, os.access(p, os.W_OK)) for p in ('/', '/warpwave', '/warpwave/harness', '/results', '/results/run')];"
+        "[print(p, os.access(p, os.W_OK)) for p in ('/', '/warpwave', '/warpwave/warpwave', '/results', '/results/run')];"
         "open('/results/run/found', 'w').write('x'); os.symlink('/etc/passwd', '/results/run/link'); os.mkfifo('/results/run/pipe');"
         "print(open('/proc/self/status').read().split('CapEff:')[1].split()[0])"
     )
     environment, ended, lines = execute(remote, asked, built, program)
 
     assert lines[0] == "65534 ['lo']"
-    assert lines[1:6] == ["/ False", "/warpwave False", "/warpwave/harness False", "/results False", "/results/run True"]
+    assert lines[1:6] == ["/ False", "/warpwave False", "/warpwave/warpwave False", "/results False", "/results/run True"]
     assert int(lines[6], 16) == 0
     assert (ended.code, ended.error) == (0, "")
     assert sorted(path.name for path in asked.raw.iterdir()) == ["found", "job.json"]
@@ -279,7 +279,7 @@ def killed(sshd, host, built, session_request, tmp_path_factory):
     command = [
         sys.executable,
         "-m",
-        "harness",
+        "warpwave",
         "run",
         "cpu",
         *where,
@@ -334,7 +334,7 @@ def test_the_container_ends_itself(host, asked, built, tmp_path, monkeypatch, le
     package = tmp_path / "package"
     package.mkdir()
     (package / "test_slow.py").write_text("import time\ndef test_slow(): time.sleep(300)\n")
-    monkeypatch.setattr("harness.engines.remote.container._SPARE_S", 0.0)
+    monkeypatch.setattr("warpwave.engines.remote.container._SPARE_S", 0.0)
     patient = module.watch
     monkeypatch.setattr(
         module, "watch", lambda api, name, output, say, limit, *more, **also: patient(api, name, output, say, 300.0, *more, **also)

@@ -48,7 +48,7 @@ def test_the_guide_does_what_it_says(machine, built, session_request):
     more = f"--base-image {shlex.quote(str(build.base_image))} --wheelhouse {shlex.quote(str(build.wheelhouse))}"
     _program(
         machine / "bin" / "warpwave",
-        f'case $1 in run) exec {sys.executable} -m harness "$@" {more} ;; esac\nexec {sys.executable} -m harness "$@"',
+        f'case $1 in run) exec {sys.executable} -m warpwave "$@" {more} ;; esac\nexec {sys.executable} -m warpwave "$@"',
     )
     environment = {**os.environ, "PATH": f"{machine / 'bin'}:{os.environ['PATH']}", "DOCKER_HOST": f"unix://{machine}/no.sock"}
     work, ran = machine / "work", []

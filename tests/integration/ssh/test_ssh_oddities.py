@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 from own_sshd import OwnSshd, missing
 
-from harness.config.hosts import Host
-from harness.engines.remote.engine import connect
-from harness.engines.slurm.site import Site
-from harness.engines.ssh.ask import answer_of
-from harness.engines.ssh.command import place_of, ssh
+from warpwave.config.hosts import Host
+from warpwave.engines.remote.engine import connect
+from warpwave.engines.slurm.site import Site
+from warpwave.engines.ssh.command import answer_of, place_of, ssh
 
 pytestmark = [
     pytest.mark.slow,
@@ -129,9 +128,9 @@ def test_docker_host_over_ssh_runs_a_package(engine, built, session_request, ser
     build = session_request.options.build
     words = ["run", "cpu", "--engine", "docker", "--kernels", "ops", "--stage", "test", "--out", "out"]
     done = subprocess.run(
-        [sys.executable, "-m", "harness", *words, "--base-image", str(build.base_image), "--wheelhouse", str(build.wheelhouse)],
+        [sys.executable, "-m", "warpwave", *words, "--base-image", str(build.base_image), "--wheelhouse", str(build.wheelhouse)],
         cwd=tmp_path,
-        env={**environment, "PYTHONPATH": str(Path.cwd())},
+        env={**environment, "PYTHONPATH": str(Path.cwd() / "harness")},
         capture_output=True,
         text=True,
         timeout=300,

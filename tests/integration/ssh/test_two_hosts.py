@@ -58,9 +58,9 @@ def ran(built, wheelhouse, tmp_path_factory):
         sshd.start()
         socket = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
         (folder / "hosts.yml").write_text(HOSTS.format(config=sshd.config, socket=socket, base=BASE, python=sys.executable))
-        words = [sys.executable, "-m", "harness", "run", "far", "batch", "--kernels", "package", "--hosts", "hosts.yml", "--stage", "test"]
+        words = [sys.executable, "-m", "warpwave", "run", "far", "batch", "--kernels", "package", "--hosts", "hosts.yml", "--stage", "test"]
         words += ["--wheelhouse", str(wheelhouse)]
-        environment = {**os.environ, **slurm.environment, "PYTHONPATH": str(Path.cwd())}
+        environment = {**os.environ, **slurm.environment, "PYTHONPATH": str(Path.cwd() / "harness")}
         options = {"cwd": folder, "env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         stopped = subprocess.Popen([*words, "--out", "out"], **options)
         working = _wait_for_both(folder / "out" / "logs", stopped)

@@ -10,9 +10,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from click.testing import CliRunner
 
-from harness.__main__ import _run_cli
-from harness.ci import forks
-from harness.ci.forks import is_fork, is_hosted
+from warpwave.__main__ import _run_cli
+from warpwave.ci import forks
+from warpwave.ci.forks import is_fork, is_hosted
 
 SELF_HOSTED, HOSTED = '{"cuda": ["self-hosted", "h200"], "cpu": "ubuntu-24.04"}', '{"cpu": "ubuntu-24.04"}'
 FORK = {"pull_request": {"head": {"repo": {"full_name": "stranger/kernels"}}}}

@@ -10,12 +10,13 @@ from types import SimpleNamespace
 import pytest
 from synthetic import case, run, sample, two_targets
 
-from harness.ci import job, publish
-from harness.ci.workflow_commands import COMMENT_BYTES, MARKER, annotate, command, cut, outputs
-from harness.compare import compare
-from harness.doctor import Finding
-from harness.errors import InfrastructureError
-from harness.records import Stage, StageReport, Verdict
+from warpwave.ci import job
+from warpwave.ci import job as publish
+from warpwave.ci.job import COMMENT_BYTES, MARKER, annotate, command, cut, outputs
+from warpwave.compare import compare
+from warpwave.doctor import Finding
+from warpwave.errors import InfrastructureError
+from warpwave.records import Stage, StageReport, Verdict
 
 TARGET = SimpleNamespace(name="cuda", label="NVIDIA CUDA")
 FAULTS = [
@@ -70,7 +71,7 @@ def test_leftovers_are_named(monkeypatch):
             raise found
         return found
 
-    monkeypatch.setattr("harness.engines.choose.clean", clean)
+    monkeypatch.setattr("warpwave.engines.choose.clean", clean)
     said = [job.end_leftovers() for _ in range(3)]
 
     assert asked == [False] * 3

@@ -12,18 +12,17 @@ import click
 import pytest
 from synthetic import run
 
-from harness import __main__ as cli
-from harness.__main__ import _run_cli
-from harness.commands.options.parse import _command
-from harness.commands.parsing import parse_run
-from harness.compare import compare
-from harness.doctor import Finding
-from harness.errors import Outcome
-from harness.records import CaseResult, Verdict
-from harness.render import repro
-from harness.render.measure_again import look_closer
-from harness.render.next_commands import next_commands
-from harness.render.sections import outline
+from warpwave import __main__ as cli
+from warpwave.__main__ import _run_cli
+from warpwave.cli.parse import _command
+from warpwave.cli.run import parse_run
+from warpwave.compare import compare
+from warpwave.doctor import Finding
+from warpwave.errors import Outcome
+from warpwave.records import CaseResult, Verdict
+from warpwave.render import commands
+from warpwave.render.commands import look_closer, next_commands
+from warpwave.render.sections import outline
 
 TARGETS = "schema_version: 1\ntargets:\n  mine: {label: mine, engine: local, stages: [test], image: {dockerfile: x, base: y}}\n"
 
@@ -46,7 +45,7 @@ def leg(tmp_path, monkeypatch):
             given.update(params, command=click.get_current_context().meta["warpwave.command"])
             return Outcome()
 
-        monkeypatch.setattr("harness.doctor.examine", examine)
+        monkeypatch.setattr("warpwave.doctor.examine", examine)
         monkeypatch.setattr(cli.run, "callback", run)
         return _run_cli(["ci", "leg", target, "--out", "bundle", *more, "--options", options]), given
 
@@ -185,8 +184,8 @@ def test_every_option_is_kept_or_left_out_of_a_repeated_command():
     valued = {name for one in options if not one.is_flag for name in one.opts}
     flags = {name for one in options if one.is_flag for name in (*one.opts, *one.secondary_opts)}
 
-    assert valued == repro._KEPT | repro._DROPPED | repro._OPTIONAL
-    assert flags == repro._KEPT_FLAGS | repro._DROPPED_FLAGS
+    assert valued == commands._KEPT | commands._DROPPED | commands._OPTIONAL
+    assert flags == commands._KEPT_FLAGS | commands._DROPPED_FLAGS
 
 
 # What the repeated command says anew: which part runs, and where its results go.
@@ -238,4 +237,4 @@ def test_a_command_is_not_printed_without_some_of_its_options():
     (target,) = compare([run("cpu")]).targets
     command = ("warpwave", "run", "cpu", "--sanitize", *("--env", f"A={'x' * 5000}"))
 
-    assert repro.repro(dataclasses.replace(target, command=command), "test_a.py::test_a") == ""
+    assert commands.repro(dataclasses.replace(target, command=command), "test_a.py::test_a") == ""

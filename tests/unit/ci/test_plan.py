@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from harness.__main__ import _run_cli
-from harness.ci.plan import Leg, as_outputs, plan_legs
-from harness.errors import UsageError
+from warpwave.__main__ import _run_cli
+from warpwave.ci.plan import Leg, as_outputs, plan_legs
+from warpwave.errors import UsageError
 
 
 def asked(**machines):

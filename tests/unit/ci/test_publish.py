@@ -2,9 +2,8 @@
 
 from synthetic import no_gpu
 
-from harness.ci.publish import comment, summary
-from harness.ci.workflow_commands import COMMENT_BYTES, MARKER
-from harness.compare import compare
+from warpwave.ci.job import COMMENT_BYTES, MARKER, comment, summary
+from warpwave.compare import compare
 
 
 def test_a_comment_is_a_summary_that_can_be_found_again():

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 from synthetic import case, compiled, record, run, sample
 
-from harness.ci import base as since_base
-from harness.ci.base import Asked, against_base, parse_asked
-from harness.compare.codegen.deltas import Concern
-from harness.errors import UsageError
-from harness.records import Verdict
+from warpwave.ci import base as since_base
+from warpwave.ci.base import Asked, against_base, parse_asked
+from warpwave.compare.changed_codegen import Concern
+from warpwave.errors import UsageError
+from warpwave.records import Verdict
 
 
 @pytest.fixture

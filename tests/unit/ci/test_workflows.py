@@ -13,12 +13,11 @@ import pytest
 import yaml
 from synthetic import no_gpu, two_targets
 
-from harness.ci.artifacts import latest
-from harness.ci.plan import Leg, as_outputs, plan_legs
-from harness.ci.workflow_commands import MOST_ANNOTATIONS, annotate, command, cut, outputs
-from harness.compare import compare
-from harness.errors import UsageError
-from harness.records import CaseResult, Verdict
+from warpwave.ci.job import MOST_ANNOTATIONS, annotate, command, cut, outputs
+from warpwave.ci.plan import Leg, as_outputs, latest, plan_legs
+from warpwave.compare import compare
+from warpwave.errors import UsageError
+from warpwave.records import CaseResult, Verdict
 
 ROOT = Path(__file__).parents[3]
 FILES = {path.name: path for path in sorted((ROOT / ".github" / "workflows").glob("*.yml"))}

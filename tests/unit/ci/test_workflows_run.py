@@ -15,7 +15,7 @@ import pytest
 from synthetic import GPU_B, case, edit, facts, record, run, sample, write_raw
 from workflow_jobs import ACTION, REAL, RECORDED, RUNNERS, WORKFLOWS, comparison, gpu
 
-from harness.records import Stage, StageReport, Verdict
+from warpwave.records import Stage, StageReport, Verdict
 
 
 def test_two_legs_make_one_report(runner, real_card, tmp_path):

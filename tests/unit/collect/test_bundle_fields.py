@@ -14,11 +14,11 @@ from click.testing import CliRunner
 from slow_cases import slow_but
 from synthetic import edit, run, two_targets, write_raw
 
-from harness.__main__ import _run_cli
-from harness.collect import collect
-from harness.errors import ExitCode, UsageError
-from harness.records import Shard, Verdict
-from harness.run.sharding import parse_shard
+from warpwave.__main__ import _run_cli
+from warpwave.collect import collect
+from warpwave.errors import ExitCode, UsageError
+from warpwave.records import Shard, Verdict
+from warpwave.run.shards import parse_shard
 
 NO_SHARDS = (
     *("x", "1/999999999", "²/³", "1/2/3", "0/3", "4/3", "-1/2", "１/２", "1/65", "1/", "/2", " 1/2", "1/2\n", "+1/2", "1_0/20", "01/2"),  # noqa: RUF001
@@ -133,7 +133,7 @@ def test_prose_is_cut_and_costs_nothing(tmp_path, name, key):
 @pytest.mark.parametrize("rounds", [(21, 0, 0, 0, 0), (30, -9, 0, 0, 0), (7, 7, 7, 0, 0), (4, 4, 4, 4, 5)])
 def test_rounds_that_disagree_with_the_timings_are_not_believed(rounds):
     """A round without timings has no median."""
-    from harness.stats import median_interval
+    from warpwave.stats import median_interval
 
     assert median_interval([1.0 + n / 100 for n in range(21)], rounds) is not None
 
@@ -157,7 +157,7 @@ def _limits() -> None:
 def test_a_shard_of_a_billion_takes_no_memory(tmp_path):
     """In a process with a memory limit: the reader never enumerates shards up to the number."""
     edit(write_raw(tmp_path / "raw" / "alpha", run()) / "run.json", shard="1/999999999")
-    command = [sys.executable, "-m", "harness", "report", str(tmp_path)]
+    command = [sys.executable, "-m", "warpwave", "report", str(tmp_path)]
     done = subprocess.run(command, cwd=Path(__file__).parents[3], preexec_fn=_limits, capture_output=True, text=True, check=False)
 
     assert done.returncode == ExitCode.INCOMPLETE, done.stderr

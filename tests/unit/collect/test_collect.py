@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from synthetic import case, run, sample, write_raw
 
-from harness.collect import collect, find_raw
-from harness.errors import ExitCode, InvalidInputError
-from harness.records import Verdict
+from warpwave.collect import collect, find_raw
+from warpwave.errors import ExitCode, InvalidInputError
+from warpwave.records import Verdict
 
 
 def test_what_was_written_is_what_is_read(raw):

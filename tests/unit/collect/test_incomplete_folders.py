@@ -5,8 +5,8 @@ import json
 import pytest
 from synthetic import edit, record, run, sample, write_raw
 
-from harness.collect import collect
-from harness.records import Stage, StageReport, Verdict, to_json
+from warpwave.collect import collect
+from warpwave.records import Stage, StageReport, Verdict, to_json
 
 
 def stage(found, name):

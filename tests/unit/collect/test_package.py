@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.collect.cases import read_cases
-from harness.config.package.root import package_names
-from harness.inside.benchmarks import find_benches, kernel_name
-from harness.records import Job
-from harness.records.selection.package import is_bench, is_test, kernel_of
+from warpwave.collect.cases import read_cases
+from warpwave.config.package import package_names
+from warpwave.inside.benchmarks import find_benches, kernel_name
+from warpwave.records import Job
+from warpwave.records.selection import is_bench, is_test, kernel_of
 
 JOB = Job("r", "t", (), "/root", "/out")
 KERNELS = {

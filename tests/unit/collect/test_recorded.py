@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.report import write_report
+from warpwave.report import write_report
 
 REPORTS = Path(__file__).parents[3] / "reports"
 RUNS = sorted(path.parent for path in REPORTS.glob("*/raw") if path.parent.name != "runs")

@@ -6,8 +6,8 @@ import hashlib
 import pytest
 from synthetic import edit, run, write_raw
 
-from harness.collect import collect
-from harness.records import Stage, StageReport, Verdict
+from warpwave.collect import collect
+from warpwave.records import Stage, StageReport, Verdict
 
 
 def stage(found, name):

@@ -5,8 +5,8 @@ import json
 import pytest
 from synthetic import CEILING, edit, emulated, run, sample, write_raw
 
-from harness.collect import collect
-from harness.records import Verdict
+from warpwave.collect import collect
+from warpwave.records import Verdict
 
 
 def test_an_emulated_run_is_read_back(tmp_path):

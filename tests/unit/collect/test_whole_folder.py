@@ -9,14 +9,10 @@ import pytest
 from synthetic import compiled, edit, record, run, sample, write_raw
 from whole_run import WHOLE, lines
 
-from harness.collect import collect, collect_all, find_raw, raw_folder
-from harness.collect.untrusted_files import Room
-from harness.errors import InvalidInputError
-from harness.records import (
-    RunRecord,
-    Stage,
-    Verdict,
-)
+from warpwave.collect import collect, collect_all, find_raw, raw_folder
+from warpwave.collect.untrusted import Room
+from warpwave.errors import InvalidInputError
+from warpwave.records import RunRecord, Stage, Verdict
 
 INVALID, INCOMPLETE = Verdict.INVALID, Verdict.INCOMPLETE
 

@@ -214,7 +214,7 @@ def test_ctrl_c_keeps_what_was_finished(package, tmp_path, number, code):
     """SIGINT or SIGTERM: exit 130 or 143, a JUnit file with the finished tests, a run that says incomplete, and no process left."""
     folder = package("import time, os\ndef test_a(): pass\ndef test_b():\n    open(os.environ['MARK'], 'w').close()\n    time.sleep(60)\n")
     mark = tmp_path / "mark"
-    words = [light_python(), "-m", "harness", "run", "cpu", "--stage", "test", "--kernels", folder, "--out", "out"]
+    words = [light_python(), "-m", "warpwave", "run", "cpu", "--stage", "test", "--kernels", folder, "--out", "out"]
     process = subprocess.Popen(words, cwd=tmp_path, env={**os.environ, "MARK": str(mark)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     deadline = time.monotonic() + 60
     while not mark.exists() and time.monotonic() < deadline:
@@ -238,7 +238,7 @@ def test_list_and_doctor_answer_on_a_bare_machine(tmp_path):
     environment = variables(tmp_path)
 
     def started(*words: str) -> str:
-        words = (sys.executable, "-m", "harness", *words)
+        words = (sys.executable, "-m", "warpwave", *words)
         return subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300).stdout
 
     assert "gfx942" in started("list")

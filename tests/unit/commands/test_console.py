@@ -17,11 +17,11 @@ from click.testing import CliRunner
 from rich.text import Text
 from synthetic import run, write_raw
 
-from harness import console
-from harness.__main__ import _run_cli
-from harness.ci.workflow_commands import command
-from harness.commands.progress import Progress
-from harness.render.text import json_text, visible
+from warpwave import console
+from warpwave.__main__ import _run_cli
+from warpwave.ci.job import command
+from warpwave.cli.progress import Progress
+from warpwave.render.text import json_text, visible
 
 ROOT = Path(__file__).parents[3]
 # `installing` is a program of its own, which runs in an image, too: its output is a log.
@@ -227,7 +227,7 @@ def test_live_events_and_lines_of_an_engine_are_inert(printed):
 
 def test_the_traceback_of_our_own_fault_is_inert():
     """It quotes what it failed on."""
-    code = f"from harness import console\nconsole.print_tracebacks()\nraise ValueError({HOSTILE[0]!r} + chr(10) + {HOSTILE[1]!r})"
+    code = f"from warpwave import console\nconsole.print_tracebacks()\nraise ValueError({HOSTILE[0]!r} + chr(10) + {HOSTILE[1]!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
 
     assert done.returncode == 1
@@ -239,7 +239,7 @@ PRINTS = {"click.echo", "click.secho", "click.echo_via_pager", "click.confirm", 
 PRINTS |= {"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__", "os.write", "warnings.warn", "traceback.print_exc"}
 
 
-PRINTERS = ("console.py", "streams.py")  # the second makes the streams that the first writes to
+PRINTERS = ("console.py",)
 
 
 def printed_by_itself(path):
@@ -268,8 +268,8 @@ def test_only_annotations_are_orders():
 
     makers = {path.relative_to(ROOT).as_posix() for path in HOST if re.search(r"(?<!class )\bAnnotation\(", path.read_text())}
 
-    assert users == {"harness/commands/ci.py"}
-    assert makers == {"harness/ci/workflow_commands.py"}
+    assert users == {"harness/warpwave/cli/ci.py"}
+    assert makers == {"harness/warpwave/ci/job.py"}
 
 
 def test_a_line_for_a_pipe_is_not_wrapped(capsys, monkeypatch):

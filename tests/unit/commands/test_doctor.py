@@ -14,16 +14,13 @@ import command
 import pytest
 import yaml
 
-from harness import doctor
-from harness.config.targets import load_targets
-from harness.doctor.engine import Engine, examine_engine
-from harness.doctor.finding import bad, fit
-from harness.doctor.host import examine_host, examine_python
-from harness.doctor.machine import Machine
-from harness.doctor.vendor import examine_vendor
-from harness.engines.docker.errors import no_engine
-from harness.errors import ConfigError
-from harness.records.toolchain import EMULATOR
+from warpwave import doctor
+from warpwave.config.targets import load_targets
+from warpwave.doctor.checks import Engine, examine_engine, examine_host, examine_python, examine_vendor
+from warpwave.doctor.machine import Machine, bad, fit
+from warpwave.engines.docker.errors import no_engine
+from warpwave.errors import ConfigError
+from warpwave.records.run import EMULATOR
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -191,7 +188,7 @@ def test_a_tool_that_hangs_is_a_finding_and_costs_no_more_than_its_time(tmp_path
 def test_a_node_that_is_closed_to_this_user_is_named(tmp_path, monkeypatch):
     """With the command that opens it."""
     machine = machine_of(yaml.safe_load(MACHINES["amd-healthy"].read_text()), tmp_path)
-    monkeypatch.setattr("harness.doctor.machine.os.access", lambda path, _: "kfd" not in str(path))
+    monkeypatch.setattr("warpwave.doctor.machine.os.access", lambda path, _: "kfd" not in str(path))
     first = examine_vendor(load_targets()["rocm"], machine, None, needed=False)[0]
 
     assert (first.state, first.evidence) == ("fail", "driver loaded: /sys/module/amdgpu/version says 6.16.6; no access to /dev/kfd")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from synthetic import record, run, write_raw
 
-from harness.__main__ import _run_cli
-from harness.out_folder import RUNS, ignored_by_git
+from warpwave.__main__ import _run_cli
+from warpwave.run.folders import RUNS, ignored_by_git
 
 
 @pytest.fixture

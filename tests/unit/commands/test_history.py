@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from synthetic import GPU_B, day, facts, record, sample, write_raw
 
-from harness.__main__ import _run_cli
-from harness.compare.speeds.trend import trends
-from harness.errors import ExitCode, InvalidInputError
-from harness.history import add, series
-from harness.records import Verdict
-from harness.render.sections.changes.speeds import trend_sections
+from warpwave.__main__ import _run_cli
+from warpwave.compare.trends import trends
+from warpwave.errors import ExitCode, InvalidInputError
+from warpwave.history import add, series
+from warpwave.records import Verdict
+from warpwave.render.sections.changes import trend_sections
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -62,7 +62,7 @@ import sys
 sys.path[:0] = [{str(REPOSITORY)!r}, {str(REPOSITORY / "tests" / "unit")!r}]
 from pathlib import Path
 from synthetic import day
-from harness.history import add
+from warpwave.history import add
 print("ready", flush=True)
 sys.stdin.readline()
 for number in (*range(1, 21), *range({{start}}, {{start}} + 5)):

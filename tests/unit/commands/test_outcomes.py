@@ -11,11 +11,11 @@ import click
 import pytest
 from synthetic import compiled, facts, record, run, sample, write_raw
 
-from harness.__main__ import _run_cli, cli
-from harness.compare import compare, outcome
-from harness.errors import ExitCode, Outcome
-from harness.records import Stage, StageReport, Verdict
-from harness.report import write_report
+from warpwave.__main__ import _run_cli, cli
+from warpwave.compare import compare, outcome
+from warpwave.errors import ExitCode, Outcome
+from warpwave.records import Stage, StageReport, Verdict
+from warpwave.report import write_report
 
 ROOT = Path(__file__).parents[3]
 
@@ -43,7 +43,9 @@ def test_every_command_comes_to_an_outcome(name):
     assert commands()[name].callback.__annotations__["return"] == "Outcome"
 
 
-@pytest.mark.parametrize("path", [*sorted((ROOT / "harness" / "commands").glob("*.py")), ROOT / "harness" / "__main__.py"], ids=str)
+@pytest.mark.parametrize(
+    "path", [*sorted((ROOT / "harness" / "warpwave" / "cli").glob("*.py")), ROOT / "harness" / "warpwave" / "__main__.py"], ids=str
+)
 def test_there_is_no_other_way_out(path):
     """Only `main` ends the process; no command leaves past it."""
     ways = []

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.config.targets import load_targets, select
-from harness.config.yaml_files import merge
-from harness.errors import ConfigError, UsageError
-from harness.records import Job, Stage, dump
+from warpwave.config.files import merge
+from warpwave.config.targets import load_targets, select
+from warpwave.errors import ConfigError, UsageError
+from warpwave.records import Job, Stage, dump
 
 THIRD = """
 architectures:

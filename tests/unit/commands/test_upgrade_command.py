@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from synthetic import compiled, run, write_raw
 
-from harness.__main__ import _run_cli
-from harness.config.package.tuned import tuned_configurations
-from harness.errors import ConfigError
+from warpwave.__main__ import _run_cli
+from warpwave.config.pyproject import tuned_configurations
+from warpwave.errors import ConfigError
 
 TUNED = '[tool.warpwave]\ntuned = [{files = "configs/*.json", key = "tiles"}]\n'
 

@@ -6,12 +6,10 @@ import pytest
 from synthetic import GPU_B, case, compiled, facts, record, run, sample
 from two_vendors import MADE_UP, compared, two_vendors
 
-from harness.compare import compare
-from harness.compare.answer.code_side_by_side import Side, figures, hints
-from harness.compare.answer.headline import headline
-from harness.compare.answer.overview import Compiled, Distance, distance, overview
-from harness.compare.answer.shortfalls import shortfalls
-from harness.records import BY_TORCH, HOST_CODE, NotRun, Verdict
+from warpwave.compare import compare
+from warpwave.compare.answer import Compiled, Distance, distance, headline, overview, shortfalls
+from warpwave.compare.code_hints import Side, figures, hints
+from warpwave.records import BY_TORCH, HOST_CODE, NotRun, Verdict
 
 CARD_B = dataclasses.replace(facts(GPU_B), devices=(dataclasses.replace(facts(GPU_B).devices[0], architecture="syn942"),))
 

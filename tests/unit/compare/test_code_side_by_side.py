@@ -3,7 +3,7 @@
 import pytest
 from synthetic import compiled
 
-from harness.compare.answer.code_side_by_side import Figure, Side, figures, hints
+from warpwave.compare.code_hints import Figure, Side, figures, hints
 
 BARE = {"registers": None, "spills": None, "shared_bytes": None, "constants": {}, "num_warps": None, "num_stages": None}
 

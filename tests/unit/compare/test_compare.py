@@ -5,13 +5,13 @@ import dataclasses
 import pytest
 from synthetic import GPU_B, case, compiled, facts, pair, run, two_targets
 
-from harness.compare import compare, exit_code
-from harness.compare.model import Parity
-from harness.compare.runs import outcome
-from harness.errors import ExitCode, Outcome
-from harness.records import Stage, Verdict
-from harness.render.html import render_html
-from harness.render.markdown import render_markdown
+from warpwave.compare import compare, exit_code
+from warpwave.compare.model import Parity
+from warpwave.compare.runs import outcome
+from warpwave.errors import ExitCode, Outcome
+from warpwave.records import Stage, Verdict
+from warpwave.render.html import render_html
+from warpwave.render.markdown import render_markdown
 
 A, B = ["alpha"], ["alpha", "beta"]
 

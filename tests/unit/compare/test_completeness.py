@@ -3,9 +3,9 @@
 import pytest
 from synthetic import GPU_B, case, compiled, pair, record, run
 
-from harness.compare import compare, exit_code
-from harness.errors import ExitCode
-from harness.records import Exit, Stage, StageReport, Verdict
+from warpwave.compare import compare, exit_code
+from warpwave.errors import ExitCode
+from warpwave.records import Exit, Stage, StageReport, Verdict
 
 A, B = ["alpha"], ["alpha", "beta"]
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from harness.compare.answer.headline import headline
-from harness.compare.answer.overview import KernelLine, Reached, Square
-from harness.compare.model import Comparison, Since, TargetSummary
-from harness.compare.verdict import sentence
-from harness.records import Verdict
+from warpwave.compare.answer import KernelLine, Reached, Square, headline
+from warpwave.compare.model import Comparison, Since, TargetSummary
+from warpwave.compare.verdict import sentence
+from warpwave.records import Verdict
 
 
 def target(name="a", verdict=Verdict.PASSED, complete=True, **more):

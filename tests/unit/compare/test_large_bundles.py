@@ -13,26 +13,20 @@ import pytest
 from slow_cases import slow_but
 from synthetic import CEILING, case, compiled, facts, no_gpu, record, run, sample, two_targets, write_raw
 
-from harness.collect import collect_all, untrusted_files
-from harness.compare import compare
-from harness.compare.answer.overview import overview
-from harness.compare.answer.shortfalls import shortfalls
-from harness.compare.codegen import pairing
-from harness.compare.codegen.bundles import bundle
-from harness.compare.codegen.changed_code import diff
-from harness.compare.codegen.deltas import Concern
-from harness.compare.codegen.vendors import one_vendor
-from harness.compare.speeds import ratios, summary
-from harness.compare.speeds.changed_speeds import changed_speeds
-from harness.compare.tests import parity as collecting_parity
-from harness.records import DeviceFacts, Gates, Limits, Verdict, Waiver, Which
-from harness.render import excerpt as limits
-from harness.render.charts.sweeps import sweeps
-from harness.render.excerpt import shown
-from harness.render.html import render_html
-from harness.render.html.parts.tests import numerics, parity
-from harness.render.markdown import render_markdown
-from harness.render.sections.changes.code import sentence
+from warpwave.collect import collect_all, untrusted
+from warpwave.compare import codegen, compare, speeds
+from warpwave.compare import tests as collecting_parity
+from warpwave.compare.answer import overview, shortfalls
+from warpwave.compare.changed_codegen import Concern, bundle, diff, one_vendor
+from warpwave.compare.changed_speeds import changed_speeds
+from warpwave.records import DeviceFacts, Gates, Limits, Verdict, Waiver, Which
+from warpwave.render import excerpt as limits
+from warpwave.render.charts.sweeps import sweeps
+from warpwave.render.excerpt import shown
+from warpwave.render.html import render_html
+from warpwave.render.html.tests import numerics, parity
+from warpwave.render.markdown import render_markdown
+from warpwave.render.sections.changes import code_sentence
 
 
 def targets(n, **more):
@@ -115,15 +109,15 @@ def everything(runs) -> None:
         changed_speeds(runs, runs)
     if any(each.compiled for each in runs):
         side = bundle("a", runs)
-        sentence(diff(side.kernels, [dataclasses.replace(row, num_warps=8, spills=9) for row in side.kernels]), tuple(Concern))
+        code_sentence(diff(side.kernels, [dataclasses.replace(row, num_warps=8, spills=9) for row in side.kernels]), tuple(Concern))
 
 
 # Two of them take a second each. The others hold the same rule for each part of a bundle.
 @pytest.mark.parametrize("name", slow_but(SHAPES, set(SHAPES) - {"launches of many targets", "targets"}))
 def test_the_work_grows_with_the_bundle(name, monkeypatch):
     """Four times as much of one thing may take at most six times the steps; quadratic work would take sixteen."""
-    monkeypatch.setattr(ratios, "_MOST_ONE_SIDED", 1000, raising=False)
-    monkeypatch.setattr(pairing, "_MOST_OF_ALL", 1000, raising=False)
+    monkeypatch.setattr(speeds, "_MOST_ONE_SIDED", 1000, raising=False)
+    monkeypatch.setattr(codegen, "_MOST_OF_ALL", 1000, raising=False)
     everything(SHAPES[name](2))  # fill caches first
     bundles = [SHAPES[name](n) for n in (60, 240)]
     small, large = (steps(lambda runs=runs: everything(runs)) for runs in bundles)
@@ -160,7 +154,7 @@ def test_a_comparison_that_fits_is_shown_as_it_is():
 
 def test_the_files_of_a_report_share_one_room(tmp_path, monkeypatch):
     """The largest folder is read last and exceeds the budget; the others are complete."""
-    monkeypatch.setattr(untrusted_files, "REPORT_MEMORY", 400_000)
+    monkeypatch.setattr(untrusted, "REPORT_MEMORY", 400_000)
     huge = run("a", record=record("a"), samples=tuple(sample(n) for n in range(400)))
     folders = [write_raw(tmp_path / each.record.target, each) for each in (huge, *targets(3))]
     found = collect_all(folders)
@@ -174,7 +168,7 @@ def test_the_files_of_a_report_share_one_room(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["REPORT_DISK", "REPORT_ELEMENTS"])
 def test_what_is_read_and_leaves_nothing_has_a_bound_too(tmp_path, monkeypatch, name):
     """Blank space, and XML elements that are no tests."""
-    monkeypatch.setattr(untrusted_files, name, 20_000)
+    monkeypatch.setattr(untrusted, name, 20_000)
     raw = write_raw(tmp_path / "raw", run())
     (raw / "test/junit.xml").write_text(f"<testsuites><testsuite>{'<a/>' * 30_000}</testsuite></testsuites>")
     (raw / "bench/samples.jsonl").write_text((" " * 10_000 + "\n") * 10)
@@ -184,7 +178,7 @@ def test_what_is_read_and_leaves_nothing_has_a_bound_too(tmp_path, monkeypatch, 
 
 def test_a_test_in_many_files_takes_room_once(tmp_path, monkeypatch):
     """A thousand files with the same thousand tests make one table."""
-    monkeypatch.setattr(untrusted_files, "REPORT_MEMORY", 2_000_000)
+    monkeypatch.setattr(untrusted, "REPORT_MEMORY", 2_000_000)
     tests = tuple(case(f"softmax/test_softmax.py::test[{'x' * 300}-{n}]") for n in range(100))
     same = [write_raw(tmp_path / f"same{t}", each) for t, each in enumerate(targets(20, **{**EMPTY, "cases": tests}))]
 
@@ -213,7 +207,7 @@ def test_a_sentence_names_so_many_parameters():
 
 def test_too_many_targets_for_portability_are_said(monkeypatch):
     """The report says that portability is left out."""
-    monkeypatch.setattr(summary, "_MOST_EFFICIENCIES", 1)
+    monkeypatch.setattr(speeds, "_MOST_EFFICIENCIES", 1)
     comparison = compare(two_targets())
 
     assert (comparison.portabilities, comparison.problems) == (

@@ -8,13 +8,13 @@ import math
 import pytest
 from synthetic import case, compiled, emulated, no_gpu, record, run, sample
 
-from harness.compare import compare
-from harness.compare.answer.headline import headline
-from harness.compare.model import TargetSummary
-from harness.compare.speeds.ratios import as_text, first_names, flush, judge
-from harness.compare.verdict import outcome, sentence, summarise
-from harness.errors import ExitCode, Outcome
-from harness.records import CaseResult, Stage, StageReport, Verdict
+from warpwave.compare import compare
+from warpwave.compare.answer import headline
+from warpwave.compare.model import TargetSummary
+from warpwave.compare.speeds import as_text, first_names, flush, judge
+from warpwave.compare.verdict import outcome, sentence, summarise
+from warpwave.errors import ExitCode, Outcome
+from warpwave.records import CaseResult, Stage, StageReport, Verdict
 
 PASSED, FAILED, NOT_RUN = Verdict.PASSED, Verdict.FAILED, Verdict.NOT_RUN
 

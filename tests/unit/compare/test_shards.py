@@ -10,10 +10,10 @@ import command
 import pytest
 from synthetic import two_targets
 
-from harness.compare.shards import join
-from harness.errors import UsageError
-from harness.records import MOST_SECONDS, Narrowed, Stage, StageReport, Verdict
-from harness.run.sharding import parse_shard
+from warpwave.compare.runs import join
+from warpwave.errors import UsageError
+from warpwave.records import MOST_SECONDS, Narrowed, Stage, StageReport, Verdict
+from warpwave.run.shards import parse_shard
 
 
 @pytest.fixture

@@ -7,10 +7,9 @@ import dataclasses
 import pytest
 from synthetic import GPU_B, compiled, facts, run, sample
 
-from harness.compare import compare
-from harness.compare.answer.overview import overview
-from harness.compare.answer.shortfalls import Shortfall, shortfalls
-from harness.records import Verdict
+from warpwave.compare import compare
+from warpwave.compare.answer import Shortfall, overview, shortfalls
+from warpwave.records import Verdict
 
 CARD_B = dataclasses.replace(facts(GPU_B), devices=(dataclasses.replace(facts(GPU_B).devices[0], architecture="syn942"),))
 CASE = "softmax/N=1024"

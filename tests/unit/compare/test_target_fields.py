@@ -7,24 +7,10 @@ import dataclasses
 import pytest
 from synthetic import CEILING, GPU_B, case, compiled, facts, record, run, sample
 
-from harness.compare import compare
-from harness.compare.cards import devices, disagreements
-from harness.compare.model import CardUse, DeviceSummary, KernelTests, TargetSummary
-from harness.compare.verdict import summarise
-from harness.records import (
-    OPEN,
-    Attempt,
-    CardShare,
-    DeviceFacts,
-    Environment,
-    Exit,
-    Gates,
-    Stage,
-    StageReport,
-    Verdict,
-    Waiver,
-    Which,
-)
+from warpwave.compare import compare
+from warpwave.compare.model import CardUse, DeviceSummary, KernelTests, TargetSummary
+from warpwave.compare.verdict import devices, disagreements, summarise
+from warpwave.records import OPEN, Attempt, CardShare, DeviceFacts, Environment, Exit, Gates, Stage, StageReport, Verdict, Waiver, Which
 
 A, B = ["alpha"], ["alpha", "beta"]
 PASSED, FAILED = Verdict.PASSED, Verdict.FAILED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.config.package.pyproject import (
+from warpwave.config.pyproject import (
     PackageEnvironment,
     load_bench_scripts,
     load_environment,
@@ -13,8 +13,8 @@ from harness.config.package.pyproject import (
     load_peers,
     load_tuned,
 )
-from harness.errors import ConfigError
-from harness.records import Gates, Waiver, Which
+from warpwave.errors import ConfigError
+from warpwave.records import Gates, Waiver, Which
 
 WHOLE = """
 [tool.warpwave]

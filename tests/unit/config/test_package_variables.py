@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.config.hosts import load_hosts
-from harness.config.package.pyproject import load_environment
-from harness.config.targets import load_targets
-from harness.errors import ConfigError
+from warpwave.config.hosts import load_hosts
+from warpwave.config.pyproject import load_environment
+from warpwave.config.targets import load_targets
+from warpwave.errors import ConfigError
 
 REFUSED = (
     "LD_PRELOAD",

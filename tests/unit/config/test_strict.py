@@ -8,8 +8,8 @@ from typing import Literal
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from harness.config.strict import refuse, validate
-from harness.errors import ConfigError
+from warpwave.config.files import refuse, validate
+from warpwave.errors import ConfigError
 
 
 class Strict(BaseModel):

@@ -15,7 +15,7 @@ from triton.backends.amd.compiler import assemble_amdgcn
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from harness.emulator import Execution, Launch, execute, load
+from warpwave.emulator import Execution, Launch, execute, load
 
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # Triton 3.9 warns where it is not set
 WAVES = {"gfx90a": 64, "gfx942": 64, "gfx950": 64, "gfx1100": 32, "gfx1201": 32}

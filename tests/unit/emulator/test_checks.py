@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 from machine_code import WAVES, assembled, compiled, linked, pack
 
-from harness.emulator import Access, Check, Launch, OutOfMemoryBounds, execute, load
+from warpwave.emulator import Access, Check, Launch, OutOfMemoryBounds, execute, load
 
 # s[0:1]: pointers in and out; v0: the thread. v1: four times the thread.
 BEGIN = "s_load_dwordx4 s[4:7], s[0:1], 0x0\n s_waitcnt lgkmcnt(0)\n v_lshlrev_b32 v1, 2, v0\n v_mov_b32 v3, 0\n"

@@ -11,10 +11,9 @@ import torch
 from machine_code import assembled, compiled
 from test_kernels import add
 
-from harness.emulator import EmulatorError, InvalidCodeObject, Kernel, Launch, execute, load
-from harness.emulator.descriptor import describe
-from harness.emulator.lines import source
-from harness.emulator.program import program
+from warpwave.emulator import EmulatorError, InvalidCodeObject, Kernel, Launch, execute, load
+from warpwave.emulator.code_object import describe, source
+from warpwave.emulator.program import program
 
 X = torch.zeros(1024)
 
@@ -98,7 +97,7 @@ def test_a_field_that_no_compiler_writes_is_refused(made, monkeypatch, field, va
     def damaged(**fields):
         return Kernel(**{**fields, field: value})
 
-    monkeypatch.setattr("harness.emulator.code_object.Kernel", damaged)
+    monkeypatch.setattr("warpwave.emulator.code_object.Kernel", damaged)
 
     with pytest.raises(InvalidCodeObject):
         load(made.asm["hsaco"])

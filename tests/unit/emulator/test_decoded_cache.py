@@ -8,17 +8,18 @@ import os
 import pytest
 from machine_code import assembled
 
-from harness.emulator import decoded_cache, library, load, program
-from harness.emulator.decode import decoder
-from harness.emulator.decode.instruction import Instruction
-from harness.emulator.decoded_cache import Decoded
-from harness.emulator.errors import NoCompiler
+from warpwave.emulator import library, load, program
+from warpwave.emulator import program as decoded_cache
+from warpwave.emulator.decode import decoder
+from warpwave.emulator.decode.instruction import Instruction
+from warpwave.emulator.errors import NoCompiler
+from warpwave.emulator.program import Decoded
 
 
 def test_the_least_recently_used_goes_first(tmp_path, monkeypatch):
     codes = [load(assembled("gfx942", f"\tv_mov_b32 v0, {n}")) for n in range(8)]
     decoded = Decoded(1, os.urandom(1000), b"", (1, 1))  # does not compress
-    monkeypatch.setattr(decoded_cache, "_MOST_BYTES", 6000)
+    monkeypatch.setattr(decoded_cache, "_MOST_CACHED_BYTES", 6000)
     made = []
 
     def ask(n: int) -> None:

@@ -12,10 +12,10 @@ from machine_code import WAVES, compiled
 from slow_cases import slow_but
 from test_kernels import ARCHITECTURES, add, atomics, collatz, converted, divided, matmul, ordered, row_softmax, scanned
 
-from harness.emulator import load
-from harness.emulator.decode import instruction as python_side
-from harness.emulator.library import core
-from harness.emulator.program import program
+from warpwave.emulator import load
+from warpwave.emulator.decode import instruction as python_side
+from warpwave.emulator.library import core
+from warpwave.emulator.program import program
 
 F = torch.zeros(512)
 I = torch.zeros(512, dtype=torch.int32)  # noqa: E741
@@ -102,7 +102,7 @@ def test_types_of_operands_agree_with_the_makers_tables():
     """The C table says how wide each operand is; AMD's machine-readable description, made by others, says it too."""
     from tinygrad.runtime.autogen.amd.cdna.operands import OPERANDS
 
-    from harness.emulator.decode.tables import operation_name
+    from warpwave.emulator.decode.instruction import operation_name
 
     operations, compared, wrong = core(64).operations, 0, []
     for opcode, operands in OPERANDS.items():

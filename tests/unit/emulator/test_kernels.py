@@ -9,8 +9,8 @@ import triton.language as tl
 from machine_code import run
 from slow_cases import slow_but
 
-from harness.emulator import OutOfMemoryBounds, TimeLimit
-from harness.emulator.decode.decoder import FAMILIES
+from warpwave.emulator import OutOfMemoryBounds, TimeLimit
+from warpwave.emulator.decode.decoder import FAMILIES
 
 ARCHITECTURES = sorted(FAMILIES)
 every = pytest.mark.parametrize("arch", ARCHITECTURES)

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from machine_code import WAVES, run
 
-from harness.emulator import OutOfMemoryBounds
+from warpwave.emulator import OutOfMemoryBounds
 
 
 @triton.jit

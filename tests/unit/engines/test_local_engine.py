@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 from engine_requests import ask
 
-from harness.config.targets import load_targets
-from harness.engines import local
-from harness.engines.output import MAX_LINE, Reader
-from harness.records import Environment
+from warpwave.config.targets import load_targets
+from warpwave.engines import local
+from warpwave.engines.waiting import MAX_LINE, Reader
+from warpwave.records import Environment
 
 LONG = f"printf 'one\\ntwo\\377 '; head -c {MAX_LINE + 5} /dev/zero | tr '\\0' x; echo; echo three >&2"
 

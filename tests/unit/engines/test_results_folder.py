@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.engines import results_folder
-from harness.engines.results_folder import clear, make_portable, tidy
+from warpwave.engines import results
+from warpwave.engines.results import clear, make_portable, tidy
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_a_folder_that_is_exchanged_for_a_link_is_not_entered(raw, outside, monk
             return _Listing(found)
         return found
 
-    monkeypatch.setattr(results_folder.os, "scandir", swap)
+    monkeypatch.setattr(results.os, "scandir", swap)
     tidy(raw)
     monkeypatch.undo()
     clear(raw)

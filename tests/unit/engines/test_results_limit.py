@@ -11,13 +11,13 @@ import command
 import pytest
 from slow_cases import slow_but
 
-from harness.collect import cases, collect, untrusted_records
-from harness.compare import compare
-from harness.engines.results_limit import Watch, over
-from harness.options import Cap
-from harness.records import Exit, Verdict
-from harness.run import exit_code_of
-from harness.run.diagnose import diagnose
+from warpwave.collect import cases, collect, untrusted
+from warpwave.compare import compare
+from warpwave.engines.results import Watch, over
+from warpwave.options import Cap
+from warpwave.records import Exit, Verdict
+from warpwave.run import exit_code_of
+from warpwave.run.attempt import diagnose
 
 MIB = 1 << 20
 
@@ -94,7 +94,7 @@ def test_what_cannot_be_looked_into_is_over(tmp_path):
 def test_the_default_holds_whatever_the_readers_take():
     """A file that would be read is never one that ends the run."""
     lines, pages = 8, 4  # files of lines that `collect` reads, and files of one record
-    assert Cap().bytes > lines * untrusted_records.MAX_LINES_BYTES + pages * untrusted_records.MAX_JSON_BYTES + cases.MAX_XML_BYTES
+    assert Cap().bytes > lines * untrusted.MAX_LINES_BYTES + pages * untrusted.MAX_JSON_BYTES + cases.MAX_XML_BYTES
 
 
 def test_it_is_seen_while_it_grows(tmp_path):
@@ -144,7 +144,7 @@ FILLS = {
 def test_a_run_that_writes_too_much_is_ended(tmp_path, fill):
     """Without a container: its reason, 4, and what was finished before is kept, reported and not run again."""
     pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
-    from harness.inside.process.workers import JOURNAL_VARIABLE
+    from warpwave.inside.process.workers import JOURNAL_VARIABLE
 
     package = tmp_path / "package"
     package.mkdir()

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from slow_cases import slow_but
 
-from harness.engines import signals
-from harness.engines.signals import held, interruptible
+from warpwave.engines import waiting
+from warpwave.engines.waiting import held, interruptible
 
 # Where the inside's Python would be run: deaf to signals, with many files, a link, and a daemon that goes on planting links.
 HOSTILE = """#!/bin/sh
@@ -53,7 +53,7 @@ def stubborn(tmp_path):
     words = ["run", "cpu", "--engine", "local", "--python", str(python), "--kernels", "kernels", "--out", "out", "--no-report"]
     raw = tmp_path / "out" / "raw" / "cpu"
     process = subprocess.Popen(
-        [sys.executable, "-m", "harness", *words],
+        [sys.executable, "-m", "warpwave", *words],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -108,26 +108,26 @@ def test_a_signal_interrupts_waiting_and_nothing_else():
     told = []
     with held(lambda: told.append("told")):
         press(signal.SIGINT, signal.SIGTERM)
-        assert signals.asked() == 2
+        assert waiting.asked() == 2
         for _ in range(2):
             with pytest.raises(KeyboardInterrupt), interruptible():
                 pytest.fail("entered")
     assert told == ["told"]
-    assert signals.terminated()
+    assert waiting.terminated()
 
 
 def test_only_the_first_signal_is_raised():
     """Whoever handles it is not interrupted by the next."""
     handled = []
     with held():
-        assert signals.asked() == 0
+        assert waiting.asked() == 0
         try:
             with interruptible():
                 press(signal.SIGINT)
                 pytest.fail("went on")
         except KeyboardInterrupt:
             press(signal.SIGINT, signal.SIGTERM)
-            handled.append(signals.asked())
+            handled.append(waiting.asked())
     assert handled == [3]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.engines.snapshot import _walk
-from harness.run.inputs import _files
+from warpwave.engines.snapshot import _walk
+from warpwave.run.inputs import _files
 
 
 @pytest.mark.parametrize("name", [".env.local", ".npmrc", "id_rsa", "server.pem", "credentials.json"])

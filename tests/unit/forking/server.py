@@ -25,16 +25,16 @@ from typing import NoReturn
 
 ROOT = Path(__file__).parents[3]
 # Before anything else is imported. What a fork finds is what a Python finds that starts without PYTHONPATH.
-_PLACES = [str(ROOT), str(Path(__file__).parents[1])]
+_PLACES = [str(ROOT), str(ROOT / "harness"), str(Path(__file__).parents[1])]
 _FOUND = tuple(place for place in sys.path[1:] if place not in os.environ.get("PYTHONPATH", "").split(os.pathsep))
 sys.path[:] = [*_PLACES, *_FOUND]
 
-from forking import become  # noqa: E402 - see above
-from forking.become import Imported, Python  # noqa: E402
-from forking.client import SIZE  # noqa: E402
-from forking.spawn import Forks  # noqa: E402
+from forking import become
+from forking.become import Imported, Python
+from forking.client import SIZE
+from forking.spawn import Forks
 
-_COMMAND = "import sys; sys.argv[0] = 'warpwave'; from harness.__main__ import main; main()"
+_COMMAND = "import sys; sys.argv[0] = 'warpwave'; from warpwave.__main__ import main; main()"
 _TORCH = ("torch",)
 _COMPILER = ("torch._dynamo", "torch.fx.experimental.symbolic_shapes", "triton.experimental.gluon", "triton.testing")
 _ASK = "import json, sys; print(json.dumps([sys.prefix, sys.path]))"
@@ -89,7 +89,7 @@ def _read(connection: socket.socket) -> tuple[dict, list[int]]:
 
 def pythons(kind: str, light: str, command: Modules) -> dict[str, Python]:
     """The interpreters that a stage's process can be a fork of, by their executables."""
-    # PyYAML's C half is loaded once, and makes the nodes of the Python half that was there first: `python -m harness` needs both.
+    # PyYAML's C half is loaded once, and makes the nodes of the Python half that was there first: `python -m warpwave` needs both.
     plain = {name: module for name, module in command.items() if name.partition(".")[0] in ("yaml", "_yaml")}
     plain |= load(["pytest", "numpy"], plain)
     plain |= load([f"_pytest.{name}" for name in plain["_pytest.config"].default_plugins], plain)
@@ -148,13 +148,13 @@ class Refusing:
 def load_stages(there: Modules) -> Modules:
     """Import what the stages have that is the same for every process."""
     sys.meta_path.insert(0, Refusing)
-    found = load([name for name in _modules() if name.startswith("harness.inside.") and not name.endswith("__main__")], there)
+    found = load([name for name in _modules() if name.startswith("warpwave.inside.") and not name.endswith("__main__")], there)
     sys.meta_path.remove(Refusing)
     return found
 
 
 def _modules() -> list[str]:
-    places = (path.relative_to(ROOT).with_suffix("").parts for path in sorted((ROOT / "harness").rglob("*.py")))
+    places = (path.relative_to(ROOT / "harness").with_suffix("").parts for path in sorted((ROOT / "harness").rglob("*.py")))
     return [".".join(place).removesuffix(".__init__") for place in places]
 
 
@@ -167,10 +167,10 @@ def load_command() -> Modules:
         with tempfile.TemporaryDirectory() as folder:
             for run in two_targets():
                 write_raw(Path(folder) / run.record.target, run)
-            sys.modules["harness.report"].make_report([Path(folder)], Path(folder))
-        sys.modules["harness.config.targets"].load_targets()
+            sys.modules["warpwave.report"].make_report([Path(folder)], Path(folder))
+        sys.modules["warpwave.config.targets"].load_targets()
 
-    return load([name for name in _modules() if not name.startswith("harness.inside")], first_use=first_use)
+    return load([name for name in _modules() if not name.startswith("warpwave.inside")], first_use=first_use)
 
 
 def _become(asked: dict, files: list[int], command: Modules, forks: Forks) -> NoReturn:
@@ -182,7 +182,7 @@ def _become(asked: dict, files: list[int], command: Modules, forks: Forks) -> No
             os.close(number)
         os.chdir(asked["cwd"])
         words, env = asked["words"], asked["env"]
-        if words[1] == "warpwave":  # it differs from `-m harness` in its name
+        if words[1] == "warpwave":  # it differs from `-m warpwave` in its name
             host = Python(words[0], sys.prefix, _FOUND, command)
             become.run(host, become.Program("-c", _COMMAND, tuple(words[2:])), env)
         if found := forks.find(words, env):

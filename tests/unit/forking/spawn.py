@@ -15,7 +15,7 @@ from forking import become
 from forking.become import Program, Python
 
 _real = _posixsubprocess.fork_exec
-_INSTALLERS = ("pip", "venv", "ensurepip", "harness.engines.packages.installing")  # they ask what interpreter they are
+_INSTALLERS = ("pip", "venv", "ensurepip", "warpwave.engines.packages.installing")  # they ask what interpreter they are
 
 
 class Forks:

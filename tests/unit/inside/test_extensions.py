@@ -8,11 +8,10 @@ import sys
 
 import pytest
 
-from harness.config.package.pytest_settings import load_pytest_settings
-from harness.config.package.root import import_folders
-from harness.inside.imports.extensions import enter_package, extension_names
-from harness.inside.process.exceptions import NotBuilt
-from harness.records import Stage
+from warpwave.config.package import import_folders, load_pytest_settings
+from warpwave.inside.imports import enter_package, extension_names
+from warpwave.inside.process.outcomes import NotBuilt
+from warpwave.records import Stage
 
 SETUP = """
 from torch.utils.cpp_extension import CUDAExtension, CppExtension
@@ -36,7 +35,7 @@ def package(tmp_path, monkeypatch):
             path = tmp_path / "unbuilt_ops" / f"{name}.py"
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
-        sys.meta_path[:] = [finder for finder in sys.meta_path if not type(finder).__module__.startswith("harness.")]
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not type(finder).__module__.startswith("warpwave.")]
         enter_package([str(tmp_path)])
         return tmp_path
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from harness.inside.process import supervise, workers
+from warpwave.inside.process import supervise, workers
 
 
 def test_a_limit_does_not_count_the_wait_for_a_core(monkeypatch):

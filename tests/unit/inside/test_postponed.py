@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from harness.inside.multi_gpu import pytest_plugin
+from warpwave.inside.multi_gpu import pytest_plugin
 
 
 def test_what_was_postponed_runs_without_a_card_too(monkeypatch):

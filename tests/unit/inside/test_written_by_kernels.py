@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
-from harness.inside.fake_gpu.no_data.written import written
+from warpwave.inside.fake_gpu.no_data import written
 
 LOOP = """
 module {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 torch = pytest.importorskip("torch")
-from kernels.accuracy import error_of  # noqa: E402
+from kernels.accuracy import error_of
 
 NAN, INF = float("nan"), float("inf")
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import yaml
 
-from harness.config.targets import targets_schema
+from warpwave.config.targets import targets_schema
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"

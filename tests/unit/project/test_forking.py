@@ -131,7 +131,7 @@ def test_a_variable_that_is_read_at_the_start_starts_python():
 # What a stage starts has the variables of `temporary_home`. A new Python would import torch again, for each of many stages.
 HOME = """
 import pathlib, subprocess, sys
-from harness.inside.environment.temporary_home import temporary_home
+from warpwave.inside.environment import temporary_home
 with temporary_home(pathlib.Path("."), compiles=False):
     subprocess.run([sys.executable, "-c", "import sys; print('torch' in sys.modules)"])
 """

@@ -23,9 +23,9 @@ import yaml
 from engine_requests import ask
 from slow_cases import slow_but
 
-from harness.__main__ import cli
-from harness.config.targets import load_targets
-from harness.engines.docker.build_context import recipe
+from warpwave.__main__ import cli
+from warpwave.config.targets import load_targets
+from warpwave.engines.docker.images import recipe
 
 ROOT = Path(__file__).parents[3]
 GUIDES = {path.stem: path for path in sorted((ROOT / "docs" / "guides").glob("*.md"))}

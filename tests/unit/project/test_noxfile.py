@@ -129,16 +129,16 @@ def test_install_only_asks_nothing(noxfile):
 
 def test_a_run_has_time_to_stop():
     """nox would kill its child 0.5 s after Ctrl-C; every rung of the ladder fits into what it is given instead, for every run."""
-    from harness.engines.docker import lifecycle
-    from harness.options import RunOptions
+    from warpwave.engines.docker import engine
+    from warpwave.options import RunOptions
 
     text = (REPOSITORY / "noxfile.py").read_text()
     patience = ast.literal_eval(re.search(r"^PATIENCE = (.*)$", text, re.MULTILINE).group(1))
-    ladder = RunOptions.grace_s + lifecycle._TERMINATE_S + lifecycle._KILL_S + lifecycle._DRAIN_S
+    ladder = RunOptions.grace_s + engine._TERMINATE_S + engine._KILL_S + engine._DRAIN_S
     runs = [line for line in text.splitlines() if '"warpwave", "run"' in line]
 
     assert patience["interrupt_timeout"] > ladder
-    assert patience["terminate_timeout"] > lifecycle._KILL_S + lifecycle._DRAIN_S
+    assert patience["terminate_timeout"] > engine._KILL_S + engine._DRAIN_S
     assert runs
     assert all("**PATIENCE" in line for line in runs)
 

@@ -17,8 +17,8 @@ LOCKS = sorted((DOCKER / "locks").glob("*.txt"))
 TARGETS = yaml.safe_load((DOCKER / "targets.yml").read_text())["targets"]
 sys.path.append(str(REPOSITORY / "tools"))
 
-import audit  # noqa: E402 - a program of tools/, not a package
-import pins  # noqa: E402
+import audit
+import pins
 
 
 @pytest.mark.parametrize("path", LOCKS, ids=lambda path: path.name)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands.options.groups import where_options
-from harness.config.targets import targets_schema
-from harness.records import CHOSEN, STAGES, Stage, TargetRun
-from harness.records.registry.engines import DEFAULT, ENGINES, FALLBACK, HERE
+from warpwave.cli.options import where_options
+from warpwave.config.targets import targets_schema
+from warpwave.records import CHOSEN, STAGES, Stage, TargetRun
+from warpwave.records.registry import DEFAULT, ENGINES, FALLBACK, HERE
 
-HARNESS = Path(__file__).parents[3] / "harness"
+HARNESS = Path(__file__).parents[3] / "harness" / "warpwave"
 METHODS = {"prepare", "image_id", "layout", "execute"}
 
 
@@ -64,7 +64,7 @@ def test_nobody_asks_for_an_engines_name():
 
 @pytest.mark.parametrize("stage", Stage)
 def test_a_stage_has_a_module_and_outputs_with_a_place(stage):
-    """The inside starts `harness.inside.<stage>.stage`; what it writes goes to a field of the run."""
+    """The inside starts `warpwave.inside.<stage>.stage`; what it writes goes to a field of the run."""
     fields = {field.name for field in dataclasses.fields(TargetRun)}
 
     assert (HARNESS / "inside" / stage.value / "stage.py").exists()

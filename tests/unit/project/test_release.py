@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-import harness
+import warpwave
 
 ROOT = Path(__file__).parents[3]
 pytest.importorskip("hatchling", reason="the wheel's build back-end; `nox -s tests` installs it")
@@ -53,7 +53,7 @@ def program(wheel, tmp_path_factory):
     done = call(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel, cwd=folder)
     assert done.returncode == 0, done.stderr
     Path(packages, "theirs.pth").write_text("\n".join(site.getsitepackages()))
-    where = call(python, "-c", "import harness; print(harness.__file__)", cwd=folder).stdout.strip()
+    where = call(python, "-c", "import warpwave; print(warpwave.__file__)", cwd=folder).stdout.strip()
     assert where.startswith(packages), where
     return folder / "bin" / "warpwave"
 
@@ -63,14 +63,14 @@ def test_the_wheel_has_the_harness_and_nothing_beside_it(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     told = email.message_from_bytes(zipfile.ZipFile(wheel).read(next(name for name in names if name.endswith("/METADATA"))))
 
-    assert {name.split("/")[0] for name in names} == {"harness", f"warpwave-{harness.__version__}.dist-info"}
+    assert {name.split("/")[0] for name in names} == {"warpwave", f"warpwave-{warpwave.__version__}.dist-info"}
     assert {
-        *("harness/py.typed", "harness/docker/targets.yml", "harness/docker/install.sh", "harness/schemas/comparison.schema.json"),
-        *("harness/starter/.github/workflows/kernels.yml", "harness/starter/kernels/scale/scale.py"),
+        *("warpwave/py.typed", "warpwave/docker/targets.yml", "warpwave/docker/install.sh", "warpwave/schemas/comparison.schema.json"),
+        *("warpwave/starter/.github/workflows/kernels.yml", "warpwave/starter/kernels/scale/scale.py"),
     } <= set(names)
-    assert {str(path.relative_to(ROOT)) for path in (ROOT / "harness").rglob("*.py")} <= set(names)
+    assert {str(path.relative_to(ROOT / "harness")) for path in (ROOT / "harness").rglob("*.py")} <= set(names)
     assert [name for name in names if "__pycache__" in name] == []
-    assert (told["Name"], told["Version"], told["License-Expression"]) == ("warpwave", harness.__version__, "Apache-2.0")
+    assert (told["Name"], told["Version"], told["License-Expression"]) == ("warpwave", warpwave.__version__, "Apache-2.0")
 
 
 def test_the_version_is_in_one_place():
@@ -85,7 +85,7 @@ def test_the_version_is_in_one_place():
 
     assert numbers == ["__init__.py"]
     assert "version" in re.search(r"dynamic = \[(.*?)\]", (ROOT / "pyproject.toml").read_text())[1]
-    assert re.fullmatch(r"\d+\.\d+\.\d+(\.?\w+)?", harness.__version__)
+    assert re.fullmatch(r"\d+\.\d+\.\d+(\.?\w+)?", warpwave.__version__)
 
 
 @pytest.mark.slow
@@ -94,7 +94,7 @@ def test_it_runs_where_it_is_installed(program, tmp_path):
     told = json.loads(call(program, "doctor", "--json", cwd=tmp_path).stdout)
     written = call(program, "init", "--from", f"git+https://code.example/them/warpwave@{'5e' * 20}", cwd=tmp_path)
 
-    assert call(program, "--version", cwd=tmp_path).stdout == f"warpwave, version {harness.__version__}\n"
+    assert call(program, "--version", cwd=tmp_path).stdout == f"warpwave, version {warpwave.__version__}\n"
     assert "gfx942" in call(program, "list", cwd=tmp_path).stdout
     assert told["findings"]
     assert (written.returncode, (tmp_path / ".github" / "workflows" / "kernels.yml").is_file()) == (0, True), written.stderr

@@ -15,10 +15,10 @@ import yaml
 from rich.console import Console
 from synthetic import record, run, write_raw
 
-from harness.compare import compare
-from harness.render.html import render_html
-from harness.render.markdown import render_markdown
-from harness.render.terminal import render_terminal
+from warpwave.compare import compare
+from warpwave.render.html import render_html
+from warpwave.render.markdown import render_markdown
+from warpwave.render.terminal import render_terminal
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -46,8 +46,8 @@ def test_updates_have_a_cooldown():
 
 def test_what_is_given_up_is_said_and_shown(tmp_path, monkeypatch, capsys):
     """On standard error when the run starts; afterwards in the terminal, the Markdown and the page."""
-    from harness import __main__ as cli
-    from harness.options import RunOptions
+    from warpwave import __main__ as cli
+    from warpwave.options import RunOptions
 
     weak = record(environment=replace(record().environment, weakened=("seccomp=unconfined",)))
 
@@ -56,7 +56,7 @@ def test_what_is_given_up_is_said_and_shown(tmp_path, monkeypatch, capsys):
         write_raw(settings.out / "raw" / target.name, run(record=weak))
         return weak
 
-    monkeypatch.setattr("harness.run.run_target", pretend)
+    monkeypatch.setattr("warpwave.run.run_target", pretend)
     cli._run_cli(["run", "cpu", "--weaken", "seccomp=unconfined", "--out", str(tmp_path), "--kernels", str(tmp_path)])
     said = capsys.readouterr()
     comparison = compare([run(record=weak)])

@@ -14,9 +14,9 @@ import pytest
 import yaml
 from runner import Runner
 
-from harness import install_source
-from harness.__main__ import _run_cli
-from harness.starter_package import starter_files
+from warpwave import starter
+from warpwave.__main__ import _run_cli
+from warpwave.starter import starter_files
 
 ROOT = Path(__file__).parents[3]
 SOURCE = "git+https://code.example/them/warpwave@" + "5e" * 20
@@ -30,7 +30,7 @@ def run(folder, module, *words, **variables):
 
 @pytest.fixture
 def repository(tmp_path):
-    done = run(tmp_path, "harness", "init", "--from", SOURCE)
+    done = run(tmp_path, "warpwave", "init", "--from", SOURCE)
     assert done.returncode == 0, done.stderr
     return tmp_path
 
@@ -52,7 +52,7 @@ def test_nothing_is_overwritten_and_nothing_else_written(tmp_path):
     """One file in the way is a usage error that names it."""
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "pyproject.toml").write_text("mine")
-    done = run(tmp_path, "harness", "init")
+    done = run(tmp_path, "warpwave", "init")
 
     assert (done.returncode, "kernels/pyproject.toml is already in" in done.stderr) == (2, True)
     assert [path.read_text() for path in tmp_path.rglob("*") if path.is_file()] == ["mine"]
@@ -83,10 +83,10 @@ def test_what_it_writes_goes_through_the_harness(repository):
     """Tests and generated code, its gates included; and the gate bites: a kernel that loads four bytes a time breaks it."""
     pytest.importorskip("triton", reason="the local engine needs torch and triton")
     arguments = ["run", "cpu", "--quick", "--targets", str(ROOT / ".ci" / "targets.yml")]
-    done = run(repository, "harness", *arguments, "--out", "good")
+    done = run(repository, "warpwave", *arguments, "--out", "good")
     kernel = repository / "kernels" / "scale" / "scale.py"
     kernel.write_text(kernel.read_text().replace("x_ptr + offsets", "x_ptr + offsets * 3"))
-    broken = run(repository, "harness", *arguments, "--stage", "compile", "--out", "bad")
+    broken = run(repository, "warpwave", *arguments, "--stage", "compile", "--out", "bad")
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads((repository / "good" / "comparison.json").read_text())["targets"][0]["tests"] == {
@@ -114,7 +114,7 @@ def test_its_workflow_does_what_it_says(repository, tmp_path):
 
 def test_without_an_address_there_is_no_workflow(tmp_path, monkeypatch, capsys):
     """A guessed name could be anyone's package. A second `init` adds the workflow, and keeps what is there."""
-    monkeypatch.setattr(install_source, "requirement", lambda: None)
+    monkeypatch.setattr(starter, "requirement", lambda: None)
 
     assert _run_cli(["init", str(tmp_path)]) == 0
     assert not (tmp_path / ".github").exists()
@@ -152,7 +152,7 @@ REACHED = f"git+https://code.example/them/warpwave@{'5e' * 20}"
 )
 def test_a_workflow_installs_what_wrote_it(url, commit, named):
     """By a commit that others can reach, and without anybody's password."""
-    assert install_source._named(url, commit) == named
+    assert starter._named(url, commit) == named
 
 
 @pytest.mark.parametrize(
@@ -167,9 +167,9 @@ def test_a_workflow_installs_what_wrote_it(url, commit, named):
 )
 def test_what_pip_noted_says_where_it_is_from(monkeypatch, noted, named):
     """A wheel that somebody built is nobody else's."""
-    monkeypatch.setattr(install_source.metadata, "distribution", lambda name: SimpleNamespace(read_text=lambda file: noted))
+    monkeypatch.setattr(starter.metadata, "distribution", lambda name: SimpleNamespace(read_text=lambda file: noted))
 
-    assert install_source._as_installed() == named
+    assert starter._as_installed() == named
 
 
 def test_a_commit_that_nobody_else_has_is_not_named(tmp_path):
@@ -180,7 +180,7 @@ def test_a_commit_that_nobody_else_has_is_not_named(tmp_path):
         subprocess.run([*git, *words.split()], check=True)
     commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
 
-    assert install_source._as_checked_out(tmp_path) is None
+    assert starter._as_checked_out(tmp_path) is None
     subprocess.run([*git, "update-ref", "refs/remotes/origin/main", "HEAD"], check=True)
-    assert install_source._as_checked_out(tmp_path) == f"git+https://code.example/them/warpwave@{commit}"
-    assert install_source._as_checked_out(tmp_path / "no") is None
+    assert starter._as_checked_out(tmp_path) == f"git+https://code.example/them/warpwave@{commit}"
+    assert starter._as_checked_out(tmp_path / "no") is None

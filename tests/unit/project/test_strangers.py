@@ -17,13 +17,13 @@ import pytest
 REPOSITORY = Path(__file__).parents[3]
 sys.path.insert(0, str(REPOSITORY / "tests" / "strangers"))
 
-import again  # noqa: E402
-import controls  # noqa: E402
-import failures  # noqa: E402
-import plain_compile  # noqa: E402
-import session  # noqa: E402
-import sources  # noqa: E402
-import table  # noqa: E402
+import again
+import controls
+import failures
+import plain_compile
+import session
+import sources
+import table
 
 TESTS = "def test_good():\n    pass\n\n\ndef test_bad():\n    assert [7, 8] == [7]\n"
 ON_A_CARD = """
@@ -168,7 +168,7 @@ def test_a_control_that_checks_no_memory_does_not_judge_what_was_found_there():
         (failure(), "AssertionError: 9 of 9", controls.PACKAGE),
         (failure(where="/x/site-packages/triton/runtime/interpreter.py"), "AssertionError: 9 of 9", "the package, or Triton"),
         (failure(message="Tensor-likes are not equal!"), "Tensor-likes are not equal!", "the package, or Triton"),
-        (failure(where="/x/harness/inside/fake.py"), "AssertionError: 9 of 9", controls.OURS),
+        (failure(where="/x/warpwave/inside/fake.py"), "AssertionError: 9 of 9", controls.OURS),
         (failure(), "needs a card: no NVIDIA driver", controls.UNDECIDED),
         (
             failure(message="AssertionError: Torch not compiled with CUDA enabled"),

@@ -13,21 +13,21 @@ from pathlib import Path
 
 import pytest
 
-HARNESS = Path(__file__).parents[3] / "harness"
-KERNELS = HARNESS.parent / "kernels"
+HARNESS = Path(__file__).parents[3] / "harness" / "warpwave"
+KERNELS = HARNESS.parents[1] / "kernels"
 HOST = sorted(path for path in HARNESS.rglob("*.py") if "inside" not in path.parts)
 INSIDE = sorted((HARNESS / "inside").rglob("*.py"))
 # Who alone may import these.
 OWNERS = {
     "docker": {"engines/docker/client.py"},
-    "yaml": {"config/yaml_files.py"},
+    "yaml": {"config/files.py"},
     "xml.parsers": {"collect/cases.py"},
     "xml.etree": set(),
     "sqlite3": {"history.py"},
-    "junitparser": {"render/report_files/junit.py"},
+    "junitparser": {"render/junit.py"},
     "torch": set(),
     "triton": set(),
-    "harness.inside": set(),
+    "warpwave.inside": set(),
 }
 
 
@@ -65,7 +65,7 @@ def test_host_files_import_only_what_is_theirs():
 
 
 def test_one_module_starts_git():
-    """A package may bring settings with which git runs its programs; `harness/git.py` switches them off."""
+    """A package may bring settings with which git runs its programs; `harness/warpwave/git.py` switches them off."""
 
     def starts_git(path):
         words = [node.elts[0] for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, (ast.List, ast.Tuple)) and node.elts]
@@ -77,12 +77,12 @@ def test_one_module_starts_git():
 def test_the_inside_stays_poor():
     """Inside there is the standard library, torch, triton, pytest, numpy, and of the harness only records, statistics and the emulator."""
     libraries = {*sys.stdlib_module_names, "torch", "triton", "pytest", "numpy"}
-    rooms = ("harness.inside", "harness.records", "harness.stats", "harness.emulator")
+    rooms = ("warpwave.inside", "warpwave.records", "warpwave.stats", "warpwave.emulator")
 
     def foreign(path):
         return {
             module
-            for module in imports(path) - {"harness"}
+            for module in imports(path) - {"warpwave"}
             if module.split(".")[0] not in libraries and not any(below({module}, room) for room in rooms)
         }
 
@@ -97,7 +97,7 @@ def test_kernels_know_nothing_of_the_harness():
     assert trespassers(paths, lambda path: {module.split(".")[0] for module in imports(path)} - allowed) == {}
 
 
-@pytest.mark.parametrize("module", ["harness.records", "harness.errors", "harness.stats"])
+@pytest.mark.parametrize("module", ["warpwave.records", "warpwave.errors", "warpwave.stats"])
 def test_layer_zero_needs_nothing(module):
     """records, errors and statistics load in a Python that has only its standard library."""
     code = f"import sys; import {module}; print({{name.split('.')[0] for name in sys.modules}} - set(sys.stdlib_module_names))"
@@ -108,32 +108,30 @@ def test_layer_zero_needs_nothing(module):
         check=True,
     )
 
-    assert ast.literal_eval(done.stdout) <= {"harness", "__main__"}
+    assert ast.literal_eval(done.stdout) <= {"warpwave", "__main__"}
 
 
 PURE = [
     HARNESS / "stats.py",
-    HARNESS / "run" / "diagnose.py",
     *sorted((HARNESS / "compare").rglob("*.py")),
     *sorted((HARNESS / "render").rglob("*.py")),
 ]
 # What each room may import of the harness, beside itself.
-GROUND = {"harness.records", "harness.errors", "harness.stats"}
+GROUND = {"warpwave.records", "warpwave.errors", "warpwave.stats"}
 ROOMS = {
     "compare": GROUND,
     "collect": GROUND,
-    "render": GROUND | {"harness.compare"},
+    "render": GROUND | {"warpwave.compare"},
     "run": GROUND
     | {
-        "harness.collect",
-        "harness.engines",
-        "harness.git",
-        "harness.options",
-        "harness.config.hosts",
-        "harness.config.target",
-        "harness.config.targets",
+        "warpwave.collect",
+        "warpwave.engines",
+        "warpwave.git",
+        "warpwave.options",
+        "warpwave.config.hosts",
+        "warpwave.config.targets",
     },
-    "engines": GROUND | {"harness.git", "harness.options", "harness.config.hosts", "harness.config.target", "harness.config.targets"},
+    "engines": GROUND | {"warpwave.git", "warpwave.options", "warpwave.config.hosts", "warpwave.config.targets"},
 }
 # The folders and files of a room, from the ground up: each imports only those before it.
 FLOORS = {
@@ -151,13 +149,12 @@ FLOORS = {
             "multi_gpu",
             "test",
             "compile",
-            "precompile_torch",
-            "bench",
             "precompile",
+            "bench",
         ),
     ),
-    "compare": ("model", "speeds", "codegen", "tests", "answer", "toolchains"),
-    "render": ("text", "sections", "excerpt", "charts", "report_files", "exports", "html"),
+    "compare": ("model", "speeds", "codegen", "tests", "answer", "upgrade"),
+    "render": ("text", "sections", "excerpt", "charts", "exports", "html"),
 }
 
 
@@ -166,8 +163,8 @@ def test_a_room_looks_down_only(room):
     """Comparing knows nothing of rendering, reading or running, and so on down the line."""
 
     def above(path):
-        used = below(imports(path), "harness") - {"harness"}
-        return used - {module for seen in ROOMS[room] | {f"harness.{room}"} for module in below(used, seen)}
+        used = below(imports(path), "warpwave") - {"warpwave"}
+        return used - {module for seen in ROOMS[room] | {f"warpwave.{room}"} for module in below(used, seen)}
 
     assert trespassers(sorted((HARNESS / room).rglob("*.py")), above) == {}
 
@@ -180,7 +177,7 @@ def test_a_floor_stands_on_those_below(room, floor):
     used = set().union(*(imports(path) for path in paths))
 
     assert paths
-    assert [name for name in above if below(used, f"harness.{room}.{name}")] == []
+    assert [name for name in above if below(used, f"warpwave.{room}.{name}")] == []
 
 
 def test_no_module_needs_itself():
@@ -198,9 +195,9 @@ def test_no_module_needs_itself():
 
 def test_only_the_command_line_knows_its_commands():
     """What a command does can be had without the command line."""
-    others = [path for path in HOST if HARNESS / "commands" not in path.parents and path.name != "__main__.py"]
+    others = [path for path in HOST if HARNESS / "cli" not in path.parents and path.name != "__main__.py"]
 
-    assert trespassers(others, lambda path: below(imports(path), "harness.commands") | below(imports(path), "harness.__main__")) == {}
+    assert trespassers(others, lambda path: below(imports(path), "warpwave.cli") | below(imports(path), "warpwave.__main__")) == {}
 
 
 def test_the_middle_is_pure():
@@ -213,7 +210,7 @@ def test_the_middle_is_pure():
 def test_the_host_starts_without_torch():
     """`warpwave list` works where torch, triton and the docker SDK cannot be imported."""
     block = "import sys\nfor name in ('torch', 'triton', 'docker'): sys.modules[name] = None\n"
-    run = "from harness.__main__ import _run_cli\nsys.exit(_run_cli(['list']))"
+    run = "from warpwave.__main__ import _run_cli\nsys.exit(_run_cli(['list']))"
     done = subprocess.run([sys.executable, "-c", block + run], capture_output=True, text=True)
 
     assert (done.returncode, "rocm" in done.stdout) == (0, True), done.stderr
@@ -223,8 +220,8 @@ OPEN = """
 import sys
 sys.path[:0] = {paths!r}
 from synthetic import no_gpu, two_targets
-from harness.compare import compare
-from harness.render.html import render_html
+from warpwave.compare import compare
+from warpwave.render.html import render_html
 render_html(compare([no_gpu()]))  # reads its template, style and script, and imports what it needs
 comparison = compare(two_targets(), ["alpha", "beta", "gamma"])
 met = []
@@ -260,7 +257,7 @@ def test_the_emulator_stands_alone():
     allowed = {*sys.stdlib_module_names, "tinygrad", "elftools", "msgpack"}
 
     def foreign(path):
-        found = imports(path) - {"harness"} - below(imports(path), "harness.emulator")
+        found = imports(path) - {"warpwave"} - below(imports(path), "warpwave.emulator")
         return {module for module in found if module.split(".")[0] not in allowed}
 
     assert trespassers(EMULATOR, foreign) == {}

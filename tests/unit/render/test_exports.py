@@ -11,11 +11,11 @@ from jsonschema import Draft202012Validator
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from synthetic import no_gpu, run, sample, two_targets
 
-from harness.__main__ import _run_cli
-from harness.compare import compare
-from harness.records import Verdict
-from harness.render.exports import FORMATS
-from harness.render.report_files.bandwidth_csv import COLUMNS
+from warpwave.__main__ import _run_cli
+from warpwave.compare import compare
+from warpwave.records import Verdict
+from warpwave.render.exports import FORMATS
+from warpwave.render.files import COLUMNS
 
 SCHEMAS = {"benchmark-action": BENCHMARK_ACTION, "benchmark-action-times": BENCHMARK_ACTION, "bencher": BENCHER, "pytorch": PYTORCH}
 NAMES = (*PAGE_NAMES, 'a"b\\c\nd', "# EOF", "=1+1", "", "é" * 2000)

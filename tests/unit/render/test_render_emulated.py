@@ -7,14 +7,14 @@ import pytest
 from rich.console import Console
 from synthetic import GPU_A, case, emulated, facts, run
 
-from harness.compare import compare
-from harness.records import DeviceFacts, Verdict
-from harness.render.exports import FORMATS
-from harness.render.html import render_html
-from harness.render.markdown import render_markdown
-from harness.render.report_files.comparison_json import json_pieces
-from harness.render.report_files.junit import render_junit
-from harness.render.terminal import render_terminal
+from warpwave.compare import compare
+from warpwave.records import DeviceFacts, Verdict
+from warpwave.render.exports import FORMATS
+from warpwave.render.files import json_pieces
+from warpwave.render.html import render_html
+from warpwave.render.junit import render_junit
+from warpwave.render.markdown import render_markdown
+from warpwave.render.terminal import render_terminal
 
 FAILED = case(verdict=Verdict.FAILED, message="AssertionError: 0.3 > 1e-5")
 OPEN = "suspected: it passed on cpu; a run on a syn942 card settles whether the kernel or the emulator is wrong"

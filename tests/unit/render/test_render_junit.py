@@ -6,10 +6,10 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 from synthetic import GPU_B, case, compiled, facts, no_gpu, record, run, two_targets, write_raw
 
-from harness.collect import collect
-from harness.compare import compare
-from harness.records import Stage, StageReport, Verdict
-from harness.render.report_files.junit import render_junit
+from warpwave.collect import collect
+from warpwave.compare import compare
+from warpwave.records import Stage, StageReport, Verdict
+from warpwave.render.junit import render_junit
 
 
 def read(runs, expected=()) -> dict[str, ElementTree.Element]:

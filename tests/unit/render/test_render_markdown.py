@@ -13,10 +13,10 @@ from markdown_it import MarkdownIt
 from slow_cases import slow_but
 from synthetic import case, compiled, no_gpu, record, run, sample, two_targets
 
-from harness.compare import compare
-from harness.records import Verdict
-from harness.render.markdown import LIMIT_BYTES, code, plain, render_markdown
-from harness.render.text import first_line
+from warpwave.compare import compare
+from warpwave.records import Verdict
+from warpwave.render.markdown import LIMIT_BYTES, code, plain, render_markdown
+from warpwave.render.text import first_line
 
 HOSTILE = (
     "<img src=x onerror=alert(1)>",

@@ -7,15 +7,15 @@ from importlib.resources import files
 from pydantic import TypeAdapter
 from synthetic import no_gpu, two_targets
 
-from harness.compare import compare
-from harness.compare.model import Comparison
-from harness.records import to_json
-from harness.render.report_files.comparison_schema import comparison_schema
+from warpwave.compare import compare
+from warpwave.compare.model import Comparison
+from warpwave.records import to_json
+from warpwave.render.files import comparison_schema
 
 
 def test_the_stored_schema_is_that_of_the_code():
-    """To update it: `python -c "from harness.render.report_files.comparison_schema import *; print(comparison_schema(), end='')"`."""
-    stored = files("harness").joinpath("schemas/comparison.schema.json").read_text(encoding="utf-8")
+    """To update it: `python -c "from warpwave.render.files import *; print(comparison_schema(), end='')"`."""
+    stored = files("warpwave").joinpath("schemas/comparison.schema.json").read_text(encoding="utf-8")
 
     assert json.loads(stored, object_hook=_explicit) == json.loads(comparison_schema(), object_hook=_explicit)
 

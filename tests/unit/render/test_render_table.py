@@ -6,9 +6,9 @@ import dataclasses
 import pytest
 from synthetic import case, run, sample, two_targets
 
-from harness.compare import compare
-from harness.records import Verdict
-from harness.render.report_files.bandwidth_csv import COLUMNS, render_csv
+from warpwave.compare import compare
+from warpwave.records import Verdict
+from warpwave.render.files import COLUMNS, render_csv
 
 
 def read(runs) -> list[dict[str, str]]:

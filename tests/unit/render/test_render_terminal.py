@@ -12,11 +12,11 @@ from rich.console import Console
 from synthetic import ARCHITECTURES, case, compiled, no_gpu, record, run, sample, two_targets
 from two_vendors import MADE_UP, compared
 
-from harness.compare import compare
-from harness.records import Stage, StageReport, Verdict
-from harness.render.sections.kernel_table import draw_bar
-from harness.render.terminal import render_terminal
-from harness.render.text import visible
+from warpwave.compare import compare
+from warpwave.records import Stage, StageReport, Verdict
+from warpwave.render.sections.speeds import draw_bar
+from warpwave.render.terminal import render_terminal
+from warpwave.render.text import visible
 
 
 def show(runs, expected=(), full=True) -> str:

@@ -11,14 +11,14 @@ from click.testing import CliRunner
 from pydantic import TypeAdapter
 from synthetic import no_gpu, record, two_targets, write_raw
 
-from harness import __main__, report
-from harness.compare import compare
-from harness.compare.model import Comparison
-from harness.errors import InvalidInputError
-from harness.records import Verdict
-from harness.render.next_commands import next_commands
-from harness.render.report_files.comparison_json import json_pieces
-from harness.report import write_report
+from warpwave import __main__, report
+from warpwave.compare import compare
+from warpwave.compare.model import Comparison
+from warpwave.errors import InvalidInputError
+from warpwave.records import Verdict
+from warpwave.render.commands import next_commands
+from warpwave.render.files import json_pieces
+from warpwave.report import write_report
 
 FILES = {"junit.xml", "bandwidth.csv", "comparison.html", "comparison.md", "comparison.json"}
 
@@ -138,7 +138,7 @@ def test_a_record_of_infrastructure_needs_no_other_file(tmp_path):
     for path in [write_raw(folder, two_targets()[0])]:
         for name in ("job.json", "facts.json", "stages.json", "test/junit.xml"):
             (path / name).unlink()
-    from harness.records import dump
+    from warpwave.records import dump
 
     dump(record(verdict=Verdict.INFRA, reason="no driver.", hint="Install it."), folder / "run.json")
     comparison = write_report([folder], tmp_path, ["alpha"])

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from harness.records import Exit, Stage, StageReport, Stages, Verdict
-from harness.run.diagnose import Diagnosis, diagnose
+from warpwave.records import Exit, Stage, StageReport, Stages, Verdict
+from warpwave.run.attempt import Diagnosis, diagnose
 
 FACTS = StageReport(Stage.FACTS, Verdict.PASSED, 1.0, exit_code=0)
 PASSED = StageReport(Stage.TEST, Verdict.PASSED, 9.0, exit_code=0)

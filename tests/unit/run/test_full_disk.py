@@ -14,17 +14,17 @@ import pytest
 from light import light_python
 from slow_cases import slow_but
 
-from harness.collect import collect
-from harness.config.targets import load_targets
-from harness.engines import results_folder
-from harness.engines.protocol import Layout
-from harness.inside.process.journal import Journal
-from harness.inside.process.supervise import supervise
-from harness.inside.process.workers import JOURNAL_VARIABLE, spawned
-from harness.options import RunOptions
-from harness.records import UNWRITABLE, Environment, Exit, Stage, StageReport, Stages, Verdict, writing
-from harness.report import write_report
-from harness.run import attempt, run_target
+from warpwave.collect import collect
+from warpwave.config.targets import load_targets
+from warpwave.engines import results
+from warpwave.engines.protocol import Layout
+from warpwave.inside.process.journal import Journal
+from warpwave.inside.process.supervise import supervise
+from warpwave.inside.process.workers import JOURNAL_VARIABLE, spawned
+from warpwave.options import RunOptions
+from warpwave.records import UNWRITABLE, Environment, Exit, Stage, StageReport, Stages, Verdict, writing
+from warpwave.report import write_report
+from warpwave.run import attempt, run_target
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -89,7 +89,7 @@ def run(tmp_path):
         variables = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(Path(__file__).parents[3])}
         if not shell:
             return command.warpwave("run", "cpu", *words, env=variables, light=True)
-        words = ["bash", "-c", f'{shell}; exec "$@"', "-", light_python(), "-m", "harness", "run", "cpu", *words]
+        words = ["bash", "-c", f'{shell}; exec "$@"', "-", light_python(), "-m", "warpwave", "run", "cpu", *words]
         return subprocess.run(words, capture_output=True, text=True, timeout=300, env=variables)
 
     return run
@@ -139,7 +139,7 @@ def test_whatever_the_disk_answers_and_when(tmp_path, monkeypatch, number, momen
         page = next(pages) if path.name == "run.json" else "job"
         if page == {"first page": 0, "job": "job", "last page": 2}.get(moment):
             raise error
-        results_folder.put(path, text)
+        results.put(path, text)
 
     def refuses(self, folder):
         raise error
@@ -226,7 +226,7 @@ def test_a_full_disk_is_infrastructure(small_disk, tmp_path):
 
 def test_a_worker_that_cannot_write_blames_nobody(tmp_path, monkeypatch):
     """It ends at once, with a code of its own; whoever supervises it makes no death of a test of that."""
-    program = "from harness.inside.process.journal import Journal; Journal.from_environment().write('start', id='a'); print('on')"
+    program = "from warpwave.inside.process.journal import Journal; Journal.from_environment().write('start', id='a'); print('on')"
     done = subprocess.run([sys.executable, "-c", program], env={**os.environ, JOURNAL_VARIABLE: "/dev/full"}, capture_output=True)
     assert (done.returncode, done.stdout) == (UNWRITABLE, b"")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.run.target import commit_of
+from warpwave.run.target import commit_of
 
 
 @pytest.fixture

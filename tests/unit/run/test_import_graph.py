@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.run.choice.import_graph import ImportGraph
-from harness.run.choice.touched import python_files, touched
+from warpwave.run.choice import ImportGraph, python_files, touched
 
 FILES = {
     "src/ops/__init__.py": "from .add import add",

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import InfrastructureError
-from harness.inside.process import lease as inside
-from harness.inside.process.journal import Journal
-from harness.records import LEASE_FILE, Job, Stage
-from harness.run.lease import Lease
+from warpwave.errors import InfrastructureError
+from warpwave.inside.process import lease as inside
+from warpwave.inside.process.journal import Journal
+from warpwave.records import LEASE_FILE, Job, Stage
+from warpwave.run.cards import Lease
 
 
 class Card:
@@ -186,7 +186,7 @@ class Cards:
 def test_seconds_of_several_cards_are_added_up(raw, monkeypatch):
     """Both for 10 s, then one for 5 s. The last one goes with the stage; what is no card's index releases nothing."""
     now, cards = [100.0], Cards()
-    monkeypatch.setattr("harness.run.lease.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("warpwave.run.cards.time.monotonic", lambda: now[0])
 
     @contextmanager
     def lock():

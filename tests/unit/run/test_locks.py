@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import InfrastructureError
-from harness.run import locks
+from warpwave.errors import InfrastructureError
+from warpwave.run import cards
 
 REPOSITORY = Path(__file__).parents[3]
 HOLD = """
 import sys, time
-from harness.run import locks
+from warpwave.run import cards as locks
 with locks.gpus("cuda", {chosen!r}, "run-1", 5.0, print):
     print("held", flush=True)
     time.sleep(600)
@@ -46,7 +46,7 @@ def hold(tmp_path, monkeypatch):
 
 
 def take(chosen: str | None, wait_s: float = 0.3, say=lambda line: None) -> None:
-    with locks.gpus("cuda", chosen, "run-2", wait_s, say):
+    with cards.gpus("cuda", chosen, "run-2", wait_s, say):
         pass
 
 
@@ -90,23 +90,23 @@ def test_who_waits_gets_it(hold):
 
 def test_a_results_folder_has_one_writer(tmp_path):
     """A second run in the same folder is refused while the first one, or a child that has its lock, is alive."""
-    with locks.folder(tmp_path, 0.0, print) as lock:
+    with cards.folder(tmp_path, 0.0, print) as lock:
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], pass_fds=(lock,))
-        with pytest.raises(InfrastructureError, match="in use"), locks.folder(tmp_path, 0.0, print):
+        with pytest.raises(InfrastructureError, match="in use"), cards.folder(tmp_path, 0.0, print):
             pass
     try:
-        with pytest.raises(InfrastructureError, match="in use"), locks.folder(tmp_path, 0.0, print):
+        with pytest.raises(InfrastructureError, match="in use"), cards.folder(tmp_path, 0.0, print):
             pass
     finally:
         child.kill()
         child.wait()
-    with locks.folder(tmp_path, 10.0, print):
+    with cards.folder(tmp_path, 10.0, print):
         pass
 
 
 def test_one_of_several_gpus_is_released_before_the_others(hold, tmp_path):
     """Another process can take it; the others stay locked, and a position that is none releases nothing."""
-    with locks.gpus("cuda", "0,1", "run-1", 1.0, print) as held:
+    with cards.gpus("cuda", "0,1", "run-1", 1.0, print) as held:
         assert [held.release(1), held.release(1), held.release(2), held.release(-1)] == [True, False, False, False]
         hold("1")
         with pytest.raises(InfrastructureError):
@@ -116,5 +116,5 @@ def test_one_of_several_gpus_is_released_before_the_others(hold, tmp_path):
 @pytest.mark.parametrize("chosen", ["1,0", "GPU-3,GPU-4", None])
 def test_a_gpu_whose_number_is_not_its_position_is_not_released(hold, chosen):
     """Which of them a process sees first depends on the engine: releasing another card would let a second run spoil its times."""
-    with locks.gpus("cuda", chosen, "run-1", 1.0, print) as held:
+    with cards.gpus("cuda", chosen, "run-1", 1.0, print) as held:
         assert not any(held.release(position) for position in range(3))

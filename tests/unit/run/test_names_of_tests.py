@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.run.choice.test_names import missing
+from warpwave.run.choice import missing
 
 FILE = """
 import torch

@@ -13,14 +13,14 @@ import time
 import pytest
 from light import light_python
 
-from harness.collect import collect
-from harness.errors import InvalidInputError, UsageError
-from harness.inside.bench import stage
-from harness.inside.compile.stage import _fresh_rows
-from harness.inside.process.journal import Journal
-from harness.inside.process.workers import spawned
-from harness.records import Architecture, CaseResult, Chosen, CompiledKernel, Job, Sample, Stage, TargetRun, Verdict, dump, to_json
-from harness.run.resume import check_same, recorded_run_id
+from warpwave.collect import collect
+from warpwave.errors import InvalidInputError, UsageError
+from warpwave.inside.bench import stage
+from warpwave.inside.compile.stage import _fresh_rows
+from warpwave.inside.process.journal import Journal
+from warpwave.inside.process.workers import spawned
+from warpwave.records import Architecture, CaseResult, Chosen, CompiledKernel, Job, Sample, Stage, TargetRun, Verdict, dump, to_json
+from warpwave.run.resume import check_same, recorded_run_id
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -51,7 +51,7 @@ def warpwave(tmp_path):
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "test_op.py").write_text(TESTS)
     (tmp_path / "targets.yml").write_text("schema_version: 1\ntargets:\n  cpu: {interpret: false, stages: [test]}\n")
-    fixed = [light_python(), "-m", "harness", "run", "cpu", "--engine", "local", "--kernels", "package", "--targets", "targets.yml"]
+    fixed = [light_python(), "-m", "warpwave", "run", "cpu", "--engine", "local", "--kernels", "package", "--targets", "targets.yml"]
 
     def start(*more: str) -> subprocess.Popen[str]:
         variables = {**os.environ, "MARK": str(tmp_path / "mark"), "COLUMNS": "200"}
@@ -216,9 +216,9 @@ def test_the_sweep_is_written_anew_from_its_journal(tmp_path, monkeypatch):
         journal.write("finish", id=f"op/N={n} [triton]", verdict="passed", reason="", sample=to_json(sample))
     (folder / "samples.jsonl").write_text('{"case": "op/N=1", "ker')
     job = Job("run-1", "cuda", (Stage.BENCH,), str(package), str(tmp_path))
-    program = "from harness.inside.process.journal import Journal; Journal.from_environment().write('end')"
+    program = "from warpwave.inside.process.journal import Journal; Journal.from_environment().write('end')"
     monkeypatch.setattr(stage, "spawned", lambda command: spawned([sys.executable, "-c", program]))
-    monkeypatch.setattr(stage.precompile, "start", lambda job: None)
+    monkeypatch.setattr(stage.ahead, "start", lambda job: None)
     monkeypatch.setattr(sys, "argv", ["measure", "job.json"])
     report = stage.measure(job)
 

@@ -11,17 +11,17 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from harness.commands.progress import Progress
-from harness.config.targets import load_targets
-from harness.engines.protocol import Layout
-from harness.errors import InfrastructureError, UsageError
-from harness.options import RunOptions
-from harness.records import Environment, Exit, Job, Stage, StageReport, Stages, Verdict, dump
-from harness.records.registry.engines import Entry
-from harness.run import attempt as attempt_module
-from harness.run import lease as lease_module
-from harness.run import run_target
-from harness.run.target import check_target
+from warpwave.cli.progress import Progress
+from warpwave.config.targets import load_targets
+from warpwave.engines.protocol import Layout
+from warpwave.errors import InfrastructureError, UsageError
+from warpwave.options import RunOptions
+from warpwave.records import Environment, Exit, Job, Stage, StageReport, Stages, Verdict, dump
+from warpwave.records.registry import Entry
+from warpwave.run import attempt as attempt_module
+from warpwave.run import cards as lease_module
+from warpwave.run import run_target
+from warpwave.run.target import check_target
 
 
 class FakeEngine:
@@ -264,7 +264,7 @@ def test_only_an_engine_with_local_gpus_locks_them(local_gpus, tmp_path, monkeyp
         locked.append(target)
         return contextlib.nullcontext()
 
-    monkeypatch.setattr(lease_module.locks, "gpus", gpus)
+    monkeypatch.setattr(lease_module, "gpus", gpus)
     monkeypatch.setattr(lease_module, "ENGINES", {"docker": Entry("", local_gpus=local_gpus, container=True)})
     monkeypatch.setattr(attempt_module, "choose_engine", lambda *_: FakeEngine(lambda raw, on_line: finish(raw)))
     options = RunOptions("run-1", tmp_path / "out", tmp_path)

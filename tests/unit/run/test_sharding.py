@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from harness.options import RunOptions
-from harness.records import Chosen, Shard, Stage
-from harness.run.sharding import NOTHING, divide, files_of, part_of
+from warpwave.options import RunOptions
+from warpwave.records import Chosen, Shard, Stage
+from warpwave.run.shards import NOTHING, divide, files_of, part_of
 
 
 @pytest.fixture

@@ -12,20 +12,19 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from harness.commands.hosts.view import LegsView
-from harness.config.hosts import Host, Slurm
-from harness.config.targets import load_targets
-from harness.engines import signals
-from harness.engines.choose import choose_engine
-from harness.errors import ExitCode, UnreachableError, UsageError
-from harness.options import RunOptions
-from harness.records import Shard, Stage, Verdict
-from harness.report import make_report
-from harness.run import attempt as attempt_module
-from harness.run.legs import process as leg_process
-from harness.run.legs import side_by_side
-from harness.run.legs.plan import Leg, lanes
-from harness.run.legs.side_by_side import run_side_by_side
+from warpwave.cli.progress import LegsView
+from warpwave.config.hosts import Host, Slurm
+from warpwave.config.targets import load_targets
+from warpwave.engines import waiting
+from warpwave.engines.choose import choose_engine
+from warpwave.errors import ExitCode, UnreachableError, UsageError
+from warpwave.options import RunOptions
+from warpwave.records import Shard, Stage, Verdict
+from warpwave.report import make_report
+from warpwave.run import attempt as attempt_module
+from warpwave.run import legs as leg_process
+from warpwave.run import legs as side_by_side
+from warpwave.run.legs import Leg, lanes, run_side_by_side
 
 # Stands for the Python of the kernels: has everything, and runs until somebody ends it, or as long as LASTS says.
 INSIDE = """#!/bin/sh
@@ -102,7 +101,7 @@ def local(monkeypatch):
     monkeypatch.setattr(attempt_module, "choose_engine", choose)
     monkeypatch.setattr(side_by_side, "take_once", lambda options: None)
     yield
-    signals._state.signals.clear()  # of this process, which lives on
+    waiting._state.signals.clear()  # of this process, which lives on
 
 
 def test_a_leg_that_cannot_start_costs_the_others_nothing(legs):
@@ -163,7 +162,7 @@ def test_one_signal_stops_every_leg_and_starts_no_other(legs):
     assert sorted(record.target for record in records) == ["left", "right"]
     assert all(record.verdict is Verdict.INCOMPLETE and record.exit.interrupted for record in records)
     assert ("later", "started") not in watcher.told
-    assert signals.terminated()
+    assert waiting.terminated()
 
 
 def test_a_leg_ends_with_its_client(legs, tmp_path):

@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
-from harness.__main__ import _run_cli
-from harness.run import inputs as inputs_module
+from warpwave.__main__ import _run_cli
+from warpwave.run import inputs as inputs_module
 
 PACKAGE = {
     "ops/test_op.py": "from helper import VALUE\n\ndef test_op():\n    assert VALUE == 2\n",

@@ -6,16 +6,16 @@ import json
 
 import pytest
 
-from harness.__main__ import _run_cli
-from harness.config.targets import load_targets
-from harness.engines.protocol import Layout
-from harness.errors import UsageError
-from harness.options import RunOptions
-from harness.records import Environment, Exit, Inputs, RunRecord, Stage, StageReport, Stages, Verdict, dump
-from harness.run import attempt as attempt_module
-from harness.run import inputs as inputs_module
-from harness.run import run_target
-from harness.run.inputs import package
+from warpwave.__main__ import _run_cli
+from warpwave.config.targets import load_targets
+from warpwave.engines.protocol import Layout
+from warpwave.errors import UsageError
+from warpwave.options import RunOptions
+from warpwave.records import Environment, Exit, Inputs, RunRecord, Stage, StageReport, Stages, Verdict, dump
+from warpwave.run import attempt as attempt_module
+from warpwave.run import inputs as inputs_module
+from warpwave.run import run_target
+from warpwave.run.inputs import package
 
 
 def contents(folder):
@@ -195,7 +195,7 @@ def test_an_enormous_package_is_still_kept_apart(tmp_path, monkeypatch):
 
 def test_of_several_targets_only_the_stale_one_is_refused(run, tmp_path, monkeypatch, capsys):
     """The image of one was built anew: the other is resumed and reported, and exit code 2 says what was not."""
-    import harness.run
+    import warpwave.run
 
     for name in ("cpu", "cuda"):
         run(lambda raw: Exit(137, 1.0, interrupted=True), name)
@@ -205,7 +205,7 @@ def test_of_several_targets_only_the_stale_one_is_refused(run, tmp_path, monkeyp
         image = "sha256:2" if target.name == "cpu" else "sha256:1"
         return run(ended(), target.name, image=image, again=True)
 
-    monkeypatch.setattr(harness.run, "run_target", start)
+    monkeypatch.setattr(warpwave.run, "run_target", start)
     words = ["--kernels", str(tmp_path / "kernels"), "--resume", str(tmp_path / "out"), "--quiet", "--json"]
     code = _run_cli(["run", "cpu", "cuda", *words])
     said = capsys.readouterr()

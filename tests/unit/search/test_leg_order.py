@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from harness.config.targets import load_targets
-from harness.options import RunOptions
-from harness.records import Shard, Stage
-from harness.search.leg_order import in_turns
+from warpwave.config.targets import load_targets
+from warpwave.options import RunOptions
+from warpwave.records import Shard, Stage
+from warpwave.search.steps import in_turns
 
 
 @pytest.fixture

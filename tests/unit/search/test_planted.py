@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from wheels import wrap_triton
 
-from harness.__main__ import _run_cli
+from warpwave.__main__ import _run_cli
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("pip", reason="the installer uses the pip of the kernels' Python")

@@ -8,12 +8,12 @@ import pytest
 from engine_requests import ask
 from synthetic import case, run, sample
 
-from harness.compare.toolchains.question import Answer, Kind, Question
-from harness.config.targets import load_targets
-from harness.errors import ConfigError, NothingRanError, UsageError, WarpwaveError
-from harness.records import Verdict
-from harness.search import steps
-from harness.search.steps import Step, Steps
+from warpwave.compare.search import Answer, Kind, Question
+from warpwave.config.targets import load_targets
+from warpwave.errors import ConfigError, NothingRanError, UsageError, WarpwaveError
+from warpwave.records import Verdict
+from warpwave.search import steps
+from warpwave.search.steps import Step, Steps
 
 GOOD, DOUBTFUL = run(samples=(sample(),)), run(samples=(sample(weak="a low clock"),))
 

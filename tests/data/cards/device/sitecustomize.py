@@ -93,7 +93,7 @@ def patch_timer(timer):
 class After:
     """Changes a module once it has been imported, and costs nothing where nobody imports it."""
 
-    PATCHES = {"torch": patch_torch, "triton": patch_triton, "harness.inside.bench.do_bench": patch_timer}
+    PATCHES = {"torch": patch_torch, "triton": patch_triton, "warpwave.inside.bench.timing": patch_timer}
 
     def find_spec(self, name, path=None, target=None):
         patch = self.PATCHES.get(name)

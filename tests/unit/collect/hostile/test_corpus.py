@@ -12,7 +12,7 @@ REPOSITORY = Path(__file__).parents[4]
 CORPUS = REPOSITORY / "tests" / "data" / "corpus"
 sys.path.append(str(REPOSITORY / "tests" / "fuzz"))
 
-import readers  # noqa: E402 - the folder is no package
+import readers
 
 
 @pytest.fixture(scope="module", autouse=True)

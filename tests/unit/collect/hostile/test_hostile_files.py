@@ -17,11 +17,11 @@ from click.testing import CliRunner
 from strategies import NAMES
 from synthetic import run, write_raw
 
-from harness.__main__ import _run_cli
-from harness.collect import collect, find_raw, untrusted_files
-from harness.collect import raw_folder as collecting
-from harness.errors import InvalidInputError
-from harness.report import WRITERS, write_report
+from warpwave.__main__ import _run_cli
+from warpwave.collect import collect, find_raw, untrusted
+from warpwave.collect import raw_folder as collecting
+from warpwave.errors import InvalidInputError
+from warpwave.report import WRITERS, write_report
 
 REPOSITORY = Path(__file__).parents[4]
 GIB, MOST_MIB, MOST_CPU_S = 1 << 30, 512, 100
@@ -40,7 +40,12 @@ def test_no_file_takes_all_memory_or_forever(name, tmp_path):
     heavy.write(name, tmp_path)
     command = [sys.executable, heavy.__file__, name, str(tmp_path)]
     done = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, preexec_fn=limits, capture_output=True, text=True, check=False
+        command,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "harness")},
+        preexec_fn=limits,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     (tmp_path / "file").unlink()
 
@@ -116,7 +121,7 @@ def test_a_folder_exchanged_for_a_link_is_not_followed(tmp_path, monkeypatch):
     raw = write_raw(tmp_path / "raw" / "alpha", run())
     (raw / "test").rename(tmp_path / "elsewhere")
     (raw / "test").symlink_to(tmp_path / "elsewhere")
-    monkeypatch.setattr(untrusted_files, "_refuse_link", lambda part, at: os.stat(part, dir_fd=at).st_mode)
+    monkeypatch.setattr(untrusted, "_refuse_link", lambda part, at: os.stat(part, dir_fd=at).st_mode)
 
     assert collect(raw).cases == ()
 
@@ -159,14 +164,13 @@ def test_no_archive_is_ever_read():
             found[path.relative_to(REPOSITORY).as_posix()] = names & UNPACKERS
 
     assert found == {
-        "harness/emulator/decoded_cache.py": {"zlib"},
-        "harness/render/html/packed.py": {"zlib"},
-        "harness/engines/docker/build_context.py": {"tarfile"},
-        "harness/engines/docker/layer.py": set(),
-        "harness/engines/remote/files.py": {"tarfile"},
-        "harness/engines/slurm/files.py": {"tarfile"},
-        "harness/engines/snapshot.py": {"tarfile"},
-        "harness/engines/packages/installing/project.py": {"zipfile"},
+        "harness/warpwave/emulator/program.py": {"zlib"},
+        "harness/warpwave/render/html/shell.py": {"zlib"},
+        "harness/warpwave/engines/docker/images.py": {"tarfile"},
+        "harness/warpwave/engines/remote/files.py": {"tarfile"},
+        "harness/warpwave/engines/slurm/submit.py": {"tarfile"},
+        "harness/warpwave/engines/snapshot.py": {"tarfile"},
+        "harness/warpwave/engines/packages/installing/requirements.py": {"zipfile"},
     }
-    context = (REPOSITORY / "harness/engines/docker/build_context.py").read_text()
+    context = (REPOSITORY / "harness/warpwave/engines/docker/images.py").read_text()
     assert re.findall(r"tarfile\.open\(.*?\)", context) == ['tarfile.open(fileobj=file, mode="w")']

@@ -6,8 +6,8 @@ import time
 import pytest
 from synthetic import edit, run, sample
 
-from harness.collect import cases, collect, untrusted_files, untrusted_records
-from harness.records import Stage, Verdict, to_json
+from warpwave.collect import cases, collect, untrusted
+from warpwave.records import Stage, Verdict, to_json
 
 
 def stage(found, name):
@@ -170,17 +170,17 @@ def test_what_is_not_a_regular_file_is_refused_at_once(raw):
         (cases, "MAX_NAMES", 5, "test/junit.xml", Stage.TEST),
         (cases, "MAX_TAG_BYTES", -1, "test/junit.xml", Stage.TEST),
         (cases, "MAX_MEMORY", 1000, "test/junit.xml", Stage.TEST),
-        (untrusted_records, "MAX_LINES_BYTES", 300, "bench/samples.jsonl", Stage.BENCH),
-        (untrusted_records, "MAX_LINES", 2, "bench/samples.jsonl", Stage.BENCH),
-        (untrusted_records, "MAX_LINE_BYTES", 300, "bench/samples.jsonl", Stage.BENCH),
-        (untrusted_records, "MAX_VALUES", 20, "bench/samples.jsonl", Stage.BENCH),
-        (untrusted_records, "MAX_STRING", 10, "bench/samples.jsonl", Stage.BENCH),
-        (untrusted_records, "MAX_MEMORY", 4000, "bench/samples.jsonl", Stage.BENCH),
-        (untrusted_records, "MAX_JSON_BYTES", 300, "facts.json", Stage.FACTS),
-        (untrusted_records, "MAX_JSON_DEPTH", 1, "facts.json", Stage.FACTS),
-        (untrusted_files, "MAX_SECONDS", 0.0, "facts.json", Stage.FACTS),
-        (untrusted_files, "MAX_SECONDS", 0.0, "test/junit.xml", Stage.TEST),
-        (untrusted_files, "MAX_SECONDS", 0.0, "bench/samples.jsonl", Stage.BENCH),
+        (untrusted, "MAX_LINES_BYTES", 300, "bench/samples.jsonl", Stage.BENCH),
+        (untrusted, "MAX_LINES", 2, "bench/samples.jsonl", Stage.BENCH),
+        (untrusted, "MAX_LINE_BYTES", 300, "bench/samples.jsonl", Stage.BENCH),
+        (untrusted, "MAX_VALUES", 20, "bench/samples.jsonl", Stage.BENCH),
+        (untrusted, "MAX_STRING", 10, "bench/samples.jsonl", Stage.BENCH),
+        (untrusted, "MAX_MEMORY", 4000, "bench/samples.jsonl", Stage.BENCH),
+        (untrusted, "MAX_JSON_BYTES", 300, "facts.json", Stage.FACTS),
+        (untrusted, "MAX_JSON_DEPTH", 1, "facts.json", Stage.FACTS),
+        (untrusted, "MAX_SECONDS", 0.0, "facts.json", Stage.FACTS),
+        (untrusted, "MAX_SECONDS", 0.0, "test/junit.xml", Stage.TEST),
+        (untrusted, "MAX_SECONDS", 0.0, "bench/samples.jsonl", Stage.BENCH),
     ],
 )
 def test_a_file_above_its_cap_is_refused(raw, monkeypatch, reader, cap, value, name, stage_name):

@@ -15,17 +15,16 @@ from hypothesis import strategies as st
 from rich.console import Console
 from strategies import any_of, target_runs
 
-from harness.collect.untrusted_records import read_lines, read_record
-from harness.compare import compare
-from harness.compare.codegen.bundles import bundle
-from harness.compare.codegen.changed_code import diff
-from harness.errors import UsageError
-from harness.records import Ceiling, CompiledKernel, Facts, Inputs, Job, RunRecord, Sample, Stages, TargetRun, dump, to_json
-from harness.render.charts.pictures import pictures
-from harness.render.exports import FORMATS
-from harness.render.sections.changes.code import diff_sections, sentence
-from harness.render.terminal import render_terminal
-from harness.report import WRITERS
+from warpwave.collect.untrusted import read_lines, read_record
+from warpwave.compare import compare
+from warpwave.compare.changed_codegen import bundle, diff
+from warpwave.errors import UsageError
+from warpwave.records import Ceiling, CompiledKernel, Facts, Inputs, Job, RunRecord, Sample, Stages, TargetRun, dump, to_json
+from warpwave.render.charts.pictures import pictures
+from warpwave.render.exports import FORMATS
+from warpwave.render.sections.changes import code_sentence, diff_sections
+from warpwave.render.terminal import render_terminal
+from warpwave.report import WRITERS
 
 RECORDS = (Job, Inputs, Facts, Stages, RunRecord)
 LINES = (Sample, Ceiling, CompiledKernel)
@@ -100,5 +99,5 @@ def test_no_values_keep_generated_code_from_being_compared(first: TargetRun, sec
     except UsageError:
         return
     found = diff(sides[0].kernels, sides[1].kernels)
-    sentence(found, ())
+    code_sentence(found, ())
     diff_sections(*sides, found, (), True)

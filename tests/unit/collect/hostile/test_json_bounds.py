@@ -10,18 +10,10 @@ import pytest
 from synthetic import case, sample
 from whole_run import lines
 
-from harness.collect import seals, untrusted_files, untrusted_records
-from harness.collect.seals import miscounted, was_changed
-from harness.collect.untrusted_files import Budget, RejectedError, Room, clip
-from harness.collect.untrusted_records import Fault, read_lines, read_record
-from harness.records import (
-    Ceiling,
-    Sample,
-    Stage,
-    StageReport,
-    Verdict,
-    to_json,
-)
+from warpwave.collect import raw_folder, untrusted
+from warpwave.collect.raw_folder import miscounted, was_changed
+from warpwave.collect.untrusted import Budget, Fault, RejectedError, Room, clip, read_lines, read_record
+from warpwave.records import Ceiling, Sample, Stage, StageReport, Verdict, to_json
 
 INVALID, INCOMPLETE = Verdict.INVALID, Verdict.INCOMPLETE
 
@@ -41,7 +33,7 @@ LINE = to_json(CEILING) + "\n"
 @pytest.mark.parametrize(("count", "good"), [(3, True), (4, False)])
 def test_lines_have_a_bound(tmp_path, monkeypatch, count, good):
     """Empty ones are counted, too."""
-    monkeypatch.setattr(untrusted_records, "MAX_LINES", 3)
+    monkeypatch.setattr(untrusted, "MAX_LINES", 3)
     found, fault = read_lines(put(tmp_path, "\n" + LINE * (count - 1)), "a.jsonl", Ceiling)
 
     assert (len(found), fault is None) == ((count - 1, True) if good else (0, False))
@@ -52,7 +44,7 @@ def test_the_length_of_a_line_has_a_bound(tmp_path, monkeypatch):
     """With its end."""
     found = []
     for most in (len(LINE), len(LINE) - 1):
-        monkeypatch.setattr(untrusted_records, "MAX_LINE_BYTES", most)
+        monkeypatch.setattr(untrusted, "MAX_LINE_BYTES", most)
         found.append(read_lines(put(tmp_path, LINE * 2), "a.jsonl", Ceiling))
 
     assert found[0] == ((CEILING, CEILING), None)
@@ -75,7 +67,7 @@ def test_the_length_of_a_line_has_a_bound(tmp_path, monkeypatch):
 )
 def test_lines_that_are_wrong_are_counted(tmp_path, monkeypatch, text, kept, fault):
     """Valid lines are kept, the first wrong line is reported, and the last line may be incomplete."""
-    monkeypatch.setattr(untrusted_records, "MAX_WRONG_LINES", 3)
+    monkeypatch.setattr(untrusted, "MAX_WRONG_LINES", 3)
     found, told = read_lines(put(tmp_path, text), "a.jsonl", Ceiling)
 
     assert found == (CEILING,) * kept
@@ -132,7 +124,7 @@ def test_values_have_bounds(tmp_path, monkeypatch, name):
     """Before they are held to what a record allows."""
     text, good = VALUES[name]
     for key, value in {"MAX_STRING": 20 if "schema" in text else 10, "MAX_JSON_DEPTH": 4, "MAX_VALUES": 10}.items():
-        monkeypatch.setattr(untrusted_records, key, value)
+        monkeypatch.setattr(untrusted, key, value)
     found, fault = read_record(put(tmp_path, text, "a.json"), "a.json", object)
 
     assert (fault is None) == good
@@ -154,14 +146,14 @@ def test_memory_and_disk_have_bounds(tmp_path, monkeypatch):
     put(tmp_path, LINE * 3)
     room = Room()
     before = room.memory
-    monkeypatch.setattr(untrusted_records, "MAX_LINES_BYTES", len(LINE) * 3)
+    monkeypatch.setattr(untrusted, "MAX_LINES_BYTES", len(LINE) * 3)
     assert len(read_lines(tmp_path, "a.jsonl", Ceiling, room)[0]) == 3
     kept = before - room.memory
     assert 3 * 1500 < kept < 20_000
-    monkeypatch.setattr(untrusted_records, "MAX_LINES_BYTES", len(LINE) * 3 - 1)
+    monkeypatch.setattr(untrusted, "MAX_LINES_BYTES", len(LINE) * 3 - 1)
     assert read_lines(tmp_path, "a.jsonl", Ceiling, room)[1].verdict is INVALID
     monkeypatch.undo()
-    monkeypatch.setattr(untrusted_records, "MAX_MEMORY", kept - 1)
+    monkeypatch.setattr(untrusted, "MAX_MEMORY", kept - 1)
     assert "memory" in read_lines(tmp_path, "a.jsonl", Ceiling, room)[1].text
     assert room.memory == before - kept
 
@@ -190,12 +182,12 @@ def test_a_budget_at_its_edges(monkeypatch):
     for spend, unit in ((Room().read, "MiB"), (Room().keep, "MiB"), (Room().parse, "elements")):
         with pytest.raises(RejectedError, match=unit):
             spend(1 << 40)
-    now = untrusted_files.time.monotonic()
-    monkeypatch.setattr(untrusted_files.time, "monotonic", lambda: now)
+    now = untrusted.time.monotonic()
+    monkeypatch.setattr(untrusted.time, "monotonic", lambda: now)
     late = Budget(10, 10)
-    monkeypatch.setattr(untrusted_files.time, "monotonic", lambda: now + untrusted_files.MAX_SECONDS - 0.1)
+    monkeypatch.setattr(untrusted.time, "monotonic", lambda: now + untrusted.MAX_SECONDS - 0.1)
     late.read(1)
-    monkeypatch.setattr(untrusted_files.time, "monotonic", lambda: now + untrusted_files.MAX_SECONDS)
+    monkeypatch.setattr(untrusted.time, "monotonic", lambda: now + untrusted.MAX_SECONDS)
     with pytest.raises(RejectedError, match="120 s"):
         late.read(1)
 
@@ -224,7 +216,7 @@ def test_tests_are_counted_by_verdict():
 
 def test_a_seal_is_of_the_whole_file(tmp_path, monkeypatch):
     """Read in pieces; without a hash, or without the file, nothing is told here."""
-    monkeypatch.setattr(seals, "_PIECE", 3)
+    monkeypatch.setattr(raw_folder, "_PIECE", 3)
     put(tmp_path, "12345678", "a")
     digest = hashlib.sha256(b"12345678").hexdigest()
 

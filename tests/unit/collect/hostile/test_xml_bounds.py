@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from harness.collect import cases
-from harness.collect.cases import read_cases
-from harness.collect.untrusted_files import RejectedError, Room
-from harness.records import (
-    CaseResult,
-    Verdict,
-)
+from warpwave.collect import cases
+from warpwave.collect.cases import read_cases
+from warpwave.collect.untrusted import RejectedError, Room
+from warpwave.records import CaseResult, Verdict
 
 INVALID, INCOMPLETE = Verdict.INVALID, Verdict.INCOMPLETE
 

@@ -10,14 +10,14 @@ import types
 import pytest
 from rich.console import Console
 
-from harness.__main__ import _run_cli
-from harness.config.hosts import Host, Slurm
-from harness.config.targets import load_targets
-from harness.doctor import elsewhere
-from harness.doctor.elsewhere import examine_leg
-from harness.engines.protocol import Answer
-from harness.errors import InfrastructureError, UnreachableError
-from harness.records.registry.engines import ENGINES, Entry
+from warpwave.__main__ import _run_cli
+from warpwave.config.hosts import Host, Slurm
+from warpwave.config.targets import load_targets
+from warpwave.doctor import elsewhere
+from warpwave.doctor.elsewhere import examine_leg
+from warpwave.engines.protocol import Answer
+from warpwave.errors import InfrastructureError, UnreachableError
+from warpwave.records.registry import ENGINES, Entry
 
 VENDOR = """
 targets:
@@ -129,7 +129,7 @@ def test_all_hosts_are_in_one_table(third, tmp_path, capsys, monkeypatch):
     _, overlay = third
     hosts = tmp_path / "hosts.yml"
     hosts.write_text("near: {target: third, ssh: [far, gone]}\nother: {target: third, ssh: gone}\n")
-    monkeypatch.setattr("harness.console.terminal", lambda err: Console(width=120))
+    monkeypatch.setattr("warpwave.console.terminal", lambda err: Console(width=120))
     code = _run_cli(["doctor", "--targets", str(overlay), "--hosts", str(hosts)])
     table = capsys.readouterr().out
 

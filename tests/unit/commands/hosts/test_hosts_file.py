@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands.options.legs import chosen_targets, hosts_file, legs_of, say_runs_here
-from harness.config.hosts import Host, find_hosts, load_hosts
-from harness.config.targets import load_targets
-from harness.errors import ConfigError, UsageError
-from harness.options import Build, Install, RunOptions
-from harness.records import Shard
+from warpwave.cli.legs import chosen_targets, hosts_file, legs_of, say_runs_here
+from warpwave.config.hosts import Host, find_hosts, load_hosts
+from warpwave.config.targets import load_targets
+from warpwave.errors import ConfigError, UsageError
+from warpwave.options import Build, Install, RunOptions
+from warpwave.records import Shard
 
 TARGETS = load_targets()
 EXAMPLE = """

@@ -10,11 +10,11 @@ import pytest
 from synthetic import case as passed
 from synthetic import compiled, run, write_raw
 
-from harness.commands.options.parse import parse_options
-from harness.commands.options.pytest_args import overridden, pytest_words
-from harness.commands.parsing import parse_run
-from harness.errors import NothingRanError, UsageError, WarpwaveError
-from harness.records import PytestSettings, Verdict
+from warpwave.cli.options import overridden, pytest_words
+from warpwave.cli.parse import parse_options
+from warpwave.cli.run import parse_run
+from warpwave.errors import NothingRanError, UsageError, WarpwaveError
+from warpwave.records import PytestSettings, Verdict
 
 FILES = {
     "pyproject.toml": "[project]\nname = 'ops'\n",

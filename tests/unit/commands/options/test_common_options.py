@@ -8,7 +8,7 @@ import pytest
 from click.shell_completion import ShellComplete
 from synthetic import run, write_raw
 
-from harness.__main__ import _run_cli, cli
+from warpwave.__main__ import _run_cli, cli
 
 
 @pytest.fixture

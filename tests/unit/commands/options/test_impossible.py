@@ -20,7 +20,7 @@ import pytest
 from slow_cases import slow_but
 from synthetic import two_targets, write_raw
 
-from harness.errors import ExitCode, UsageError, explain
+from warpwave.errors import ExitCode, UsageError, explain
 
 ROOT = os.getuid() == 0
 _WITHOUT = "-dac_override,-dac_read_search"  # root that may open only what is its own, as any user
@@ -40,7 +40,7 @@ PLACES = [
 
 def started(*arguments: object, shell: str = "") -> subprocess.CompletedProcess[str]:
     """Run the command from its start; `shell` is what stands behind it on a shell's line."""
-    words = ["bash", "-c", f'"$@" {shell}', "-", sys.executable, "-m", "harness", *map(str, arguments)]
+    words = ["bash", "-c", f'"$@" {shell}', "-", sys.executable, "-m", "warpwave", *map(str, arguments)]
     return subprocess.run(words, capture_output=True, text=True, timeout=120, env=VARIABLES)
 
 
@@ -283,7 +283,7 @@ def test_names_that_are_no_text(tmp_path):
         assert len(beats(done)) >= 3
     done = warpwave("list", cwd=tmp_path)
     plain = subprocess.run(
-        [sys.executable, "-m", "harness", "run", "mét\u2028al"],
+        [sys.executable, "-m", "warpwave", "run", "mét\u2028al"],
         capture_output=True,
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
     )
@@ -354,9 +354,9 @@ def test_every_exception_has_three_beats(error, code):
 def test_a_fault_of_ours_says_so_and_how_to_see_it(tmp_path):
     """Three beats and 3; with a variable set the traceback too, and still 3."""
     program = (
-        "import sys, harness.__main__ as cli, harness.config.targets\n"
+        "import sys, warpwave.__main__ as cli, warpwave.config.targets\n"
         "def broken(overlay=None): raise KeyError('of ours')\n"
-        "harness.config.targets.load_targets = broken\nsys.argv = ['warpwave', 'list']\ncli.main()\n"
+        "warpwave.config.targets.load_targets = broken\nsys.argv = ['warpwave', 'list']\ncli.main()\n"
     )
     for variables, shown in (({}, False), ({"WARPWAVE_TRACEBACK": "1"}, True)):
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, **variables})

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands.options.packages import chosen_packages, chosen_variables
-from harness.config.package.pyproject import PackageEnvironment, load_environment
-from harness.config.targets import load_targets
-from harness.engines.protocol import Layout, Request
-from harness.errors import ConfigError, UsageError
-from harness.options import Install, RunOptions
-from harness.run import check_target
-from harness.run.job import job_of
+from warpwave.cli.parse import chosen_packages, chosen_variables
+from warpwave.config.pyproject import PackageEnvironment, load_environment
+from warpwave.config.targets import load_targets
+from warpwave.engines.protocol import Layout, Request
+from warpwave.errors import ConfigError, UsageError
+from warpwave.options import Install, RunOptions
+from warpwave.run import check_target
+from warpwave.run.attempt import job_of
 
 NOTHING = {"requirements": (), "with_packages": (), "install": False, "install_no_deps": False}
 

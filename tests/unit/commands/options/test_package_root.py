@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.config.package.pyproject import load_gates
-from harness.config.package.pytest_settings import load_pytest_settings
-from harness.config.package.root import find_root, import_folders
-from harness.records import PytestSettings
+from warpwave.config.package import find_root, import_folders, load_pytest_settings
+from warpwave.config.pyproject import load_gates
+from warpwave.records import PytestSettings
 
 
 def write(root: Path, files: dict[str, str]) -> Path:

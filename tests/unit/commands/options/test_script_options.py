@@ -7,12 +7,12 @@ import json
 import pytest
 from pydantic import TypeAdapter
 
-from harness.config.package.bench_scripts import chosen_scripts
-from harness.errors import ConfigError, UsageError
-from harness.options import RunOptions
-from harness.records import BenchScript, Job, Shard, Stage, dump, to_json
-from harness.records.selection.package import find_scripts
-from harness.run.sharding import share_scripts
+from warpwave.config.pyproject import chosen_scripts
+from warpwave.errors import ConfigError, UsageError
+from warpwave.options import RunOptions
+from warpwave.records import BenchScript, Job, Shard, Stage, dump, to_json
+from warpwave.records.selection import find_scripts
+from warpwave.run.shards import share_scripts
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from harness.__main__ import _run_cli
-from harness.config.targets import load_targets, load_toolchains
-from harness.config.toolchains import chosen, leg, legs, one, split_legs
-from harness.errors import ConfigError, UsageError
-from harness.records.toolchain import Toolchain, plain_target
+from warpwave.__main__ import _run_cli
+from warpwave.config.targets import load_targets, load_toolchains
+from warpwave.config.toolchains import chosen, leg, legs, one, split_legs
+from warpwave.errors import ConfigError, UsageError
+from warpwave.records.run import Toolchain, plain_target
 
 
 def no_newest(index: str) -> str:

@@ -8,9 +8,8 @@ import pytest
 from codegen_rows import FAILED, FLOAT, MOVES, products, row
 from synthetic import compiled
 
-from harness.compare.codegen.changed_code import Kind, diff, merge
-from harness.compare.codegen.deltas import Concern, Trend, deltas
-from harness.records import Verdict
+from warpwave.compare.changed_codegen import Concern, Kind, Trend, deltas, diff, merge
+from warpwave.records import Verdict
 
 
 def only(found):

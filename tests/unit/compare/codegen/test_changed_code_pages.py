@@ -12,15 +12,13 @@ from rich.cells import cell_len
 from rich.console import Console
 from synthetic import facts, record
 
-from harness.commands.codegen import outcome, parse_concerns
-from harness.compare.codegen.bundles import check_comparable, notes
-from harness.compare.codegen.changed_code import diff
-from harness.compare.codegen.deltas import Concern
-from harness.errors import ExitCode, UsageError
-from harness.records import Stage, StageReport, Verdict
-from harness.render.markdown import render_page
-from harness.render.sections.changes.code import diff_sections, sentence
-from harness.render.terminal import draw_page
+from warpwave.cli.compare import outcome, parse_concerns
+from warpwave.compare.changed_codegen import Concern, check_comparable, diff, notes
+from warpwave.errors import ExitCode, UsageError
+from warpwave.records import Stage, StageReport, Verdict
+from warpwave.render.markdown import render_page
+from warpwave.render.sections.changes import code_sentence, diff_sections
+from warpwave.render.terminal import draw_page
 
 DEFAULT = (Concern.VERDICT, Concern.MATRIX, Concern.SPILLS, Concern.OCCUPANCY)
 
@@ -31,7 +29,7 @@ def page(before, after, failing=DEFAULT, full=False):
     found = diff(before, after)
     sections = diff_sections(base, head, found, failing, full)
     text = io.StringIO()
-    said = sentence(found, failing)
+    said = code_sentence(found, failing)
     Console(file=text, width=80, force_terminal=False, highlight=False).print(draw_page(said, sections, good=True))
     return text.getvalue(), render_page(said, sections, good=True)
 
@@ -108,7 +106,7 @@ def test_markdown_keeps_names_out_of_its_own_syntax():
     name = "a|b</details>@all``c"
     base, head = (side(kernel, folder=name) for kernel in (row(function=name), row(function=name, spills=1)))
     found = diff(base.kernels, head.kernels)
-    text = render_page(sentence(found, DEFAULT), diff_sections(base, head, found, DEFAULT, full=False), good=False)
+    text = render_page(code_sentence(found, DEFAULT), diff_sections(base, head, found, DEFAULT, full=False), good=False)
 
     assert "- ```softmax a|b</details>@all``c``` in `bench`" in text
     assert "| folder | ```a\\|b</details>@all``c``` | ```a\\|b</details>@all``c``` |" in text

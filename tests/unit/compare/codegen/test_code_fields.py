@@ -8,11 +8,9 @@ import pytest
 from codegen_rows import FAILED, row, side
 from synthetic import facts, record, run
 
-from harness.compare.codegen.bundles import Bundle, bundle, check_comparable, notes
-from harness.compare.codegen.changed_code import Change, Diff, Kind, diff, merge
-from harness.compare.codegen.deltas import Concern, Delta, Trend
-from harness.errors import UsageError
-from harness.records import Stage, StageReport, Verdict
+from warpwave.compare.changed_codegen import Bundle, Change, Concern, Delta, Diff, Kind, Trend, bundle, check_comparable, diff, merge, notes
+from warpwave.errors import UsageError
+from warpwave.records import Stage, StageReport, Verdict
 
 WORSE, BETTER, NEITHER = Trend.WORSE, Trend.BETTER, Trend.NEITHER
 PASSED = Verdict.PASSED

@@ -11,14 +11,14 @@ import pytest
 from rich.console import Console
 from synthetic import facts, run
 
-from harness.compare import compare
-from harness.compare.codegen.fidelity import compare_launches
-from harness.compare.model import Likeness
-from harness.records import HOST_CODE, CompiledKernel, Verdict
-from harness.render.html import render_html
-from harness.render.markdown import render_markdown
-from harness.render.sections.codegen.fidelity import line
-from harness.render.terminal import render_terminal
+from warpwave.compare import compare
+from warpwave.compare.codegen import compare_launches
+from warpwave.compare.model import Likeness
+from warpwave.records import HOST_CODE, CompiledKernel, Verdict
+from warpwave.render.html import render_html
+from warpwave.render.markdown import render_markdown
+from warpwave.render.sections.codegen import line
+from warpwave.render.terminal import render_terminal
 
 ROW = CompiledKernel(
     "softmax",

@@ -8,10 +8,10 @@ from pathlib import Path
 import command
 import pytest
 
-from harness.collect.untrusted_records import read_lines
-from harness.compare.codegen.fidelity import held_against
-from harness.compare.model import Likeness
-from harness.records import CompiledKernel
+from warpwave.collect.untrusted import read_lines
+from warpwave.compare.codegen import held_against
+from warpwave.compare.model import Likeness
+from warpwave.records import CompiledKernel
 
 REPO = Path(__file__).parents[4]
 RECORDED = REPO / "reports" / "h100" / "raw" / "cuda"

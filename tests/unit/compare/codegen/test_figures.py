@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 from codegen_rows import BASE, FAILED, MMA, WGMMA, other, products, row
 
-from harness.compare.codegen.deltas import Concern, Delta, Trend, deltas
-from harness.compare.codegen.pairing import Room, differing, distance, identity, moved, pair, parts, telling, variant
-from harness.records import Verdict
+from warpwave.compare.changed_codegen import Concern, Delta, Trend, deltas
+from warpwave.compare.codegen import Room, differing, distance, identity, moved, pair, parts, telling, variant
+from warpwave.records import Verdict
 
 WORSE, BETTER, NEITHER = Trend.WORSE, Trend.BETTER, Trend.NEITHER
 PASSED = Verdict.PASSED

@@ -8,13 +8,10 @@ import pytest
 from codegen_rows import BASE, FAILED, other, row
 from synthetic import facts, record, run
 
-from harness.compare.codegen.alignment import align, by_generation, configuration
-from harness.compare.codegen.configurations import compare_codegen, use_of_waivers
-from harness.compare.codegen.deltas import Trend
-from harness.compare.codegen.fidelity import compare_launches, held_against
-from harness.compare.codegen.vendors import Split, one_vendor
-from harness.compare.model import CodegenCell, Deviation, Fidelity, Likeness, WaiverUse
-from harness.records import OPEN, Gates, Verdict, Waiver, Which
+from warpwave.compare.changed_codegen import Split, Trend, one_vendor
+from warpwave.compare.codegen import align, by_generation, compare_codegen, compare_launches, configuration, held_against, use_of_waivers
+from warpwave.compare.model import CodegenCell, Deviation, Fidelity, Likeness, WaiverUse
+from warpwave.records import OPEN, Gates, Verdict, Waiver, Which
 
 WORSE, BETTER, NEITHER = Trend.WORSE, Trend.BETTER, Trend.NEITHER
 PASSED = Verdict.PASSED

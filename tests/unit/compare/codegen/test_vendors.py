@@ -9,11 +9,11 @@ from codegen_rows import FAILED, row
 from rich.console import Console
 from synthetic import compiled, run
 
-from harness.compare import compare
-from harness.compare.codegen.vendors import one_vendor
-from harness.records import Verdict
-from harness.render.markdown import render_markdown
-from harness.render.terminal import render_terminal
+from warpwave.compare import compare
+from warpwave.compare.changed_codegen import one_vendor
+from warpwave.records import Verdict
+from warpwave.render.markdown import render_markdown
+from warpwave.render.terminal import render_terminal
 
 
 def test_what_only_one_vendor_takes_is_named():

@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from harness.stats import geometric_mean, harmonic_mean, measurable, median, quantile, ratio_of_medians
+from warpwave.stats import geometric_mean, harmonic_mean, measurable, median, quantile, ratio_of_medians
 
 
 @pytest.mark.parametrize("values", [[3.0], [4.0, 1.0], [2.0, 9.0, 4.0, 7.0], [0.5, 0.25, 8.0]])

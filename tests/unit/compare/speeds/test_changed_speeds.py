@@ -11,15 +11,15 @@ from hostile import TERMINAL_NAMES
 from rich.console import Console
 from synthetic import GPU_B, case, facts, record, run, sample, write_raw
 
-from harness.__main__ import _run_cli
-from harness.commands.speed import outcome
-from harness.compare.model import Change
-from harness.compare.speeds.changed_speeds import changed_speeds
-from harness.errors import ExitCode, UsageError
-from harness.records import Verdict
-from harness.render.markdown import render_page
-from harness.render.sections.changes.speeds import changed_speed_sections, sentence
-from harness.render.terminal import draw_page
+from warpwave.__main__ import _run_cli
+from warpwave.cli.compare import speed_outcome
+from warpwave.compare.changed_speeds import changed_speeds
+from warpwave.compare.model import Change
+from warpwave.errors import ExitCode, UsageError
+from warpwave.records import Verdict
+from warpwave.render.markdown import render_page
+from warpwave.render.sections.changes import changed_speed_sections, speed_sentence
+from warpwave.render.terminal import draw_page
 
 SIZES = (1024, 2048, 4096)
 
@@ -42,8 +42,8 @@ def drawn(found, full=False):
     """The terminal's and the Markdown page."""
     text = io.StringIO()
     sections = changed_speed_sections(found, full)
-    Console(file=text, width=80, force_terminal=False, highlight=False).print(draw_page(sentence(found), sections, good=True))
-    return text.getvalue(), render_page(sentence(found), sections, good=True)
+    Console(file=text, width=80, force_terminal=False, highlight=False).print(draw_page(speed_sentence(found), sections, good=True))
+    return text.getvalue(), render_page(speed_sentence(found), sections, good=True)
 
 
 def test_points_are_judged_one_by_one():
@@ -52,15 +52,15 @@ def test_points_are_judged_one_by_one():
 
     assert changes(found) == ["slower", "faster", "same"]
     assert [point.speedup for point in found.points] == pytest.approx([0.9, 1.1, 1.0])
-    assert (outcome(found).code, sentence(found)) == (ExitCode.FAILED, "1 of 3 points is slower, 1 faster, 1 same.")
+    assert (speed_outcome(found).code, speed_sentence(found)) == (ExitCode.FAILED, "1 of 3 points is slower, 1 faster, 1 same.")
 
 
 def test_nothing_slower_is_good():
     """Faster and ambiguous points do not fail the comparison."""
     found = changed_speeds([commit(1000.0, 1000.0)], [commit(1100.0, 975.0)])
 
-    assert (changes(found), outcome(found).code) == (["faster", "ambiguous"], ExitCode.GOOD)
-    assert sentence(found) == "None of 2 points is slower, 1 faster, 1 ambiguous."
+    assert (changes(found), speed_outcome(found).code) == (["faster", "ambiguous"], ExitCode.GOOD)
+    assert speed_sentence(found) == "None of 2 points is slower, 1 faster, 1 ambiguous."
 
 
 def test_the_mean_is_over_the_points_that_both_have():
@@ -76,8 +76,8 @@ def test_a_point_that_fails_only_in_head_is_lost():
     """No speed is worse than a slow one. A point that failed before too is only refused."""
     found = changed_speeds([commit(1000.0, None)], [commit(None, None)])
 
-    assert ([point.lost for point in found.points], outcome(found).code) == ([True, False], ExitCode.FAILED)
-    assert sentence(found) == "1 point failed that did not before."
+    assert ([point.lost for point in found.points], speed_outcome(found).code) == ([True, False], ExitCode.FAILED)
+    assert speed_sentence(found) == "1 point failed that did not before."
 
 
 POINTS = {
@@ -94,7 +94,7 @@ def test_a_point_that_was_measured_otherwise_is_refused_by_name(what):
     change, words = POINTS[what]
     found = changed_speeds([commit(1000.0, 1000.0)], [commit(0, 0, samples=(sample(1024, 500.0, **change), sample(2048, 1000.0)))])
 
-    assert (changes(found), outcome(found).code) == (["refused", "same"], ExitCode.INCOMPLETE)
+    assert (changes(found), speed_outcome(found).code) == (["refused", "same"], ExitCode.INCOMPLETE)
     assert words in found.points[0].reason
 
 
@@ -121,7 +121,7 @@ def test_a_target_that_is_another_is_refused_by_name(more, words):
     beta = commit(1000.0, record=record("beta"))
     found = changed_speeds([commit(1000.0), beta], [commit(1000.0, **more), beta])
 
-    assert ({point.target for point in found.points}, outcome(found).code) == ({"beta"}, ExitCode.INCOMPLETE)
+    assert ({point.target for point in found.points}, speed_outcome(found).code) == ({"beta"}, ExitCode.INCOMPLETE)
     assert words in " ".join(drawn(found)[0].split())
 
 

@@ -7,11 +7,9 @@ import dataclasses
 import pytest
 from synthetic import GPU_A, GPU_B, facts, record, run, sample
 
-from harness.compare.model import Change
-from harness.compare.speeds.changed_speeds import GroupChange, PointChange, TargetPair, changed_speeds
-from harness.records import (
-    Verdict,
-)
+from warpwave.compare.changed_speeds import GroupChange, PointChange, TargetPair, changed_speeds
+from warpwave.compare.model import Change
+from warpwave.records import Verdict
 
 B = ["alpha", "beta"]
 PASSED, FAILED = Verdict.PASSED, Verdict.FAILED

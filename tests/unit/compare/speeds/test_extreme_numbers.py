@@ -10,10 +10,10 @@ from click.testing import CliRunner
 from slow_cases import slow_but
 from synthetic import CEILING, run, sample, write_raw
 
-from harness import report
-from harness.__main__ import _run_cli
-from harness.errors import ExitCode
-from harness.records import Verdict
+from warpwave import report
+from warpwave.__main__ import _run_cli
+from warpwave.errors import ExitCode
+from warpwave.records import Verdict
 
 EXTREMES = (1e308, 5e-324, 2.3e-308)
 PAIRS = [(1e308, 1e308), (1e308, 5e-324), (5e-324, 1e308), (5e-324, 5e-324), (1e300, 1e-300), (2.3e-308, 1.7e308)]

@@ -7,10 +7,9 @@ import dataclasses
 import pytest
 from synthetic import day, write_raw
 
-from harness.__main__ import _run_cli
-from harness.compare.speeds.steps import lines
-from harness.compare.speeds.trend import Measured, Series
-from harness.render.html.history import render_history
+from warpwave.__main__ import _run_cli
+from warpwave.compare.trends import Measured, Series, lines
+from warpwave.render.html.history import render_history
 
 
 def history(*cases, half_width=0.002):

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 from synthetic import pair, run, sample
 
-from harness.compare import compare
-from harness.records import Verdict
+from warpwave.compare import compare
+from warpwave.records import Verdict
 
 A, B = ["alpha"], ["alpha", "beta"]
 

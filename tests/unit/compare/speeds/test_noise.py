@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 from synthetic import pair, run, sample
 
-from harness.compare import compare
-from harness.compare.model import Change
-from harness.records import Verdict
+from warpwave.compare import compare
+from warpwave.compare.model import Change
+from warpwave.records import Verdict
 
 A, B = ["alpha"], ["alpha", "beta"]
 

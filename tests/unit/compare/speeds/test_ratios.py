@@ -5,12 +5,11 @@ import dataclasses
 import pytest
 from synthetic import GPU_B, case, facts, pair, run, sample
 
-from harness.compare import compare
-from harness.compare.model import Change, Comparison
-from harness.compare.speeds.ratios import cells, lower_is_better
-from harness.compare.speeds.speedup import decide
-from harness.records import Verdict
-from harness.stats import Interval
+from warpwave.compare import compare
+from warpwave.compare.model import Change, Comparison
+from warpwave.compare.speeds import cells, decide, lower_is_better
+from warpwave.records import Verdict
+from warpwave.stats import Interval
 
 A, B = ["alpha"], ["alpha", "beta"]
 

@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 from synthetic import CEILING, case, pair, run, sample
 
-from harness.compare import compare
-from harness.compare.speeds.ceilings import Share, products_tflops, share_of
-from harness.errors import ExitCode
-from harness.records import Stage, StageReport, Verdict
+from warpwave.compare import compare
+from warpwave.compare.speeds import Share, products_tflops, share_of
+from warpwave.errors import ExitCode
+from warpwave.records import Stage, StageReport, Verdict
 
 A, B = ["alpha"], ["alpha", "beta"]
 

@@ -6,11 +6,11 @@ import pytest
 from rich.console import Console
 from synthetic import GPU_B, facts, record, run, sample, write_raw
 
-from harness.__main__ import cli
-from harness.compare import compare
-from harness.compare.answer.overview import overview
-from harness.render.html import render_html
-from harness.render.terminal import render_terminal
+from warpwave.__main__ import cli
+from warpwave.compare import compare
+from warpwave.compare.answer import overview
+from warpwave.render.html import render_html
+from warpwave.render.terminal import render_terminal
 
 
 def at(value, **more):

@@ -7,15 +7,11 @@ import dataclasses
 import pytest
 from synthetic import GPU_A, facts, pair, run, sample
 
-from harness.compare import compare
-from harness.compare.model import Cell, Change, Geomean, Noise, Portability, Ratio, Refusal, Speed
-from harness.compare.speeds.noise import explain, noise
-from harness.compare.speeds.ratios import cells
-from harness.compare.speeds.speedup import speedup
-from harness.compare.speeds.trend import Measured, Series, trends
-from harness.records import (
-    Verdict,
-)
+from warpwave.compare import compare
+from warpwave.compare.model import Cell, Change, Geomean, Noise, Portability, Ratio, Refusal, Speed
+from warpwave.compare.speeds import cells, explain, noise, speedup
+from warpwave.compare.trends import Measured, Series, trends
+from warpwave.records import Verdict
 
 A, B = ["alpha"], ["alpha", "beta"]
 PASSED, FAILED = Verdict.PASSED, Verdict.FAILED

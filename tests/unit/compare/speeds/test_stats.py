@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 from synthetic import run, sample
 
-from harness.compare.model import Change
-from harness.compare.speeds.noise import noise, threshold
-from harness.compare.speeds.speedup import speedup
-from harness.stats import Interval, median, median_interval, median_weights, ratio_of_medians
+from warpwave.compare.model import Change
+from warpwave.compare.speeds import noise, speedup, threshold
+from warpwave.stats import Interval, median, median_interval, median_weights, ratio_of_medians
 
 # --- intervals --------------------------------------------------------------------------------------------------------------------------
 

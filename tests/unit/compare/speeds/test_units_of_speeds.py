@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 from synthetic import case, run, sample
 
-from harness.compare import compare
-from harness.compare.speeds.ceilings import dtype_in, intensity
-from harness.compare.toolchains.numerics import changed_errors
+from warpwave.compare import compare
+from warpwave.compare.speeds import dtype_in, intensity
+from warpwave.compare.upgrade import changed_errors
 
 
 def product(value: float, unit: str, argument_bytes: int = 10**9):

@@ -8,14 +8,14 @@ import shutil
 import pytest
 from synthetic import case, record, run, write_raw
 
-from harness.ci import base as since_base
-from harness.compare.codegen.bundles import bundle
-from harness.compare.model import FAILING
-from harness.compare.shards import join
-from harness.compare.tests.changed_tests import ChangedTests, Fate, changed_tests
-from harness.records import Stage, StageReport, Verdict
-from harness.render.markdown import render_page
-from harness.render.sections.changes.tests import changed_test_sections, sentence
+from warpwave.ci import base as since_base
+from warpwave.compare.changed_codegen import bundle
+from warpwave.compare.model import FAILING
+from warpwave.compare.runs import join
+from warpwave.compare.tests import ChangedTests, Fate, changed_tests
+from warpwave.records import Stage, StageReport, Verdict
+from warpwave.render.markdown import render_page
+from warpwave.render.sections.changes import changed_test_sections, changed_tests_sentence
 
 PASSED, FAILED, SKIPPED = Verdict.PASSED, Verdict.FAILED, Verdict.NOT_RUN
 
@@ -155,10 +155,10 @@ def test_the_page_counts_and_shows_names_literally():
     """Tests that need attention are open, the rest is folded."""
     tests = [case(f"k/test_k.py::test[<b>{n}]") for n in range(30)]
     found = changed_tests([run(cases=tuple(tests[:25]))], [run(cases=(*tests[25:], *tests[:1]))])
-    page = render_page(sentence(found), changed_test_sections(found), good=True)
+    page = render_page(changed_tests_sentence(found), changed_test_sections(found), good=True)
 
-    assert sentence(found) == "24 tests are gone, 5 tests are new."
+    assert changed_tests_sentence(found) == "24 tests are gone, 5 tests are new."
     assert (
         page.index("Tests that are gone") < page.index("… and 4 more") < page.index("<details>") < page.index("`k/test_k.py::test[<b>29]`")
     )
-    assert sentence(changed_tests([one(PASSED)], [one(PASSED)])) == "None of 2 tests changed."
+    assert changed_tests_sentence(changed_tests([one(PASSED)], [one(PASSED)])) == "None of 2 tests changed."

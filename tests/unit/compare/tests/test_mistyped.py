@@ -8,13 +8,13 @@ from pathlib import PurePath
 import pytest
 from synthetic import case, compiled, record, run
 
-from harness.compare import compare
-from harness.compare.runs import outcome
-from harness.errors import ExitCode
-from harness.records import Chosen, Narrowed, Stage, StageReport, Verdict
-from harness.records.selection.chosen import NO_SUCH_TEST, RAN_NO_TEST
-from harness.render.markdown import render_markdown
-from harness.render.next_commands import next_commands
+from warpwave.compare import compare
+from warpwave.compare.runs import outcome
+from warpwave.errors import ExitCode
+from warpwave.records import Chosen, Narrowed, Stage, StageReport, Verdict
+from warpwave.records.selection import NO_SUCH_TEST, RAN_NO_TEST
+from warpwave.render.commands import next_commands
+from warpwave.render.markdown import render_markdown
 
 BAD = case("k/test_k.py::test_it[nope]", Verdict.ERROR, kernel="k", message=f"--test: {NO_SUCH_TEST}")
 GOOD = case("k/test_k.py::test_it[1]", kernel="k")

@@ -7,13 +7,13 @@ import dataclasses
 import pytest
 from synthetic import case, compiled, edit, run, write_raw
 
-from harness.collect.raw_folder import collect
-from harness.compare import compare
-from harness.compare.codegen.bundles import bundle, notes
-from harness.compare.tests.changed_tests import Fate, changed_tests
-from harness.records import Chosen, Narrowed, Stage, StageReport, Verdict
-from harness.records.selection.chosen import narrowed
-from harness.render.markdown import render_markdown
+from warpwave.collect.raw_folder import collect
+from warpwave.compare import compare
+from warpwave.compare.changed_codegen import bundle, notes
+from warpwave.compare.tests import Fate, changed_tests
+from warpwave.records import Chosen, Narrowed, Stage, StageReport, Verdict
+from warpwave.records.selection import narrowed
+from warpwave.render.markdown import render_markdown
 
 WHY = ("1 of 3 test files and benches are touched by what has changed since main (1234567)", "k/test_k.py: needs k/k.py")
 SOME = Narrowed(("--changed-since main",), Chosen(("k/test_k.py",), how=("--changed-since main",), why=WHY))

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 from synthetic import GPU_A, case, emulated, facts, run
 
-from harness.compare import compare
-from harness.records import DeviceFacts, Verdict
+from warpwave.compare import compare
+from warpwave.records import DeviceFacts, Verdict
 
 FAILED = case(verdict=Verdict.FAILED, message="AssertionError: 0.3 > 1e-5")
 

@@ -2,7 +2,7 @@
 
 from synthetic import compiled
 
-from harness.compare.toolchains.lost_barriers import changed_waits
+from warpwave.compare.upgrade import changed_waits
 
 READ = {"in_flight": ("one read",)}
 

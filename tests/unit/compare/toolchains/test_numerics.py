@@ -3,8 +3,8 @@
 import pytest
 from synthetic import case, run
 
-from harness.compare.toolchains.numerics import ChangedError, changed_errors
-from harness.records import Verdict
+from warpwave.compare.upgrade import ChangedError, changed_errors
+from warpwave.records import Verdict
 
 
 def recorded(target="alpha", verdict=Verdict.PASSED, **properties):

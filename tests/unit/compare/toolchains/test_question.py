@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from synthetic import case, compiled, record, run, sample
 
-from harness.compare.toolchains.question import Answer, Kind, Question, Reply, reply
-from harness.records import Verdict
+from warpwave.compare.search import Answer, Kind, Question, Reply, reply
+from warpwave.records import Verdict
 
 GOOD, BAD, SKIPPED, AMBIGUOUS = Answer
 FAILED, PASSED = Verdict.FAILED, Verdict.PASSED

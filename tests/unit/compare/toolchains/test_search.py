@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import case, compiled, run, sample
 
-from harness.compare.toolchains.bisection import bisect
-from harness.compare.toolchains.question import Answer, Kind, Question, Reply, reply
-from harness.records import Verdict
-from harness.render.markdown import render_page
-from harness.render.sections.search import bisection_sections, bisection_sentence
+from warpwave.compare.search import Answer, Kind, Question, Reply, bisect, reply
+from warpwave.records import Verdict
+from warpwave.render.markdown import render_page
+from warpwave.render.sections.upgrade import bisection_sections, bisection_sentence
 
 
 def said(bad: bool) -> Reply:

@@ -7,14 +7,13 @@ from dataclasses import replace
 import pytest
 from synthetic import case, compiled, run, sample
 
-from harness.commands.toolchains.upgrade import outcome
-from harness.compare.codegen.deltas import Concern
-from harness.compare.toolchains.tuned import Tuned, stale, used
-from harness.compare.toolchains.upgrade import upgrade
-from harness.errors import ExitCode, UsageError
-from harness.records import TargetRun, Verdict
-from harness.render.markdown import render_page
-from harness.render.sections.changes.upgrade import sentence, upgrade_sections
+from warpwave.cli.toolchains import outcome
+from warpwave.compare.changed_codegen import Concern
+from warpwave.compare.upgrade import Tuned, stale, upgrade, used
+from warpwave.errors import ExitCode, UsageError
+from warpwave.records import TargetRun, Verdict
+from warpwave.render.markdown import render_page
+from warpwave.render.sections.upgrade import sentence, upgrade_sections
 
 FAILING = (Concern.VERDICT, Concern.SPILLS)
 

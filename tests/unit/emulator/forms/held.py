@@ -17,7 +17,7 @@ from machine_code import WAVES
 from shapes import shape
 from units import cases, exchanges, on_lanes, on_scalars
 
-from harness.emulator import Check
+from warpwave.emulator import Check
 
 CARDS = Path(__file__).parent / "cards"
 PRODUCTS = ("v_mfma", "v_smfmac", "v_wmma", "v_swmmac")

@@ -8,10 +8,10 @@ import pytest
 from held import CARDS, WAVES
 from machine_code import assembled
 
-from harness.emulator import load
-from harness.emulator.decode.decoder import context, decode
-from harness.emulator.decode.instruction import Instruction
-from harness.emulator.library import core
+from warpwave.emulator import load
+from warpwave.emulator.decode.decoder import context, decode
+from warpwave.emulator.decode.instruction import Instruction
+from warpwave.emulator.library import core
 
 # Operations that no list names, and why.
 EXCEPTIONS: dict[str, str] = {

@@ -10,8 +10,8 @@ from slow_cases import slow_but
 from statements.products import Product, execute_steps
 from units.on_products import step, steps
 
-from harness.emulator.decode.decoder import FAMILIES
-from harness.emulator.library import core
+from warpwave.emulator.decode.decoder import FAMILIES
+from warpwave.emulator.library import core
 
 
 def products(arch: str) -> list[Product]:

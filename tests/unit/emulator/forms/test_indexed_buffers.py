@@ -16,7 +16,7 @@ from slow_cases import slow_but
 from statements.exact import MASK32
 from units.cases import COUNT, Case, execute_cases
 
-from harness.emulator import Launch, Unimplemented, execute, load
+from warpwave.emulator import Launch, Unimplemented, execute, load
 
 STRIDE, RECORDS, MOVED = 48, 20, 16  # bytes, records of a buffer that is read, and what the scalar offset moves
 STRUCTURED, INDEX, EMPTY = range(3)  # OOB_SELECT of RDNA's resources

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from test_unused_control import error_of
 
-from harness.emulator import Unimplemented
+from warpwave.emulator import Unimplemented
 
 
 @pytest.mark.parametrize(

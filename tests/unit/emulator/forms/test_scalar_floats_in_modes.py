@@ -14,7 +14,7 @@ from slow_cases import slow_but
 from statements.scalars import SCALARS
 from units.on_scalars import Scalar, given, kind_of_result, name_of, run
 
-from harness.emulator import Unimplemented
+from warpwave.emulator import Unimplemented
 
 ARCH = "gfx1201"  # the only card that has them
 KEEPS_SOURCES, KEEPS_RESULTS = 1, 2

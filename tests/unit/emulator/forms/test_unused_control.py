@@ -15,7 +15,7 @@ from statements.exact import MASK32
 from test_used_control import GLOBAL, LDS, SCALAR, WAITS, findings
 from units.cases import drawn
 
-from harness.emulator import Check, Launch, Trap, Unimplemented, execute, load
+from warpwave.emulator import Check, Launch, Trap, Unimplemented, execute, load
 
 CALLS = ("s_getpc_b64", "s_setpc_b64", "s_swappc_b64", "s_call_b64")
 MODES = ("s_getreg_b32", "s_setreg_b32", "s_setreg_imm32_b32", "s_round_mode", "s_denorm_mode")

@@ -15,7 +15,7 @@ from shapes import split
 from slow_cases import slow_but
 from units.cases import drawn
 
-from harness.emulator import Check, Launch, execute, load
+from warpwave.emulator import Check, Launch, execute, load
 
 TAKEN = {
     "s_branch": lambda a, b: True,

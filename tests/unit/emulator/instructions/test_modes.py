@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from machine_code import WAVES, lanes
 
-from harness.emulator import Unimplemented
+from warpwave.emulator import Unimplemented
 
 COUNT = 512
 _DRAWN = np.random.default_rng(5)

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 from engine_requests import ask, change
 
-from harness.config.target import Image
-from harness.config.targets import load_targets
-from harness.engines.docker import build_context
-from harness.engines.docker.build_context import pack, pinned, proxies, recipe
-from harness.engines.protocol import Request
-from harness.errors import ConfigError, InfrastructureError, UsageError
-from harness.options import Build
+from warpwave.config.targets import Image, load_targets
+from warpwave.engines.docker import images
+from warpwave.engines.docker.images import pack, pinned, proxies, recipe
+from warpwave.engines.protocol import Request
+from warpwave.errors import ConfigError, InfrastructureError, UsageError
+from warpwave.options import Build
 
 
 @pytest.fixture
@@ -158,7 +157,7 @@ def test_a_full_disk_is_said(request_, monkeypatch):
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(build_context, "_write", full)
+    monkeypatch.setattr(images, "_write", full)
     with pytest.raises(InfrastructureError, match="No space left") as raised:
         pack(recipe(request_))
     assert "TMPDIR" in raised.value.remedy

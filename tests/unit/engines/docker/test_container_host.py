@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 from engine_requests import ask, change
 
-from harness.config.target import Devices
-from harness.config.targets import load_targets
-from harness.engines.docker.host import Host, boot, check_readable, is_rootless, lent, observe, owner_is_dead
-from harness.engines.protocol import Request
-from harness.errors import InfrastructureError
+from warpwave.config.targets import Devices, load_targets
+from warpwave.engines.docker.container import Host, boot, check_readable, is_rootless, lent, observe, owner_is_dead
+from warpwave.engines.protocol import Request
+from warpwave.errors import InfrastructureError
 
 REQUEST = ask(replace(load_targets()["rocm"], devices=Devices()), Path("/srv/kernels"), Path("/srv/raw"))
 HOST = Host(uid=1000, gid=1001, cpus=16, memory_bytes=1000, open_files=1024, pid=42, boot="b/1", created="")

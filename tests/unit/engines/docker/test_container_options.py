@@ -11,15 +11,23 @@ from pathlib import Path
 import pytest
 from engine_requests import ask, change
 
-from harness.config.target import Devices
-from harness.config.targets import load_targets
-from harness.engines.docker.container import PACKAGE, container_name, container_options, container_user, layout, readable
-from harness.engines.docker.host import Host, Node
-from harness.engines.docker.relaxations import WEAKENINGS, check_weakenings
-from harness.engines.protocol import Layout, Request
-from harness.errors import ConfigError, UsageError
-from harness.records import Environment
-from harness.records.isolated import isolated
+from warpwave.config.targets import Devices, load_targets
+from warpwave.engines.docker.container import (
+    PACKAGE,
+    WEAKENINGS,
+    Host,
+    Node,
+    check_weakenings,
+    container_name,
+    container_options,
+    container_user,
+    layout,
+    readable,
+)
+from warpwave.engines.protocol import Layout, Request
+from warpwave.errors import ConfigError, UsageError
+from warpwave.records import Environment
+from warpwave.records.isolated import isolated
 
 TARGETS = load_targets()
 ENVIRONMENT = Environment("docker", "python3", image="warpwave/x:0", image_id="sha256:1234")
@@ -30,7 +38,7 @@ REQUEST = ask(TARGETS["cpu"], Path("/srv/kernels"), Path("/srv/raw"), commit="c0
 GOLDEN = {
     "Image": "sha256:1234",
     "Entrypoint": ["python3"],
-    "Cmd": [*isolated("", "/warpwave", "harness.inside", "/results/job.json")[1:]],
+    "Cmd": [*isolated("", "/warpwave", "warpwave.inside", "/results/job.json")[1:]],
     "User": "1000:1001",
     "WorkingDir": "/tmp",
     "Env": [
@@ -70,7 +78,7 @@ GOLDEN = {
         ],
         "LogConfig": {"Type": "json-file", "Config": {"max-size": "50m", "max-file": "2"}},
         "Mounts": [
-            {"Type": "bind", "Source": str(PACKAGE), "Target": "/warpwave/harness", "ReadOnly": True},
+            {"Type": "bind", "Source": str(PACKAGE), "Target": "/warpwave/warpwave", "ReadOnly": True},
             {"Type": "bind", "Source": "/srv/kernels", "Target": "/packages/kernels", "ReadOnly": True},
             {"Type": "bind", "Source": "/srv/raw", "Target": "/results", "ReadOnly": False},
         ],

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from engine_requests import ask
 
-from harness.config.targets import load_targets
-from harness.engines.docker.engine import connect
-from harness.engines.docker.errors import build_failed, no_engine, not_created, pull_failed
-from harness.errors import InfrastructureError
+from warpwave.config.targets import load_targets
+from warpwave.engines.docker.engine import connect
+from warpwave.engines.docker.errors import build_failed, no_engine, not_created, pull_failed
+from warpwave.errors import InfrastructureError
 
 REPOSITORY = Path(__file__).parents[4]
-CONNECT = "from harness.engines.docker.engine import connect; connect()"
+CONNECT = "from warpwave.engines.docker.engine import connect; connect()"
 
 
 def speak(answer: bytes):
@@ -79,7 +79,7 @@ def test_the_sdk_is_missing():
     shown = "import docker; assert not hasattr(docker, 'from_env'), docker"
     stubs = "import sys, types\nfor n in ('yaml', 'pydantic', 'pydantic_core'):\n"
     stubs += " sys.modules[n] = types.ModuleType(n); sys.modules[n].__getattr__ = lambda name: Exception\n"
-    command = [sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, '')\n{stubs}{shown}\n{CONNECT}"]
+    command = [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = ['', 'harness']\n{stubs}{shown}\n{CONNECT}"]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
     assert "InfrastructureError: The Docker SDK for Python is not installed." in done.stderr, done.stderr
     assert "pip install 'docker>=7.1'" in done.stderr
@@ -130,8 +130,8 @@ def test_an_engine_that_is_too_old(engine_that_says):
 def test_permission_denied(engine_that_says, tmp_path):
     """A socket that is closed to this user: join its group, or use a rootless engine."""
     engine_that_says(http(b"{}"))
-    text = f"import os, harness.engines.docker.engine, http.client; os.setgid(65534); os.setuid(65534)\n{CONNECT}"
-    sys_path = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    text = f"import os, warpwave.engines.docker.engine, http.client; os.setgid(65534); os.setuid(65534)\n{CONNECT}"
+    sys_path = {**os.environ, "PYTHONPATH": str(REPOSITORY / "harness")}
     for folder in tmp_path.parents:
         if folder.owner() == "root" and folder != Path("/") and "pytest" in str(folder):
             folder.chmod(0o755)

@@ -9,9 +9,8 @@ import time
 
 import pytest
 
-from harness.engines.docker import lifecycle
-from harness.engines.output import MAX_LINE, Reader, split_lines
-from harness.engines.signals import held
+from warpwave.engines.docker import engine
+from warpwave.engines.waiting import MAX_LINE, Reader, held, split_lines
 
 RUNNING = {"Running": True}
 GOOD = {"Running": False, "ExitCode": 0, "OOMKilled": False, "Error": ""}
@@ -81,12 +80,12 @@ class Words:
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
     for name in ("_RECONNECT_S", "_KILL_S", "_DRAIN_S", "_POLL_S"):
-        monkeypatch.setattr(lifecycle, name, 0.2)
+        monkeypatch.setattr(engine, name, 0.2)
 
 
 def watch(api, output=None, limit_s=30.0, grace_s=0.2, on_line=lambda line: None):
     started = time.monotonic()
-    ended = lifecycle.watch(api, "c", output or Words(), on_line, limit_s, grace_s)
+    ended = engine.watch(api, "c", output or Words(), on_line, limit_s, grace_s)
     assert time.monotonic() - started < 25
     return ended
 
@@ -135,7 +134,7 @@ def test_the_ladder(deadly, climbed):
 
 def test_ctrl_c_before_the_first_look(monkeypatch):
     """It comes while the thread that reads is being started: the container gets its grace, and the run is one that was interrupted."""
-    monkeypatch.setattr(lifecycle, "Reader", Pressed)
+    monkeypatch.setattr(engine, "Reader", Pressed)
     api = FakeApi(RUNNING, deadly=("SIGINT",))
     assert watch(api).interrupted
     assert api.calls == ["SIGINT"]
@@ -144,7 +143,7 @@ def test_ctrl_c_before_the_first_look(monkeypatch):
 def test_no_grace_is_no_ladder():
     """A second Ctrl-C kills at once."""
     api = FakeApi(RUNNING, deadly=("SIGKILL",))
-    lifecycle.end(api, "c", 0.0)
+    engine.end(api, "c", 0.0)
     assert api.calls == ["SIGKILL"]
 
 
@@ -200,5 +199,5 @@ def test_a_second_request_to_stop_skips_the_grace():
         with held():
             for _ in range(before):
                 os.kill(os.getpid(), signal.SIGINT)
-            lifecycle.end(api, "c", 30.0, patient_with=1)
+            engine.end(api, "c", 30.0, patient_with=1)
         assert api.calls == climbed

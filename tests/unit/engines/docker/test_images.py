@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.engines.docker import images
+from warpwave.engines.docker import images
 
 BASE, OTHER = "sha256:base", "sha256:other"
 

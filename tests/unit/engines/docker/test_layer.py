@@ -11,10 +11,9 @@ import pytest
 from engine_requests import ask, change
 from wheels import make_package
 
-from harness.config.targets import load_targets
-from harness.engines.docker.build_context import pack, recipe
-from harness.engines.docker.layer import final_recipe, layer_recipe, read_packages
-from harness.options import Install
+from warpwave.config.targets import load_targets
+from warpwave.engines.docker.images import final_recipe, layer_recipe, pack, read_packages, recipe
+from warpwave.options import Install
 
 
 @pytest.fixture

@@ -18,14 +18,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.config.targets import load_targets
-from harness.engines import choose
-from harness.engines.docker import client as client_module
-from harness.engines.docker import deadlines, images, lifecycle
-from harness.errors import InfrastructureError
-from harness.options import Build, RunOptions
-from harness.records import Verdict
-from harness.run import attempt, run_target
+from warpwave.config.targets import load_targets
+from warpwave.engines import choose
+from warpwave.engines.docker import client as client_module
+from warpwave.engines.docker import deadlines, engine, images
+from warpwave.errors import InfrastructureError
+from warpwave.options import Build, RunOptions
+from warpwave.records import Verdict
+from warpwave.run import attempt, run_target
 
 pytestmark = pytest.mark.slow
 
@@ -183,7 +183,7 @@ def server(monkeypatch, tmp_path):
     monkeypatch.setattr(attempt, "_ENGINE_WAIT_S", 0.1)
     monkeypatch.setattr(images, "_PAUSES_S", (0.01, 0.01))
     for name in ("_RECONNECT_S", "_KILL_S", "_DRAIN_S", "_POLL_S"):
-        monkeypatch.setattr(lifecycle, name, 0.1)
+        monkeypatch.setattr(engine, name, 0.1)
     made = Server(tmp_path / "d.sock")
     threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/d.sock")
@@ -278,11 +278,11 @@ def test_an_engine_that_hangs_during_a_build_is_left(server, run, fault, monkeyp
 
 
 PROGRAM = """
-import sys, harness.__main__ as cli
-from harness.engines.docker import client
-from harness.engines.docker import lifecycle
-from harness.engines import choose
-from harness.engines.docker import deadlines
+import sys, warpwave.__main__ as cli
+from warpwave.engines.docker import client
+from warpwave.engines.docker import engine as lifecycle
+from warpwave.engines import choose
+from warpwave.engines.docker import deadlines
 client._CONNECT_S = client._CALL_S = 600
 deadlines.IMPATIENT_S = lifecycle._KILL_S = lifecycle._RECONNECT_S = 1.0
 sys.argv = ["warpwave", "run", "cpu", "--engine", "docker", "--base-image", "base:1", "--no-report", *sys.argv[1:]]
@@ -324,7 +324,7 @@ def test_ctrl_c_is_heard_meanwhile(server, tmp_path, endpoint, number):
 
 def test_leftovers_are_looked_for_with_an_end(server):
     """`warpwave clean` and `doctor`, too."""
-    from harness.doctor.engine import ask_engine
+    from warpwave.doctor.checks import ask_engine
 
     server.broken, server.fault = "GET /containers/json", trickle
     with pytest.raises(InfrastructureError, match="within"):

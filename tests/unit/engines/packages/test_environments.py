@@ -7,7 +7,7 @@ import time
 import pytest
 from command import warpwave
 
-from harness.engines.packages.environments import environments, unused, use
+from warpwave.engines.packages.environments import environments, unused, use
 
 DAY_S = 86400
 

@@ -12,14 +12,13 @@ import pytest
 from engine_requests import ask, change
 from wheels import make_package, make_wheel
 
-from harness.config.targets import load_targets
-from harness.engines.packages.installing.calls import last_words
-from harness.engines.packages.installing.project import declared, helpers_of
-from harness.engines.packages.installing.requirements import any_companion, is_protected, sort_out
-from harness.engines.packages.plan import make_plan
-from harness.engines.packages.venv import LOG, provide, venv_of
-from harness.errors import InfrastructureError, UsageError
-from harness.options import Build, Install
+from warpwave.config.targets import load_targets
+from warpwave.engines.packages.environments import LOG, provide, venv_of
+from warpwave.engines.packages.installing.calls import last_words
+from warpwave.engines.packages.installing.requirements import any_companion, declared, helpers_of, is_protected, sort_out
+from warpwave.engines.packages.plan import make_plan
+from warpwave.errors import InfrastructureError, UsageError
+from warpwave.options import Build, Install
 
 pytest.importorskip("pip", reason="the installer uses the pip of the kernels' Python")
 
@@ -358,7 +357,7 @@ def test_what_is_protected(name, protected):
 
 
 def test_a_build_that_fails_in_plain_words_says_them() -> None:
-    from harness.engines.packages.installing.calls import last_words
+    from warpwave.engines.packages.installing.calls import last_words
 
     text = "╰─> [1 lines of output]\n    rowc was not found\n    [end of output]\nERROR: Failed to build x\n(See above for output.)\n"
     assert last_words(text) == "rowc was not found"

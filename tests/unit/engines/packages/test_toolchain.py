@@ -9,15 +9,15 @@ import pytest
 from engine_requests import ask, change
 from wheels import wrap_triton
 
-from harness.config.hosts import Host
-from harness.config.targets import load_targets, load_toolchains
-from harness.config.toolchains import leg
-from harness.engines.docker.build_context import recipe
-from harness.engines.packages.toolchain import on_toolchain, provide_toolchain, releases
-from harness.engines.slurm.engine import SlurmEngine
-from harness.errors import InfrastructureError, UsageError
-from harness.options import Build
-from harness.records.toolchain import Toolchain
+from warpwave.config.hosts import Host
+from warpwave.config.targets import load_targets, load_toolchains
+from warpwave.config.toolchains import leg
+from warpwave.engines.docker.images import recipe
+from warpwave.engines.packages.environments import on_toolchain, provide_toolchain, releases
+from warpwave.engines.slurm.engine import SlurmEngine
+from warpwave.errors import InfrastructureError, UsageError
+from warpwave.options import Build
+from warpwave.records.run import Toolchain
 
 pytest.importorskip("pip", reason="the installer uses the pip of the kernels' Python")
 WHICH = """

@@ -7,17 +7,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.engines import signals
-from harness.engines.remote import output as output_module
-from harness.engines.remote import reconnecting as module
-from harness.engines.remote.output import Followed
-from harness.engines.remote.reconnecting import LostError, Reconnecting
-from harness.errors import InfrastructureError
+from warpwave.engines import waiting
+from warpwave.engines.remote import connection as module
+from warpwave.engines.remote import connection as output_module
+from warpwave.engines.remote.connection import Followed, LostError, Reconnecting
+from warpwave.errors import InfrastructureError
 
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch):
-    monkeypatch.setattr(signals._state, "signals", [])  # an earlier test in this process may have asked it to stop
+    monkeypatch.setattr(waiting._state, "signals", [])  # an earlier test in this process may have asked it to stop
     monkeypatch.setattr(module, "_NOTICED_S", 0.0)
     monkeypatch.setattr(module.time, "sleep", lambda seconds: None)
     monkeypatch.setattr(output_module.time, "sleep", lambda seconds: None)

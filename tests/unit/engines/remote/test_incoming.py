@@ -10,9 +10,9 @@ import tarfile
 
 import pytest
 
-from harness.engines.incoming import unpack
-from harness.errors import InfrastructureError
-from harness.options import Cap
+from warpwave.engines.incoming import unpack
+from warpwave.errors import InfrastructureError
+from warpwave.options import Cap
 
 CAP = Cap(bytes=1 << 20, files=20)
 

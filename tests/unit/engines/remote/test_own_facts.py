@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from engine_requests import ask
 
-from harness.config.hosts import Host
-from harness.config.targets import load_targets
-from harness.engines.protocol import Answer
-from harness.engines.remote import engine as module
-from harness.engines.ssh.command import Place
-from harness.records import Environment
-from harness.run.inputs import gather
+from warpwave.config.hosts import Host
+from warpwave.config.targets import load_targets
+from warpwave.engines.protocol import Answer
+from warpwave.engines.remote import engine as module
+from warpwave.engines.ssh.command import Place
+from warpwave.records import Environment
+from warpwave.run.inputs import gather
 
 
 def test_a_build_there_gets_the_proxies_there(monkeypatch):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from harness.engines.remote import lease as module
-from harness.engines.remote.container import MADE, OWNER, RUN, UNTIL
-from harness.engines.remote.lease import Claim, leased
-from harness.errors import InfrastructureError
+from warpwave.engines.remote import lease as module
+from warpwave.engines.remote.container import MADE, OWNER, RUN, UNTIL
+from warpwave.engines.remote.lease import Claim, leased
+from warpwave.errors import InfrastructureError
 
 NOW = 1_800_000_000.0
 

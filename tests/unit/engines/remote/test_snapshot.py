@@ -10,9 +10,9 @@ import time
 
 import pytest
 
-from harness.engines import snapshot
-from harness.errors import UsageError
-from harness.options import RunOptions
+from warpwave.engines import snapshot
+from warpwave.errors import UsageError
+from warpwave.options import RunOptions
 
 
 @pytest.fixture
@@ -97,12 +97,12 @@ def test_the_inside_starts_from_it(package, tmp_path):
     with taken.open() as file, tarfile.open(fileobj=file) as tar:
         tar.extractall(tmp_path / "there")
     taken.file.close()
-    code = "import harness.inside.watchdog, harness.inside.__main__, harness.emulator.errors; print(harness.__file__)"
+    code = "import warpwave.inside.watchdog, warpwave.inside.__main__, warpwave.emulator.errors; print(warpwave.__file__)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd="/", env={**os.environ, "PYTHONPATH": str(tmp_path / "there")}
     )
 
-    assert done.stdout.strip() == str(tmp_path / "there" / "harness" / "__init__.py"), done.stderr
+    assert done.stdout.strip() == str(tmp_path / "there" / "warpwave" / "__init__.py"), done.stderr
 
 
 def test_legs_of_one_run_share_it(package, monkeypatch):

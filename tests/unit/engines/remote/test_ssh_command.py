@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from harness.config.hosts import Host
-from harness.engines.ssh.command import Place, checked, place_in, place_of, ssh, surroundings
-from harness.errors import ConfigError
+from warpwave.config.hosts import Host
+from warpwave.engines.ssh.command import Place, checked, place_in, place_of, ssh, surroundings
+from warpwave.errors import ConfigError
 
 
 def test_a_leg_becomes_one_command():

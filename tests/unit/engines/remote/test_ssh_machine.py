@@ -7,15 +7,14 @@ import subprocess
 
 import pytest
 
-from harness.config.hosts import Host
-from harness.engines.choose import load_engine
-from harness.engines.protocol import Answer
-from harness.engines.ssh import ask, tunnel
-from harness.engines.ssh.ask import There, answer_of, look
-from harness.engines.ssh.command import Place
-from harness.engines.ssh.errors import not_reached
-from harness.engines.ssh.tunnel import opened
-from harness.errors import InfrastructureError, UnreachableError
+from warpwave.config.hosts import Host
+from warpwave.engines.choose import load_engine
+from warpwave.engines.protocol import Answer
+from warpwave.engines.ssh import command as ask
+from warpwave.engines.ssh import tunnel
+from warpwave.engines.ssh.command import Place, There, answer_of, look, not_reached
+from warpwave.engines.ssh.tunnel import opened
+from warpwave.errors import InfrastructureError, UnreachableError
 
 PLACE = Place("card", "card")
 

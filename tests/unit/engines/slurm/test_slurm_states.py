@@ -6,16 +6,14 @@ from datetime import datetime
 
 import pytest
 
-from harness.config.hosts import Host, Slurm
-from harness.engines.slurm.endings import ending, not_begun
-from harness.engines.slurm.errors import hopeless, not_submitted
-from harness.engines.slurm.queue import Entry, Status, ask_accounting, look, read_entry, read_status
-from harness.engines.slurm.site import Done
-from harness.errors import ExitCode
-from harness.options import Cap
-from harness.records import Exit, RunRecord, Verdict
-from harness.run.attempt import worth_another
-from harness.run.diagnose import diagnose
+from warpwave.config.hosts import Host, Slurm
+from warpwave.engines.slurm.queue import Entry, Status, ask_accounting, ending, look, not_begun, read_entry, read_status
+from warpwave.engines.slurm.site import Done
+from warpwave.engines.slurm.submit import hopeless, not_submitted
+from warpwave.errors import ExitCode
+from warpwave.options import Cap
+from warpwave.records import Exit, RunRecord, Verdict
+from warpwave.run.attempt import diagnose, worth_another
 
 HOST = Host(name="cuda", target="cuda", slurm=Slurm(partition="h100"), container="none")
 NOW = datetime(2026, 11, 23, 12, 0)

@@ -8,18 +8,27 @@ from dataclasses import replace
 
 import pytest
 
-from harness.config.hosts import Host, Slurm
-from harness.config.targets import load_targets
-from harness.engines.slurm.runtimes import _IMAGES_PATH, Places, layout_of, protections, start_command, variables_of
-from harness.engines.slurm.script import Scratch, batch_script, leg_file
-from harness.engines.slurm.site import Site
-from harness.engines.slurm.submit import job_name, minutes, sbatch_words
-from harness.errors import ConfigError, UsageError
-from harness.options import Cap, RunOptions
-from harness.records.isolated import isolated
+from warpwave.config.hosts import Host, Slurm
+from warpwave.config.targets import load_targets
+from warpwave.engines.slurm.script import (
+    _IMAGES_PATH,
+    Places,
+    Scratch,
+    batch_script,
+    layout_of,
+    leg_file,
+    protections,
+    start_command,
+    variables_of,
+)
+from warpwave.engines.slurm.site import Site
+from warpwave.engines.slurm.submit import job_name, minutes, sbatch_words
+from warpwave.errors import ConfigError, UsageError
+from warpwave.options import Cap, RunOptions
+from warpwave.records.isolated import isolated
 
 PLACES = Places("/s/tree", "/s/tree/kernel-package", "/s/leg/results")
-GUARD = isolated("", "/warpwave", "harness.inside.watchdog", "60", "5", "1000", "10")[1:]
+GUARD = isolated("", "/warpwave", "warpwave.inside.watchdog", "60", "5", "1000", "10")[1:]
 HOSTILE = [
     "$(touch pwned)",
     "`touch pwned`",
@@ -88,7 +97,7 @@ def test_a_time_limit_is_read_as_slurm_prints_it(text, expected):
 def test_without_a_container_the_python_starts_under_a_guard(options):
     words = start_command(host("none"), load_targets()["cuda"], PLACES, "/opt/python", options)
 
-    guard = isolated("/opt/python", "/s/tree", "harness.inside.watchdog", "60", "5", "1000", "10", "/s/leg/results/job.json")
+    guard = isolated("/opt/python", "/s/tree", "warpwave.inside.watchdog", "60", "5", "1000", "10", "/s/leg/results/job.json")
 
     assert words == list(guard)
     assert protections(host("none"), ()) == ("container=none",)
@@ -101,7 +110,7 @@ def test_apptainer_gets_three_mounts_no_network_and_its_vendors_flag(options):
     assert words == [
         *["apptainer", "exec", "--containall", "--cleanenv", "--no-eval", "--no-privs", "--pwd", "/tmp"],
         *["--net", "--network", "none", "--workdir", Scratch()],
-        *["--mount", "type=bind,source=/s/tree/harness,destination=/warpwave/harness,ro"],
+        *["--mount", "type=bind,source=/s/tree/warpwave,destination=/warpwave/warpwave,ro"],
         *["--mount", "type=bind,source=/s/tree/kernel-package,destination=/packages,ro"],
         *["--mount", "type=bind,source=/s/leg/results,destination=/results"],
         *["--nv", "/images/cuda.sif", "python3", *GUARD, "/results/job.json"],
@@ -133,7 +142,7 @@ def test_pyxis_gets_the_same_mounts_and_says_what_it_lacks(options):
 
     own = "USER,LOGNAME,TRITON_CACHE_DIR,PYTHONUNBUFFERED,PYTHONDONTWRITEBYTECODE,TRITON_DEFAULT_FP_FUSION,NVIDIA_DRIVER_CAPABILITIES"
     names = f"{own},A_SECRET,PYTHONPATH"  # the names only: each user of the node can read a command line
-    mounts = "/s/tree/harness:/warpwave/harness:ro,/s/tree/kernel-package:/packages:ro,/s/leg/results:/results"
+    mounts = "/s/tree/warpwave:/warpwave/warpwave:ro,/s/tree/kernel-package:/packages:ro,/s/leg/results:/results"
     assert words == [
         *["srun", "--export=ALL", "--ntasks=1", "--no-container-mount-home", "--no-container-remap-root", "--no-container-entrypoint"],
         *["--container-readonly", "--container-workdir=/tmp", "--container-image=docker://me/cuda:13", f"--container-env={names}"],

@@ -10,8 +10,7 @@ import re
 import pytest
 from test_amd_only_values import RELEASES, compiled
 
-from harness.inside.codegen.acquires import acquired_alone
-from harness.inside.codegen.write_backs import published_early
+from warpwave.inside.codegen.barriers import acquired_alone, published_early
 
 pytestmark = pytest.mark.slow  # as there
 

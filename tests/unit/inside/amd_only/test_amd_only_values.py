@@ -21,8 +21,15 @@ torch = pytest.importorskip("torch", reason="the inside needs torch and triton; 
 for needed in ("elftools", "msgpack", "tinygrad"):
     pytest.importorskip(needed, reason="the emulator's extra; `nox -s tests` installs it")
 
-from harness.emulator import Access, Check, Launch, TimeLimit, execute, load  # noqa: E402 - after what it needs
-from harness.inside.codegen.in_flight import lds_in_flight  # noqa: E402
+from warpwave.emulator import (
+    Access,
+    Check,
+    Launch,
+    TimeLimit,
+    execute,
+    load,
+)
+from warpwave.inside.codegen.barriers import lds_in_flight
 
 SCRIPT = Path(__file__).parents[3] / "amd_only" / "compiled.py"
 RELEASES = ["3.5.1", "3.6.0", "3.7.1", "3.8.0", "3.9.0"]

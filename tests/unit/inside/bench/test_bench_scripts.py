@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import command
 import pytest
 
-from harness.inside.scripts.script import benches_of
-from harness.records import BenchScript, Job, Sample, Stage, StageReport, Verdict
+from warpwave.inside.scripts.script import benches_of
+from warpwave.records import BenchScript, Job, Sample, Stage, StageReport, Verdict
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -20,10 +20,10 @@ REPOSITORY = Path(__file__).parents[4]
 PROGRAM = """
 import torch
 from benching import FakeDevice
-from harness.config.targets import load_targets
-from harness.inside.bench import do_bench, scripts, stage
-from harness.inside.fake_gpu import driver
-from harness.records import BenchScript, Job, Stage
+from warpwave.config.targets import load_targets
+from warpwave.inside.bench import timing as do_bench, scripts, stage
+from warpwave.inside.fake_gpu import card as driver
+from warpwave.records import BenchScript, Job, Stage
 
 device = FakeDevice()
 do_bench.time = type("Still", (), dict(perf_counter=staticmethod(lambda: 0.0)))
@@ -39,11 +39,11 @@ with driver.pretended_device(card, lambda binary: (32, 0, 1024)):
 SUPERVISE = """
 import sys
 from pathlib import Path
-from harness.inside.bench.results import Sink
-from harness.inside.process.journal import Journal
-from harness.inside.process.supervise import supervise
-from harness.inside.process.workers import spawned
-from harness.records import dump
+from warpwave.inside.bench.results import Sink
+from warpwave.inside.process.journal import Journal
+from warpwave.inside.process.supervise import supervise
+from warpwave.inside.process.workers import spawned
+from warpwave.records import dump
 
 folder, start = Path.cwd(), spawned([sys.executable, "program.py"])
 sink = Sink(folder, "samples.jsonl")
@@ -149,7 +149,7 @@ def test_a_script_that_ends_early_or_empty_has_a_row(ran, script, points, verdic
 
     assert [(row.verdict, reason in row.reason) for row in rows] == [(verdict, True)]
     assert report.counts == {verdict.value: 1, **({"passed": points} if points else {})}
-    assert "harness/inside/scripts" not in log
+    assert "harness/warpwave/inside/scripts" not in log
 
 
 def test_a_measurement_that_kills_its_process_costs_itself_only(ran):
@@ -169,7 +169,7 @@ def test_a_measurement_that_kills_its_process_costs_itself_only(ran):
 
 def test_a_stage_with_scripts_only_is_no_empty_one(tmp_path, data, monkeypatch):
     """And one whose globs match nothing says what it looked for."""
-    from harness.inside.bench import stage
+    from warpwave.inside.bench import stage
 
     monkeypatch.setattr(stage, "_sweep", lambda *arguments: StageReport(Stage.BENCH, Verdict.PASSED, reason="swept"))
     (tmp_path / "bench").mkdir()

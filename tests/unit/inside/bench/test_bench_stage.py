@@ -12,14 +12,14 @@ import command
 import pytest
 from benching import FakeDevice, point
 
-from harness.config.targets import load_targets
-from harness.inside.bench import ceilings, stage
-from harness.inside.bench.do_bench import Timer
-from harness.inside.bench.interference import Watch
-from harness.inside.bench.results import Sink
-from harness.inside.benchmarks import Point
-from harness.inside.process.journal import Journal
-from harness.records import Job, Stage, Verdict, to_json
+from warpwave.config.targets import load_targets
+from warpwave.inside.bench import ceilings, stage
+from warpwave.inside.bench.ceilings import Watch
+from warpwave.inside.bench.results import Sink
+from warpwave.inside.bench.timing import Timer
+from warpwave.inside.benchmarks import Point
+from warpwave.inside.process.journal import Journal
+from warpwave.records import Job, Stage, Verdict, to_json
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -152,11 +152,11 @@ def test_what_the_jit_compiles_for_a_point_is_recorded(tmp_path, data):
     """A bench on a card, here a pretended one: rows with the point as their origin, and the card under the name of its architecture."""
     program = f"""
 from pathlib import Path
-from harness.inside.bench import stage
-from harness.inside.fake_gpu.driver import call_once, pretended_device
-from harness.inside.bench.do_bench import Timer, Timing
-from harness.records import Job, Stage
-from harness.config.targets import load_targets
+from warpwave.inside.bench import stage
+from warpwave.inside.fake_gpu.card import call_once, pretended_device
+from warpwave.inside.bench.timing import Timer, Timing
+from warpwave.records import Job, Stage
+from warpwave.config.targets import load_targets
 
 class Once(Timer):
     def do_bench(self, fn, **options):
@@ -170,7 +170,7 @@ with pretended_device(card, lambda binary: (32, 0, 1024)):
     stage.work(Job("run-1", "rocm", (Stage.BENCH,), {str(data / "limits")!r}, {str(tmp_path)!r}))
 """
     journal = tmp_path / "journal.jsonl"
-    variables = {"WARPWAVE_JOURNAL": str(journal), "TRITON_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(REPOSITORY)}
+    variables = {"WARPWAVE_JOURNAL": str(journal), "TRITON_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(REPOSITORY / "harness")}
     done = command.python("-c", program, env={**os.environ, **variables}, kind="compiler")
     assert done.returncode == 0, done.stderr
     rows = [event["row"] for event in Journal(journal).read() if event["event"] == "kernel"]
@@ -224,7 +224,7 @@ def test_an_aa_run_measures_twice_in_two_processes(tmp_path, monkeypatch):
 
     monkeypatch.setattr(stage.sys, "argv", ["measure", "job.json"])
     monkeypatch.setattr(stage, "supervise", supervise)
-    monkeypatch.setattr(stage.precompile, "start", lambda job: None)
+    monkeypatch.setattr(stage.ahead, "start", lambda job: None)
     report = stage.measure(Job("run-1", "cuda", (Stage.BENCH,), str(tmp_path), str(tmp_path), again=True))
     written = {path.name: path.read_text().splitlines() for path in (tmp_path / "bench").iterdir()}
 

@@ -34,8 +34,8 @@ def backward(N, provider):
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    from harness.inside.benchmarks import load_module, points
-    from harness.records import Job
+    from warpwave.inside.benchmarks import load_module, points
+    from warpwave.records import Job
 
     folder = tmp_path_factory.mktemp("package")
     (folder / "bench_relu.py").write_text(BENCH)

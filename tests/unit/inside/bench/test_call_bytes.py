@@ -22,7 +22,7 @@ def launch(monkeypatch):
 
 def test_each_tensor_counts_once_and_with_what_it_has_in_memory(launch):
     """Twice given is once moved; an expanded tensor has one element in memory; numbers have none."""
-    from harness.inside.bench.call_bytes import touched
+    from warpwave.inside.bench.timing import touched
 
     x, y = torch.zeros(1000), torch.zeros(10, dtype=torch.bfloat16)
     with touched() as found:
@@ -36,7 +36,7 @@ def test_a_call_without_a_launch_touches_nothing(launch):
     """And afterwards nothing is noted."""
     from triton.runtime.jit import JITFunction
 
-    from harness.inside.bench.call_bytes import touched
+    from warpwave.inside.bench.timing import touched
 
     before = JITFunction.run
     with touched() as found:
@@ -51,7 +51,7 @@ def test_what_an_autotuner_chose_is_noted(monkeypatch):
     """By the name of its kernel."""
     from triton.runtime.autotuner import Autotuner
 
-    from harness.inside.bench.call_bytes import touched
+    from warpwave.inside.bench.timing import touched
 
     monkeypatch.setattr(Autotuner, "run", lambda self, *args, **kwargs: None)
     tuner = SimpleNamespace(base_fn=SimpleNamespace(__name__="add_kernel"), best_config="BLOCK: 64, num_warps: 4", fn=None)
@@ -66,8 +66,8 @@ def test_products_are_measured_only_where_a_unit_counts_operations(monkeypatch, 
     """One that the card, or its library, does not have is a row that says so, and stops nothing."""
     import triton
 
-    from harness.inside.bench import ceilings
-    from harness.inside.process.journal import Journal
+    from warpwave.inside.bench import ceilings
+    from warpwave.inside.process.journal import Journal
 
     def refuse(*arguments):
         raise RuntimeError("no fp8 here")

@@ -9,9 +9,7 @@ from types import SimpleNamespace
 import pytest
 from benching import FakeDevice
 
-from harness.inside.bench.batches import Bursts
-from harness.inside.bench.do_bench import Timer, quantile
-from harness.inside.bench.stopping_rule import Rounds
+from warpwave.inside.bench.timing import Bursts, Rounds, Timer, quantile
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -37,7 +35,7 @@ class SlowHost(FakeDevice):
     def __init__(self, monkeypatch):
         super().__init__()
         self.host = 0.0
-        monkeypatch.setattr("harness.inside.bench.do_bench.time.perf_counter", lambda: self.host / 1e3)
+        monkeypatch.setattr("warpwave.inside.bench.timing.time.perf_counter", lambda: self.host / 1e3)
 
         record = self.Event.record
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import command
 import pytest
 
-from harness.config.targets import load_targets
-from harness.inside.bench import precompile
-from harness.inside.benchmarks import Point
-from harness.records import DeviceFacts, Facts, Job, Stage, dump
+from warpwave.config.targets import load_targets
+from warpwave.inside.benchmarks import Point
+from warpwave.inside.precompile import ahead
+from warpwave.records import DeviceFacts, Facts, Job, Stage, dump
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -34,18 +34,18 @@ def job(tmp_path):
 
 def test_the_card_is_the_one_that_is_here(job, tmp_path):
     """Of the architecture in targets.yml, and of the size that the facts stage saw; without facts there is none."""
-    card = precompile.card_of(job)
+    card = ahead.card_of(job)
 
     assert (card.name, card.properties) == ("sm_90", {**CARD.properties, "multiprocessor_count": 144})
-    assert precompile.card_of(dataclasses.replace(job, architectures=())) is None
+    assert ahead.card_of(dataclasses.replace(job, architectures=())) is None
     (tmp_path / "facts.json").unlink()
-    assert precompile.card_of(job) is None
+    assert ahead.card_of(job) is None
 
 
 def test_shares_are_all_there_is_each_once():
     """And neighbours stay together."""
     found = [Point(f"{n}", "k", provider, "", {}, None, {}) for n in range(5) for provider in "ab"]
-    shares = [precompile.share_of(found, share, 3) for share in range(3)]
+    shares = [ahead.share_of(found, share, 3) for share in range(3)]
 
     assert sorted(point.id for share in shares for point in share) == sorted(point.id for point in found)
     assert [point.provider for share in shares for point in share] == ["a"] * 5 + ["b"] * 5
@@ -57,17 +57,17 @@ def test_lines_without_a_kernel_of_the_package_are_not_run(job, tmp_path, monkey
     job, ran = dataclasses.replace(job, kernels=str(tmp_path)), []
     monkeypatch.setattr(Point, "run", lambda point: ran.append(point.provider))
     for peers in ((), ("copy", "torch")):
-        precompile.launch_points(dataclasses.replace(job, peers=peers), 0, 1)
+        ahead.launch_points(dataclasses.replace(job, peers=peers), 0, 1)
     assert ran == ["copy", "torch", "triton", "triton"]
 
 
 def test_nobody_waits_where_nobody_compiles(job, monkeypatch, tmp_path):
     """A card that targets.yml does not know is told at once; a worker on its own does not wait at all."""
     (tmp_path / "bench").mkdir()
-    monkeypatch.setenv(precompile.MARKER_VARIABLE, "")
-    precompile.wait()
-    precompile.start(dataclasses.replace(job, architectures=()))
-    precompile.wait()
+    monkeypatch.setenv(ahead.MARKER_VARIABLE, "")
+    ahead.wait()
+    ahead.start(dataclasses.replace(job, architectures=()))
+    ahead.wait()
 
     assert json.loads((tmp_path / "bench" / "ahead.json").read_text())["workers"] == 0
 
@@ -75,8 +75,8 @@ def test_nobody_waits_where_nobody_compiles(job, monkeypatch, tmp_path):
 COMPILE = """
 import json, sys
 from pathlib import Path
-from harness.inside.bench import precompile
-from harness.records import Job
+from warpwave.inside.precompile import ahead as precompile
+from warpwave.records import Job
 if __name__ == "__main__":
     job = Job.load(Path(sys.argv[1]))
     precompile.start(job)
@@ -85,10 +85,10 @@ if __name__ == "__main__":
 LAUNCH = """
 import sys
 from pathlib import Path
-from harness.inside.compile.points import points_of
-from harness.inside.bench import precompile
-from harness.inside.fake_gpu import driver
-from harness.records import Job
+from warpwave.inside.precompile.ahead import points_of
+from warpwave.inside.precompile import ahead as precompile
+from warpwave.inside.fake_gpu import card as driver
+from warpwave.records import Job
 job = Job.load(Path(sys.argv[1]))
 with driver.pretended_device(precompile.card_of(job), lambda binary: (32, 0, 1024)):
     for point in points_of(job):
@@ -131,9 +131,9 @@ def test_who_waits_makes_the_hash_of_triton_meanwhile(monkeypatch):
     """Half a second that the first launch of a process takes otherwise."""
     from triton.runtime.cache import triton_key
 
-    monkeypatch.delenv(precompile.MARKER_VARIABLE, raising=False)
+    monkeypatch.delenv(ahead.MARKER_VARIABLE, raising=False)
     triton_key.cache_clear()
-    precompile.wait()
+    ahead.wait()
 
     assert triton_key.cache_info().currsize == 1
 
@@ -146,7 +146,12 @@ def test_what_a_package_tunes_ahead_is_not_kept_for_the_real_run(job, tmp_path):
     for name in ("bench", "home"):
         (tmp_path / name).mkdir()
     (tmp_path / "compile.py").write_text(COMPILE)
-    variables = {**os.environ, "HOME": str(tmp_path / "home"), "PYTHONPATH": str(REPOSITORY), "TRITON_CACHE_DIR": str(tmp_path / "cache")}
+    variables = {
+        **os.environ,
+        "HOME": str(tmp_path / "home"),
+        "PYTHONPATH": str(REPOSITORY / "harness"),
+        "TRITON_CACHE_DIR": str(tmp_path / "cache"),
+    }
     done = command.python("compile.py", "job.json", cwd=tmp_path, env=variables, kind="compiler")
     assert done.returncode == 0, done.stderr
 
@@ -157,8 +162,8 @@ def test_what_a_package_tunes_ahead_is_not_kept_for_the_real_run(job, tmp_path):
 @pytest.mark.slow
 def test_a_workers_log_does_not_begin_with_a_warning_about_us():
     """A worker an architecture or a core: the author of a package would read it as often, and look for a fault."""
-    again = "import harness.inside.compile.preload; from multiprocessing import spawn; "
-    again += "spawn._fixup_main_from_name('harness.inside.bench.stage')"
+    again = "import warpwave.inside.compile.preload; from multiprocessing import spawn; "
+    again += "spawn._fixup_main_from_name('warpwave.inside.bench.stage')"
     done = subprocess.run([sys.executable, "-c", again], cwd=REPOSITORY, capture_output=True, text=True, check=True)
 
     assert "RuntimeWarning" not in done.stderr
@@ -168,8 +173,8 @@ MORE = """
 import sys
 from pathlib import Path
 import triton.backends.nvidia.driver as driver
-from harness.inside.bench import precompile
-from harness.records import Job
+from warpwave.inside.precompile import ahead as precompile
+from warpwave.records import Job
 
 class Launcher:
     def __init__(self, source, metadata):
@@ -190,7 +195,7 @@ def test_what_else_a_first_launch_waits_for_is_made_beside_the_binary(job, tmp_p
     dump(dataclasses.replace(job, kernels=str(tmp_path / "package")), tmp_path / "job.json")
     (tmp_path / "bench").mkdir()
     (tmp_path / "more.py").write_text(MORE)
-    variables = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(REPOSITORY)}
+    variables = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(REPOSITORY / "harness")}
     done = command.python("more.py", "job.json", cwd=tmp_path, env=variables, kind="compiler")
 
     assert done.stdout.splitlines() == ["copy_kernel ['*fp32', '*fp32', 'i32', 'constexpr'] 4"] * 2
@@ -213,7 +218,7 @@ def test_the_jit_finds_what_was_compiled_ahead(job, data, tmp_path):
     dump(dataclasses.replace(job, kernels=str(package)), tmp_path / "job.json")
     (tmp_path / "bench").mkdir()
     cache = tmp_path / "cache"
-    variables = {**os.environ, "TRITON_CACHE_DIR": str(cache), "PYTHONPATH": str(REPOSITORY), "TRITON_DEFAULT_FP_FUSION": "1"}
+    variables = {**os.environ, "TRITON_CACHE_DIR": str(cache), "PYTHONPATH": str(REPOSITORY / "harness"), "TRITON_DEFAULT_FP_FUSION": "1"}
     (tmp_path / "compile.py").write_text(COMPILE)
     (tmp_path / "launch.py").write_text(LAUNCH)
 

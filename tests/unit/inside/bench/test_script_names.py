@@ -7,8 +7,7 @@ import textwrap
 
 import pytest
 
-from harness.inside.scripts.calls import Names
-from harness.inside.scripts.script import Script
+from warpwave.inside.scripts.script import Names, Script
 
 pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
 

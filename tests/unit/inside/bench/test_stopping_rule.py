@@ -6,9 +6,8 @@ import random
 
 import pytest
 
-from harness.inside.bench.batches import Burst
-from harness.inside.bench.stopping_rule import Gathered, Rule, unsettled
-from harness.stats import ratio_of_medians
+from warpwave.inside.bench.timing import Burst, Gathered, Rule, unsettled
+from warpwave.stats import ratio_of_medians
 
 
 def test_a_quiet_point_ends_as_soon_as_that_is_known(device, timer):

@@ -14,11 +14,11 @@ from types import SimpleNamespace
 import pytest
 from benching import point
 
-from harness.inside.bench import stage
-from harness.inside.process.journal import Journal
-from harness.inside.process.supervise import supervise
-from harness.inside.process.workers import spawned
-from harness.records import Verdict
+from warpwave.inside.bench import stage
+from warpwave.inside.process.journal import Journal
+from warpwave.inside.process.supervise import supervise
+from warpwave.inside.process.workers import spawned
+from warpwave.records import Verdict
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -87,7 +87,7 @@ def test_a_function_that_times_twice_has_two_numbers(device, timer, tmp_path, mo
 def test_who_takes_long_to_set_up_is_called_twice(device, timer, tmp_path, monkeypatch):
     """Then it measures on by itself, and others have their turns without it."""
     clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr("harness.inside.bench.do_bench.time.perf_counter", lambda: clock.now)
+    monkeypatch.setattr("warpwave.inside.bench.timing.time.perf_counter", lambda: clock.now)
     calls = []
 
     def slow(N, provider):
@@ -102,13 +102,13 @@ def test_who_takes_long_to_set_up_is_called_twice(device, timer, tmp_path, monke
 def test_whose_turn_it_was_is_the_culprit(tmp_path):
     """Two points are under way; the worker dies in a later turn of the first, not in the one that was started last."""
     program = (
-        "from harness.inside.process.journal import Journal; import os; journal = Journal.from_environment(); done = journal.done()\n"
+        "from warpwave.inside.process.journal import Journal; import os; journal = Journal.from_environment(); done = journal.done()\n"
         "for event, name in [('start', 'one'), ('start', 'two'), ('turn', 'one')]:\n"
         "    'one' in done or journal.write(event, id=name)\n"
         "'one' in done or os._exit(9)\n"
         "journal.write('start', id='two'); journal.write('finish', id='two'); journal.write('end')\n"
     )
-    start = spawned([sys.executable, "-c", f"import sys; sys.path.insert(0, {str(REPOSITORY)!r})\n{program}"])
+    start = spawned([sys.executable, "-c", f"import sys; sys.path.insert(0, {str(REPOSITORY / 'harness')!r})\n{program}"])
     deaths = supervise(start, Journal(tmp_path / "journal.jsonl"), 60.0, tmp_path / "log.txt", lambda event: None)
 
     assert [(death.case, death.verdict) for death in deaths] == [("one", Verdict.CRASHED)]

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
-from harness.inside.codegen.acquires import acquired_alone
+from warpwave.inside.codegen.barriers import acquired_alone
 
 RDNA3 = "global_atomic_add_u32 v2, v1, v1, s[8:9] glc\ns_waitcnt vmcnt(0)\nbuffer_gl1_inv\nbuffer_gl0_inv\n"
 RDNA4 = "global_atomic_or_b32 v2, v1, v1, s[8:9] th:TH_ATOMIC_RETURN scope:SCOPE_DEV\ns_wait_loadcnt 0x0\nglobal_inv scope:SCOPE_DEV\n"

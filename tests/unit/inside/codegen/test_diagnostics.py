@@ -6,13 +6,16 @@ import pytest
 
 triton = pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
-from triton.backends.compiler import GPUTarget  # noqa: E402
-from triton.experimental import gluon  # noqa: E402
-from triton.experimental.gluon import language as gl  # noqa: E402
-from triton.experimental.gluon._runtime import GluonASTSource  # noqa: E402
+from triton.backends.compiler import GPUTarget
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon._runtime import GluonASTSource
 
-from harness.inside.codegen import diagnostics  # noqa: E402
-from harness.inside.codegen.diagnostics import describe_refusal, written_so_far  # noqa: E402
+from warpwave.inside.codegen import recorder
+from warpwave.inside.codegen.recorder import (
+    describe_refusal,
+    written_so_far,
+)
 
 SAID = {
     "/a b/pack age/ops.py:705:27: error: Result has an invalid layout\n  x = load()\n": ": Result has an invalid layout (ops.py:705)",
@@ -52,7 +55,7 @@ def test_an_exception_that_says_something_is_left_as_it_is(log):
 
 def test_nothing_is_read_from_a_pipe(monkeypatch):
     reading, writing = os.pipe()
-    monkeypatch.setattr(diagnostics, "_STDERR", writing)
+    monkeypatch.setattr(recorder, "_STDERR", writing)
     os.write(writing, b"error: in a pipe\n")
     assert written_so_far() == -1
     assert describe_refusal(RuntimeError("PassManager::run failed"), -1) == "RuntimeError: PassManager::run failed"

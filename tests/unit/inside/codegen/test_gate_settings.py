@@ -8,10 +8,10 @@ import json
 import pytest
 from pydantic import TypeAdapter
 
-from harness.__main__ import _run_cli
-from harness.config.package.pyproject import load_gates, load_launches, load_peers
-from harness.errors import ConfigError
-from harness.records import OPEN, Gates, Job, Limits, Rule, Stage, Waiver, Which, dump, to_json
+from warpwave.__main__ import _run_cli
+from warpwave.config.pyproject import load_gates, load_launches, load_peers
+from warpwave.errors import ConfigError
+from warpwave.records import OPEN, Gates, Job, Limits, Rule, Stage, Waiver, Which, dump, to_json
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 from synthetic import compiled
 
-from harness.inside.codegen.gates import judge, strictest
-from harness.records import OPEN, Gates, Limits, Rule, Verdict, Waiver, Which
+from warpwave.inside.codegen.gates import judge, strictest
+from warpwave.records import OPEN, Gates, Limits, Rule, Verdict, Waiver, Which
 
 
 def row(**more):

@@ -12,15 +12,15 @@ import command
 import pytest
 from synthetic import compiled, run, write_raw
 
-from harness.collect import collect
-from harness.compare import compare
-from harness.compare.codegen.alignment import configuration
-from harness.compare.codegen.changed_code import diff
-from harness.config.package.pyproject import load_gates
-from harness.inside.codegen.gates import judge
-from harness.records import Gates, Job, Limits, NotRun, Stage, Verdict, Waiver, Which, dump
-from harness.render.markdown import render_markdown
-from harness.render.report_files.junit import render_junit
+from warpwave.collect import collect
+from warpwave.compare import compare
+from warpwave.compare.changed_codegen import diff
+from warpwave.compare.codegen import configuration
+from warpwave.config.pyproject import load_gates
+from warpwave.inside.codegen.gates import judge
+from warpwave.records import Gates, Job, Limits, NotRun, Stage, Verdict, Waiver, Which, dump
+from warpwave.render.junit import render_junit
+from warpwave.render.markdown import render_markdown
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
-from harness.inside.codegen.in_flight import lds_in_flight
+from warpwave.inside.codegen.barriers import lds_in_flight
 
 HEAD = '.file 1 "/kernels" "k.py"\n'
 # What a fault is, as code behind HEAD. Places come from .loc.

@@ -6,10 +6,10 @@ import pytest
 from rich.console import Console
 from synthetic import compiled, run
 
-from harness.compare import compare
-from harness.config.targets import load_targets
-from harness.inside.codegen.occupancy import Occupancy, occupancy
-from harness.render.terminal import render_terminal
+from warpwave.compare import compare
+from warpwave.config.targets import load_targets
+from warpwave.inside.codegen.binary import Occupancy, occupancy
+from warpwave.render.terminal import render_terminal
 
 KIB = 1024
 CARDS = load_targets()["cpu"].architectures

@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from harness.inside.codegen.precision import unnamed_products
+from warpwave.inside.codegen.gates import unnamed_products
 
 SOURCE = """import triton.language as tl
 def kernel(x, y, more, PRECISION):

@@ -6,18 +6,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.inside.codegen import jit_recorder
-from harness.inside.codegen.binary import Reading
+from warpwave.inside.codegen import recorder
+from warpwave.inside.codegen.binary import Reading
 
 
 def test_a_reading_without_registers_is_read_again(tmp_path, monkeypatch):
     """A tool that is missing once may be there the next time; a whole reading is read once."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     readings = [Reading(), Reading(registers=34), Reading(registers=99)]
-    monkeypatch.setattr(jit_recorder, "read", lambda asm: readings.pop(0))
+    monkeypatch.setattr(recorder, "read", lambda asm: readings.pop(0))
     compiled = SimpleNamespace(kernel=b"binary", asm={})
 
-    assert [jit_recorder.read_once(compiled).registers for _ in range(3)] == [None, 34, 34]
+    assert [recorder.read_once(compiled).registers for _ in range(3)] == [None, 34, 34]
 
 
 def test_a_row_names_what_a_launch_asks_of_the_compiler(monkeypatch):
@@ -28,5 +28,5 @@ def test_a_row_names_what_a_launch_asks_of_the_compiler(monkeypatch):
     make_backend = pytest.importorskip("triton.compiler.compiler").make_backend
     usual = vars(make_backend(target).parse_options({"num_warps": 8, "waves_per_eu": 2}))
 
-    assert jit_recorder._asked(target, usual) == {"waves_per_eu": 2}
-    assert jit_recorder._asked(None, {"num_warps": 8, "maxnreg": 64}) == {"maxnreg": 64}
+    assert recorder._asked(target, usual) == {"waves_per_eu": 2}
+    assert recorder._asked(None, {"num_warps": 8, "maxnreg": 64}) == {"maxnreg": 64}

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
-from harness.inside.codegen.write_backs import published_early
+from warpwave.inside.codegen.barriers import published_early
 
 HEAD = '.file 1 "/kernels" "k.py"\n.loc 1 7 0\n'
 STORED = "global_store_dword v0, v1, s[4:5]\ns_waitcnt vmcnt(0)\n"

@@ -8,11 +8,11 @@ from collections import Counter, defaultdict
 import pytest
 from slow_cases import slow_but
 
-from harness.config.targets import load_targets
-from harness.inside.compile.candidates import Discarded, key
-from harness.inside.compile.expected import Expected
-from harness.inside.process.audit import Audit
-from harness.records import CompiledKernel, Gates, NotRun, Stage, Verdict
+from warpwave.config.targets import load_targets
+from warpwave.inside.compile.candidates import Discarded, key
+from warpwave.inside.compile.stage import Expected
+from warpwave.inside.process.journal import Audit
+from warpwave.records import CompiledKernel, Gates, NotRun, Stage, Verdict
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.config.targets import load_targets
-from harness.inside.codegen.binary import read
-from harness.inside.codegen.occupancy import occupancy
-from harness.inside.environment import temporary_home
-from harness.records import Stage
+from warpwave.config.targets import load_targets
+from warpwave.inside import environment
+from warpwave.inside.codegen.binary import occupancy, read
+from warpwave.records import Stage
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -363,9 +362,9 @@ def test_a_package_may_name_the_types_of_a_stream_and_a_device(small):
 )
 def test_workers_take_a_quicker_malloc_where_there_is_one(installed, users, preloaded, tmp_path, monkeypatch):
     """What the user preloads stays alone, and nothing of it is left behind."""
-    monkeypatch.setattr(temporary_home, "find_library", lambda name: installed)
+    monkeypatch.setattr(environment, "find_library", lambda name: installed)
     monkeypatch.setenv("LD_PRELOAD", users)
-    with temporary_home.temporary_home(tmp_path):
+    with environment.temporary_home(tmp_path):
         maps = subprocess.run(["cat", "/proc/self/maps"], capture_output=True, text=True, check=True).stdout
 
     assert [name for name in ("libm.so.6", "libdl.so.2") if name in maps] == preloaded
@@ -377,7 +376,7 @@ def test_a_temporary_home_keeps_what_has_nothing_to_do_with_timings(tmp_path, mo
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("TORCH_HOME", "elsewhere")
     monkeypatch.delenv("WARPWAVE_CACHE", raising=False)
-    with temporary_home.temporary_home(tmp_path, compiles=False):
+    with environment.temporary_home(tmp_path, compiles=False):
         inside = {name: os.environ.get(name) for name in ("WARPWAVE_CACHE", "TORCH_HOME", "XDG_CACHE_HOME")}
         home = Path(os.environ["HOME"])
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from slow_cases import slow_but
 
-from harness.config.targets import load_targets
-from harness.records import Job, Stage, dump
+from warpwave.config.targets import load_targets
+from warpwave.records import Job, Stage, dump
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -95,7 +95,7 @@ def test_a_stage_that_is_stopped_leaves_no_worker(tmp_path, data, number):
     (tmp_path / "compile").mkdir()
     dump(Job("run-1", "cpu", (Stage.COMPILE,), str(data / "launching"), str(tmp_path), architectures=cards), tmp_path / "job.json")
     variables = {"PYTHONPATH": str(Path(__file__).parents[4]), "TRITON_CACHE_DIR": str(tmp_path / "cache")}
-    command = [sys.executable, "-m", "harness.inside.compile.stage", str(tmp_path / "job.json")]
+    command = [sys.executable, "-m", "warpwave.inside.compile.stage", str(tmp_path / "job.json")]
     stage = subprocess.Popen(command, env={**os.environ, **variables}, start_new_session=True, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while not (tmp_path / "compile" / "kernels.jsonl").exists():

@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.inside.compile.cases import Cases, fails_here_only
-from harness.records import BY_TORCH, HOST_CODE, CompiledKernel, NotRun, Verdict
+from warpwave.inside.compile.stage import Cases, fails_here_only
+from warpwave.records import BY_TORCH, HOST_CODE, CompiledKernel, NotRun, Verdict
 
 TEST = "test_a.py::test_a"
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from harness.config.targets import load_targets
-from harness.records import Stage
+from warpwave.config.targets import load_targets
+from warpwave.records import Stage
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 

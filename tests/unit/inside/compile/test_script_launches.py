@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from harness.config.targets import load_targets
-from harness.records import BenchScript, Stage
+from warpwave.config.targets import load_targets
+from warpwave.records import BenchScript, Stage
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -60,7 +60,7 @@ def test_a_script_without_an_end_or_a_measurement_has_a_row(compiled, script, wh
 
     assert [(row["verdict"], row["not_run"], reason in row["reason"]) for row in found] == [("not-run", why, True)]
     assert [row for row in of(rows, "[running benchmarks/report.py]") if row["function"] == "(host code)"] == []
-    assert "harness/inside/scripts" not in log
+    assert "harness/warpwave/inside/scripts" not in log
 
 
 def test_a_peer_is_left_out_and_the_script_goes_on(compiled):

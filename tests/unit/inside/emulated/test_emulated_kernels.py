@@ -7,8 +7,8 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from harness.config.targets import load_targets
-from harness.records import Stage
+from warpwave.config.targets import load_targets
+from warpwave.records import Stage
 
 pytestmark = pytest.mark.slow
 

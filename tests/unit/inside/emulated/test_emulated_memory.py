@@ -6,9 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-texts = pytest.importorskip(
-    "harness.inside.fake_gpu.emulated.intermediate_code", reason="the inside needs torch and triton; `nox -s tests` installs them"
-)
+texts = pytest.importorskip("warpwave.inside.fake_gpu.emulated", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
 
 def test_texts_are_read_from_the_disk_when_asked_for(tmp_path):

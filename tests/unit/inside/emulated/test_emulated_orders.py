@@ -10,18 +10,29 @@ pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s
 for needed in ("elftools", "msgpack", "tinygrad"):
     pytest.importorskip(needed, reason="the emulator's extra; `nox -s tests` installs it")
 
-import torch  # noqa: E402
-import triton  # noqa: E402
-import triton.language as tl  # noqa: E402
-from triton.backends.compiler import GPUTarget  # noqa: E402
-from triton.compiler import ASTSource  # noqa: E402
+import torch
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
 
-from harness.emulator import Check, Launch, execute, load  # noqa: E402
-from harness.inside.fake_gpu.emulated.arguments import pack  # noqa: E402
-from harness.inside.fake_gpu.emulated.findings import Collected, Given  # noqa: E402
-from harness.inside.fake_gpu.emulated.reordered import Orders, _unequal  # noqa: E402
-from harness.inside.fake_gpu.launched import Launched  # noqa: E402
-from harness.records import Defect  # noqa: E402
+from warpwave.emulator import (
+    Check,
+    Launch,
+    execute,
+    load,
+)
+from warpwave.inside.fake_gpu.emulated import (
+    Orders,
+    _unequal,
+    pack,
+)
+from warpwave.inside.fake_gpu.emulated_findings import (
+    Collected,
+    Given,
+)
+from warpwave.inside.fake_gpu.launches import Launched
+from warpwave.records import Defect
 
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # Triton 3.9 warns where it is not set
 CARDS = {"gfx942": 64, "gfx1201": 32}

@@ -8,8 +8,8 @@ import math
 import expressions
 import pytest
 
-from harness.config.targets import load_targets
-from harness.records import Stage
+from warpwave.config.targets import load_targets
+from warpwave.records import Stage
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 pytest.importorskip("elftools", reason="the emulator's extra; `nox -s tests` installs it")

@@ -8,8 +8,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the inside needs torch; `nox -s tests` installs it")
 
-from harness.inside.fake_gpu.emulated.account import Account, Fault  # noqa: E402
-from harness.inside.test.host_errors import raised_by_host  # noqa: E402
+from warpwave.inside.fake_gpu.emulated_account import (
+    Account,
+    Fault,
+)
+from warpwave.inside.test.notes import raised_by_host
 
 
 def raised(error, file="test_a.py"):

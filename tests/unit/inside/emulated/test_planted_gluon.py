@@ -15,13 +15,18 @@ for needed in ("elftools", "msgpack", "tinygrad"):
 ROOT = Path(__file__).parents[3]
 sys.path[:0] = [str(ROOT / "planted"), str(ROOT / "unit" / "emulator")]
 
-import gluon_kernels  # noqa: E402 - after what it needs
-import triton  # noqa: E402
-from machine_code import linked  # noqa: E402
-from triton.backends.compiler import GPUTarget  # noqa: E402
-from triton.experimental.gluon._runtime import GluonASTSource  # noqa: E402
+import gluon_kernels
+import triton
+from machine_code import linked
+from triton.backends.compiler import GPUTarget
+from triton.experimental.gluon._runtime import GluonASTSource
 
-from harness.emulator import Check, Launch, execute, load  # noqa: E402
+from warpwave.emulator import (
+    Check,
+    Launch,
+    execute,
+    load,
+)
 
 FOUND = {
     "no_wait": Check.LDS_USED_EARLY,

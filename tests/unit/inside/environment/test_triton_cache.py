@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from harness.inside.environment.triton_cache import is_of_the_disk, why_unwritable
+from warpwave.inside.environment import is_of_the_disk, why_unwritable
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 from slow_cases import slow_but
 
-from harness.records import Stage
+from warpwave.records import Stage
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 

@@ -6,8 +6,14 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
-from harness.inside.fake_gpu.redirect import Redirect  # noqa: E402 - after what it needs
-from harness.inside.fake_gpu.streams import Event, Graph, Stream, capture, wait  # noqa: E402
+from warpwave.inside.fake_gpu.redirect import Redirect
+from warpwave.inside.fake_gpu.streams import (
+    Event,
+    Graph,
+    Stream,
+    capture,
+    wait,
+)
 
 
 @pytest.fixture(autouse=True)

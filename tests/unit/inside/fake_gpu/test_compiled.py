@@ -10,20 +10,26 @@ import pytest
 from rich.console import Console
 from synthetic import run
 
-from harness.compare import compare
-from harness.records import Stage, StageReport, Verdict
-from harness.render.terminal import render_terminal
+from warpwave.compare import compare
+from warpwave.records import Stage, StageReport, Verdict
+from warpwave.render.terminal import render_terminal
 
 torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
-from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-from harness.inside.fake_gpu.compiled import UndeclaredWriteError, followed  # noqa: E402 - after what it needs
-from harness.inside.fake_gpu.driver import keep_in_backward  # noqa: E402
-from harness.inside.fake_gpu.redirect import Redirect  # noqa: E402
-from harness.inside.process.pretended_answers import Pretended  # noqa: E402
-from harness.inside.test.notes import COMPILED, replaced_compiler  # noqa: E402
+from warpwave.inside.fake_gpu.card import keep_in_backward
+from warpwave.inside.fake_gpu.compiled import (
+    UndeclaredWriteError,
+    followed,
+)
+from warpwave.inside.fake_gpu.redirect import Redirect
+from warpwave.inside.process.outcomes import Pretended
+from warpwave.inside.test.notes import (
+    COMPILED,
+    replaced_compiler,
+)
 
 
 def bump(x, *rest):

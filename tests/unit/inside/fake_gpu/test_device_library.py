@@ -10,14 +10,17 @@ from fractions import Fraction
 import command
 import pytest
 
-from harness.config.targets import load_targets
-from harness.records import to_json
+from warpwave.config.targets import load_targets
+from warpwave.records import to_json
 
 np = pytest.importorskip("numpy")
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
-from harness.inside.fake_gpu.interpreted.device_functions import FUNCTIONS  # noqa: E402 - as above
-from harness.inside.fake_gpu.interpreted.device_library import _functions, _module  # noqa: E402
+from warpwave.inside.fake_gpu.device_library import (
+    FUNCTIONS,
+    _functions,
+    _module,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
 MISSING = {"jn", "yn", "rcp64h"}
@@ -171,8 +174,8 @@ def test_whole_numbers():
 
 KERNELS = """
 import json, sys, torch, triton, triton.language as tl
-from harness.inside.fake_gpu.interpreter import interpreted_device
-from harness.records import Architecture
+from warpwave.inside.fake_gpu.interpreter import interpreted_device
+from warpwave.records import Architecture
 interpreted_device(Architecture.restore(json.loads(sys.argv[1])), ["cuda"])
 import importlib
 from triton.language.extra import libdevice

@@ -8,9 +8,9 @@ torch = pytest.importorskip("torch", reason="the inside needs torch and triton; 
 if not hasattr(torch.library, "get_kernel"):
     pytest.skip("this torch cannot hand out the kernels that are replaced", allow_module_level=True)
 
-from torch.nn import functional  # noqa: E402 - after what it needs
+from torch.nn import functional
 
-from harness.inside.fake_gpu.references.halves import sum_in_fp32  # noqa: E402
+from warpwave.inside.fake_gpu.torch_ops import sum_in_fp32
 
 ROWS, CLASSES = 4096, 256
 _DRAW = torch.Generator().manual_seed(0)

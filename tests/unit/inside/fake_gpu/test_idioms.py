@@ -15,8 +15,8 @@ from types import SimpleNamespace
 import command
 import pytest
 
-from harness.collect import collect
-from harness.records import HOST_CODE, Verdict
+from warpwave.collect import collect
+from warpwave.records import HOST_CODE, Verdict
 
 pytestmark = pytest.mark.slow  # one run of both stages over all idioms
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
@@ -61,7 +61,7 @@ def function_of(node_id):
 def ran(tmp_path_factory):
     """One run of both stages, as a user does it: the cases by function, the rows of the compile stage, and what the command said."""
     folder = tmp_path_factory.mktemp("idioms")
-    variables = {"PYTHONPATH": str(REPOSITORY), "COLUMNS": "200", "TRITON_CACHE_DIR": str(folder / "cache")}
+    variables = {"PYTHONPATH": str(REPOSITORY / "harness"), "COLUMNS": "200", "TRITON_CACHE_DIR": str(folder / "cache")}
     words = ["run", "cpu", "--targets", REPOSITORY / ".ci" / "targets.yml", "--kernels", IDIOMS, "--launches", "test", "--out", "out"]
     done = command.warpwave(*words, cwd=folder, env={**os.environ, **variables}, timeout=900)
     run = collect(folder / "out" / "raw" / "cpu")

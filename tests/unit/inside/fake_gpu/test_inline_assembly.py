@@ -11,9 +11,9 @@ import pytest
 np = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
-from harness.inside.fake_gpu.interpreted.assembly.program import run  # noqa: E402
-from harness.inside.fake_gpu.interpreted.assembly.text import parse  # noqa: E402
-from harness.inside.process.exceptions import NotPretended  # noqa: E402
+from warpwave.inside.fake_gpu.ptx import run
+from warpwave.inside.fake_gpu.ptx_numbers import parse
+from warpwave.inside.process.outcomes import NotPretended
 
 GENERATOR = np.random.default_rng(7)
 COUNT = 512

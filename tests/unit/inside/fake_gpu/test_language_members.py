@@ -9,7 +9,7 @@ pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s
 import triton.language as tl
 from triton.runtime import interpreter
 
-from harness.inside.fake_gpu.interpreted.language.members import remembering
+from warpwave.inside.fake_gpu.language import remembering
 
 SEARCH = interpreter._patch_builtin
 
@@ -59,7 +59,7 @@ def test_the_interpreter_does_not_compute_what_it_drops():
     """It computes each sum of whole numbers again in 64 bits, and compares only if it debugs."""
     from triton.runtime.interpreter import InterpreterOptions
 
-    from harness.inside.fake_gpu.interpreted.language.gaps import _without_overflow
+    from warpwave.inside.fake_gpu.language import _without_overflow
 
     assert not _without_overflow(InterpreterOptions()).sanitize_overflow
     assert _without_overflow(InterpreterOptions(debug=True)).sanitize_overflow

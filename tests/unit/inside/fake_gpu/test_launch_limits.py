@@ -10,18 +10,18 @@ from types import SimpleNamespace
 import command
 import pytest
 
-from harness.config.targets import load_targets
-from harness.records import to_json
+from warpwave.config.targets import load_targets
+from warpwave.records import to_json
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 import numpy as np
 import triton
 from triton.runtime import _allocation
 
-from harness.inside.fake_gpu.emulated.driver import EmulatedDriver
-from harness.inside.fake_gpu.launch_limits import LaunchRefusedError, check_grid, check_scratch
-from harness.inside.fake_gpu.no_data.unknown import UnknownInt
-from harness.inside.test.host_errors import raised_by_host
+from warpwave.inside.fake_gpu.emulated import EmulatedDriver
+from warpwave.inside.fake_gpu.launches import LaunchRefusedError, check_grid, check_scratch
+from warpwave.inside.fake_gpu.unknown import UnknownInt
+from warpwave.inside.test.notes import raised_by_host
 
 CARDS = {card.name: card for card in load_targets()["cpu"].architectures}
 TALL = "`fill` cannot be launched on sm_90: its grid is (1, 65536, 1), the limit of y is 65535"
@@ -113,8 +113,8 @@ def test_a_refused_launch_is_no_fault_of_the_emulator():
 
 INTERPRETED = """
 import json, sys, torch, triton, triton.language as tl
-from harness.inside.fake_gpu.interpreter import interpreted_device
-from harness.records import Architecture
+from warpwave.inside.fake_gpu.interpreter import interpreted_device
+from warpwave.records import Architecture
 interpreted_device(Architecture.restore(json.loads(sys.argv[1])), ["cuda"])
 
 @triton.jit

@@ -12,8 +12,8 @@ pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s
 
 KERNELS = """
 import contextlib, json, torch, triton, triton.language as tl
-from harness.inside.fake_gpu.interpreted.narrow_floats import narrow_floats
-from harness.inside.fake_gpu.torch_device import apply
+from warpwave.inside.fake_gpu.arithmetic import narrow_floats
+from warpwave.inside.fake_gpu.torch_device import apply
 apply(narrow_floats(), contextlib.ExitStack())
 
 @triton.jit

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.collect.cases import read_cases
-from harness.records import Stage, Verdict
+from warpwave.collect.cases import read_cases
+from warpwave.records import Stage, Verdict
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
-from harness.inside.fake_gpu.with_data import _with_out_dtype  # noqa: E402 - after what it needs
+from warpwave.inside.fake_gpu.card import _with_out_dtype
 
 
 @pytest.fixture

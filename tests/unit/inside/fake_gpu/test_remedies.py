@@ -12,9 +12,9 @@ pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s
 
 from triton.runtime import interpreter
 
-from harness.inside.fake_gpu.interpreted.language.gaps import _with_index
-from harness.inside.process.remedies import hint_of
-from harness.inside.sanitize.origins import _materializing
+from warpwave.inside.fake_gpu.language import _with_index
+from warpwave.inside.process.outcomes import hint_of
+from warpwave.inside.sanitize.memory import _materializing
 
 
 def test_a_bound_of_one_element_is_a_number():
@@ -102,7 +102,7 @@ def test_a_submodule_that_the_installed_version_lacks():
     assert "--with 'NAME==VERSION'" in hint
     assert "Missing here: einops_of_nobody.core." in hint
     assert "Missing here" not in hint_of(["ModuleNotFoundError: No module named 'pluggy.ops'"])
-    assert "Missing here: harness.gone." in hint_of(["ModuleNotFoundError: No module named 'harness.gone'"])
+    assert "Missing here: warpwave.gone." in hint_of(["ModuleNotFoundError: No module named 'warpwave.gone'"])
 
 
 def test_empty_submodules_are_named_if_modules_are_missing(tmp_path):

@@ -10,12 +10,14 @@ torch = pytest.importorskip("torch", reason="the inside needs torch and triton; 
 if not hasattr(torch.library, "get_kernel"):
     pytest.skip("this torch cannot hand out the kernel that is replaced", allow_module_level=True)
 
-from harness.inside.fake_gpu.custom_ops import shared_ops  # noqa: E402 - after what it needs
-from harness.inside.fake_gpu.driver import keep_in_backward  # noqa: E402
-from harness.inside.fake_gpu.no_data.tensors import WithoutData  # noqa: E402
-from harness.inside.fake_gpu.redirect import Redirect  # noqa: E402
-from harness.inside.fake_gpu.references.halves import sum_in_fp32  # noqa: E402
-from harness.inside.fake_gpu.torch_device import apply  # noqa: E402
+from warpwave.inside.fake_gpu.card import keep_in_backward
+from warpwave.inside.fake_gpu.no_data import WithoutData
+from warpwave.inside.fake_gpu.redirect import Redirect
+from warpwave.inside.fake_gpu.torch_device import apply
+from warpwave.inside.fake_gpu.torch_ops import (
+    shared_ops,
+    sum_in_fp32,
+)
 
 CARD = torch.device("cuda", 0)
 

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import command
 import pytest
 
-from harness.collect import collect
-from harness.inside.facts.architecture import architecture_name, described
-from harness.records import Architecture, Verdict
+from warpwave.collect import collect
+from warpwave.inside.facts.device import architecture_name, described
+from warpwave.records import Architecture, Verdict
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -62,7 +62,12 @@ def ran(tmp_path_factory):
     package = folder / "package"
     shutil.copytree(DATA / "package", package)
     (package / "pyproject.toml").write_text(GATES)
-    variables = {"PYTHONPATH": str(REPOSITORY), "COLUMNS": "200", "STUB_STATE": str(folder), "TRITON_CACHE_DIR": str(folder / "cache")}
+    variables = {
+        "PYTHONPATH": str(REPOSITORY / "harness"),
+        "COLUMNS": "200",
+        "STUB_STATE": str(folder),
+        "TRITON_CACHE_DIR": str(folder / "cache"),
+    }
     words = ["run", "third-sim", "third", "--targets", "targets.yml", "--kernels", package, "--out", "out"]
     done = command.warpwave(*words, cwd=folder, env={**os.environ, **variables})
     return folder / "out", done.stdout + done.stderr
@@ -86,7 +91,12 @@ def test_a_triton_without_the_vendors_backend_is_named_once(tmp_path):
     """Not as host code that raised at each launch, in a run that passed."""
     (tmp_path / "targets.yml").write_text(TARGETS.replace(f"{DATA / 'site'}:", ""))
     package = shutil.copytree(DATA / "package", tmp_path / "package")
-    variables = {"PYTHONPATH": str(REPOSITORY), "COLUMNS": "200", "STUB_STATE": str(tmp_path), "TRITON_CACHE_DIR": str(tmp_path / "cache")}
+    variables = {
+        "PYTHONPATH": str(REPOSITORY / "harness"),
+        "COLUMNS": "200",
+        "STUB_STATE": str(tmp_path),
+        "TRITON_CACHE_DIR": str(tmp_path / "cache"),
+    }
     words = ["run", "third-sim", "--targets", "targets.yml", "--kernels", package, "--stage", "compile", "--out", "out"]
     done = command.warpwave(*words, cwd=tmp_path, env={**os.environ, **variables})
 
@@ -168,8 +178,8 @@ def test_a_card_is_described_by_the_entry_of_its_name_and_backend():
 PRETEND = """
 import sys
 import torch
-from harness.inside.fake_gpu.driver import pretended_device
-from harness.records import Architecture
+from warpwave.inside.fake_gpu.card import pretended_device
+from warpwave.records import Architecture
 
 kind = sys.argv[1]
 before = torch.version.hip
@@ -202,8 +212,8 @@ def test_the_pretended_card_is_on_the_device_of_its_vendor(kind):
 INTERPRET = """
 import sys
 import torch
-from harness.inside.fake_gpu.interpreter import interpreted_device
-from harness.records import Architecture
+from warpwave.inside.fake_gpu.interpreter import interpreted_device
+from warpwave.records import Architecture
 
 kinds = sys.argv[1].split(",")
 properties = {"multiprocessor_count": 64, "max_shared_mem": 65536}

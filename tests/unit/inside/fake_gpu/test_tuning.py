@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-tuner = pytest.importorskip("harness.inside.fake_gpu.tuner", reason="the inside needs torch and triton; `nox -s tests` installs them")
+tuner = pytest.importorskip("warpwave.inside.fake_gpu.card", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
 
 CARD = SimpleNamespace(warp_size=64, program_threads=1024, properties={"max_shared_mem": 65536})
@@ -114,7 +114,7 @@ def count(x, n):
 def tuned():
     """Make a tuner of a function, as `@triton.autotune` does, where nothing can be timed."""
     torch, triton = pytest.importorskip("torch"), pytest.importorskip("triton")
-    from harness.inside.fake_gpu.torch_device import apply
+    from warpwave.inside.fake_gpu.torch_device import apply
 
     tuning = tuner.Tuning()
 

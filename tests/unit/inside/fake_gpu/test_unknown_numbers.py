@@ -8,9 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
-from harness.inside.fake_gpu.host_side import known  # noqa: E402 - after what it needs
-from harness.inside.fake_gpu.no_data.tensors import WithoutData  # noqa: E402
-from harness.inside.process.exceptions import DecidedByData  # noqa: E402
+from warpwave.inside.fake_gpu.host_side import known
+from warpwave.inside.fake_gpu.no_data import WithoutData
+from warpwave.inside.process.outcomes import DecidedByData
 
 CARD = torch.device("cuda", 0)
 NUMBERS = [operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow]

@@ -5,11 +5,11 @@ import pytest
 torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
-from triton._C.libtriton import amd, nvidia  # noqa: E402 - after what it needs
+from triton._C.libtriton import amd, nvidia
 
-from harness.config.targets import load_targets  # noqa: E402
-from harness.inside.fake_gpu.vendor_blas import vendor_blas  # noqa: E402
-from harness.inside.process.exceptions import NotPretended  # noqa: E402
+from warpwave.config.targets import load_targets
+from warpwave.inside.fake_gpu.card import vendor_blas
+from warpwave.inside.process.outcomes import NotPretended
 
 CARDS = {card.name: card for card in load_targets()["cpu"].architectures}
 WORKSPACE = torch.empty(16)

@@ -12,9 +12,9 @@ import command
 import pytest
 from slow_cases import slow_but
 
-from harness.collect import collect
-from harness.inside.multi_gpu.claims import homes
-from harness.records import Verdict
+from warpwave.collect import collect
+from warpwave.inside.multi_gpu.share import homes
+from warpwave.records import Verdict
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -48,7 +48,7 @@ def warpwave(tmp_path_factory):
         (folder / "targets.yml").write_text(TARGET)
         words = ["run", "stub", "--targets", "targets.yml", "--kernels", DATA / "package", *more]
         stub = {"STUB_CARDS": "2", "STUB_STATE": str(folder / "state"), "TMPDIR": str(folder), "TRITON_CACHE_DIR": str(folder / "cache")}
-        environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "COLUMNS": "200", **stub, **variables}
+        environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "harness"), "COLUMNS": "200", **stub, **variables}
         done = command.warpwave(*words, cwd=folder, env=environment, light=True)
         return folder, done.stdout + done.stderr
 

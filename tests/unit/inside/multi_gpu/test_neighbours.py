@@ -10,12 +10,12 @@ from pathlib import Path
 import command
 import pytest
 
-from harness.collect import collect
-from harness.inside.multi_gpu.ledger import Ledger
-from harness.inside.multi_gpu.neighbours import Neighbours
-from harness.inside.multi_gpu.seats import seats_for_tests, workers_of
-from harness.inside.process.used import Used
-from harness.records import Job, PytestSettings, Stage
+from warpwave.collect import collect
+from warpwave.inside.multi_gpu.ledger import Ledger
+from warpwave.inside.multi_gpu.pytest_plugin import Neighbours
+from warpwave.inside.multi_gpu.share import seats_for_tests, workers_of
+from warpwave.inside.process.lease import Used
+from warpwave.records import Job, PytestSettings, Stage
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -100,7 +100,9 @@ def shared(tmp_path_factory):
     (folder / "package" / "test_two.py").write_text(TWO)
     stub = {"STUB_CARDS": "1", "STUB_STATE": str(folder / "state"), "TMPDIR": str(folder), "TRITON_CACHE_DIR": str(folder / "cache")}
     words = ["run", "stub", "--targets", "targets.yml", "--kernels", "package", "--out", "out", "--test-workers", "2"]
-    done = command.warpwave(*words, cwd=folder, env={**os.environ, "PYTHONPATH": str(REPOSITORY), "COLUMNS": "200", **stub}, light=True)
+    done = command.warpwave(
+        *words, cwd=folder, env={**os.environ, "PYTHONPATH": str(REPOSITORY / "harness"), "COLUMNS": "200", **stub}, light=True
+    )
     return folder, done.stdout + done.stderr
 
 
@@ -221,15 +223,15 @@ def job(tmp_path: Path, **more: object) -> Job:
 
 def test_as_many_workers_as_fit(tmp_path, monkeypatch):
     """By cores, by the memory of card and host, and by files; what stops after a failure is one process."""
-    monkeypatch.setattr("harness.inside.multi_gpu.seats._cores", lambda: 8)
-    monkeypatch.setattr("harness.inside.multi_gpu.seats.free_memory", lambda: 1 << 40)
+    monkeypatch.setattr("warpwave.inside.multi_gpu.share._cores", lambda: 8)
+    monkeypatch.setattr("warpwave.inside.multi_gpu.share.free_memory", lambda: 1 << 40)
     assert workers_of(job(tmp_path), 1, 50) == 4
     assert workers_of(job(tmp_path, interpret=True), 1, 50) == 8
     assert workers_of(job(tmp_path, interpret=True), 1, 3) == 3
     assert workers_of(job(tmp_path, test_workers=6), 1, 50) == 6
     assert workers_of(job(tmp_path, test_workers=6, pytest_args=("-x",)), 1, 50) == 1
     assert workers_of(job(tmp_path, pytest=PytestSettings(addopts=("-n", "4"))), 1, 50) == 1
-    monkeypatch.setattr("harness.inside.multi_gpu.seats.free_memory", lambda: 5 << 30)
+    monkeypatch.setattr("warpwave.inside.multi_gpu.share.free_memory", lambda: 5 << 30)
     assert workers_of(job(tmp_path), 1, 50) == 2
 
 

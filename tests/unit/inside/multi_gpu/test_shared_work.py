@@ -10,20 +10,19 @@ from collections import Counter
 import pytest
 from synthetic import CEILING, case, facts, run, sample
 
-from harness.commands.options.parse import chosen_gpus
-from harness.compare import compare
-from harness.compare.model import Change
-from harness.compare.speeds.changed_speeds import changed_speeds
-from harness.config.targets import load_targets
-from harness.errors import UsageError
-from harness.inside.bench.results import Sink
-from harness.inside.facts.stage import ask_about_cards
-from harness.inside.multi_gpu.cards import SEAT_STEP, cards
-from harness.inside.multi_gpu.claims import homes
-from harness.inside.multi_gpu.ledger import Ledger
-from harness.records import CardShare, DeviceFacts, Job, Sample, Stage, Verdict, dump, to_json
-from harness.render.html import render_html
-from harness.render.markdown import render_markdown
+from warpwave.cli.parse import chosen_gpus
+from warpwave.compare import compare
+from warpwave.compare.changed_speeds import changed_speeds
+from warpwave.compare.model import Change
+from warpwave.config.targets import load_targets
+from warpwave.errors import UsageError
+from warpwave.inside.bench.results import Sink
+from warpwave.inside.facts.stage import ask_about_cards
+from warpwave.inside.multi_gpu.ledger import SEAT_STEP, Ledger, cards
+from warpwave.inside.multi_gpu.share import homes
+from warpwave.records import CardShare, DeviceFacts, Job, Sample, Stage, Verdict, dump, to_json
+from warpwave.render.html import render_html
+from warpwave.render.markdown import render_markdown
 
 
 @pytest.fixture
@@ -60,7 +59,7 @@ def test_who_is_through_waits_for_the_others_on_its_card_only(ledgers, monkeypat
 
     zero, one, _ = ledgers
     neighbour = Ledger(zero.path, SEAT_STEP)
-    monkeypatch.setattr("harness.inside.multi_gpu.ledger.time.sleep", waits)
+    monkeypatch.setattr("warpwave.inside.multi_gpu.ledger.time.sleep", waits)
     assert one.next(["a"], {"a": 1}, fail) == "a"
     assert zero.next(["a"], {"a": 1}, fail) is None
     assert neighbour.next(["b"], {}, fail) == "b"

@@ -11,16 +11,15 @@ from pathlib import Path
 import command
 import pytest
 
-from harness.config.targets import load_targets
-from harness.errors import UsageError
-from harness.records import COMPILED_FOLDER, COMPILED_HERE, COMPILED_MANIFEST, DeviceFacts, Facts, Job, Stage, dump
-from harness.run import handover
+from warpwave.config.targets import load_targets
+from warpwave.errors import UsageError
+from warpwave.records import COMPILED_FOLDER, COMPILED_HERE, COMPILED_MANIFEST, DeviceFacts, Facts, Job, Stage, dump
+from warpwave.run import inputs
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
-from harness.inside.compile.pack import pack
-from harness.inside.fake_gpu.no_data.unknown import Guesses
-from harness.inside.precompile.unpack import unpack
+from warpwave.inside.fake_gpu.unknown import Guesses
+from warpwave.inside.handed_over import pack, unpack
 
 REPOSITORY = Path(__file__).parents[4]
 CARD = next(card for card in load_targets()["cpu"].architectures if card.name == "sm_90")
@@ -62,8 +61,8 @@ def test_what_a_test_launches_behind_a_decision_is_compiled_ahead(job, tmp_path)
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "test_decides.py").write_text(PACKAGE)
     dump(dataclasses.replace(job, kernels=str(tmp_path / "package")), tmp_path / "job.json")
-    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY), "TRITON_CACHE_DIR": str(tmp_path / "cache")}
-    done = command.python("-m", "harness.inside.precompile", "job.json", cwd=tmp_path, env=variables, kind="compiler")
+    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY / "harness"), "TRITON_CACHE_DIR": str(tmp_path / "cache")}
+    done = command.python("-m", "warpwave.inside.precompile", "job.json", cwd=tmp_path, env=variables, kind="compiler")
     assert done.returncode == 0, done.stderr
     told = json.loads((tmp_path / "bench" / "ahead.json").read_text())
 
@@ -88,8 +87,8 @@ def handed(job, tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "theirs"))
     pack(job)
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "ours"))
-    job = dataclasses.replace(job, compiled=handover.digest_of(handover.find(tmp_path)))
-    handover.copy(tmp_path / COMPILED_FOLDER, tmp_path, job.compiled)
+    job = dataclasses.replace(job, compiled=inputs.digest_of(inputs.find(tmp_path)))
+    inputs.copy(tmp_path / COMPILED_FOLDER, tmp_path, job.compiled)
     return job
 
 
@@ -156,23 +155,23 @@ def test_what_was_not_planned_is_refused_before_anything_starts(handed, tmp_path
     """By the hash of its list; so is a file that is not the listed one, a link, and a folder without kernels."""
     theirs = tmp_path / COMPILED_FOLDER
     with pytest.raises(UsageError, match="does not hold the kernels that were planned"):
-        handover.digest_of(theirs, "0" * 64)
+        inputs.digest_of(theirs, "0" * 64)
     with pytest.raises(UsageError, match="no compiled kernels"):
-        handover.find(tmp_path / "theirs")
+        inputs.find(tmp_path / "theirs")
     (theirs / KEY / "k.cubin").write_bytes(b"other code")
     with pytest.raises(UsageError, match="was changed after it was compiled"):
-        handover.copy(theirs, tmp_path / "raw", handed.compiled)
+        inputs.copy(theirs, tmp_path / "raw", handed.compiled)
     (theirs / KEY / "k.cubin").unlink()
     (theirs / KEY / "k.cubin").symlink_to("/etc/passwd")
     with pytest.raises(UsageError, match="cubin"):
-        handover.copy(theirs, tmp_path / "raw", handed.compiled)
+        inputs.copy(theirs, tmp_path / "raw", handed.compiled)
 
 
 def test_kernels_that_would_fill_the_disk_are_refused(handed, tmp_path, monkeypatch):
     """Each file may be within its limit, and all together may not."""
-    monkeypatch.setattr(handover, "_MOST_TOGETHER", 20)
+    monkeypatch.setattr(inputs, "_MOST_TOGETHER", 20)
     with pytest.raises(UsageError, match="have more than 0 GiB"):
-        handover.copy(tmp_path / COMPILED_FOLDER, tmp_path / "raw", handed.compiled)
+        inputs.copy(tmp_path / COMPILED_FOLDER, tmp_path / "raw", handed.compiled)
     assert sum(file.stat().st_size for file in (tmp_path / "raw").rglob("*") if file.is_file()) <= 20
 
 

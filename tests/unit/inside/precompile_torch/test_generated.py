@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.config.targets import load_targets
-from harness.inside.benchmarks import Point
-from harness.inside.precompile_torch import generated
-from harness.records import Job, Stage, dump
+from warpwave.config.targets import load_targets
+from warpwave.inside.benchmarks import Point
+from warpwave.inside.precompile import torch_ahead
+from warpwave.records import Job, Stage, dump
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -36,9 +36,9 @@ def benchmark(provider, N):
 GENERATE = """
 import sys
 from pathlib import Path
-from harness.config.targets import load_targets
-from harness.inside.precompile_torch import generated
-from harness.records import Job
+from warpwave.config.targets import load_targets
+from warpwave.inside.precompile import torch_ahead as generated
+from warpwave.records import Job
 from torch._inductor.fx_passes import joint_graph, post_grad
 joint_graph.lazy_init = post_grad.lazy_init = lambda *args, **kwargs: None
 job = Job.load(Path(sys.argv[1]))
@@ -74,24 +74,24 @@ def test_graphs_and_all_candidates_are_there_before_a_card_is(job, tmp_path):
 
 def test_a_package_that_does_not_name_torchs_compiler_starts_nothing(job, tmp_path, monkeypatch):
     """Nor does a run without a sweep, or one that was told not to; on a card whose entry does not say so, the user has to ask."""
-    monkeypatch.setattr(generated, "forked", lambda *words: lambda journal, log: words)
-    assert generated.names_any(job, "torch.compile")
-    assert generated.started(dataclasses.replace(job, torch_compile_ahead=False), CARD, tmp_path / "log") == ([], {})
+    monkeypatch.setattr(torch_ahead, "forked", lambda *words: lambda journal, log: words)
+    assert torch_ahead.names_any(job, "torch.compile")
+    assert torch_ahead.started(dataclasses.replace(job, torch_compile_ahead=False), CARD, tmp_path / "log") == ([], {})
     amd = next(card for card in load_targets()["cpu"].architectures if card.name == "gfx942")
-    assert generated.started(job, amd, tmp_path / "log") == ([], {})
-    assert generated.started(dataclasses.replace(job, torch_compile_ahead=True), amd, tmp_path / "log")[0]
-    assert generated.started(dataclasses.replace(job, stages=(Stage.TEST,)), CARD, tmp_path / "log") == ([], {})
+    assert torch_ahead.started(job, amd, tmp_path / "log") == ([], {})
+    assert torch_ahead.started(dataclasses.replace(job, torch_compile_ahead=True), amd, tmp_path / "log")[0]
+    assert torch_ahead.started(dataclasses.replace(job, stages=(Stage.TEST,)), CARD, tmp_path / "log") == ([], {})
     (tmp_path / "kernels" / "norm" / "bench_norm.py").write_text(BENCH.replace("torch.compile(normed, dynamic=False)", "normed"))
-    assert not generated.names_any(job, "torch.compile")
-    assert generated.started(job, CARD, tmp_path / "log") == ([], {})
+    assert not torch_ahead.names_any(job, "torch.compile")
+    assert torch_ahead.started(job, CARD, tmp_path / "log") == ([], {})
 
 
 def test_the_bench_stage_takes_and_deletes_the_runs_own_cache_and_leaves_the_users(job, tmp_path, monkeypatch):
     """Without a note of what was made ahead, it changes nothing."""
-    monkeypatch.setattr(generated, "forked", lambda *words: lambda journal, log: words)
+    monkeypatch.setattr(torch_ahead, "forked", lambda *words: lambda journal, log: words)
     for own in (None, str(tmp_path / "users")):
         monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", own or "")
-        workers, told = generated.started(job, CARD, tmp_path / "bench" / "ahead.json")
+        workers, told = torch_ahead.started(job, CARD, tmp_path / "bench" / "ahead.json")
         assert len(workers) == 3
         folder = Path(told["generated"])
         folder.mkdir(exist_ok=True)
@@ -99,20 +99,20 @@ def test_the_bench_stage_takes_and_deletes_the_runs_own_cache_and_leaves_the_use
         assert own or folder.stat().st_mode & 0o077 == 0
         (tmp_path / "bench" / "ahead.json").write_text(json.dumps(told))
         monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
-        generated.name_folder(job)
+        torch_ahead.name_folder(job)
         assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(folder)
-        generated.remove(job)
+        torch_ahead.remove(job)
         assert folder.exists() == bool(own)
     (tmp_path / "bench" / "ahead.json").unlink()
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
-    generated.name_folder(job)
+    torch_ahead.name_folder(job)
     assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ
 
 
 def test_points_that_may_share_a_graph_stay_in_one_process_in_their_order():
     """Whichever comes first decides what its backward graph may overwrite."""
     points = [Point(f"{plot}/{n}", "k", "p", "", {"N": n}, None, {}) for plot in ("loss", "gradient") for n in range(5)]
-    shares = [generated.share_of(points, share, 3) for share in range(3)]
+    shares = [torch_ahead.share_of(points, share, 3) for share in range(3)]
     assert sorted(point.id for share in shares for point in share) == sorted(point.id for point in points)
     for share in shares:
         sizes = [point.params["N"] for point in share]
@@ -135,7 +135,7 @@ def test_the_key_of_a_graph_says_what_it_may_overwrite(monkeypatch):
     without = key()
     may_overwrite[0] = [2]
     assert key() == without, "torch does it itself: `tell_apart` can go"
-    generated.tell_apart()
+    torch_ahead.tell_apart()
     with_two = key()
     may_overwrite[0] = [3]
     assert len({without, with_two, key()}) == 3

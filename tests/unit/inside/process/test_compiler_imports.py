@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.inside.environment import compiler_imports as imports
-from harness.inside.test import pytest_plugin
+from warpwave.inside import environment as imports
+from warpwave.inside.test import pytest_plugin
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,7 @@ def test_it_is_imported_if_the_stage_says_so(told, names, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("told", ["1", ""])
 def test_what_is_imported(told):
-    code = "import sys, harness.inside.environment.compiler_imports as i; i.import_compiler(); print(i._MODULE in sys.modules)"
+    code = "import sys, warpwave.inside.environment as i; i.import_compiler(); print(i._MODULE in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, imports._VARIABLE: told}, capture_output=True, text=True, check=True
     )

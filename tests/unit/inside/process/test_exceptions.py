@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.inside.process.exceptions import describe
+from warpwave.inside.process.outcomes import describe
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 from synthetic import facts
 
-from harness.inside.facts import stage
-from harness.inside.facts.stage import UnusableError
-from harness.records import DeviceFacts, Stage, to_json
+from warpwave.inside.facts import stage
+from warpwave.inside.facts.stage import UnusableError
+from warpwave.records import DeviceFacts, Stage, to_json
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.inside import __main__ as inside
-from harness.records import Job, Stage
-from harness.records.isolated import isolated
+from warpwave.inside import __main__ as inside
+from warpwave.records import Job, Stage
+from warpwave.records.isolated import isolated
 
 REPOSITORY = Path(__file__).parents[4]
 PLANTED = "import sys\nwith open({seen!r}, 'a') as seen:\n    seen.write(' '.join(sys.orig_argv) + '\\n')\n"
@@ -28,7 +28,7 @@ def test_neither_guard_nor_supervisor_loads_what_is_planted(tmp_path):
     def start(*words: str) -> str:
         return subprocess.run(words, env=variables, cwd=tmp_path, capture_output=True, text=True).stderr
 
-    said = start(*isolated(sys.executable, str(REPOSITORY), "harness.inside.watchdog", "60", "5", "1000000", "100", job))
+    said = start(*isolated(sys.executable, str(REPOSITORY / "harness"), "warpwave.inside.watchdog", "60", "5", "1000000", "100", job))
     assert f"FileNotFoundError: [Errno 2] No such file or directory: '{job}'" in said
     assert not seen.exists()
     start(sys.executable, "-c", "")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.inside.process.supervise import Death, _explain
-from harness.records import Verdict
+from warpwave.inside.process.supervise import Death, _explain
+from warpwave.records import Verdict
 
 SAID = {
     "ops.py error: couldn't allocate output register for constraint 'f'\n": "error: couldn't allocate output register for constraint 'f'",

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from light import light_python
 
-from harness.collect import collect
-from harness.config.targets import load_targets
-from harness.options import RunOptions
-from harness.records import Stage, Verdict
-from harness.run import run_target
+from warpwave.collect import collect
+from warpwave.config.targets import load_targets
+from warpwave.options import RunOptions
+from warpwave.records import Stage, Verdict
+from warpwave.run import run_target
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 

@@ -10,9 +10,9 @@ import threading
 
 import pytest
 
-from harness.inside import watchdog
-from harness.inside.watchdog import watch
-from harness.records import OVERFULL, OVERTIME
+from warpwave.inside import watchdog
+from warpwave.inside.watchdog import watch
+from warpwave.records import OVERFULL, OVERTIME
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +70,7 @@ def test_signals_are_passed_on(tmp_path):
     """The client's SIGINT reaches the run, and its code is the run's."""
     code = "import time\ntry: print('ready', flush=True); time.sleep(60)\nexcept KeyboardInterrupt: raise SystemExit(130)"
     program = (
-        f"import sys; from pathlib import Path; from harness.inside.watchdog import watch; "
+        f"import sys; from pathlib import Path; from warpwave.inside.watchdog import watch; "
         f"sys.exit(watch([sys.executable, '-S', '-c', {code!r}], Path({str(tmp_path)!r}), 60, 1, 1 << 20, 100))"
     )
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)

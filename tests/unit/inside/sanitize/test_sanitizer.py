@@ -15,11 +15,11 @@ import command
 import pytest
 from slow_cases import slow_but
 
-from harness.collect import collect
-from harness.compare import compare
-from harness.records import Verdict
-from harness.render.html import render_html
-from harness.render.markdown import render_markdown
+from warpwave.collect import collect
+from warpwave.compare import compare
+from warpwave.records import Verdict
+from warpwave.render.html import render_html
+from warpwave.render.markdown import render_markdown
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -35,7 +35,7 @@ TABLE = runpy.run_path(str(PLANTED / "table.py"))["faults"]()
 
 def sanitized(folder, kernels, *options):
     words = ["run", "cpu", "--engine", "local", "--stage", "test", "--kernels", kernels, "--out", "out", "--quiet", *options]
-    done = command.warpwave(*words, cwd=folder, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, timeout=900)
+    done = command.warpwave(*words, cwd=folder, env={**os.environ, "PYTHONPATH": str(REPOSITORY / "harness")}, timeout=900)
     return done, collect(folder / "out" / "raw" / "cpu")
 
 

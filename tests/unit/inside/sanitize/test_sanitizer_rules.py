@@ -9,13 +9,10 @@ pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s
 import numpy as np
 import torch
 
-from harness.inside.sanitize import races
-from harness.inside.sanitize.findings import Found
-from harness.inside.sanitize.memory import Block, Given, Lanes, Memory
-from harness.inside.sanitize.order import NOTHING, Order
-from harness.inside.sanitize.races import Access, Log
-from harness.inside.sanitize.written import Shadows
-from harness.records import Defect
+from warpwave.inside.sanitize import races
+from warpwave.inside.sanitize.memory import Block, Given, Lanes, Memory, Shadows
+from warpwave.inside.sanitize.races import NOTHING, Access, Found, Log, Order
+from warpwave.records import Defect
 
 MEMORY = Memory(4096, 4096)
 CODE = compile("", "kernel.py", "exec")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from harness.records import Stage
+from warpwave.records import Stage
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 

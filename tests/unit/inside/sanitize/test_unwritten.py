@@ -14,7 +14,7 @@ def blamed(monkeypatch):
     import triton.language as tl
     from triton.runtime import interpreter
 
-    from harness.inside.sanitize.unwritten import patches, suspected
+    from warpwave.inside.sanitize.memory import patches, suspected
 
     found = []
     for owner, name, replacement in list(patches(interpreter.InterpreterBuilder)):
@@ -62,7 +62,7 @@ def test_a_load_beyond_the_end_is_reported_at_any_use(blamed):
     import numpy as np
     import triton.language as tl
 
-    from harness.inside.sanitize.unwritten import AnyUse, suspected
+    from warpwave.inside.sanitize.memory import AnyUse, suspected
 
     _, other, choice, builder, found = blamed
     beyond = suspected(other, ((np.array([1]), AnyUse(lambda positions: found.extend(positions.tolist()))),))

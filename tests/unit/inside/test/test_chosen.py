@@ -7,8 +7,8 @@ import json
 import pytest
 from slow_cases import slow_but
 
-from harness.config.targets import load_targets
-from harness.records import Chosen, Selection, Stage
+from warpwave.config.targets import load_targets
+from warpwave.records import Chosen, Selection, Stage
 
 TESTS = """\
 import pytest

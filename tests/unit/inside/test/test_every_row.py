@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 from slow_cases import slow_but
 
-from harness.collect.cases import read_cases
-from harness.config.targets import load_targets
-from harness.inside.benchmarks import loading
-from harness.inside.compile.cases import Cases, mostly_run, never_loaded, never_ran, never_reached
-from harness.inside.test.settings import files_with_tests
-from harness.records import Chosen, Job, NotRun, Stage, StageReport, Verdict
+from warpwave.collect.cases import read_cases
+from warpwave.config.targets import load_targets
+from warpwave.inside.benchmarks import loading
+from warpwave.inside.compile.stage import Cases, mostly_run, never_loaded, never_ran, never_reached
+from warpwave.inside.test.settings import files_with_tests
+from warpwave.records import Chosen, Job, NotRun, Stage, StageReport, Verdict
 
 BROKEN = "ModuleNotFoundError: No module named 'no_such_module'"
 FILES = {
@@ -181,7 +181,7 @@ def test_a_card_that_was_not_begun_lacks_the_tests_of_the_others():
 
 def test_no_row_is_missing_if_the_time_is_up_at_the_start(monkeypatch, tmp_path):
     """On a busy machine it takes long until the first process answers."""
-    from harness.inside.compile import stage
+    from warpwave.inside.compile import stage
 
     def slow(*asked):
         raise KeyboardInterrupt
@@ -234,7 +234,7 @@ def test_a_stage_that_saw_little_is_not_green(whole, data, skipped, verdict):
 @pytest.mark.parametrize(("stages", "shares"), [(("test",), [0.8, 1.0]), (("test", "bench", "compile"), [0.4, 0.6, 0.8, 1.0])])
 def test_a_stage_leaves_time_to_those_after_it(monkeypatch, tmp_path, stages, shares):
     """Each leaves a fifth of the time to each later one; here none uses any, so all start with all of it."""
-    from harness.inside import __main__ as inside
+    from warpwave.inside import __main__ as inside
 
     given = []
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import command
 import pytest
 
-from harness.inside.bench.results import Sink
-from harness.records import Job, Sample, Stage, Verdict, dump, to_json
+from warpwave.inside.bench.results import Sink
+from warpwave.records import Job, Sample, Stage, Verdict, dump, to_json
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -66,8 +66,8 @@ def verify(package: Path, output: Path, *pytest_args: str, light: bool = True) -
     """The test stage over a package, in a process of its own; its report. Not `light`: with torch and the plugins of the tests."""
     (output / "test").mkdir(parents=True)
     dump(Job("run-1", "cpu", (Stage.TEST,), str(package), str(output), pytest_args=pytest_args, benches=()), output / "job.json")
-    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY), **({} if light else {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": ""})}
-    done = command.python("-m", "harness.inside.test.stage", output / "job.json", light=light, cwd=output, env=variables)
+    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY / "harness"), **({} if light else {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": ""})}
+    done = command.python("-m", "warpwave.inside.test.stage", output / "job.json", light=light, cwd=output, env=variables)
     assert done.returncode == 0, done.stderr
     return json.loads((output / "test" / "report.json").read_text())
 
@@ -183,7 +183,7 @@ def run(package: Path, folder: Path) -> tuple[subprocess.CompletedProcess[str], 
     """`warpwave run cpu` as a user would; the target of its report."""
     (folder / "targets.yml").write_text("schema_version: 1\ntargets:\n  cpu: {interpret: false, stages: [test]}\n")
     words = ["run", "cpu", "--engine", "local", "--kernels", str(package), "--targets", "targets.yml", "--out", "out"]
-    variables = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(REPOSITORY)}
+    variables = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(REPOSITORY / "harness")}
     done = command.warpwave(*words, cwd=folder, env=variables, light=True)
     return done, json.loads((folder / "out" / "comparison.json").read_text())["targets"][0]
 
@@ -227,12 +227,12 @@ def test_a_stage_imports_nothing_that_an_earlier_one_has_planted(tmp_path):
     (output := tmp_path / "out").mkdir()
     job = Job("run-1", "cpu", (Stage.TEST, Stage.COMPILE), str(package), str(output), benches=())
     dump(job, output / "job.json")
-    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    command.python("-m", "harness.inside", output / "job.json", light=True, cwd=work, env=variables)
+    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY / "harness")}
+    command.python("-m", "warpwave.inside", output / "job.json", light=True, cwd=work, env=variables)
     reports = json.loads((output / "stages.json").read_text())["reports"]
 
     assert (work / "dataclasses.py").exists()
-    assert "harness.inside.compile.stage" not in ((tmp_path / "seen").read_text() if (tmp_path / "seen").exists() else "")
+    assert "warpwave.inside.compile.stage" not in ((tmp_path / "seen").read_text() if (tmp_path / "seen").exists() else "")
     assert [report["verdict"] for report in reports] == ["passed", "passed", "not-run"], reports
 
 

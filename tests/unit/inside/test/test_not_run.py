@@ -10,17 +10,26 @@ from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
-from harness.records import NotRun, Stage, StageReport, Verdict
+from warpwave.records import NotRun, Stage, StageReport, Verdict
 
 torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
-from triton.runtime.errors import InterpreterError  # noqa: E402
+from triton.runtime.errors import InterpreterError
 
-from harness.inside.fake_gpu import streams, torch_device  # noqa: E402
-from harness.inside.fake_gpu.no_data.unknown import unknown  # noqa: E402
-from harness.inside.process.exceptions import DecidedByData, NotPretended, describe  # noqa: E402
-from harness.inside.process.not_run import first_of_several, why_not_run, with_reasons  # noqa: E402
-from harness.inside.process.pretended_answers import Pretended  # noqa: E402
+from warpwave.inside.fake_gpu import (
+    streams,
+    torch_device,
+)
+from warpwave.inside.fake_gpu.unknown import unknown
+from warpwave.inside.process.outcomes import (
+    DecidedByData,
+    NotPretended,
+    Pretended,
+    describe,
+    first_of_several,
+    why_not_run,
+    with_reasons,
+)
 
 
 def _raised(function):

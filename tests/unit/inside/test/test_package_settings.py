@@ -12,14 +12,13 @@ from pathlib import Path
 import command
 import pytest
 
-from harness.config.package.pytest_settings import load_pytest_settings
-from harness.config.package.root import import_folders
-from harness.config.targets import load_targets
-from harness.inside.environment.package_path import enter
-from harness.inside.process.journal import Journal
-from harness.inside.process.workers import JOURNAL_VARIABLE
-from harness.inside.test.settings import SETTINGS_VARIABLE
-from harness.records import Job, Stage
+from warpwave.config.package import import_folders, load_pytest_settings
+from warpwave.config.targets import load_targets
+from warpwave.inside.environment import enter
+from warpwave.inside.process.journal import Journal
+from warpwave.inside.process.workers import JOURNAL_VARIABLE
+from warpwave.inside.test.settings import SETTINGS_VARIABLE
+from warpwave.records import Job, Stage
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -135,7 +134,7 @@ def test_a_plugin_that_does_not_load_is_off(tmp_path):
     (tmp_path / "test_a.py").write_text("def test_a(five): assert five == 5\n")
     journal = Journal(tmp_path / "journal")
     told = {JOURNAL_VARIABLE: str(journal.path), SETTINGS_VARIABLE: json.dumps({"addopts": ["--old_hooks", "--fine"]})}
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "harness.inside.test.settings_plugin", "-p", "no:cacheprovider"]
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "warpwave.inside.test.settings_plugin", "-p", "no:cacheprovider"]
     variables = {**os.environ, **told, "PYTHONPATH": f"{tmp_path}{os.pathsep}{REPOSITORY}", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": ""}
 
     done = subprocess.run(words, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
@@ -174,8 +173,8 @@ def test_the_compile_stage_has_the_same_settings(run_inside, package):
 
 def run(code: str, *folders: Path, **variables: str) -> str:
     """Run code after `enter` in a fresh process."""
-    program = f"from harness.inside.environment.package_path import enter; enter({[str(folder) for folder in folders]!r})\n{code}"
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), **variables}
+    program = f"from warpwave.inside.environment import enter; enter({[str(folder) for folder in folders]!r})\n{code}"
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "harness"), **variables}
     done = command.python("-c", program, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -217,7 +216,7 @@ def test_entering_twice_changes_nothing(monkeypatch, tmp_path):
 
 def test_a_job_comes_back_as_it_was(tmp_path):
     """job.json holds the settings as data."""
-    from harness.records import PytestSettings, dump
+    from warpwave.records import PytestSettings, dump
 
     settings = PytestSettings("pytest.ini", ("lib",), ("check_*.py",), ("tests",), ("-ra",))
     made = Job("r", "cpu", (Stage.TEST,), "/k", "/o", package_root="/p", import_folders=(".", "src"), pytest=settings)

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from harness.config.targets import load_targets
-from harness.records import Stage
+from warpwave.config.targets import load_targets
+from warpwave.records import Stage
 
 PACKAGE = """\
 import pytest
@@ -103,7 +103,7 @@ class Item:
 
 def test_large_sizes_are_left_out_and_ordinary_ones_beside_the_smallest_are_not():
     """An interpreter takes longer for one of them than for all others. Seeds, types and switches are no sizes."""
-    from harness.inside.test.quick import few_of_each
+    from warpwave.inside.test.collection import few_of_each
 
     items = []
     for place, shape in enumerate([(64, 128), (8192, 8192), (128, 1000), (4096, 64), (1, 8192, 8192)]):
@@ -127,7 +127,7 @@ def test_numbered_copies_are_one_function():
     """absl and parameterized make methods of their own for each case."""
     from types import SimpleNamespace
 
-    from harness.inside.test.quick import few_of_each
+    from warpwave.inside.test.collection import few_of_each
 
     items = [SimpleNamespace(parent=None, name=f"testSparse{n}", originalname=f"testSparse{n}") for n in range(48)]
     other = SimpleNamespace(parent=None, name="testDense", originalname="testDense")
@@ -137,7 +137,7 @@ def test_numbered_copies_are_one_function():
 
 def test_the_choice_does_not_depend_on_the_order_of_collection():
     """Plugins shuffle tests; the same ones are chosen."""
-    from harness.inside.test.quick import few_of_each
+    from warpwave.inside.test.collection import few_of_each
 
     items = [Item(a=a, b=b, c=c) for a in range(4) for b in range(3) for c in range(2)]
     chosen = few_of_each(items)
@@ -151,7 +151,7 @@ def test_the_choice_does_not_depend_on_the_order_of_collection():
 @pytest.mark.parametrize(("functions", "each"), [(50, 3), (51, 2), (75, 2), (76, 1), (200, 1)])
 def test_of_many_functions_each_gets_fewer_tests(functions, each):
     """A quick look stays one. A single test is the one in the middle."""
-    from harness.inside.test.quick import few_of_each
+    from warpwave.inside.test.collection import few_of_each
 
     items = [Item(a=a) for _ in range(functions) for a in range(5)]
     for position, item in enumerate(items):

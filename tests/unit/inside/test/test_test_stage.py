@@ -8,12 +8,12 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 from synthetic import emulated
 
-from harness.collect.cases import read_cases
-from harness.compare import compare
-from harness.compare.model import Parity
-from harness.compare.verdict import phrase
-from harness.records import CaseResult, Job, Stage, Verdict
-from harness.render.report_files.junit import render_junit
+from warpwave.collect.cases import read_cases
+from warpwave.compare import compare
+from warpwave.compare.model import Parity
+from warpwave.compare.verdict import phrase
+from warpwave.records import CaseResult, Job, Stage, Verdict
+from warpwave.render.junit import render_junit
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -100,7 +100,7 @@ def test_scripts_with_a_hard_coded_device_run_in_the_interpreter(run_inside, dat
 def test_an_expression_that_pytest_refuses_is_shown_in_its_own_words(tmp_path):
     """pytest has collected by then, and ends as if there were no tests."""
     (tmp_path / "log.txt").write_text("collected 5 items\nERROR: Wrong expression passed to '-k': test_(: at column 7\n")
-    from harness.inside.test import stage  # imports torch
+    from warpwave.inside.test import stage  # imports torch
 
     report = stage._report(stage.Results(Job("r", "t", (), "/kernels", "/out"), tmp_path), [], tmp_path)
 

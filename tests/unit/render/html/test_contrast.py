@@ -5,9 +5,9 @@ from importlib.resources import files
 
 import pytest
 
-from harness.render.charts.palette import DARK, LIGHT, rules
+from warpwave.render.charts.svg import DARK, LIGHT, rules
 
-CSS = "".join(files("harness.render.html").joinpath("templates", name).read_text() for name in ("page.css", "comparison/comparison.css"))
+CSS = "".join(files("warpwave.render.html").joinpath("templates", name).read_text() for name in ("page.css", "comparison/comparison.css"))
 TEXTS = ("soft", "ink", "ceiling", "good", "bad", "warn", "near", "short", "far")
 
 

@@ -13,11 +13,10 @@ from slow_cases import slow_but
 from synthetic import case, compiled, no_gpu, run, two_targets
 from two_vendors import MADE_UP, compared
 
-from harness.compare import compare
-from harness.compare.codegen.changed_code import diff
-from harness.compare.codegen.deltas import Concern
-from harness.render.html import packed, render_html, render_sections
-from harness.render.sections.changes.code import diff_sections, sentence
+from warpwave.compare import compare
+from warpwave.compare.changed_codegen import Concern, diff
+from warpwave.render.html import render_html, render_sections, shell
+from warpwave.render.sections.changes import code_sentence, diff_sections
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, so no browser can be driven")
 CHROMIUM = os.environ.get("WARPWAVE_CHROMIUM") or next(
@@ -73,8 +72,8 @@ def unfold(page):
 def form(request, monkeypatch):
     """A page as it is, and one whose kernels and numbers are compressed, as in a page of hundreds of kernels."""
     if request.param == "packed":
-        monkeypatch.setattr(packed, "MOST_MARKUP", 0)
-        monkeypatch.setattr(packed, "MOST_JSON", 0)
+        monkeypatch.setattr(shell, "MOST_MARKUP", 0)
+        monkeypatch.setattr(shell, "MOST_JSON", 0)
     return request.param
 
 
@@ -205,7 +204,7 @@ def test_a_link_opens_the_section_of_its_kernel_with_its_own_lines_on(show, form
 
 def test_a_print_of_a_large_page_has_every_section(show, monkeypatch):
     """Also those that nobody opened."""
-    monkeypatch.setattr(packed, "MOST_MARKUP", 0)
+    monkeypatch.setattr(shell, "MOST_MARKUP", 0)
     page = show(compared())
     page.wait_for_function("document.querySelector('#softmax') !== null")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -216,7 +215,7 @@ def test_a_print_of_a_large_page_has_every_section(show, monkeypatch):
 
 def test_without_a_script_a_large_page_says_where_its_sections_are(show, monkeypatch):
     """The table of kernels is there, and each section names the files that hold it."""
-    monkeypatch.setattr(packed, "MOST_MARKUP", 0)
+    monkeypatch.setattr(shell, "MOST_MARKUP", 0)
     page = show(compared(), java_script_enabled=False)
     page.locator("#softmax summary").first.click()
 
@@ -302,7 +301,7 @@ def drawn(function="{}_kernel"):
     both[0].append(row(function="gone_kernel"))
     found, failing = diff(*both), tuple(Concern)
     sections = diff_sections(*(side(*rows) for rows in both), found, failing, True)
-    return render_sections(sentence(found, failing), sections, exit_code=1, kind="codegen diff", source="a file")
+    return render_sections(code_sentence(found, failing), sections, exit_code=1, kind="codegen diff", source="a file")
 
 
 @pytest.mark.parametrize("width", slow_but([1280, 380], [380]))

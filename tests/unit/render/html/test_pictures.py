@@ -7,10 +7,10 @@ import pytest
 from hostile import PAGE_NAMES, hostile
 from synthetic import no_gpu, run, sample, two_targets, write_raw
 
-from harness.__main__ import _run_cli
-from harness.compare import compare
-from harness.render.charts.palette import DARK, LIGHT
-from harness.render.charts.pictures import pictures
+from warpwave.__main__ import _run_cli
+from warpwave.compare import compare
+from warpwave.render.charts.pictures import pictures
+from warpwave.render.charts.svg import DARK, LIGHT
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -16,10 +16,10 @@ from hostile import PAGE_NAMES, hostile
 from large import large
 from synthetic import case, compiled, no_gpu, record, run, sample, two_targets
 
-from harness.compare import compare
-from harness.records import Stage, StageReport, Verdict
-from harness.render.html import packed, render_html
-from harness.render.html.anchors import anchors
+from warpwave.compare import compare
+from warpwave.records import Stage, StageReport, Verdict
+from warpwave.render.html import render_html, shell
+from warpwave.render.html.kernels import anchors
 
 
 class Page(HTMLParser):
@@ -249,7 +249,7 @@ def test_three_hundred_kernels_on_four_targets_are_less_than_three_megabytes():
 
 def test_a_large_page_compresses_what_is_opened_last(monkeypatch):
     """The gravest kernel is in the markup, for a browser without scripts; every other one is there once, in the markup or compressed."""
-    monkeypatch.setattr(packed, "MOST_MARKUP", 40_000)
+    monkeypatch.setattr(shell, "MOST_MARKUP", 40_000)
     large_page = render_html(compare(many_kernels(20)))
     compressed = embedded(large_page)["bodies"]
     bodies = [*compressed.values(), large_page]
@@ -263,7 +263,7 @@ def test_a_large_page_compresses_what_is_opened_last(monkeypatch):
 
 def test_a_name_is_never_an_id_of_the_page_itself():
     """A package may have a folder `roofline`."""
-    with as_file(files("harness.render.html").joinpath("templates")) as templates:
+    with as_file(files("warpwave.render.html").joinpath("templates")) as templates:
         texts = [file.read_text(encoding="utf-8") for file in templates.rglob("*.*")]
     ids = {ident for text in texts for ident in re.findall(r'\bid="([^"{]+)"', text)}
 

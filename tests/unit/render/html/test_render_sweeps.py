@@ -5,12 +5,11 @@ import re
 import pytest
 from synthetic import no_gpu, record, run, sample, two_targets
 
-from harness.compare import compare
-from harness.records import Verdict
-from harness.render.charts.axes import short, size_ticks, sizes_scale, values_scale
-from harness.render.charts.svg import draw
-from harness.render.charts.sweeps import sweeps
-from harness.render.repro import repro
+from warpwave.compare import compare
+from warpwave.records import Verdict
+from warpwave.render.charts.svg import draw, short, size_ticks, sizes_scale, values_scale
+from warpwave.render.charts.sweeps import sweeps
+from warpwave.render.commands import repro
 
 
 def points(*params, plot="softmax", **more):

@@ -8,11 +8,11 @@ import re
 import pytest
 from synthetic import record, run, sample
 
-from harness.compare import compare
-from harness.compare.answer.overview import overview
-from harness.records import Ceiling
-from harness.render.charts.roofline import roofline
-from harness.render.html import render_html
+from warpwave.compare import compare
+from warpwave.compare.answer import overview
+from warpwave.records import Ceiling
+from warpwave.render.charts.roofline import roofline
+from warpwave.render.html import render_html
 
 # 1 TB/s, 500 TFLOP/s in bf16, 50 in fp32 and 250 in tf32.
 CEILINGS = (

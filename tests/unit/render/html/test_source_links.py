@@ -8,10 +8,10 @@ import subprocess
 import pytest
 from synthetic import compiled, record, run, sample
 
-from harness.compare import compare
-from harness.install_source import public_address, repository_of
-from harness.render.html import render_html
-from harness.render.source_links import source_link
+from warpwave.compare import compare
+from warpwave.render.commands import source_link
+from warpwave.render.html import render_html
+from warpwave.starter import public_address, repository_of
 
 REPOSITORY = "https://code.example/me/ops#kernels"
 

@@ -11,7 +11,7 @@ import torch
 from machine_code import WAVES, assembled
 from units.operands import literals_of
 
-from harness.emulator import Launch, execute, load
+from warpwave.emulator import Launch, execute, load
 
 COUNT = 2048  # lanes of a program
 BITS = {"f64": 64, "f32": 32, "xf32": 32, "f16": 16, "bf16": 16, "i8": 8, "u8": 8, "i4": 4, "u4": 4}

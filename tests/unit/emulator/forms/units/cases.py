@@ -11,7 +11,7 @@ import numpy as np
 from machine_code import WAVES, assembled
 from statements.exact import WIDE, brains, typed
 
-from harness.emulator import Launch, execute, load
+from warpwave.emulator import Launch, execute, load
 
 COUNT = 2048
 STAGE = 4096  # bytes of output that stores of a wave may write

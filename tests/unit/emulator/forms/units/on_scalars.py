@@ -13,7 +13,7 @@ from statements.exact import MASK32, signed
 from statements.scalars import MASK64, OLDER, SAVES, SCALARS, WAVES_RUN, f, h, of
 from units.cases import drawn
 
-from harness.emulator import Launch, execute, load
+from warpwave.emulator import Launch, execute, load
 
 EDGES = [0, 2**64 - 1, 2**63, 2**63 - 1, 1, 2**32 - 1, 2**32, 2**64 - 2**32, 2**31, 2**31 - 1]
 

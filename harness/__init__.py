@@ -1,6 +1,0 @@
-"""warpwave: a containerized, multi-vendor CI harness for Triton kernels.
-
-Importing this package must stay cheap: the host and the inside of the container both import it.
-"""
-
-__version__ = "0.1.0"

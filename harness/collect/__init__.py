@@ -1,5 +1,0 @@
-"""Raw folders → `TargetRun`. The files were written beside untrusted code, so everything is checked before it is used."""
-
-from harness.collect.raw_folder import collect, collect_all, find_raw
-
-__all__ = ["collect", "collect_all", "find_raw"]

@@ -1,1 +1,0 @@
-"""The options of `warpwave run`: their groups, and what they come to."""

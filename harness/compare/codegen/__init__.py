@@ -1,1 +1,0 @@
-"""Generated code: the launches of one run side by side, and what changed between two runs."""

@@ -1,1 +1,0 @@
-"""Speeds: samples become rows, rows become ratios and summaries, and two runs become speed changes."""

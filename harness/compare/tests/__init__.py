@@ -1,1 +1,0 @@
-"""Tests: the targets of one run side by side, and what changed between two runs."""

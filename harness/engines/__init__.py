@@ -1,1 +1,0 @@
-"""The engines that run jobs. `protocol` defines what an engine must provide; `harness/records/registry/engines.py` lists the engines."""

@@ -1,1 +1,0 @@
-"""Objects of torch's that take a device, or make a tensor, past its own calls."""

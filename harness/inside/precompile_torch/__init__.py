@@ -1,1 +1,0 @@
-"""What torch's compiler does before the card is held: it generates and compiles."""

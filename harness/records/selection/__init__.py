@@ -1,1 +1,0 @@
-"""Which part of a package a run takes: its files, the chosen tests, one of several shards."""

@@ -1,1 +1,0 @@
-"""Comparison → the files that other programs read: JSON with its schema, JUnit and CSV."""

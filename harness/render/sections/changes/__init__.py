@@ -1,1 +1,0 @@
-"""Sections about what changed between two runs: speeds and tests."""

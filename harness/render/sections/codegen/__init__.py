@@ -1,1 +1,0 @@
-"""Sections about generated code: what was compiled, what a change did to it, and the gates."""

@@ -1,1 +1,0 @@
-"""Sections about tests: those that did not run, what the sanitizer found, which failures are suspected."""

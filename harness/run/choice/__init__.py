@@ -1,1 +1,0 @@
-"""Choose the tests of a run: by their ids, by how an earlier run ended, or by what a change touches."""

@@ -1,0 +1,8 @@
+"""warpwave: a containerized, multi-vendor CI harness for Triton kernels.
+
+Importing this package must stay cheap: the host and the inside of the container both import it.
+"""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"

@@ -1,0 +1,189 @@
+"""Run one job on a runner: examine the machine, and record an unfit machine as a run that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from warpwave.ci.plan import latest
+from warpwave.compare import compare
+from warpwave.compare.model import FAILING, Comparison
+from warpwave.config.targets import Target
+from warpwave.doctor import Finding
+from warpwave.doctor.machine import FAIL
+from warpwave.errors import InfrastructureError, InvalidInputError, UsageError
+from warpwave.records import RunRecord, Verdict, dump, write_text
+from warpwave.render.exports import FORMATS, sound
+from warpwave.render.markdown import render_markdown
+from warpwave.render.text import Annotation, first_line, visible
+from warpwave.report import write_files, write_report
+from warpwave.run import commit_of
+from warpwave.run.folders import check_writable, new_run_id
+from warpwave.run.shards import parse_shard
+
+
+def unfit(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings that must be fixed before this machine can run or time anything."""
+    return [finding for finding in findings if finding.state == FAIL]
+
+
+def end_leftovers() -> str:
+    """Remove containers whose warpwave process has ended: they could still write. Return a sentence on the outcome."""
+    from warpwave.engines.choose import clean
+
+    try:
+        removed = clean(dry_run=False)
+    except InfrastructureError as error:
+        return f"could not look for containers: {error.happened}"
+    return f"removed: {', '.join(removed)}" if removed else "no container was left behind"
+
+
+def put_on_record(
+    target: Target, faults: Sequence[Finding], kernels: Path, out: Path, shard: str = "", command: tuple[str, ...] = ()
+) -> RunRecord:
+    """Write `raw/<target>/run.json`, so that the report says why this job has no results and how to fix it."""
+    record = RunRecord(
+        run_id=new_run_id(),
+        target=target.name,
+        label=target.label,
+        verdict=Verdict.INFRA,
+        reason="; ".join(f"{fault.check}: {fault.evidence}" for fault in faults),
+        hint=" ".join(dict.fromkeys(fault.fix for fault in faults if fault.fix)),
+        started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        seconds=0.0,
+        shard=str(parse_shard(shard)) if shard else "",
+        commit=commit_of(kernels),
+        kernels=kernels.name,
+        command=command,
+    )
+    folder = out / "raw" / target.name
+    folder.mkdir(parents=True)
+    dump(record, folder / "run.json")
+    return record
+
+
+def check_options(name: str, out: Path, asked: dict[str, Any]) -> None:
+    """Refuse options that would put the results where no later step of the workflow looks for them."""
+    if asked["names"] != (name,):
+        others = ", ".join(asked["names"][1:])
+        raise UsageError(f"--options has words that are not options: {others!r}.", "A job runs one target.", "Remove them, or quote them.")
+    if asked["toolchains"] or asked["tritons"]:
+        raise UsageError(
+            "--options puts the target on a toolchain.",
+            "The report of this workflow expects the target itself, and would list it as absent.",
+            "Set the versions in a targets file, or compare toolchains with `warpwave upgrade`.",
+        )
+    for option in ("out", "resume"):
+        if asked[option] not in (None, out):
+            raise UsageError(
+                f"--options sets --{option} to {asked[option]}, but this job's results go to {out}.",
+                "The workflow uploads only the folder that it passes with its own --out.",
+                f"Leave --{option} out of --options.",
+            )
+
+
+# Format what a job sends to its runner: annotations and outputs, escaped so that foreign text cannot add commands. Pure.
+#
+# Source: GitHub's documentation, "Workflow commands for GitHub Actions".
+
+MOST_ANNOTATIONS = 10  # of each kind in a step; GitHub does not show more
+COMMENT_BYTES = 65_535
+SUMMARY_BYTES = 1 << 20
+MARKER = "<!-- warpwave: one comment, edited in place -->"
+
+
+def annotate(comparison: Comparison, since: Sequence[str] = ()) -> Iterator[str]:
+    """Yield one line per annotation: the verdict, then failures, then regressions (`since`), then a count of those left out."""
+    if comparison.exit_code:
+        yield command("error", comparison.sentence, title="warpwave")
+    found = [*_targets(comparison), *_tests(comparison), *since, *_problems(comparison)]
+    room = MOST_ANNOTATIONS - 1
+    shown = found if len(found) <= room else found[: room - 1]
+    yield from shown
+    if len(shown) < len(found):
+        yield command("error", f"and {len(found) - len(shown)} more, in the summary", title="warpwave")
+
+
+def command(name: str, message: str, **properties: str) -> Annotation:
+    """Return a workflow command. Text from outside can neither end it nor start another one."""
+    listed = ",".join(f"{key}={_property(value)}" for key, value in properties.items() if value)
+    return Annotation(f"::{name} {listed}::{_data(visible(message))}" if listed else f"::{name}::{_data(visible(message))}")
+
+
+def outputs(values: Mapping[str, str], delimiter: str) -> str:
+    """Return the lines for the GITHUB_OUTPUT file. Pass a random `delimiter`, so that no value can end early and set another one."""
+    return "".join(f"{name}<<{delimiter}\n{value}\n{delimiter}\n" for name, value in values.items())
+
+
+def cut(text: str, limit: int, rest: str) -> str:
+    """Return `text` in at most `limit` bytes of UTF-8. If it must be cut, keep whole lines and append `rest`."""
+    encoded = text.encode()
+    if len(encoded) <= limit:
+        return text
+    note = f"\n\n_Cut here. {rest}_\n"
+    kept = encoded[: limit - len(note.encode())]
+    return kept[: kept.rfind(b"\n") + 1].decode(errors="ignore") + note
+
+
+def _targets(comparison: Comparison) -> Iterator[str]:
+    for target in comparison.targets:
+        if not target.complete:
+            message = f"{target.reason} {target.hint}".strip() or target.verdict.value
+            yield command("error", message, title=f"{target.target}: {target.verdict.value}")
+
+
+def _tests(comparison: Comparison) -> Iterator[str]:
+    for row in comparison.tests:
+        for cell in row.cells:
+            if cell.result.verdict in FAILING:
+                yield command("error", first_line(cell.result.message) or cell.result.verdict.value, title=f"{row.id} on {cell.target}")
+
+
+def _problems(comparison: Comparison) -> Iterator[str]:
+    for problem in comparison.problems:
+        yield command("warning", problem, title=Verdict.INVALID.value)
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(visible(text)).replace(":", "%3A").replace(",", "%2C")
+
+
+# Write the report over the results of a workflow's jobs: the files for the runner and the exports for other tools.
+
+_IN_ARTIFACT = "The artifact of this run contains the whole text."
+
+
+def merge(folders: Sequence[Path], out: Path, expected: Sequence[str]) -> Comparison:
+    """Write the report over the results in `folders`. If there are none, the report lists every expected target as absent."""
+    check_writable(out)
+    try:
+        return write_report(latest(folders), out, expected)
+    except InvalidInputError:
+        return write_files(compare([], expected), out).comparison
+
+
+def export(comparison: Comparison, out: Path) -> list[Path]:
+    """Write one file of numbers for each tool that tracks them over time, or none if no number is sound. (CSV is in the report.)"""
+    if not any(sound(comparison)):
+        return []
+    paths = [out / f"{name}{'.txt' if name == 'openmetrics' else '.json'}" for name in FORMATS if name != "csv"]
+    for path in paths:
+        write_text(path, FORMATS[path.stem](comparison))
+    return paths
+
+
+def summary(comparison: Comparison, changes: str, limit: int) -> str:
+    """Return the job's summary: the comparison and the changes since the base branch, within the runner's limit in bytes."""
+    changes = cut(changes, limit // 2, _IN_ARTIFACT)
+    return cut(render_markdown(comparison, limit - len(changes.encode())) + changes, limit, _IN_ARTIFACT)
+
+
+def comment(comparison: Comparison, changes: str = "") -> str:
+    """Return the comment on a pull request, within GitHub's limit of 65,535 bytes."""
+    return MARKER + "\n" + summary(comparison, changes, COMMENT_BYTES - len(MARKER) - 1)

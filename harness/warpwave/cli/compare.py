@@ -1,0 +1,405 @@
+"""`warpwave codegen diff BASE HEAD`: show what changed in generated code between two runs. Needs no GPU and no container."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from warpwave import console
+from warpwave.cli.options import FILE, FOLDER, Json, JsonCommand, complete_list, json_option
+from warpwave.cli.show import print_answer
+from warpwave.errors import ExitCode, Outcome, UsageError
+from warpwave.run.folders import HISTORY, check_writable, ignored_by_git
+
+if TYPE_CHECKING:
+    from warpwave.compare.changed_codegen import Bundle, Concern, Diff
+    from warpwave.compare.changed_speeds import SpeedChanges
+    from warpwave.compare.model import Comparison
+    from warpwave.records import TargetRun
+
+
+_FOLDER = click.Path(path_type=Path)
+_DEFAULT = "verdict,matrix,spills,occupancy"
+
+
+@click.group()
+def codegen() -> None:
+    """Compare generated code: registers, spills, occupancy and instructions, read from binaries. Needs no GPU."""
+
+
+@codegen.command(cls=JsonCommand)
+@click.argument("base", type=_FOLDER)
+@click.argument("head", type=_FOLDER)
+@click.option(
+    "--fail-on",
+    metavar="WHAT,WHAT",
+    default=_DEFAULT,
+    show_default=True,
+    shell_complete=complete_list(lambda: [*_concerns(), "any", "nothing"]),
+    help="What must not get worse; or `any`, or `nothing`.",
+)
+@click.option("--markdown", type=FILE, help="Also write it as Markdown, for a pull request or a job's summary.")
+@click.option("--html", "html_file", type=FILE, help="Also write it as one HTML page.")
+@json_option()
+@click.option("--full", is_flag=True, help="Show every change, not only the ten worst of each kind.")
+def diff(base: Path, head: Path, fail_on: str, markdown: Path | None, html_file: Path | None, json: Json, full: bool) -> Outcome:
+    """Show what changed in generated code from the run BASE to the run HEAD, the worst changes first.
+
+    BASE and HEAD are folders of two runs (or of their artifacts) with a compile stage. Targets are joined.
+    """
+    from warpwave.compare.changed_codegen import check_comparable
+    from warpwave.compare.changed_codegen import diff as compare
+    from warpwave.records import write_text
+    from warpwave.render.html import render_sections
+    from warpwave.render.markdown import render_page
+    from warpwave.render.sections.changes import code_sentence, diff_sections
+    from warpwave.render.terminal import draw_page
+
+    failing = parse_concerns(fail_on)
+    sides = _read_bundle(base), _read_bundle(head)
+    check_comparable(*sides)
+    found = compare(sides[0].kernels, sides[1].kernels)
+    ended = outcome(sides, found, failing)
+    lead = ended.lead(code_sentence(found, failing))
+    sections = diff_sections(*sides, found, failing, full)
+    if markdown is not None:
+        write_text(markdown, render_page(lead, sections, good=ended.ok, all_in="the JSON of `codegen diff --json`"))
+    if html_file is not None:
+        source = "what `codegen diff --full --json` writes"
+        write_text(html_file, render_sections(lead, sections, exit_code=int(ended.code), kind="codegen diff", source=source))
+    if print_answer(json, [_json(sides, found, failing, lead, ended)]):
+        return ended
+    console.show(draw_page(lead, sections, good=ended.ok))
+    return ended
+
+
+def parse_concerns(text: str) -> tuple[Concern, ...]:
+    """Parse `--fail-on`.
+
+    Raises:
+        UsageError: it contains an unknown concern.
+    """
+    from warpwave.compare.changed_codegen import Concern
+
+    if text in ("any", "nothing"):
+        return tuple(Concern) if text == "any" else ()
+    known = {concern.value: concern for concern in Concern}
+    for word in text.split(","):
+        if word not in known:
+            raise UsageError(
+                f"--fail-on does not know {word!r}.",
+                "Concerns are separated by commas.",
+                f"Choose from {', '.join(known)}; or use `any` or `nothing`.",
+            )
+    return tuple(known[word] for word in text.split(","))
+
+
+def _concerns() -> list[str]:
+    from warpwave.compare.changed_codegen import Concern
+
+    return [concern.value for concern in Concern]
+
+
+def outcome(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern]) -> Outcome:
+    """Return 1 if a `failing` concern got worse, 4 if a run is incomplete (missing code cannot be judged), else 0."""
+    from warpwave.render.sections.changes import code_sentence
+
+    if any(change.worse_in(failing) for change in found.changes):
+        return Outcome(ExitCode.FAILED, code_sentence(found, failing).rstrip("."))
+    faults = [f"{where} is incomplete ({fault})" for where, side in zip(("BASE", "HEAD"), sides, strict=True) for fault in side.faults]
+    return Outcome(ExitCode.INCOMPLETE, "; ".join(faults)) if faults else Outcome()
+
+
+def _read_bundle(folder: Path) -> Bundle:
+    from warpwave.collect import collect_all, find_raw
+    from warpwave.compare.changed_codegen import bundle
+    from warpwave.compare.runs import join
+
+    return bundle(str(folder), join(collect_all(find_raw([folder]))))
+
+
+def _json(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern], lead: str, ended: Outcome) -> str:
+    from warpwave.records import SCHEMA_VERSION
+    from warpwave.render.text import json_text
+
+    base, head = ({key: value for key, value in asdict(side).items() if key != "kernels"} for side in sides)
+    body = {
+        **ended.fields(),
+        "sentence": lead,
+        "fail_on": [concern.value for concern in failing],
+        "base": base,
+        "head": head,
+        "diff": asdict(found),
+        "schema_version": SCHEMA_VERSION,
+    }
+    return json_text(body, indent=1) + "\n"
+
+
+# `warpwave history site`: the speeds of many runs as a static page, for GitHub Pages or any folder of a web server.
+
+
+@click.command()
+@click.argument("folder", type=FOLDER)
+@click.option("--file", "path", type=FILE, default=HISTORY, show_default=True, help="The history file.")
+@click.option("--repository", metavar="URL", default="", help="Address of the repository, to link the commits of each step.")
+def site(folder: Path, path: Path, repository: str) -> Outcome:
+    """Write a page with every kernel's speed over the runs, and each step with the commits that it lies between.
+
+    FOLDER gets one file, index.html. Its address takes filters: ?target=cuda&provider=triton&dtype=bf16
+    """
+    from warpwave.compare.trends import lines
+    from warpwave.history import dtypes, series
+    from warpwave.records import write_text
+    from warpwave.render.html import render_history
+
+    if repository and not repository.startswith("https://"):
+        raise UsageError(
+            f"--repository is no https address: {repository!r}.",
+            "Commits are linked as URL/compare/A...B.",
+            "Give one, for example `--repository https://github.com/OWNER/NAME`.",
+        )
+    found = lines(series(path), dtypes(path))
+    if not found:
+        return Outcome(ExitCode.NOTHING_RAN, f"{path} has no speed yet")
+    check_writable(folder)
+    write_text(folder / "index.html", render_history(found, repository))
+    console.say(f"wrote {folder / 'index.html'}")
+    return Outcome()
+
+
+# `warpwave compare BASE HEAD` and `warpwave history`: how speeds change between two commits or over many. Need no GPU and no container.
+
+
+@click.command(cls=JsonCommand)
+@click.argument("base", type=_FOLDER)
+@click.argument("head", type=_FOLDER)
+@click.option(
+    "--threshold",
+    type=click.FloatRange(0, 10),
+    metavar="SHARE",
+    help="Treat a smaller change as noise, e.g. 0.02.  [default: the A/A run's]",
+)
+@click.option("--markdown", type=FILE, help="Also write it as Markdown, for a pull request or a job's summary.")
+@json_option()
+@click.option("--full", is_flag=True, help="Show every point, not only the twenty that changed most.")
+def compare(base: Path, head: Path, threshold: float | None, markdown: Path | None, json: Json, full: bool) -> Outcome:
+    """Show which points became faster or slower from the run BASE to the run HEAD. The exit code is 1 if one is slower.
+
+    BASE and HEAD are folders of two runs (or of their artifacts) with a bench stage, for any targets.
+    """
+    from warpwave.compare.changed_speeds import changed_speeds
+    from warpwave.records import write_text
+    from warpwave.render.markdown import render_page
+    from warpwave.render.sections.changes import changed_speed_sections, speed_sentence
+    from warpwave.render.terminal import draw_page
+
+    found = changed_speeds(_read_runs(base), _read_runs(head), threshold)
+    ended = speed_outcome(found)
+    lead = ended.lead(speed_sentence(found))
+    sections = changed_speed_sections(found, full)
+    if markdown is not None:
+        write_text(markdown, render_page(lead, sections, good=ended.ok, all_in="the JSON of `compare --json`"))
+    if print_answer(json, [_speeds_json(found, lead, ended)]):
+        return ended
+    console.show(draw_page(lead, sections, good=ended.ok))
+    return ended
+
+
+def speed_outcome(found: SpeedChanges) -> Outcome:
+    """Return 1 if a point is slower or fails now, 4 if something could not be compared, else 0.
+
+    A point that both runs skip does not count.
+    """
+    from warpwave.compare.model import Change
+    from warpwave.render.sections.changes import speed_sentence
+    from warpwave.render.text import first_line, plural
+
+    if found.lost or found.of(Change.SLOWER):
+        return Outcome(ExitCode.FAILED, speed_sentence(found).rstrip("."))
+    barriers = [barrier for pair in found.pairs for barrier in pair.barriers]
+    refused = found.of(Change.REFUSED)
+    if refused:
+        one = refused[0]
+        which = "" if len(refused) == 1 else "the first is "
+        first = f"{which}{one.case} {one.provider} on {one.target}: {first_line(one.reason)}"
+        barriers.append(f"{plural(len(refused), 'point')} could not be compared ({first})")
+    if not barriers and not any(point.speedup for point in found.points):
+        barriers.append("no point was measured in both runs")
+    return Outcome(ExitCode.INCOMPLETE, "; ".join(barriers)) if barriers else Outcome()
+
+
+def _read_runs(folder: Path) -> list[TargetRun]:
+    from warpwave.collect import collect_all, find_raw
+    from warpwave.compare.runs import join
+
+    return join(collect_all(find_raw([folder])))
+
+
+def _speeds_json(found: SpeedChanges, lead: str, ended: Outcome) -> str:
+    from warpwave.records import SCHEMA_VERSION
+    from warpwave.render.text import json_text
+
+    body = {**ended.fields(), "sentence": lead, "movement": asdict(found), "schema_version": SCHEMA_VERSION}
+    return json_text(body, indent=1) + "\n"
+
+
+@click.group()
+def history() -> None:
+    """Store and show the speeds of many runs, in one SQLite file."""
+
+
+history.add_command(site)
+_file = click.option("--file", "path", type=FILE, default=HISTORY, show_default=True, help="The history file.")
+
+
+@history.command(name="add")
+@click.argument("bundles", nargs=-1, required=True, type=_FOLDER, metavar="BUNDLE...")
+@_file
+def add_runs(bundles: tuple[Path, ...], path: Path) -> Outcome:
+    """Add the runs in BUNDLEs to the history. Adding a run twice has no effect."""
+    from warpwave.collect import collect_all, find_raw
+    from warpwave.history import add
+
+    for name, new in add(ignored_by_git(path), collect_all(find_raw(bundles))).items():
+        console.say(f"{'added' if new else 'there already'}: {name}")
+    return Outcome()
+
+
+@history.command(cls=JsonCommand)
+@_file
+@click.option("--kernel", help="Show every case of this kernel, not one line for each kernel.")
+@click.option("--last", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Show this many runs.")
+@click.option("--markdown", type=FILE, help="Also write it as Markdown.")
+@json_option()
+def show(path: Path, kernel: str | None, last: int, markdown: Path | None, json: Json) -> Outcome:
+    """Draw how fast each kernel was in the last runs."""
+    from warpwave.compare.trends import trends
+    from warpwave.history import series
+    from warpwave.records import write_text
+    from warpwave.render.markdown import render_page
+    from warpwave.render.sections.changes import trend_sections
+    from warpwave.render.terminal import draw_page
+    from warpwave.render.text import json_text, plural
+
+    found = series(path, kernel)
+    drawn = trends(found, last, by_case=kernel is not None)
+    answered = print_answer(json, [json_text([asdict(one) for one in found], indent=1) + "\n"])
+    if not drawn:
+        return Outcome(ExitCode.NOTHING_RAN, f"{path} has no speed{f' of {kernel}' if kernel else ''} yet")
+    runs = len({run.run_id for trend in drawn for run in trend.runs})
+    lead = f"{plural(runs, 'run')}, {plural(len(drawn), 'line')}."
+    sections = trend_sections(drawn)
+    if markdown is not None:
+        write_text(markdown, render_page(lead, sections, good=True, all_in="the JSON of `history show --json`"))
+    if not answered:
+        console.show(draw_page(lead, sections, good=True))
+    return Outcome()
+
+
+# `warpwave export` and `warpwave plot`: write the numbers of a run for other tools, and draw its charts for a README or a chat.
+
+_FOLDERS = click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FOLDER...")
+
+_MEASURE = "Run the bench stage, which needs a GPU."
+
+
+def _formats() -> list[str]:
+    from warpwave.render.exports import FORMATS
+
+    return list(FORMATS)
+
+
+@click.command()
+@_FOLDERS
+@click.option(
+    "--format",
+    "name",
+    required=True,
+    metavar="FORMAT",
+    shell_complete=lambda context, parameter, typed: [name for name in _formats() if name.startswith(typed)],
+    help="benchmark-action, benchmark-action-times, bencher, pytorch, openmetrics, csv.",
+)
+@click.option("--out", type=FILE, help="Write to this file instead of standard output.")
+def export(folders: tuple[Path, ...], name: str, out: Path | None) -> Outcome:
+    """Print the numbers of the runs in FOLDERs in the format of a tool that tracks them over time.
+
+    Exports contain only sound numbers: the kernel's tests passed, and the speed is possible for the memory. csv also contains the others,
+    and marks them. The command reports how many numbers it leaves out.
+    """
+    from warpwave.records import write_text
+    from warpwave.render.exports import FORMATS, left_out
+
+    if name not in FORMATS:
+        raise UsageError(f"There is no format {name!r}.", "Each format is for one tool.", f"Choose from {', '.join(FORMATS)}.")
+    comparison = _compare(folders)
+    if not any(cell.value is not None for row in comparison.rows for cell in row.cells):
+        raise UsageError("There is nothing to export.", "No target has measured points.", _MEASURE)
+    text = FORMATS[name](comparison)
+    if (behind := left_out(comparison)) and name != "csv":
+        console.say(f"{behind} of {sum(len(row.cells) for row in comparison.rows)} points are not sound and were left out.", err=True)
+    if out is None:
+        console.document(text)
+    else:
+        write_text(out, text)
+    return Outcome()
+
+
+@click.command()
+@_FOLDERS
+@click.option(
+    "--out", type=FOLDER, help="Where to write the pictures.  [default: plots/ in FOLDER; of several, a new folder in reports/runs]"
+)
+@click.option("--png", is_flag=True, help="Also write PNG files; needs the package resvg-py.")
+@click.option(
+    "--theme",
+    type=click.Choice(["auto", "light", "dark"]),
+    default="auto",
+    show_default=True,
+    help="auto: the viewer's; light for PNG.",
+)
+def plot(folders: tuple[Path, ...], out: Path | None, png: bool, theme: str) -> Outcome:
+    """Draw one picture for each kernel: its curves, their bands and the measured ceiling."""
+    from warpwave.records import write_text
+    from warpwave.render.charts.pictures import pictures
+    from warpwave.run.folders import check_writable, report_folder
+
+    if out is not None:
+        check_writable(out)
+    comparison = _compare(folders)
+    where = out or report_folder(folders) / "plots"
+    drawn = pictures(comparison, theme)
+    if not drawn:
+        raise UsageError("There is nothing to draw.", "No target has measured points.", _MEASURE)
+    for picture in drawn:
+        write_text(where / f"{picture.file}.svg", picture.svg)
+        console.say(str(where / f"{picture.file}.svg"))
+    if png:
+        for picture in pictures(comparison, "dark" if theme == "dark" else "light"):
+            (where / f"{picture.file}.png").write_bytes(_png(picture.svg))
+            console.say(str(where / f"{picture.file}.png"))
+    return Outcome()
+
+
+def _png(svg: str) -> bytes:
+    """Render the picture at twice its size in pixels, for high-resolution screens."""
+    try:
+        from resvg_py import svg_to_bytes
+    except ImportError:
+        raise UsageError(
+            "PNG pictures need the package resvg-py.",
+            "It is optional, because SVG does not need it.",
+            "pip install resvg-py, where warpwave is installed.",
+        ) from None
+    return bytes(svg_to_bytes(svg_string=svg, zoom=2.0))
+
+
+def _compare(folders: tuple[Path, ...]) -> Comparison:
+    from warpwave.collect import collect_all, find_raw
+    from warpwave.compare import compare
+    from warpwave.compare.runs import join
+
+    return compare(join(collect_all(find_raw(folders))))

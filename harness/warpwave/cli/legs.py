@@ -1,0 +1,223 @@
+"""The names on the command line → the legs of a run: what runs, where, with which options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from warpwave import console
+from warpwave.config.hosts import Host, find_hosts, load_hosts
+from warpwave.config.package import find_root
+from warpwave.config.pyproject import load_environment
+from warpwave.config.targets import Target, load_targets, load_toolchains, select
+from warpwave.config.toolchains import chosen, legs, split_legs
+from warpwave.errors import ConfigError, InfrastructureError, UsageError
+from warpwave.options import RunOptions
+from warpwave.records import Shard
+from warpwave.run import commit_of
+from warpwave.run.inputs import snapshot_of
+from warpwave.run.legs import Leg
+
+# Turn `--toolchain` and `--triton` into legs: each target on each toolchain.
+
+
+def with_named(targets: dict[str, Target], options: Mapping[str, Any]) -> dict[str, Target]:
+    """Return the targets, and the legs that the options' names mean, such as `cpu@triton-3.8`."""
+    return split_legs(targets, options["names"], load_toolchains(options.get("overlay")), partial(newest, options))
+
+
+def on_toolchains(target: Target, options: Mapping[str, Any]) -> list[Target]:
+    """Return a leg of the target for each toolchain that the options name; the target as it is if they name none."""
+    names, versions = options.get("toolchains", ()), options.get("tritons", ())
+    if not names and not versions:
+        return [target]
+    known = load_toolchains(options.get("overlay"))
+    return legs([target], chosen(known, names, versions, partial(newest, options)), known)
+
+
+def legs_on_toolchains(names: Sequence[str], options: dict[str, Any]) -> list[Target]:
+    """Return the legs of a run: the named targets as they are, unless the options or the names (`cpu@triton-3.8`) put them on toolchains.
+
+    Raises:
+        UsageError: a target or a toolchain is unknown, or a toolchain cannot compile for a target.
+    """
+    known = load_toolchains(options["overlay"])
+    targets = split_legs(load_targets(options["overlay"]), names, known, partial(newest, options))
+    return legs(select(targets, list(names)), chosen(known, options["toolchains"], options["tritons"], partial(newest, options)), known)
+
+
+def newest(options: Mapping[str, Any], index: str = "") -> str:
+    """Return the newest release of Triton that can be had; from an index of its own, the newest build, finished or not.
+
+    Raises:
+        InfrastructureError: the package index cannot be asked.
+    """
+    from warpwave.engines.packages.environments import releases
+
+    wheels = Path(index) if index and Path(index).is_dir() else options["wheelhouse"]
+    found = releases(options["python"], wheels, "" if wheels else index)
+    if not found:
+        raise InfrastructureError(
+            f"{wheels} has no wheel of Triton.", "The newest one there was asked for.", "Give another folder, or name a release."
+        )
+    return found[-1]
+
+
+def hosts_file(options: Mapping[str, Any]) -> tuple[Path | None, bool]:
+    """Return the hosts file that the options mean, and whether the user wrote or named it; no file if there is none."""
+    if options["here"] and options["hosts"]:
+        raise UsageError("--here and --hosts were both given.", "--here runs every leg on this machine.", "Give one of them.")
+    if options["hosts"]:
+        return options["hosts"], True
+    kernels: Path = options["kernels"].resolve()
+    root = find_root(kernels) if kernels.is_dir() else kernels
+    found = find_hosts(kernels, root)
+    return found, found is not None and not found.is_relative_to(root)
+
+
+def all_hosts(options: Mapping[str, Any], targets: dict[str, Target]) -> list[Host]:
+    """Return every leg of the hosts file that the options mean.
+
+    Raises:
+        ConfigError: there is no hosts file, or it is not valid.
+    """
+    path, trusted = hosts_file(options)
+    if path is None:
+        raise ConfigError(
+            "There is no hosts.yml.",
+            "It says where each leg runs; it is looked for beside the kernels and in ~/.config/warpwave.",
+            "Write one (docs/guides/hosts.md), or name it: --hosts FILE.",
+        )
+    return list(load_hosts(path, targets, trusted=trusted).values())
+
+
+def say_runs_here(names: Sequence[str], kernels: Path) -> None:
+    """Say that a command compares on this machine, if a hosts file has a leg for what it runs."""
+    kernels = kernels.resolve()
+    path = find_hosts(kernels, find_root(kernels)) if kernels.is_dir() else None
+    text = path.read_text(errors="replace") if path else ""
+    if found := [name for name in names if re.search(rf"(^|[\s{{,:\"']){re.escape(name)}([\s}},:\"']|$)", text, re.MULTILINE)]:
+        console.say(f"{', '.join(found)}: this command runs here; {path} counts for `warpwave run` and `doctor --hosts`.", err=True)
+
+
+def chosen_targets(options: Mapping[str, Any], targets: dict[str, Target]) -> list[tuple[Target, Host | None]]:
+    """Return what the names mean, in their order: a leg of the hosts file, else every leg of that target, else the target, here.
+
+    With `--here`, nothing has a host, and a target's name means the target. A leg's name still means its target, by that name.
+
+    Raises:
+        UsageError: a name is unknown.
+        ConfigError: the hosts file is not valid.
+    """
+    path, trusted = hosts_file(options)
+    known = options["here"] and set(options["names"]) <= set(targets)  # then the file says nothing that matters
+    hosts = load_hosts(path, targets, trusted=trusted) if path and not known else {}
+    chosen: dict[str, tuple[Target, Host | None]] = {}
+    named = with_named(targets, options)
+    for name in options["names"]:
+        found = [hosts[name]] if name in hosts else [host for host in hosts.values() if host.target == name]
+        if options["here"] and name in targets:
+            found = []
+        for host in found:
+            target = replace(targets[host.target], name=host.name, entry=host.target)
+            chosen[host.name] = (target, None if options["here"] else host)
+        if not found:
+            (target,) = select(named, [name])
+            chosen[name] = (target, None)
+    return [(leg, host) for target, host in chosen.values() for leg in on_toolchains(target, options)]
+
+
+def legs_of(chosen: Sequence[tuple[Target, Host | None]], asked: RunOptions) -> list[Leg]:
+    """Return the legs of a run: each target with the options that its host changes, and one leg for each shard.
+
+    All have one commit and one snapshot, taken now.
+
+    Raises:
+        UsageError: an option cannot be used with a leg's host.
+    """
+    legs = []
+    asked = replace(asked, commit=asked.commit or commit_of(asked.kernels), snapshot=snapshot_of(asked))
+    for target, host in chosen:
+        if host is None:
+            legs.append(Leg(target, asked))
+            continue
+        _check_options(host, asked)
+        _check_secrets(host, asked)
+        options = _on_host(asked, host)
+        machines = [replace(host, ssh=ssh, also=()) for ssh in (host.ssh, *host.also)]
+        shards = max(host.shards, len(machines))
+        if shards == 1:
+            legs.append(Leg(target, options))
+        for number in range(1, shards + 1) if shards > 1 else ():
+            own = machines[(number - 1) % len(machines)]
+            part = Shard(number, shards)
+            folder = asked.out / "shards" / f"{number}of{shards}"
+            run_id = f"{asked.run_id}-{number}of{shards}"
+            legs.append(Leg(target, replace(options, host=own, shard=part, out=folder, whole=asked.out, run_id=run_id)))
+    return legs
+
+
+def _on_host(asked: RunOptions, host: Host) -> RunOptions:
+    """Return the options of a leg: those of the command line, then those of its host."""
+    build = replace(
+        asked.build,
+        base_image=asked.build.base_image or host.build.base_image or None,
+        network=asked.build.network or host.build.network or None,
+        args={**host.build.args, **asked.build.args},
+    )
+    return replace(
+        asked,
+        host=host,
+        engine=host.runs_with or asked.engine,
+        python=host.python or asked.python,
+        gpu=asked.gpu or host.gpu or None,
+        weaken=tuple(dict.fromkeys((*asked.weaken, *host.weaken))),
+        variables={**(host.environment if host.trusted else {}), **asked.variables},
+        package_variables={**({} if host.trusted else host.environment), **asked.package_variables},
+        build=build,
+    )
+
+
+def _check_secrets(host: Host, asked: RunOptions) -> None:
+    """Refuse to send what the user gives, and the package does not have, to a machine that the package's own file names."""
+    if host.trusted or not host.ssh:
+        return
+    build = asked.build
+    files = {"--pip-config": build.pip_config, "--wheelhouse": build.wheelhouse, "--ca-bundle": build.ca_bundle}
+    given = [f"--env {name}" for name in asked.variables]
+    given += [f"--build-arg {name}" for name in build.args]
+    given += [option for option, value in files.items() if value]
+    own = {path.resolve() for path in load_environment(asked.kernels).requirements}
+    given += ["--requirements"] if any(path not in own for path in asked.install.requirements) else []
+    given += [f"--with {name}" for name in asked.install.named]
+    if given:
+        raise UsageError(
+            f"{', '.join(given)} would go to {host.ssh}, which the package's own hosts.yml names for {host.name}.",
+            "The author of the package chose that machine, and can read there what you send.",
+            "Leave it out; or, if you trust that machine, name the file (--hosts FILE) or put the leg into your own.",
+        )
+
+
+def _check_options(host: Host, asked: RunOptions) -> None:
+    """Refuse options that describe this machine for a leg on another one."""
+    for option, value in (("--engine", asked.engine), ("--python", asked.python)):
+        if value and host.runs_with:
+            raise UsageError(
+                f"{option} {value} was given, and the hosts file says where {host.name} runs: {host.where}.",
+                f"{option} describes this machine.",
+                f"Leave {option} out, or add --here to run on this machine.",
+            )
+    if host.slurm and host.container != "none" and not host.image:
+        raise ConfigError(
+            f"hosts.yml: {host.name}.image: found nothing, allowed is an image for {host.container}: a file on the nodes, or an address.",
+            "A Slurm site builds no image from the target's Dockerfile.",
+            "Build one from docker/*.Dockerfile, as docs/guides/slurm.md shows, and give its path.",
+        )
+    if asked.shard and (host.shards > 1 or host.also):
+        raise UsageError(
+            f"--shard was given, and the hosts file divides {host.name} already.", "A shard cannot be divided again.", "Leave --shard out."
+        )

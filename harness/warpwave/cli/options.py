@@ -1,0 +1,375 @@
+"""The options of `warpwave run` in groups, as click declares them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Union
+
+import click
+
+from warpwave.errors import UsageError
+from warpwave.options import GIB, Cap
+from warpwave.records import CHOSEN, Job, PytestSettings
+from warpwave.records.registry import HERE
+
+# What the options of several commands have in common: types of paths, `--json`, completion in the shell.
+
+Options = Callable[[Callable[..., Any]], Callable[..., Any]]
+# The value of `--json`: None without it, True for standard output, or the file.
+Json = Union[Path, bool, None]
+
+COMMAND = "warpwave.command"  # the context key for a parsed command line that is not this process's own
+FOLDER = click.Path(path_type=Path, file_okay=False)
+FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+def complete_target(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
+    """Return the names of shipped targets, for the shell's completion."""
+    from warpwave.config.targets import load_targets
+
+    return [name for name in load_targets() if name.startswith(typed)]
+
+
+def complete_weakening(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
+    """Return the names of protections that `--weaken` gives up."""
+    from warpwave.engines.docker.container import WEAKENINGS
+
+    return [name for name in WEAKENINGS if name.startswith(typed)]
+
+
+def complete_list(words: Callable[[], Sequence[str]]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Return a completion of lists with commas: of the last word, by those of `words` that the list does not have yet."""
+
+    def complete(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
+        before, comma, last = typed.rpartition(",")
+        return [f"{before}{comma}{word}" for word in words() if word.startswith(last) and word not in before.split(",")]
+
+    return complete
+
+
+class JsonCommand(click.Command):
+    """A command with `--json`, alone or with a file behind it."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """Parse the words, after the file of `--json` was told from an argument of the command."""
+        return super().parse_args(context, json_words(self, args))
+
+
+def json_words(command: click.Command, words: Sequence[str]) -> list[str]:
+    """Return the words with `--json` as `--json=-`, and `--json FILE.json` as `--json=FILE.json`.
+
+    Click would take any word behind an option with an optional value as its value: `report --json FOLDER` would have no folder.
+    """
+    valued = {name for option in command.params if isinstance(option, click.Option) and not option.is_flag for name in option.opts}
+    found: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            return [*found, word, *rest]
+        if word == "--json":
+            word = f"--json={rest.pop(0) if rest and rest[0].endswith('.json') else '-'}"
+        elif word in valued and rest:
+            found.append(word)
+            word = rest.pop(0)
+        found.append(word)
+    return found
+
+
+def _note_json(context: click.Context, parameter: click.Parameter, value: Path | None) -> Json:
+    """Note the option for `main`, which then writes errors as JSON too."""
+    asked = True if value == Path("-") else value
+    if isinstance(context.obj, dict):
+        context.obj["json"] = asked
+    return asked
+
+
+def json_option() -> Options:
+    """Return the option `--json`: one document on standard output or in a file, also after an error. Its command is a `JsonCommand`."""
+    text = "Print one JSON document instead of text; with FILE.json, write it there and print the text too."
+    return click.option("--json", metavar="[FILE.json]", type=FILE, is_eager=True, callback=_note_json, help=text)
+
+
+def several(*decorators: Options) -> Options:
+    """Combine several options into one decorator."""
+
+    def apply(function: Callable[..., Any]) -> Callable[..., Any]:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return apply
+
+
+# Check the options that the user passes through to pytest.
+
+_PROCESSES = "warpwave runs one pytest on each GPU and watches it; --gpus and --shard share the work."
+_FILES = "warpwave writes pytest's results and settings itself, and reads them back."
+_NO_RUN = "With it, pytest runs no test."
+_MEMORY = "pytest's cache is off, because the package's folder is never written to."
+_TESTS = "Ids begin at the kernels folder, which only warpwave knows."
+# What may not be passed on: the meaning and the remedy.
+_REFUSED = {
+    **dict.fromkeys(
+        ("-n", "--numprocesses", "--dist", "--tx", "--maxprocesses", "--forked", "--boxed", "-f", "--looponfail"),
+        (_PROCESSES, "Leave it out."),
+    ),
+    **dict.fromkeys(("--pdb", "--trace", "--pdbcls"), ("Nobody can type into a run.", "Run that test with pytest itself.")),
+    **dict.fromkeys(
+        ("--junitxml", "--junit-xml", "--rootdir", "-c", "--config-file", "--basetemp", "--confcutdir", "--capture", "-s"),
+        (_FILES, "Leave it out; the report's folder has junit.xml and the logs."),
+    ),
+    **dict.fromkeys(
+        ("--collect-only", "--co", "--collectonly", "--help", "-h", "--version", "-V", "--fixtures", "--markers", "--setup-plan"),
+        (_NO_RUN, "Use pytest itself for that."),
+    ),
+    **dict.fromkeys(
+        ("--lf", "--last-failed", "--ff", "--failed-first", "--nf", "--new-first", "--sw", "--stepwise", "--cache-show", "--cache-clear"),
+        (_MEMORY, "Use --last-failed RUN of warpwave."),
+    ),
+    "--pyargs": (_TESTS, "Name tests with --test ID."),
+}
+# Settings that warpwave has read, to find test files, before pytest reads them.
+_READ = ("python_files", "testpaths", "cache_dir", "junit_")
+# Plugins of pytest that no run can do without.
+_NEEDED = (
+    *("mark", "main", "runner", "fixtures", "helpconfig", "python", "terminal"),
+    *("capture", "skipping", "tmpdir", "assertion", "junitxml", "reports"),
+)
+# Options that take a value as the next word; the two become one.
+_WITH_VALUE = ("--deselect", "--ignore", "--ignore-glob", "--tb", "--maxfail", "--durations", "--import-mode", "--override-ini", "--strict")
+_SHORT = ("-k", "-m", "-p", "-o", "-W", "-r")
+
+
+def pytest_words(texts: Sequence[str]) -> tuple[str, ...]:
+    """Split options as a shell would, each option with its value in one word if pytest allows that.
+
+    Raises:
+        UsageError: a quote is open, or an option would break the harness.
+    """
+    found: list[str] = []
+    for text in texts:
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            example = """Quote as in a shell: --pytest-args '-m "not slow"'."""
+            raise UsageError(f"--pytest-args cannot be split: {error}.", "A quote is not closed.", example) from None
+        while words:
+            found.append(_checked(words.pop(0), words))
+    return tuple(found)
+
+
+def overridden(settings: PytestSettings, words: Sequence[str]) -> PytestSettings:
+    """Return a package's settings without its `addopts` if the user gave others: `-o addopts=`."""
+    others = any(word.startswith(("-o=addopts=", "--override-ini=addopts=")) for word in words)
+    return replace(settings, addopts=()) if others else settings
+
+
+def _checked(word: str, following: list[str]) -> str:
+    option, equals, value = word.partition("=")
+    if word[:1] == "-" and word[1:2] not in ("-", "") and not equals and len(word) > 2 and word[:2] in (*_SHORT, "-n", "-c"):
+        option, equals, value = word[:2], "=", word[2:]  # -nauto, -kadd
+    if option in (*_WITH_VALUE, *_SHORT) and not equals:
+        value = following.pop(0) if following else ""
+    if option in _REFUSED:
+        raise UsageError(f"--pytest-args: {option} cannot be passed on.", *_REFUSED[option])
+    left_out = value.removeprefix("no:") if option == "-p" and value.startswith("no:") else ""
+    if left_out in _NEEDED or left_out.startswith("harness"):
+        raise UsageError(
+            f"--pytest-args: -p {value} cannot be passed on.",
+            "The harness needs most of pytest's own plugins, and is one itself.",
+            "Leave it out; plugins that are installed beside pytest can be left out.",
+        )
+    if option in ("-o", "--override-ini") and value.startswith(_READ):
+        raise UsageError(
+            f"--pytest-args: {option} {value.partition('=')[0]} cannot be passed on.",
+            "warpwave reads this setting in the package's own file, to find its tests.",
+            "Change it there.",
+        )
+    if not word.startswith("-"):
+        raise UsageError(f"--pytest-args: {word!r} is no option.", _TESTS, "Name tests with --test ID, or behind the target.")
+    if option == "-p":  # pytest reads it before it parses its options, and takes a = as part of the name
+        return f"-p{value}"
+    return f"{option}={value}" if option in (*_WITH_VALUE, *_SHORT) else word
+
+
+STAGES = [stage.value for stage in CHOSEN]
+MOST_WORKERS = 64
+
+
+def parse_workers(text: str) -> int:
+    """Return how many processes run tests on each card; 0 for as many as fit.
+
+    Raises:
+        UsageError: the text is neither a number from 1 to 64 nor `auto`.
+    """
+    if text == "auto":
+        return 0
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_WORKERS:
+        raise UsageError(
+            f"--test-workers {text!r} is neither a number nor `auto`.",
+            "Each worker is a process that imports torch and keeps tensors on the card.",
+            f"Give a number from 1 to {MOST_WORKERS}; 1 runs one test after the other.",
+        )
+    return int(text)
+
+
+what_options = several(
+    click.option("--kernels", type=FOLDER, default=Path("kernels"), show_default=True, help="Folder of the kernel package."),
+    click.option(
+        "--stage",
+        "stages",
+        metavar="S,S",
+        shell_complete=complete_list(lambda: STAGES),
+        help=f"Run only these stages: {', '.join(STAGES)}.  [default: the target's own]",
+    ),
+    click.option("--bench", "benches", multiple=True, help="Pattern of bench files; repeatable.  [default: bench_*.py]"),
+    click.option(
+        "--bench-script",
+        "bench_scripts",
+        multiple=True,
+        metavar="GLOB [-- ARGS]",
+        help="Run these files of the package as they are, and measure each do_bench in them; repeatable.",
+    ),
+    click.option(
+        "--launches",
+        metavar="W,W",
+        shell_complete=complete_list(lambda: ("bench", "test")),
+        help="Compile the launches of bench, test or both.  [default: pyproject.toml's, or both]",
+    ),
+    click.option("-k", "keyword", metavar="EXPR", help="Run only tests that match, as in pytest."),
+    click.option("--test", "tests", multiple=True, metavar="ID", help="Run only this test, file or folder: pytest's node id; repeatable."),
+    click.option("--last-failed", type=FOLDER, metavar="RUN", help="Run only the tests that did not pass in that earlier run."),
+    click.option("--changed-since", metavar="REF", help="Run only the test files and benches that a change since that commit touches."),
+    click.option("--deselect-from", type=FILE, metavar="FILE", help="Leave out the tests in FILE: a node id a line, # for comments."),
+    click.option(
+        "--pytest-args",
+        multiple=True,
+        metavar="ARGS",
+        callback=lambda context, parameter, texts: pytest_words(texts),
+        help="Options for pytest, quoted; repeatable. Or write them behind `--`.",
+    ),
+    click.option("--commit", metavar="SHA", help="Commit of the kernels, if their folder is not in git.", envvar="WARPWAVE_COMMIT"),
+    click.option("--gpu", metavar="N", help="Index of the GPU to use.  [default: the first visible one]"),
+    click.option("--gpus", metavar="LIST", help="Share tests and sweeps between these GPUs: a list such as 0,1, or `all` visible ones."),
+    click.option("--shard", metavar="I/N", help="Run only part I of N of the test files and benches; `report` joins the parts."),
+    click.option("--shard-times", type=FOLDER, metavar="RUN", help="Balance shards by the times of that earlier run.  [default: by size]"),
+    click.option(
+        "--quick",
+        is_flag=True,
+        help="A quick look: at most three tests of each function, three sizes of each sweep with a fifth of the timing, two architectures.",
+    ),
+    click.option(
+        "--sanitize/--no-sanitize",
+        default=None,
+        help="Check what interpreted or emulated kernels do to memory: bounds, unwritten data, races.  [default: on]",
+    ),
+    click.option(
+        "--autotune",
+        type=click.Choice(["one", "all"]),
+        default=Job.autotune,
+        show_default=True,
+        help="Without a card, run each test with one configuration of its autotuned kernels, or once with each.",
+    ),
+    click.option(
+        "--precision",
+        type=click.FloatRange(0, 1, min_open=True),
+        default=Job.precision,
+        show_default=True,
+        metavar="SHARE",
+        help="Measure a point until its median is this precise, with 95% confidence, or the benchmark's own time limit is reached.",
+    ),
+    click.option(
+        "--torch-compile-ahead/--no-torch-compile-ahead",
+        default=None,
+        help="Let torch.compile compile for the sweep before the card is taken.  [default: as the targets file says of the card]",
+    ),
+    click.option("--aa", "again", is_flag=True, help="Measure everything twice (A/A), to see how much speeds vary without a change."),
+    click.option(
+        "--test-workers",
+        metavar="N",
+        default="auto",
+        show_default=True,
+        callback=lambda context, parameter, text: parse_workers(text),
+        help="Run tests in N processes on each card, or on this machine's cores; auto: as many as fit. Never while anything is measured.",
+    ),
+    click.option(
+        "--save-compiled",
+        metavar="A,A",
+        help="Keep what the compile stage compiles for these architectures, for --compiled of another run.",
+    ),
+    click.option("--compiled", type=FOLDER, metavar="RUN", help="Use the kernels that this run compiled with --save-compiled."),
+    click.option("--compiled-hash", metavar="SHA256", help="Refuse --compiled if the list of its kernels has another SHA-256."),
+    click.option("--test-timeout", type=float, metavar="S", help="Limit for one test or point.  [default: 300, or 120 with --quick]"),
+    click.option(
+        "--results-limit",
+        type=click.FloatRange(0, min_open=True),
+        default=Cap().bytes / GIB,
+        show_default=True,
+        metavar="GIB",
+        help="Stop a target that writes more than this to its results.",
+    ),
+    click.option(
+        "--results-files",
+        type=click.IntRange(1),
+        default=Cap().files,
+        show_default=True,
+        metavar="N",
+        help="Stop a target that writes more files and folders than this.",
+    ),
+    click.option("--timeout", type=float, default=10800.0, show_default=True, metavar="S", help="Limit for one target."),
+)
+package_options = several(
+    click.option(
+        "--requirements", type=FILE, multiple=True, metavar="FILE", help="Install these packages beside torch and Triton; repeatable."
+    ),
+    click.option("--with", "with_packages", multiple=True, metavar="NAME", help="Install this package, as pip names it; repeatable."),
+    click.option("--install", is_flag=True, help="Install the package at the kernels' root, with what it declares to need."),
+    click.option("--install-no-deps", is_flag=True, help="Install the package at the kernels' root alone."),
+    click.option("--env", multiple=True, metavar="NAME[=VALUE]", help="Set a variable for the kernels, or pass yours on; repeatable."),
+)
+where_options = several(
+    click.option("--engine", type=click.Choice(list(HERE)), help="Use this engine, with no fallback.  [default: the target's own]"),
+    click.option(
+        "--toolchain",
+        "toolchains",
+        multiple=True,
+        metavar="NAME",
+        help="Run each target on this toolchain of the targets file, as a leg of its own; repeatable.",
+    ),
+    click.option("--triton", "tritons", multiple=True, metavar="VERSION", help="The same for a release, or `newest`; repeatable."),
+    click.option("--python", metavar="PATH", help="Python of the local engine.  [default: this one]"),
+    click.option("--out", type=FOLDER, help="Folder for the results.  [default: reports/runs/RUN_ID]"),
+    click.option("--resume", type=FOLDER, metavar="RUN", help="Finish the run in that folder; finished parts are not run again."),
+    click.option("--gpu-wait", type=float, default=600.0, show_default=True, metavar="S", help="How long to wait for a GPU in use."),
+    click.option("--targets", "overlay", type=FILE, help="A targets file; its entries override the shipped ones."),
+    click.option(
+        "--hosts", type=FILE, help="Run each leg where this file says.  [default: hosts.yml beside the kernels, or in ~/.config/warpwave]"
+    ),
+    click.option("--here", is_flag=True, help="Run on this machine, whatever hosts.yml says."),
+)
+build_options = several(
+    click.option("--base-image", metavar="NAME", help="Base image instead of the target's, e.g. from your own registry."),
+    click.option("--wheelhouse", type=FOLDER, help="Folder of wheels; the image is then built without a package index."),
+    click.option("--ca-bundle", type=FILE, help="Certificates that pip trusts during the build."),
+    click.option("--pip-config", type=FILE, help="pip.conf for the build."),
+    click.option("--build-network", metavar="MODE", help="Network of the build, e.g. host."),
+    click.option("--build-arg", "build_args", multiple=True, metavar="K=V", help="Passed to the Dockerfile; repeatable."),
+    click.option("--rebuild", is_flag=True, help="Build even if an image with the same contents exists."),
+    click.option(
+        "--weaken",
+        multiple=True,
+        metavar="NAME",
+        shell_complete=complete_weakening,
+        help="Give up one protection of the container, by name; shown in the report.",
+    ),
+    click.option("--keep", is_flag=True, help="Keep the container after the run."),
+)
+output_options = several(
+    json_option(),
+    click.option("--quiet", is_flag=True, help="Show no progress."),
+    click.option("--full", is_flag=True, help="Show every case in the table, not only one summary for each kernel."),
+)

@@ -1,0 +1,160 @@
+"""`warpwave run`: run each leg, side by side where they are on different machines, then write the report."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from warpwave import console
+from warpwave.cli.legs import chosen_targets, legs_of
+from warpwave.cli.options import (
+    COMMAND,
+    JsonCommand,
+    build_options,
+    complete_target,
+    output_options,
+    package_options,
+    what_options,
+    where_options,
+)
+from warpwave.cli.parse import parse_options, take_node_ids
+from warpwave.cli.show import print_error, show_records, show_report
+from warpwave.engines import waiting
+from warpwave.errors import ExitCode, Outcome, UsageError, WarpwaveError
+
+if TYPE_CHECKING:
+    from warpwave.records import RunRecord
+    from warpwave.run.legs import Leg
+
+
+_MOST_LOGS = 6  # named at the end
+
+
+class _Run(JsonCommand):
+    """A command that passes the words behind `--` to pytest."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """Parse the words before `--` as usual."""
+        if "--" in args:
+            place = args.index("--")
+            args = [*args[:place], *(["--pytest-args", shlex.join(args[place + 1 :])] if args[place + 1 :] else [])]
+        return super().parse_args(context, args)
+
+
+@click.command(cls=_Run)
+@click.argument(
+    "names", nargs=-1, required=True, metavar="TARGET... [ID...]", shell_complete=complete_target, callback=take_node_ids, is_eager=True
+)
+@what_options
+@package_options
+@where_options
+@build_options
+@click.option("-v", "--verbose", is_flag=True, help="Print every test and point as it ends.")
+@click.option("--no-report", is_flag=True, help="Write no report; a later `warpwave report` can.")
+@output_options
+def run(**options: Any) -> Outcome:
+    """Run TARGETs (see `warpwave list`), then write the comparison. What a hosts file puts on different machines runs side by side.
+
+    An ID, such as tests/test_add.py::test_add, is a test to run, as with --test.
+    """
+    from warpwave.config.targets import load_targets
+    from warpwave.report import make_report
+    from warpwave.run import check_target
+    from warpwave.run.folders import check_writable, ignored_by_git
+    from warpwave.run.legs import lanes
+
+    chosen = chosen_targets(options, load_targets(options["overlay"]))
+    asked = parse_options(options, divided=any(host and (host.shards > 1 or host.also) for _, host in chosen))
+    legs = legs_of(chosen, asked)
+    for leg in legs:
+        check_target(leg.target, leg.options)  # check all targets before the first one runs, which may take an hour
+    check_writable(ignored_by_git(asked.out))
+    several = lanes(legs)
+    if len(several) > 1:
+        records, refused = _run_lanes(several, legs, quiet=options["quiet"], verbose=options["verbose"])
+    else:
+        records, refused = _run_in_turn(legs, quiet=options["quiet"], verbose=options["verbose"])
+    if refused and not records:
+        raise refused[0]
+    ended = _cut_short(records, refused)
+    if options["no_report"]:
+        return show_records(records, asked.out, options, ended)
+    made = make_report([asked.out], asked.out, [target.name for target, _ in chosen], records)
+    return show_report(made, asked.out, options, ended, next_too=True)
+
+
+def _run_in_turn(legs: Sequence[Leg], *, quiet: bool, verbose: bool) -> tuple[list[RunRecord], list[WarpwaveError]]:
+    """Run each leg in turn, until the user stops the run. If a leg is refused, the others still run."""
+    from warpwave.cli.progress import Progress
+    from warpwave.run import run_target
+
+    records: list[RunRecord] = []
+    refused: list[WarpwaveError] = []
+    for leg in legs:
+        with Progress(console.terminal(err=True), leg.name, quiet=quiet, verbose=verbose) as progress:
+            for line in _said_before([leg], first=leg is legs[0]):
+                progress.say(line)
+            try:
+                records.append(run_target(leg.target, leg.options, progress.say, progress.on_event))
+            except UsageError as error:
+                refused.append(error)
+        if waiting.asked():
+            break
+    return records, refused
+
+
+def _run_lanes(
+    several: Sequence[Sequence[Leg]], legs: Sequence[Leg], *, quiet: bool, verbose: bool
+) -> tuple[list[RunRecord], list[WarpwaveError]]:
+    """Run the lanes side by side, and name the legs' logs at the end."""
+    from warpwave.cli.progress import LegsView
+    from warpwave.run.legs import run_side_by_side
+
+    for line in [] if quiet else _said_before(legs):
+        console.say(line, err=True)
+    with LegsView(console.terminal(err=True), legs, quiet=quiet, verbose=verbose) as view:
+        records, refused = run_side_by_side(several, view)
+    if not quiet:
+        names = [leg.log.name for leg in legs]
+        some = names if len(names) <= _MOST_LOGS else [*names[: _MOST_LOGS - 1], f"and {len(names) - _MOST_LOGS + 1} more"]
+        console.say(f"Logs: {legs[0].log.parent}/{', '.join(some)}", err=True)
+    return records, refused
+
+
+def _said_before(legs: Sequence[Leg], *, first: bool = True) -> list[str]:
+    """Return the lines that precede legs: which tests were chosen and why, and which protections are given up."""
+    weakened = [f"{leg.name}: protections given up: {', '.join(leg.options.weaken)}" for leg in legs if leg.options.weaken]
+    return [*(legs[0].options.chosen.why if first else ()), *weakened]
+
+
+def _cut_short(records: Sequence[RunRecord], refused: Sequence[WarpwaveError]) -> Outcome:
+    """Return the outcome that overrides the results: the user stopped the run, or a target was refused."""
+    for error in refused:
+        print_error(error)
+    if waiting.asked():
+        stopped = [f"{record.target}: {record.reason}" for record in records if record.exit and record.exit.interrupted]
+        return Outcome(ExitCode.INTERRUPTED, stopped[0] if stopped else "stopped by the user or the CI system")
+    return Outcome(ExitCode.USAGE, " ".join(error.happened for error in refused).rstrip(".")) if refused else Outcome()
+
+
+# Parse the command line of `warpwave run` for callers that pass it on: a workflow's step, or a nox session.
+
+
+def parse_run(arguments: Sequence[str]) -> click.Context:
+    """Return a context of `run` that is ready to be invoked. Its `params` are the parsed arguments.
+
+    Raises:
+        UsageError: the arguments ask for help. Nothing would run, and the exit code would still be 0.
+        click.UsageError: the arguments are not valid.
+    """
+    try:
+        context = run.make_context("run", list(arguments), parent=click.get_current_context(silent=True))
+    except click.exceptions.Exit:
+        raise UsageError(
+            "The options ask for help, so nothing would run.", "--help or -h is among them.", "Remove it; see `warpwave run --help`."
+        ) from None
+    context.meta[COMMAND] = ("warpwave", "run", *arguments)
+    return context

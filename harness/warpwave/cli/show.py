@@ -1,0 +1,127 @@
+"""Print what commands show at their end: the comparison, the records if there is no comparison, or an error."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from warpwave import console
+from warpwave.errors import ExitCode, Outcome, UsageError, WarpwaveError
+from warpwave.render.text import visible
+
+if TYPE_CHECKING:
+    from warpwave.cli.options import Json
+    from warpwave.compare.model import Comparison
+    from warpwave.records import RunRecord
+    from warpwave.report import Report
+
+
+def check_expected(names: Sequence[str], overlay: Path | None, folders: Sequence[Path]) -> None:
+    """Refuse an expected target that exists nowhere: neither in a targets file nor in the folders. Its absence would be no news.
+
+    Raises:
+        UsageError: there is such a name.
+    """
+    from warpwave.collect import find_raw
+    from warpwave.config.targets import load_targets
+
+    known = set(load_targets(overlay)) if names else set()
+    if any(name not in known for name in names):
+        known |= {folder.name for folder in find_raw(folders)}
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"--expect names {name!r}, and there is no such target.",
+                "It is in no targets file and in none of the folders, so it would be `absent` for ever.",
+                f"Choose from {', '.join(sorted(known))}, or give the file that defines it: --targets FILE.",
+            )
+
+
+def show_report(made: Report, out: Path, options: dict[str, Any], ended: Outcome | None = None, *, next_too: bool = False) -> Outcome:
+    """Print the comparison. If something `ended` the command early, that comes first and decides the outcome.
+
+    With `next_too`, the commands that most users type next come at the end.
+    """
+    from warpwave.compare import outcome
+    from warpwave.render.commands import next_commands
+    from warpwave.render.files import json_pieces
+    from warpwave.render.terminal import render_terminal
+    from warpwave.render.text import json_text
+
+    ended = ended if ended is not None and not ended.ok else outcome(made.comparison)
+    comparison = replace(made.comparison, sentence=ended.lead(made.comparison.sentence))
+    # In pieces, like the report's own file, so that a comparison of a million tests is not copied first; and on one line.
+    head = f'{json_text({**ended.fields(), "out": str(out)})[:-1]}, "comparison": '
+    if print_answer(options["json"], itertools.chain([head], (piece.replace("\n", "") for piece in json_pieces(comparison)), ["}\n"])):
+        return ended
+    console.show(render_terminal(comparison, full=options["full"]))
+    console.say(_list_files(made.files, _shorten(out)))
+    if next_too and "comparison.html" in made.files:
+        console.say(["Next:", *(f"  {command}" for command in next_commands(made.comparison, _shorten(out)))])
+    return ended
+
+
+def print_answer(asked: Json, pieces: Iterable[str]) -> bool:
+    """Write the document that `--json` asked for to standard output or to its file. Return whether nothing else is printed."""
+    from warpwave.records import write_text
+
+    if asked is True:
+        for piece in pieces:
+            console.document(piece)
+    elif isinstance(asked, Path):
+        write_text(asked, pieces)
+    return asked is True
+
+
+def _list_files(files: Sequence[str], out: Path) -> str:
+    """Return a line that lists the written files, such as `Reports: out/comparison.html, .md and .json, junit.xml, bandwidth.csv`."""
+    endings = [f".{ending}" for ending in ("html", "md", "json") if f"comparison.{ending}" in files]
+    pages = f"comparison{' and '.join(filter(None, (', '.join(endings[:-1]), endings[-1])))}" if endings else ""
+    names = [name for name in (pages, "junit.xml", "bandwidth.csv") if name == pages or name in files]
+    listed = ", ".join(filter(None, names))
+    return f"Reports: {out}/{listed}" if listed else f"No report could be written to {out}: see above"
+
+
+def draw_report(comparison: Comparison, path: Path, *, full: bool) -> None:
+    """Write the terminal's view as an SVG picture, for a README or a chat. The picture names a font but loads none."""
+    from warpwave.records import write_text
+    from warpwave.render.terminal import render_terminal
+
+    drawn = console.picture(render_terminal(comparison, full=full), "warpwave", width=106)
+    write_text(path, re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL))
+
+
+def show_records(records: Sequence[RunRecord], out: Path, options: dict[str, Any], ended: Outcome) -> Outcome:
+    """Print the records of the targets, without a report. The exit code is the worst target's."""
+    from warpwave.render.text import json_text
+    from warpwave.run import exit_code_of
+
+    code = max((exit_code_of(record.verdict) for record in records), default=ExitCode.NOTHING_RAN)
+    if ended.ok and code is not ExitCode.GOOD:
+        worst = [record for record in records if exit_code_of(record.verdict) is code]
+        ended = Outcome(code, "; ".join(f"{each.target}: {each.verdict.value}: {each.reason}".rstrip(": .") for each in worst))
+    document = {**ended.fields(), "out": str(out), "targets": [asdict(record) for record in records]}
+    if print_answer(options["json"], [json_text(document, default=str) + "\n"]):
+        return ended
+    for record in records:
+        console.say(f"{record.target}: {record.verdict.value}{': ' + record.reason if record.reason else ''}".split("\n"))
+        if record.hint:
+            console.say(f"  {record.hint}".split("\n"))
+    return ended
+
+
+def _shorten(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def print_error(error: WarpwaveError) -> None:
+    """Print an error on standard error: what happened, what it means, what to do."""
+    happened, *more = f"{error.happened}\n  {error.meaning}\n  {error.remedy}".split("\n")
+    console.show(Text.assemble(("error: ", "bold red"), visible(happened)), err=True, soft_wrap=True)
+    console.say(more, err=True)

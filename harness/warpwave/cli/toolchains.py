@@ -1,0 +1,400 @@
+"""The stacks of a search: its target, the toolchains in their order, and the options of each step's run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from warpwave import console
+from warpwave.cli.legs import legs_on_toolchains, newest, say_runs_here
+from warpwave.cli.options import (
+    FILE,
+    FOLDER,
+    JsonCommand,
+    build_options,
+    complete_target,
+    output_options,
+    package_options,
+    several,
+    what_options,
+    where_options,
+)
+from warpwave.cli.show import print_answer
+from warpwave.compare.changed_codegen import Concern
+from warpwave.compare.search import Kind, Question
+from warpwave.config.targets import Target, load_toolchains
+from warpwave.config.toolchains import one
+from warpwave.errors import ExitCode, Outcome, UsageError
+from warpwave.options import RunOptions
+from warpwave.records.run import EMULATOR, Toolchain, Toolchains
+
+if TYPE_CHECKING:
+    from warpwave.compare.search import Bisection
+    from warpwave.compare.upgrade import Stale, Upgrade
+    from warpwave.records import Stage
+    from warpwave.render.sections.model import Section
+    from warpwave.search.steps import Step, Steps
+
+
+def one_target(options: dict[str, Any]) -> tuple[Target, Toolchains]:
+    """Return the target of a search, and all toolchains.
+
+    Raises:
+        UsageError: several toolchains were given, so there are several legs.
+    """
+    legs = legs_on_toolchains([options["name"]], options)
+    if len(legs) > 1:
+        raise UsageError("Several toolchains were given.", "A search runs on one target.", "Give one --toolchain, or none.")
+    return legs[0], load_toolchains(options["overlay"])
+
+
+def toolchain_of(text: str, known: Toolchains, options: dict[str, Any]) -> Toolchain:
+    """Return a toolchain by its name, or by a release of Triton.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    return one(known, text, partial(newest, options))
+
+
+def listed(known: Toolchains, options: dict[str, Any]) -> list[Toolchain]:
+    """Return the toolchains of --over, the good one first.
+
+    Raises:
+        UsageError: there are less than two, or an end is missing.
+    """
+    names = options["over"].split(",") if options["over"] != "triton" else _releases(known, options)
+    found = [toolchain_of(name, known, options) for name in names]
+    if len(found) < 2:
+        raise UsageError("There is nothing to search.", "The good step comes first, the bad one later.", "Give two in that order.")
+    return found
+
+
+def _releases(known: Toolchains, options: dict[str, Any]) -> list[str]:
+    from warpwave.engines.packages.environments import releases
+
+    if not (options["good"] and options["bad"]):
+        raise UsageError("A release is missing.", "The search runs between a good and a bad release.", "Give --good and --bad.")
+    there = releases(options["python"], options["wheelhouse"])
+    ends = [toolchain_of(options[side], known, options).triton for side in ("good", "bad")]
+    for end in ends:
+        if end not in there:
+            meaning = "The package index, or the folder of wheels, does not have it."
+            raise UsageError(f"There is no Triton {end} for this Python.", meaning, f"Choose from {', '.join(there)}.")
+    return there[there.index(ends[0]) : there.index(ends[1]) + 1]
+
+
+def options_maker(options: dict[str, Any]) -> Callable[[Path], RunOptions]:
+    """Return a function that makes the options of a step's run from the folder of its results."""
+    from warpwave.cli.parse import parse_options
+
+    return lambda out: parse_options({**options, "out": out, "resume": None})
+
+
+# The options that say what a search asks of each step.
+
+question_options = several(
+    click.option("--gate", metavar="GATE", help="Ask whether a kernel breaks this gate, such as spills or lds_waits."),
+    click.option(
+        "--worse",
+        type=click.Choice([concern.value for concern in Concern]),
+        help="Ask whether this figure of the generated code is worse than in the first step.",
+    ),
+    click.option("--slower", metavar="KERNEL", help="Ask whether this row of the report is slower than in the first step; `*` for any."),
+    click.option("--kernel", metavar="NAME", default="", help="With --gate or --worse: look at this kernel alone."),
+    click.option("--architecture", metavar="NAME", default="", help="With --gate or --worse: look at this architecture alone."),
+    click.option("--fixed", is_flag=True, help="Look for the step that repaired it: the first ones have it, the last ones do not."),
+)
+page_options = several(
+    click.option("--markdown", type=FILE, help="Also write the page as Markdown, for a pull request or a job's summary."),
+    click.option("--html", "html_file", type=FILE, help="Also write it as one HTML page."),
+)
+
+
+def asked_question(options: dict[str, Any]) -> Question:
+    """Return the question. Without --gate, --worse and --slower it is whether one of the chosen tests fails.
+
+    Raises:
+        UsageError: the options ask nothing, or two things.
+    """
+    ways = {Kind.GATE: options["gate"], Kind.WORSE: options["worse"], Kind.SLOWER: options["slower"]}
+    given = [(kind, str(what)) for kind, what in ways.items() if what]
+    tests = " ".join([*options["tests"], *([f"-k {options['keyword']}"] if options["keyword"] else [])])
+    if len(given) > 1 or not (given or tests):
+        raise UsageError(
+            "Two questions were asked." if given else "A search needs a question.",
+            "Each step must be good or bad by one rule.",
+            "Give --test ID, or one of --gate, --worse and --slower.",
+        )
+    kind, what = given[0] if given else (Kind.TEST, tests)
+    return Question(kind, what, options["kernel"], options["architecture"], options["fixed"])
+
+
+# `warpwave upgrade --from 3.8.0 --to 3.9.0`: what another toolchain does to a package.
+
+
+@click.command(cls=JsonCommand)
+@click.argument("names", nargs=-1, metavar="[TARGET...]", shell_complete=complete_target)
+@click.option("--from", "base", required=True, metavar="TOOLCHAIN", help="A release of Triton, or a toolchain of the targets file.")
+@click.option("--to", "head", required=True, metavar="TOOLCHAIN", help="The same, or `newest`.")
+@click.option("--read", "folders", multiple=True, type=FOLDER, metavar="RUN", help="Run nothing: read the legs of that run; repeatable.")
+@click.option(
+    "--fail-on", metavar="WHAT,WHAT", default="verdict,matrix,spills,occupancy", show_default=True, help="As in `warpwave codegen diff`."
+)
+@click.option("--markdown", type=FILE, help="Also write the page as Markdown, for a pull request or a job's summary.")
+@click.option("--html", "html_file", type=FILE, help="Also write it as one HTML page.")
+@click.option("--summary", type=FILE, help="Also write the answer in one line.")
+@what_options
+@package_options
+@where_options
+@build_options
+@output_options
+def upgrade(**options: Any) -> Outcome:
+    """Run a package on two toolchains on this machine, and show what the second one changes, the worst first.
+
+    Without a TARGET: `cpu`, and the first emulated target if the extra `emulator` is installed. The exit code is 1 if something got worse.
+    """
+    from warpwave.cli.compare import parse_concerns
+    from warpwave.compare.upgrade import stale, used
+    from warpwave.compare.upgrade import upgrade as compare
+    from warpwave.config.pyproject import tuned_configurations
+    from warpwave.config.targets import load_toolchains
+    from warpwave.config.toolchains import one
+    from warpwave.render.sections.upgrade import sentence, upgrade_sections
+    from warpwave.search.steps import read_runs
+
+    failing = parse_concerns(options["fail_on"])
+    known = load_toolchains(options["overlay"])
+    sides = [one(known, options[side], partial(_newest, options)) for side in ("base", "head")]
+    if sides[0].name == sides[1].name:
+        return _same(sides[0].name, options["summary"])
+    runs = read_runs(list(options["folders"]) or [_run(sides, options)])
+    found = compare(runs, sides[0].name, sides[1].name)
+    entries = tuned_configurations(options["kernels"]) if options["kernels"].is_dir() else []
+    old = stale(entries, found.code.diff) if found.code else ()
+    if entries and found.code:
+        launched = used(entries, found.code.head.kernels)
+        console.say(f"{launched} of {len(entries)} tuned configurations are launched by what was compiled", err=True)
+    text = sentence(found, old)
+    ended = outcome(found, failing, text)
+    lead = ended.lead(text)
+    sections = upgrade_sections(found, failing, old, options["full"])
+    _write(lead, ended, sections, options)
+    if not print_answer(options["json"], [_json(found, old, lead, ended, failing)]):
+        from warpwave.render.terminal import draw_page
+
+        console.show(draw_page(lead, sections, good=ended.ok))
+    return ended
+
+
+def _same(name: str, summary: Path | None) -> Outcome:
+    """Say that there is nothing to compare: a scheduled job meets this until the next release."""
+    from warpwave.records import write_text
+
+    text = f"Both sides are {name}: there is nothing to compare."
+    if summary is not None:
+        summary.parent.mkdir(parents=True, exist_ok=True)
+        write_text(summary, f"{text}\n")
+    console.say(text)
+    return Outcome()
+
+
+def outcome(found: Upgrade, failing: Sequence[Concern], text: str) -> Outcome:
+    """Return 1 if a test, the code in a `failing` concern, or a speed got worse; 4 if a leg is incomplete; 5 if nothing was compared."""
+    worse = found.code is not None and any(change.worse_in(failing) for change in found.code.diff.changes)
+    if worse or any(found.broken) or any(one.worse for one in found.waits):
+        return Outcome(ExitCode.FAILED, text.rstrip("."))
+    if found.faults:
+        return Outcome(ExitCode.INCOMPLETE, "; ".join(found.faults))
+    return Outcome() if found.compared else Outcome(ExitCode.NOTHING_RAN, text.rstrip("."))
+
+
+def _run(sides: list[Toolchain], options: dict[str, Any]) -> Path:
+    """Run each target on both toolchains, in turns, and return the folder of the results."""
+    from warpwave.cli.legs import say_runs_here
+    from warpwave.cli.parse import parse_options
+    from warpwave.cli.progress import Progress
+    from warpwave.config.targets import load_targets, load_toolchains, select
+    from warpwave.config.toolchains import legs
+    from warpwave.run.folders import check_writable, ignored_by_git
+    from warpwave.search.steps import in_turns, run_legs
+
+    known, targets = load_toolchains(options["overlay"]), load_targets(options["overlay"])
+    asked = parse_options(options)
+    chosen = select(targets, list(options["names"]) or _default_targets(targets))
+    _check_stages(asked.stages, chosen)
+    say_runs_here([target.name for target in chosen], options["kernels"])
+    wanted = [legs([target], sides, known) for target in chosen]
+    check_writable(ignored_by_git(asked.out))
+    for leg in (leg for toolchains in wanted for leg in in_turns(toolchains, asked)):
+        with Progress(console.terminal(err=True), leg.name, quiet=options["quiet"]) as progress:
+            run_legs([leg.target], leg.options, progress.say, progress.on_event)
+    console.say(f"Results: {asked.out}", err=True)
+    return asked.out
+
+
+def _check_stages(stages: Sequence[Stage] | None, chosen: Sequence[Target]) -> None:
+    """Refuse to measure what cannot be compared.
+
+    Raises:
+        UsageError: the run would measure, and test nothing.
+    """
+    from warpwave.records import Stage
+
+    if stages and Stage.BENCH in stages and Stage.TEST not in stages and any(Stage.BENCH in target.stages for target in chosen):
+        raise UsageError(
+            "This upgrade would measure speeds, and compare none of them.",
+            "A speed counts only if the kernel's tests passed in the same run.",
+            "Add the tests: --stage test,bench. `--quick` and `-k` choose fewer of them.",
+        )
+
+
+def _default_targets(targets: dict[str, Target]) -> list[str]:
+    """Return the targets that need neither a card nor a container: those that run here, of the emulated ones the first."""
+    from importlib.util import find_spec
+
+    emulates = all(map(find_spec, EMULATOR))
+    emulated = [name for name, target in targets.items() if target.emulate and emulates]
+    return [name for name, target in targets.items() if target.interpret or name in emulated[:1]]
+
+
+def _newest(options: dict[str, Any], index: str) -> str:
+    from warpwave.cli.legs import newest
+
+    return newest(options, index)
+
+
+def _write(lead: str, ended: Outcome, sections: Sequence[Section], options: dict[str, Any]) -> None:
+    """Write the pages that were asked for."""
+    from warpwave.records import write_text
+    from warpwave.render.html import render_sections
+    from warpwave.render.markdown import render_page
+
+    source = "what `upgrade --full --json` prints"
+    if options["markdown"] is not None:
+        write_text(options["markdown"], render_page(lead, sections, good=ended.ok, all_in=source))
+    if options["html_file"] is not None:
+        write_text(options["html_file"], render_sections(lead, sections, exit_code=int(ended.code), kind="upgrade", source=source))
+    if options["summary"] is not None:
+        write_text(options["summary"], f"{lead}\n")
+
+
+def _json(found: Upgrade, old: Sequence[Stale], lead: str, ended: Outcome, failing: Sequence[Concern]) -> str:
+    from warpwave.records import SCHEMA_VERSION
+    from warpwave.render.text import json_text
+
+    fail_on = [concern.value for concern in failing]
+    body = {**ended.fields(), "sentence": lead, "fail_on": fail_on, "upgrade": asdict(found), "stale": [asdict(one) for one in old]}
+    return json_text({**body, "schema_version": SCHEMA_VERSION}, indent=1) + "\n"
+
+
+# `warpwave bisect`: which release of Triton, or which toolchain of a list, made it bad.
+
+_every_option = several(question_options, page_options, what_options, package_options, where_options, build_options, output_options)
+
+
+@click.command(cls=JsonCommand)
+@click.argument("name", metavar="TARGET", shell_complete=complete_target)
+@click.option(
+    "--over",
+    required=True,
+    metavar="WHAT",
+    help="Releases of `triton`, or a list of toolchains a,b,c, the good one first.",
+)
+@click.option("--good", metavar="RELEASE", help="A release of Triton that is good.")
+@click.option("--bad", metavar="RELEASE", help="A later one that is bad.")
+@_every_option
+def bisect(**options: Any) -> Outcome:
+    """Find the first bad step: a release of Triton, or a toolchain of a list.
+
+    A step is good or bad by a test, a gate, a figure of the generated code, or a speed. What does not build is skipped; what is ambiguous
+    is measured again. The same command with --out FOLDER continues a search that was stopped. For the first bad commit of a package, use
+    `git bisect run` with `warpwave run`.
+    """
+    from warpwave.render.sections.upgrade import bisection_sections, bisection_sentence
+
+    say_runs_here([options["name"]], options["kernels"])
+    question = asked_question(options)
+    found, code = _over_toolchains(question, options)
+    text = bisection_sentence(found, question.fixed)
+    ended = Outcome() if found.first_bad else Outcome(ExitCode.INCOMPLETE, text.rstrip("."))
+    return _show(text, [*bisection_sections(found, question.fixed), *code], ended, options, "bisect", found)
+
+
+def _over_toolchains(question: Question, options: dict[str, Any]) -> tuple[Bisection, list[Section]]:
+    from warpwave.compare.search import bisect as search
+    from warpwave.config.toolchains import leg
+    from warpwave.search.steps import Step, Steps, stepper
+
+    target, known = one_target(options)
+    toolchains = {toolchain.name: toolchain for toolchain in listed(known, options)}
+    make, out = options_maker(options), _out(options)
+
+    def step(name: str) -> Step:
+        return Step(name, leg(target, toolchains[name], known), make(out))
+
+    with ExitStack() as stack:
+        steps = Steps(question, {"target": target.name, "steps": list(toolchains)}, out, *_progress(options, stack))
+        found = search(question.words, list(toolchains), stepper(steps, step))
+        return found, _code_beside(found, steps, step)
+
+
+def _code_beside(found: Bisection, steps: Steps, step: Callable[[str], Step]) -> list[Section]:
+    """Return what the first bad step changed in the generated code, compiled for it if the question did not need that."""
+    from warpwave.cli.compare import parse_concerns
+    from warpwave.compare.changed_codegen import bundle, check_comparable, diff
+    from warpwave.compare.search import plain
+    from warpwave.errors import WarpwaveError
+    from warpwave.records import Stage
+    from warpwave.render.sections.changes import diff_sections
+    from warpwave.render.sections.model import Section, name, say
+
+    if found.first_bad is None or found.last_good is None:
+        return []
+    stages = None if Stage.COMPILE in steps.question.stages else (Stage.COMPILE,)
+    try:
+        sides = [bundle(one, plain(steps.runs(step(one), stages))) for one in (found.last_good, found.first_bad)]
+        check_comparable(*sides)
+    except WarpwaveError as error:
+        return [Section("Generated code", lines=(say("Not compared: ", name(error.happened)),))]
+    return diff_sections(sides[0], sides[1], diff(sides[0].kernels, sides[1].kernels), parse_concerns("any"), False)
+
+
+def _out(options: dict[str, Any]) -> Path:
+    from warpwave.run.folders import RUNS, check_writable, ignored_by_git, new_run_id
+
+    out = Path(options["out"] or options["resume"] or RUNS / new_run_id()).resolve()
+    check_writable(ignored_by_git(out))
+    console.say(f"Answers are kept in {out}", err=True)
+    return out
+
+
+def _progress(options: dict[str, Any], stack: ExitStack) -> tuple[Any, Any]:
+    from warpwave.cli.progress import Progress
+
+    progress = stack.enter_context(Progress(console.terminal(err=True), "search", quiet=options["quiet"]))
+    return progress.say, progress.on_event
+
+
+def _show(text: str, sections: Sequence[Section], ended: Outcome, options: dict[str, Any], kind: str, found: Any) -> Outcome:
+    from warpwave.records import SCHEMA_VERSION, write_text
+    from warpwave.render.html import render_sections
+    from warpwave.render.markdown import render_page
+    from warpwave.render.terminal import draw_page
+    from warpwave.render.text import json_text
+
+    source = f"what `{kind} --json` prints"
+    if options["markdown"] is not None:
+        write_text(options["markdown"], render_page(text, sections, good=ended.ok, all_in=source))
+    if options["html_file"] is not None:
+        write_text(options["html_file"], render_sections(text, sections, exit_code=int(ended.code), kind=kind, source=source))
+    body = {**ended.fields(), "sentence": text, kind: asdict(found), "schema_version": SCHEMA_VERSION}
+    if not print_answer(options["json"], [json_text(body, indent=1) + "\n"]):
+        console.show(draw_page(text, sections, good=ended.ok))
+    return ended

@@ -1,0 +1,645 @@
+"""The answer that a reader came for: what is wrong, how far each kernel is from its ceiling, and what differs where it falls short."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Union
+
+from warpwave.compare.code_hints import Figure, Hint, Side, figures, hints
+from warpwave.compare.model import FAILING, Cell, Comparison, Geomean, KernelTests, Row, Since, Speed, TargetSummary
+from warpwave.compare.speeds import lower_is_better
+from warpwave.compare.tests import mistyped
+from warpwave.compare.verdict import phrase, sentence
+from warpwave.records import BY_TORCH, HOST_CODE, RUNS_ON, CompiledKernel, NotRun, Verdict
+from warpwave.records.selection import is_load
+from warpwave.records.words import is_memory, is_rate
+from warpwave.stats import median
+
+# Comparison → one line a kernel: its tests, its share of the ceiling on each target, and how far it falls short. Pure.
+
+# A kernel this close to what the card can do is near; one below the other is far.
+NEAR, FAR = 0.9, 0.7
+
+
+class Distance(str, Enum):
+    """How far a share is from 1."""
+
+    NEAR = "near"
+    SHORT = "short"
+    FAR = "far"
+
+
+def distance(share: float) -> Distance:
+    """Return how far a share is from 1, which is what the hardware, or the fastest provider, reaches."""
+    return Distance.NEAR if share >= NEAR else Distance.SHORT if share >= FAR else Distance.FAR
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What a kernel's own provider reaches in one unit on a target: medians over its `n` cases.
+
+    `of_ceiling` is the share of the `ceiling` (`the copy`, or `the bf16 product`), None without one. `of_best` is the speed over that of
+    the fastest provider of the same case, None if it is the only provider.
+    """
+
+    unit: str
+    provider: str
+    n: int
+    best: Union[float, None]
+    of_ceiling: Union[float, None]
+    of_best: Union[float, None]
+    verified: bool
+    ceiling: str = ""
+
+    @property
+    def ground(self) -> str:
+        """What the share is of, in a word: `copy`, `product` or `peer`."""
+        return "peer" if self.of_ceiling is None else "product" if is_rate(self.unit) else "copy"
+
+    @property
+    def share(self) -> Union[float, None]:
+        """The share that says how far it is: of the ceiling, or else of the fastest provider. None if neither is known."""
+        if is_memory(self.unit):
+            return None
+        return self.of_best if self.of_ceiling is None else self.of_ceiling
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """How many configurations of a kernel were compiled for a target's architectures, how many failed, and how many break a gate only."""
+
+    n: int = 0
+    failed: int = 0
+    gated: int = 0
+
+
+@dataclass(frozen=True)
+class Square:
+    """A kernel on a target. `counts` and `not_run` count its tests by verdict and by reason; both are empty without tests.
+
+    `since` says how the speed of its own provider changed since the base run, if there is one.
+    """
+
+    target: str
+    counts: dict[str, int]
+    not_run: dict[str, int]
+    reached: tuple[Reached, ...]
+    since: Union[Since, None] = None
+    compiled: Compiled = Compiled()
+
+    @property
+    def failed(self) -> int:
+        """How many of its tests failed."""
+        return sum(self.counts.get(verdict.value, 0) for verdict in FAILING)
+
+    @property
+    def share(self) -> Union[float, None]:
+        """Its lowest share."""
+        return min((one.share for one in self.reached if one.share is not None), default=None)
+
+
+@dataclass(frozen=True)
+class KernelLine:
+    """A kernel on all targets. `portability` is Pennycook's, from 0 to 1. The ratios are geometric means over the sound cases."""
+
+    kernel: str
+    squares: tuple[Square, ...]
+    portability: Union[float, None]
+    ratios: tuple[Geomean, ...]
+
+    @property
+    def failed(self) -> int:
+        """How many tests failed on all targets together."""
+        return sum(square.failed for square in self.squares)
+
+    @property
+    def uncompiled(self) -> int:
+        """How many of its configurations do not compile, on all targets together."""
+        return sum(square.compiled.failed for square in self.squares)
+
+    @property
+    def gap(self) -> Union[float, None]:
+        """What is missing to 1 on the target where most is missing. None if no share is known."""
+        shares = [square.share for square in self.squares if square.share is not None]
+        return max(0.0, 1 - min(shares)) if shares else None
+
+
+def overview(comparison: Comparison) -> tuple[KernelLine, ...]:
+    """Return every kernel: those with failed tests first, then those that do not compile, then those with the largest gap."""
+    own = own_providers(comparison)
+    found = _Found(comparison)
+    kernels = dict.fromkeys([*(entry.kernel for entry in comparison.kernels), *own, *(kernel for kernel, _ in found.compiled)])
+    lines = [_line(comparison, kernel, own.get(kernel, ""), found) for kernel in kernels]
+    return tuple(sorted(lines, key=lambda line: (not line.failed, not line.uncompiled, -1.0 if line.gap is None else -line.gap - 1)))
+
+
+def own_providers(comparison: Comparison) -> dict[str, str]:
+    """Return the kernel's own provider by kernel: the first of its benchmark."""
+    own: dict[str, str] = {}
+    for row in comparison.rows:
+        own.setdefault(row.kernel, row.provider)
+    return own
+
+
+class _Found:
+    """A comparison, indexed by kernel."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        self.rows: dict[str, list[Row]] = defaultdict(list)
+        self.tests: dict[tuple[str, str], KernelTests] = {(entry.kernel, entry.target): entry for entry in comparison.kernels}
+        self.speeds: dict[tuple[str, str, str], list[Speed]] = defaultdict(list)
+        self.ratios: dict[tuple[str, str], list[Geomean]] = defaultdict(list)
+        self.portability = {(entry.kernel, entry.provider): entry.value for entry in comparison.portabilities}
+        self.since = {(entry.kernel, entry.provider, entry.target): entry for entry in comparison.since}
+        for row in comparison.rows:
+            self.rows[row.kernel].append(row)
+        for speed in comparison.speeds:
+            self.speeds[speed.kernel, speed.provider, speed.target].append(speed)
+        for mean in comparison.geomeans:
+            self.ratios[mean.kernel, mean.provider].append(mean)
+        self.compiled: dict[tuple[str, str], Compiled] = defaultdict(Compiled)
+        for code in comparison.codegen:
+            for cell in code.cells:
+                made = cell.compiled
+                if made.was_compiled and code.function != HOST_CODE:
+                    gated = made.only_gates
+                    failed = made.verdict in FAILING and not gated
+                    before = self.compiled[code.kernel, cell.target]
+                    self.compiled[code.kernel, cell.target] = Compiled(before.n + 1, before.failed + failed, before.gated + gated)
+
+
+def _line(comparison: Comparison, kernel: str, own: str, found: _Found) -> KernelLine:
+    best = _of_best(found.rows.get(kernel, []), own)
+    squares = []
+    for target in comparison.targets:
+        tested = found.tests.get((kernel, target.target))
+        reached = tuple(_reached(entry, best) for entry in found.speeds.get((kernel, own, target.target), ()))
+        counts, not_run = (tested.counts, tested.not_run) if tested else ({}, {})
+        squares.append(
+            Square(
+                target.target,
+                counts,
+                not_run,
+                reached,
+                found.since.get((kernel, own, target.target)),
+                found.compiled[kernel, target.target],
+            )
+        )
+    return KernelLine(kernel, tuple(squares), found.portability.get((kernel, own)), tuple(found.ratios.get((kernel, own), ())))
+
+
+def _reached(speed: Speed, best: Mapping[tuple[str, str, str], float]) -> Reached:
+    of_best = best.get((speed.unit, speed.target, speed.gpu))
+    return Reached(speed.unit, speed.provider, speed.n, speed.best, speed.median_share, of_best, speed.verified, speed.share_of)
+
+
+def _of_best(rows: Iterable[Row], own: str) -> dict[tuple[str, str, str], float]:
+    """Return the share of the best speed by unit, target and GPU, if other providers were measured. The best possible share is 1."""
+    cases: dict[tuple[str, str, str], dict[str, dict[str, float]]] = {}
+    for row in rows:
+        for cell in row.cells:
+            if cell.value and not cell.suspect:
+                cases.setdefault((row.unit, cell.target, cell.gpu), {}).setdefault(row.case, {})[row.provider] = cell.value
+    best = {}
+    for key, found in cases.items():
+        held = [(values[own], values.values()) for values in found.values() if own in values and len(values) > 1]
+        shares = [min(values) / mine if lower_is_better(key[0]) else mine / max(values) for mine, values in held]
+        if shares:
+            best[key] = median(shares)
+    return best
+
+
+# Comparison → the first sentence of a report: what is wrong, and where; or that nothing is. Pure.
+
+_MOST = 8  # targets in a clause
+_FEW_CARDS = 3  # named in a clause
+_LIMIT = f"{FAR:.0%}"
+
+
+def headline(comparison: Comparison, lines: Sequence[KernelLine]) -> str:
+    """Return `6 tests fail on b; 3 kernels reach less than 70% of the copy there.`, or else what is known to be good.
+
+    If the command was stopped or a file could not be written, that stands before the comparison's own sentence, and comes first here too.
+    """
+    own = sentence(comparison.targets)
+    lead = comparison.sentence.removesuffix(own).strip() if comparison.sentence.endswith(own) else ""
+    words = mistyped(comparison.targets, comparison.tests)
+    lead = lead.removeprefix(f"{words}.").strip() if words else lead  # the command's reason may be the same words
+    said = [words[0].upper() + words[1:]] if words else _wrong(comparison, lines)
+    said = said or ([] if comparison.exit_code and not lead else _right(comparison, lines))
+    return " ".join(filter(None, (lead, f"{'; '.join(said)}."))) if said else comparison.sentence
+
+
+def _wrong(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
+    """Return a clause for each kind of fault, the gravest first. A clause about the one target of the clause before says `there`."""
+    targets = comparison.targets
+    cells = [cell.compiled for row in comparison.codegen for cell in row.cells]
+    unloaded = _unloaded(comparison)
+
+    def cards(is_wrong: Callable[[CompiledKernel], bool]) -> str:
+        named = list(dict.fromkeys(made.architecture for made in cells if is_wrong(made)))
+        return ", ".join(named) if len(named) <= _FEW_CARDS else f"{len(named)} architectures"
+
+    faults = (
+        (_count(targets, lambda target: _failed(target) - unloaded.get(target.target, 0)), "test", "fails", "fail"),
+        (unloaded, "benchmark file", "does not load", "do not load"),
+        (_origins(comparison), "case", "fails in host code", "fail in host code"),
+        (
+            _kernels(comparison, _is_uncompiled),
+            "kernel",
+            f"does not compile for {cards(_is_uncompiled)}",
+            f"do not compile for {cards(_is_uncompiled)}",
+        ),
+        (
+            _kernels(comparison, _is_refused),
+            "kernel",
+            f"cannot be launched on {cards(_is_refused)}",
+            f"cannot be launched on {cards(_is_refused)}",
+        ),
+        (_kernels(comparison, lambda made: made.only_gates), "kernel", "breaks a gate", "break a gate"),
+        (_count(targets, _unmeasured), "point", "could not be measured", "could not be measured"),
+        (_slower(lines), "kernel", "is slower than in the base run", "are slower than in the base run"),
+        (_far(lines, "copy"), "kernel", f"reaches less than {_LIMIT} of the copy", f"reach less than {_LIMIT} of the copy"),
+        (
+            _far(lines, "product"),
+            "kernel",
+            f"reaches less than {_LIMIT} of a product",
+            f"reach less than {_LIMIT} of a product",
+        ),
+        (_far(lines, "peer"), "kernel", f"is below {_LIMIT} of its fastest peer", f"are below {_LIMIT} of their fastest peers"),
+    )
+    clauses = [phrase(target) for target in targets if not target.complete][:_MOST]
+    clauses += _on_some_architectures(cells)
+    remarks = {target.target: remark for target in targets if (remark := _remark(target))}
+    before: list[str] = []
+    for counted, noun, one, many in faults:
+        if counted:
+            there = before == list(counted) and len(counted) == 1
+            clauses.append(_clause(counted, noun, one, many, there=there, remarks=remarks if noun == "test" else {}))
+            before = list(counted)
+    return clauses
+
+
+def _clause(counted: Mapping[str, int], noun: str, one: str, many: str, *, there: bool, remarks: Mapping[str, str]) -> str:
+    """`6 tests fail on a (1 timeout), 1 on b (suspected)`: the words in brackets are the target's in `remarks`."""
+
+    def where(target: str) -> str:
+        return f"on {target} ({remarks[target]})" if target in remarks else f"on {target}"
+
+    (first, count), *others = counted.items()
+    text = f"{count} {noun} {one}" if count == 1 else f"{count} {noun}s {many}"
+    more = [f"{number} {where(target)}" for target, number in others[: _MOST - 1]]
+    more += [f"some on {len(others) - len(more)} more targets"] if len(others) > len(more) else []
+    return ", ".join([f"{text} {'there' if there else where(first)}", *more])
+
+
+def _remark(target: TargetSummary) -> str:
+    """Say how tests of a target failed: `2 suspected, 1 timeout`; nothing if all of them failed in the usual way."""
+    how = {verdict.value: target.tests.get(verdict.value, 0) for verdict in FAILING if verdict not in (Verdict.FAILED, Verdict.ERROR)}
+    failed = _failed(target)
+    if target.suspected == failed:
+        return "suspected" if failed else ""
+    return ", ".join(f"{number} {word}" for word, number in {"suspected": target.suspected, **how}.items() if number)
+
+
+def _right(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
+    """Return what is good: tests that pass, and the least share of the copy that a kernel reaches. What raised comes before that."""
+    tested = [target.target for target in comparison.targets if target.tests.get(Verdict.PASSED.value)]
+    more = f" and {len(tested) - _MOST} more targets" if len(tested) > _MOST else ""
+    clauses = _raised(comparison)
+    clauses += [f"{'all' if clauses else 'All'} tests that ran pass on {', '.join(tested[:_MOST])}{more}"] if tested else []
+    untested = [target.target for target in comparison.targets if target.is_untested]
+    clauses += [f"{'no' if clauses else 'No'} test was found on {', '.join(untested[:_MOST])}"] if untested else []
+    shares = [(one.of_ceiling, target, line.kernel) for line, target, one in _each(lines) if one.of_ceiling and one.ground == "copy"]
+    if shares:
+        share, target, kernel = min(shares)
+        where = f"{kernel} on {target} is the furthest away"
+        clauses.append(f"{'every' if clauses else 'Every'} kernel reaches at least {share:.0%} of the copy ({where})")
+    return clauses
+
+
+def _count(targets: Sequence[TargetSummary], count: Callable[[TargetSummary], int]) -> dict[str, int]:
+    return {target.target: number for target in targets if (number := count(target))}
+
+
+def _kernels(comparison: Comparison, is_wrong: Callable[[CompiledKernel], bool]) -> dict[str, int]:
+    """Count the kernels by target of which at least one binary is wrong."""
+    found = {(cell.target, row.kernel) for row in comparison.codegen for cell in row.cells if is_wrong(cell.compiled)}
+    counted = Counter(target for target, _ in found)
+    return {target.target: counted[target.target] for target in comparison.targets if counted[target.target]}
+
+
+def _is_uncompiled(made: CompiledKernel) -> bool:
+    return made.verdict in FAILING and made.function != HOST_CODE and not made.only_gates and not made.binary_hash
+
+
+def _is_refused(made: CompiledKernel) -> bool:
+    """Whether it compiles, and no driver launches it."""
+    return made.verdict in FAILING and not made.only_gates and bool(made.binary_hash)
+
+
+def _origins(comparison: Comparison) -> dict[str, int]:
+    """Count by target the tests and points whose host code failed while they were compiled, where no architecture is said to run them."""
+    found = {
+        (cell.target, cell.compiled.origin)
+        for row in comparison.codegen
+        for cell in row.cells
+        if cell.compiled.function == HOST_CODE and cell.compiled.verdict in FAILING and not cell.compiled.reason.startswith(RUNS_ON)
+    }
+    counted = Counter(target for target, _ in found)
+    return {target.target: counted[target.target] for target in comparison.targets if counted[target.target]}
+
+
+def _on_some_architectures(cells: Sequence[CompiledKernel]) -> list[str]:
+    """Return `test_scale runs on gfx942 and raises KeyError on sm_90`, and how many more there are."""
+    found = {made.origin: made.reason for made in reversed(cells) if made.verdict in FAILING and made.reason.startswith(RUNS_ON)}
+    if not found:
+        return []
+    origin, reason = list(found.items())[-1]
+    more = f", and {len(found) - 1} more {'case' if len(found) == 2 else 'cases'} like it" if len(found) > 1 else ""
+    return [f"{_short(origin)} {reason.removeprefix('it ').partition(': ')[0]}{more}"]
+
+
+def _short(origin: str) -> str:
+    """Return a test without its file, and a script without its kernel: `add [running bench_add.py]`."""
+    return re.sub(r"^[^\[]*::|^[^\[]* \[running (.*)\]$", r"\1", origin)
+
+
+def _raised(comparison: Comparison) -> list[str]:
+    """Say how many cases raised, and whose fault it is as far as known: where torch refused, maybe that of what is pretended."""
+    found = {
+        cell.compiled.origin: cell.compiled.reason
+        for row in comparison.codegen
+        for cell in row.cells
+        if cell.compiled.not_run is NotRun.RAISED
+    }
+    by_torch = sum(reason.endswith(BY_TORCH) for reason in found.values())
+    counts = ((len(found) - by_torch, "code of the package"), (by_torch, "torch, maybe for what is pretended"))
+    said = ", ".join(f"{count} raised by {who}" for count, who in counts if count)
+    noun = "case" if len(found) == 1 else "cases"
+    return [f"{len(found)} {noun} did not run to the end without a card ({said})"] if found else []
+
+
+def _failed(target: TargetSummary) -> int:
+    return sum(target.tests.get(verdict.value, 0) for verdict in FAILING)
+
+
+def _unloaded(comparison: Comparison) -> dict[str, int]:
+    """Count by target the files of benchmarks that do not load."""
+    counted = Counter(cell.target for row in comparison.tests if is_load(row.id) for cell in row.cells if cell.result.verdict in FAILING)
+    return {target.target: counted[target.target] for target in comparison.targets if counted[target.target]}
+
+
+def _unmeasured(target: TargetSummary) -> int:
+    """Count the points of a target that measured none: otherwise, the report lists what is missing beside what is there."""
+    wrong = {word: number for word, number in target.points.items() if word not in (Verdict.PASSED.value, Verdict.NOT_RUN.value)}
+    return 0 if target.points.get(Verdict.PASSED.value) else sum(wrong.values())
+
+
+def _slower(lines: Sequence[KernelLine]) -> Counter[str]:
+    """Count kernels by target of which some case is slower than in the base run, for sure."""
+    return Counter(square.target for line in lines for square in line.squares if square.since and square.since.changes.get("slower"))
+
+
+def _far(lines: Sequence[KernelLine], ground: str) -> Counter[str]:
+    """Count kernels by target that are far from the ceiling, or without one from the fastest provider."""
+    found = {
+        (target, line.kernel) for line, target, one in _each(lines) if one.share is not None and one.share < FAR and one.ground == ground
+    }
+    return Counter(target for target, _ in sorted(found))
+
+
+def _each(lines: Sequence[KernelLine]) -> Iterator[tuple[KernelLine, str, Reached]]:
+    return ((line, square.target, one) for line in lines for square in line.squares for one in square.reached)
+
+
+# Comparison → the largest shortfalls, each with the case that loses most time and what differs there. Pure.
+
+_AHEAD = 0.05  # how much larger the share on another target must be, to be worth a comparison of the code
+_FASTER = 1.1  # times as fast, for a peer to show that more is possible
+_COPY = "copy"  # a line that benchmarks draw for orientation: it does not do the same work
+_SMALL = 3  # cases at either end of a sweep
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """A kernel that stays behind on a target: it reaches `share` of what `of` names, as the median over `n` cases.
+
+    `case` loses the most time, compared with that ceiling; `case_share` is its share and `case_ms` its median time. `figures` lay the code
+    of this case on `architecture` beside that on `other` of the target `against`, where the kernel comes closer to the ceiling. Without
+    such a target, or such code, they are those of one side, or empty; `unknown` says which code is missing.
+    """
+
+    kernel: str
+    target: str
+    provider: str
+    unit: str
+    share: float
+    of: str
+    n: int
+    case: str
+    case_share: float
+    case_ms: Union[float, None]
+    architecture: str = ""
+    against: str = ""
+    other: str = ""
+    other_share: Union[float, None] = None
+    figures: tuple[Figure, ...] = ()
+    hints: tuple[Hint, ...] = ()
+    unknown: str = ""
+
+
+def shortfalls(comparison: Comparison, lines: Sequence[KernelLine], most: int = 50) -> tuple[Shortfall, ...]:
+    """Return the kernels below 90% of their ceiling by target, the largest gap first."""
+    short = [
+        (one.share, line, square.target, one)
+        for line in lines
+        for square in line.squares
+        for one in square.reached
+        if one.share is not None and one.share < NEAR
+    ]
+    short.sort(key=lambda entry: entry[0])
+    found = _Shortfall(comparison)
+    made = (found.shortfall(line, target, one) for _, line, target, one in short[:most])
+    return tuple(entry for entry in made if entry)
+
+
+class _Shortfall:
+    """A comparison, indexed by what a shortfall needs."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        self.rows: dict[tuple[str, str], list[Row]] = defaultdict(list)
+        self.code: dict[tuple[str, str], list[tuple[str, CompiledKernel]]] = defaultdict(list)
+        self.cards = {target.target: target.devices[0].architecture for target in comparison.targets if target.devices}
+        for row in comparison.rows:
+            self.rows[row.kernel, row.unit].append(row)
+        for entry in comparison.codegen:
+            for cell in entry.cells:
+                if cell.compiled.verdict is not Verdict.NOT_RUN and not cell.compiled.is_discarded:
+                    self.code[cell.compiled.origin, cell.compiled.architecture].append((cell.target, cell.compiled))
+
+    def shortfall(self, line: KernelLine, target: str, one: Reached) -> Union[Shortfall, None]:
+        """Return what is known of a shortfall; None if no single case falls short."""
+        assert one.share is not None
+        rows = self.rows[line.kernel, one.unit]
+        ceiling = one.of_ceiling is not None
+        cases = _cases(rows, target, one.provider, ceiling=ceiling)
+        behind = [entry for entry in cases if entry.share < NEAR]
+        if not behind:
+            return None
+        best = _ahead(line, target, one)
+        worst = max(behind, key=lambda entry: (len(self._code(entry.row.case, one.provider, target, best)), entry.lost))
+        code = self._code(worst.row.case, one.provider, target, best)
+        small = _only_small(cases)
+        peer = _peer(rows, worst, one.provider)
+        weak = _weak(cases)
+        failing = next((_failing(square) for square in line.squares if square.target == target), None)
+        found = tuple(hint for hint in (failing, weak, small, peer, *(hints(*code) if code else ())) if hint)
+        return Shortfall(
+            line.kernel,
+            target,
+            one.provider,
+            one.unit,
+            one.share,
+            one.ceiling if ceiling else "the fastest peer",
+            one.n,
+            worst.row.case,
+            worst.share,
+            worst.cell.median_ms,
+            self.cards.get(target, ""),
+            best[0] if best else "",
+            self.cards.get(best[0], "") if best else "",
+            best[1] if best else None,
+            figures(*code) if code else (),
+            found,
+            self._unknown(code, target, best),
+        )
+
+    def _code(self, case: str, provider: str, target: str, best: Union[tuple[str, float], None]) -> tuple[Side, ...]:
+        """Return the code of the case on the card of `target`, and on that of the best target if there is one. Empty without the first."""
+        sides: list[Side] = []
+        for name in (target, best[0] if best else ""):
+            if name == "" or (name != target and not sides):
+                break
+            architecture = self.cards.get(name, "")
+            made = self.code.get((f"{case} [{provider}]", architecture), []) if architecture else []
+            own = [row for whose, row in made if whose == name] or [row for _, row in made]
+            sides += [Side(architecture, tuple(own))] if own else []
+        return tuple(sides)
+
+    def _unknown(self, code: Sequence[Side], target: str, best: Union[tuple[str, float], None]) -> str:
+        missing = target if not code else best[0] if best and len(code) == 1 else ""
+        return f"This report has no code of these cases for the card of {missing}: run the compile stage." if missing else ""
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A case on a target: its share of the ceiling, and the time lost to it in ms."""
+
+    row: Row
+    cell: Cell
+    share: float
+    size: float
+
+    @property
+    def lost(self) -> float:
+        return (self.cell.median_ms or 0.0) * (1 - self.share)
+
+
+def _cases(rows: Iterable[Row], target: str, provider: str, *, ceiling: bool) -> list[_Case]:
+    """Return the provider's cases on the target that have a share."""
+    rows = list(rows)
+    best = {} if ceiling else _fastest(rows, target)
+    found = []
+    for row in rows:
+        for cell in row.cells:
+            if row.provider == provider and cell.target == target and cell.value and not cell.suspect:
+                share = cell.share if ceiling else _of(cell, best.get(row.case))
+                if share is not None:
+                    found.append(_Case(row, cell, share, cell.bytes_moved or cell.median_ms or 0.0))
+    return found
+
+
+def _fastest(rows: Iterable[Row], target: str) -> Mapping[str, float]:
+    found: dict[str, float] = {}
+    for row in rows:
+        pick = min if lower_is_better(row.unit) else max
+        for cell in row.cells:
+            if cell.target == target and cell.value and not cell.suspect:
+                found[row.case] = pick(found.get(row.case, cell.value), cell.value)
+    return found
+
+
+def _of(cell: Cell, best: Union[float, None]) -> Union[float, None]:
+    if not cell.value or not best:
+        return None
+    return best / cell.value if lower_is_better(cell.unit) else cell.value / best
+
+
+def _ahead(line: KernelLine, target: str, one: Reached) -> Union[tuple[str, float], None]:
+    """Return the target on which the kernel comes closest to its ceiling, if that is clearly closer than here."""
+    shares = [
+        (other.share, square.target)
+        for square in line.squares
+        for other in square.reached
+        if square.target != target and other.unit == one.unit and other.share is not None
+    ]
+    share, name = max(shares, default=(0.0, ""))
+    return (name, share) if one.share is not None and share > one.share + _AHEAD else None
+
+
+def _only_small(cases: Sequence[_Case]) -> Union[Hint, None]:
+    """The largest cases reach the ceiling and the smallest do not."""
+    if len(cases) < 2 * _SMALL:
+        return None
+    order = sorted(cases, key=lambda entry: entry.size)
+    first, last = order[:_SMALL], order[-_SMALL:]
+    if max(entry.share for entry in first) >= NEAR or min(entry.share for entry in last) < NEAR:
+        return None
+    low = min(first, key=lambda entry: entry.share)
+    high = last[-1]
+    times = [f" in {entry.cell.median_ms * 1000:.3g} µs" if entry.cell.median_ms else "" for entry in (low, high)]
+    return Hint(
+        "Only small cases fall short, so a fixed cost, such as the launch, may weigh there; the large ones are near the ceiling.",
+        f"{low.share:.0%}{times[0]} at {low.row.case}, {high.share:.0%}{times[1]} at {high.row.case}",
+    )
+
+
+def _peer(rows: Iterable[Row], case: _Case, own: str) -> Union[Hint, None]:
+    """Another provider of the same case is faster on the same card: more is possible there."""
+    better = [
+        (cell.value, row.provider)
+        for row in rows
+        for cell in row.cells
+        if row.case == case.row.case
+        and row.provider not in (own, _COPY)
+        and cell.target == case.cell.target
+        and cell.value
+        and not cell.suspect
+    ]
+    lower = lower_is_better(case.row.unit)
+    value, provider = (min if lower else max)(better, default=(0.0, ""))
+    if not value or not case.cell.value:
+        return None
+    times = case.cell.value / value if lower else value / case.cell.value
+    if times < _FASTER:
+        return None
+    return Hint("More is possible on this card.", f"{provider} is {times:.2f} times as fast at {case.row.case}")
+
+
+def _failing(square: Square) -> Union[Hint, None]:
+    if not square.failed:
+        return None
+    tests = f"{square.failed} of its tests {'fails' if square.failed == 1 else 'fail'} on {square.target}"
+    return Hint("Fix its tests first: the speed of a wrong result says little.", tests)
+
+
+def _weak(cases: Sequence[_Case]) -> Union[Hint, None]:
+    weak = [entry for entry in cases if entry.cell.weak]
+    if not weak:
+        return None
+    return Hint("Measure again first: some of its points are weak.", f"{len(weak)} of {len(cases)} points: {weak[0].cell.weak}")

@@ -1,0 +1,600 @@
+"""A bundle: the generated code of all targets of one run, ready to be compared with another bundle. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from warpwave.compare.codegen import Room, differing, identity, moved, pair, telling, variant
+from warpwave.compare.model import FAILING
+from warpwave.errors import UsageError
+from warpwave.records import CompiledKernel, NotRun, Stage, TargetRun, Verdict
+
+# What changed between two binaries of one configuration, figure by figure, and whether it got worse. Pure.
+#
+# A figure is compared only if both binaries have it. Otherwise two readers would be compared, not two binaries.
+
+
+class Concern(str, Enum):
+    """What a change is about, gravest first. Changes are listed in this order, and `--fail-on` takes these words."""
+
+    VERDICT = "verdict"
+    MATRIX = "matrix"
+    SPILLS = "spills"
+    OCCUPANCY = "occupancy"
+    ACCESS = "access"
+    REGISTERS = "registers"
+    SHARED = "shared"
+    SIZE = "size"
+
+    @property
+    def rank(self) -> int:
+        """Position in the order above; a smaller rank is graver."""
+        return list(Concern).index(self)
+
+
+class Trend(str, Enum):
+    """Whether a figure got worse, got better, or says neither by itself."""
+
+    WORSE = "worse"
+    BETTER = "better"
+    NEITHER = "neither"
+
+
+@dataclass(frozen=True)
+class Delta:
+    """One figure before and after, as text. `weight` (never negative) is how far it moved, and orders the changes of one concern."""
+
+    concern: Concern
+    trend: Trend
+    what: str
+    before: str
+    after: str
+    weight: float = 0.0
+
+
+# Binaries hold line numbers for debuggers, so even a new comment changes their size a little.
+_SIZE_NOISE = 0.05
+_REGISTER_BYTES = 4
+# Generations of matrix instructions, by the first word of their names. Falling back to an earlier generation loses speed.
+_GENERATIONS = ("mma", "wgmma", "tcgen05")
+# The tile shape in the name of a matrix instruction. A retuned tile uses another shape, which is no loss.
+_SHAPE = re.compile(r"m\d+n\d+k\d+|\d+x\d+x\d+")
+
+
+def deltas(before: CompiledKernel, after: CompiledKernel) -> tuple[Delta, ...]:
+    """Return every figure that differs, gravest concern first. A kernel that only breaks its gates has figures to compare."""
+    verdict = tuple(_verdict(before, after))
+    if before.registers is None or after.registers is None:  # no binary, or no tool that reads it
+        return verdict
+    return (
+        *verdict,
+        *_matrix(before, after),
+        *_more(Concern.SPILLS, "spilled registers", before.spills, after.spills, scale=_REGISTER_BYTES),
+        *_private(before, after),
+        *_occupancy(before, after),
+        *_access(before, after),
+        *_copies(before, after),
+        *_more(Concern.REGISTERS, "registers", before.registers, after.registers),
+        *_kinds(before, after),
+        *_more(Concern.SHARED, "shared memory", before.shared_bytes, after.shared_bytes, size=True),
+        *_binary(before, after),
+    )
+
+
+def _verdict(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
+    old, new = _ending(before), _ending(after)
+    if old is not new:
+        worse = new.severity > old.severity
+        was, now = (NotRun.DISCARDED.value if row.is_discarded else row.verdict.value for row in (before, after))
+        yield Delta(Concern.VERDICT, _trend(worse), "verdict", was, now, float(max(old.severity, new.severity)))
+
+
+def _ending(row: CompiledKernel) -> Verdict:
+    """Return its verdict; a configuration that an autotuner discards fails nobody, and its figures are compared like any other's."""
+    return Verdict.PASSED if row.is_discarded else row.verdict
+
+
+def _trend(worse: bool) -> Trend:
+    return Trend.WORSE if worse else Trend.BETTER
+
+
+def _bytes(count: int) -> str:
+    """Return an exact size, so that two different sizes never look the same."""
+    return f"{count} B" if count % 1024 or not count else f"{count // 1024} KiB"
+
+
+def _more(concern: Concern, what: str, before: int | None, after: int | None, size: bool = False, scale: int = 1) -> Iterator[Delta]:
+    """Compare a figure for which more is worse."""
+    if before is None or after is None or before == after:
+        return
+    shown = (_bytes(before), _bytes(after)) if size else (str(before), str(after))
+    yield Delta(concern, _trend(after > before), what, *shown, float(abs(after - before) * scale))
+
+
+def _private(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
+    """Compare private memory, unless it only holds the spilled registers: those are reported already."""
+    if before.private_bytes or after.private_bytes:
+        yield from _more(Concern.SPILLS, "private memory", before.stack_bytes, after.stack_bytes, size=True)
+
+
+def _names(row: CompiledKernel, matrix: bool) -> dict[str, int | None]:
+    """Return the counts of matrix instructions, or of asynchronous copies, by name. A count is None if only names were kept."""
+    if row.instructions is None:
+        return dict.fromkeys(row.matrix) if matrix else {}
+    return {name: count for name, count in row.instructions.items() if (name in row.matrix) == matrix}
+
+
+def _counts(concern: Concern, trend: Trend, before: dict[str, int | None], after: dict[str, int | None]) -> Iterator[Delta]:
+    """Yield a delta per name. Only a lost name is worse and only a new one is better: counts depend on the tile and on unrolling."""
+    for name in sorted({**before, **after}):
+        old, new = before.get(name, 0), after.get(name, 0)
+        if old == new or (old is None and new) or (new is None and old):  # both have it, only one has a count
+            continue
+        moved = trend if (trend is Trend.WORSE and new == 0) or (trend is Trend.BETTER and old == 0) else Trend.NEITHER
+        shown = ["some" if count is None else str(count) for count in (old, new)]
+        yield Delta(concern, moved, name, shown[0], shown[1], float(abs((old or 0) - (new or 0))))
+
+
+def _matrix(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
+    """Compare matrix instructions: worse if a kind is gone without replacement, or an earlier generation replaces it."""
+    old, new = _names(before, matrix=True), _names(after, matrix=True)
+    kinds = [{_SHAPE.sub("", name) for name in names} for names in (old, new)]
+    generations = [max((_generation(name) for name in names), default=-1) for names in (old, new)]
+    if generations[0] != generations[1] and old and new:
+        trend = _trend(generations[1] < generations[0])
+    else:
+        trend = Trend.WORSE if kinds[1] < kinds[0] else Trend.BETTER if kinds[0] < kinds[1] else Trend.NEITHER
+    yield from _counts(Concern.MATRIX, trend, old, new)
+
+
+def _generation(name: str) -> int:
+    family = re.match(r"\w*", name)
+    return _GENERATIONS.index(family.group()) if family and family.group() in _GENERATIONS else 0
+
+
+def _copies(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
+    """Compare asynchronous copies: worse if none is left, better if there were none before."""
+    if before.instructions is None or after.instructions is None:
+        return
+    old, new = _names(before, matrix=False), _names(after, matrix=False)
+    yield from _counts(Concern.ACCESS, Trend.NEITHER if old and new else _trend(not new), old, new)
+
+
+def _occupancy(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
+    if before.occupancy is None or after.occupancy is None:
+        return
+    if before.occupancy == after.occupancy and before.programs == after.programs:
+        return
+    fell = before.occupancy - after.occupancy
+    trend = _trend(fell > 0) if fell else Trend.NEITHER
+    yield Delta(Concern.OCCUPANCY, trend, "occupancy", _resident(before), _resident(after), abs(fell))
+
+
+def _resident(row: CompiledKernel) -> str:
+    """`75% (6x8w, registers)`: share of the warp slots, programs x warps of each, and the resource that limits them."""
+    why = "" if row.occupancy == 1 else "".join(f", {resource}" for resource in row.limited_by or ())
+    return f"{row.occupancy:.0%} ({row.programs}x{row.num_warps}w{why})"
+
+
+def _access(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
+    """Compare the widest global load and store, in bits."""
+    pairs = (
+        ("widest load", _widest(before.load_widths, before.load_bits), _widest(after.load_widths, after.load_bits)),
+        ("widest store", _widest(before.store_widths, None), _widest(after.store_widths, None)),
+    )
+    for what, old, new in pairs:
+        if old is not None and new is not None and old != new:
+            yield Delta(Concern.ACCESS, _trend(new < old), what, str(old), f"{new} bits", float(abs(old - new)))
+
+
+def _widest(widths: tuple[int, ...] | None, known: int | None) -> int | None:
+    return max(widths, default=known) if widths is not None else known
+
+
+def _kinds(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
+    """Compare the kinds of registers, if known separately. They explain a change of `registers`; alone they are neither good nor bad."""
+    kinds = [("SGPR", before.sgprs, after.sgprs), ("AGPR", before.agprs, after.agprs)]
+    if before.agprs or after.agprs:  # otherwise VGPRs are the registers, reported already
+        kinds.insert(0, ("VGPR", before.vgprs, after.vgprs))
+    for what, old, new in kinds:
+        if old is not None and new is not None and old != new:
+            yield Delta(Concern.REGISTERS, Trend.NEITHER, what, str(old), str(new), float(abs(old - new)))
+
+
+def _binary(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
+    old, new = before.binary_bytes, after.binary_bytes
+    if old and new and abs(new - old) > _SIZE_NOISE * min(old, new):
+        yield Delta(Concern.SIZE, _trend(new > old), "binary", _bytes(old), _bytes(new), abs(new - old) / min(old, new))
+
+
+# Compare the generated code of two runs: what changed, worst first. Pure.
+
+
+class Kind(str, Enum):
+    """What happened to a configuration, in the order of the list."""
+
+    WORSE = "worse"
+    REMOVED = "removed"
+    ADDED = "added"
+    CHANGED = "changed"
+    BETTER = "better"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One configuration of a kernel function on one architecture that changed.
+
+    `origin` is the first case that launched it. `variant` distinguishes it from the launch's other configurations; empty if it is the only
+    one. `moved` lists what was retuned (`4 → 8 warps`). `before` is None if the configuration was added, `after` if it was removed.
+    `survivors` counts the launch's configurations that still compile, if this one stopped compiling.
+    """
+
+    kernel: str
+    function: str
+    architecture: str
+    kind: Kind
+    origin: str
+    variant: str
+    moved: tuple[str, ...]
+    deltas: tuple[Delta, ...]
+    before: CompiledKernel | None
+    after: CompiledKernel | None
+    survivors: int | None = None
+
+    def worse_in(self, concerns: Iterable[Concern]) -> tuple[Concern, ...]:
+        """Return which of the concerns have a figure that got worse, gravest first."""
+        found = {delta.concern for delta in self.deltas if delta.trend is Trend.WORSE}
+        return tuple(sorted(found.intersection(concerns), key=lambda concern: concern.rank))
+
+
+@dataclass(frozen=True)
+class Diff:
+    """What changed, in reading order. Of `compared` configurations, `unchanged` have the same binary byte for byte.
+
+    `same_figures` have another binary with the same figures. `only_before` and `only_after` are architectures that only one of the two runs
+    compiled for. Their kernels are in none of the counts.
+    """
+
+    changes: tuple[Change, ...]
+    compared: int
+    unchanged: int
+    same_figures: int
+    only_before: tuple[str, ...] = ()
+    only_after: tuple[str, ...] = ()
+
+
+def diff(before: Sequence[CompiledKernel], after: Sequence[CompiledKernel]) -> Diff:
+    """Compare the kernels of two runs, per kernel function and architecture."""
+    names = [{row.architecture for row in rows} for rows in (before, after)]
+    sides = [_Side([row for row in rows if row.architecture in names[0] & names[1]]) for rows in (before, after)]
+    functions = dict.fromkeys([*sides[0].functions, *sides[1].functions])
+    room = Room()
+    pairs = [found for key in functions for found in pair(sides[0].functions.get(key, []), sides[1].functions.get(key, []), room)]
+    changes = []
+    same = {True: 0, False: 0}
+    for old, new in pairs:
+        change = _change(old, new, *sides)
+        if change:
+            changes.append(change)
+        elif old and new:
+            same[old.binary_hash == new.binary_hash] += 1
+    compared = sum(old is not None and new is not None for old, new in pairs)
+    only = [tuple(sorted(mine - theirs)) for mine, theirs in (names, names[::-1])]
+    return Diff(tuple(sorted(changes, key=_order)), compared, same[True], same[False], only[0], only[1])
+
+
+def merge(runs: Iterable[Sequence[CompiledKernel]]) -> list[CompiledKernel]:
+    """Join the kernels of several targets. If two targets compiled one for the same architecture, keep the worse result."""
+    found: dict[tuple[object, ...], CompiledKernel] = {}
+    for rows in runs:
+        seen: Counter[tuple[object, ...]] = Counter()
+        for row in rows:
+            key = (row.kernel, row.function, row.architecture, row.origin, identity(row))
+            seen[key] += 1
+            known = found.setdefault((*key, seen[key]), row)
+            if row.verdict.severity > known.verdict.severity:
+                found[(*key, seen[key])] = row
+    return list(found.values())
+
+
+def dead(row: CompiledKernel) -> bool:
+    """Return whether no GPU can run it. A kernel that only breaks its gates can run."""
+    return row.verdict in FAILING and not row.only_gates
+
+
+class _Side:
+    """The kernels of one run, indexed for look-ups."""
+
+    def __init__(self, rows: Iterable[CompiledKernel]) -> None:
+        self.functions: dict[tuple[str, str, str], list[CompiledKernel]] = defaultdict(list)
+        self.launches: dict[tuple[str, str, str, str], list[CompiledKernel]] = defaultdict(list)
+        self.ran: set[tuple[str, str, str]] = set()
+        self._survivors: dict[tuple[str, str, str, str], int] = {}
+        self._telling: dict[tuple[str, str, str, str], frozenset[str]] = {}
+        for row in rows:
+            self.functions[row.kernel, row.function, row.architecture].append(row)
+            self.launch(row).append(row)
+            if row.verdict is Verdict.PASSED:
+                self.ran.add((row.kernel, row.architecture, row.origin))
+
+    def launch(self, row: CompiledKernel) -> list[CompiledKernel]:
+        """Return all configurations of the launch that `row` belongs to: several if the launch is autotuned."""
+        return self.launches[row.kernel, row.function, row.architecture, row.origin]
+
+    def survivors(self, row: CompiledKernel) -> int:
+        """Return how many configurations of that launch can run."""
+        launch = (row.kernel, row.function, row.architecture, row.origin)
+        if launch not in self._survivors:
+            self._survivors[launch] = sum(not dead(other) for other in self.launches[launch])
+        return self._survivors[launch]
+
+    def telling(self, row: CompiledKernel) -> frozenset[str]:
+        """Return the names of the parts in which the configurations of that launch differ."""
+        launch = (row.kernel, row.function, row.architecture, row.origin)
+        if launch not in self._telling:
+            self._telling[launch] = telling(self.launches[launch])
+        return self._telling[launch]
+
+
+def _change(old: CompiledKernel | None, new: CompiledKernel | None, before: _Side, after: _Side) -> Change | None:
+    """Return what happened to a pair, or None if nothing did that the diff reports."""
+    if old and new:
+        found, retuned = deltas(old, new), moved(old, new)
+        if not found and not retuned:
+            return None
+        text = variant(new, after.telling(new).difference(differing(old, new)))
+        died = dead(new) and not dead(old) and len(after.launch(new)) > 1
+        survivors = after.survivors(new) if died else None
+        return Change(new.kernel, new.function, new.architecture, _kind(found), new.origin, text, retuned, found, old, new, survivors)
+    row, side = (new, after) if new else (old, before)
+    assert row is not None
+    failure = _new_failure(row, before) if new else ()
+    kind = Kind.WORSE if failure else Kind.ADDED if new else Kind.REMOVED
+    text = variant(row, side.telling(row))
+    return Change(row.kernel, row.function, row.architecture, kind, row.origin, text, (), failure, old, new)
+
+
+def _new_failure(row: CompiledKernel, before: _Side) -> tuple[Delta, ...]:
+    """Return the failure of a configuration that only HEAD has, if it has one.
+
+    A new configuration that fails is worse than none. Host code that cannot run counts only if the same case ran before.
+    """
+    could = (row.kernel, row.architecture, row.origin) in before.ran
+    if row.verdict in FAILING or (not row.was_compiled and could):
+        was = Verdict.PASSED if could and row.verdict is Verdict.NOT_RUN else Verdict.ABSENT
+        return (Delta(Concern.VERDICT, Trend.WORSE, "verdict", was.value, row.verdict.value, float(row.verdict.severity)),)
+    return ()
+
+
+def _kind(found: tuple[Delta, ...]) -> Kind:
+    trends = {delta.trend for delta in found}
+    return Kind.WORSE if Trend.WORSE in trends else Kind.BETTER if Trend.BETTER in trends else Kind.CHANGED
+
+
+def _order(change: Change) -> tuple[object, ...]:
+    """Sort by kind, then by the gravest concerns and how far they moved. Names come last, so that the order is stable."""
+    trend = Trend.BETTER if change.kind is Kind.BETTER else Trend.WORSE
+    moves = sorted((delta.concern.rank, -delta.weight) for delta in change.deltas if delta.trend is trend)
+    names = (change.kernel, change.function, change.origin, change.architecture, change.variant)
+    return (list(Kind).index(change.kind), (*moves, (len(Concern), 0.0)), *names)
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """One side of a diff. `faults` are sentences on why kernels may be missing; empty if the bundle is complete.
+
+    `narrowed` says by which options the runs had some of the package's tests only.
+    """
+
+    folder: str
+    targets: tuple[str, ...]
+    commits: tuple[str, ...]
+    triton: tuple[str, ...]
+    kernels: tuple[CompiledKernel, ...]
+    faults: tuple[str, ...]
+    narrowed: tuple[str, ...] = ()
+
+    @property
+    def architectures(self) -> frozenset[str]:
+        """The architectures that the run compiled for."""
+        return frozenset(row.architecture for row in self.kernels)
+
+
+def bundle(folder: str, runs: Sequence[TargetRun]) -> Bundle:
+    """Join the targets of one run that generated code.
+
+    Raises:
+        UsageError: no target has generated code.
+    """
+    # A stale folder mixes files of two runs, so its results belong to neither.
+    sound = [run for run in runs if run.record.verdict is not Verdict.STALE]
+    compiled = [run for run in sound if run.compiled]
+    if not compiled:
+        stages = [f"{run.record.target}: {_why(run)}" for run in runs]
+        raise UsageError(
+            f"There is no generated code in {folder}.",
+            f"It comes from the compile stage, which needs no GPU; here it left no kernel ({'; '.join(stages)}).",
+            "Run `warpwave run cpu --stage compile --out FOLDER`, and give that FOLDER.",
+        )
+    return Bundle(
+        folder=folder,
+        targets=tuple(run.record.target for run in compiled),
+        commits=tuple(dict.fromkeys(run.record.commit or "unknown" for run in compiled)),
+        triton=tuple(dict.fromkeys(run.facts.triton if run.facts else "unknown" for run in compiled)),
+        kernels=tuple(merge([run.compiled for run in compiled])),
+        faults=tuple(fault for run in runs for fault in _faults(run)),
+        narrowed=tuple(dict.fromkeys(" ".join(run.narrowed.by) for run in compiled if run.narrowed.by)),
+    )
+
+
+def check_comparable(base: Bundle, head: Bundle) -> None:
+    """Refuse two bundles without an architecture in common.
+
+    Raises:
+        UsageError: they have no architecture in common.
+    """
+    if not base.architectures & head.architectures:
+        sides = [", ".join(sorted(side.architectures)) for side in (base, head)]
+        raise UsageError(
+            f"The two runs have no architecture in common: {base.folder} compiled for {sides[0]}, {head.folder} for {sides[1]}.",
+            "Binaries for different GPUs cannot be compared; the two runs were made with different targets.",
+            "Compile both with the same targets.",
+        )
+
+
+def notes(base: Bundle, head: Bundle) -> tuple[str, ...]:
+    """Return what a reader must know before the first figure."""
+    found = []
+    if base.triton != head.triton:
+        old, new = (", ".join(side.triton) for side in (base, head))
+        found.append(f"Triton differs ({old} in BASE, {new} in HEAD): every binary may differ for that reason alone.")
+    for side, mine, theirs in (("BASE", base, head), ("HEAD", head, base)):
+        if only := mine.architectures - theirs.architectures:
+            found.append(f"Only {side} compiled for {', '.join(sorted(only))}: not compared.")
+        if mine.narrowed != theirs.narrowed and mine.narrowed:
+            found.append(f"{side} had some of the package's tests only ({'; '.join(mine.narrowed)}): kernels may be missing from it.")
+        found += [f"{side} is incomplete, kernels may be missing from it: {fault}." for fault in mine.faults]
+    return tuple(found)
+
+
+def _why(run: TargetRun) -> str:
+    if run.record.verdict is Verdict.STALE:
+        return "its files are of two runs"
+    report = next((report for report in run.stages if report.stage is Stage.COMPILE), None)
+    if report is None:
+        return "no compile stage"
+    return f"{report.verdict.value}{f', {report.reason}' if report.reason else ''}"
+
+
+def _faults(run: TargetRun) -> list[str]:
+    """Return why kernels may be missing:
+
+    a stage that ended early, or unreadable files. A kernel that crashed has a row, so it is no fault.
+    """
+    if run.record.verdict is Verdict.STALE:
+        return [f"{run.record.target}: its files are of two runs"]
+    shards = [f"{run.record.target}: {run.missing}"] if run.missing else []
+    return shards + [
+        f"{run.record.target}: {report.verdict.value}{f', {report.reason}' if report.reason else ''}"
+        for report in run.stages
+        if report.stage is Stage.COMPILE and report.verdict is not Verdict.NOT_RUN and not report.explained
+    ]
+
+
+# Find the generated code of one run that compiles for one vendor only. Pure.
+#
+# The letters at the start of an architecture's name are the vendor: `sm_90` and `sm_100`, `gfx942` and `gfx1201`.
+
+
+@dataclass(frozen=True)
+class Split:
+    """A launch that compiles on all tried architectures of one vendor, `lives`, and fails on those of another, `dies`.
+
+    `reason` is the first failure's. `variant` distinguishes it from the launch's other configurations; empty if it is the only one.
+    """
+
+    kernel: str
+    function: str
+    origin: str
+    variant: str
+    lives: tuple[str, ...]
+    dies: tuple[str, ...]
+    verdict: Verdict
+    reason: str
+
+
+def one_vendor(rows: Iterable[CompiledKernel]) -> tuple[Split, ...]:
+    """Return each launch that fails on an architecture of one vendor and compiles on every one of another."""
+    run = _Run(rows)
+    splits: dict[tuple[object, ...], tuple[tuple[str, ...], str, list[CompiledKernel]]] = {}
+    tells: dict[tuple[str, str, str, str], frozenset[str]] = {}
+    for row in filter(dead, run.rows):
+        if lives := _lives(row, run):
+            launch = (row.kernel, row.function, row.architecture, row.origin)
+            if launch not in tells:
+                tells[launch] = telling(run.launches[launch])
+            text = variant(row, tells[launch])
+            splits.setdefault((row.kernel, row.function, text, lives), (lives, text, []))[2].append(row)
+    return tuple(
+        Split(
+            kernel=dying[0].kernel,
+            function=dying[0].function,
+            origin=dying[0].origin,
+            variant=text,
+            lives=lives,
+            dies=tuple(dict.fromkeys(row.architecture for row in dying)),
+            verdict=dying[0].verdict,
+            reason=dying[0].reason,
+        )
+        for lives, text, dying in splits.values()
+    )
+
+
+_MOST_ARCHITECTURES = 128  # where a launch is looked up: the first ones that were compiled for
+
+
+class _Run:
+    """The kernels of one run, indexed for look-ups."""
+
+    def __init__(self, rows: Iterable[CompiledKernel]) -> None:
+        self.rows = [row for row in rows if row.verdict is not Verdict.NOT_RUN]
+        self.architectures = tuple(itertools.islice(dict.fromkeys(row.architecture for row in self.rows), _MOST_ARCHITECTURES))
+        self.launches: dict[tuple[str, str, str, str], list[CompiledKernel]] = defaultdict(list)
+        self.cases: dict[tuple[str, str, str], list[CompiledKernel]] = defaultdict(list)
+        self.constants: dict[tuple[object, ...], list[CompiledKernel]] = defaultdict(list)
+        self._fates: dict[tuple[Any, ...], bool | None] = {}
+        for row in self.rows:
+            self.launches[row.kernel, row.function, row.architecture, row.origin].append(row)
+            self.cases[row.kernel, row.architecture, row.origin].append(row)
+            self.constants[self.key(row)].append(row)
+
+    def key(self, row: CompiledKernel, architecture: str = "") -> tuple[object, ...]:
+        """Return a configuration without its stages: each vendor's backend has its own default."""
+        constants = tuple(sorted((name, repr(value)) for name, value in row.constants.items()))
+        return row.kernel, row.function, architecture or row.architecture, constants, row.num_warps, tuple(sorted(row.signature.items()))
+
+    def died(self, row: CompiledKernel, architecture: str) -> bool | None:
+        """Return whether the same kernel failed on another architecture; None if it was not tried there.
+
+        If the compiler crashed its process, only the case's name is known: compare by that. Otherwise compare the configuration with the
+        same types, constants and warps. If each vendor has its own tile, and the launch has one configuration on each, compare those.
+        """
+        if not row.signature and not row.constants:
+            return self._fate((row.kernel, architecture, row.origin), lambda key: self.cases.get(key, []))
+        fate = self._fate((*self.key(row, architecture), row.num_stages), lambda key: _nearest(self.constants.get(key[:-1], []), row))
+        if fate is not None:
+            return fate
+        mine = self.launches[row.kernel, row.function, row.architecture, row.origin]
+        theirs = self.launches.get((row.kernel, row.function, architecture, row.origin), [])
+        return dead(theirs[0]) if len(mine) == len(theirs) == 1 else None
+
+    def _fate(self, key: tuple[Any, ...], find: Callable[[Any], list[CompiledKernel]]) -> bool | None:
+        """Return whether any kernel that `find` returns failed. Equal keys are looked up once."""
+        if key not in self._fates:
+            same = find(key)
+            self._fates[key] = any(map(dead, same)) if same else None
+        return self._fates[key]
+
+
+def _nearest(found: list[CompiledKernel], row: CompiledKernel) -> list[CompiledKernel]:
+    """Return those with the same number of stages if there are any, else all: each vendor's backend has its own default."""
+    return [other for other in found if row.num_stages is None or other.num_stages in (None, row.num_stages)] or found
+
+
+def _lives(row: CompiledKernel, run: _Run) -> tuple[str, ...]:
+    """Return the architectures of the other vendors on which it compiles. A vendor with one failure is left out."""
+    fates: dict[str, dict[str, bool]] = defaultdict(dict)
+    for architecture in run.architectures:
+        if _vendor(architecture) != _vendor(row.architecture) and (died := run.died(row, architecture)) is not None:
+            fates[_vendor(architecture)][architecture] = not died
+    return tuple(name for found in fates.values() if all(found.values()) for name in found)
+
+
+def _vendor(architecture: str) -> str:
+    return re.sub(r"\d.*", "", architecture)

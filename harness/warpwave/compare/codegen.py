@@ -1,0 +1,420 @@
+"""Generated code: the launches of one run side by side, and what changed between two runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import operator
+import re
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from fnmatch import translate
+from functools import cache
+from typing import Any
+
+from warpwave.compare.model import CodegenCell, CodegenRow, Deviation, Fidelity, Likeness, WaiverUse
+from warpwave.compare.speeds import as_text, first_names
+from warpwave.records import CompiledKernel, Scalar, TargetRun, Waiver, Which
+
+# Decide which kernels of different architectures share a row: same configuration, or launched by the same case. Pure.
+
+Column = tuple[str, str]  # target and architecture
+_MOST_COLUMNS = 200  # a row takes in other configurations of its case up to this many columns
+
+
+def align(cells: Iterable[CodegenCell]) -> tuple[CodegenRow, ...]:
+    """Return rows with at most one cell per target and architecture.
+
+    Backends choose different default numbers of stages. That alone does not make another configuration. If each vendor has its own tile,
+    and the case launches one configuration on each, both go into one row. A configuration that was compiled twice for the same architecture
+    on one target gets a row for each.
+    """
+    known = list(cells)
+    tuned, alone = _tuned(known), _launches(known)
+    rows: dict[tuple[object, ...], list[CodegenCell]] = {}
+    seen: Counter[tuple[object, ...]] = Counter()
+    for cell in known:
+        made = cell.compiled
+        key: tuple[object, ...] = (made.kernel, made.function, configuration(made, stages=_without_stages(made) in tuned))
+        seen[(*key, _column(cell))] += 1
+        rows.setdefault((*key, seen[(*key, _column(cell))]), []).append(cell)
+    joined: list[list[CodegenCell]] = []
+    by_case: dict[tuple[str, str, str], list[tuple[list[CodegenCell], set[Column]]]] = defaultdict(list)
+    for row in rows.values():
+        first = row[0].compiled
+        cases = by_case[first.kernel, first.function, first.origin]
+        single = all(alone[_launch(cell)] == 1 and cell.compiled.origin == first.origin for cell in row)
+        columns = set(map(_column, row))
+        fitting = ((other, there) for other, there in cases if len(there) <= _MOST_COLUMNS and there.isdisjoint(columns))
+        other, there = next(fitting, (None, set())) if single else (None, set())
+        if other is not None:
+            other.extend(row)
+            there |= columns
+            continue
+        joined.append(row)
+        if single:
+            cases.append((row, columns))
+    return tuple(_row(row) for row in joined)
+
+
+def configuration(kernel: CompiledKernel, *others: CompiledKernel, stages: bool = True) -> str:
+    """Return a launch in one line: argument types, constants, warps, stages, options. Values that differ between kernels read `8/4`."""
+    all_of_them = (kernel, *others)
+    types = " ".join(dict.fromkeys(text for row in all_of_them for text in row.signature.values() if text != "constexpr"))
+    constants = " ".join(f"{name}={'/'.join(values)}" for name, values in _values([row.constants for row in all_of_them]).items())
+    options = [{name: value for name, value in row.options.items() if name not in row.constants} for row in all_of_them]
+    asked = " ".join(f"{name}={'/'.join(values)}" for name, values in _values(options).items())
+    warps = _either(row.num_warps for row in all_of_them if row.num_warps is not None)
+    depth = _either(row.num_stages for row in all_of_them if row.num_stages is not None) if stages else ""
+    return ", ".join(part for part in (types, constants, warps and f"{warps} warps", depth and f"{depth} stages", asked) if part)
+
+
+def _values(rows: Sequence[Mapping[str, Scalar]]) -> dict[str, list[str]]:
+    """Return the distinct values of each name, in row order; `-` if a row lacks the name. Linear in the size of the rows."""
+    found: dict[str, dict[str, None]] = {}
+    count: dict[str, int] = {}
+    for position, row in enumerate(rows):
+        for name, value in row.items():
+            values = found.setdefault(name, {})
+            if count.get(name, 0) < position:
+                values.setdefault("-")  # a row before this one had none
+            values.setdefault(str(value))
+            count[name] = count.get(name, 0) + 1
+    return {name: [*values, *(["-"] if count[name] < len(rows) and "-" not in values else [])] for name, values in found.items()}
+
+
+def _either(values: Iterable[object]) -> str:
+    return "/".join(dict.fromkeys(map(str, values)))
+
+
+def _row(cells: Sequence[CodegenCell]) -> CodegenRow:
+    # Workers finish in any order. Sort, so that a label is the same every time.
+    made = sorted((cell.compiled for cell in cells), key=lambda row: by_generation(row.architecture))
+    return CodegenRow(made[0].kernel, made[0].function, configuration(*made), tuple(cells))
+
+
+def by_generation(architecture: str) -> tuple[str, int, str]:
+    """Return a sort key for architectures: sm_90 before sm_100, gfx942 before gfx1100."""
+    family, digits, rest = re.fullmatch(r"(\D*)(\d*)(.*)", architecture, re.DOTALL).groups()  # type: ignore[union-attr]  # anything matches
+    return family, int(digits[:18] or 0), rest
+
+
+def _column(cell: CodegenCell) -> Column:
+    return cell.target, cell.compiled.architecture
+
+
+def _launch(cell: CodegenCell) -> tuple[str, str, str, Column]:
+    return cell.compiled.kernel, cell.compiled.function, cell.compiled.origin, _column(cell)
+
+
+def _launches(cells: Iterable[CodegenCell]) -> Counter[tuple[str, str, str, Column]]:
+    return Counter(map(_launch, cells))
+
+
+def _without_stages(kernel: CompiledKernel) -> tuple[str, str, str]:
+    return kernel.kernel, kernel.function, configuration(kernel, stages=False)
+
+
+def _tuned(cells: Iterable[CodegenCell]) -> set[tuple[str, str, str]]:
+    """Return the configurations that an architecture has with several numbers of stages. Their author chose the stages."""
+    found: dict[tuple[tuple[str, str, str], Column], set[int | None]] = defaultdict(set)
+    for cell in cells:
+        found[_without_stages(cell.compiled), _column(cell)].add(cell.compiled.num_stages)
+    return {key for (key, _), stages in found.items() if len(stages) > 1}
+
+
+# Compiled kernels of all targets side by side, and what each waiver let through. Pure.
+
+
+def compare_codegen(runs: Mapping[str, TargetRun]) -> tuple[CodegenRow, ...]:
+    """Return a row per launch and configuration, with all architectures in it."""
+    return align(CodegenCell(name, kernel) for name, run in runs.items() for kernel in run.compiled)
+
+
+def use_of_waivers(runs: Mapping[str, TargetRun]) -> tuple[WaiverUse, ...]:
+    """Return every waiver of the targets that compiled kernels, once, with how many kernels it names and how many it let through."""
+    covered: Counter[Waiver] = Counter()
+    used: Counter[Waiver] = Counter()
+    for run in runs.values():
+        waivers = run.gates.waivers if run.gates and run.compiled else ()
+        compiled = [row for row in run.compiled if row.was_compiled] if waivers else []
+        for waiver in waivers:
+            covers = _cover(waiver.which)
+            rows = [row for row in compiled if covers(row)]
+            covered[waiver] += len(rows)
+            # If two waivers name the same gate of a kernel, the row holds the reason of the first.
+            used[waiver] += sum(row.waived.get(waiver.gate) == waiver.reason for row in rows)
+    return tuple(WaiverUse(waiver, covered[waiver], used[waiver]) for waiver in covered)
+
+
+def _cover(which: Which) -> Callable[[CompiledKernel], bool]:
+    """Return `which.covers` with compiled patterns and cached names: a run may have 50,000 kernels and 200 waivers."""
+
+    def fits(patterns: tuple[str, ...]) -> Callable[[str], bool]:
+        pattern = re.compile("|".join(map(translate, patterns)) if patterns else r"(?!)")
+        return cache(lambda name: pattern.match(name) is not None)
+
+    fields = {field.name: getattr(which, field.name) for field in dataclasses.fields(which)}
+    looks = [(operator.attrgetter(name), fits(patterns)) for name, patterns in fields.items() if patterns != ("*",)]
+    return lambda row: all(fit(get(row)) for get, fit in looks)
+
+
+# Match the configurations of one run with those of another, and find what distinguishes a launch's configurations. Pure.
+
+Pair = tuple[CompiledKernel | None, CompiledKernel | None]
+
+# Pairing the rest of a launch compares every pair. Above these limits, which only a malicious file reaches, the rest is listed as removed
+# and added.
+_MOST_PAIRS = 250_000
+_MOST_OF_ALL = 2_000_000  # in all launches of a diff, for configurations of the usual size
+_USUAL = 40  # parts of two configurations together
+_OPTIONS = {"warps", "stages"}
+
+
+class Room:
+    """How many pairs a diff may still compare."""
+
+    def __init__(self) -> None:
+        self.left = _MOST_OF_ALL
+
+
+def parts(row: CompiledKernel) -> dict[str, tuple[str, Scalar]]:
+    """Return the parts of a configuration by name:
+
+    argument types, constants, warps and stages. Options that a failed compile left open are absent.
+    """
+    found: dict[str, tuple[str, Scalar]] = {name: ("type", kind) for name, kind in row.signature.items() if kind != "constexpr"}
+    found |= {name: ("constant", value) for name, value in row.constants.items()}
+    found |= {name: ("option", value) for name, value in (("warps", row.num_warps), ("stages", row.num_stages)) if value is not None}
+    return found
+
+
+def identity(row: CompiledKernel) -> Hashable:
+    """Return a key that is equal for equal configurations, in any order of arguments. 1, 1.0 and True are different constants."""
+    return tuple(sorted((name, kind, type(value).__name__, str(value)) for name, (kind, value) in parts(row).items()))
+
+
+def pair(before: Sequence[CompiledKernel], after: Sequence[CompiledKernel], room: Room | None = None) -> list[Pair]:
+    """Pair the rows of one kernel function on one architecture, each once: equal configurations first, then retuned ones.
+
+    A configuration may be compiled several times for different divisibilities, which rows do not record. So rows of the same case are
+    paired first. What remains of a case was retuned: its nearest configurations are paired.
+    """
+    left, right = list(before), list(after)
+    pairs = _match(left, right, lambda row: (identity(row), row.origin)) + _match(left, right, identity)
+    pairs += _retuned(left, right, room or Room())
+    return [*pairs, *((row, None) for row in left), *((None, row) for row in right)]
+
+
+def _match(left: list[CompiledKernel], right: list[CompiledKernel], key: Callable[[CompiledKernel], Hashable]) -> list[Pair]:
+    """Remove rows with equal keys from both lists, in order, and return them as pairs."""
+    waiting: dict[Hashable, deque[CompiledKernel]] = defaultdict(deque)
+    for row in right:
+        waiting[key(row)].append(row)
+    pairs: list[Pair] = []
+    for row in list(left):
+        if found := waiting[key(row)]:
+            pairs.append((row, found.popleft()))
+    _take(left, right, pairs)
+    return pairs
+
+
+def _retuned(left: list[CompiledKernel], right: list[CompiledKernel], room: Room) -> list[Pair]:
+    pairs: list[Pair] = []
+    launches: tuple[dict[str, list[CompiledKernel]], ...] = (defaultdict(list), defaultdict(list))
+    for rows, found in zip((left, right), launches, strict=True):
+        for row in rows:
+            found[row.origin].append(row)
+    for origin, old in launches[0].items():
+        new = launches[1].get(origin, [])
+        size = sum(map(_size, old)) * len(new) + sum(map(_size, new)) * len(old)
+        if not new or len(old) * len(new) > _MOST_PAIRS or size > room.left * _USUAL:
+            continue
+        room.left -= -(-size // _USUAL)
+        texts = [[{name: _text(part) for name, part in parts(row).items()} for row in rows] for rows in (old, new)]
+        near = sorted((_apart(a, b), i, j) for i, a in enumerate(texts[0]) for j, b in enumerate(texts[1]))
+        taken: tuple[set[int], set[int]] = (set(), set())
+        for _, i, j in near:
+            if i not in taken[0] and j not in taken[1]:
+                taken[0].add(i)
+                taken[1].add(j)
+                pairs.append((old[i], new[j]))
+    _take(left, right, pairs)
+    return pairs
+
+
+def _take(left: list[CompiledKernel], right: list[CompiledKernel], pairs: Iterable[Pair]) -> None:
+    gone = {id(row) for found in pairs for row in found}
+    left[:] = [row for row in left if id(row) not in gone]
+    right[:] = [row for row in right if id(row) not in gone]
+
+
+def distance(one: CompiledKernel, other: CompiledKernel) -> int:
+    """Return in how many parts two configurations differ. A part that only one has counts, except warps and stages."""
+    return _apart(*({name: _text(part) for name, part in parts(row).items()} for row in (one, other)))
+
+
+def _apart(mine: dict[str, str], theirs: dict[str, str]) -> int:
+    both = mine.keys() & theirs.keys()
+    alone = len((mine.keys() ^ theirs.keys()) - _OPTIONS)
+    return alone + sum(mine[name] != theirs[name] for name in both)
+
+
+def _size(row: CompiledKernel) -> int:
+    return len(row.signature) + len(row.constants) + 2
+
+
+def differing(one: CompiledKernel, other: CompiledKernel) -> list[str]:
+    """Return the names of the parts in which two configurations differ."""
+    mine, theirs = parts(one), parts(other)
+    return [
+        name
+        for name in {**mine, **theirs}
+        if _text(mine.get(name)) != _text(theirs.get(name)) and not (name in _OPTIONS and (name not in mine or name not in theirs))
+    ]
+
+
+def moved(before: CompiledKernel, after: CompiledKernel) -> tuple[str, ...]:
+    """Return what was retuned: `BLOCK 512 → 1024`, `4 → 8 warps`. Empty if the configuration is the same."""
+    old, new = parts(before), parts(after)
+    return tuple(
+        f"{old[name][1]} → {new[name][1]} {name}" if name in ("warps", "stages") else f"{name} {_value(old, name)} → {_value(new, name)}"
+        for name in differing(before, after)
+    )
+
+
+def telling(launch: Sequence[CompiledKernel]) -> frozenset[str]:
+    """Return the names of the parts in which the configurations of a launch differ."""
+    seen: dict[str, set[str]] = defaultdict(set)
+    counted: Counter[str] = Counter()
+    for row in launch:
+        for name, part in parts(row).items():
+            seen[name].add(_text(part))
+            counted[name] += 1
+    return frozenset(name for name, texts in seen.items() if len(texts) > 1 or counted[name] < len(launch))
+
+
+def variant(row: CompiledKernel, names: Collection[str]) -> str:
+    """Return the named parts of a configuration in one line: `BLOCK=1024, 8 warps`."""
+    found = parts(row)
+    return ", ".join(
+        f"{found[name][1]} {name}" if name in ("warps", "stages") else f"{name}={_value(found, name)}" for name in found if name in names
+    )
+
+
+def _value(found: dict[str, tuple[str, Scalar]], name: str) -> str:
+    return str(found[name][1]) if name in found else "nothing"
+
+
+def _text(part: tuple[str, Scalar] | None) -> str:
+    return "" if part is None else f"{part[0]} {type(part[1]).__name__} {part[1]}"
+
+
+# Check that the compile stage makes the code that a GPU runs: compare its rows with the JIT's real launches. Pure.
+
+# Each target's launches are compared with every compile stage of the same Triton. For 1,000 targets that would be a million comparisons.
+_MOST_LANES, _MOST_LAUNCHES = 8, 300_000
+_MOST_NAMED = 20  # differences listed per launch
+
+
+def compare_launches(runs: Mapping[str, TargetRun]) -> tuple[Fidelity, ...]:
+    """Return a row per target with launches and per compile stage, its own or another target's, that can be compared with it."""
+    found: list[Fidelity] = []
+    lanes: dict[str, dict[str, TargetRun]] = {}
+    compiled: dict[str, set[str]] = {}  # architectures by version of Triton
+    for name, run in runs.items():
+        if rows := [row for row in run.compiled if row.was_compiled]:
+            lanes.setdefault(_triton(run), {})[name] = run
+            compiled.setdefault(_triton(run), set()).update(row.architecture for row in rows)
+    room = _MOST_LAUNCHES
+    for name, run in runs.items():
+        if not run.launched:
+            continue
+        there, held = lanes.get(_triton(run), {}), []
+        for other in _chosen(name, there):
+            room -= len(run.launched) + len(there[other].compiled)
+            row = _held_against(name, run, other, there[other]) if room > 0 else None
+            held += [row] if row else []
+        reason = _why_none(run, compiled) if room > 0 else "there are too many launches and compiled kernels to compare them all"
+        found += held or [Fidelity(name, "", _triton(run), len(run.launched), reason=reason)]
+    return tuple(found)
+
+
+def _chosen(name: str, lanes: Mapping[str, TargetRun]) -> list[str]:
+    """Return the first compile stages in order, and always the target's own."""
+    first = list(itertools.islice(lanes, _MOST_LANES))
+    return first if name in first or name not in lanes else [*first, name]
+
+
+def held_against(launched: Iterable[CompiledKernel], compiled: Sequence[CompiledKernel]) -> tuple[int, tuple[Deviation, ...]]:
+    """Return how many launches were compiled to the same bytes, and how each of the others differs."""
+    exactly = {_key(row): row for row in compiled}
+    nearly = {(row.function, row.architecture, row.origin): row for row in compiled}
+    equal, deviations = 0, []
+    for row in launched:
+        found = exactly.get(_key(row))
+        if found is not None and found.binary_hash == row.binary_hash:
+            equal += 1
+            continue
+        if found is not None:
+            likeness, reason = Likeness.ANOTHER_BINARY, f"the same specialization gives another binary{_measured(row, found)}"
+        elif (near := nearly.get((row.function, row.architecture, row.origin))) is not None:
+            likeness, reason = Likeness.RESPECIALIZED, f"specialized otherwise: {_differing(row, near)}"
+        else:
+            likeness, reason = Likeness.NOT_SEEN, "not launched there without a GPU"
+        deviations.append(Deviation(row.kernel, row.function, row.architecture, row.origin, likeness, reason))
+    return equal, tuple(deviations)
+
+
+def _held_against(name: str, run: TargetRun, other: str, lane: TargetRun) -> Fidelity | None:
+    """Return None if the two use different versions of Triton, or have no architecture in common."""
+    compiled = _usable(run, lane)
+    if not compiled or _triton(run) != _triton(lane):
+        return None
+    equal, deviations = held_against(run.launched, compiled)
+    return Fidelity(name, other, _triton(run), len(run.launched), equal, deviations)
+
+
+def _usable(run: TargetRun, lane: TargetRun) -> list[CompiledKernel]:
+    architectures = {row.architecture for row in run.launched}
+    return [row for row in lane.compiled if row.was_compiled and row.architecture in architectures]
+
+
+def _triton(run: TargetRun) -> str:
+    return run.facts.triton if run.facts else "unknown"
+
+
+def _why_none(run: TargetRun, compiled: Mapping[str, set[str]]) -> str:
+    launched = {row.architecture for row in run.launched}
+    others = sorted(triton for triton, architectures in compiled.items() if launched & architectures)
+    if others:
+        return f"the code compiled without a GPU is from Triton {first_names(others)}, the launches are from {_triton(run)}"
+    return f"nothing was compiled for {first_names(sorted(launched))} without a GPU"
+
+
+_SPECIALIZATION = ("signature", "constants", "attributes", "num_warps", "num_stages")
+
+
+def _key(row: CompiledKernel) -> tuple[Any, ...]:
+    parts = (getattr(row, name) for name in _SPECIALIZATION)
+    return (row.function, row.architecture, *(tuple(sorted(part.items())) if isinstance(part, dict) else part for part in parts))
+
+
+def _measured(launched: CompiledKernel, compiled: CompiledKernel) -> str:
+    if launched.registers == compiled.registers and launched.binary_bytes == compiled.binary_bytes:
+        return ", of the same size and registers"
+    registers = f"{launched.registers} registers instead of {compiled.registers}"
+    return f": {registers}, {launched.binary_bytes} bytes instead of {compiled.binary_bytes}"
+
+
+def _differing(launched: CompiledKernel, compiled: CompiledKernel) -> str:
+    names: list[str] = []
+    for part in _SPECIALIZATION:
+        one, other = getattr(launched, part), getattr(compiled, part)
+        if isinstance(one, dict) and isinstance(other, dict):
+            every = itertools.chain(one, (name for name in other if name not in one))
+            differences = (f"{name} is {one.get(name)} instead of {other.get(name)}" for name in every if one.get(name) != other.get(name))
+            names += itertools.islice(differences, _MOST_NAMED)
+        elif one != other:
+            names.append(f"{part} is {one} instead of {other}")
+    return as_text(", ".join(names))

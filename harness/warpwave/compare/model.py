@@ -1,0 +1,576 @@
+"""Layer 1: the data of a comparison, as frozen dataclasses, and so the shape of `comparison.json`. Imports `records` only.
+
+A comparison holds everything that a renderer shows. So a report can be drawn again, offline, from `comparison.json` alone. A `target` here
+is the name that reports show: the target's name, followed by ` (2)` if two runs have the same one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import ClassVar, Union
+
+from warpwave.records import (
+    EMULATED,
+    SCHEMA_VERSION,
+    Attempt,
+    CaseResult,
+    Ceiling,
+    CompiledKernel,
+    Environment,
+    Facts,
+    Finding,
+    Gates,
+    Scalar,
+    Stage,
+    StageReport,
+    Verdict,
+    Waiver,
+)
+
+# Shared by all parts of a comparison.
+
+# How a test, kernel or stage ends that ran and did not pass.
+FAILING = (Verdict.FAILED, Verdict.ERROR, Verdict.TIMEOUT, Verdict.CRASHED, Verdict.OOM, Verdict.GPU_HANG)
+
+# The verdicts of something that ran to its end, with whatever result.
+COMPLETE = (Verdict.PASSED, Verdict.FAILED, Verdict.ERROR)
+
+
+class Strict:
+    """What pydantic demands of each dataclass when a comparison is read back: no unknown field, no infinite number."""
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "allow_inf_nan": False}
+
+
+# What the compilers produced: a row per launch, the waivers, and whether the JIT on a GPU produces the same.
+
+
+@dataclass(frozen=True)
+class CodegenCell(Strict):
+    """What one target's compiler made of one launch, for the architecture in `compiled`."""
+
+    target: str
+    compiled: CompiledKernel
+
+
+@dataclass(frozen=True)
+class CodegenRow(Strict):
+    """One launch of a kernel function on all architectures. `config` holds its types, constants, warps and stages."""
+
+    kernel: str
+    function: str
+    config: str
+    cells: tuple[CodegenCell, ...]
+
+
+@dataclass(frozen=True)
+class WaiverUse(Strict):
+    """How a waiver was used: it names `covered` compiled kernels, of which `used` broke the gate and were let through."""
+
+    waiver: Waiver
+    covered: int
+    used: int
+
+
+class Likeness(str, Enum):
+    """How a launch that the JIT compiled on a GPU compares with what the compile stage made without one."""
+
+    EQUAL = "equal"
+    RESPECIALIZED = "specialized otherwise"
+    ANOTHER_BINARY = "another binary"
+    NOT_SEEN = "not seen"
+
+
+@dataclass(frozen=True)
+class Deviation(Strict):
+    """A launch on a GPU that the compile stage compiled differently or not at all."""
+
+    kernel: str
+    function: str
+    architecture: str
+    origin: str
+    likeness: Likeness
+    reason: str
+
+
+@dataclass(frozen=True)
+class Fidelity(Strict):
+    """The JIT compiled `launched` kernels on the GPUs of `target`; `equal` are byte for byte what `against` made without a GPU.
+
+    Both use the same Triton. If nothing could be compared with the launches, `against` is empty and `reason` says why.
+    """
+
+    target: str
+    against: str
+    triton: str
+    launched: int
+    equal: int = 0
+    deviations: tuple[Deviation, ...] = ()
+    reason: str = ""
+
+    def count(self, likeness: Likeness) -> int:
+        """Return how many of the launches have this likeness."""
+        return self.equal if likeness is Likeness.EQUAL else sum(entry.likeness is likeness for entry in self.deviations)
+
+
+# Speeds: a row per case, and the summaries of the rows.
+
+
+class Change(str, Enum):
+    """How the speed on a target compares with that on the baseline."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    SAME = "same"
+    AMBIGUOUS = "ambiguous"
+    ONE_SIDED = "one-sided"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class Cell(Strict):
+    """One number: a case under one provider on one GPU. `value` is None unless the verdict is `passed`.
+
+    `share` is the value over the ceiling that `share_of` names, measured on that GPU in the same run: `the copy`, or for operations a
+    second `the bf16 product` of the card's library. `flops_per_byte` are the operations for each byte of the tensors that its kernels were
+    given. `verified`: the kernel's tests passed on that target. `suspect`: the value exceeds the ceiling by more than memory can. `reason`
+    explains any of these. `weak` says why the timings are unreliable. `half_width` is half the 95% interval of their median, over the
+    median; `quiet` is whether that is as narrow as the bench stage asks for. `graph_ms` is the time of one launch among many in a graph,
+    with a warm cache: do not derive a memory bandwidth from it. `tuned` is what autotuners chose, by function.
+    """
+
+    target: str
+    device: int
+    gpu: str
+    verdict: Verdict
+    unit: str
+    value: Union[float, None] = None
+    low: Union[float, None] = None
+    high: Union[float, None] = None
+    median_ms: Union[float, None] = None
+    p20_ms: Union[float, None] = None
+    p80_ms: Union[float, None] = None
+    share: Union[float, None] = None
+    share_of: str = ""
+    flops_per_byte: Union[float, None] = None
+    verified: bool = False
+    suspect: bool = False
+    reason: str = ""
+    timings: int = 0
+    timer: str = ""
+    flush_bytes: int = 0
+    warmup: int = 0
+    bytes_moved: Union[int, None] = None
+    half_width: Union[float, None] = None
+    quiet: Union[bool, None] = None
+    graph_ms: Union[float, None] = None
+    cache_bytes: Union[int, None] = None
+    weak: str = ""
+    tuned: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def sound(self) -> bool:
+        """Whether the value may be used in a ratio."""
+        return self.value is not None and self.verified and not self.suspect
+
+
+@dataclass(frozen=True)
+class Ratio(Strict):
+    """`target`'s value over `baseline`'s. None, with the reason, if the two cannot be compared.
+
+    `speedup` is the baseline's median time over the target's, whatever the unit. It lies between `low` and `high` with 95% confidence.
+    `change` is `faster` or `slower` if that whole interval is further from 1 than `threshold`, `same` if none of it is.
+    """
+
+    target: str
+    baseline: str
+    value: Union[float, None]
+    change: Change
+    reason: str = ""
+    speedup: Union[float, None] = None
+    low: Union[float, None] = None
+    high: Union[float, None] = None
+    threshold: Union[float, None] = None
+
+
+@dataclass(frozen=True)
+class Row(Strict):
+    """One case under one provider, on all targets. `portability`: harmonic mean of the shares, 0 if a benchmarked target has none."""
+
+    kernel: str
+    case: str
+    provider: str
+    unit: str
+    params: dict[str, Scalar]
+    cells: tuple[Cell, ...]
+    ratios: tuple[Ratio, ...] = ()
+    portability: Union[float, None] = None
+
+
+@dataclass(frozen=True)
+class Noise(Strict):
+    """What an A/A run of a target found: `n` points measured twice. A change below `threshold` (0.02 is 2%) is noise on it.
+
+    95% of the medians moved by at most `moved`. `largest` is the largest distance of a ratio's interval from 1, and `largest_case` its
+    case. `enough`: `n` is large enough. If not, the threshold is at least the one assumed without an A/A run.
+    """
+
+    target: str
+    n: int
+    enough: bool
+    threshold: float
+    moved: float
+    largest: float
+    largest_case: str
+
+
+@dataclass(frozen=True)
+class Speed(Strict):
+    """The sweep of one kernel and provider on one GPU, condensed to `n` numbers; `left_out` were invalid or suspect.
+
+    `largest` is the value at the largest product of the numeric parameters. Each share belongs to the same point as its value.
+    """
+
+    kernel: str
+    provider: str
+    unit: str
+    target: str
+    gpu: str
+    n: int
+    left_out: int
+    verified: bool
+    reason: str = ""
+    best: Union[float, None] = None
+    best_share: Union[float, None] = None
+    share_of: str = ""
+    best_case: str = ""
+    median: Union[float, None] = None
+    median_share: Union[float, None] = None
+    largest: Union[float, None] = None
+    largest_share: Union[float, None] = None
+    largest_case: str = ""
+
+
+@dataclass(frozen=True)
+class Exclusion(Strict):
+    """A case that a geometric mean leaves out."""
+
+    case: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Geomean(Strict):
+    """The geometric mean of `target`/`baseline` over the `n` cases that are sound on both. `ratio` is None if `n` is 0."""
+
+    kernel: str
+    provider: str
+    unit: str
+    target: str
+    baseline: str
+    n: int
+    ratio: Union[float, None]
+    exclusions: tuple[Exclusion, ...] = ()
+
+
+@dataclass(frozen=True)
+class Since(Strict):
+    """How the speed of a kernel and provider on a target changed since the run of `commit`.
+
+    `speedup` is the geometric mean, over the `n` cases of both runs, of the earlier median time over this one; None without such a case.
+    `changes` counts all cases by their verdict.
+    """
+
+    kernel: str
+    provider: str
+    target: str
+    n: int
+    speedup: Union[float, None]
+    changes: dict[str, int]
+    commit: str = ""
+
+
+@dataclass(frozen=True)
+class Portability(Strict):
+    """Pennycook's performance portability of a kernel: the harmonic mean of the targets' `efficiencies`, 0 if one target has none.
+
+    A target's efficiency is the geometric mean of its shares of the ceiling, over the `n` cases that are sound on all targets.
+    """
+
+    kernel: str
+    provider: str
+    efficiencies: dict[str, float]
+    n: int
+    value: float
+    exclusions: tuple[Exclusion, ...] = ()
+
+
+@dataclass(frozen=True)
+class Refusal(Strict):
+    """Cases that could not be compared, and the reason they share."""
+
+    kernel: str
+    provider: str
+    target: str
+    baseline: str
+    reason: str
+    cases: tuple[str, ...]
+
+
+# The targets: what is known of each, and how they differ.
+
+_MOST_NAMES = 8  # different GPU names shown per target
+
+
+@dataclass(frozen=True)
+class DeviceSummary(Strict):
+    """One GPU, with the copy bandwidth measured in this run and the one computed from its driver's figures.
+
+    If several GPUs shared the work, `tests` and `points` are how many ran on this one, and `lost` says why it stopped early.
+    """
+
+    index: int
+    name: str
+    architecture: str
+    memory_bytes: int
+    ceiling_gbps: Union[float, None] = None
+    derived_gbps: Union[float, None] = None
+    uuid: Union[str, None] = None
+    tests: int = 0
+    points: int = 0
+    lost: str = ""
+
+
+@dataclass(frozen=True)
+class CardUse(Strict):
+    """For how long a run had its cards locked, in seconds, and what for. Seconds of several cards are added up.
+
+    `used_s` of them, a test ran and did not compile, or the device was busy with what was timed. On the machine of the card,
+    `compiled_ahead` kernels were compiled before it was locked, and `compiled_meanwhile` while it was.
+    """
+
+    held_s: float
+    used_s: float
+    compiled_ahead: int = 0
+    compiled_meanwhile: int = 0
+
+
+@dataclass(frozen=True)
+class TargetSummary(Strict):
+    """One target. `tests`, `points` and `compiled` are counts per verdict, of tests, measured points and compiled kernels. `tests_not_run`
+    and `compiled_not_run` count those with the verdict `not-run` by their reason.
+
+    `only_gates` counts failed kernels that compiled and could be launched. `gates` is what kernels had to meet, if anything. `peers` are
+    the benchmark providers that the compile stage left out. `complete`: it did everything it was asked to do, whatever the result. A
+    crashed test does not change that, a crashed stage does. `attempts` are the earlier attempts. Whatever they finished was kept.
+    `disagreements` are between the GPUs that shared the work. `narrowed` are the options by which the run had some of the package's tests
+    only, and `chosen` says in lines what they chose and why. `emulated` names the architecture whose machine code a CPU executed; empty on
+    a real card. `suspected` counts the tests that failed only in the emulator. `loads` counts those that load a file of benchmarks:
+    warpwave adds one for each. `card_use` is None if no card of this machine was locked. `repository` is the https address of the remote,
+    and behind `#` the path of the package in it.
+    """
+
+    target: str
+    label: str
+    verdict: Verdict
+    complete: bool = False
+    reason: str = ""
+    hint: str = ""
+    run_id: str = ""
+    started: str = ""
+    seconds: float = 0.0
+    commit: str = ""
+    host: str = ""
+    snapshot: str = ""
+    command: tuple[str, ...] = ()
+    devices: tuple[DeviceSummary, ...] = ()
+    facts: Union[Facts, None] = None
+    environment: Union[Environment, None] = None
+    stages: tuple[StageReport, ...] = ()
+    ceilings: tuple[Ceiling, ...] = ()
+    tests: dict[str, int] = field(default_factory=dict)
+    points: dict[str, int] = field(default_factory=dict)
+    compiled: dict[str, int] = field(default_factory=dict)
+    tests_not_run: dict[str, int] = field(default_factory=dict)
+    compiled_not_run: dict[str, int] = field(default_factory=dict)
+    only_gates: int = 0
+    gates: Union[Gates, None] = None
+    peers: tuple[str, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    disagreements: tuple[str, ...] = ()
+    narrowed: tuple[str, ...] = ()
+    chosen: tuple[str, ...] = ()
+    emulated: str = ""
+    suspected: int = 0
+    loads: int = 0
+    card_use: Union[CardUse, None] = None
+    repository: str = ""
+
+    @property
+    def deselected(self) -> int:
+        """Tests that pytest found and that an option or the package deselected. Two stages may have found the same."""
+        return max((report.deselected for report in self.stages), default=0)
+
+    @property
+    def is_untested(self) -> bool:
+        """Whether it was asked for tests, and found none that somebody wrote."""
+        return not self.tests and any(report.stage is Stage.TEST for report in self.stages)
+
+    @property
+    def left_out(self) -> int:
+        """Tests that a quick run left out."""
+        return max((report.left_out for report in self.stages), default=0)
+
+    @property
+    def gpus(self) -> str:
+        """The distinct names of its GPUs, the first of them if there are many."""
+        names = list(dict.fromkeys(device.name for device in self.devices))
+        more = [f"{len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
+        return " + ".join([*names[:_MOST_NAMES], *more])
+
+    @property
+    def hardware(self) -> str:
+        """The names of its GPUs, or the architecture that was emulated: `gfx942, emulated`."""
+        return f"{self.emulated}, {EMULATED}" if self.emulated else self.gpus
+
+
+@dataclass(frozen=True)
+class Difference(Strict):
+    """A fact that differs between targets. `refuses`: this alone forbids comparing speeds."""
+
+    name: str
+    values: dict[str, str]
+    refuses: bool = False
+
+
+# Test results: a row per test.
+
+
+class Parity(str, Enum):
+    """How one test did on the targets that ran tests. A gap counts only if another target passed the test."""
+
+    ALL_PASSED = "all-passed"
+    FAILED_ON = "failed-on"
+    MISSING_ON = "missing-on"
+    SKIPPED_ON = "skipped-on"
+    XFAILED_ON = "xfailed-on"
+    PASSED_NOWHERE = "passed-nowhere"
+    ONE_TARGET = "one-target"
+
+
+@dataclass(frozen=True, slots=True)
+class TestCell(Strict):
+    """The result of one test on one target."""
+
+    __test__: ClassVar[bool] = False  # tells pytest not to collect this class
+    target: str
+    result: CaseResult
+
+
+@dataclass(frozen=True, slots=True)
+class ParityRow(Strict):
+    """One test on all targets. A target without the test has no cell.
+
+    `on` names the targets that did not pass, or the first of them if there are very many. `occurrence` distinguishes tests with the same id
+    on one target: they are listed separately, never merged. `suspected` names the targets that failed it only in the emulator, while it
+    passed on one that is not emulated.
+    """
+
+    id: str
+    occurrence: int
+    kernel: str
+    parity: Parity
+    on: tuple[str, ...]
+    cells: tuple[TestCell, ...]
+    suspected: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TestFinding(Strict):
+    """What the sanitizer found in one test on one target."""
+
+    __test__: ClassVar[bool] = False
+    target: str
+    finding: Finding
+
+
+@dataclass(frozen=True)
+class KernelTests(Strict):
+    """The tests of one kernel on one target, counted by verdict, and those that did not run by their reason."""
+
+    kernel: str
+    target: str
+    counts: dict[str, int]
+    seconds: float
+    not_run: dict[str, int] = field(default_factory=dict)
+
+
+__all__ = [
+    "COMPLETE",
+    "FAILING",
+    "CardUse",
+    "Cell",
+    "Change",
+    "CodegenCell",
+    "CodegenRow",
+    "Comparison",
+    "Deviation",
+    "DeviceSummary",
+    "Difference",
+    "Exclusion",
+    "Fidelity",
+    "Geomean",
+    "KernelTests",
+    "Likeness",
+    "Noise",
+    "Parity",
+    "ParityRow",
+    "Portability",
+    "Ratio",
+    "Refusal",
+    "Row",
+    "Since",
+    "Speed",
+    "TargetSummary",
+    "TestCell",
+    "TestFinding",
+    "WaiverUse",
+]
+
+
+@dataclass(frozen=True)
+class Comparison(Strict):
+    """All targets of one report. `sentence` is the verdict in words, `exit_code` the verdict as a number.
+
+    `baseline` is the target that ratios divide by: the first that measured speeds. It is None if fewer than two did.
+    `since` says what changed since the base run, if one was given.
+    """
+
+    sentence: str
+    exit_code: int
+    targets: tuple[TargetSummary, ...]
+    baseline: Union[str, None] = None
+    differences: tuple[Difference, ...] = ()
+    kernels: tuple[KernelTests, ...] = ()
+    tests: tuple[ParityRow, ...] = ()
+    findings: tuple[TestFinding, ...] = ()
+    speeds: tuple[Speed, ...] = ()
+    geomeans: tuple[Geomean, ...] = ()
+    portabilities: tuple[Portability, ...] = ()
+    noise: tuple[Noise, ...] = ()
+    rows: tuple[Row, ...] = ()
+    codegen: tuple[CodegenRow, ...] = ()
+    waivers: tuple[WaiverUse, ...] = ()
+    fidelity: tuple[Fidelity, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    problems: tuple[str, ...] = ()
+    since: tuple[Since, ...] = ()
+    schema_version: int = SCHEMA_VERSION
+
+    @property
+    def untested(self) -> bool:
+        """Whether no target ran tests. Then every speed is unverified, and one line says so better than a mark on each."""
+        tested = any(target.tests or any(report.stage is Stage.TEST for report in target.stages) for target in self.targets)
+        return not tested and not any(speed.verified for speed in self.speeds)

@@ -1,0 +1,277 @@
+"""Turn a list of TargetRun into a Comparison. Pure: no I/O, clock or environment, so a report can be drawn again at any time."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from warpwave.compare import verdict
+from warpwave.compare.changed_speeds import since_base
+from warpwave.compare.codegen import compare_codegen, compare_launches, use_of_waivers
+from warpwave.compare.model import Comparison, Difference, ParityRow, TargetSummary, TestFinding
+from warpwave.compare.speeds import benched, compare_speeds, condense, geomeans, is_bandwidth, noise, portabilities, refusals
+from warpwave.compare.tests import compare_tests, count_tests, mistyped
+from warpwave.errors import ExitCode, Outcome
+from warpwave.records import MOST_SECONDS, Facts, RunRecord, Shard, StageReport, TargetRun, Verdict, worst
+
+_NOT_PORTED = "performance portability is not computed: {} targets, with their kernels, are too many"
+
+
+def compare(runs: Iterable[TargetRun], expected: Sequence[str] = (), base: Sequence[TargetRun] = ()) -> Comparison:
+    """Compare the targets. `expected` targets come first and in that order, whether or not they have a run.
+
+    `base` is an earlier run of the same targets, since which speeds may have changed.
+    """
+    named = _named(runs, expected)
+    given = {name: run for name, run in named.items() if run}
+    tests = compare_tests(given)
+    suspected = Counter(name for row in tests for name in row.suspected)
+    targets = tuple(verdict.summarise(name, given[name], suspected[name]) if name in given else verdict.absent(name) for name in named)
+    noises = {name: noise(name, run) for name, run in given.items()}
+    baseline, rows = compare_speeds(given, noises)
+    asked = benched(given)
+    since, refused = since_base(base, list(given.values()))
+    ported = portabilities(rows, asked)
+    too_many = () if ported or len(asked) < 2 or not any(is_bandwidth(row.unit) for row in rows) else (_NOT_PORTED.format(len(asked)),)
+    return Comparison(
+        sentence=verdict.sentence(targets),
+        exit_code=int(_outcome(targets, tests).code),
+        targets=targets,
+        baseline=baseline,
+        differences=_differences(targets),
+        kernels=count_tests(given),
+        tests=tests,
+        findings=tuple(TestFinding(name, found) for name, run in given.items() for found in run.findings),
+        speeds=condense(rows),
+        geomeans=geomeans(rows),
+        portabilities=ported,
+        noise=tuple(found for found in noises.values() if found),
+        rows=rows,
+        codegen=compare_codegen(given),
+        waivers=use_of_waivers(given),
+        fidelity=compare_launches(given),
+        refusals=refusals(rows),
+        problems=(*(f"{name}: {problem}" for name, run in given.items() for problem in run.problems), *too_many, *refused),
+        since=since,
+    )
+
+
+def exit_code(comparison: Comparison) -> ExitCode:
+    """Return a report's exit code.
+
+    1 failed tests, 2 wrong options for tests, 3 infrastructure, 4 incomplete, invalid or absent targets, 5 nothing ran, else 0.
+    """
+    return ExitCode(comparison.exit_code)
+
+
+def outcome(comparison: Comparison) -> Outcome:
+    """Return the exit code with its reason: what the targets' verdicts say, or else which report could not be written."""
+    found = _outcome(comparison.targets, comparison.tests)
+    if found.code == comparison.exit_code:
+        return found
+    return Outcome(exit_code(comparison), comparison.problems[-1] if comparison.problems else comparison.sentence.rstrip("."))
+
+
+def _outcome(targets: Sequence[TargetSummary], tests: Sequence[ParityRow]) -> Outcome:
+    """Return what the verdicts say, unless only the options that chose tests are wrong."""
+    words = mistyped(targets, tests)
+    return Outcome(ExitCode.USAGE, words) if words else verdict.outcome(targets)
+
+
+def _named(runs: Iterable[TargetRun], expected: Sequence[str]) -> dict[str, TargetRun | None]:
+    """Name each run: expected targets in their order, then the others. Two runs of one target both stay."""
+    seen: Counter[str] = Counter()
+    named: dict[str, TargetRun | None] = dict.fromkeys(expected)
+    order = {name: position for position, name in enumerate(named)}
+    for run in sorted(runs, key=lambda run: order.get(run.record.target, len(order))):
+        target = run.record.target
+        seen[target] += 1
+        name = target if seen[target] == 1 else f"{target} ({seen[target]})"
+        while named.get(name) is not None:  # another target may itself be called `x (2)`
+            seen[target] += 1
+            name = f"{target} ({seen[target]})"
+        named[name] = _usable(run)
+    return named
+
+
+def _usable(run: TargetRun) -> TargetRun:
+    """Drop the results of a stale run: its folder holds files of two runs, so they belong to neither."""
+    if run.record.verdict is not Verdict.STALE:
+        return run
+    return dataclasses.replace(run, cases=(), findings=(), samples=(), again=(), ceilings=(), compiled=(), launched=())
+
+
+def _differences(targets: Sequence[TargetSummary]) -> tuple[Difference, ...]:
+    """Return the facts that differ between the targets that reported facts."""
+    facts = {target.target: _facts(target) for target in targets if target.facts}
+    names = dict.fromkeys(name for known in facts.values() for name in known)
+    found = [Difference(name, {target: known[name] for target, known in facts.items()}, name in _REFUSING) for name in names]
+    return tuple(difference for difference in found if len(set(difference.values.values())) > 1)
+
+
+_REFUSING = ("kernel sources", "FP fusion")
+
+
+def _facts(target: TargetSummary) -> Mapping[str, str]:
+    facts = target.facts
+    assert facts is not None
+    found = {
+        "torch": facts.torch,
+        "triton": facts.triton,
+        "runtime": facts.runtime,
+        "driver": facts.driver,
+        "python": facts.python,
+        "platform": facts.platform,
+        "FP fusion": facts.fp_fusion,
+        "kernel sources": facts.kernels_hash,
+        "commit": target.commit,
+        "snapshot": target.snapshot,
+    }
+    return {name: value or "unknown" for name, value in found.items()}
+
+
+# Join the shards of one run into one run. Pure.
+#
+# Devices are renumbered, so that each number keeps the GPU it was measured on and the ceiling of that GPU.
+
+_MUST_AGREE = ("torch", "triton", "runtime", "fp_fusion", "kernels_hash")
+
+
+def join(runs: Iterable[TargetRun]) -> list[TargetRun]:
+    """Join shards of one target and commit into one run. Runs that are no shards stay as they are. Order is kept."""
+    parts: dict[object, list[TargetRun]] = {}
+    for position, run in enumerate(runs):
+        parts.setdefault(_whole(run) or position, []).append(run)
+    return [_join(found) if found[0].record.shard else found[0] for found in parts.values()]
+
+
+def _whole(run: TargetRun) -> tuple[object, ...] | None:
+    """Return a key that all shards of one run share, or None if the run is no shard."""
+    if not run.record.shard:
+        return None
+    return run.record.target, run.record.commit, Shard.parse(run.record.shard).of
+
+
+def _join(parts: Sequence[TargetRun]) -> TargetRun:
+    parts = sorted(parts, key=lambda run: Shard.parse(run.record.shard).number)
+    parts = [_numbered(run, first) for run, first in zip(parts, _offsets(parts), strict=True)]
+    joined: dict[str, Any] = {
+        field.name: tuple(entry for run in parts for entry in getattr(run, field.name))
+        for field in dataclasses.fields(TargetRun)
+        if isinstance(getattr(parts[0], field.name), tuple) and field.name != "stages"
+    }
+    known = [run.facts for run in parts if run.facts]
+    facts = dataclasses.replace(known[0], devices=tuple(device for each in known for device in each.devices)) if known else None
+    record, faults = _record(parts, known)
+    joined["problems"] += faults
+    joined["peers"] = tuple(dict.fromkeys(joined["peers"]))
+    missing = _missing([run.record for run in parts])
+    return dataclasses.replace(parts[0], record=record, facts=facts, stages=_stages(parts), missing=missing, **joined)
+
+
+def _record(parts: Sequence[TargetRun], known: Sequence[Facts]) -> tuple[RunRecord, tuple[str, ...]]:
+    """Return one record for all shards:
+
+    the gravest one, or `incomplete` if a shard is missing, duplicated or ran in another environment.
+    """
+    records = [run.record for run in parts]
+    lost = next((record for record in records if record.verdict is Verdict.ABSENT), None)
+    gravest = worst([record.verdict for record in records], Verdict.INCOMPLETE)
+    one = next(record for record in records if record.verdict is gravest)
+    reason = f"shard {one.shard}: {one.reason}" if one.reason else ""
+    faults = [*_counted(records), *_agreed(known), *_divided(parts)]
+    if faults and gravest.severity < Verdict.INCOMPLETE.severity:
+        gravest, reason = Verdict.INCOMPLETE, f"{faults[0]}: {lost.reason}" if lost and lost.reason else faults[0]
+    if all(record.verdict is Verdict.ABSENT for record in records):
+        gravest = Verdict.ABSENT
+    seconds = max(record.seconds for record in records)
+    return dataclasses.replace(one, verdict=gravest, reason=reason, seconds=seconds, shard=""), tuple(faults)
+
+
+def _counted(records: Sequence[RunRecord]) -> list[str]:
+    whole = Shard.parse(records[0].shard).of
+    numbers = Counter(Shard.parse(record.shard).number for record in records)
+    twice = [str(number) for number in sorted(numbers) if numbers[number] > 1]
+    missing = _missing(records)
+    return ([missing] if missing else []) + ([f"{_shards(twice, whole)} given more than once"] if twice else [])
+
+
+def _missing(records: Sequence[RunRecord]) -> str:
+    """`shards 2 and 3 of 4 are missing`; empty if all are present."""
+    whole = Shard.parse(records[0].shard).of
+    numbers = {Shard.parse(record.shard).number for record in records if record.verdict is not Verdict.ABSENT}
+    lacking = [str(number) for number in range(1, whole + 1) if number not in numbers]
+    return f"{_shards(lacking, whole)} missing" if lacking else ""
+
+
+def _shards(numbers: Sequence[str], whole: int) -> str:
+    """`shard 2 of 4 is`, `shards 2 and 3 of 4 are`."""
+    return f"shard{'s' if len(numbers) > 1 else ''} {' and '.join(numbers)} of {whole} {'are' if len(numbers) > 1 else 'is'}"
+
+
+def _agreed(known: Sequence[Facts]) -> list[str]:
+    values = {name: {getattr(facts, name) for facts in known} for name in _MUST_AGREE}
+    return [f"the shards' {name} differ" for name, found in values.items() if len(found) > 1]
+
+
+def _stages(parts: Sequence[TargetRun]) -> tuple[StageReport, ...]:
+    """Join the stages by kind. A shard in which a stage had nothing to do does not change the joined verdict."""
+    found: dict[Any, list[StageReport]] = {}
+    for run in parts:
+        for report in run.stages:
+            found.setdefault(report.stage, []).append(report)
+    return tuple(_stage(reports) for reports in found.values())
+
+
+def _stage(reports: Sequence[StageReport]) -> StageReport:
+    gravest = worst([report.verdict for report in reports if report.verdict is not Verdict.NOT_RUN])
+    one = next(report for report in reports if report.verdict is gravest)
+    names = dict.fromkeys(name for report in reports for name in report.counts)
+    counts = {name: sum(report.counts.get(name, 0) for report in reports) for name in names}
+    return dataclasses.replace(
+        one,
+        counts=counts,
+        seconds=min(sum(report.seconds for report in reports), MOST_SECONDS),
+        deselected=sum(report.deselected for report in reports),
+        left_out=sum(report.left_out for report in reports),
+        doubts=tuple(dict.fromkeys(doubt for report in reports for doubt in report.doubts)),
+        notes=tuple(dict.fromkeys(note for report in reports for note in report.notes)),
+        files={},  # each shard has its own files
+    )
+
+
+def _divided(parts: Sequence[TargetRun]) -> list[str]:
+    """Return a fault if the shards do not add up to one package: a test may be in two of them, or in none."""
+    divisions = {run.division for run in parts if run.division}
+    asked = {run.narrowed for run in parts if run.division}
+    found = ["the shards were divided differently: by other times (--shard-times), or of another package"] if len(divisions) > 1 else []
+    return [*found, *(["the shards were asked for different tests"] if len(asked) > 1 and not found else [])]
+
+
+def _offsets(parts: Sequence[TargetRun]) -> list[int]:
+    """Return the first device number of each shard: after all devices that earlier shards name."""
+    offsets = [0]
+    for run in parts[:-1]:
+        named = {entry.device for field in dataclasses.fields(run) for entry in _measured(getattr(run, field.name))}
+        named |= {device.index for device in run.facts.devices} if run.facts else set()
+        offsets.append(offsets[-1] + max(named, default=-1) + 1)
+    return offsets
+
+
+def _numbered(run: TargetRun, first: int) -> TargetRun:
+    changed: dict[str, Any] = {
+        field.name: tuple(dataclasses.replace(entry, device=entry.device + first) for entry in getattr(run, field.name))
+        for field in dataclasses.fields(run)
+        if _measured(getattr(run, field.name))
+    }
+    if run.facts:
+        devices = tuple(dataclasses.replace(device, index=device.index + first) for device in run.facts.devices)
+        changed["facts"] = dataclasses.replace(run.facts, devices=devices)
+    return dataclasses.replace(run, **changed)
+
+
+def _measured(value: Any) -> tuple[Any, ...]:
+    """Return the entries of a field whose entries name a device; empty for any other field."""
+    return value if isinstance(value, tuple) and value and hasattr(value[0], "device") else ()

@@ -1,0 +1,358 @@
+"""The result of one target and of all targets, as one word, one sentence and one exit code. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Union
+
+from warpwave.compare.model import COMPLETE, FAILING, CardUse, DeviceSummary, TargetSummary
+from warpwave.compare.speeds import SMALLEST, copies_gbps, impossible, impossible_ceiling, judge, products_tflops
+from warpwave.compare.tests import count_reasons
+from warpwave.errors import ExitCode, Outcome
+from warpwave.records import GPU_PROPERTY, HARMLESS, Ceiling, DeviceFacts, NotRun, Stage, TargetRun, Verdict, reasons, worst
+from warpwave.records.selection import is_load
+from warpwave.stats import measurable
+
+# The GPUs of one target that shared its work or its shards: what each GPU did, and where they disagree. Pure.
+
+_GIB = 1 << 30
+_CARDS = 512  # GPUs compared with each other: 64 shards of eight
+_MOST, _LONGEST = 30, 400  # facts listed, and characters of each: a file from elsewhere may hold any number
+
+
+def devices(run: TargetRun) -> tuple[DeviceSummary, ...]:
+    """Return every GPU that the run reported, with the numbers of tests and points that ran on it."""
+    tests = Counter(case.properties.get(GPU_PROPERTY, "") for case in run.cases)
+    points = Counter(sample.device for sample in run.samples)
+    copies = copies_gbps(run.ceilings)
+    lost = {share.device: share.lost for share in run.shares if share.lost}
+    return tuple(
+        DeviceSummary(
+            index=device.index,
+            name=device.name,
+            architecture=device.architecture,
+            memory_bytes=device.memory_bytes,
+            ceiling_gbps=copies.get(device.index),
+            derived_gbps=device.derived_gbps,
+            uuid=device.uuid,
+            tests=tests[str(device.index)],
+            points=points[device.index],
+            lost=lost.get(device.index, ""),
+        )
+        for device in (run.facts.devices if run.facts else ())
+    )
+
+
+def disagreements(run: TargetRun) -> tuple[str, ...]:
+    """Return the facts and copy bandwidths that differ between the GPUs that were used. Empty if only one GPU was used."""
+    used = {share.device for share in run.shares} | {sample.device for sample in run.samples}
+    found = [device for device in (run.facts.devices if run.facts else ()) if device.index in used][:_CARDS]
+    if len(found) < 2:
+        return ()
+    facts = {device.index: _facts(device) for device in found}
+    names = dict.fromkeys(name for known in facts.values() for name in known)
+    differing = [name for name in names if len({known.get(name) for known in facts.values()}) > 1]
+    return (*(_each(name, facts)[:_LONGEST] for name in differing[:_MOST]), *_copies(run.ceilings, [device.index for device in found]))
+
+
+def _facts(device: DeviceFacts) -> dict[str, str]:
+    facts: dict[str, Union[str, None]] = {
+        "name": device.name,
+        "architecture": device.architecture,
+        "memory": f"{device.memory_bytes / _GIB:.1f} GiB",
+        "multiprocessors": str(device.multiprocessors),
+        "clock": f"{device.clock_mhz:.0f} MHz" if device.clock_mhz else None,
+        "bandwidth by its driver's figures": f"{device.derived_gbps:.0f} GB/s" if device.derived_gbps else None,
+        **device.told,
+    }
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _each(name: str, facts: Mapping[int, Mapping[str, str]]) -> str:
+    return f"{name}: " + ", ".join(f"{known.get(name, 'unknown')} on GPU {index}" for index, known in facts.items())
+
+
+def _copies(ceilings: Iterable[Ceiling], indices: Sequence[int]) -> tuple[str, ...]:
+    """Compare the slowest and the fastest GPU by their best copies.
+
+    Report them only if the difference is at least `SMALLEST` and the p20 to p80 ranges do not overlap.
+    """
+    best: dict[int, Ceiling] = {}
+    wanted = set(indices)
+    for entry in ceilings:
+        sound = entry.device in wanted and copies_gbps([entry]) and measurable(entry.p20_ms) and measurable(entry.p80_ms)
+        if sound and (entry.device not in best or best[entry.device].gbps < entry.gbps):
+            best[entry.device] = entry
+    if len(best) < 2:
+        return ()
+    slow, fast = (pick(best.values(), key=lambda entry: entry.gbps) for pick in (min, max))
+    apart = fast.gbps * (fast.median_ms / fast.p80_ms) > slow.gbps * (slow.median_ms / slow.p20_ms)
+    behind = 1 - slow.gbps / fast.gbps
+    if not apart or behind < SMALLEST:
+        return ()
+    return (f"copy: GPU {slow.device} is {behind:.1%} slower than GPU {fast.device}, {slow.gbps:.4g} against {fast.gbps:.4g} GB/s",)
+
+
+_PHRASES = {
+    Verdict.ABSENT: "is absent",
+    Verdict.NOT_RUN: "ran nothing",
+    Verdict.TIMEOUT: "ran into its time limit",
+    Verdict.CRASHED: "crashed",
+    Verdict.OOM: "ran out of memory",
+    Verdict.GPU_HANG: "hung the GPU",
+    Verdict.INVALID: "has results that cannot be used",
+    Verdict.STALE: "left files of another run",
+    Verdict.INCOMPLETE: "is incomplete",
+    Verdict.INFRA: "could not run",
+    Verdict.ERROR: "ended in an error",
+}
+_FORGED = "Code in the package rewrites its results, or the timer of that machine is broken: read the code, and measure again."
+_REASON_LIMIT = 160
+_MOST_PHRASES = 50
+
+
+def absent(name: str) -> TargetSummary:
+    """Return the summary of an expected target without a raw folder."""
+    hint = f"Run it, or give its raw folder or artifact beside the others: raw/{name}."
+    return TargetSummary(name, name, Verdict.ABSENT, reason="no raw folder was given", hint=hint)
+
+
+def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
+    """Return one run as a row: the gravest verdict of the host, the stages, the tests and the compiler, and its reason.
+
+    `suspected` is the number of tests that failed only in the emulator.
+    """
+    record = run.record
+    # That a file of benchmarks loads is no test that somebody wrote. One that does not load fails like a test.
+    own = [case for case in run.cases if not (is_load(case.id) and case.verdict is Verdict.PASSED)]
+    tests = _count(case.verdict for case in own)
+    loads = len(run.cases) - len(own)
+    copies, products = copies_gbps(run.ceilings), products_tflops(run.ceilings)
+    points = _count(judge(sample, copies, products)[0] for sample in run.samples)
+    compiled = _count(kernel.verdict for kernel in run.compiled)
+    found = [(record.verdict, record.reason)]
+    # A package may have no benchmarks. A package without tests fails: green must not mean that nothing ran.
+    found += [
+        (report.verdict, f"{report.stage.value}: {report.reason}" if report.reason else "")
+        for report in run.stages
+        if report.verdict is not Verdict.NOT_RUN or report.stage is Stage.TEST
+    ]
+    found += [(Verdict(verdict), _count_sentence(tests, "test")) for verdict in tests if Verdict(verdict) not in HARMLESS]
+    found += [(Verdict(verdict), _count_sentence(compiled, "binary")) for verdict in compiled if Verdict(verdict) in FAILING]
+    benched = loads and (record.shard or Verdict.PASSED.value in {*points, *compiled})
+    forged = _forged(run)
+    found += [(Verdict.INVALID, forged)] if forged else []
+    tested = any(report.stage is Stage.TEST for report in run.stages)
+    if tests and set(tests) == {Verdict.NOT_RUN.value}:
+        empty = set(count_reasons(run.cases)) == {NotRun.EMPTY.value}
+        found.append((Verdict.NOT_RUN, "no test was found" if empty else "every test was skipped"))
+    elif record.verdict is not Verdict.ABSENT and ((tested and not tests and not benched) or not (tests or points or compiled or benched)):
+        found.append((Verdict.NOT_RUN, "no test was found" if tested else "no test, no benchmark and no kernel was found"))
+    verdict = worst([entry for entry, _ in found])
+    reason = next((text for entry, text in found if entry is verdict and text), "")
+    hint = record.hint or next((report.hint for report in run.stages if report.verdict is verdict and report.hint), "")
+    hint = hint or (_FORGED if forged and verdict is Verdict.INVALID else "")
+    return TargetSummary(
+        target=name,
+        label=record.label,
+        verdict=verdict,
+        complete=not forged and (verdict in COMPLETE or _explained(verdict, run, tests, (points, compiled))),
+        reason="" if verdict is Verdict.PASSED else reason,
+        hint="" if verdict is Verdict.PASSED else hint,
+        run_id=record.run_id,
+        started=record.started,
+        seconds=record.seconds,
+        commit=record.commit,
+        host=record.host,
+        snapshot=record.snapshot,
+        repository=record.repository,
+        command=record.command,
+        devices=devices(run),
+        facts=run.facts,
+        environment=record.environment,
+        stages=run.stages,
+        emulated=record.emulated,
+        suspected=suspected,
+        card_use=_card_use(run),
+        ceilings=run.ceilings,
+        tests=tests,
+        loads=loads,
+        points=points,
+        compiled=compiled,
+        tests_not_run=count_reasons(run.cases),
+        compiled_not_run=count_reasons(run.compiled),
+        only_gates=sum(kernel.only_gates for kernel in run.compiled),
+        gates=run.gates,
+        peers=run.peers if any(report.stage is Stage.COMPILE for report in run.stages) else (),
+        attempts=record.attempts,
+        disagreements=disagreements(run),
+        narrowed=run.narrowed.by,
+        chosen=run.narrowed.chosen.why,
+    )
+
+
+def _forged(run: TargetRun) -> str:
+    """Name the first point or ceiling that no card can have measured, and how many more there are; empty if there is none."""
+    copies, products = copies_gbps(run.ceilings), products_tflops(run.ceilings)
+    found = [
+        (f"{one.case} [{one.provider}]", impossible(one, copies, products))
+        for one in (*run.samples, *run.again)
+        if one.verdict is Verdict.PASSED
+    ]
+    found += [(f"{one.dtype or 'copy'} on GPU {one.device}", impossible_ceiling(one)) for one in run.ceilings]
+    named = [f"{name}: {why}" for name, why in found if why]
+    more = f"; and {len(named) - 1} more" if len(named) > 1 else ""
+    return f"bench: {named[0]}{more}" if named else ""
+
+
+def _card_use(run: TargetRun) -> CardUse | None:
+    """Return for how long the run had its cards, and what for; None if it had none."""
+    if not run.record.held:
+        return None
+    return CardUse(
+        held_s=round(sum(run.record.held.values()), 3),
+        used_s=round(sum(report.used_s or 0.0 for report in run.stages), 3),
+        compiled_ahead=sum(report.compiled_ahead for report in run.stages),
+        compiled_meanwhile=sum(report.compiled_here for report in run.stages if report.stage.value in run.record.held),
+    )
+
+
+def sentence(targets: Sequence[TargetSummary]) -> str:
+    """Return the verdict in words: how many targets are complete, how much failed, and what each target did or why it did not."""
+    complete = sum(target.complete for target in targets)
+    verb = "is" if 1 in (complete, len(targets)) else "are"
+    head = f"{complete} of {len(targets)} target{'' if len(targets) == 1 else 's'} {verb} complete"
+    failed = {"test": _failed(target.tests for target in targets), "binary": _failed(target.compiled for target in targets)}
+    if any(failed.values()):
+        head += ", with " + " and ".join(_nouns(count, f"failed {noun}") for noun, count in failed.items() if count)
+    return f"{head}: {'; '.join(_phrases(targets))}." if targets else "Nothing ran: no target was asked for and no raw folder was given."
+
+
+def outcome(targets: Sequence[TargetSummary]) -> Outcome:
+    """Return the exit code and reason: failed tests first, since a person must look; then broken infrastructure; then missing results."""
+    failing = {verdict.value for verdict in FAILING}
+    failed = [
+        target
+        for target in targets
+        if (target.complete and target.verdict is not Verdict.PASSED) or failing & {*target.tests, *target.compiled}
+    ]
+    if failed:
+        return Outcome(ExitCode.FAILED, "; ".join(map(_failure, failed)))
+    # A leg that has a record and is absent: its machine did not answer.
+    if broken := [target for target in targets if target.verdict is Verdict.INFRA or (target.verdict is Verdict.ABSENT and target.run_id)]:
+        return Outcome(ExitCode.INFRASTRUCTURE, _named(broken))
+    if all(target.verdict is Verdict.NOT_RUN for target in targets):
+        return Outcome(ExitCode.NOTHING_RAN, _named(targets) or "nothing ran")
+    # A package that has only benchmarks misses no test on a target that can only load them.
+    loaded = [target for target in targets if target.verdict is Verdict.NOT_RUN and target.loads and target.is_untested]
+    fine = loaded if not any(target.tests for target in targets) else []
+    wanting = [target for target in targets if target.verdict is not Verdict.PASSED and target not in fine]
+    return Outcome(ExitCode.INCOMPLETE, _named(wanting)) if wanting else Outcome()
+
+
+def _named(targets: Sequence[TargetSummary]) -> str:
+    """Say what each of the deciding targets did, or why it did not."""
+    return "; ".join(map(phrase, targets))
+
+
+def _failure(target: TargetSummary) -> str:
+    """Say what failed on a target, even if its verdict is graver. If no test, point or kernel failed, report the stage."""
+    bad = {verdict.value for verdict in FAILING}
+    if target.complete and not {*target.tests, *target.points, *target.compiled} <= {verdict.value for verdict in HARMLESS}:
+        return phrase(target)
+    counts = {"test": target.tests, "binary": target.compiled}
+    parts = [_count_sentence(count, noun) for noun, count in counts.items() if bad & {*count}]
+    return f"{target.target} {' and '.join(parts) if parts else _ended(target)}"
+
+
+def _ended(target: TargetSummary) -> str:
+    """Return `crashed (the reason)`."""
+    return _PHRASES.get(target.verdict, target.verdict.value) + _because(target)
+
+
+def _because(target: TargetSummary) -> str:
+    reason = " ".join(target.reason.split()).rstrip(".")
+    return f" ({reason if len(reason) <= _REASON_LIMIT else f'{reason[:_REASON_LIMIT]} …'})" if reason else ""
+
+
+def _explained(verdict: Verdict, run: TargetRun, tests: dict[str, int], counts: Iterable[dict[str, int]]) -> bool:
+    """Return whether single tests, points or kernels explain a grave verdict, in stages that ended normally.
+
+    Invalid tests do not: they were not run as reported, and the same may be true of others.
+    """
+    ended = run.record.exit
+    orderly = ended is None or (ended.code == 0 and not (ended.timed_out or ended.interrupted or ended.error or ended.exceeded))
+    if verdict not in (*FAILING, Verdict.INVALID) or not orderly or run.problems:
+        return False
+    if any(report.exit_code or report.doubts for report in run.stages):
+        return False
+    return any(verdict.value in found for found in (*counts, *([tests] if verdict is not Verdict.INVALID else [])))
+
+
+def _failed(found: Iterable[dict[str, int]]) -> int:
+    return sum(counts.get(verdict.value, 0) for counts in found for verdict in FAILING)
+
+
+def _phrases(targets: Sequence[TargetSummary]) -> list[str]:
+    """Say what each target did. If there are very many, the gravest ones, and how many more there are."""
+    if len(targets) <= _MOST_PHRASES:
+        return list(map(phrase, targets))
+    grave = sorted(range(len(targets)), key=lambda position: -targets[position].verdict.severity)[:_MOST_PHRASES]
+    return [*(phrase(targets[position]) for position in sorted(grave)), f"and {len(targets) - _MOST_PHRASES} more"]
+
+
+def phrase(target: TargetSummary) -> str:
+    """Say what a target did, or why it did not: `a passed 3 tests and measured 3 points`."""
+    measured = _count_sentence(target.points, "point", "measured", "could not measure")
+    compiled = _count_sentence(_compiles(target), "binary", "compiled", "could not compile", target.compiled_not_run)
+    gates = f"broke a gate with {target.only_gates} of them" if target.only_gates else ""
+    if target.verdict is Verdict.NOT_RUN and (measured or compiled):
+        done = [f"ran no test{_because(target)}", measured, compiled, gates]
+    elif target.complete:
+        tests = _count_sentence(target.tests, "test", "passed", "failed", target.tests_not_run)
+        # Two options are enough to know that these were not all tests; the report lists them all.
+        some = f" of those that {' and '.join(target.narrowed[:2])} chose" if target.narrowed and tests else ""
+        suspected = f" ({target.suspected} of them suspected)" if target.suspected else ""
+        tests = tests or ("found no test" if target.is_untested else "")
+        done = [tests + some + suspected, _loads(target), measured, compiled, gates]
+    else:
+        done = []
+    parts = [text for text in done if text] or [_ended(target)]
+    return f"{target.target} {' and '.join([', '.join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)}"
+
+
+def _compiles(target: TargetSummary) -> dict[str, int]:
+    """Return the compiled kernels by verdict, ignoring gates: a kernel that breaks one did compile."""
+    moved = Counter({Verdict.PASSED.value: target.only_gates, Verdict.FAILED.value: -target.only_gates})
+    moved.update(target.compiled)
+    return dict(moved)
+
+
+def _count_sentence(
+    counts: Mapping[str, int], noun: str, good: str = "passed", bad: str = "failed", not_run: Mapping[str, int] = MappingProxyType({})
+) -> str:
+    """`passed 3 tests`, `failed 1 of 3 tests`, `passed 3 tests (1 skipped, 2 decided by data)`; empty if there are none."""
+    total = sum(counts.values())
+    if not total:
+        return ""
+    passed, expected, skipped = (counts.get(verdict.value, 0) for verdict in HARMLESS)
+    wrong = total - passed - expected - skipped
+    text = f"{bad} {wrong} of {_nouns(total, noun)}" if wrong else f"{good} {_nouns(passed, noun)}"
+    beside = [*([_nouns(expected, "expected failure")] if expected else []), *reasons(skipped, not_run)]
+    return f"{text} ({', '.join(beside)})" if beside else text
+
+
+def _nouns(count: int, noun: str) -> str:
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count} {noun if count == 1 else plural}"
+
+
+def _loads(target: TargetSummary) -> str:
+    """Say how many files of benchmarks load, which is no test."""
+    return f"loaded {_nouns(target.loads, 'file')} of benchmarks" if target.loads else ""
+
+
+def _count(verdicts: Iterable[Verdict]) -> dict[str, int]:
+    return dict(Counter(verdict.value for verdict in verdicts))

@@ -1,0 +1,406 @@
+"""The `[tool.warpwave]` tables in a kernel package's `pyproject.toml` → `Gates`, and what to compile.
+
+Strict: a wrong key or value is refused, because a misspelt gate would silently stay open.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, model_validator
+
+from warpwave.compare.upgrade import Tuned
+from warpwave.config.files import refusal, refuse, validate
+from warpwave.config.package_variables import ALLOWED, not_allowed
+from warpwave.errors import ConfigError, UsageError
+from warpwave.records import CANDIDATES, OPEN, BenchScript, Gates, Limits, Rule, Waiver, Which
+from warpwave.records.selection import find_scripts, kernel_of
+
+# What each key of `[tool.warpwave]` may be: pydantic models that refuse anything else, with a sentence that names what is allowed.
+
+_LAUNCHERS = ("bench", "test")
+_WIDTHS = (8, 16, 32, 64, 128)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_width(value: Any) -> bool:
+    return type(value) is int and value in _WIDTHS
+
+
+# What each gate may be set to. In Python, a bool is an int, but not here.
+VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "spills": (_is_count, "a whole number of registers, 0 or more"),
+    "private_bytes": (_is_count, "a whole number of bytes, 0 or more"),
+    "occupancy": (lambda value: type(value) in (int, float) and 0 < value <= 1, "a share above 0 and up to 1"),
+    "load_bits": (_is_width, f"one of {', '.join(map(str, _WIDTHS))}"),
+    "store_bits": (_is_width, f"one of {', '.join(map(str, _WIDTHS))}"),
+    "matrix": (lambda value: value is True, "true"),
+    "explicit_precision": (lambda value: value is True, "true"),
+    "lds_waits": (lambda value: value is True, "true"),
+    "release_waits": (lambda value: value is True, "true"),
+}
+
+
+def _check_gate(is_allowed: Callable[[Any], bool], allowed: str, may_open: bool, value: Any) -> Any:
+    if not is_allowed(value) and not (may_open and value is False):
+        hint = "; false switches the gate off" if may_open else ": a rule can only tighten a gate; to allow more, add a waiver"
+        refuse(allowed + hint)
+    return value
+
+
+def _check_patterns(value: Any) -> tuple[str, ...]:
+    """Return a shell pattern, or a list of them, as a tuple."""
+    found = value if isinstance(value, list) and value else [value]
+    if value is None:
+        refuse('a pattern of kernel names, "*" for all of them', "nothing")
+    if not all(isinstance(pattern, str) and pattern.strip() for pattern in found):
+        refuse("a pattern or a list of patterns, none of them empty")
+    return tuple(found)
+
+
+def _check_launcher(value: Any) -> tuple[str, ...]:
+    if value not in _LAUNCHERS:
+        refuse(f"one of {', '.join(_LAUNCHERS)}; without it, both")
+    return (value,)
+
+
+def _check_waived(value: Any) -> Any:
+    if not isinstance(value, str) or value not in VALUES:
+        refuse(f"one of {', '.join(VALUES)}", "nothing" if value is None else "")
+    return value
+
+
+def _check_reason(value: Any) -> Any:
+    if value is None:
+        refuse("a sentence that says why: it is shown in the report", "nothing")
+    if not isinstance(value, str) or not value.strip():
+        refuse("a text that is not empty")
+    return value
+
+
+def _check_launches(value: Any) -> Any:
+    if not isinstance(value, list) or not value or not all(name in _LAUNCHERS for name in value):
+        refuse(f"a list of {' and '.join(_LAUNCHERS)}")
+    return value
+
+
+def _check_peers(value: Any) -> Any:
+    if not (isinstance(value, list) and all(isinstance(name, str) and name.strip() for name in value)):
+        refuse("a list of providers' names")
+    return value
+
+
+def _check_scripts(value: Any) -> Any:
+    if not (isinstance(value, list) and all(isinstance(text, str) and text.strip() for text in value)):
+        refuse('a list of globs, each with its arguments behind --, such as ["benchmarks/*.py -- --dtype bf16"]')
+    return value
+
+
+def _check_candidates(value: Any) -> Any:
+    if value not in CANDIDATES:
+        refuse('"best", where one clean candidate of an autotuned launch is enough, or "all"')
+    return value
+
+
+def _check_texts(value: Any) -> Any:
+    if not (isinstance(value, list) and all(isinstance(text, str) and text.strip() for text in value)):
+        refuse("a list of files, relative to this one")
+    return value
+
+
+def _check_tuned(value: Any) -> Any:
+    known = {"files", "function", "key"}
+    if not isinstance(value, list) or not all(isinstance(one, dict) and {"files"} <= one.keys() <= known for one in value):
+        refuse('a list of tables such as {files = "configs/*.json", function = "fused_kernel"}, with `key` if the entries are below one')
+    return [{name: str(text) for name, text in one.items()} for one in value]
+
+
+def _check_env(value: Any) -> Any:
+    if not (isinstance(value, dict) and all(isinstance(text, str) for text in value.values())):
+        refuse('a table of texts, such as {NAME = "VALUE"}; a file never takes a value of yours')
+    return value
+
+
+def _gates(may_open: bool) -> dict[str, Any]:
+    """Return a field per gate; None if the table does not set it."""
+    checks = {gate: AfterValidator(partial(_check_gate, *allowed, may_open)) for gate, allowed in VALUES.items()}
+    return {gate: (Annotated[Any, check], None) for gate, check in checks.items()}
+
+
+_CANDIDATES: Any = (Annotated[Any, AfterValidator(_check_candidates)], CANDIDATES[0])
+_Pattern = Annotated[Any, AfterValidator(_check_patterns)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class WhichTable(_Strict):
+    """Which kernels a rule or a waiver is about."""
+
+    kernel: _Pattern = Field(default=None, validate_default=True)
+    function: _Pattern = ("*",)
+    architecture: _Pattern = ("*",)
+    types: _Pattern = ("*",)
+    launched_by: Annotated[Any, AfterValidator(_check_launcher)] = ("*",)
+
+
+class _SomeGate(WhichTable):
+    @model_validator(mode="after")
+    def _sets_one(self) -> Any:
+        if not self.model_fields_set & set(VALUES):
+            refuse(f"one that sets at least one of {', '.join(VALUES)}", "a rule that sets no gate")
+        return self
+
+
+class _Waiver(WhichTable):
+    gate: Annotated[Any, AfterValidator(_check_waived)] = Field(default=None, validate_default=True)
+    reason: Annotated[Any, AfterValidator(_check_reason)] = Field(default=None, validate_default=True)
+
+
+_Everywhere: Any = create_model("_Everywhere", __base__=_Strict, **_gates(may_open=True), candidates=_CANDIDATES)
+_Rule: Any = create_model("_Rule", __base__=_SomeGate, **_gates(may_open=False))
+
+
+class Warpwave(_Strict):
+    """The whole table."""
+
+    gates: _Everywhere | None = None
+    rules: list[_Rule] = []
+    waivers: list[_Waiver] = []
+    launches: Annotated[Any, AfterValidator(_check_launches)] = _LAUNCHERS
+    peers: Annotated[Any, AfterValidator(_check_peers)] = ()
+    bench_scripts: Annotated[Any, AfterValidator(_check_scripts)] = Field(default=(), alias="bench-scripts")
+    requirements: Annotated[Any, AfterValidator(_check_texts)] = ()
+    tuned: Annotated[Any, AfterValidator(_check_tuned)] = ()
+    env: Annotated[Any, AfterValidator(_check_env)] = Field(default_factory=dict)
+
+
+class _Tool(BaseModel):
+    warpwave: Warpwave | None = None
+
+
+class File(BaseModel):
+    """The file, as far as it is read."""
+
+    tool: _Tool = _Tool()
+
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+_PATTERNS = tuple(field.name for field in dataclasses.fields(Which))
+_EXAMPLE = "docs/gates.md shows every key with its meaning"
+
+
+def load_gates(kernels: Path) -> Gates:
+    """Return the gates in the nearest `pyproject.toml` at or above the folder `kernels`; the defaults if there are none.
+
+    Raises:
+        ConfigError: the file cannot be read, or a setting is not allowed.
+    """
+    path, table = _warpwave(kernels)
+    if path is None:
+        return Gates()
+    limits = _limits(table.gates, Limits()) if table.gates else Limits()
+    rules = tuple(Rule(_which(rule), _limits(rule, OPEN)) for rule in table.rules)
+    waivers = tuple(Waiver(waiver.gate, waiver.reason.strip(), _which(waiver)) for waiver in table.waivers)
+    if path.parent.resolve() != kernels.resolve():
+        # The file is about a larger package. What it waives elsewhere is not this run's, and not unused. What it waives nowhere is unused.
+        own = _groups(kernels)
+        waivers = tuple(waiver for waiver in waivers if _is_about(waiver, own) or not _is_about(waiver, _groups(path.parent)))
+    candidates = table.gates.candidates if table.gates else CANDIDATES[0]
+    return Gates(limits=limits, rules=rules, waivers=waivers, source=path.name, candidates=candidates)
+
+
+def _is_about(waiver: Waiver, groups: set[str]) -> bool:
+    return any(fnmatchcase(name, each) for each in waiver.which.kernel for name in groups)
+
+
+@functools.lru_cache(maxsize=4)
+def _groups(kernels: Path) -> set[str]:
+    """Return every name that a report of this folder may group its kernels by."""
+    paths = [path.relative_to(kernels).as_posix() for path in kernels.rglob("*.py")]
+    return {kernel_of(path) for path in paths} | {part for path in paths for part in path.split("/")[:-1]}
+
+
+def load_launches(kernels: Path) -> tuple[str, ...]:
+    """Return whose launches to compile, `launches = ["bench"]` in the same file; by default those of benches and tests.
+
+    Raises:
+        ConfigError: as above.
+    """
+    return tuple(dict.fromkeys(_warpwave(kernels)[1].launches))
+
+
+def load_peers(kernels: Path) -> tuple[str, ...]:
+    """Return the benchmark providers that launch no kernel of the package, `peers = ["torch"]`. The compile stage leaves them out.
+
+    Raises:
+        ConfigError: as above.
+    """
+    return tuple(dict.fromkeys(_warpwave(kernels)[1].peers))
+
+
+def load_bench_scripts(kernels: Path) -> tuple[str, ...]:
+    """Return the benchmarks that are scripts, `bench-scripts = ["benchmarks/*.py -- --dtype bf16"]`, as `--bench-script` takes them.
+
+    Raises:
+        ConfigError: as above.
+    """
+    return tuple(dict.fromkeys(_warpwave(kernels)[1].bench_scripts))
+
+
+@dataclasses.dataclass(frozen=True)
+class PackageEnvironment:
+    """What a package names for its environment: what `--install` installs beside it, and variables."""
+
+    requirements: tuple[Path, ...] = ()
+    env: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+def load_environment(kernels: Path) -> PackageEnvironment:
+    """Return `requirements = ["FILE"]` and `env = {NAME = "VALUE"}` of the same file.
+
+    Raises:
+        ConfigError: as above.
+    """
+    path, table = _warpwave(kernels)
+    if path is None:
+        return PackageEnvironment()
+    for name in not_allowed(table.env, path.parent):
+        raise refusal(path, "tool.warpwave.env", name, ALLOWED, _EXAMPLE)
+    files = tuple(path.parent / file for file in table.requirements)
+    return PackageEnvironment(files, dict(table.env))
+
+
+def load_tuned(kernels: Path) -> tuple[Path | None, list[dict[str, str]]]:
+    """Return the folder of the same file, and its `tuned`: where the package keeps its tuned configurations. Raises as above."""
+    path, table = _warpwave(kernels)
+    return (path.parent if path else None), list(table.tuned)
+
+
+def _warpwave(kernels: Path) -> tuple[Path | None, Warpwave]:
+    """Return the nearest `pyproject.toml` and its table; None and the defaults if there is no file or no table."""
+    folder = kernels.resolve()
+    path = next((found for above in (folder, *folder.parents) if (found := above / "pyproject.toml").is_file()), None)
+    table = validate(File, _read(path), path, _EXAMPLE).tool.warpwave if path else None
+    return (path, table) if table else (None, Warpwave())
+
+
+def _limits(table: Any, base: Limits) -> Limits:
+    """Return `base` with the gates that a table sets; false opens a gate."""
+    values = {gate: getattr(table, gate) for gate in table.model_fields_set & set(VALUES)}
+    return dataclasses.replace(base, **{gate: getattr(OPEN, gate) if value is False else value for gate, value in values.items()})
+
+
+def _which(table: WhichTable) -> Which:
+    return Which(**{name: getattr(table, name) for name in _PATTERNS})
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}.", "It is not text, or not readable for this user.", "Fix or move it.") from None
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError is a ValueError; so is an invalid number or date
+        raise ConfigError(f"{path} is not valid TOML: {error}.", "Usually a quote or a bracket is missing.", "Fix that line.") from None
+
+
+# Benchmarks that are scripts: `benchmarks/*.py -- --dtype bf16`, a glob in the package and the arguments for each file.
+
+_SCRIPT_EXAMPLE = "For example --bench-script 'benchmarks/*.py -- --dtype bf16'."
+
+
+def chosen_scripts(texts: Sequence[str], kernels: Path, root: Path) -> tuple[BenchScript, ...]:
+    """Return the scripts of the command line, or those that the package's own file names.
+
+    Raises:
+        UsageError: a text cannot be read, or matches no file below `root`, the package's folder.
+    """
+    return tuple(_script(text, kernels, root) for text in texts or load_bench_scripts(kernels))
+
+
+def _script(text: str, kernels: Path, root: Path) -> BenchScript:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"--bench-script {text!r} cannot be read: {error}.", "It is split as a shell does it.", _SCRIPT_EXAMPLE) from None
+    pattern, *rest = words or [""]
+    if not pattern or pattern == "--" or (rest and rest[0] != "--"):
+        raise UsageError(f"--bench-script {text!r} is not a glob with arguments.", "A script's arguments come behind --.", _SCRIPT_EXAMPLE)
+    if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
+        raise UsageError(
+            f"--bench-script {text!r} leaves the package.",
+            "Only files of the package are there where the script runs.",
+            f"Give a path relative to {root}.",
+        )
+    if not find_scripts(pattern, root, kernels):
+        raise UsageError(
+            f"--bench-script {text!r} matches no file in {root}.", "The path is misspelt, or relative to another folder.", _SCRIPT_EXAMPLE
+        )
+    return BenchScript(pattern, tuple(rest[1:]))
+
+
+# Read the tuned configurations that a package keeps in JSON files: an entry is a mapping of constants, `num_warps` and `num_stages`.
+
+_MOST = 100_000  # entries
+_LARGEST = 32 << 20  # bytes of a file
+
+
+def tuned_configurations(kernels: Path) -> list[Tuned]:
+    """Return the entries of the files that `tuned` in the package's `pyproject.toml` names; none if it names none.
+
+    Raises:
+        ConfigError: the setting is not valid, or a file cannot be read.
+    """
+    folder, tables = load_tuned(kernels)
+    found: list[Tuned] = []
+    for table in tables:
+        assert folder is not None  # of the file that holds the tables
+        for path in sorted(folder.glob(table["files"])):
+            name = path.relative_to(folder).as_posix()
+            for entry, values in _entries(_read_tuned(path, table.get("key", ""))):
+                found.append(Tuned(name, entry, values, table.get("function", "")))
+                if len(found) >= _MOST:
+                    return found
+    return found
+
+
+def _read_tuned(path: Path, key: str) -> Any:
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise ValueError(f"it is larger than {_LARGEST >> 20} MiB")
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return content[key] if key else content
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ConfigError(
+            f"{path} holds no tuned configurations: {type(error).__name__}: {error}.",
+            "`tuned` in [tool.warpwave] names this file; it is not JSON, or has no such key.",
+            "Fix the pattern `files` or the `key`.",
+        ) from None
+
+
+def _entries(content: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Return each innermost mapping of plain values, with its keys on the way: `{"16": {"BLOCK": 64}}` has the entry `16`."""
+    pairs = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    values = {str(key): value for key, value in pairs if isinstance(value, (int, float, str, bool))}
+    if values and isinstance(content, dict):
+        yield path or "(all)", values
+    for key, value in content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ():
+        yield from _entries(value, f"{path}/{key}".lstrip("/"))

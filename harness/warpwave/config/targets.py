@@ -1,0 +1,383 @@
+"""`docker/targets.yml` (and a file of the user's laid over it) → `Target`.
+
+Strict: a wrong key or value is refused with the file, the key path, what was found and what is allowed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Union
+
+from pydantic import TypeAdapter
+
+from warpwave.config.files import keys, merge, read_yaml, refusal, validate
+from warpwave.errors import ConfigError, UsageError
+from warpwave.records import CHOSEN, EMULATED, Architecture, Card, Stage
+from warpwave.records.registry import DEFAULT, HERE
+from warpwave.records.run import Linker, Toolchain, Toolchains
+
+# The types of the questions that `warpwave doctor` asks of one vendor's machine. The questions are in `docker/targets.yml`.
+
+_STRICT = {"extra": "forbid"}
+State = Literal["fail", "warn", "skip"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question. It reads the output of a command (`run`), files (`files`, glob patterns) or what the container engine says (`engine`).
+
+    `rows` is a pattern; each match is a row with named groups, and there must be at least one. `bad` is a pattern that must not match.
+    Every row must keep to `at_least` (a version), `at_most` (a number) and `equal` (a pattern of the whole value), by name of the group.
+    `count` is a glob pattern: there must be as many rows as paths. `shown` is the text for a row, with `{group}` in it; without `rows`, the
+    text if nothing is `bad`. Set `container` if the check matters only when a container engine hands out the card, or an image brings the
+    vendor's libraries. If several checks have one name, only the first whose command or file exists is asked. States: `absent` if none
+    exists, `refused` if the command fails, `breach` if a rule is broken. `limit_s` is in seconds.
+    """
+
+    __pydantic_config__ = _STRICT
+    name: str
+    fix: str
+    run: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    engine: bool = False
+    container: bool = False
+    rows: Union[str, None] = None
+    bad: Union[str, None] = None
+    at_least: dict[str, str] = field(default_factory=dict)
+    at_most: dict[str, float] = field(default_factory=dict)
+    equal: dict[str, str] = field(default_factory=dict)
+    count: Union[str, None] = None
+    shown: str = ""
+    absent: State = "fail"
+    refused: State = "fail"
+    breach: Literal["fail", "warn"] = "fail"
+    limit_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        """Refuse a check that could never be answered: pydantic turns a ValueError into a refusal with the key's path."""
+        if (bool(self.run) + bool(self.files) + self.engine) != 1:
+            raise ValueError("exactly one of run, files and engine")
+        for pattern in (self.rows, self.bad, *self.equal.values()):
+            try:
+                re.compile(pattern or "")
+            except re.error as error:
+                raise ValueError(f"a regular expression; {pattern!r} is none: {error}") from None
+        groups = re.compile(self.rows or "").groupindex
+        if unknown := {*self.at_least, *self.at_most, *self.equal, *re.findall(r"\{(\w+)\}", self.shown)} - {*groups, "path"}:
+            raise ValueError(f"groups that `rows` names; it does not name {', '.join(sorted(unknown))}")
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """How to find out that a vendor's card is in a machine, and what to ask then.
+
+    `pci` is the vendor's number on the bus, `0x` and four digits. `no_driver` is the fix if a card is there without its driver.
+    """
+
+    __pydantic_config__ = _STRICT
+    pci: Union[str, None] = None
+    no_driver: str = ""
+    checks: tuple[Check, ...] = ()
+
+
+# The types of the targets file, and of the `Target` that a run works with.
+
+if TYPE_CHECKING:
+    _EngineName = str
+    _ChosenStage = Stage
+else:  # what a targets file may say, for pydantic and for the schema
+    _EngineName = Literal[tuple(HERE)]
+    _ChosenStage = Literal[CHOSEN]
+
+
+@dataclass(frozen=True)
+class Image:
+    """The source of a target's environment. `base` and `digest` name the vendor's image. The Dockerfile is next to the YAML file.
+
+    `locks` is what the names of its locks begin with: `locks/<locks>-py3.12.txt` beside the Dockerfile. Targets with the same packages can
+    share them. Left out, it is the target's name.
+    """
+
+    __pydantic_config__ = _STRICT
+    dockerfile: str
+    base: str
+    digest: Union[str, None] = None
+    locks: Union[str, None] = None
+    build_args: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Devices:
+    """How a container gets access to the GPUs.
+
+    `gpus`: a device request, as `docker run --gpus`. `cdi`: a CDI device name; `{gpu}` in it becomes the index asked for, or `all`.
+    `nodes`: glob patterns of device nodes. `volumes`: `source:destination[:ro]`. `groups`: numeric ids, added to those of the nodes.
+    `apptainer`: options of `apptainer exec`, on a Slurm site.
+    """
+
+    __pydantic_config__ = _STRICT
+    gpus: bool = False
+    cdi: Union[str, None] = None
+    nodes: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
+    groups: tuple[int, ...] = ()
+    groups_from_nodes: bool = False
+    apptainer: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Cards:
+    """A command that prints facts about each card that torch does not report, and a pattern for its lines. The group `uuid` identifies the
+    card, as in torch. Each other group is a fact with the group's name. The report shows cards that share the work and differ in a fact."""
+
+    __pydantic_config__ = _STRICT
+    run: tuple[str, ...] = ()
+    rows: str = ""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Checks of the environment before any kernel runs: a torch attribute that must be set, and a command that must succeed.
+
+    `driver_file` contains the version of the kernel driver. `fix` is the advice for the user if the probe fails. `faults` maps patterns of
+    the runtime's output, when it aborts a process because of the GPU, to verdicts.
+    """
+
+    __pydantic_config__ = _STRICT
+    require: Union[str, None] = None
+    command: tuple[str, ...] = ()
+    driver_file: Union[str, None] = None
+    fix: str = ""
+    faults: dict[str, Literal["crashed", "gpu-hang", "oom"]] = field(default_factory=dict)
+    cards: Cards = field(default_factory=Cards)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One target as written in the YAML file. `quick` are those of its `architectures` that a quick run compiles for; all if empty."""
+
+    __pydantic_config__ = _STRICT
+    label: str
+    image: Image
+    stages: tuple[_ChosenStage, ...]
+    engine: _EngineName = DEFAULT
+    python: str = "python3"
+    interpret: bool = False
+    interpret_as: Union[str, None] = None
+    emulate: Union[str, None] = None
+    devices: Devices = field(default_factory=Devices)
+    environment: dict[str, str] = field(default_factory=dict)
+    visible_devices: Union[str, None] = None
+    probe: Probe = field(default_factory=Probe)
+    doctor: Doctor = field(default_factory=Doctor)
+    architectures: tuple[str, ...] = ()
+    quick: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class File:
+    """The whole YAML file."""
+
+    __pydantic_config__ = _STRICT
+    schema_version: Literal[1]
+    targets: dict[str, Entry]
+    architectures: dict[str, Card] = field(default_factory=dict)
+    toolchains: dict[str, Toolchain] = field(default_factory=dict)
+    linker: Linker = field(default_factory=Linker)
+
+
+@dataclass(frozen=True)
+class Target:
+    """One vendor's environment, ready for use: `dockerfile` is a path, `architectures` are resolved. `torch_devices` are torch's names for
+    the types of device of all architectures in the file, the target's own first.
+    `toolchain` is set for a leg on one. `entry` is its name in the targets file: a leg may have another `name`."""
+
+    name: str
+    label: str
+    engine: str
+    stages: tuple[Stage, ...]
+    python: str
+    interpret: bool
+    interpret_as: Union[Architecture, None]
+    emulate: Union[Architecture, None]
+    image: Image
+    dockerfile: Path
+    devices: Devices
+    environment: dict[str, str]
+    visible_devices: Union[str, None]
+    probe: Probe
+    doctor: Doctor
+    architectures: tuple[Architecture, ...]
+    quick: tuple[str, ...]
+    torch_devices: tuple[str, ...]
+    toolchain: Union[Toolchain, None] = None
+    entry: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The name of the target in the targets file. Targets of one kind share images, locked packages and cards."""
+        return self.entry or self.name
+
+    @property
+    def has_card(self) -> bool:
+        """Whether it uses a GPU. If not, there is no driver or device to check."""
+        return bool(self.probe.driver_file or self.devices.nodes or self.devices.gpus or self.devices.cdi)
+
+    @property
+    def needs_card(self) -> bool:
+        """Whether its tests run on a real GPU."""
+        return not self.interpret and self.emulate is None
+
+
+_WHAT, _EXAMPLE = "targets file", "docker/targets.yml shows every key in use"
+
+
+def default_file() -> Path:
+    """Return the path of the shipped `targets.yml`: in the installed package, or next to it in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    packaged = package / "docker" / "targets.yml"
+    return packaged if packaged.exists() else package.parents[1] / "docker" / "targets.yml"
+
+
+def load_targets(overlay: Path | None = None) -> dict[str, Target]:
+    """Return every target by name: those of the shipped file, overridden by the entries of `overlay`.
+
+    Raises:
+        ConfigError: a file is missing, is not YAML, or contains something that is not allowed.
+    """
+    file, folders, where = _load(overlay)
+    cards = {name: _describe(name, card, where) for name, card in file.architectures.items()}
+    return {name: _resolve(name, entry, folders[name], cards, where) for name, entry in file.targets.items()}
+
+
+def load_toolchains(overlay: Path | None = None) -> Toolchains:
+    """Return the toolchains of the same files. Raises as above."""
+    file, _, where = _load(overlay)
+    for name, entry in file.toolchains.items():
+        if entry.name or not re.fullmatch(r"[A-Za-z0-9][\w.+-]{0,79}", name):
+            raise _refusal(where, f"toolchains.{name}", "such a name", "letters, digits and . _ + - as the key, and no key `name` below it")
+    return Toolchains({name: replace(entry, name=name) for name, entry in file.toolchains.items()}, file.linker)
+
+
+def _load(overlay: Path | None) -> tuple[File, dict[str, Path], Path]:
+    """Return the content of the files, the folder of each target's Dockerfile, and the path for messages."""
+    shipped = default_file()
+    raw, where = read_yaml(shipped, _WHAT, _EXAMPLE), shipped
+    folders = dict.fromkeys(raw["targets"], shipped.parent)
+    if overlay is not None:
+        extra, where = read_yaml(overlay, _WHAT, _EXAMPLE), overlay
+        raw = merge(raw, extra)
+        # The path of a Dockerfile is relative to the file that names it.
+        folders.update({name: overlay.resolve().parent for name in keys(raw["targets"]) if _names_dockerfile(extra, name)})
+    return validate(File, raw, where, _EXAMPLE), folders, where
+
+
+def _names_dockerfile(extra: dict[str, Any], target: str) -> bool:
+    value: Any = extra
+    for key in ("targets", target, "image", "dockerfile"):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value is not None
+
+
+def targets_schema() -> str:
+    """Return the JSON Schema of a targets file, made from the types that read it."""
+    return json.dumps(TypeAdapter(File).json_schema(), indent=1) + "\n"
+
+
+def select(targets: dict[str, Target], names: list[str]) -> list[Target]:
+    """Return the named targets, in the given order.
+
+    Raises:
+        UsageError: a name is unknown.
+    """
+    for name in names:
+        if name not in targets and Path(name).exists():
+            kind, folder = ("folder", name) if Path(name).is_dir() else ("file", str(Path(name).parent))
+            raise UsageError(
+                f"There is no target named {name!r}, but a {kind}.",
+                "Words behind `run` name targets; the folder of the kernels has an option of its own.",
+                f"Choose a target ({', '.join(targets)}), and add --kernels {shlex.quote(folder)}.",
+            )
+        if name not in targets:
+            raise UsageError(
+                f"There is no target named {name!r}.",
+                "The name is misspelt, or the file that defines it was not given with --targets.",
+                f"Choose from: {', '.join(targets)}. `warpwave list` shows them with their images and stages.",
+            )
+    return [targets[name] for name in dict.fromkeys(names)]
+
+
+def _resolve(name: str, entry: Entry, folder: Path, cards: dict[str, Architecture], where: Path) -> Target:
+    named = {f"architectures[{position}]": arch for position, arch in enumerate(entry.architectures)}
+    for key, arch in {**named, "interpret_as": entry.interpret_as, "emulate": entry.emulate}.items():
+        if arch is not None and arch not in cards:
+            raise _refusal(where, f"targets.{name}.{key}", repr(arch), f"one of {', '.join(cards)}")
+    for pattern in entry.probe.faults:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise _refusal(where, f"targets.{name}.probe.faults", repr(pattern), f"a regular expression ({error})") from None
+    if entry.probe.cards.run and not _names_a_card(entry.probe.cards.rows):
+        allowed = "a regular expression with a group `uuid`"
+        raise _refusal(where, f"targets.{name}.probe.cards.rows", repr(entry.probe.cards.rows), allowed)
+    # Not refused: one that the target does not compile for, since a file of the user's may replace its architectures only.
+    if unknown := [arch for arch in entry.quick if arch not in cards]:
+        raise _refusal(where, f"targets.{name}.quick", repr(unknown[0]), f"one of {', '.join(cards)}")
+    if not entry.stages:
+        raise _refusal(where, f"targets.{name}.stages", "an empty list", "at least one of test, bench, compile")
+    if entry.emulate:
+        _check_emulated(name, entry, cards, where)
+    resolved = ("architectures", "interpret_as", "emulate")
+    values = {key: getattr(entry, key) for key in (f.name for f in fields(Entry)) if key not in resolved}
+    own = tuple(cards[arch] for arch in entry.architectures)
+    emulate = cards[entry.emulate] if entry.emulate else None
+    first = (*(cards[arch] for arch in entry.quick), *own, *cards.values())
+    seen = cards[entry.interpret_as] if entry.interpret_as else next(iter(first), None)
+    pretended = [card for card in (emulate, seen) if card]
+    devices = tuple(dict.fromkeys(card.torch_device for card in (*pretended, *own, *cards.values()))) or ("cuda",)
+    return Target(
+        name=name,
+        dockerfile=folder / entry.image.dockerfile,
+        architectures=own,
+        interpret_as=seen,
+        emulate=emulate,
+        torch_devices=devices,
+        **values,
+    )
+
+
+def _check_emulated(name: str, entry: Entry, cards: dict[str, Architecture], where: Path) -> None:
+    """Refuse what makes no sense for a target whose tests run on no card."""
+    able = [card.name for card in cards.values() if card.can_emulate]
+    if entry.emulate not in able:
+        raise _refusal(where, f"targets.{name}.emulate", repr(entry.emulate), f"an architecture with `can_emulate`: {', '.join(able)}")
+    if EMULATED not in name:
+        allowed = f"a name with {EMULATED!r} in it, such as {entry.emulate}-{EMULATED}: every table shows a result beside this name"
+        raise _refusal(where, f"targets.{name}", "a target with `emulate`", allowed)
+    if Stage.BENCH in entry.stages:
+        raise _refusal(where, f"targets.{name}.stages", "bench", "test and compile: emulated targets measure nothing")
+    for key in ("interpret", "interpret_as"):
+        if getattr(entry, key):
+            raise _refusal(where, f"targets.{name}.{key}", "it beside `emulate`", "one of the two: tests run in one place")
+
+
+def _describe(name: str, card: Card, where: Path) -> Architecture:
+    for key in ("multiprocessor_count", "max_shared_mem"):
+        if key not in card.properties:
+            raise _refusal(where, f"architectures.{name}.properties.{key}", "nothing", "a number: host code asks every card for it")
+    return Architecture(name=name, **vars(card))
+
+
+def _names_a_card(rows: str) -> bool:
+    try:
+        return "uuid" in re.compile(rows).groupindex
+    except re.error:
+        return False
+
+
+def _refusal(path: Path, where: str, found: str, allowed: str) -> ConfigError:
+    return refusal(path, where, found, allowed, _EXAMPLE)

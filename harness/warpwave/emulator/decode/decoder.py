@@ -1,0 +1,157 @@
+"""Find the encoding of each instruction, and decode a kernel's code from its first to its last byte."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from warpwave.emulator.decode import matrix, memory, scalar, vector
+from warpwave.emulator.decode.instruction import M0, ROW, SGPR, Instruction
+from warpwave.emulator.decode.operands import Context, Registers, tell
+from warpwave.emulator.library import Operation
+
+FAMILIES = {"gfx90a": "cdna", "gfx942": "cdna", "gfx950": "cdna", "gfx1100": "rdna3", "gfx1201": "rdna4"}
+_Decoder = Callable[[Context], Instruction]
+
+_SIZES, _LONGEST = (4, 8, 12, 16), 16
+_Words = tuple[str, int, bytes]
+# Up to twice as many instructions are kept, of about 1.5 KB each: `young` and `old`. Kernels that follow each other have many in common.
+_MOST_KNOWN = 1 << 12
+
+
+def context(code: bytes, architecture: str, wavefront: int, operations: dict[str, Operation]) -> Context:
+    """Return a context for the code of one architecture; raise KeyError for one that is not implemented."""
+    family = FAMILIES[architecture]
+    eights = "fnuz" if architecture == "gfx942" else "ocp"
+    return Context(code, architecture, family, wavefront, operations, Registers(wavefront, family != "cdna"), eights)
+
+
+def decode(at: Context, start: int, end: int) -> list[Instruction]:
+    """Decode all instructions between two offsets; what no table knows becomes an instruction without an operation."""
+    found, pc = [], start
+    while pc < end:
+        at.move(pc)
+        one = _known(at)
+        pair = [one] if one.second is None else [one.second, one] if one.swapped else [one, one.second]
+        found += pair
+        pc += one.size
+    return found
+
+
+class _Known:
+    """The instructions that were decoded last, by architecture, width of a wave and words."""
+
+    def __init__(self) -> None:
+        self.young: dict[_Words, Instruction] = {}
+        self.old: dict[_Words, Instruction] = {}
+
+    def get(self, words: _Words) -> Instruction | None:
+        """Return an instruction, and remember that it was needed."""
+        found = self.young.get(words)
+        if found is None and (found := self.old.get(words)) is not None:
+            self.keep(words, found)
+        return found
+
+    def keep(self, words: _Words, one: Instruction) -> None:
+        """Remember an instruction; forget those that were not needed for long."""
+        if len(self.young) >= _MOST_KNOWN:
+            self.old, self.young = self.young, {}
+        self.young[words] = one
+
+
+_KNOWN = _Known()
+
+
+def _known(at: Context) -> Instruction:
+    """Return a copy of an instruction of the same words, or decode it and remember it. Branches depend on where they are."""
+    words = at.code[at.pc : at.pc + _LONGEST]
+    for size in _SIZES:
+        if (one := _KNOWN.get((at.architecture, at.wavefront, words[:size]))) is not None:
+            made = _copied(one)
+            made.pc = at.pc
+            return made
+    one = _decode_one(at)
+    if one.target is None and one.second is None:
+        one.packed = one.packed_operands()
+        _KNOWN.keep((at.architecture, at.wavefront, words[: one.size]), _copied(one))
+    return one
+
+
+def _copied(one: Instruction) -> Instruction:
+    """Return a shallow copy. `dataclasses.replace` calls the constructor, and takes twenty times as long."""
+    made = object.__new__(Instruction)
+    made.__dict__.update(one.__dict__)
+    return made
+
+
+def _decode_one(at: Context) -> Instruction:
+    try:
+        decoder, size = _encoding(at)
+        one = decoder(at)
+    except (ValueError, KeyError, IndexError):
+        size = 4
+        one = Instruction(f".long {at.word:#010x}", size, pc=at.pc)
+    else:
+        tell(at, one)
+    if not _is_in_range(one):
+        one.operation = None
+    return one
+
+
+def _is_in_range(one: Instruction) -> bool:
+    """Return whether no operand leaves its registers, so that the core never reads past them."""
+    for operand in (one.d, one.e, *one.s):
+        if operand.kind == ROW and (operand.index % 256) + operand.words > 256:
+            return False
+        if operand.kind == SGPR and operand.index != M0 and operand.index + operand.words > 128:
+            return False
+    return True
+
+
+def _encoding(at: Context) -> tuple[_Decoder, int]:
+    """Return the decoder by the leading bits, and the least size."""
+    return _cdna(at) if at.family == "cdna" else _rdna(at)
+
+
+def _rdna(at: Context) -> tuple[_Decoder, int]:
+    word = at.word
+    if word >> 30 != 3:
+        return _cdna(at)
+    if word >> 24 == 0b11001100:
+        return (matrix.wmma if word >> 16 & 0x7F >= 64 else vector.vop3p), 8
+    if at.family == "rdna4" and word >> 24 in (0xEC, 0xED, 0xEE):
+        return memory.vflat, 12
+    return (_WIDE_RDNA3 if at.family == "rdna3" else _WIDE_RDNA4)[word >> 26], 8
+
+
+def _cdna(at: Context) -> tuple[_Decoder, int]:
+    word = at.word
+    if word >> 31 == 0:
+        return (vector.vop1, 4) if word >> 25 == 0x3F else (vector.vopc, 4) if word >> 25 == 0x3E else (vector.vop2, 4)
+    if word >> 30 == 2:
+        if word >> 28 == 0b1011:
+            top = word >> 23
+            if top in _SOP:
+                return _SOP[top], 4
+            return scalar.sopk, 4
+        return scalar.sop2, 4
+    if word >> 23 == 0b110100111:
+        return (matrix.mfma, 8) if _is_matrix(at, word >> 16 & 0x7F) else (vector.vop3p, 8)
+    return _WIDE_CDNA[word >> 26], 8
+
+
+def _is_matrix(at: Context, opcode: int) -> bool:
+    name = at.begin("MFMA", opcode).name
+    return name.startswith(("v_mfma", "v_smfmac", "v_accvgpr"))
+
+
+_SOP: dict[int, _Decoder] = {0b101111101: scalar.sop1, 0b101111110: scalar.sopc, 0b101111111: scalar.sopp}
+_WIDE_CDNA: dict[int, _Decoder] = {
+    0b110000: scalar.smem,
+    0b110100: vector.vop3,
+    0b110110: memory.ds,
+    0b110111: memory.flat,
+    0b111000: memory.mubuf,
+}
+_BOTH_RDNA: dict[int, _Decoder] = {0b110010: vector.vopd, 0b110101: vector.vop3, 0b110110: memory.ds, 0b111101: scalar.smem}
+_WIDE_RDNA3: dict[int, _Decoder] = {**_BOTH_RDNA, 0b110111: memory.flat, 0b111000: memory.mubuf}
+_WIDE_RDNA4: dict[int, _Decoder] = {**_BOTH_RDNA, 0b110001: memory.vbuffer}

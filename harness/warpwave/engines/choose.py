@@ -1,0 +1,65 @@
+"""Choose the engine that runs a target."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any
+
+from warpwave.config.hosts import Host
+from warpwave.config.targets import Target
+from warpwave.engines.protocol import Engine, Say
+from warpwave.errors import InfrastructureError
+from warpwave.records.registry import DEFAULT, ELSEWHERE, ENGINES, FALLBACK
+
+
+def load_engine(name: str, host: Host | None = None) -> Engine:
+    """Import the engine called `name` and connect to it, on `host` if one is given.
+
+    Raises:
+        InfrastructureError: the engine cannot be reached.
+    """
+    if name == DEFAULT and os.environ.get("DOCKER_HOST", "").startswith("ssh://") and not (host and (host.engine or host.socket)):
+        name = ELSEWHERE
+    engine: Engine = importlib.import_module(ENGINES[name].module).connect(host)
+    return engine
+
+
+def close(engine: Engine | None) -> None:
+    """End the connections of an engine, if it has any."""
+    getattr(engine, "close", lambda: None)()
+
+
+def clean(dry_run: bool) -> list[str]:
+    """Connect to the usual engine, and remove what finished runs left behind; with `dry_run`, only return the names.
+
+    Raises:
+        InfrastructureError: the engine cannot be reached.
+    """
+    engine: Any = load_engine(DEFAULT)
+    try:
+        removed: list[str] = engine.clean(dry_run)
+    finally:
+        close(engine)
+    return removed
+
+
+def choose_engine(asked: str | None, target: Target, say: Say, host: Host | None = None) -> Engine:
+    """Connect to the engine that the user asked for, to that of the leg's host, or to the target's own engine.
+
+    If the target's own engine cannot be reached and the target needs no GPU, print a line and use the fallback engine instead. An engine
+    that the user or hosts.yml names is never replaced.
+
+    Raises:
+        InfrastructureError: the engine cannot be reached.
+    """
+    named = (host.runs_with if host else "") or asked
+    if named:
+        return load_engine(named, host)
+    try:
+        return load_engine(target.engine, host)
+    except InfrastructureError as error:
+        if target.needs_card:
+            raise
+        say(f"{target.name}: {error.happened} Running with the {FALLBACK} engine instead.")
+        return load_engine(FALLBACK, host)

@@ -1,0 +1,362 @@
+"""Find, pull and build images through the engine's API. As in `lifecycle`, every error of the SDK's calls is an `OSError`."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import io
+import json
+import os
+import random
+import re
+import tarfile
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, Any, Protocol
+
+from warpwave.config.targets import default_file
+from warpwave.engines.docker.container import LABEL, slug
+from warpwave.engines.docker.errors import build_failed, pull_failed
+from warpwave.engines.incoming import first_file
+from warpwave.engines.packages.environments import Packages, read_result
+from warpwave.engines.packages.plan import is_wanted, make_plan
+from warpwave.engines.protocol import Request, Say
+from warpwave.errors import ConfigError, InfrastructureError, UsageError
+
+# Collect what an image is built from: the files sent to the engine, the build arguments, and the hash that names the image.
+#
+# The same inputs give the same tag, so an image is built once per machine. A changed Dockerfile, pin or wheel gives another tag.
+
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides an image. `files` are small and hashed whole; for `wheels`, only names and sizes are hashed.
+
+    `layer` is the key of the packages if this is a layer on top of a target's image: a package's sources are among its files, and an edit
+    of a kernel does not change what is installed.
+    """
+
+    target: str
+    base: str
+    files: dict[str, bytes]
+    wheels: tuple[Path, ...]
+    arguments: dict[str, str]
+    ca_bundle: Path | None = None
+    layer: str = ""
+
+    @property
+    def requirements(self) -> str:
+        """A hash of the packages that get installed, whatever the base image."""
+        locks = {name: self._text(name) for name in self.files if name.startswith("locks/")}
+        wheels = [[wheel.name, wheel.stat().st_size] for wheel in self.wheels]
+        layer = [self.layer] if self.layer else []
+        return _hash(self._text("install.sh"), self._text("pip.conf"), self.arguments, wheels, locks, *layer)
+
+    @property
+    def tag(self) -> str:
+        """The name of the image: its target, and a hash of everything that goes into it."""
+        kind = "-packages" if self.layer else ""
+        return f"warpwave/{slug(self.target)}{kind}:{_hash(self._text('Dockerfile'), self.base, self.requirements)}"
+
+    def labels(self, commit: str, base_digest: str) -> dict[str, str]:
+        """Return the labels that `docker image inspect` shows."""
+        return {
+            f"{LABEL}.target": self.target,
+            f"{LABEL}.commit": commit,
+            f"{LABEL}.base": self.base,
+            f"{LABEL}.base-digest": base_digest,
+            f"{LABEL}.requirements": self.requirements,
+        }
+
+    def _text(self, name: str) -> str:
+        return self.files.get(name, b"").decode("utf-8", "replace")
+
+
+def recipe(request: Request) -> Recipe:
+    """Read the files that a build needs.
+
+    Raises:
+        ConfigError: the target's Dockerfile cannot be read.
+        UsageError: a file or folder given on the command line cannot be read.
+    """
+    target, build = request.target, request.options.build
+    script = target.dockerfile.parent / "install.sh"
+    script = script if script.exists() else default_file().parent / "install.sh"
+    try:
+        files = {"Dockerfile": target.dockerfile.read_bytes(), "install.sh": script.read_bytes()}
+    except OSError as error:
+        meaning = "`image.dockerfile` in the targets file is relative to that file."
+        remedy = "Fix the name, or put the Dockerfile there."
+        raise ConfigError(f"{error.filename} cannot be read: {error.strerror}.", meaning, remedy) from None
+    files |= _locks(target.dockerfile.parent / "locks", target.image.locks or target.kind)
+    if build.pip_config:
+        files["pip.conf"] = _read(build.pip_config, "pip settings")
+    if build.ca_bundle:
+        _read(build.ca_bundle, "CA bundle")
+    return Recipe(
+        target=target.kind,
+        base=build.base_image or pinned(target.image.base, target.image.digest),
+        files=files,
+        wheels=_wheels(build.wheelhouse) if build.wheelhouse else (),
+        arguments={**target.image.build_args, **build.args},
+        ca_bundle=build.ca_bundle,
+    )
+
+
+def _locks(folder: Path, name: str) -> dict[str, bytes]:
+    """Return the hash-locked requirements of this name, if any: `py3.12.txt`, and `py3.12-torch.txt` for the torch index."""
+    found = sorted(folder.glob(f"{glob.escape(name)}-py*.txt"))
+    return {f"locks/{path.name.removeprefix(name + '-')}": _read(path, "lock") for path in found}
+
+
+def pinned(base: str, digest: str | None) -> str:
+    """Return the base image with its digest, if it has one. Drop the tag then: the digest overrules it, and engines differ about both."""
+    return f"{re.sub(r':[^/:@]+$', '', base)}@{digest}" if digest else base
+
+
+def proxies(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the proxy settings among a machine's variables, as build arguments.
+
+    Engines know these names and keep them out of the image's history.
+    """
+    names = [spelling for name in _PROXIES for spelling in (name, name.lower())]
+    return {name: environment[name] for name in names if environment.get(name)}
+
+
+def pack(parts: Recipe) -> IO[bytes]:
+    """Write the build context to a tar file on disk: a wheelhouse with a GPU build of torch is too large for memory.
+
+    Raises:
+        InfrastructureError: the disk has no room for it.
+    """
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it, which removes it
+    try:
+        _write(parts, file)
+    except OSError as error:
+        file.close()
+        happened = f"The build context of {parts.target} could not be written: {error.strerror}."
+        meaning = f"It is written to {tempfile.gettempdir()}, which is full or too small for the wheelhouse."
+        raise InfrastructureError(happened, meaning, "Make room there, or set TMPDIR to a folder with room.") from None
+    file.seek(0)
+    return file
+
+
+def _write(parts: Recipe, file: IO[bytes]) -> None:
+    with tarfile.open(fileobj=file, mode="w") as tar:
+        contents = {**parts.files, "ca-bundle.crt": parts.ca_bundle.read_bytes()} if parts.ca_bundle else parts.files
+        for name, content in contents.items():
+            tar.addfile(_entry(name, len(content), 0o755 if name.endswith(".sh") else 0o644), io.BytesIO(content))
+        # Add the folder even if it is empty, so that the Dockerfiles need no condition.
+        folder = _entry("wheelhouse", 0, 0o755)
+        folder.type = tarfile.DIRTYPE
+        tar.addfile(folder)
+        for path in parts.wheels:
+            with path.open("rb") as wheel:
+                tar.addfile(_entry(f"wheelhouse/{path.name}", os.fstat(wheel.fileno()).st_size, 0o644), wheel)
+
+
+def _entry(name: str, size: int, mode: int) -> tarfile.TarInfo:
+    # Set no owner and no time: equal input then gives equal bytes, so the engine's cache of build steps works too.
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = size, mode
+    return entry
+
+
+def _hash(*parts: object) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _read(path: Path, what: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"The {what} at {path} cannot be read: {error.strerror}.", "The path is misspelt.", "Give a readable file."
+        ) from None
+
+
+def _wheels(folder: Path) -> tuple[Path, ...]:
+    found = sorted(path for path in folder.glob("*") if path.suffix == ".whl" or path.name.endswith((".tar.gz", ".zip")))
+    if not found:
+        meaning = "The path is misspelt, or nothing has been downloaded into it yet."
+        remedy = f"`pip download --dest {folder} torch==VERSION triton==VERSION pytest numpy` for the image's Python and platform."
+        raise UsageError(f"There are no wheels in {folder}.", meaning, remedy)
+    return tuple(found)
+
+
+_TAIL = 20
+_PAUSES_S = (5.0, 20.0)
+# How registries and proxies report an error that may go away in a moment.
+_PASSING = r"toomanyrequests|too many requests|\b429\b|\b50[0234]\b|service unavailable|timeout|timed out|connection reset|unexpected eof"
+
+
+class Api(Protocol):
+    """The methods of the SDK's client that this file uses."""
+
+    def inspect_image(self, image: str) -> dict[str, Any]:
+        """Return the engine's description of an image."""
+        ...
+
+    def pull(self, repository: str, *, stream: bool, decode: bool) -> Iterator[dict[str, Any]]:
+        """Pull an image and yield its messages."""
+        ...
+
+    def build(self, *, fileobj: IO[bytes], tag: str, buildargs: dict[str, str], labels: dict[str, str], **more: object) -> Iterator[Any]:
+        """Build an image and yield its messages."""
+        ...
+
+    def images(self, *, quiet: bool, filters: dict[str, object]) -> list[str]:
+        """Return the ids of the images that match."""
+        ...
+
+
+def find(api: Api, image: str) -> dict[str, Any] | None:
+    """Return the engine's description of an image, or None if it has no image of this name."""
+    try:
+        return api.inspect_image(image)
+    except OSError as error:
+        if getattr(error, "status_code", None) == 404:
+            return None
+        raise
+
+
+def usable(api: Api, parts: Recipe) -> dict[str, Any] | None:
+    """Return the image of this recipe. Return None if the name of its base image now belongs to another image."""
+    image, base = find(api, parts.tag), find(api, parts.base)
+    if image is None or base is None:
+        return image
+    recorded = (image.get("Config", {}).get("Labels") or {}).get(f"{LABEL}.base-digest")
+    return image if recorded == digest(base) else None
+
+
+def build(
+    api: Api, request: Request, parts: Recipe, say: Say, on_line: Say | None = None, proxies: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Build the image of a recipe, and print a line for each step. `on_line` gets every line. `proxies` are those of the engine's machine.
+
+    Raises:
+        InfrastructureError: the base image cannot be pulled, or a step failed.
+    """
+    base = find(api, parts.base) or _pull(api, parts.base, say)
+    say(f"{parts.target}: building {parts.tag} on {parts.base}")
+    tail: deque[str] = deque(maxlen=_TAIL)
+    step = reason = ""
+    with pack(parts) as context:
+        messages = api.build(
+            fileobj=context,
+            custom_context=True,
+            tag=parts.tag,
+            decode=True,
+            rm=True,
+            forcerm=True,
+            nocache=request.options.build.rebuild,
+            network_mode=request.options.build.network,
+            buildargs={**proxies, **parts.arguments, "BASE_IMAGE": parts.base},
+            labels=parts.labels(request.options.commit, digest(base)),
+            timeout=None,
+        )
+        for message in messages:
+            for line in filter(None, (line.rstrip() for line in message.get("stream", "").splitlines())):
+                tail.append(line)
+                if on_line:
+                    on_line(line)
+                if re.match(r"(\[\d+/\d+\] )?step \d+/\d+", line, re.IGNORECASE):  # Podman counts the stages too
+                    step = line
+                    say(f"{parts.target}: {line}")
+            # Read to the end after an error too: the engine sends nothing more, and the connection is released.
+            reason = str(message.get("error", reason))
+    image = None if reason else find(api, parts.tag)
+    if image is None:
+        raise build_failed(parts.target, step, reason or "the engine ended the build without an image", list(tail))
+    return image
+
+
+def unnamed_stages(api: Api) -> list[str]:
+    """Return the unnamed build stages that hold wheels. They are large, and useless once the image is built."""
+    return api.images(quiet=True, filters={"dangling": True, "label": f"{LABEL}.stage=builder"})
+
+
+def digest(image: Mapping[str, Any]) -> str:
+    """Return an image's digest in a registry, or its id if it never was in one."""
+    digests = image.get("RepoDigests") or []
+    return str(digests[0]).rpartition("@")[2] if digests else str(image.get("Id", ""))
+
+
+def _pull(api: Api, base: str, say: Say) -> dict[str, Any]:
+    """Pull the base image. If the registry is busy or limits requests, try again after a random pause."""
+    for pause_s in (*_PAUSES_S, None):
+        say(f"pulling {base}")
+        reason = ""
+        try:
+            for message in api.pull(base, stream=True, decode=True):
+                reason = str(message.get("error", reason))
+        except OSError as error:
+            reason = str(getattr(error, "explanation", None) or error)
+        found = None if reason else find(api, base)
+        if found is not None:
+            return found
+        if pause_s is None or not re.search(_PASSING, reason, re.IGNORECASE):
+            break
+        pause_s *= random.uniform(0.5, 1.5)  # noqa: S311 - spreads the machines in time; this is no secret
+        say(f"{reason.rstrip('.')}: trying again in {pause_s:.0f} s")
+        time.sleep(pause_s)
+    raise pull_failed(base, reason or "the engine ended the pull without an image")
+
+
+# A layer on top of a target's image: what the package needs beside torch and Triton. Its name is a hash of what decides it.
+
+PYTHON = "/opt/packages/bin/python"
+_RESULT = "/opt/packages/warpwave.json"
+_MOST_BYTES = 8 << 20
+
+
+class LayerApi(Protocol):
+    """The methods of the SDK's client that this file uses."""
+
+    def create_container_from_config(self, config: dict[str, Any], name: str) -> dict[str, Any]:
+        """Create a container, and return its id."""
+        ...
+
+    def get_archive(self, container: str, path: str) -> tuple[Iterator[bytes], dict[str, Any]]:
+        """Return a file of a container as a tar stream."""
+        ...
+
+    def remove_container(self, container: str, *, force: bool, v: bool) -> None:
+        """Remove a container."""
+        ...
+
+
+def layer_recipe(request: Request, below: Recipe) -> Recipe:
+    """Return the recipe of the layer on top of the image `below`."""
+    plan = make_plan(request)
+    files = {**plan.files, "Dockerfile": (default_file().parent / "packages.Dockerfile").read_bytes()}
+    if "pip.conf" in below.files:
+        files["pip.conf"] = below.files["pip.conf"]
+    return replace(below, base=below.tag, files=files, arguments={"PYTHON": request.target.python}, layer=plan.key)
+
+
+def final_recipe(request: Request) -> Recipe:
+    """Return the recipe of the image that a run uses: the target's, or the layer on top of it."""
+    below = recipe(request)
+    return layer_recipe(request, below) if is_wanted(request.options) else below
+
+
+def read_packages(api: LayerApi, image: str, name: str, labels: dict[str, str]) -> Packages:
+    """Return what the layer holds. A file of an image can be read only through a container; this one is never started."""
+    body = {"Image": image, "Entrypoint": [PYTHON], "Cmd": ["-c", ""], "Labels": labels}
+    container = str(api.create_container_from_config(body, name)["Id"])
+    try:
+        stream, _ = api.get_archive(container, _RESULT)
+        # What is installed was somebody's code, and may have written anything here.
+        text = first_file(stream, _MOST_BYTES).decode("utf-8", "replace")
+    finally:
+        api.remove_container(container, force=True, v=True)
+    json.loads(text)
+    return read_result(PYTHON, text)

@@ -1,0 +1,247 @@
+"""The local engine: runs a job without a container, as a subprocess in a Python of this machine.
+
+Use it on a laptop, in a Kubernetes runner pod (which is a container already), and for a target that needs no GPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import warpwave
+from warpwave.config.hosts import Host
+from warpwave.engines import waiting
+from warpwave.engines.packages.environments import has_packages, provide, provide_toolchain
+from warpwave.engines.packages.plan import is_wanted
+from warpwave.engines.protocol import Layout, Request, Say, import_path
+from warpwave.engines.results import Watch, tidy
+from warpwave.engines.waiting import Reader
+from warpwave.errors import InfrastructureError
+from warpwave.records import Environment, Exit
+from warpwave.records.isolated import isolated
+
+# Adopt and end orphans: processes that outlive the process that started them. Linux only.
+
+_SET_CHILD_SUBREAPER = 36
+_ORPHAN_POLL_S = 0.02
+_KILL_S = 10.0
+
+
+@contextmanager
+def adopted() -> Iterator[Callable[[float], None]]:
+    """Become the parent of every orphan below this process. Yield a function that ends all of them.
+
+    The function waits for the given seconds of grace, then sends SIGKILL. It leaves children alone that existed before.
+    """
+    before = _children()
+    _adopt(True)
+    try:
+        yield lambda grace_s: _end(before, grace_s)
+    finally:
+        _adopt(False)
+
+
+def _end(spared: set[int], grace_s: float) -> None:
+    now = time.monotonic()
+    while (found := _children() - spared) and time.monotonic() < now + grace_s + _KILL_S:
+        for pid in found:
+            if time.monotonic() >= now + grace_s:
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            with suppress(OSError):  # `subprocess` may have waited for its own child already
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(_ORPHAN_POLL_S)
+
+
+def _children() -> set[int]:
+    """Return the ids of this process's children."""
+    found, own = set(), str(os.getpid())
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with suppress(OSError):  # the process has ended in the meantime
+                # The format is `pid (name) state parent …`. A name may contain spaces and brackets.
+                if Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()[1].decode() == own:
+                    found.add(int(entry.name))
+    return found
+
+
+def _adopt(on: bool) -> None:
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, int(on), 0, 0, 0)
+
+
+_PIECE = 1 << 16
+_DRAIN_S = 2.0
+_ORPHANS_S = 1.0  # how long a run that ended normally may take to end its own helper processes
+_SLICE_S = 0.1
+_POLL_S = 0.5
+_WRITING_S = 10.0  # a short grace: the run may be filling the disk
+_NEEDS = ("torch", "triton", "pytest", "numpy")
+# Look without importing: torch alone takes seconds to load, and the facts stage imports it anyway.
+_LOOK = "import importlib.util, sys; print(*[name for name in sys.argv[1:] if importlib.util.find_spec(name) is None])"
+
+
+def connect(host: Host | None = None) -> LocalEngine:
+    """Return the engine; there is nothing to connect to."""
+    return LocalEngine()
+
+
+class LocalEngine:
+    """Runs the inside as a child of this process, in the caller's own environment."""
+
+    name = "local"
+
+    def prepare(self, request: Request, say: Say) -> Environment:
+        """Make sure that the Python of the toolchain has what the inside needs, and add what the package needs."""
+        request, toolchain = provide_toolchain(request, say)
+        python = request.options.python or sys.executable
+        try:
+            done = subprocess.run([python, "-c", _LOOK, *_NEEDS], capture_output=True, text=True, timeout=60)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise InfrastructureError(
+                f"{python} cannot be started: {error}.",
+                "The path given with --python is not a Python interpreter of this machine.",
+                "Give the path of a Python that has torch, triton and pytest.",
+            ) from None
+        missing = done.stdout.split() if done.returncode == 0 else [f"a working Python ({done.stderr.strip()[-200:]})"]
+        if missing:
+            raise InfrastructureError(
+                f"The local engine cannot run in {python}: it lacks {', '.join(missing)}.",
+                "The local engine uses a Python of this machine as it is; it installs nothing.",
+                f"`{python} -m pip install {' '.join(_NEEDS)}`, or name another one with --python, or use `--engine docker`.",
+            )
+        versions, notes = (toolchain.versions, toolchain.notes) if toolchain else ({}, ())
+        if not is_wanted(request.options):
+            return Environment(engine=self.name, python=python, packages=versions, notes=notes)
+        packages = provide(request, say)
+        return Environment(
+            engine=self.name, python=packages.python, packages={**versions, **packages.versions}, notes=notes + packages.notes
+        )
+
+    def image_id(self, request: Request) -> str | None:
+        """Return None: this engine has no images."""
+        return None
+
+    def layout(self, request: Request) -> Layout:
+        """Return real paths. The harness is a link in a folder of its own, so PYTHONPATH holds no other package of its environment."""
+        options = request.options
+        return Layout(str(request.raw / ".harness"), str(options.kernels), str(request.raw), str(options.package))
+
+    def execute(self, request: Request, environment: Environment, on_line: Say) -> tuple[Environment, Exit]:
+        """Run the job to its end, to its limit, or until the user stops it. Leave no process behind."""
+        layout = self.layout(request)
+        links = Path(layout.harness)
+        links.mkdir(exist_ok=True)  # a killed run leaves it behind
+        (links / "warpwave").unlink(missing_ok=True)
+        (links / "warpwave").symlink_to(Path(warpwave.__file__).parent)
+        command = [*isolated(environment.python, layout.harness, "warpwave.inside", f"{layout.output}/job.json")]
+        with waiting.held(), adopted() as end_orphans:
+            try:
+                return environment, _run(command, request, environment, layout, on_line, end_orphans)
+            finally:
+                tidy(request.raw)  # removes the link to the harness too
+                with suppress(OSError):  # the code under test may have written to it
+                    links.rmdir()
+
+
+def _run(
+    command: list[str], request: Request, environment: Environment, layout: Layout, on_line: Say, end_orphans: Callable[[float], None]
+) -> Exit:
+    started = time.monotonic()
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        bufsize=0,
+        cwd=layout.output,
+        env=_variables(request, environment, layout),
+        start_new_session=True,
+        # If this process is killed, the lock keeps other runs out of the folder until the child has ended too.
+        pass_fds=() if request.lock is None else (request.lock,),
+    )
+    assert process.stdout is not None  # asked for above
+    reader = Reader(iter(partial(process.stdout.read, _PIECE), b""), on_line)
+    timed_out = interrupted = False
+    quota = Watch(request.raw, request.options.cap)
+    try:
+        with quota, waiting.interruptible():
+            reader.start()
+            timed_out = not _ends_before(process, started + request.options.limit_s, quota)
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        _stop(
+            process, min(request.options.grace_s, _WRITING_S) if quota.exceeded else request.options.grace_s, patient_with=int(interrupted)
+        )
+        end_orphans(0.0 if timed_out or interrupted or quota.exceeded else _ORPHANS_S)
+        if reader.ended.wait(_DRAIN_S):
+            process.stdout.close()
+    exceeded = quota.exceeded if not interrupted else ""
+    seconds = round(time.monotonic() - started, 3)
+    return Exit(process.returncode, seconds, timed_out=timed_out, interrupted=interrupted, exceeded=exceeded)
+
+
+def _variables(request: Request, environment: Environment, layout: Layout) -> dict[str, str]:
+    """Return the caller's environment variables, overridden by the target's. Their PYTHONPATHs come behind the harness."""
+    chosen = {
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        # Triton warns if this is unset, because its default will change. Setting it also makes vendors comparable.
+        "TRITON_DEFAULT_FP_FUSION": "1",
+        **request.target.environment,
+        **request.options.variables,
+    }
+    if has_packages(request):  # packages bring tools, such as ninja
+        chosen["PATH"] = os.pathsep.join([str(Path(environment.python).parent), os.environ.get("PATH", os.defpath)])
+    if request.target.visible_devices and request.options.gpu is not None:
+        chosen[request.target.visible_devices] = request.options.gpu
+    return {
+        **os.environ,
+        **chosen,
+        "PYTHONPATH": import_path(layout.harness, os.environ, request.target.environment, request.options.variables),
+    }
+
+
+def _ends_before(process: subprocess.Popen[bytes], deadline: float, quota: Watch) -> bool:
+    """Return False if the time is up. Return True if the process has ended or exceeded its limit on results."""
+    with _ending(process) as ended:
+        while (left := deadline - time.monotonic()) > 0 and not quota.exceeded:
+            ended.poll(1000 * min(left, _POLL_S))
+            if process.poll() is not None:
+                return True
+    return bool(quota.exceeded) or process.poll() is not None
+
+
+@contextmanager
+def _ending(process: subprocess.Popen[bytes]) -> Iterator[select.poll]:
+    """Yield what tells the end of a process. `Popen.wait` with a limit would look twenty times a second, for hours."""
+    ended = select.poll()
+    with ExitStack() as stack:
+        with suppress(OSError):  # an old kernel, or a sandbox that forbids it: the end is then seen a little later
+            descriptor = os.pidfd_open(process.pid)
+            stack.callback(os.close, descriptor)
+            ended.register(descriptor, select.POLLIN)
+        yield ended
+
+
+def _stop(process: subprocess.Popen[bytes], grace_s: float, patient_with: int) -> None:
+    """Send SIGINT, wait for results to be written, then send SIGKILL. More than `patient_with` requests to stop skip the wait."""
+    for number, patience, requests in ((signal.SIGINT, grace_s, patient_with), (signal.SIGKILL, 10.0, math.inf)):
+        if process.poll() is not None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        until = time.monotonic() + patience
+        while process.poll() is None and time.monotonic() < until and waiting.asked() <= requests:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_SLICE_S)

@@ -1,0 +1,332 @@
+"""The environments in the user's cache folder: where they are, which of them a run uses, and how to remove old ones."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from warpwave.engines.packages import installing
+from warpwave.engines.packages.plan import Plan, is_wanted, make_plan
+from warpwave.engines.protocol import Request, Say
+from warpwave.errors import InfrastructureError
+from warpwave.records.run import Toolchain
+
+_DAY_S = 86400.0
+_MARK = "warpwave.json"
+
+
+@dataclass(frozen=True)
+class Unused:
+    """An environment that no run uses: its folder, the days since a run used it, and its size in bytes."""
+
+    folder: Path
+    days: float
+    bytes: int
+
+
+def environments() -> Path:
+    """Return the folder of all environments."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path(os.path.expanduser("~"), ".cache"))  # noqa: PTH111 - also without a home
+    return cache / "warpwave" / "environments"
+
+
+def use(venv: Path) -> None:
+    """Note that a run uses the environment now, and keep it from being removed until this process ends."""
+    with suppress(OSError):  # a cache that is read-only works, too
+        os.utime(venv / _MARK)
+        # Never closed: the end of this process closes it, and so ends the lock.
+        fcntl.flock(os.open(_lock_of(venv), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+def unused(days: float, *, remove: bool = False) -> list[Unused]:
+    """Return the environments that no run has used for so many days, the oldest first. With `remove`, remove them.
+
+    One that a run uses, or that is being made, is left alone.
+    """
+    found = []
+    folder = environments()
+    for venv in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if venv.is_symlink() or not (venv / _MARK).is_file():
+            continue
+        idle = (time.time() - (venv / _MARK).stat().st_mtime) / _DAY_S
+        if idle < days:
+            continue
+        with _lock_of(venv).open("ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            found.append(Unused(venv, idle, _size(venv)))
+            if remove:
+                (venv / _MARK).unlink(missing_ok=True)  # a removal that is cut short leaves nothing that looks complete
+                shutil.rmtree(venv, ignore_errors=True)
+    return sorted(found, key=lambda one: -one.days)
+
+
+def _lock_of(venv: Path) -> Path:
+    return venv.with_name(f"{venv.name}.used")
+
+
+def _size(folder: Path) -> int:
+    """Return the bytes of its files. A link counts as nothing."""
+    return sum(entry.lstat().st_size for entry in folder.rglob("*") if not entry.is_symlink() and entry.is_file())
+
+
+# The local engine's packages: a virtual environment in the user's cache folder, on top of the chosen Python.
+#
+# It is made once for each set of inputs, in a folder of another name, and renamed when it is complete: a killed run leaves no half of
+# one.
+
+LOG = "install.log"
+FAILED = "warpwave: "  # how the installer's last line begins if it failed
+_BASE = """
+import importlib.metadata, json, sys
+found = {"python": sys.version, "prefix": sys.prefix}
+for name in ("torch", "triton", "pytest"):
+    try:
+        found[name] = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        pass
+print(json.dumps(found))
+"""
+_POLL_S = 0.2
+
+
+@dataclass(frozen=True)
+class Packages:
+    """An environment with what a run asked for: its Python, the versions that it adds, and what a user should know."""
+
+    python: str
+    versions: dict[str, str]
+    notes: tuple[str, ...]
+
+
+def venv_of(request: Request, plan: Plan) -> Path:
+    """Return the folder of the environment for this request. It exists if it was made before."""
+    python = request.options.python or sys.executable
+    try:
+        below = subprocess.run([python, "-c", _BASE], capture_output=True, text=True, timeout=60, check=False).stdout
+    except FileNotFoundError:  # of a toolchain that is not made yet
+        below = python
+    key = hashlib.sha256(f"{below}{plan.key}".encode()).hexdigest()[:16]
+    return environments() / key
+
+
+def provide(request: Request, say: Say) -> Packages:
+    """Find the environment, or make it.
+
+    Raises:
+        InfrastructureError: something cannot be installed.
+    """
+    return provide_plan(request, make_plan(request), say)
+
+
+def provide_plan(request: Request, plan: Plan, say: Say) -> Packages:
+    """Find the environment of a plan, or make it.
+
+    Raises:
+        InfrastructureError: something cannot be installed.
+    """
+    venv = venv_of(request, plan)
+    venv.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(venv.with_name(f"{venv.name}.lock"), say):
+        if not (venv / "warpwave.json").is_file():
+            say(f"{request.target.name}: installing packages into {venv}; the next run with the same inputs finds them there")
+            _make(request, plan, venv)
+        use(venv)
+    return read_result(str(venv / "bin" / "python"), (venv / "warpwave.json").read_text())
+
+
+def read_result(python: str, text: str) -> Packages:
+    """Return what the installer wrote."""
+    found = json.loads(text)
+    return Packages(python, dict(found["packages"]), tuple(found["notes"]))
+
+
+def write_files(files: dict[str, bytes], folder: Path) -> None:
+    """Write a plan's files."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def _make(request: Request, plan: Plan, venv: Path) -> None:
+    build, work = request.options.build, venv.with_name(f"{venv.name}.{os.getpid()}")
+    files, made = work / "plan", work / "venv"
+    try:
+        write_files(plan.files, files)
+        if build.wheelhouse:
+            (files / "wheelhouse").symlink_to(build.wheelhouse.resolve())
+        for name, source in (("pip.conf", build.pip_config), ("ca-bundle.crt", build.ca_bundle)):
+            if source:
+                shutil.copyfile(source, files / name)
+        python = request.options.python or sys.executable
+        code = _run(
+            [str(Path(shutil.which(python) or python).absolute()), "-m", "installing", str(files), str(made)], files, request.raw / LOG
+        )
+        if code or not (made / "warpwave.json").is_file():
+            raise install_failed(request.target.name, (request.raw / LOG).read_text(errors="replace"), request.raw / LOG)
+        _move(made, venv)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _run(command: list[str], folder: Path, log: Path) -> int:
+    """Run the installer. If this process is interrupted, end what it started."""
+    variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
+    with log.open("ab") as output:
+        process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output, env=variables, start_new_session=True)
+        try:
+            return process.wait()
+        finally:
+            if process.poll() is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def _move(made: Path, venv: Path) -> None:
+    """Give the environment its name. Its scripts begin with the path of their Python."""
+    for script in (made / "bin").iterdir():
+        if script.is_file() and not script.is_symlink():
+            content = script.read_bytes()
+            if os.fsencode(made) in content and b"\0" not in content:
+                script.write_bytes(content.replace(os.fsencode(made), os.fsencode(venv)))
+    shutil.rmtree(venv, ignore_errors=True)  # of a run that was killed while it removed it
+    made.rename(venv)
+
+
+def install_failed(target: str, output: str, log: Path) -> InfrastructureError:
+    """Return the error of an installation, with the last line of pip."""
+    said = [line.removeprefix(FAILED) for line in output.splitlines() if line.startswith(FAILED)]
+    last = said[-1] if said else next((line for line in reversed(output.splitlines()) if line.strip()), "it printed nothing")
+    return InfrastructureError(
+        f"{target}: the packages could not be installed: {last.strip()[:300].rstrip('.')}.",
+        f"A requirement has no version for this Python, or the package index cannot be reached. {log} holds all of pip's output.",
+        "Fix the requirement, or give a source with --wheelhouse, --pip-config or --ca-bundle.",
+    )
+
+
+@contextmanager
+def _alone(path: Path, say: Say) -> Iterator[None]:
+    """Keep other runs from making the same environment at the same time."""
+    with path.open("ab") as file:
+        announced = False
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not announced:
+                    say("waiting for another run that installs the same packages")
+                announced = True
+                time.sleep(_POLL_S)
+        yield
+
+
+# The local engine's toolchain: a virtual environment with another Triton, on top of the chosen Python.
+#
+# It has Triton alone: torch and everything else come from the Python below, unless the toolchain names another torch. One environment
+# serves
+# every package, and two of them are there side by side.
+
+
+def provide_toolchain(request: Request, say: Say) -> tuple[Request, Packages | None]:
+    """Find the environment of the request's toolchain, or make it. Return the request with its Python, and what is in it.
+
+    Raises:
+        InfrastructureError: something cannot be installed.
+    """
+    if not has_environment(request):
+        return request, None
+    packages = provide_plan(request, _plan(request), say)
+    return replace(request, options=replace(request.options, python=packages.python)), packages
+
+
+def on_toolchain(request: Request) -> Request:
+    """Return the request with the Python that `provide_toolchain` gives it, without making anything."""
+    if not has_environment(request):
+        return request
+    return replace(request, options=replace(request.options, python=str(venv_of(request, _plan(request)) / "bin" / "python")))
+
+
+def has_environment(request: Request) -> bool:
+    """Return whether the request's toolchain has an environment of its own."""
+    return request.target.toolchain is not None and request.target.toolchain.installs
+
+
+def has_packages(request: Request) -> bool:
+    """Return whether anything is installed for this request beside what the chosen Python has."""
+    return is_wanted(request.options) or has_environment(request)
+
+
+def releases(python: str | None, wheelhouse: Path | None, index: str = "") -> list[str]:
+    """Return the releases of Triton for this Python, oldest first: those of the package index, or of a folder of wheels.
+
+    `index` is another package index. Builds that are no releases count there, too: it is one of nightly builds.
+
+    Raises:
+        InfrastructureError: the index cannot be asked.
+    """
+    if wheelhouse is not None:
+        found = [match[1] for path in wheelhouse.glob("triton-*.whl") if (match := re.match(r"triton-([^-]+)-", path.name))]
+        return sorted(set(found), key=_order)
+    command = [python or sys.executable, "-m", "pip", "--disable-pip-version-check", "index", "versions", "triton"]
+    command += ["--pre", "--index-url", index] if index else []
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        said, why = done.stdout, (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+    except (OSError, subprocess.TimeoutExpired) as error:
+        said, why = "", str(error)
+    line = re.search(r"^\s*Available versions: (.+)$", said, re.MULTILINE)
+    if not line:
+        raise InfrastructureError(
+            f"The releases of Triton cannot be listed: {why}.",
+            f"pip asked {index or 'the package index that it is set up for'}, which cannot be reached, or has no Triton for this Python.",
+            "Name a release, as in 3.9.0, or give a folder of wheels with --wheelhouse.",
+        )
+    return sorted((version.strip() for version in line[1].split(",")), key=_order)
+
+
+def _order(version: str) -> list[tuple[int, str]]:
+    """Order versions as people do: `3.9.0.post10` after `3.9.0.post2`, and a release after its candidates."""
+    words = re.findall(r"\d+|[a-z]+", version.replace("+", "."))
+    return [(int(word), "") if word.isdigit() else (-1 if word in ("a", "b", "rc", "dev") else 0, word) for word in words] + [(0, "")]
+
+
+def _plan(request: Request) -> Plan:
+    toolchain, build = request.target.toolchain, request.options.build
+    assert toolchain is not None  # asked before
+    wanted = {**asdict(toolchain), "name": "", "environment": {}, "base_image": ""}
+    files = {f"installing/{path.name}": path.read_bytes() for path in sorted(Path(installing.__file__).parent.glob("*.py"))}
+    files["packages.ini"] = Path(__file__).with_name("packages.ini").read_bytes()
+    deciding = [hashlib.sha256(content).hexdigest() for content in files.values()]
+    deciding += [f"{path.name} {path.stat().st_size}" for folder in (build.wheelhouse, _folder(toolchain)) for path in _wheels(folder)]
+    key = hashlib.sha256(json.dumps([wanted, *deciding]).encode()).hexdigest()[:16]
+    return Plan({**files, "plan.json": json.dumps({"toolchain": {**wanted, "index": _index(toolchain)}}).encode()}, key)
+
+
+def _folder(toolchain: Toolchain) -> Path | None:
+    return Path(toolchain.index) if toolchain.index and Path(toolchain.index).is_dir() else None
+
+
+def _index(toolchain: Toolchain) -> str:
+    folder = _folder(toolchain)
+    return str(folder.resolve()) if folder else toolchain.index
+
+
+def _wheels(folder: Path | None) -> list[Path]:
+    return sorted(path for path in folder.glob("*.whl") if path.name.startswith("triton-")) if folder else []

@@ -1,0 +1,137 @@
+"""What a run asks to install → a folder of files that `installer` works from, and the key under which the result is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from warpwave.engines.packages import installing
+from warpwave.engines.protocol import Request
+from warpwave.errors import UsageError
+from warpwave.git import ask_git
+from warpwave.options import RunOptions
+
+# Files that say what a package is and needs. An edit of a kernel needs no new environment; an edit of these does.
+_PROJECT = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "MANIFEST.in")
+_VERSIONS = ("__init__.py", "version.py", "_version.py", "__about__.py", "__version__.py")
+_NOT_SOURCES = frozenset({"build", "dist", "node_modules", "__pycache__", "wheelhouse"})
+# Pictures, documents, weights and archives: no build reads them, and in some repositories they are most of it.
+_NO_SOURCES = {".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".pdf", ".mp4", ".mov", ".ipynb"}
+_NO_SOURCES |= {".pt", ".pth", ".safetensors", ".onnx", ".npy", ".npz", ".zip", ".gz", ".tar"}
+_MOST_BYTES, _LARGEST_FILE, _MOST_FILES = 64 << 20, 8 << 20, 20_000
+_INCLUDE = re.compile(r"(-r|-c|--requirement|--constraint)(?:\s+|=|(?<=-[rc]))(?P<file>\S.*)")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The files for the installer, by path; `key` is a hash of what decides the result."""
+
+    files: dict[str, bytes]
+    key: str
+
+
+def is_wanted(options: RunOptions) -> bool:
+    """Return whether the run asks to install anything."""
+    return bool(options.install.requirements or options.install.named or options.install.package)
+
+
+def make_plan(request: Request) -> Plan:
+    """Read the requirement files and the package.
+
+    Raises:
+        UsageError: a file cannot be read.
+    """
+    options = request.options
+    wanted, constraints = [], []
+    for path in options.install.requirements:
+        lines, more = _flat(path)
+        wanted += lines
+        constraints += more
+    wanted += options.install.named
+    mode, root = options.install.package, options.package / options.project
+    files = {
+        **{f"installing/{path.name}": path.read_bytes() for path in sorted(Path(installing.__file__).parent.glob("*.py"))},
+        "packages.ini": Path(__file__).with_name("packages.ini").read_bytes(),
+        "requirements.txt": _text(wanted),
+        "constraints.txt": _text(constraints),
+    }
+    project = {name: (root / name).read_bytes() for name in _PROJECT if (root / name).is_file()} if mode else {}
+    folders = [options.package / folder for folder in options.import_folders]
+    versions = sorted(path for folder in folders for name in _VERSIONS for path in folder.glob(f"*/{name}"))
+    deciding = [hashlib.sha256(content).hexdigest() for content in [*files.values(), *project.values()]]
+    deciding += [hashlib.sha256(path.read_bytes()).hexdigest() for path in versions] if mode else []
+    build = options.build
+    deciding += [path.name for path in sorted(build.wheelhouse.glob("*"))] if build.wheelhouse else []
+    deciding += [build.pip_config.read_text(errors="replace")] if build.pip_config and build.pip_config.is_file() else []
+    tree, left_out = _tree(root, options.out) if mode and project else ({}, "")
+    version = _version(root) if project else ""
+    about = {"mode": mode, "name": root.name, "version": version, "left_out": left_out}
+    key = hashlib.sha256(json.dumps([mode, root.name, left_out, *deciding]).encode()).hexdigest()[:16]
+    files |= {"plan.json": json.dumps(about).encode(), **{f"package/{name}": content for name, content in tree.items()}}
+    return Plan(files, key)
+
+
+def _text(lines: list[str]) -> bytes:
+    return ("\n".join(lines) + "\n").encode() if lines else b""
+
+
+def _flat(path: Path, seen: frozenset[Path] = frozenset()) -> tuple[list[str], list[str]]:
+    """Return the lines of a requirements file with the files that it includes, and those of its constraints."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"The requirements {path} cannot be read: {error}.",
+            "The path is misspelt, or another requirements file includes a file that is missing.",
+            "Give a readable file with --requirements.",
+        ) from None
+    wanted: list[str] = []
+    constraints: list[str] = []
+    for line in re.sub(r"\\\r?\n", " ", text).splitlines():
+        line = re.sub(r"(^|\s)#.*", "", line).strip()
+        if found := _INCLUDE.fullmatch(line):
+            other = (path.parent / found["file"]).resolve()
+            if other in seen:
+                continue
+            lines, more = _flat(other, seen | {path.resolve()})
+            constraints += more + (lines if "c" in found[1].lstrip("-")[:1] else [])
+            wanted += [] if "c" in found[1].lstrip("-")[:1] else lines
+        elif line:
+            wanted.append(line)
+    return wanted, constraints
+
+
+def _tree(root: Path, results: Path) -> tuple[dict[str, bytes], str]:
+    """Return what a build may read, and why it is not everything: nothing if it is too much. The user's folder is never written to."""
+    found: dict[str, bytes] = {}
+    size = 0
+    for path in _walk(root, results):
+        state = path.lstat()
+        if not path.is_file() or path.is_symlink() or state.st_size > _LARGEST_FILE or path.suffix.lower() in _NO_SOURCES:
+            continue
+        size += state.st_size
+        if size > _MOST_BYTES or len(found) >= _MOST_FILES:
+            return {name: found[name] for name in _PROJECT if name in found}, f"it has more than {_MOST_BYTES >> 20} MiB of sources"
+        found[path.relative_to(root).as_posix()] = path.read_bytes()
+    return found, ""
+
+
+def _walk(root: Path, results: Path) -> Iterator[Path]:
+    for folder, folders, files in os.walk(root):
+        here = Path(folder)
+        if here == results or "pyvenv.cfg" in files or "CACHEDIR.TAG" in files:
+            folders.clear()
+            continue
+        folders[:] = sorted(name for name in folders if name not in _NOT_SOURCES and not name.startswith("."))
+        yield from (here / name for name in sorted(files))
+
+
+def _version(root: Path) -> str:
+    """Return the version that tools would read from git's tags, which the copy for the build lacks."""
+    found = re.search(r"\d+(\.\d+)*", ask_git(root, "describe", "--tags", "--abbrev=0") or "")
+    return found[0] if found else "0"

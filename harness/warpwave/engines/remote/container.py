@@ -1,0 +1,102 @@
+"""What a container on another machine is made of: its volumes instead of folders, its labels, and the guard that ends it."""
+
+from __future__ import annotations
+
+import getpass
+import math
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timezone
+from pathlib import PurePosixPath
+from typing import Any
+
+from warpwave.engines import snapshot
+from warpwave.engines.docker.container import LABEL, Body, Host, container_name, container_options
+from warpwave.engines.protocol import Layout, Request
+from warpwave.records import Environment
+from warpwave.records.isolated import isolated
+
+CODE, RESULTS = "/warpwave", "/results"
+OUTPUT = f"{RESULTS}/run"
+"""A folder in the volume: engines give a volume itself to root."""
+
+# Labels of what remote runs make. Runs on the machine itself sweep by another label, and leave these alone.
+MADE = f"{LABEL}.remote"
+RUN, LEG, OWNER, UNTIL, KEPT_UNTIL, ARCHIVE = (f"{MADE}.{name}" for name in ("run", "leg", "owner", "until", "kept-until", "archive"))
+
+_SPARE_S = 120.0  # the client ends a run at its limit; the guard does where there is no client
+_KEPT_S = 24 * 3600.0  # how long the results of a run wait for `--resume` after its limit
+
+
+def layout(request: Request) -> Layout:
+    """Return the paths in the container. The package keeps its folder's name, because a package may import itself by that name."""
+    root, kernels = request.options.package.resolve(), request.options.kernels.resolve()
+    package = PurePosixPath(CODE, snapshot.PACKAGE, root.name)
+    return Layout(CODE, str(package / kernels.relative_to(root)), OUTPUT, str(package))
+
+
+def results_volume(request: Request) -> str:
+    """Return the name of the volume with the results of a run."""
+    return f"{container_name(request)}-results"
+
+
+def code_volume(archive: snapshot.Snapshot) -> str:
+    """Return the name of the volume with the unpacked archive. Its content decides it, so runs of the same files share it."""
+    return f"warpwave-code-{archive.name}"
+
+
+def options_of(
+    request: Request, environment: Environment, host: Host, archive: snapshot.Snapshot, now: float, command: Sequence[str] = ()
+) -> Body:
+    """Return the body of the create call. `command` replaces the guard and the inside, for tests of the isolation."""
+    options = request.options
+    limits = [options.limit_s + _SPARE_S, options.grace_s, options.cap.bytes, options.cap.files]
+    words = (*(str(math.ceil(limit)) for limit in limits), f"{OUTPUT}/job.json")
+    guard = isolated(environment.python, CODE, "warpwave.inside.watchdog", *words)
+    folders = [_volume(code_volume(archive), CODE, True), _volume(results_volume(request), RESULTS, False)]
+    body = container_options(request, environment, host, tuple(command) or guard, folders)
+    body["Labels"] = {**labels_of(request, now), ARCHIVE: archive.digest}
+    body["HostConfig"]["Init"] = False  # the guard is the first process, which no other can stop, and reaps orphans
+    return body
+
+
+def labels_of(request: Request, now: float) -> dict[str, str]:
+    """Return the labels by which this and other clients recognize what belongs to a run. `now` is the time there."""
+    options = request.options
+    until = now + options.limit_s + options.grace_s + 2 * _SPARE_S
+    return {
+        MADE: "true",
+        RUN: options.run_id,
+        LEG: request.target.name,
+        OWNER: owner(),
+        UNTIL: str(math.ceil(until)),
+        KEPT_UNTIL: "" if options.keep else str(math.ceil(until + _KEPT_S)),
+    }
+
+
+def owner() -> str:
+    """Return who runs this client, for a message to another one."""
+    user = "somebody"
+    with suppress(Exception):  # the user may have no name
+        user = getpass.getuser()
+    return re.sub(r"[^\w.@+-]", "_", f"{user}@{socket.gethostname()}")[:100]
+
+
+def time_in(info: Mapping[str, Any]) -> float:
+    """Return the time of the machine that an engine describes, in seconds: the clocks of clients may differ."""
+    text = re.sub(r"(\.\d{1,6})\d*", r"\1", str(info.get("SystemTime") or ""))
+    with suppress(ValueError):
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    return datetime.now(timezone.utc).timestamp()
+
+
+def is_past(labels: Mapping[str, str], name: str, now: float) -> bool:
+    """Return whether the time in a label is over. A label that is missing or wrong names no time."""
+    text = labels.get(name, "")
+    return text.isdigit() and len(text) < 15 and int(text) < now
+
+
+def _volume(name: str, destination: str, read_only: bool) -> dict[str, Any]:
+    return {"Type": "volume", "Source": name, "Target": destination, "ReadOnly": read_only}

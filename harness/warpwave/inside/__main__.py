@@ -1,0 +1,251 @@
+"""The entry of the inside: read the job, run each stage in its own process, and always leave `stages.json`.
+
+`warpwave.inside OUTPUT/job.json`, started by `isolated`. If an earlier run of this job was cut short, its finished stages are kept, and
+the others continue from their journals. Exit code 0 means that every stage completed, whatever the tests' results; the verdicts are in
+the files. Standard output holds only events, one JSON object per line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from warpwave.inside.environment import NO_ROOM
+from warpwave.inside.process import sealing
+from warpwave.inside.process.journal import PIPE_VARIABLE
+from warpwave.inside.process.outcomes import doubted
+from warpwave.inside.process.supervise import describe_exit
+from warpwave.inside.process.workers import FOLDER_VARIABLE, UNTIL_VARIABLE, die_with_parent, end
+from warpwave.records import AHEAD_FILE, STAGES, UNWRITABLE, Job, Stage, StageReport, Stages, Verdict, to_text, write_text
+
+_GRACE_S = 20.0
+_LONGER = "Raise --timeout (seconds), or continue with --resume: what is finished does not run again. --quick runs less."
+_REAP_S = 1.0
+# A stage leaves this share of the time to each stage after it. Without it, slow tests could use up the time in which kernels are compiled.
+_LATER = 0.2
+_ON_CARD = (Stage.TEST, Stage.BENCH)
+# After any other verdict, a stage may not have run everything. It is started again and continues from its journal.
+_SHOWN = ("stage", "verdict", "seconds", "counts", "left_out", "not_run")
+_ORDERLY = (Verdict.PASSED, Verdict.NOT_RUN, Verdict.FAILED, Verdict.ERROR)
+
+
+def run(job: Job, job_path: Path) -> None:
+    """Run all stages in order. A stage that is not reached is reported as not run, with the reason."""
+    reports = [StageReport(stage, Verdict.NOT_RUN, reason="the run ended before this stage") for stage in (Stage.FACTS, *job.stages)]
+    finished = _finished(job)
+    reports = [finished.get(report.stage, report) for report in reports]
+    _save(job, reports, finished=False)
+    until, ahead, compiled = time.monotonic() + job.stage_limit_s, not job.needs_card, 0
+    notes: tuple[str, ...] = ()
+    for position, planned in enumerate(reports):
+        if planned.stage in finished:
+            continue
+        _say({"event": "stage", "stage": planned.stage.value})
+        later = sum(other.stage not in finished for other in reports[position + 1 :])
+        left = until - time.monotonic()
+        if planned.stage in _ON_CARD and not ahead and _knows_card(job):
+            ahead = True
+            compiled, notes = _compile_ahead(job, job_path, left / 2)
+            left = until - time.monotonic()
+        report = _run_stage(job, job_path, planned.stage, left * max(_LATER, 1 - _LATER * later))
+        report = dataclasses.replace(report, compiled_ahead=report.compiled_ahead + compiled, notes=(*report.notes, *notes))
+        compiled, notes = 0, ()
+        reports[position] = report
+        if job.lease:
+            _say({"event": "lease", "stage": planned.stage.value, "wanted": False})
+        if report.stage is Stage.FACTS and report.verdict is not Verdict.PASSED:
+            why = f"the environment is not usable: {report.reason}"
+            reports[1:] = [finished.get(later.stage, StageReport(later.stage, Verdict.NOT_RUN, reason=why)) for later in reports[1:]]
+            break
+        _save(job, reports, finished=False)
+        _say({"event": "stage-end", **{name: getattr(report, name) for name in _SHOWN}})
+    _save(job, reports, finished=True)
+
+
+def _finished(job: Job) -> dict[Stage, StageReport]:
+    """Return the stages that an earlier run of this job completed. Facts are always taken again: this may be another machine."""
+    try:
+        earlier = json.loads((Path(job.output) / "stages.json").read_text())
+        reports = [_report(entry) for entry in earlier["reports"]] if earlier["run_id"] == job.run_id else []
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}
+    return {
+        report.stage: report for report in reports if report.exit_code == 0 and report.verdict in _ORDERLY and report.stage in job.stages
+    }
+
+
+def _run_stage(job: Job, job_path: Path, stage: Stage, left_s: float) -> StageReport:
+    """Run one stage in its own process group, within its time limit and what is left for it.
+
+    Return its report, or one that says how it died.
+    """
+    limit = min(STAGES[stage].limit_s or job.stage_limit_s, left_s)
+    if limit <= 0:
+        return StageReport(stage, Verdict.TIMEOUT, 0.0, "never reached: the time was up", _LONGER)
+    folder = Path(job.output) / stage.value
+    folder.mkdir(exist_ok=True)
+    (folder / "report.json").unlink(missing_ok=True)
+    environment = {**os.environ, **({} if stage is Stage.FACTS else job.package_variables)}
+    if job.interpret and STAGES[stage].interprets:
+        environment["TRITON_INTERPRET"] = "1"
+    reading, writing = os.pipe()
+    environment[PIPE_VARIABLE] = str(writing)
+    environment[FOLDER_VARIABLE] = str(Path.cwd())
+    environment[UNTIL_VARIABLE] = str(time.monotonic() + limit)
+    command = [sys.executable, "-m", f"warpwave.inside.{stage.value}.stage", str(job_path)]
+    started = time.monotonic()
+    with open(folder / "log.txt", "ab") as log:
+        # `-m` first looks for modules in the current folder. The package can write to ours, and may have left a json.py there.
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, env=environment, pass_fds=(writing,), start_new_session=True, cwd=os.sep
+        )
+    os.close(writing)
+    reports: list[StageReport] = []
+    relay = threading.Thread(target=_relay, args=(reading, reports), daemon=True)
+    timed_out = False
+    try:
+        relay.start()  # inside `try`, because a Ctrl-C can arrive while it starts
+        _wait(process, started + limit)
+    except subprocess.TimeoutExpired:
+        timed_out = True
+    finally:
+        end(process, _GRACE_S)
+        sealing.end_orphans(but=process.pid)
+    relay.join(_GRACE_S)
+    seconds = round(time.monotonic() - started, 3)
+    if reports and process.returncode == 0:
+        report = dataclasses.replace(reports[-1], seconds=seconds, exit_code=0)
+        return doubted(report, (f"{name} was changed by another process" for name in sealing.changed(report, Path(job.output))))
+    hint = f"The end of {stage.value}/log.txt has details."
+    if process.returncode == UNWRITABLE:
+        why, room = (
+            "its results could not be written: the disk is full or broken",
+            "Make room on that disk; then continue with --resume.",
+        )
+        return StageReport(stage, Verdict.INFRA, seconds, why, room, UNWRITABLE)
+    if timed_out:
+        partial = reports[-1] if reports else StageReport(stage, Verdict.TIMEOUT)
+        why, code = f"the stage ran longer than {limit:.4g} s", process.returncode or None
+        return dataclasses.replace(partial, verdict=Verdict.TIMEOUT, seconds=seconds, reason=why, hint=_LONGER, exit_code=code)
+    return StageReport(stage, Verdict.CRASHED, seconds, f"its process {describe_exit(process.returncode)}", hint, process.returncode)
+
+
+def _knows_card(job: Job) -> bool:
+    """Return whether the targets file knows the card that the facts stage found: only such a card can be pretended."""
+    try:
+        device = json.loads((Path(job.output) / "facts.json").read_text(encoding="utf-8"))["devices"][0]
+        return any(card.name == device["architecture"] for card in job.architectures)
+    except (OSError, ValueError, KeyError, IndexError):
+        return False
+
+
+def _compile_ahead(job: Job, job_path: Path, limit_s: float) -> tuple[int, tuple[str, ...]]:
+    """Compile what tests and sweeps launch, before this run takes its card. What fails here is compiled when it is launched.
+
+    Return how many kernels were compiled, and what became of those that were compiled elsewhere.
+    """
+    log_path = Path(job.output) / "log-ahead.txt"
+    command = [sys.executable, "-m", "warpwave.inside.precompile", str(job_path)]
+    environment = {**os.environ, **job.package_variables, FOLDER_VARIABLE: str(Path.cwd())}
+    with open(log_path, "ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True, cwd=os.sep)
+    try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            _wait(process, time.monotonic() + limit_s)
+    finally:
+        end(process, _GRACE_S)
+        sealing.end_orphans(but=process.pid)
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        done = json.loads((Path(job.output) / AHEAD_FILE).read_text(encoding="utf-8"))
+        return max(0, int(done["compiled"])), _handed_over(done)
+    return 0, ()
+
+
+def _handed_over(done: dict[str, Any]) -> tuple[str, ...]:
+    if refused := done.get("refused"):
+        return (f"the kernels of --compiled were refused: {refused}",)
+    return (f"{done['handed_over']} kernels were compiled elsewhere",) if done.get("handed_over") else ()
+
+
+def _wait(process: subprocess.Popen[bytes], until: float) -> None:
+    """Wait for a stage, and reap orphans meanwhile.
+
+    Raises:
+        subprocess.TimeoutExpired: it is still running.
+    """
+    while True:
+        try:
+            process.wait(max(0.0, min(_REAP_S, until - time.monotonic())))
+            return
+        except subprocess.TimeoutExpired:
+            if time.monotonic() >= until:
+                raise
+            sealing.reap(but=process.pid)
+
+
+def _relay(pipe: int, reports: list[StageReport]) -> None:
+    """Pass a stage's events on to the host, except its report, which the inside keeps."""
+    with open(pipe, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if line.startswith('{"event": "report"'):
+                reports += [report for report in [_load(line)] if report]
+                continue
+            sys.stdout.write(line)
+            sys.stdout.flush()
+
+
+def _say(event: dict[str, object]) -> None:
+    print(json.dumps(event), flush=True)
+
+
+def _load(line: str) -> StageReport | None:
+    try:
+        return _report(json.loads(line)["report"])
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _report(raw: dict[str, Any]) -> StageReport:
+    lists = {key: tuple(raw.get(key, ())) for key in ("doubts", "notes")}
+    return StageReport(**{**raw, "stage": Stage(raw["stage"]), "verdict": Verdict(raw["verdict"]), **lists})
+
+
+def _save(job: Job, reports: list[StageReport], *, finished: bool) -> None:
+    """Write stages.json and send its hash to the host. After the last stage, no process is left that could forge it."""
+    text = to_text(Stages(job.run_id, job.target, finished, tuple(reports)))
+    write_text(Path(job.output) / "stages.json", text)
+    _say({"event": "stages", "finished": finished, "sha256": hashlib.sha256(text.encode()).hexdigest()})
+
+
+def main() -> int:
+    """Run the inside. SIGTERM and the death of the parent are treated like SIGINT, so that all of them end a run cleanly."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A shell makes background jobs ignore SIGINT, and the stages would inherit that. They would then be killed without warning.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    die_with_parent(signal.SIGINT)
+    sealing.shut()
+    sealing.adopt()
+    path = Path(sys.argv[1])
+    try:
+        run(Job.load(path), path)
+    except KeyboardInterrupt:
+        return 130
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        return UNWRITABLE
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

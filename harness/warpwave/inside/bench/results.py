@@ -1,0 +1,181 @@
+"""Collect what the bench stage measures: one line per point, whichever worker measured it, each point once."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+from warpwave.inside.bench.timing import Timing
+from warpwave.inside.benchmarks import Point
+from warpwave.inside.multi_gpu.ledger import own_index
+from warpwave.inside.process import sealing
+from warpwave.inside.process.journal import Event, emit
+from warpwave.inside.process.lease import Lease
+from warpwave.inside.process.outcomes import doubted, few
+from warpwave.inside.process.supervise import LOST_DEVICE, Death
+from warpwave.inside.scripts.script import Call
+from warpwave.records import Sample, Stage, StageReport, Verdict, to_json, worst
+
+
+class Sink:
+    """The files of one sweep: `name` for the points, and in the first pass of an A/A run also ceilings and compiled kernels."""
+
+    def __init__(self, folder: Path, name: str, lease: Lease | None = None) -> None:
+        self.folder, self.name, self.first, self.lease = folder, name, name == "samples.jsonl", lease
+        self.used_s = 0.0  # the time for which a device was busy with what was timed
+        self.pending: dict[str, Sample] = {}
+        self.verdicts: list[Verdict] = []
+        self.reasons: list[str] = []
+        self.wrong: dict[str, None] = {}
+        self._lines: list[tuple[str, str]] = []  # the point's id, and the line
+        self._reporters: dict[str, int] = {}
+        for old in (name, "ceilings.jsonl", "kernels.jsonl") if self.first else (name,):
+            sealing.remove(folder / old)  # from an interrupted run; the journal holds everything
+
+    def on_event(self, event: Event, on: int | None = None) -> None:
+        """Emit progress and write results. `on` is the index of the worker's GPU, if there are several."""
+        card = on or 0
+        kind = event["event"]
+        self.used_s += event.get("timed_s", 0.0)
+        if kind == "card" and self.lease:
+            self.lease.ask()
+        if kind == "collected":
+            self.pending.update({identity: Sample(**fields, verdict=Verdict.NOT_RUN) for identity, fields in event["points"].items()})
+        elif kind == "start":
+            emit("case", stage="bench", id=event["id"], done=len(self.verdicts), total=len(self.pending) or None)
+        elif kind == "kernel" and self.first:
+            # Each GPU's worker compiles what its points launch. Write equal kernels once, whatever launched them.
+            same = json.dumps({**event["row"], "origin": "", "seconds": 0.0}, sort_keys=True)
+            if self._is_new(f"kernel {same}", card):
+                self._append("kernels.jsonl", json.dumps(event["row"]))
+        elif kind == "finish" and "ceiling" in event:
+            if self.first:
+                self._append("ceilings.jsonl", event["ceiling"])
+        elif kind in ("finish", "death") and self._is_new(event["id"], card):
+            self._point(event, card)
+        elif kind == "wrong":
+            self.wrong[event["reason"]] = None
+
+    def report(self, deaths: list[Death]) -> StageReport:
+        """Return the stage's report at the end of the sweep."""
+        if self.verdicts:
+            self._put_in_order()
+        counts = {verdict.value: self.verdicts.count(verdict) for verdict in Verdict if verdict in self.verdicts}
+        if deaths and deaths[-1].case is None:
+            hint = LOST_DEVICE if deaths[-1].verdict is Verdict.INFRA else "See bench/log.txt."
+            report = StageReport(Stage.BENCH, deaths[-1].verdict, reason=deaths[-1].reason, hint=hint, counts=counts)
+        else:
+            self._check_complete()
+            # A point that skips itself is not a failure.
+            ran: list[Verdict] = [verdict for verdict in self.verdicts if verdict is not Verdict.NOT_RUN]
+            report = StageReport(Stage.BENCH, worst(ran), reason=self.reasons[0][:500] if self.reasons else "", counts=counts)
+        report = dataclasses.replace(report, used_s=round(self.used_s, 3))
+        return doubted(report, self.wrong)
+
+    def _check_complete(self) -> None:
+        """Check, after all workers completed, that every announced point was reported."""
+        missing = [identity for identity in self.pending if identity not in self._reporters]
+        if missing:
+            several = len(self.pending)
+            counts = f"{several} points were announced, {several - len(missing)} of them reported"
+            self.wrong[f"{counts}; missing: {few(missing)}"] = None
+
+    def _point(self, event: Event, card: int) -> None:
+        line = event.get("sample")
+        if line is None:
+            identity = event["id"]
+            base = self.pending.get(identity) or Sample(identity, identity.split()[0], "", {}, 0, Verdict.ERROR)
+            line = to_json(dataclasses.replace(base, device=card, verdict=Verdict(event["verdict"]), reason=event["reason"]))
+        else:
+            self._check_planned(event, json.loads(line))
+        self.verdicts.append(Verdict(event["verdict"]))
+        if event["reason"] and self.verdicts[-1] is not Verdict.NOT_RUN:
+            self.reasons.append(f"{event['id']}: {event['reason']}")
+        self._lines.append((event["id"], line))
+        self._append(self.name, line)
+
+    def _check_planned(self, event: Event, sample: dict[str, object]) -> None:
+        """Check that a sample belongs to the announced point, and has the verdict of its event."""
+        planned = self.pending.get(event["id"])
+        if planned and (sample.get("case"), sample.get("provider")) != (planned.case, planned.provider):
+            self.wrong[f"{event['id']}: its sample is that of {sample.get('case')} [{sample.get('provider')}]"] = None
+        if sample.get("verdict", event["verdict"]) != event["verdict"]:
+            self.wrong[f"{event['id']}: its sample is {sample['verdict']}, its worker said {event['verdict']}"] = None
+
+    def _put_in_order(self) -> None:
+        """Write the points in the authors' order, where the kernel's own provider comes first. They arrive in order of completion."""
+        place = {identity: position for position, identity in enumerate(self.pending)}
+        lines = sorted(self._lines, key=lambda entry: place.get(entry[0], len(place)))
+        sealing.replace(self.folder / self.name, "".join(line + "\n" for _, line in lines))
+
+    def _is_new(self, identity: str, card: int) -> bool:
+        """Return whether no other GPU has reported this. A bench that does not load fails on all GPUs alike."""
+        return self._reporters.setdefault(identity, card) == card
+
+    def _append(self, name: str, line: str) -> None:
+        sealing.append(self.folder / name, line)
+
+
+# Make samples: the fields that a point has before it is measured, and those that its timing adds.
+
+
+def fields_of(point: Point) -> dict[str, object]:
+    """Return the fields of a sample that are known before it is measured."""
+    return {
+        "case": point.case,
+        "kernel": point.kernel,
+        "provider": point.provider,
+        "params": point.params,
+        "unit": point.unit,
+        "device": own_index(),
+    }
+
+
+def fields_of_call(call: Call) -> dict[str, object]:
+    """Return those of a measurement in a script: its unit is that of `do_bench`."""
+    return {
+        "case": call.case,
+        "kernel": call.kernel,
+        "provider": call.provider,
+        "params": call.params,
+        "unit": "ms",
+        "device": own_index(),
+        "source": call.source,
+    }
+
+
+def with_timing(sample: Sample, timing: Timing) -> Sample:
+    """Add the raw timings to a sample. The bytes that the author counted follow from GB/s and the time it was computed from."""
+    in_gbps = sample.unit.replace(" ", "").lower() == "gb/s" and sample.value is not None
+    return dataclasses.replace(
+        sample,
+        median_ms=timing.median_ms,
+        p20_ms=timing.quantile_ms(0.2),
+        p80_ms=timing.quantile_ms(0.8),
+        times_ms=tuple(round(time_ms, 6) for time_ms in timing.times_ms),  # to the nanosecond; events resolve less
+        rounds=timing.rounds,
+        discarded=timing.discarded,
+        late=timing.late,
+        quiet=timing.quiet,
+        timer=timing.timer,
+        flush_bytes=timing.flush_bytes,
+        cache_bytes=timing.cache_bytes,
+        warmup=timing.warmup,
+        host_ms=timing.host_ms,
+        graph_ms=timing.graph_ms,
+        argument_bytes=timing.argument_bytes,
+        tuned=timing.tuned,
+        bytes_moved=round(sample.value * timing.returned_ms * 1e6) if in_gbps and sample.value else None,
+    )
+
+
+def verdict_of(error: Exception) -> Verdict:
+    """Return what an exception makes of a point."""
+    return Verdict.OOM if type(error).__name__ == "OutOfMemoryError" else Verdict.ERROR
+
+
+def finite(value: object) -> float | None:
+    """Return a number that JSON can hold, or None."""
+    number = float(value) if isinstance(value, (int, float)) else None
+    return number if number is not None and abs(number) < float("inf") else None

@@ -1,0 +1,246 @@
+"""Record what Triton's JIT compiles as rows: on a pretended card in the compile stage, on the real one in the bench stage."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import stat
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from warpwave.inside.codegen import barriers, binary
+from warpwave.inside.codegen.binary import Reading, is_known, occupancy, read
+from warpwave.inside.codegen.gates import FIGURES, judge, unnamed_products
+from warpwave.inside.process.journal import Journal
+from warpwave.inside.process.outcomes import describe
+from warpwave.records import Architecture, CompiledKernel, Gates, Scalar, Verdict, finite
+
+# What MLIR says of a kernel that it refuses. Triton raises `PassManager::run failed`, and the reason goes to standard error alone.
+
+_STDERR = 2
+_MOST_BYTES = 1 << 16  # a failed pass prints the whole kernel, too; what is wrong stands before it
+_SAYS_NOTHING = re.compile(r"PassManager::run failed|error encountered during parsing|failed to translate module|assembler rejected")
+# `file.py:3:7: error: …`, `loc("file.py":3:7): error: …`, or another place; then the line that is wrong
+_DIAGNOSTIC = re.compile(r"""(?:([^\s/"(]+\.py)"?:(\d+):\d+\)?: )?error: (.+)(?:\n\s+(\S.*))?""")
+
+
+def written_so_far() -> int:
+    """Return how long the file is that standard error goes to, or -1 if it is none."""
+    found = os.fstat(_STDERR)
+    return found.st_size if stat.S_ISREG(found.st_mode) else -1
+
+
+def describe_refusal(error: Exception, since: int) -> str:
+    """Return a compiler's exception in one line, with what was written to standard error `since` then if it says nothing by itself."""
+    text = describe(error)
+    found = _DIAGNOSTIC.search(_read(since)) if _SAYS_NOTHING.search(text) and since >= 0 else None
+    if found is None:
+        return text
+    file, line, said, wrong = found.groups()
+    place = f"{file}:{line}" if file else (wrong or "").strip()[:80]
+    return f"{text}: {said.strip()[:300]}" + (f" ({place})" if place else "")
+
+
+def _read(since: int) -> str:
+    try:
+        with open(f"/proc/self/fd/{_STDERR}", "rb") as file:
+            file.seek(since)
+            return file.read(_MOST_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+# Gets a row, the compiled kernel (None if the compiler refused it), and what the compiler raised.
+OnRow = Callable[[CompiledKernel, Any, "Exception | None"], None]
+_READING = "reading.json"
+# Another reader may find something else in the same binary.
+_READER = b"".join(Path(str(module.__file__)).read_bytes() for module in (barriers, binary))
+
+
+class Recorder:
+    """Wraps `triton.compile`: each specialization that the JIT asks for becomes a row in the journal, once."""
+
+    def __init__(self, card: Architecture, journal: Journal, gates: Gates | None = None, root: Path | None = None) -> None:
+        """`root` is the package's folder: source files in it are named relative to it. `on_row` is called with each new row."""
+        import triton.compiler
+
+        self.card, self.journal, self.gates, self.root = card, journal, gates, root
+        self.on_row: OnRow | None = None
+        self.kernel = self.origin = ""
+        self.failure: Exception | None = None
+        self.refused: tuple[Exception, CompiledKernel] | None = None
+        self._compile = triton.compiler.compile
+        self._loaded: dict[bytes, tuple[int, int, int]] = {}
+        self._rows: dict[str, CompiledKernel] = {}
+        triton.compiler.compile = self.compile
+
+    def compile(self, src: Any, target: Any = None, options: Any = None, **rest: Any) -> Any:
+        """Compile, read the binary, write the row to the journal. A compiler error is a row too, and is raised to the caller."""
+        base = self._describe(src, target, options or {})
+        started, said = time.monotonic(), written_so_far()
+        try:
+            compiled = self._compile(src, target=target, options=options, **rest)
+        except Exception as error:
+            row = dataclasses.replace(base, verdict=Verdict.FAILED, reason=describe_refusal(error, said))
+            self.failure, self.refused = error, (error, row)
+            self._write(row, None, error)
+            raise
+        seconds = round(time.monotonic() - started, 3)
+        try:
+            row = self._read(base, compiled)
+        except Exception as error:  # our reading failed; the author's kernel has compiled
+            traceback.print_exc()
+            row = dataclasses.replace(base, verdict=Verdict.INVALID, reason=f"its binary could not be read: {describe(error)}")
+        row = dataclasses.replace(row, seconds=seconds)
+        row = judge(row, self.gates, self._unknown(compiled.asm)) if self.gates else row
+        self._rows[compiled.hash] = row
+        self._write(row, compiled)
+        return compiled
+
+    def refuse_launch(self, binary: str, reason: str) -> None:
+        """Write the row of a kernel that compiles and cannot be launched, once."""
+        if row := self._rows.pop(binary, None):
+            told = {"kernel": self.kernel, "origin": self.origin, "verdict": Verdict.FAILED, "reason": reason, "broken": {}}
+            self._write(dataclasses.replace(row, **told), None)  # type: ignore[arg-type]
+
+    def load(self, binary: bytes) -> tuple[int, int, int]:
+        """Return registers, spills and the thread limit of a binary compiled here: occupancy code asks a loaded kernel for them."""
+        return self._loaded.get(_digest(binary), (0, 0, self.card.program_threads))
+
+    def _describe(self, src: Any, target: Any, options: dict[str, Any]) -> CompiledKernel:
+        names = src.fn.arg_names
+        return CompiledKernel(
+            kernel=self.kernel,
+            function=src.name,
+            architecture=self.card.name,
+            verdict=Verdict.PASSED,
+            origin=self.origin,
+            signature={str(name): str(kind) for name, kind in src.signature.items() if kind != "constexpr"},
+            constants={names[path[0]]: _plain(value) for path, value in src.constants.items() if len(path) == 1},
+            attributes={names[path[0]]: _told(told) for path, told in src.attrs.items() if len(path) == 1 and told},
+            num_warps=options.get("num_warps"),
+            num_stages=options.get("num_stages"),
+            options=_asked(target, options),
+            source=source_of(src.fn, self.root),
+        )
+
+    def _read(self, base: CompiledKernel, compiled: Any) -> CompiledKernel:
+        metadata, reading = compiled.metadata, read_once(compiled)
+        self._loaded[_digest(compiled.kernel)] = (reading.registers or 0, reading.spills or 0, self.card.program_threads)
+        row = dataclasses.replace(
+            base,
+            num_warps=metadata.num_warps,
+            num_stages=getattr(metadata, "num_stages", None),
+            binary_hash=_digest(compiled.kernel).hex(),
+            binary_bytes=len(compiled.kernel),
+            shared_bytes=metadata.shared,
+            unnamed_precision=unnamed_products(compiled.asm["ttir"]) if "ttir" in compiled.asm else (),
+            **dataclasses.asdict(reading),
+        )
+        # The compiler checks neither of these limits; the launch on the card does.
+        limit, threads = self.card.properties["max_shared_mem"], metadata.num_warps * self.card.warp_size
+        most = self.card.program_threads
+        if metadata.shared > limit:
+            reason = f"needs {metadata.shared} bytes of shared memory, {self.card.name} has {limit}"
+            return dataclasses.replace(row, verdict=Verdict.FAILED, reason=reason)
+        if threads > most:
+            reason = f"{metadata.num_warps} warps of {self.card.warp_size} are {threads} threads, {most} can be launched"
+            return dataclasses.replace(row, verdict=Verdict.FAILED, reason=reason)
+        if self.card.multiprocessor is None or row.registers is None:
+            return row
+        fits = occupancy(self.card.multiprocessor, metadata.num_warps, row.registers, metadata.shared, row.sgprs)
+        return dataclasses.replace(row, programs=fits.programs, resident_warps=fits.warps, occupancy=fits.share, limited_by=fits.limited_by)
+
+    def _unknown(self, asm: Any) -> dict[str, str]:
+        """Return why the figures that gates need are not known on this card, by gate."""
+        why = {} if is_known(asm) else dict.fromkeys(FIGURES, f"warpwave cannot read binaries of the backend {self.card.backend}")
+        return why if self.card.multiprocessor else {**why, "occupancy": f"targets.yml has no limits for {self.card.name}"}
+
+    def _write(self, row: CompiledKernel, compiled: Any, error: Exception | None = None) -> None:
+        self.journal.write("kernel", row=dataclasses.asdict(row))
+        if self.on_row:
+            self.on_row(row, compiled, error)
+
+
+def source_of(function: Any, root: Path | None) -> str:
+    """Return `file.py:line` of a kernel's `def`, relative to `root` if it is in there; empty if there is no file."""
+    code = getattr(getattr(function, "fn", None), "__code__", None)
+    if code is None:
+        return ""
+    path = Path(code.co_filename)
+    shown = path.relative_to(root).as_posix() if root and path.is_relative_to(root) else "/".join(path.parts[-2:])
+    lines = getattr(function, "raw_src", ())
+    above = next((number for number, line in enumerate(lines) if line.lstrip().startswith(("def ", "async def "))), 0)
+    return f"{shown}:{code.co_firstlineno + above}"
+
+
+def read_once(compiled: Any) -> Reading:
+    """Return what the binary says. It is kept beside the binary in Triton's cache, because disassembling is slower than loading."""
+    from triton.runtime.cache import get_cache_manager
+
+    kept = get_cache_manager(hashlib.sha256(_READER + compiled.kernel).hexdigest())
+    if path := kept.get_file(_READING):
+        told: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+        told = {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
+        return Reading(**told)
+    reading = read(compiled.asm)
+    if reading.registers is not None:  # otherwise a tool was missing or hung, and may be there the next time
+        kept.put(json.dumps(dataclasses.asdict(reading)), _READING, binary=False)
+    return reading
+
+
+def _asked(target: Any, options: dict[str, Any]) -> dict[str, Scalar]:
+    """Return what a launch asks of the compiler beside warps and stages, without what is the compiler's default."""
+    from triton.compiler.compiler import make_backend
+
+    usual = vars(make_backend(target).parse_options({})) if target else {}
+    others = {name: value for name, value in options.items() if name not in ("num_warps", "num_stages")}
+    return {name: _plain(value) for name, value in others.items() if name not in usual or value != usual[name]}
+
+
+def _plain(value: Any) -> Scalar:
+    value = getattr(value, "value", value)
+    return finite(value) if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def _digest(binary: bytes) -> bytes:
+    return hashlib.sha256(binary).digest()
+
+
+def _told(attributes: Any) -> str:
+    """Return what the JIT found out about an argument, in words: `tt.divisibility=16`."""
+    return ",".join(sorted(f"{name}={value}" for name, value in attributes))
+
+
+# How long Triton compiles in this process: a card waits meanwhile.
+
+
+class Compiling:
+    """Counts the `seconds` that Triton's compiler takes."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._wrapped: Any = None
+
+    def watch(self) -> None:
+        """Begin to count, once Triton is imported. Costs nothing before and after."""
+        module: Any = sys.modules.get("triton.compiler")
+        if module is None or self._wrapped is not None or not hasattr(module, "compile"):
+            return
+        compile_kernel = module.compile
+
+        def compile_and_count(*args: Any, **options: Any) -> Any:
+            started = time.monotonic()
+            try:
+                return compile_kernel(*args, **options)
+            finally:
+                self.seconds += time.monotonic() - started
+
+        self._wrapped = module.compile = compile_and_count

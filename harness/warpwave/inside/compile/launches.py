@@ -1,0 +1,259 @@
+"""Run a package's bench points and tests once on a fake GPU. Only the code that they compile matters."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from warpwave.inside.benchmarks import Point, kernel_name, load_points
+from warpwave.inside.codegen.recorder import Recorder
+from warpwave.inside.environment import root_of
+from warpwave.inside.fake_gpu.launches import LaunchRefusedError
+from warpwave.inside.fake_gpu.unknown import Asked, explained
+from warpwave.inside.process.journal import Journal
+from warpwave.inside.process.outcomes import Pretended, describe, why_not_run
+from warpwave.inside.scripts.hooks import TIMER_METHODS, Hooks, Measurement
+from warpwave.inside.scripts.script import Call, Names, Script, benches_of, run, scripts_of
+from warpwave.inside.test.collection import Collection, Failure, few_of_each, last_line
+from warpwave.inside.test.settings import is_narrowed, pytest_options, test_paths
+from warpwave.records import BY_TORCH, Job, NotRun, Stage, Verdict
+
+# Run a package's tests on a fake device for their launches, not for their results.
+#
+# There is no data, so nothing can be compared, and every assertion passes. Anything else that needs a number ends the test. The test then
+# gets a row with that reason, because its later launches are not seen.
+
+OnStart = Callable[[str], None]
+OnEnd = Callable[[str, "BaseException | Failure | None"], None]
+OnCollected = Callable[[list[str], int, int], None]  # the ids to run, how many were deselected, and how many a quick run leaves out
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which tests to run: not those that are `done`, nor the `benches`. `narrowed`: the user asked for some only."""
+
+    done: set[str]
+    quick: bool
+    narrowed: bool
+    benches: tuple[str, ...] = ()
+
+
+class _Runner:
+    """The plugin: report each test's start and end, and ignore its result."""
+
+    def __init__(self, choice: Choice, collection: Collection, on_collected: OnCollected, on_start: OnStart, on_end: OnEnd) -> None:
+        self.choice, self.collection = choice, collection
+        self.on_collected, self.on_start, self.on_end = on_collected, on_start, on_end
+        self.ended: BaseException | None = None
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Iterator[None]:
+        """Announce what will run, after all other plugins selected tests. Deselect what an earlier worker has run."""
+        found = [item.nodeid for item in items]
+        yield
+        unchosen = self.collection.choose(items)
+        selected = [item.nodeid for item in items]
+        for failure in [*self.collection.without_tests(found, selected, self.choice.narrowed), *unchosen]:
+            self._not_collected(failure)
+        if self.choice.quick:
+            items[:] = few_of_each(items)
+        left_out = len(selected) - len(items)
+        items[:] = [item for item in items if item.nodeid not in self.choice.done]
+        self.on_collected([item.nodeid for item in items], max(0, len(found) - len(selected)), left_out)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Report a module or a conftest.py that does not import: it launches nothing."""
+        if report.failed:
+            self._not_collected(self.collection.failure(report))
+        elif report.skipped:
+            text = report.longrepr[2] if isinstance(report.longrepr, tuple) else last_line(str(report.longrepr))
+            self._not_collected(Failure(report.nodeid, text, NotRun.SKIPPED))
+
+    def _not_collected(self, failure: Failure) -> None:
+        if failure.id not in self.choice.done:
+            self.choice.done.add(failure.id)
+            self.on_start(failure.id)
+            self.on_end(failure.id, failure)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Report the start and end of a test, including its fixtures."""
+        self.ended = None
+        self.on_start(item.nodeid)
+        result = yield
+        self.on_end(item.nodeid, self.ended)
+        return result
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Keep what ended the test early, as a failure that its author expects if pytest says so. Teardowns come too late to matter."""
+        report = yield
+        if call.excinfo is not None and call.when != "teardown" and self.ended is None:
+            expected = report.skipped and hasattr(report, "wasxfail")
+            self.ended = pytest.xfail.Exception(f"{report.wasxfail}") if expected else call.excinfo.value
+        return report
+
+
+def run_tests(
+    options: list[str], choice: Choice, on_collected: OnCollected, on_start: OnStart, on_end: OnEnd, plugins: Sequence[object] = ()
+) -> None:
+    """Run every chosen test that these options select. `on_end` receives what ended it early, or None."""
+    collection = Collection(elsewhere=choice.benches)
+    runner = _Runner(choice, collection, on_collected, on_start, on_end)
+    ended = pytest.main(["-q", "--no-header", "--tb=no", "--capture=no", *options], plugins=[collection, runner, *plugins])
+    if ended in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.INTERRUPTED):
+        said = (
+            f"pytest ended early ({pytest.ExitCode(ended).name.lower().replace('_', ' ')}), so some tests did not run: see the stage's log"
+        )
+        on_start("(pytest)")
+        on_end("(pytest)", Failure("(pytest)", said, NotRun.STOPPED, broken=True))
+
+
+def launch_benches(job: Job, journal: Journal, recorder: Recorder) -> None:
+    """Run every point of every sweep, except the peers', that is not yet in the journal."""
+    done = journal.done()
+    for path in benches_of(job):
+        recorder.kernel, recorder.origin = kernel_name(path, job), path.name
+        for point in load_points(journal, path, job, done):
+            if point.id in done or point.provider in job.peers:
+                continue
+            recorder.kernel, recorder.origin, recorder.failure = point.kernel, point.id, None
+            journal.write("start", id=point.id)
+            ended: Exception | None = None
+            try:
+                point.run()
+            except Exception as error:
+                ended = error
+            finish(journal, recorder, ended)
+
+
+def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
+    """Run every test that is not yet in the journal."""
+    root = Path(job.kernels)
+
+    def on_start(nodeid: str) -> None:
+        recorder.kernel, recorder.origin, recorder.failure = kernel_name(root / nodeid.split("::")[0], job), nodeid, None
+        Asked.since_begin = Pretended.memory = False
+        journal.write("start", id=nodeid)
+
+    def on_end(nodeid: str, ended: BaseException | Failure | None) -> None:
+        finish(journal, recorder, explained(ended) if isinstance(ended, BaseException) else ended)
+
+    def on_collected(ids: list[str], deselected: int, left_out: int) -> None:
+        journal.write("collected", ids=ids, deselected=deselected, left_out=left_out)
+
+    options = [*pytest_options(job, Path(job.output) / Stage.COMPILE.value), *test_paths(job)]
+    choice = Choice(journal.done(), job.quick, narrowed=is_narrowed(job), benches=job.benches)
+    run_tests(options, choice, on_collected, on_start, on_end)
+
+
+def finish(journal: Journal, recorder: Recorder, ended: BaseException | Failure | None) -> None:
+    """Record the end of a point or test, with the reason if it ended early and no kernel row explains it."""
+    reason, why, broken = "", None, False
+    if isinstance(ended, Failure):
+        reason, why, broken = ended.message, ended.why, ended.broken
+    elif refused := _refused(ended):
+        recorder.refuse_launch(refused.binary, str(refused))
+        why = NotRun.RAISED
+    # A kernel that does not compile or needs more than the card has already has a row.
+    elif ended is not None and ended is not recorder.failure and type(ended).__name__ != "OutOfResources":
+        traceback.print_exception(ended)
+        reason, why = describe(ended), why_not_run(ended)
+        broken = why is NotRun.IMPORT
+        last = traceback.extract_tb(ended.__traceback__)[-1:]
+        if isinstance(ended, RuntimeError) and any("/torch/" in frame.filename or "/warpwave/inside/" in frame.filename for frame in last):
+            reason += BY_TORCH
+    elif ended is not None:
+        why = NotRun.RAISED
+    verdict = Verdict.ERROR if broken else Verdict.NOT_RUN
+    journal.write("finish", id=recorder.origin, kernel=recorder.kernel, verdict=verdict.value, reason=reason, not_run=why)
+
+
+def _refused(ended: BaseException | None) -> LaunchRefusedError | None:
+    """Return the refused launch that ended a point or test, also if the package raised its own error from it."""
+    while ended is not None and not isinstance(ended, LaunchRefusedError):
+        ended = ended.__cause__
+    return ended
+
+
+# Run a package's benchmark scripts once on a fake GPU, for what they launch. Nothing is timed: every measurement is a millisecond.
+
+_MILLISECOND = 1e-3
+EMPTY = "it ended without a measurement; what it launched before is compiled"
+
+
+class LaunchMeter:
+    """Calls once what a script measures. `points` counts the calls."""
+
+    def __init__(self, script: Script, job: Job, journal: Journal, recorder: Recorder, done: set[str]) -> None:
+        self._script, self._peers, self._journal, self._recorder, self._done = script, job.peers, journal, recorder, done
+        self.points = 0
+
+    def take(self, call: Call, measurement: Measurement) -> Any:
+        """Call it, unless it is a peer's. Whatever it raises is a row of its own, and the script goes on."""
+        self._once(call.id, call.kernel, call.provider, _launch_of(measurement))
+        return _made_up(measurement)
+
+    def sweep(self, points: list[Point]) -> dict[str, Any]:
+        """Call each point of a `perf_report`."""
+        for point in points:
+            self._once(point.id, point.kernel, point.provider, point.run)
+        return dict.fromkeys((point.id for point in points), 1.0)
+
+    def _once(self, identity: str, kernel: str, provider: str, launch: Callable[[], Any]) -> None:
+        self.points += 1
+        if identity in self._done or provider in self._peers:
+            return
+        self._recorder.kernel, self._recorder.origin, self._recorder.failure = kernel, identity, None
+        self._journal.write("start", id=identity)
+        ended: Exception | None = None
+        try:
+            launch()
+        except Exception as error:
+            ended = error
+        finish(self._journal, self._recorder, ended)
+        self.back_to_the_script()
+
+    def back_to_the_script(self) -> None:
+        """From here on, launches are the script's own."""
+        self._recorder.kernel, self._recorder.origin, self._recorder.failure = self._script.kernel, self._script.id, None
+        self._journal.write("turn", id=self._script.id)
+
+
+def launch_scripts(job: Job, hooks: Hooks, journal: Journal, recorder: Recorder) -> None:
+    """Run every script that is not yet in the journal."""
+    done = journal.done()
+    for script in scripts_of(job):
+        if script.id in done:
+            continue
+        journal.write("start", id=script.id)
+        meter = LaunchMeter(script, job, journal, recorder, done)
+        meter.back_to_the_script()
+        with hooks.script(script, Names(script, root_of(job)), meter):
+            ended = run(script)
+        nothing = Failure(script.id, EMPTY, NotRun.EMPTY) if ended is None and not meter.points else None
+        finish(journal, recorder, nothing or ended)
+
+
+def _launch_of(measurement: Measurement) -> Callable[[], Any]:
+    if measurement.kind in TIMER_METHODS:
+        return lambda: measurement.function._timer.timeit(1)
+    launch: Callable[[], Any] = measurement.function
+    return launch
+
+
+def _made_up(measurement: Measurement) -> Any:
+    """Return what was asked for, as if everything took a millisecond: callers divide by it."""
+    if measurement.kind in TIMER_METHODS:
+        from torch.utils.benchmark import Measurement as Measured
+
+        return Measured(1, [_MILLISECOND], measurement.function._task_spec)
+    quantiles = measurement.options.get("quantiles")
+    if quantiles:
+        return 1.0 if len(quantiles) == 1 else [1.0] * len(quantiles)
+    return [1.0] if measurement.options.get("return_mode") == "all" else 1.0

@@ -1,0 +1,399 @@
+"""The compile stage: compile every launch of every bench point and test for every architecture, without a GPU.
+
+`python -m warpwave.inside.compile.stage job.json` supervises one worker per architecture, at most two more than there are cores at a time.
+A worker runs the package's launches under `fake_gpu.driver.pretended_device`. If a compiler aborts, only one case is lost, and it is
+reported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import sys
+import threading
+import unittest.case
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from warpwave.inside.benchmarks import loading
+from warpwave.inside.codegen.recorder import Recorder
+from warpwave.inside.compile.candidates import Candidates, Discarded, key
+from warpwave.inside.environment import package_folders, python_path, root_of, temporary_home
+from warpwave.inside.handed_over import pack
+from warpwave.inside.imports import enter_package
+from warpwave.inside.process import sealing
+from warpwave.inside.process.journal import Event, Journal, emit
+from warpwave.inside.process.outcomes import doubted, few, hint_of, missing_of, with_reasons
+from warpwave.inside.process.supervise import supervise
+from warpwave.inside.process.workers import answered, as_stage, forked, time_is_up
+from warpwave.inside.scripts.script import benches_of
+from warpwave.inside.test.settings import files_with_tests
+from warpwave.records import (
+    BY_TORCH,
+    HOST_CODE,
+    RUNS_ON,
+    Architecture,
+    CompiledKernel,
+    Job,
+    NotRun,
+    Stage,
+    StageReport,
+    Verdict,
+    to_json,
+    worst,
+)
+from warpwave.records.selection import kernel_of
+
+# Which architectures Triton can compile for. Read in a process that has imported Triton; the stage's own never does.
+
+
+def without_backend(cards: Sequence[Architecture]) -> list[str]:
+    """Return the architectures that no installed backend of Triton compiles for: each launch would fail for the same reason."""
+    try:
+        from triton.backends import backends
+        from triton.backends.compiler import GPUTarget
+    except ImportError:  # each case says so
+        return []
+
+    def is_known(card: Architecture) -> bool:
+        target = GPUTarget(card.backend, card.arch, card.warp_size)
+        return any(backend.compiler.supports_target(target) for backend in backends.values())
+
+    return [f"{card.name} ({card.backend})" for card in cards if not is_known(card)]
+
+
+# How the tests and points of the compile stage ended, each architecture by itself: what was never reached, and whether most was seen.
+
+# What only the package's code raises, whatever a card answers: a name that it lacks, and a string that its dict does not have.
+_BY_PACKAGE = ("KeyError: '", 'KeyError: "', "NameError: ", "UnboundLocalError: ")
+
+
+class Cases:
+    """The tests and points of one architecture: which were announced, and how those ended that did."""
+
+    def __init__(self) -> None:
+        self.announced: dict[str, None] = {}
+        self.ended: dict[str, NotRun | None] = {}
+        self.loaded: set[str] = set()  # benches
+
+    def note(self, event: Event) -> None:
+        """Take one journal event."""
+        if event["event"] == "collected":
+            self.announced.update(dict.fromkeys(event.get("ids", ())))
+        elif event["event"] == "ready":
+            self.loaded.add(event["id"])
+        elif event["event"] in ("finish", "death"):
+            # A process that died has not run its case to the end, and gives no other reason.
+            why = event.get("not_run") or (NotRun.RAISED if event["event"] == "death" or event.get("reason") else None)
+            self.ended[event["id"]] = NotRun(why) if why else None
+
+
+def never_reached(architecture: str, cases: Mapping[str, Cases], files: Iterable[str] = ()) -> list[str]:
+    """Return the tests that did not end on an architecture. It may not have come to collect them; another one has.
+
+    If none has, tests are not known, and `files` stand for those in them.
+    """
+    known = dict.fromkeys(identity for each in cases.values() for identity in each.announced) or dict.fromkeys(files)
+    return [identity for identity in known if identity not in cases[architecture].ended]
+
+
+def fails_here_only(row: CompiledKernel, cases: Mapping[str, Cases]) -> CompiledKernel:
+    """Return the row; as a failure, if its test or point raised, or ended its process, on this architecture and ran to its end on another.
+
+    What runs on one of them is no gap of what is pretended. torch's own refusals are left as they are: they may be about missing data.
+    An exception that no data decides counts as well if the other went on to where data decides.
+    """
+    raised = row.not_run is NotRun.RAISED and not row.reason.endswith(BY_TORCH)
+    died = row.function == HOST_CODE and row.verdict is Verdict.CRASHED
+    if not (raised or died) or row.origin not in cases[row.architecture].ended:
+        return row
+    ended = {name: each.ended[row.origin] for name, each in cases.items() if row.origin in each.ended}
+    there = [name for name, why in ended.items() if why in (None, NotRun.EMPTY)]
+    until = ""
+    if not there and row.reason.startswith(_BY_PACKAGE):
+        there, until = [name for name, why in ended.items() if why is NotRun.DATA], " until data decides"
+    if not there:
+        return row
+    kind, colon, words = row.reason.partition(": ")
+    how = f"raises {kind} on {row.architecture}{colon}{words}" if raised else f"on {row.architecture} {row.reason}"
+    reason = f"{RUNS_ON} {few(there)}{until} and {how}"
+    return dataclasses.replace(row, verdict=Verdict.FAILED if raised else row.verdict, not_run=None, reason=reason)
+
+
+def never_loaded(cases: Cases, job: Job) -> list[str]:
+    """Return the benches that an architecture has not come to, or was loading."""
+    known, root = cases.loaded | cases.ended.keys(), Path(job.kernels)
+    return [path.relative_to(root).as_posix() for path in benches_of(job) if loading(path, job) not in known]
+
+
+def never_ran(architecture: str, identity: str, job: Job, up: bool) -> CompiledKernel:
+    """Return the row of a test that did not end, because the time was `up` or somebody stopped the run."""
+    why = "the time was up before this test" if up else "the run was stopped before this test"
+    kernel = kernel_of(identity.partition("::")[0], job.package_names)
+    kind = NotRun.TIME_UP if up else NotRun.STOPPED
+    return CompiledKernel(kernel, HOST_CODE, architecture, Verdict.NOT_RUN, origin=identity, reason=why, not_run=kind)
+
+
+def mostly_run(report: StageReport, cases: list[Cases]) -> StageReport:
+    """Return the report as incomplete if fewer than half of the cases ran to their end: kernels that nobody launched are not good ones."""
+    counted = Counter(why for each in cases for why in each.ended.values() if why not in (NotRun.SKIPPED, NotRun.XFAILED, NotRun.EMPTY))
+    whole, total = counted[None], counted.total()
+    if report.verdict is not Verdict.PASSED or 2 * whole >= total:
+        return report
+    reason = f"only {whole} of {total} tests and points ran to their end, so most launches were not seen; {report.reason}"
+    hint = "Each row says why. Give the kernels benchmarks whose host code does not depend on data, or run the tests on a card."
+    return dataclasses.replace(report, verdict=Verdict.INCOMPLETE, reason=reason[:500], hint=hint)
+
+
+# Errors of the compiler that a test expects: `with pytest.raises(CompilationError):` around a launch. On a card, such a test passes.
+#
+# The worker notes in its journal which rows a test caught so. Errors that other code catches stay failures: it may only hide them.
+
+
+@contextlib.contextmanager
+def noticed(recorder: Recorder, journal: Journal) -> Iterator[None]:
+    """Note each refused kernel whose error pytest or unittest catches."""
+
+    def leaving(leave: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(context: Any, kind: Any, error: Any, trace: Any) -> Any:
+            caught = leave(context, kind, error, trace)
+            if caught and recorder.refused is not None and recorder.refused[0] in (error, *_behind(error)):
+                journal.write("expected", row=_name(recorder.refused[1]))
+            return caught
+
+        return wrapped
+
+    with contextlib.ExitStack() as undo:
+        owners: tuple[Any, ...] = (type(pytest.raises(KeyError)), unittest.case._AssertRaisesContext)  # type: ignore[attr-defined]
+        for owner in owners:
+            undo.callback(setattr, owner, "__exit__", owner.__exit__)
+            owner.__exit__ = leaving(owner.__exit__)
+        yield
+
+
+class Expected:
+    """The supervisor's side: the rows that tests expect."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+
+    def note(self, event: Event) -> None:
+        """Take a journal event of an error that a test caught."""
+        self._names.add(event["row"])
+
+    def mark(self, row: CompiledKernel) -> CompiledKernel:
+        """Return the row; as one that its author skips, if the test expects that it does not compile."""
+        if row.verdict is not Verdict.FAILED or _name(row) not in self._names:
+            return row
+        return dataclasses.replace(row, verdict=Verdict.NOT_RUN, not_run=NotRun.SKIPPED, reason=f"the test expects this: {row.reason}")
+
+
+def _behind(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None and (error := error.__cause__ or error.__context__) is not None:
+        yield error
+
+
+def _name(row: CompiledKernel) -> str:
+    return f"{key(row)} {row.origin}"
+
+
+def compile_all(job: Job) -> StageReport:
+    """Supervise the workers and write `compile/kernels.jsonl`."""
+    folder = Path(job.output) / Stage.COMPILE.value
+    rows: list[CompiledKernel] = []
+    wrong: dict[str, None] = {}
+    unseen = {"deselected": 0, "left_out": 0}  # tests, the same for every architecture
+    cases = {card.name: Cases() for card in job.architectures}
+    notes: dict[str, None] = {}
+    discarded, expected = Discarded(), Expected()
+    lock, stop = threading.Lock(), threading.Event()
+    sealing.remove(folder / "kernels.jsonl")  # from an interrupted run; the journals hold everything
+
+    def keep(row: CompiledKernel) -> None:
+        rows.append(row)
+        sealing.append(folder / "kernels.jsonl", to_json(row))
+
+    def report() -> StageReport:
+        """Only now is every launch known, and with it which candidates an autotuner discards, and which errors tests expect."""
+        before = list(rows)
+        rows[:] = (fails_here_only(discarded.mark(expected.mark(row)), cases) for row in _once(rows))
+        if rows != before:
+            sealing.replace(folder / "kernels.jsonl", "".join(f"{to_json(row)}\n" for row in rows))
+        return _report(job, rows, (wrong, notes), unseen, list(cases.values()))
+
+    def run(card: Architecture) -> None:
+        fresh = _fresh_rows()
+
+        def on_event(event: Event) -> None:
+            with lock:
+                if event["event"] == "note":
+                    notes[event["text"]] = None
+                if event["event"] == "candidates":
+                    discarded.note(event)
+                if event["event"] == "expected":
+                    expected.note(event)
+                if event["event"] == "wrong":
+                    wrong[f"{card.name}: {event['reason']}"] = None
+                if event["event"] == "collected":
+                    unseen.update({key: max(known, int(event.get(key, 0))) for key, known in unseen.items()})
+                cases[card.name].note(event)
+                for row in fresh(event, card):
+                    if row.architecture != card.name:
+                        wrong[f"{card.name}: a kernel was reported for {row.architecture}"] = None
+                    keep(row)
+                    emit("case", stage="compile", id=f"{row.function} for {card.name}", done=len(rows), total=None)
+
+        start = forked(work, job, card)
+        journal = Journal(folder / f"journal-{card.name}.jsonl")
+        for death in supervise(start, journal, job.test_limit_s, folder / f"log-{card.name}.txt", on_event, stop):
+            if death.case is None:
+                on_event({"event": "death", "id": "(worker)", "verdict": death.verdict.value, "reason": death.reason})
+
+    # Two more workers than cores. With fewer, the last architectures start late and leave a core idle at the end. With many more, the
+    # longest one gets too small a share and finishes alone.
+    with ThreadPoolExecutor(job.workers or (os.cpu_count() or 1) + 2) as pool:
+        try:
+            if missing := answered(without_backend, job.architectures):
+                sealing.replace(folder / "kernels.jsonl", "")
+                return _no_backend(missing)
+            list(pool.map(run, job.architectures))
+        except KeyboardInterrupt:  # also while the first process starts, which takes a while on a busy machine
+            # Leaving the `with` block waits for the threads, which receive no signal.
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            up = time_is_up()
+            files = files_with_tests(job) if "test" in job.launches else []
+            for card in job.architectures:
+                benches = never_loaded(cases[card.name], job) if "bench" in job.launches else []
+                for identity in (*benches, *never_reached(card.name, cases, files)):
+                    keep(never_ran(card.name, identity, job, up))
+            ended = report()
+            if up:
+                sealing.close(ended, job)  # the inside adds that the time was up
+            raise
+    return report()
+
+
+def _no_backend(missing: Iterable[str]) -> StageReport:
+    return StageReport(
+        Stage.COMPILE,
+        Verdict.INFRA,
+        reason=f"the Triton here has no backend for {', '.join(missing)}",
+        hint="Install the vendor's Triton where this target runs, or use an image that has it. Triton finds a backend as an installed "
+        "package with an entry point `triton.backends`.",
+    )
+
+
+def _report(
+    job: Job, rows: list[CompiledKernel], told: tuple[Iterable[str], Iterable[str]], unseen: dict[str, int], cases: list[Cases]
+) -> StageReport:
+    wrong, notes = told
+    counts = {verdict.value: sum(row.verdict is verdict for row in rows) for verdict in Verdict}
+    counts = {verdict: count for verdict, count in counts.items() if count}
+    # A point whose host code needs data says nothing about the kernels that were compiled.
+    verdict = worst([row.verdict for row in rows if row.verdict is not Verdict.NOT_RUN])
+    reason = _reason(rows, verdict) if rows else f"nothing that launches a Triton kernel was found ({', '.join(job.launches)})"
+    hint = (
+        hint_of((row.reason for row in rows), root_of(job))
+        if rows
+        else f"Looked for pytest's files, and for benches called {', '.join(job.benches)}."
+    )
+    if lacking := missing_of((row.reason for row in rows if row.verdict is not Verdict.PASSED), root_of(job)):
+        notes = (lacking, *notes)
+    if left_out := job.not_compiled_for:
+        compiled_for = ", ".join(card.name for card in job.architectures)
+        notes = (f"--quick compiled for {compiled_for} only, and left out {', '.join(left_out)}", *notes)
+    report = StageReport(Stage.COMPILE, verdict, reason=reason, hint=hint, counts=counts, notes=tuple(notes), **unseen)  # type: ignore[arg-type]
+    gap = next((f"{row.origin}: {row.reason}" for row in rows if row.not_run is NotRun.NOT_PRETENDED), "")
+    report = with_reasons(report, Counter(row.not_run for row in rows if row.not_run), "launch", gap)
+    return doubted(mostly_run(report, cases), wrong)
+
+
+def _fresh_rows() -> Callable[[Event, Architecture], list[CompiledKernel]]:
+    """Return `_rows` without duplicates: a new worker starts empty and compiles again what an earlier one compiled."""
+    earlier: set[str] = set()
+    current: set[str] = set()
+
+    def rows(event: Event, card: Architecture) -> list[CompiledKernel]:
+        if event["event"] == "worker":
+            earlier.update(current)
+        found = [(row, to_json(dataclasses.replace(row, origin="", seconds=0.0))) for row in _rows(event, card)]
+        current.update(identity for row, identity in found if row.function != HOST_CODE)
+        return [row for row, identity in found if identity not in earlier]
+
+    return rows
+
+
+def _once(rows: list[CompiledKernel]) -> list[CompiledKernel]:
+    """Return the rows without those of kernels that compile and were later refused by a launch: these have a row that says so."""
+
+    def same(row: CompiledKernel) -> str:
+        return key(dataclasses.replace(row, verdict=Verdict.PASSED, reason=""))
+
+    refused = {same(row) for row in rows if row.verdict is Verdict.FAILED and row.binary_hash}
+    return [row for row in rows if row.verdict is not Verdict.PASSED or same(row) not in refused] if refused else rows
+
+
+def _reason(rows: list[CompiledKernel], verdict: Verdict) -> str:
+    """Return the reason of the first row with the stage's verdict; if nothing failed, that of the first row that could not run."""
+    wrong = [row for row in rows if row.verdict is not Verdict.PASSED and not row.is_discarded]
+    first = next((row for row in wrong if row.verdict is verdict), wrong[0] if wrong else None)
+    return f"{first.function} for {first.architecture}: {first.reason}"[:500] if first else ""
+
+
+def _rows(event: Event, card: Architecture) -> list[CompiledKernel]:
+    """Return the row of an event: a compiled kernel, a point whose host code could not run, or a case that killed its worker."""
+    if event["event"] == "kernel":
+        return [CompiledKernel(**{**event["row"], "verdict": Verdict(event["row"]["verdict"])})]
+    if event["event"] == "death" or (event["event"] == "finish" and event.get("reason")):
+        kernel = event.get("kernel") or event["id"].split("/")[0].split()[0]
+        verdict = Verdict(event["verdict"])
+        why = NotRun(event["not_run"]) if event.get("not_run") else None
+        return [CompiledKernel(kernel, HOST_CODE, card.name, verdict, origin=event["id"], reason=event["reason"], not_run=why)]
+    return []
+
+
+def work(job: Job, card: Architecture) -> None:
+    """Run the package's launches once on a fake `card`."""
+    from warpwave.inside.compile.launches import launch_benches, launch_scripts, launch_tests
+    from warpwave.inside.fake_gpu.card import pretended_device
+    from warpwave.inside.scripts.hooks import Hooks
+
+    # Rows lost to a power cut are compiled already and found in the cache. So do not wait for the disk at each of 5,000 points.
+    journal = Journal.from_environment(durable=("end",))
+    recorder = Recorder(card, journal, job.gates, root_of(job))
+    enter_package(package_folders(job), first=python_path(job))
+    strict = job.gates is not None and job.gates.candidates == "all"
+    followed = contextlib.nullcontext() if strict else Candidates(journal).followed(recorder)
+    hooks = Hooks(job.quick)
+    with pretended_device(card, recorder.load, job.torch_devices), followed, contextlib.ExitStack() as undo:
+        if job.bench_scripts:
+            hooks.install(undo)  # on top of what a pretended device measures with
+        if "bench" in job.launches:
+            launch_benches(job, journal, recorder)
+            launch_scripts(job, hooks, journal, recorder)
+        if "test" in job.launches:
+            with noticed(recorder, journal):
+                launch_tests(job, journal, recorder)
+    journal.write("end")
+
+
+def main() -> None:
+    """Run the stage's process."""
+    job = Job.load(Path(sys.argv[1]))
+    sealing.shut()
+    folder = Path(job.output) / Stage.COMPILE.value
+    with temporary_home(folder):
+        report = compile_all(job)
+        pack(job)
+    sealing.close(report, job)
+
+
+if __name__ == "__main__":
+    as_stage(main)

@@ -1,0 +1,300 @@
+"""Arithmetic on which Triton's interpreter and cards disagree: zeros and NaN of minima, conversions out of range, bits, narrow products.
+
+Each was seen on an NVIDIA card (docs/no-gpu.md). Some releases of Triton have some of it right; what is here holds for all.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import triton.language as tl
+
+from warpwave.inside.fake_gpu.torch_device import Patch
+
+Array = Any  # np.ndarray; the numbers' types change from call to call
+
+
+def card_arithmetic() -> list[Patch]:
+    """Return what makes the interpreter's builder compute as cards do."""
+    from triton.runtime import interpreter
+
+    builder, scans = interpreter.InterpreterBuilder, interpreter.ScanOps
+    return [
+        *((builder, name, _of_two(choose)) for name, choose in _CHOICES.items()),
+        *((builder, name, _saturating(getattr(builder, name))) for name in ("create_fp_to_si", "create_fp_to_ui")),
+        *((scans, name, _of_its_type(getattr(scans, name))) for name in ("cumsum", "cumprod")),
+        (builder, "binary_op", _of_one_bit(builder.binary_op)),
+        (builder, "get_all_ones_value", _all_ones),
+        (builder, "create_umulhi", _high_half(builder.create_umulhi)),
+        (builder, "create_fma", _rounded_once(builder.create_fma)),
+    ]
+
+
+def smaller(x: Array, y: Array, choose: Callable[[Array, Array], Array] = np.fmin) -> Array:
+    """Return the minimum, of two zeros the negative one. Of a number and a NaN, `choose` decides: `np.fmin` returns the number."""
+    return np.asarray(np.where(x == y, np.where(np.signbit(x), x, y), choose(x, y)))
+
+
+def larger(x: Array, y: Array, choose: Callable[[Array, Array], Array] = np.fmax) -> Array:
+    """Return the maximum, of two zeros the positive one."""
+    return np.asarray(np.where(x == y, np.where(np.signbit(x), y, x), choose(x, y)))
+
+
+# `tl.minimum` returns the number of a number and a NaN, unless it is asked to propagate NaN.
+_CHOICES: dict[str, Callable[[Array, Array], Array]] = {
+    "create_minnumf": smaller,
+    "create_maxnumf": larger,
+    "create_minimumf": functools.partial(smaller, choose=np.minimum),
+    "create_maximumf": functools.partial(larger, choose=np.maximum),
+}
+
+
+def _of_two(choose: Callable[[Array, Array], Array]) -> Callable[..., Any]:
+    return lambda builder, left, right: builder.binary_op(left, right, choose)
+
+
+def _saturating(conversion: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a conversion of floats to whole numbers that ends at the largest and the smallest one; NaN is 0 in 32 bits.
+
+    A type of fewer bits gets the low ones of 32. What cards do there differs, and LLVM leaves all of it open.
+    """
+
+    def convert(builder: Any, source: Any, to: Any) -> Any:
+        dtype = to.scalar
+        if source.data.dtype.kind != "f" or not dtype.is_int():
+            return conversion(builder, source, to)
+        bits = dtype.primitive_bitwidth
+        kind = np.dtype(f"{'u' if dtype.is_int_unsigned() and bits >= 32 else 'i'}{max(bits, 32) // 8}")
+        info, numbers = np.iinfo(kind), np.trunc(source.data.astype(np.float64))
+        inside = (numbers > float(info.min)) & (numbers < float(info.max))
+        whole = np.where(inside, numbers, 0).astype(kind)
+        whole[numbers >= float(info.max)] = info.max
+        whole[numbers <= float(info.min)] = info.min
+        if bits == 64:
+            whole[np.isnan(numbers)] = np.array(1 << 63, np.uint64).view(np.int64).astype(kind)
+        return type(source)(whole.astype(np.bool_ if bits == 1 else f"{'u' if dtype.is_int_unsigned() else 'i'}{bits // 8}"), dtype)
+
+    return convert
+
+
+def _of_its_type(scan: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a scan whose sums wrap around in the type of its input; NumPy's are of 64 bits."""
+
+    def run(ops: Any, value: Any) -> Any:
+        results = scan(ops, value)
+        for result in results:
+            result.handle.data = result.handle.data.astype(value.handle.data.dtype)
+        return results
+
+    return run
+
+
+def _of_one_bit(operation: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an operation whose comparisons have a type of one bit, and that wraps truths around at one bit.
+
+    The interpreter keeps the type of what is compared. A mask that is made of a program's number and then broadcast (`(pid < n) & mask`) is
+    one of whole numbers then, which no load takes. NumPy's sum of two truths is true.
+    """
+
+    def compute(builder: Any, left: Any, right: Any, op: Any) -> Any:
+        if left.data.dtype == np.bool_ and right.data.dtype == np.bool_:
+            whole = op(left.data.astype(np.int8), right.data.astype(np.int8))
+            return type(left)((whole & 1).astype(np.bool_), tl.int1)
+        result = operation(builder, left, right, op)
+        return type(result)(result.data, tl.int1) if result.data.dtype == np.bool_ else result
+
+    return compute
+
+
+def _all_ones(builder: Any, dtype: Any) -> Any:
+    from triton.runtime.interpreter import TensorHandle, _get_np_dtype
+
+    kind = _get_np_dtype(dtype)
+    bits = np.full(1, True) if kind == np.bool_ else np.full(kind.itemsize, 0xFF, np.uint8).view(kind)
+    return TensorHandle(bits, dtype.scalar)
+
+
+def _high_half(multiply: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a product of unsigned numbers; signed operands take part by their bits."""
+
+    def compute(builder: Any, left: Any, right: Any) -> Any:
+        kind = left.data.dtype
+        unsigned = np.dtype(f"u{kind.itemsize}")
+        x, y = (type(each)(np.ascontiguousarray(each.data).view(unsigned), tl.uint64) for each in (left, right))
+        return type(left)(np.ascontiguousarray(multiply(builder, x, y).data).view(kind), left.dtype.scalar)
+
+    return compute
+
+
+def _rounded_once(multiply: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a fused multiplication and addition of fp16: older releases round the product, too. In fp64 it is exact."""
+
+    def compute(builder: Any, x: Any, y: Any, z: Any) -> Any:
+        if z.data.dtype != np.float16:
+            return multiply(builder, x, y, z)
+        wide = x.data.astype(np.float64) * y.data.astype(np.float64) + z.data.astype(np.float64)
+        return type(z)(wide.astype(np.float16), z.dtype.scalar)
+
+    return compute
+
+
+# Arithmetic of bf16 and fp8 in Triton's interpreter, which computes with their bits as if they were whole numbers.
+#
+# Here an operation converts its operands to fp32, which is exact, and rounds its result once, to nearest even, as cards do. Conversions
+# to
+# fp8 saturate, also as on a card.
+
+# What torch has a type for. Triton's others are left as they are.
+_TYPES = {tl.bfloat16: torch.bfloat16, tl.float8e5: torch.float8_e5m2, tl.float8e4nv: torch.float8_e4m3fn}
+_TYPES |= {tl.float8e4b8: torch.float8_e4m3fnuz, tl.float8e5b16: torch.float8_e5m2fnuz}
+_COMPARISONS = [f"create_fcmp{kind}{name}" for kind in "OU" for name in ("LT", "GT", "LE", "GE", "EQ", "NE")]
+_ARITHMETIC = ["fadd", "fsub", "fmul", "fdiv", "frem", "fneg", "fma", "clampf", "precise_divf", "approx_divf", "minimumf", "minnumf"]
+_ARITHMETIC += ["maximumf", "maxnumf", "floor", "ceil", "exp", "exp2", "log", "log2", "sin", "cos", "sqrt", "precise_sqrt", "rsqrt", "erf"]
+_CASTS = [f"create_{name}" for name in ("si_to_fp", "ui_to_fp", "fp_to_si", "fp_to_ui", "fp_ext", "fp_trunc")]
+
+
+def widened(data: Array, dtype: Any) -> Array:
+    """Return the numbers that bits of a narrow type stand for, in fp32."""
+    bits = np.ascontiguousarray(data).view(np.dtype(f"i{data.dtype.itemsize}"))
+    return torch.from_numpy(bits).view(_TYPES[dtype]).to(torch.float32).numpy()
+
+
+def narrowed(data: Array, dtype: Any) -> Array:
+    """Return the bits of a narrow type that stand for numbers, rounded to nearest even."""
+    numbers = torch.from_numpy(np.ascontiguousarray(data))
+    if dtype is not tl.bfloat16:
+        most = torch.finfo(_TYPES[dtype]).max
+        numbers = numbers.clamp(-most, most)  # NaN stays
+    bits = numbers.to(_TYPES[dtype]).view(torch.int16 if dtype is tl.bfloat16 else torch.int8).numpy()
+    return bits.view(np.dtype(f"u{bits.dtype.itemsize}"))
+
+
+def narrow_floats() -> list[Patch]:
+    """Return what makes the interpreter compute with narrow floats, and as cards do with others."""
+    from triton.runtime import interpreter
+
+    builder, changes = interpreter.InterpreterBuilder, card_arithmetic()
+    wide: dict[str, Any] = {name: operation for owner, name, operation in changes if owner is builder}
+    names = [*_COMPARISONS, *(f"create_{name}" for name in _ARITHMETIC)]
+    changes += [(builder, name, _computed(wide.get(name) or getattr(builder, name))) for name in names if hasattr(builder, name)]
+    changes += [(builder, name, _cast(wide.get(name) or getattr(builder, name))) for name in _CASTS]
+    changes += [(builder, name, _cast(getattr(builder, name))) for name in ("cast_impl", "create_fp_to_fp")]
+    changes += [(builder, "create_dot", _operands_widened(builder.create_dot))]
+    changes += [(builder, "create_atomic_rmw", _atomic(builder.create_atomic_rmw))]
+    return [*changes, *((ops, "apply_impl", _combined(ops.apply_impl)) for ops in (interpreter.ReduceOps, interpreter.ScanOps))]
+
+
+def _type(value: Any) -> Any:
+    """Return a handle's narrow type, or nothing."""
+    dtype = getattr(getattr(value, "dtype", None), "scalar", None)
+    return dtype if dtype in _TYPES else None
+
+
+def _wide(value: Any) -> Any:
+    """Return a handle in fp32 if its type is narrow; anything else as it is."""
+    return type(value)(widened(value.data, _type(value)), tl.float32) if _type(value) else value
+
+
+def _computed(operation: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an operation of floats that rounds its result to the type of its operands; a comparison's needs no rounding."""
+
+    def compute(builder: Any, *args: Any) -> Any:
+        dtype = next(filter(None, map(_type, args)), None)
+        if dtype is None:
+            return operation(builder, *args)
+        result = operation(builder, *map(_wide, args))
+        return result if result.data.dtype == np.bool_ else type(result)(narrowed(result.data, dtype), dtype)
+
+    return compute
+
+
+def _operands_widened(operation: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a product whose sum has a type of its own."""
+
+    def compute(builder: Any, left: Any, right: Any, *rest: Any) -> Any:
+        return operation(builder, _wide(left), _wide(right), *rest)
+
+    return compute
+
+
+def _cast(conversion: Callable[..., Any]) -> Callable[..., Any]:
+    def cast(builder: Any, source: Any, to: Any, *rounding: Any) -> Any:
+        from triton.runtime.interpreter import _get_np_dtype
+
+        if getattr(source, "is_suspected", False):  # nobody may look at it yet
+            return source.converted(lambda plain: cast(builder, plain, to, *rounding))
+        dtype = to.scalar
+        if (_type(source) is None and dtype not in _TYPES) or any("RTZ" in str(mode) for mode in rounding):
+            return conversion(builder, source, to, *rounding)
+        numbers = _wide(source).data
+        if dtype.is_int():
+            return conversion(builder, _wide(source), to, *rounding)
+        if dtype not in _TYPES:
+            return type(source)(numbers.astype(_get_np_dtype(dtype)), dtype)
+        # What is wider than fp32 (fp64, large whole numbers) is rounded once, too.
+        return type(source)(narrowed(numbers.astype(np.float64), dtype), dtype)
+
+    return cast
+
+
+def _combined(apply: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a reduction or scan that NumPy does at once, over numbers; others call a function of the language for each step."""
+
+    def combine(ops: Any, values: Any) -> Any:
+        if ops.combine_fn is tl.standard._sum_combine and values[0].dtype.scalar == tl.int1:
+            return _parities(apply(ops, (ops.to_tensor(values[0].handle.data.astype(np.int8), tl.int8),)))
+        narrow = [_type(value.handle) for value in values]
+        if not any(narrow) or ops.combine_fn not in vars(tl.standard).values():
+            return apply(ops, values)
+        wide = [ops.to_tensor(_wide(value.handle).data, tl.float32) if _type(value.handle) else value for value in values]
+        results = apply(ops, tuple(wide))
+        several = list(results) if isinstance(results, (list, tuple)) else [results]
+        for place, dtype in enumerate(narrow[: len(several)]):
+            if dtype:
+                several[place] = _rounded(several[place], dtype)
+        return several if isinstance(results, (list, tuple)) else several[0]
+
+    return combine
+
+
+def _parities(results: Any) -> Any:
+    """Return sums of truths as cards have them: they wrap around at one bit. NumPy's are true if one of the truths is."""
+    if isinstance(results, (list, tuple)):
+        return [_parities(result) for result in results]
+    handle = type(results.handle)((results.handle.data & 1).astype(np.bool_), tl.int1)
+    return tl.tensor(handle, results.type.with_element_ty(tl.int1) if results.type.is_block() else tl.int1)
+
+
+def _rounded(value: Any, dtype: Any) -> Any:
+    """Return a tensor of fp32 in a narrow type."""
+    handle = type(value.handle)(narrowed(value.handle.data, dtype), dtype)
+    return tl.tensor(handle, tl.block_type(dtype, value.shape) if value.shape else dtype)
+
+
+def _atomic(operation: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an atomic operation that adds narrow floats lane after lane, and exchanges floats as bits: the interpreter does neither."""
+
+    def change(builder: Any, kind: Any, pointer: Any, value: Any, mask: Any, *rest: Any) -> Any:
+        from triton._C.libtriton import interpreter as memory
+
+        if str(kind).endswith("XCHG") and value.data.dtype.kind == "f":
+            bits = value.data.view(f"i{value.data.itemsize}")
+            old = operation(builder, kind, pointer, type(value)(bits, tl.int64 if bits.itemsize == 8 else tl.int32), mask, *rest)
+            return type(value)(old.data.view(value.data.dtype), value.dtype)
+        dtype = _type(value)
+        if dtype is None or not str(kind).endswith("FADD"):
+            return operation(builder, kind, pointer, value, mask, *rest)
+        before, one = np.zeros_like(value.data), np.ones(1, bool)
+        for lane in np.flatnonzero(mask.data):
+            where = pointer.data.reshape(-1)[lane : lane + 1]
+            old = memory.load(where, one, np.zeros(1, value.data.dtype), value.data.dtype)
+            total = widened(old, dtype) + widened(value.data.reshape(-1)[lane : lane + 1], dtype)
+            memory.store(where, narrowed(total, dtype), one)
+            before.reshape(-1)[lane] = old[0]
+        return type(value)(before, value.dtype)
+
+    return change

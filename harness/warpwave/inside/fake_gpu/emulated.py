@@ -1,0 +1,465 @@
+"""A Triton driver that executes: it loads code objects, and runs each launch on the CPU over the tensors that it was given."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import gc
+import math
+import operator
+import struct
+import sys
+from bisect import bisect_right
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Sequence, ValuesView
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Union, cast
+
+import torch
+from triton.compiler.compiler import AsmDict, CompiledKernel
+
+from warpwave.emulator import Argument, Check, EmulatorError, Found, Kernel, Launch, OutOfMemoryBounds, execute, load
+from warpwave.inside.fake_gpu.card import PretendedDriver, Tuning, card_with_data, fits_on, refuse
+from warpwave.inside.fake_gpu.emulated_account import Account
+from warpwave.inside.fake_gpu.emulated_findings import Collected, Different, Given, Printer, given
+from warpwave.inside.fake_gpu.launches import Launched, allocator, check_grid, check_scratch
+from warpwave.inside.fake_gpu.redirect import Redirect
+from warpwave.inside.fake_gpu.streams import Graph
+from warpwave.inside.fake_gpu.torch_device import Patch
+from warpwave.records import Architecture
+
+# A launch's Python values → the bytes that a kernel reads its arguments from.
+#
+# The order is that of Triton's own launchers: the arguments without the constants, tuples taken apart, then the two scratch pointers.
+# Where
+# each one belongs, and what the runtime adds, is in the code object's metadata (LLVM, "User Guide for AMDGPU Backend", code object V5).
+
+_FORMATS = {"i1": "b", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "u1": "B", "u8": "B", "u16": "H", "u32": "I", "u64": "Q"}
+_FLOATS = {"fp32": "f", "f32": "f", "fp64": "d", "fp16": "e"}
+_HIDDEN = "hidden_"
+PRINTS = "hidden_hostcall_buffer"
+
+
+class LaunchError(TypeError):
+    """A kernel wants an argument that warpwave cannot pass. The message names it."""
+
+
+def flatten(signature: Iterable[Any], values: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield type and value of each argument that the kernel has at run time, in the kernel's order.
+
+    `signature` holds Triton's names of types: `*fp32`, `i32`, `constexpr`, `tensordesc<fp16[64, 64]>`, or a tuple of such.
+    """
+    for kind, value in zip(signature, values, strict=True):
+        if isinstance(kind, tuple):
+            yield from flatten(kind, value)
+        elif kind.startswith("tensordesc"):
+            yield from _descriptor(value)
+        elif kind != "constexpr":
+            yield kind, value
+
+
+def _descriptor(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what stands for a tensor descriptor on a card without hardware for it: base, shape, strides, flags; shape and strides again."""
+    yield "*", value.base
+    yield from (("i64", size) for size in (*value.shape, *value.strides))
+    yield "i1", value.padding == "nan"
+    if any(field.name == "round_f32_to_tf32" for field in dataclasses.fields(value)):  # since Triton 3.7
+        yield "i1", value.round_f32_to_tf32
+    yield from (("i32", size) for size in value.shape)
+    yield from (("i64", stride) for stride in value.strides)
+
+
+def pack(
+    layout: Sequence[Argument], size: int, values: Sequence[tuple[str, Any]], grid: tuple[int, int, int], threads: int, printer: int = 0
+) -> bytes:
+    """Return the kernarg segment of `size` bytes. `values` are all explicit arguments, the scratch pointers among them.
+
+    `printer` is the address of the memory shared with the service that prints for a kernel.
+
+    Raises:
+        LaunchError: the kernel wants other arguments, or one that warpwave does not know.
+    """
+    explicit = [argument for argument in layout if not argument.kind.startswith(_HIDDEN)]
+    if len(explicit) != len(values):
+        raise LaunchError(f"the kernel has {len(explicit)} arguments, the launch {len(values)}: this Triton passes them in another way")
+    segment = bytearray(size)
+    for argument, (kind, value) in zip(explicit, values, strict=True):
+        data = encode(kind, value)
+        if len(data) != argument.size:
+            raise LaunchError(f"an argument of type {kind} has {len(data)} bytes, the kernel reads {argument.size}")
+        segment[argument.offset : argument.offset + argument.size] = data
+    added = {**_added(grid, threads), PRINTS.removeprefix(_HIDDEN): printer}
+    for argument in layout:
+        if argument.kind.startswith(_HIDDEN):
+            value = added.get(argument.kind.removeprefix(_HIDDEN), 0)
+            segment[argument.offset : argument.offset + argument.size] = value.to_bytes(argument.size, "little")
+    return bytes(segment)
+
+
+def _added(grid: tuple[int, int, int], threads: int) -> dict[str, int]:
+    """Return what the runtime tells a kernel of its launch. Whole workgroups only, so nothing remains."""
+    counts = {f"block_count_{axis}": count for axis, count in zip("xyz", grid, strict=True)}
+    return {**counts, "group_size_x": threads, "group_size_y": 1, "group_size_z": 1, "grid_dims": 3}
+
+
+def encode(kind: str, value: Any) -> bytes:
+    """Return a value as the kernel reads it. A pointer is a tensor, something else with `data_ptr`, an address, or None."""
+    if kind.startswith("*"):
+        return struct.pack("<Q", address(value))
+    if kind == "bf16":
+        return struct.pack("<H", torch.tensor(float(value), dtype=torch.bfloat16).view(torch.uint16).item())
+    if kind in _FLOATS:
+        return _float(kind, float(value))
+    if kind not in _FORMATS:
+        raise LaunchError(f"warpwave cannot pass an argument of type {kind}")
+    letter = _FORMATS[kind]
+    bits = 8 * struct.calcsize(letter)
+    return (int(value) & ((1 << bits) - 1)).to_bytes(bits // 8, "little")
+
+
+def _float(kind: str, value: float) -> bytes:
+    """Round as C does: a number that is too large becomes infinite, where `struct` would refuse it."""
+    try:
+        return struct.pack(f"<{_FLOATS[kind]}", value)
+    except OverflowError:
+        return struct.pack(f"<{_FLOATS[kind]}", float("inf") if value > 0 else float("-inf"))
+
+
+def address(value: Any) -> int:
+    """Return the address that a pointer argument holds."""
+    if value is None:
+        return 0
+    return int(value.data_ptr() if hasattr(value, "data_ptr") else value)
+
+
+# The texts of compiled kernels stay on the disk: Triton keeps all intermediate code of each kernel in memory, and a suite has hundreds.
+
+_Init = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class _OnDisk:
+    """Stands for a text that is in a file."""
+
+    file: Path
+
+
+class Texts(AsmDict):  # type: ignore[misc]
+    """What Triton has as `kernel.asm`, but the texts are read each time that somebody asks for one."""
+
+    def __getitem__(self, key: str) -> Any:
+        found = super().__getitem__(key)
+        return found.file.read_text(encoding="utf-8") if isinstance(found, _OnDisk) else found
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the keys. Without this method, `dict(kernel.asm)` would copy past `__getitem__`."""
+        return iter(self.keys())
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a text or the binary, or `default`."""
+        return self[key] if key in self else default  # noqa: SIM401 - it would call itself
+
+    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
+        """Return all keys with their texts, read now."""
+        return {key: self[key] for key in self}.items()
+
+    def values(self) -> ValuesView[Any]:  # type: ignore[override]
+        """Return all texts, read now."""
+        return {key: self[key] for key in self}.values()
+
+
+def with_texts_on_disk(init: _Init) -> _Init:
+    """Wrap the constructor of Triton's compiled kernels."""
+
+    def made(kernel: Any, *args: Any, **kwargs: Any) -> None:
+        init(kernel, *args, **kwargs)
+        files = {Path(file).suffix[1:]: Path(file) for file in kernel.metadata_group.values()}
+        kernel.asm = Texts(
+            {key: _OnDisk(files[key]) if isinstance(text, str) and key in files else text for key, text in kernel.asm.items()}
+        )
+
+    return cast(_Init, made)
+
+
+TEXTS_ON_DISK: Patch = (CompiledKernel, "__init__", with_texts_on_disk(CompiledKernel.__init__))
+
+
+# Which memory a launch may touch: the storage of each tensor that it was given, and of those whose addresses it was given.
+
+# A table of addresses has an entry for each tensor of a list: it is short.
+_LONGEST_TABLE = 1 << 16
+# Programs are mapped from 4 MiB on, their heap above them; user space ends at 128 TiB. What the JIT passes in 32 bits is no address.
+_LOWEST, _HIGHEST = 1 << 22, 1 << 47
+_WIDE = ("i64", "u64")
+
+Buffer = tuple[int, int]
+
+
+def buffers(values: Iterable[tuple[str, Any]]) -> list[Buffer]:
+    """Return address and size in bytes of all memory that a kernel with these arguments may touch, without repeats.
+
+    `values` are types and values, as `flatten` yields them. A tensor stands for its whole storage, because a view may be made to look
+    beyond itself. A 64-bit number, and a tensor of such, may hold addresses: if one is in the storage of a living tensor, the kernel may
+    touch that, too.
+    """
+    found: dict[Buffer, None] = {}
+    suspects: set[int] = set()
+    for kind, value in values:
+        tensor = _tensor_of(value)
+        if tensor is not None:
+            found[_storage(tensor)] = None
+            suspects |= _table(tensor)
+        elif hasattr(value, "data_ptr"):
+            suspects.add(int(value.data_ptr()))
+        elif isinstance(value, int) and (kind in _WIDE or kind.startswith("*")):
+            suspects.add(value)
+    suspects = {number for number in suspects if _LOWEST <= number < _HIGHEST and not _within(number, found)}
+    if suspects:
+        found.update(dict.fromkeys(_living(suspects)))
+    return [buffer for buffer in found if buffer[1]]
+
+
+def _tensor_of(value: Any) -> Union[torch.Tensor, None]:
+    """Return the tensor that an argument is or stands for: Triton takes anything with `data_ptr`, such as a package's own view."""
+    if isinstance(value, torch.Tensor):
+        return value
+    held = vars(value).values() if hasattr(value, "__dict__") else ()
+    tensors = [each for each in (getattr(value, "base", None), *held) if isinstance(each, torch.Tensor)]
+    usual = tensors[0] if tensors and hasattr(value, "base") else None
+    if not hasattr(value, "data_ptr"):
+        return usual
+    return next((each for each in tensors if _within(int(value.data_ptr()), [_storage(each)])), usual)
+
+
+def _storage_of_any(tensor: torch.Tensor) -> Union[Buffer, None]:
+    """Return a storage, or None for a tensor without memory, such as one that torch's compiler traces with."""
+    try:
+        # The tensor's own device is "cpu" also where its storage has no memory. Its size may be a formula then, which has no hash.
+        return _storage(tensor) if tensor.untyped_storage().device.type == "cpu" else None
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
+def _storage(tensor: torch.Tensor) -> Buffer:
+    storage = tensor.untyped_storage()
+    return storage.data_ptr(), storage.nbytes()
+
+
+def _table(tensor: torch.Tensor) -> set[int]:
+    if tensor.dtype not in (torch.int64, torch.uint64) or tensor.numel() > _LONGEST_TABLE:
+        return set()
+    return set(tensor.detach().flatten().tolist())
+
+
+def _within(number: int, found: Iterable[Buffer]) -> bool:
+    return any(start <= number < start + size for start, size in found)
+
+
+def _living(addresses: set[int]) -> list[Buffer]:
+    """Return the storages of living tensors that these addresses are in. torch keeps no list of its tensors; Python's collector does."""
+    tensors = [entry for entry in gc.get_objects() if issubclass(type(entry), torch.Tensor)]
+    known = sorted({storage for tensor in tensors if tensor.device.type == "cpu" and (storage := _storage_of_any(tensor))})
+    starts = [start for start, _ in known]
+    nearest = {known[place - 1] for number in addresses if (place := bisect_right(starts, number))}
+    return [(start, size) for start, size in nearest if any(start <= number < start + size for number in addresses)]
+
+
+# Does a launch's result depend on the order in which waves and workgroups run? It is executed again, in random orders.
+#
+# Rounding is no such dependence: kernels add up by atomics, and floats may differ by what another order of a sum explains. But a test may
+# not ask for the same bits then: later launches of a kernel in a test keep the result of a random order, and the test's comparison
+# judges.
+
+SEEDS = (1, 2)
+_MOST_BYTES = 1 << 28  # of all buffers of a launch: they are copied
+_RELATIVE, _OF_LARGEST = 0.02, 1e-4  # by how much floats may differ: of the value, and of the largest one of the tensor
+
+
+class Orders:
+    """Executes a launch again. Made before the launch, because memory must be as it was then."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._buffers: Sequence[Buffer] = launch.buffers
+        programs = launch.grid[0] * launch.grid[1] * launch.grid[2]
+        self._worth = (programs > 1 or launch.threads > 64) and sum(size for _, size in launch.buffers) <= _MOST_BYTES
+        self._before = self._copy() if self._worth else []
+
+    def compare(self, again: Callable[[int], object], tensors: Sequence[Given], launched: Launched) -> list[Different]:
+        """Return what differs if `again` executes the launch in the orders of some seeds.
+
+        Memory keeps the result of the first time. From the kernel's second launch on, it keeps that of a random order if no more than
+        rounding differs.
+
+        An execution that does not end well is no answer: programs may wait for others that start before them.
+        """
+        if not self._worth:
+            return []
+        first = kept = other = self._copy()
+        try:
+            for seed in SEEDS:
+                self._restore(self._before)
+                try:
+                    again(seed + len(SEEDS) * (launched.times - 1))
+                except EmulatorError:
+                    return []
+                other = self._copy()
+                if found := list(self._different(first, other, tensors)):
+                    return found
+            if other != first:
+                launched.rounds.add(launched.name)
+            if launched.times > 1:
+                kept = other
+        finally:
+            self._restore(kept)
+        return []
+
+    def _copy(self) -> list[bytes]:
+        return [ctypes.string_at(start, size) for start, size in self._buffers]
+
+    def _restore(self, kept: Sequence[bytes]) -> None:
+        for (start, size), data in zip(self._buffers, kept, strict=True):
+            ctypes.memmove(start, data, size)
+
+    def _different(self, first: Sequence[bytes], second: Sequence[bytes], tensors: Sequence[Given]) -> Iterator[Different]:
+        for (start, _), one, other in zip(self._buffers, first, second, strict=True):
+            given = next((each for each in tensors if each.tensor.untyped_storage().data_ptr() == start), None)
+            if given is None or one == other:
+                continue
+            kind = given.tensor.dtype
+            a, b = (torch.frombuffer(bytearray(data), dtype=kind, count=len(data) // kind.itemsize) for data in (one, other))
+            if (wrong := _unequal(a, b)).numel():
+                at = int(wrong[0])
+                yield Different(given, start + at * kind.itemsize, wrong.numel(), float(a[at].real), float(b[at].real))
+
+
+def _unequal(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Return the indices of elements that differ by more than rounding."""
+    if not a.dtype.is_floating_point:
+        return (a != b).nonzero().flatten()
+    a, b = a.double(), b.double()
+    known = torch.cat([a[a.isfinite()].abs(), torch.zeros(1, dtype=a.dtype)])
+    allowed = _RELATIVE * torch.maximum(a.abs(), b.abs()) + _OF_LARGEST * known.max()
+    same = (a == b) | (a.isnan() & b.isnan()) | (a.isfinite() & b.isfinite() & ((a - b).abs() <= allowed))
+    return (~same).nonzero().flatten()
+
+
+def emulated_device(
+    card: Architecture, kinds: Sequence[str], account: Account, checks: Collected | None = None
+) -> tuple[Tuning, Callable[[], None]]:
+    """Pretend that tensors on a GPU of any of these types are on `card`, and execute what is launched there.
+
+    Return what autotuners choose, and what undoes it all. `account` counts what is executed. With `checks`, launches are
+    checked for more than their results, and `checks` collects what is found.
+    """
+    launching = [TEXTS_ON_DISK, (Redirect, "watch", staticmethod(account.watch))]
+    tuning, undo = card_with_data(card, kinds, partial(EmulatedDriver, account, checks), launching)
+    tuning.fits = fits_on(card)
+    return tuning, undo
+
+
+class EmulatedDriver(PretendedDriver):
+    """A driver of a card whose machine code a CPU executes."""
+
+    def __init__(self, account: Account, checks: Collected | None, card: Architecture, device: torch.device) -> None:
+        super().__init__(card, device, card.properties, lambda binary: (0, 0, card.program_threads))
+        self._account, self._checks, self._threads = account, checks, card.program_threads
+        self.utils.load_binary = self._load
+
+    def launcher_cls(self, source: Any, metadata: Any) -> Callable[..., None]:
+        """Return what Triton calls to launch."""
+        return _Launcher(self, source, metadata, self._account, self._checks)
+
+    def _load(self, name: str, binary: bytes, *rest: object) -> tuple[object, Kernel, int, int, int]:
+        """Return a module, the kernel, its registers, its spilled registers and its largest number of threads."""
+        try:
+            kernel = load(binary)
+        except EmulatorError as error:
+            self._account.fail(error)
+            raise
+        return object(), kernel, kernel.registers, kernel.spills, self._threads
+
+
+class _Launcher:
+    """Launches one compiled kernel, with the arguments that Triton gives to every backend's launcher."""
+
+    def __init__(self, driver: EmulatedDriver, source: Any, metadata: Any, account: Account, checks: Collected | None) -> None:
+        self._driver, self._signature, self._metadata = driver, dict(source.signature), metadata
+        self._account, self._checks = account, checks
+
+    def __call__(
+        self, x: int, y: int, z: int, stream: int, kernel: Kernel, packed: object, told: object, enter: Any, leave: Any, *args: Any
+    ) -> None:
+        """Execute all programs of the grid to their end; a launch of no program does nothing.
+
+        Raises:
+            ValueError: an argument is a tensor that a card cannot reach.
+            LaunchRefusedError: the driver of the card refuses the grid, or the kernel needs memory that nobody gives.
+        """
+        refuse(self._signature, args)
+        x, y, z = map(operator.index, (x, y, z))  # NumPy's numbers count, too
+        check_scratch(self._driver.card, kernel.name, self._metadata, self._driver)
+        check_grid(self._driver.card, kernel.name, (x, y, z), self._metadata)
+        Graph.run(self._launch, ((x, y, z), stream, kernel, told, enter, leave, *args), {})
+
+    def _launch(self, grid: tuple[int, int, int], stream: int, kernel: Kernel, told: object, enter: Any, leave: Any, *args: Any) -> None:
+        if not math.prod(grid):
+            return
+        scratch = self._scratch(math.prod(grid), stream)
+        if enter is not None:
+            enter(told)
+        with torch._C.DisableTorchFunction():
+            tensors = given(self._signature.items(), args) if self._checks else []
+            self._execute(kernel, grid, [*flatten(self._signature.values(), args), *scratch], tensors)
+        if leave is not None:
+            leave(told)
+
+    def _execute(self, kernel: Kernel, grid: tuple[int, int, int], values: list[tuple[str, Any]], tensors: list[Given]) -> None:
+        found: list[Found] | None = None if self._checks is None else []
+        threads = self._metadata.num_warps * self._metadata.warp_size
+        waves = grid[0] * grid[1] * grid[2] * self._metadata.num_warps
+        printer = Printer(waves) if any(argument.kind == PRINTS for argument in kernel.arguments) else None
+        shared = [printer.buffer] if printer else []
+        try:
+            packed = pack(kernel.arguments, kernel.kernarg_bytes, values, grid, threads, shared[0][0] if shared else 0)
+            launch = Launch(grid, threads, packed, self._metadata.shared, [*buffers(values), *shared])
+            orders = Orders(launch) if found is not None and printer is None else None
+            with printer or nullcontext():
+                account = self._account
+                limit, seconds = account.left, account.seconds_left
+                account.add(execute(kernel, launch, limit_instructions=limit, limit_seconds=seconds, findings=found))
+            if orders and self._checks is not None and account.seconds_left > account.seconds / 2:  # else the test itself may need the time
+                again = partial(_execute_again, kernel, launch, limit, account)
+                different = orders.compare(again, tensors, Launched.again(kernel.name))
+                if not any(one.check is Check.GLOBAL_RACE for one in found or ()):  # the race says why, and where
+                    self._checks.reordered(kernel, different)
+        except EmulatorError as error:
+            self._account.fail(error, printer.complaints if printer else "")
+            if self._checks is not None and isinstance(error, OutOfMemoryBounds):
+                self._checks.outside(error, tensors, kernel.wavefront, threads)
+            raise
+        except LaunchError as error:
+            self._account.refuse(kernel.name, error)
+            raise
+        finally:
+            if self._checks is not None:
+                self._checks.add(found or (), tensors, max(self._metadata.shared, kernel.lds))
+            if printer:
+                sys.stdout.write(printer.printed)
+                sys.stderr.write(printer.complaints)
+
+    def _scratch(self, programs: int, stream: int) -> list[tuple[str, Any]]:
+        """Return the pointers to memory that a kernel asks for beside its arguments, from the allocators that the package has set."""
+        found: list[tuple[str, Any]] = []
+        for purpose in ("global", "profile"):
+            memory = None
+            if size := getattr(self._metadata, f"{purpose}_scratch_size", 0):
+                allocate = allocator(purpose, self._driver)
+                memory = allocate(programs * size, getattr(self._metadata, f"{purpose}_scratch_align"), stream)
+            found.append(("*i8", memory))
+        return found
+
+
+def _execute_again(kernel: Kernel, launch: Launch, limit: int, account: Account, seed: int) -> None:
+    execute(kernel, launch, limit_instructions=limit, limit_seconds=account.seconds_left, order=seed)

@@ -1,0 +1,323 @@
+"""What the emulator's checks find in a test, as rows: each defect of each line of a kernel once, with its first example."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import linecache
+import re
+import struct
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Union
+
+import torch
+
+from warpwave.emulator import Access, Check, Found, Kernel, OutOfMemoryBounds
+from warpwave.emulator.code_object import first_line
+from warpwave.emulator.errors import Place
+from warpwave.records import Defect, Finding
+
+_MOST = 50  # rows of one test
+_DEFECTS = {
+    Check.LDS_RACE: Defect.RACE,
+    Check.GLOBAL_RACE: Defect.RACE,
+    Check.LDS_UNWRITTEN: Defect.UNINITIALISED,
+    Check.REGISTER_UNWRITTEN: Defect.UNINITIALISED,
+    Check.USED_EARLY: Defect.EARLY,
+    Check.LDS_USED_EARLY: Defect.EARLY,
+    Check.OUT_OF_RANGE: Defect.OUT_OF_BOUNDS,
+}
+_LDS = "LDS"
+_VERBS = {Access.LOAD: "loads from", Access.STORE: "stores to", Access.ATOMIC: "has an atomic on"}
+
+
+@dataclass(frozen=True)
+class Given:
+    """A tensor that a launch was given, by the name of the argument."""
+
+    name: str
+    tensor: torch.Tensor
+
+    def index(self, address: int) -> tuple[int, tuple[int, ...]]:
+        """Return which element an address is in, flat from the first one on, and by dimension if the tensor is contiguous."""
+        flat = (address - self.tensor.data_ptr()) // max(1, self.tensor.element_size())
+        if not self.tensor.is_contiguous() or not 0 <= flat < self.tensor.numel():
+            return flat, (flat,)
+        indices, rest = [], flat
+        for size in reversed(self.tensor.shape):
+            rest, place = divmod(rest, size)
+            indices.append(place)
+        return flat, tuple(reversed(indices))
+
+
+def given(signature: Iterable[tuple[str, Any]], values: Sequence[Any]) -> list[Given]:
+    """Return the tensors among the values of a launch; one in a tensor descriptor has the descriptor's name."""
+    return [each for (name, _), value in zip(signature, values, strict=False) for each in _given(name, value)]
+
+
+def _given(name: str, value: Any) -> Iterator[Given]:
+    if isinstance(value, torch.Tensor):
+        yield Given(name, value)
+    elif isinstance(value, tuple):
+        for position, each in enumerate(value):
+            yield from _given(f"{name}[{position}]", each)
+    elif (base := getattr(value, "base", None)) is not None:  # a descriptor, a tensor under another type, or the one of the other
+        yield from _given(name, base)
+
+
+class Collected:
+    """Collects what the launches of a test did wrong."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[object, ...], Finding] = {}
+
+    def take(self) -> list[Finding]:
+        """Return what was found, and forget it."""
+        rows, self._rows = [*self._rows.values()], {}
+        return rows
+
+    def add(self, found: Iterable[Found], tensors: Sequence[Given], lds: int) -> None:
+        """Add what one launch did wrong; `lds` is the LDS of a workgroup in bytes."""
+        for one in found:
+            self._keep(_row(one, tensors, lds))
+
+    def outside(self, error: OutOfMemoryBounds, tensors: Sequence[Given], wavefront: int, threads: int) -> None:
+        """Add an access outside of all tensors, which has ended its launch."""
+        assert error.place is not None
+        access = Access.STORE if " stored " in str(error) else Access.LOAD
+        where = _Where("", (), 0, ()) if "outside of LDS" not in str(error) else _Where(_LDS, (), error.address, (error.address,))
+        if near := _nearest(tensors, error.address) if not where.tensor else None:
+            where = _Where(near.name, tuple(near.tensor.shape), *near.index(error.address))
+        thread = error.wave * wavefront + error.lane
+        self._keep(_finding(Defect.OUT_OF_BOUNDS, error.place, access, where, thread, threads, error.workgroup, f"wave {error.wave}", 1))
+
+    def reordered(self, kernel: Kernel, found: Iterable[Different]) -> None:
+        """Add elements that depend on the order of waves and workgroups. Which store is to blame is not known: the kernel is."""
+        file, line = first_line(kernel)
+        for one in found:
+            values = f"{one.in_order:g} in order, {one.in_random_order:g} in a random order of waves and workgroups"
+            where = _Where(one.tensor.name, tuple(one.tensor.tensor.shape), *one.tensor.index(one.address))
+            place = Place(kernel.name, 0, "", f"{file}:{line}" if file else None, file)
+            self._keep(_finding(Defect.ORDER, place, Access.STORE, where, 0, 1, (), values, one.count))
+
+    def _keep(self, row: Finding) -> None:
+        key = (row.defect, row.access, row.tensor, row.file, row.line, row.other.rpartition("; ")[2])
+        if known := self._rows.get(key):
+            self._rows[key] = dataclasses.replace(known, times=known.times + row.times)
+        elif len(self._rows) < _MOST:
+            self._rows[key] = row
+
+
+@dataclass(frozen=True)
+class Different:
+    """Elements of a tensor that came out differently: the `address` of the first one, its values, and how many there are."""
+
+    tensor: Given
+    address: int
+    count: int
+    in_order: float
+    in_random_order: float
+
+
+@dataclass(frozen=True)
+class _Where:
+    tensor: str
+    shape: tuple[int, ...]
+    index: int
+    indices: tuple[int, ...]
+
+
+def _row(one: Found, tensors: Sequence[Given], lds: int) -> Finding:
+    if one.register:
+        where = _Where(f"register {one.register}", (), 0, ())
+    elif one.check in (Check.GLOBAL_RACE, Check.OUT_OF_RANGE):
+        near = _nearest(tensors, one.address)
+        where = _Where(near.name, tuple(near.tensor.shape), *near.index(one.address)) if near else _Where("", (), 0, ())
+    else:
+        where = _Where(_LDS, (lds,), one.address, (one.address,))
+    return _finding(_DEFECTS[one.check], one.place, one.access, where, one.thread, one.threads, one.workgroup, _other(one), one.times)
+
+
+def _finding(
+    defect: Defect,
+    place: Place,
+    access: Access,
+    where: _Where,
+    thread: int,
+    threads: int,
+    program: tuple[int, ...],
+    other: str,
+    times: int,
+) -> Finding:
+    file, line = place.file, int(place.line.rpartition(":")[2]) if place.line else 0
+    return Finding(
+        case="",
+        kernel="",
+        function=place.kernel,
+        defect=defect,
+        access=access.name.lower(),
+        tensor=where.tensor,
+        shape=where.shape,
+        index=where.index,
+        indices=where.indices,
+        lane=thread,
+        lanes=1,
+        block=(threads,),
+        program=program,
+        file=file,
+        line=line,
+        text=linecache.getline(file, line).strip() if file else place.instruction,
+        other=other,
+        times=times,
+    )
+
+
+def _other(one: Found) -> str:
+    """Return `wave 1, lane 3, `ds_read_b32 v1, v2`; wave 0 stores to it, and nothing orders the two; line 12: …`."""
+    here = f"wave {one.wave}, lane {one.lane}, {one.place.instruction}"
+    if one.check is Check.USED_EARLY:
+        return f"{here}; the load of this register was not waited for"
+    if one.check is Check.OUT_OF_RANGE:
+        return f"{here}; a card leaves it out, and a load gives 0"
+    if one.other is None:
+        return f"{here}; nothing wrote it"
+    if (one.other, one.other_wave, one.other_workgroup) == (one.place, one.wave, one.workgroup):
+        return f"{here}; another lane of it stores another value there"
+    who = f"wave {one.other_wave}" if one.check is not Check.GLOBAL_RACE else f"program {one.other_workgroup}"
+    why = "its wave had not waited for that" if one.in_flight else "nothing orders the two"
+    verb = _VERBS[one.other_access]
+    return f"{here}; {who} {verb} it, and {why}; {one.other.line or ''} {one.other.instruction}".strip()
+
+
+def _nearest(tensors: Sequence[Given], address: int) -> Union[Given, None]:
+    """Return the tensor whose storage an address is in, or the one that ends or begins closest to it."""
+
+    def distance(one: Given) -> int:
+        storage = one.tensor.untyped_storage()
+        start, end = storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+        return int(max(start - address, address - end + 1, 0))
+
+    return min(tensors, key=distance, default=None)
+
+
+# The host's service that prints for a kernel: `tl.device_print`, and what `tl.device_assert` says before it traps.
+#
+# A wave takes a packet from a free stack, fills a slot for each active lane, puts the packet on a ready stack, and waits until the host
+# clears the packet's flag. Layout and order are those of the ROCm device libraries (`hostcall_impl.cl`, and printf's messages
+# of `services.cl`).
+
+_MOST_PACKETS = 1 << 14
+_SLOTS, _SLOT = 64, 64  # lanes of a wave, bytes of a lane's slot
+# A buffer: addresses of headers, payloads and a signal, the tops of the free and the ready stack, the mask of an index.
+_BUFFER, _SIGNAL = 0, 64
+_HEADERS = 128
+_HEADER = 24  # next, mask of active lanes, service, flag
+_FREE, _READY, _FLAG = 24, 32, 20
+_BEGIN, _END, _LENGTH, _ID = 0, 1, 5, 8  # bits of a message's first word
+_POLL_S = 0.0001
+_DIRECTIVE = re.compile(r"%(?:%|([-+ #0]*\d*(?:\.\d+)?)(hh|h|ll|l|j|z|t|L)?([diouxXeEfFgGaAcsp]))")
+
+
+class Printer:
+    """Serves one launch of `waves` waves while it runs. `buffer` is address and size of the memory that it shares with the kernel."""
+
+    def __init__(self, waves: int) -> None:
+        packets = 1 << max(1, (min(waves, _MOST_PACKETS) - 1).bit_length())  # one for each wave that may wait at a time
+        self._mask = packets - 1
+        self._payloads = (_HEADERS + _HEADER * packets + 63) // 64 * 64
+        self._memory = (ctypes.c_uint64 * ((self._payloads + _SLOTS * _SLOT * packets) // 8))()
+        self._base = ctypes.addressof(self._memory)
+        self.buffer = (self._base, ctypes.sizeof(self._memory))
+        self.printed, self.complaints = "", ""  # what kernels write to standard output and to standard error
+        self._messages: dict[int, list[int]] = {}
+        self._seen, self._over = 0, threading.Event()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        addresses = (self._base + _HEADERS, self._base + self._payloads, self._base + _SIGNAL)
+        # The bits above an index count how often its packet was used, so that no pointer comes twice.
+        ctypes.memmove(self._base, struct.pack("<QQQQQQ", *addresses, packets | self._mask, 0, self._mask), 48)
+        for index in range(1, packets):
+            self._word(_HEADERS + _HEADER * index).value = packets | (index - 1)
+
+    def __enter__(self) -> Printer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _serve(self) -> None:
+        while not self._over.wait(_POLL_S):
+            self._answer()
+        self._answer()
+
+    def _answer(self) -> None:
+        """Answer the packets that came since the last look. The stack is only read, because a kernel may push to it at any time."""
+        top = packet = self._word(_READY).value
+        waiting = []
+        while packet != self._seen:
+            waiting.append(packet & self._mask)
+            packet = self._word(_HEADERS + _HEADER * waiting[-1]).value
+        self._seen = top
+        for index in reversed(waiting):
+            header = _HEADERS + _HEADER * index
+            active = self._word(header + 8).value
+            for lane in range(_SLOTS):
+                if active >> lane & 1:
+                    self._message(self._payloads + _SLOT * (_SLOTS * index + lane))
+            ctypes.c_uint32.from_address(self._base + header + _FLAG).value = 0
+
+    def _message(self, slot: int) -> None:
+        """Take a part of a lane's message; the first word says which message, and is the answer, too."""
+        words = struct.unpack("<8Q", ctypes.string_at(self._base + slot, _SLOT))
+        head = words[0]
+        name = len(self._messages) + 1 if head >> _BEGIN & 1 else head >> _ID
+        self._messages.setdefault(name, []).extend(words[1 : 1 + (head >> _LENGTH & 7)])
+        if head >> _END & 1:
+            self._write(self._messages[name])
+            self._messages[name] = []
+        self._word(slot).value = head & ~1 & ((1 << _ID) - 1) | name << _ID
+
+    def _write(self, words: Sequence[int]) -> None:
+        text = formatted(words[1:])
+        if words and words[0] & 1:
+            self.complaints += text
+        else:
+            self.printed += text
+
+    def _word(self, offset: int) -> ctypes.c_uint64:
+        return ctypes.c_uint64.from_address(self._base + offset)
+
+
+def formatted(words: Sequence[int]) -> str:
+    """Return what C's printf makes of a message: a format, padded with zeros to whole words, and a word for each argument."""
+    data = struct.pack(f"<{len(words)}Q", *words)
+    place = 0
+
+    def text() -> str:
+        nonlocal place
+        end = data.find(b"\0", place)
+        found = data[place : end if end >= 0 else len(data)]
+        place += (len(found) + 8) // 8 * 8
+        return found.decode("utf-8", "replace")
+
+    def argument(found: re.Match[str]) -> str:
+        nonlocal place
+        flags, width, kind = found[1], found[2] or "", found[3]
+        if kind is None:
+            return "%"
+        if kind == "s":
+            return f"%{flags}s" % text()
+        raw = data[place : place + 8].ljust(8, b"\0")
+        place += 8
+        if kind in "eEfFgGaA":
+            (real,) = struct.unpack("<d", raw)
+            return str(real.hex()) if kind in "aA" else f"%{flags}{kind}" % real
+        wide = width in ("l", "ll", "j", "z", "t") or kind == "p"
+        number = int.from_bytes(raw[: 8 if wide else 4], "little", signed=kind in "di")
+        return f"{number:#x}" if kind == "p" else chr(number & 0xFF) if kind == "c" else f"%{flags}{'d' if kind == 'u' else kind}" % number
+
+    return _DIRECTIVE.sub(argument, text())

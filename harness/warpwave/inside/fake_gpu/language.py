@@ -1,0 +1,662 @@
+"""Structs of kernels (`_aggregate`), which Triton's interpreter cannot make: constants are numbers there, and methods are not bound."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import dataclasses
+import functools
+import importlib
+import inspect
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType
+from typing import Any, cast
+
+import numpy as np
+import triton.language as tl
+
+from warpwave.inside.fake_gpu.arithmetic import narrowed, widened
+from warpwave.inside.fake_gpu.ptx import inline_assembly
+from warpwave.inside.fake_gpu.torch_device import Patch
+from warpwave.inside.process.outcomes import NotPretended
+
+
+def aggregates() -> list[Patch]:
+    """Return what replaces the decorator; nothing for a Triton without it."""
+    make = getattr(tl.core, "_aggregate", None)
+    return [(tl.core, "_aggregate", lambda plain: _interpreted(plain, make(plain)))] if make else []
+
+
+def _interpreted(plain: type, made: Any) -> Any:
+    """Return the type that Triton made of a class, with constants as the class names them, and with its methods."""
+    from triton.runtime.interpreter import InterpretedFunction
+
+    constexpr = cast(type, tl.constexpr)
+    fields = getattr(made, "__annotations__", None) or plain.__annotations__
+    assign = made.__setattr__
+
+    def set_field(instance: Any, name: str, value: Any) -> None:
+        is_constant = fields.get(name) is constexpr and not isinstance(value, constexpr)
+        assign(instance, name, constexpr(value) if is_constant else value)
+
+    made.__setattr__ = set_field
+    for name in dir(plain):
+        member = getattr(plain, name, None)
+        if isinstance(member, InterpretedFunction):
+            setattr(made, name, _bound(member))
+    return made
+
+
+def _bound(function: Any) -> Any:
+    def method(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return method
+
+
+# Arguments whose type a kernel names: `n: tl.int64`, `scale: tl.float16`. The compiler takes the type; the interpreter looks at the
+# value.
+#
+# An offset from `n * n` wraps around in 32 bits, if the value decides: then a kernel that is right on a card is wrong.
+
+_TYPES = "_warpwave_types"  # of the rewritten function, which has not the annotations that a decorator gave
+
+
+def note_types(kernel: Any) -> None:
+    """Remember which types a kernel names for its arguments that are no pointers."""
+    from triton.runtime.jit import KernelParam
+
+    function = kernel.rewrite()
+    if not hasattr(function, _TYPES):
+        params = [KernelParam(0, param, False, False) for param in inspect.signature(kernel.fn).parameters.values()]
+        named = {param.name: param.annotation_type for param in params if param.annotation_type}
+        setattr(function, _TYPES, {name: tl.str_to_ty(kind, None) for name, kind in named.items() if not kind.startswith("*")})
+
+
+def typed(executor: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return a launch's arguments, with each number of the host in the type that the kernel names for it."""
+    types: dict[str, Any] = getattr(executor.fn, _TYPES, {})
+    if not types:
+        return args, kwargs
+    convert: Callable[[str, Any], Any] = functools.partial(_typed, types)
+    return tuple(map(convert, executor.arg_names, args)), {name: convert(name, value) for name, value in kwargs.items()}
+
+
+def _typed(types: dict[str, Any], name: str, value: Any) -> Any:
+    dtype = types.get(name)
+    if dtype is None or not isinstance(value, (bool, int, float)) or (isinstance(value, float) and not dtype.is_floating()):
+        return value
+    from triton.runtime.interpreter import TensorHandle, _get_np_dtype, interpreter_semantic
+
+    wide = tl.float64 if dtype.is_floating() else dtype
+    number = np.array([value]).astype(_get_np_dtype(wide))
+    return interpreter_semantic.cast(tl.tensor(TensorHandle(number, wide), wide), dtype)
+
+
+# What Triton's interpreter loses when it rewrites a kernel: variables of the function around it, and how a constant is annotated.
+
+
+def closures() -> list[Patch]:
+    """Return what gives a rewritten kernel the variables and the annotations of the one that the package made."""
+    from triton.runtime.interpreter import FunctionRewriter
+
+    return [(FunctionRewriter, "_compile_and_exec", _annotated(_with_cells(FunctionRewriter._compile_and_exec)))]
+
+
+def _annotated(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Annotate constants as the interpreter knows them: `tl.constexpr`. The compiler also takes the class under other names."""
+
+    def compile_and_exec(rewriter: Any, tree: ast.Module) -> Any:
+        made = make(rewriter, tree)
+        for name, kind in {**made.__annotations__, **rewriter.fn.__annotations__}.items():
+            if kind is tl.constexpr or (isinstance(kind, str) and "constexpr" in kind):
+                made.__annotations__[name] = "constexpr"
+        return made
+
+    return compile_and_exec
+
+
+def _with_cells(make: Callable[..., Any]) -> Callable[..., Any]:
+    def compile_and_exec(rewriter: Any, tree: ast.Module) -> Any:
+        own = rewriter.fn
+        names = own.__code__.co_freevars
+        if not names:
+            return make(rewriter, tree)
+        outer = ast.parse(f"def made({', '.join(names)}): pass")
+        outer.body[0].body = [statement for statement in tree.body if isinstance(statement, ast.FunctionDef)]  # type: ignore[attr-defined]
+        plain = _of_globals(rewriter, make)
+        code = _inner(_inner(compile(ast.fix_missing_locations(outer), rewriter.filename, "exec")))
+        cells = dict(zip(names, own.__closure__ or (), strict=True))
+        made = FunctionType(code, plain, own.__name__, own.__defaults__, tuple(cells[name] for name in code.co_freevars))
+        made.__kwdefaults__, made.__annotations__ = own.__kwdefaults__, dict(own.__annotations__)
+        return made
+
+    return compile_and_exec
+
+
+def _of_globals(rewriter: Any, make: Callable[..., Any]) -> dict[str, Any]:
+    """Return the kernel's globals with the names that rewritten code needs, which Triton adds to them when it makes a function."""
+    make(rewriter, ast.parse(f"def {rewriter.fn.__name__}(): pass"))
+    return rewriter.fn.__globals__  # type: ignore[no-any-return]
+
+
+def _inner(code: CodeType) -> CodeType:
+    """Return the code of the one function that is made in some code."""
+    return next(constant for constant in code.co_consts if isinstance(constant, CodeType))
+
+
+# How the names in a kernel find the interpreter's language: `tl.load` means something else while a kernel runs.
+#
+# Triton's interpreter replaces the functions of `triton.language` before a launch, and again before each call of a function from a
+# kernel,
+# although they are replaced by then. That costs more than most calls. It overlooks names of a package's own, such as `gather =
+# tl.gather`.
+
+_BUILTIN = tl.core.TRITON_BUILTIN
+_LANGUAGE = "_warpwave_language"
+
+
+def names_of_the_language() -> list[Patch]:
+    """Return what replaces the language once a launch, and forwards names of a package's own."""
+    from triton.runtime import interpreter
+
+    modules = _Modules()
+    return [
+        (interpreter, "_patch_lang", modules.forwarding(interpreter._patch_lang)),
+        (interpreter.InterpretedFunction, "__call__", modules.calling(interpreter.InterpretedFunction.__call__)),
+    ]
+
+
+class _Modules:
+    """The modules that hold kernels: which parts of the language they name, and what else they call its functions."""
+
+    def __init__(self) -> None:
+        self.functions = {
+            id(value): (owner, name)
+            for owner in (tl.core, tl.math, tl)
+            for name, value in vars(owner).items()
+            if getattr(value, _BUILTIN, False)
+        }
+        self.seen: dict[int, tuple[dict[str, Any], int, tuple[Any, ...]]] = {}
+
+    def forwarding(self, patch: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Return what replaces the language for a function, and forwards the names of its module before.
+
+        The interpreter looks for the language among a kernel's globals. A module may import it elsewhere: as `triton.language`, which needs
+        no name of its own, or in the function that makes the kernel.
+        """
+
+        def replace(function: Any) -> Any:
+            if not self._languages(function.__globals__):
+                function.__globals__[_LANGUAGE] = tl
+            return patch(function)
+
+        return replace
+
+    def calling(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what calls a function from a kernel, without replacing again what is replaced."""
+
+        def run(called: Any, *args: Any, **kwargs: Any) -> Any:
+            from triton.runtime.interpreter import InterpreterError
+
+            languages = self._languages(called.fn.__globals__)
+            if not languages or any(getattr(language.load, _BUILTIN, False) for language in languages):
+                return call(called, *args, **kwargs)
+            try:
+                return called.rewrite()(*args, **kwargs)
+            except Exception as error:
+                raise InterpreterError(repr(error)) from error
+
+        return run
+
+    def _languages(self, module: dict[str, Any]) -> tuple[Any, ...]:
+        """Return which of the language's two modules a module names. If it is new, or has grown, forward its other names first."""
+        known = self.seen.get(id(module))
+        if known is not None and known[1] == len(module):
+            return known[2]
+        if not str(module.get("__name__")).startswith("triton."):
+            for name, value in list(module.items()):
+                if found := self.functions.get(id(value)):
+                    module[name] = _forwarded(*found)
+        languages = tuple(language for language in (tl, tl.core) if any(value is language for value in module.values()))
+        self.seen[id(module)] = (module, len(module), languages)
+        return languages
+
+
+def _forwarded(owner: Any, name: str) -> Callable[..., Any]:
+    return lambda *args, **kwargs: getattr(owner, name)(*args, **kwargs)
+
+
+# Operations of the language that Triton's interpreter lacks: reductions through descriptors, and functions of single elements.
+
+
+def operations() -> list[Patch]:
+    """Return them; nothing that this Triton's language does not have, or whose interpreter has it."""
+    from triton.runtime.interpreter import InterpreterBuilder
+
+    found: list[Patch] = []
+    if not hasattr(InterpreterBuilder, "create_descriptor_reduce"):
+        found.append((InterpreterBuilder, "create_descriptor_reduce", _reduce_in_memory))
+    if hasattr(tl, "map_elementwise") and not hasattr(InterpreterBuilder, "create_map_elementwise"):
+        found += [(owner, "map_elementwise", _map_elementwise) for owner in (tl, tl.core)]
+    return found
+
+
+def _reduce_in_memory(builder: Any, kind: Any, descriptor: Any, value: Any, offsets: Any) -> None:
+    """Combine a block with what a descriptor's memory holds, as one atomic operation for each element."""
+    from triton._C.libtriton import ir
+
+    name = str(kind).rpartition(".")[2]
+    dtype = value.dtype.scalar
+    if dtype.is_floating():
+        if name != "ADD":
+            raise NotPretended(f"the interpreter has no atomic {name.lower()} of floats through a descriptor")
+        name = "FADD"
+    elif name in ("MIN", "MAX") and not dtype.is_int_signed():
+        name = f"U{name}"
+    pointers, mask = descriptor.materialize_pointers(offsets)
+    builder.create_atomic_rmw(getattr(ir.ATOMIC_OP, name), pointers, value, mask, ir.MEM_SEMANTIC.RELAXED, ir.MEM_SYNC_SCOPE.GPU)
+
+
+def _map_elementwise(function: Callable[..., Any], *args: Any, pack: Any = 1) -> Any:
+    """Call a function with `pack` elements of each tensor at a time; its branches depend on them."""
+    from triton.runtime.interpreter import TensorHandle, interpreter_semantic
+
+    pack = int(getattr(pack, "value", pack))
+    tensors = interpreter_semantic.broadcast_tensors(*map(interpreter_semantic.to_tensor, args))
+    shape, size = tensors[0].shape, tensors[0].handle.data.size
+    calls = []
+    for first in range(0, size, pack):
+        places = range(first, first + pack)
+        calls.append(_tensors(function(*(_element(tensor, place) for tensor in tensors for place in places))))
+    is_single = isinstance(calls[0], tl.tensor)
+    results = []
+    for place in range(1 if is_single else len(calls[0]) // pack):
+        parts = [(call,) if is_single else tuple(call)[place * pack : (place + 1) * pack] for call in calls]
+        dtype = parts[0][0].dtype
+        data = np.concatenate([np.ravel(part.handle.data) for some in parts for part in some]).reshape([int(n) for n in shape])
+        results.append(tl.tensor(TensorHandle(data, dtype.scalar), tensors[0].type.with_element_ty(dtype.scalar)))
+    return results[0] if is_single else tuple(results)
+
+
+def _tensors(result: Any) -> Any:
+    """Return what a function returned as tensors: it may return constants."""
+    from triton.runtime.interpreter import interpreter_semantic
+
+    return [*map(_tensors, result)] if isinstance(result, (list, tuple, tl.tuple)) else interpreter_semantic.to_tensor(result)
+
+
+def _element(tensor: Any, place: int) -> Any:
+    from triton.runtime.interpreter import TensorHandle
+
+    dtype = tensor.dtype.scalar
+    return tl.tensor(TensorHandle(tensor.handle.data.reshape(-1)[place : place + 1], dtype), dtype)
+
+
+# Python's `and`, `or`, `not`, `min` and `max` in kernels: the compiler works on tensors with them, element by element. And `.value`.
+#
+# Python's own return one of their operands, or a single truth. Triton's interpreter takes each block of more than one element for true,
+# so
+# `mask & valid`, written as `mask and valid`, would be `valid`; and `min(BLOCKS, n)` of a constant and a tensor a number, which has no
+# `to`.
+#
+# To the compiler, each argument of a function that is no tensor is a `tl.constexpr`, whose `value` a function may ask for. In the
+# interpreter
+# it is what the kernel passed: a number or a `tl.dtype`.
+
+_MEANT, _JOINED, _NEGATED, _VALUE = "_warpwave_meant", "_warpwave_joined", "_warpwave_negated", "_warpwave_value"
+_OF_THE_LANGUAGE = ((builtins.min, "minimum"), (builtins.max, "maximum"))
+
+
+def python_words() -> list[Patch]:
+    """Return what rewrites them, and what rewritten kernels call instead: the interpreter lends its own names to kernels."""
+    from triton.runtime import interpreter
+
+    transformers = interpreter.ASTTransformer
+    return [
+        (interpreter, _MEANT, _meant),
+        (interpreter, _JOINED, _joined),
+        (interpreter, _NEGATED, _negated),
+        (interpreter, _VALUE, _value),
+        (transformers, "visit_Call", _calling),
+        (transformers, "visit_BoolOp", _joining),
+        (transformers, "visit_UnaryOp", _negating),
+        (transformers, "visit_Attribute", _asking),
+    ]
+
+
+def _calling(transformer: ast.NodeTransformer, node: ast.Call) -> ast.AST:
+    """Make `min(…)` a call of `_warpwave_meant(min)(…)`: a module may have a `min` of its own."""
+    transformer.generic_visit(node)
+    if isinstance(node.func, ast.Name) and node.func.id in ("min", "max"):
+        node.func = _call(_MEANT, node.func)
+    return ast.fix_missing_locations(node)
+
+
+def _joining(transformer: ast.NodeTransformer, node: ast.BoolOp) -> ast.AST:
+    """Make `a and b` a call with functions of no arguments: a constant that decides leaves the rest out. A name that is assigned within
+    would stay in its function, so such an expression remains Python's.
+    """
+    transformer.generic_visit(node)
+    if any(isinstance(part, ast.NamedExpr) for part in ast.walk(node)):
+        return node
+    decides = ast.Constant(value=isinstance(node.op, ast.Or))
+    nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    call = _call(_JOINED, decides, *(ast.Lambda(args=nothing, body=value) for value in node.values))
+    return ast.fix_missing_locations(ast.copy_location(call, node))
+
+
+def _negating(transformer: ast.NodeTransformer, node: ast.UnaryOp) -> ast.AST:
+    transformer.generic_visit(node)
+    if not isinstance(node.op, ast.Not):
+        return node
+    return ast.fix_missing_locations(ast.copy_location(_call(_NEGATED, node.operand), node))
+
+
+def _asking(transformer: ast.NodeTransformer, node: ast.Attribute) -> ast.AST:
+    transformer.generic_visit(node)
+    if node.attr != "value" or not isinstance(node.ctx, ast.Load):
+        return node
+    return ast.fix_missing_locations(ast.copy_location(_call(_VALUE, node.value), node))
+
+
+def _call(name: str, *args: ast.expr) -> ast.Call:
+    return ast.Call(func=ast.Name(id=name, ctx=ast.Load()), args=list(args), keywords=[])
+
+
+def _meant(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what the compiler would call."""
+    name = next((name for own, name in _OF_THE_LANGUAGE if function is own), "")
+    return functools.partial(_compared, function, name) if name else function
+
+
+def _compared(function: Callable[..., Any], name: str, *args: Any, **options: Any) -> Any:
+    args = tuple(tl.core._unwrap_if_constexpr(each) for each in args)
+    if len(args) < 2 or not any(isinstance(each, tl.core.base_value) for each in args):
+        return function(*args, **options)  # of constants, it is a constant
+    compare = functools.partial(getattr(tl, name), **options)
+    return functools.reduce(compare, args)
+
+
+def _joined(decides: bool, *values: Callable[[], Any]) -> Any:
+    """Join values as the compiler does: by `or` if `decides` is True, by `and` if it is False.
+
+    All tensors are computed and combined. A constant that equals `decides` is the result, and what follows it is not computed.
+    """
+    from triton.runtime.interpreter import interpreter_semantic
+
+    join = interpreter_semantic.or_ if decides else interpreter_semantic.and_
+    tensors: list[Any] = []
+    value: Any = None
+    for compute in values:
+        value = compute()
+        if isinstance(value, tl.tensor):
+            tensors.append(value)
+        elif bool(value) is decides:
+            return value
+    return functools.reduce(join, map(_truth, tensors)) if len(tensors) > 1 else tensors[0] if tensors else value
+
+
+def _negated(value: Any) -> Any:
+    from triton.runtime.interpreter import interpreter_semantic
+
+    return interpreter_semantic.not_(_truth(value)) if isinstance(value, tl.tensor) else not value
+
+
+def _value(held: Any) -> Any:
+    """Return the value of a constant, which is the constant itself where the interpreter passes it as it is."""
+    return held if isinstance(held, (bool, int, float, str, tuple, tl.dtype)) and not hasattr(held, "value") else held.value
+
+
+def _truth(value: Any) -> Any:
+    """Return a tensor of truths. The compiler takes no others; a number that is 1 at a launch is a constant to it, and here a tensor."""
+    from triton.runtime.interpreter import interpreter_semantic
+
+    return value if value.type.scalar.is_int1() else interpreter_semantic.not_equal(value, 0)
+
+
+# `tl.dot_scaled` in Triton's interpreter: releases before 3.8 have none, and later ones round away the smallest numbers of fp8.
+#
+# Elements and scales are converted to fp32, which is exact, and so are their products as long as they are not smaller or larger than
+# fp32.
+# The formats are those of the OCP's Microscaling specification: a scale is a power of two (e8m0), or a number in e4m3.
+
+Array = Any  # np.ndarray; the numbers' types change from call to call
+_NARROW = (tl.bfloat16, tl.float8e5, tl.float8e4nv)
+_MAGNITUDES_OF_E2M1 = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0], np.float32)
+_E2M1 = np.concatenate([_MAGNITUDES_OF_E2M1, -_MAGNITUDES_OF_E2M1])
+_BIAS_OF_E8M0, _NAN_OF_E8M0 = 127, 255
+
+
+def scaled_products() -> list[Patch]:
+    """Return what computes them."""
+    from triton.language.semantic import TritonSemantic
+    from triton.runtime.interpreter import InterpreterBuilder
+
+    found: list[Patch] = [(InterpreterBuilder, "create_dot_scaled", _dot_scaled)]
+    if not hasattr(InterpreterBuilder, "create_dot_scaled"):
+        found.append((TritonSemantic, "dot_scaled", _with_constant_formats(TritonSemantic.dot_scaled)))
+    return found
+
+
+def _with_constant_formats(dot_scaled: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the older releases' function, which asks constants of the compiler for the names of the formats."""
+
+    def call(semantic: Any, *args: Any) -> Any:
+        return dot_scaled(semantic, *(tl.constexpr(value) if isinstance(value, str) else value for value in args))
+
+    return call
+
+
+def _dot_scaled(
+    builder: Any,
+    left: Any,
+    left_scale: Any,
+    left_format: Any,
+    right: Any,
+    right_scale: Any,
+    right_format: Any,
+    fast_math: bool,
+    left_k_pack: bool,
+    right_k_pack: bool,
+    sum_before: Any,
+) -> Any:
+    """Return `sum_before` plus the product of `left` (…, M, K) and `right` (…, K, N), each element times the scale of its group along K.
+
+    Two elements of e2m1 are in a byte: neighbours along K if `…_k_pack`, else along M or N. `right_scale` is (…, N, groups).
+    """
+    one = _scaled(_elements(left, left_format, -1 if left_k_pack else -2), left_scale)
+    other = _elements(right, right_format, -2 if right_k_pack else -1)
+    other = np.swapaxes(_scaled(np.swapaxes(other, -1, -2), right_scale), -1, -2)
+    return type(sum_before)(np.matmul(one, other) + sum_before.data, sum_before.dtype)
+
+
+def _elements(handle: Any, format_: Any, packed_axis: int) -> Array:
+    """Return elements in fp32."""
+    if str(format_).endswith("E2M1"):
+        data = np.moveaxis(handle.data.view(np.uint8), packed_axis, -1)
+        pairs = np.stack([_E2M1[data & 15], _E2M1[data >> 4]], axis=-1)
+        return np.moveaxis(pairs.reshape(*data.shape[:-1], -1), -1, packed_axis)
+    return _numbers(handle)
+
+
+def _scaled(elements: Array, scale: Any) -> Array:
+    """Return elements times the scale of their group, both along the last axis."""
+    if scale is None:
+        return elements
+    factors = _powers(scale.data.view(np.uint8)) if scale.dtype.scalar.is_int() else _numbers(scale)
+    return elements * np.repeat(factors, elements.shape[-1] // factors.shape[-1], axis=-1)
+
+
+def _powers(exponents: Array) -> Array:
+    """Return the powers of two that bytes of e8m0 stand for, in fp32."""
+    powers = np.exp2(exponents.astype(np.float64) - _BIAS_OF_E8M0).astype(np.float32)
+    return np.where(exponents == _NAN_OF_E8M0, np.float32(np.nan), powers)
+
+
+def _numbers(handle: Any) -> Array:
+    dtype = handle.dtype.scalar
+    return widened(handle.data, dtype) if dtype in _NARROW else handle.data.astype(np.float32)
+
+
+# What kernels may write and Triton's interpreter lacks: numbers of the host and of loops are tensors on a card, and not there.
+#
+# `scale.to(tl.bfloat16)` and `i.to(tl.int64)` are usual. A float is fp32 on a card, so it also decides what a narrower type becomes.
+
+_UNWRAP = "_unwrap_if_constexpr"
+
+
+def language_gaps() -> list[Patch]:
+    """Return what closes the gaps, in Triton 3.6 and later."""
+    from triton.runtime import interpreter
+
+    return [
+        (interpreter, "_implicit_cvt", _numbers_too(interpreter._implicit_cvt)),
+        *names_of_the_language(),
+        *aggregates(),
+        *closures(),
+        *python_words(),
+        *operations(),
+        *scaled_products(),
+        (interpreter, "_patch_lang_tensor", _with_index(interpreter._patch_lang_tensor)),
+        (interpreter.ASTTransformer, "visit_For", _loop_of_tensors),
+        (interpreter.ASTTransformer, "visit_Assign", _with_values(interpreter.ASTTransformer)),
+        (interpreter.ASTTransformer, "visit_Compare", _comparing_constants(interpreter.ASTTransformer)),
+        (interpreter, _UNWRAP, tl.core._unwrap_if_constexpr),  # the interpreter lends its own names to kernels
+        *inline_assembly(),
+        (interpreter.InterpreterBuilder, "get_bf16", _constant_of_bf16),
+        (interpreter.interpreter_builder, "options", _without_overflow(interpreter.interpreter_builder.options)),
+    ]
+
+
+def _without_overflow(options: Any) -> Any:
+    """Return options by which the interpreter does not compute each sum and product of whole numbers again in 64 bits: unless it debugs,
+    it drops the comparison, and half the time of a kernel's addresses goes into it.
+    """
+    return options if options.debug else dataclasses.replace(options, sanitize_overflow=False)
+
+
+def _numbers_too(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the conversion of a launch's arguments, which leaves floats as they are. In older releases it refuses `True`."""
+
+    def argument(value: Any) -> Any:
+        if isinstance(value, bool):
+            return _number(value, np.bool_, tl.int1)
+        return _number(value, np.float32, tl.float32) if isinstance(value, float) else convert(value)
+
+    return argument
+
+
+def _number(value: float, kind: type[np.generic], dtype: tl.dtype) -> Any:
+    from triton.runtime.interpreter import TensorHandle
+
+    return tl.tensor(TensorHandle(np.array([value], dtype=kind), dtype), dtype)
+
+
+def _with_index(patch: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a loop's bounds be tensors of one element: older releases of Triton convert them in a way that NumPy refuses since 2.4."""
+
+    def change(tensor: Any, scope: Any) -> None:
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda value: int(value.handle.data.item()))
+
+    return change
+
+
+def _loop_of_tensors(transformer: ast.NodeTransformer, node: ast.For) -> ast.For:
+    """Begin the body of `for i in range(…)` with `i = i`, which the interpreter makes a tensor, as it does all that is assigned.
+
+    The variable of a `static_range` is a constant on a card, too. `range` itself gets no keywords: the compiler ignores them.
+    """
+    call = node.iter
+    if isinstance(call, ast.Call) and isinstance(node.target, ast.Name) and _name(call.func) == "range":
+        if isinstance(call.func, ast.Name):
+            call.keywords = []
+        name = node.target.id
+        same = ast.Assign(targets=[ast.Name(id=name, ctx=ast.Store())], value=ast.Name(id=name, ctx=ast.Load()))
+        node.body.insert(0, ast.fix_missing_locations(ast.copy_location(same, node)))
+    transformer.generic_visit(node)
+    return ast.fix_missing_locations(node)
+
+
+def _with_values(transformers: type[ast.NodeTransformer]) -> Callable[..., ast.AST]:
+    """Rewrite what is assigned, too: older releases of Triton leave the right side of an assignment as it is."""
+    assign = transformers.visit_Assign
+    example = ast.Assign(targets=[ast.Name(id="x", ctx=ast.Store())], value=ast.Name(id="y", ctx=ast.Load()))
+    seen: list[str] = []
+
+    def note(transformer: ast.NodeTransformer, name: ast.Name) -> ast.Name:
+        seen.append(name.id)
+        return name
+
+    assign(type("Noting", (transformers,), {"visit_Name": note})(), example)
+
+    def visit(transformer: ast.NodeTransformer, node: ast.Assign) -> ast.AST:
+        if "y" not in seen:
+            node.value = transformer.visit(node.value)
+        visited: ast.AST = assign(transformer, node)
+        return visited
+
+    return visit
+
+
+def _comparing_constants(transformers: type[ast.NodeTransformer]) -> Callable[..., ast.AST]:
+    """Let `x is None` hold for a constant that is None, as the compiler has it: `tl.constexpr(None)`, or a field of an aggregate."""
+    compare = getattr(transformers, "visit_Compare", transformers.generic_visit)
+
+    def visit(transformer: ast.NodeTransformer, node: ast.Compare) -> ast.AST:
+        visited: ast.AST = compare(transformer, node)
+        if isinstance(visited, ast.Compare) and isinstance(visited.ops[0], (ast.Is, ast.IsNot)):
+            visited.left, visited.comparators = _unwrapped(visited.left), list(map(_unwrapped, visited.comparators))
+        return visited
+
+    return visit
+
+
+def _unwrapped(value: ast.expr) -> ast.Call:
+    return ast.Call(func=ast.Name(id=_UNWRAP, ctx=ast.Load()), args=[value], keywords=[])
+
+
+def _name(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+
+
+def _constant_of_bf16(builder: Any, value: float) -> Any:
+    """Return a constant, which Triton's interpreter has of every type but this one."""
+    from triton.runtime.interpreter import TensorHandle
+
+    return TensorHandle(narrowed(np.array([value], dtype=np.float32), tl.bfloat16), tl.bfloat16)
+
+
+# Remember which members of Triton's language the interpreter has to replace: it looks through all of them before each launch.
+
+
+def language_members() -> Iterator[Patch]:
+    """Yield what replaces the search; nothing for a Triton whose interpreter has no such function."""
+    interpreter: Any = importlib.import_module("triton.runtime.interpreter")
+    if hasattr(interpreter, "_patch_builtin") and hasattr(interpreter, "_patch_attr"):
+        yield interpreter, "_patch_builtin", remembering(interpreter)
+
+
+def remembering(interpreter: Any) -> Callable[..., None]:
+    """Return `_patch_builtin`, which replaces the builtin members of a module or class, with the names of each kept."""
+    kept: dict[Any, tuple[int, list[str]]] = {}
+    is_builtin = importlib.import_module("triton.language.core").is_builtin
+
+    def patch_builtin(owner: Any, *rest: Any) -> None:
+        size, names = kept.get(owner, (-1, []))
+        if size != len(vars(owner)):
+            members = inspect.getmembers(owner)
+            names = [name for name, member in members if is_builtin(member)]
+            if not any(map(_is_replaced, members)):  # a kernel that is launched by another one finds them replaced
+                kept[owner] = len(vars(owner)), names
+        for name in names:
+            member = getattr(owner, name, None)
+            if is_builtin(member):
+                interpreter._patch_attr(owner, name, member, *rest)
+
+    return patch_builtin
+
+
+def _is_replaced(member: tuple[str, Any]) -> bool:
+    return str(getattr(member[1], "__qualname__", "")).startswith("_patch_attr.")

@@ -1,0 +1,283 @@
+"""Stand-ins for streams, events and graphs of a pretended card. There is one queue, and it is always empty."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from warpwave.inside.fake_gpu.host_side import is_host, is_packages_op
+
+_MAKES_EMPTY = ("aten::empty", "aten::new_empty")  # memory that a graph keeps: what it holds is written by others
+# The result, or its shape, depends on numbers that only the card has.
+_WAIT = (
+    *("aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero", "aten::item", "aten::masked_select", "aten::nonzero"),
+    *("aten::_unique", "aten::_unique2", "aten::unique_consecutive", "aten::unique_dim"),
+)
+_MADE_UP_MS = 1.0  # nothing is timed without a card, and callers divide by it
+
+
+class Stream:
+    """A stream. A class, as torch's is: libraries annotate with `torch.cuda.Stream | None`."""
+
+    cuda_stream = sycl_queue = stream_id = native_handle = device_index = device_type = 0
+    _current: list[Stream] = []  # noqa: RUF012 - the same for all, as on a card
+
+    def __init__(self, device: object = None, priority: int = 0, **rest: object) -> None:
+        self.priority = priority
+
+    @property
+    def device(self) -> torch.device:
+        """The device, which is the only one."""
+        accelerator = torch.accelerator.current_accelerator()
+        return torch.device(accelerator.type if accelerator else "cpu", 0)
+
+    @classmethod
+    def current(cls, device: object = None) -> Stream:
+        """Return the stream of the innermost `with`, or else the default one."""
+        return cls._current[-1] if cls._current else _DEFAULT
+
+    @classmethod
+    def default(cls, device: object = None) -> Stream:
+        """Return the default stream."""
+        return _DEFAULT
+
+    @classmethod
+    def make_current(cls, stream: Stream) -> None:
+        """Use a stream from here on."""
+        cls._current[:] = [stream]
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """Return the event, or a new one."""
+        return event or Event()
+
+    def query(self) -> bool:
+        """Return True: everything has run."""
+        return True
+
+    def wait_event(self, event: object) -> None:
+        """Everything has run."""
+
+    wait_stream = wait_event
+
+    def synchronize(self) -> None:
+        """Everything has run."""
+        if self is self.current():
+            wait()
+
+    def is_capturing(self) -> bool:
+        """Return whether a graph is being captured. torch's optimizers ask before each step."""
+        return bool(Graph.capturing)
+
+    def __enter__(self) -> Stream:
+        self._current.append(self)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._current.pop()
+
+
+class Event:
+    """An event. The time between two is made up: without a card, nothing is timed."""
+
+    cuda_event = event_id = 0
+
+    def __init__(self, device: object = None, enable_timing: bool = False, **rest: object) -> None:
+        """Make an event that is over."""
+        self._is_captured = False
+
+    def record(self, stream: object = None) -> None:
+        """Note whether a graph keeps the event: the host cannot wait for such a one."""
+        self._is_captured = bool(Graph.capturing)
+
+    def wait(self, stream: object = None) -> None:
+        """Everything has run."""
+
+    def synchronize(self) -> None:
+        """Everything has run."""
+        if self._is_captured:
+            wait()
+
+    def query(self) -> bool:
+        """Return True: everything has run."""
+        return True
+
+    def elapsed_time(self, other: Event) -> float:
+        """Return a millisecond."""
+        return _MADE_UP_MS
+
+
+class StreamContext:
+    """Stand in for `torch.cuda.stream` and its class: torch's compiler asks whether an object is one."""
+
+    def __init__(self, stream: Stream | None) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        if self.stream is not None:
+            self.stream.__enter__()
+
+    def __exit__(self, *raised: object) -> None:
+        if self.stream is not None:
+            self.stream.__exit__(*raised)
+
+
+class Graph:
+    """A graph that repeats on the host what was captured, into the same tensors. Without data there is nothing to repeat."""
+
+    capturing: list[Graph] = []  # noqa: RUF012 - the same for all, as on a card
+    _running = 0  # calls that are remembered with all that they call
+
+    def __init__(self, keep_graph: bool = False) -> None:
+        self._calls: list[tuple[Callable[..., Any], Any, Any, Any]] = []
+        self._mode: _Capture | None = None
+        self._before: dict[int, tuple[Any, Any]] = {}
+        self._made: set[int] = set()
+
+    @classmethod
+    def run(cls, call: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+        """Run an operation of torch's or a launch, and let each graph that is being captured remember it."""
+        graphs = [] if cls._running else list(cls.capturing)
+        for graph in graphs:
+            graph._keep(args, kwargs)
+        Graph._running += 1
+        try:
+            result = call(*args, **kwargs)
+        finally:
+            Graph._running -= 1
+        for graph in graphs:
+            graph._note_made(result)
+            graph._calls.append((call, args, kwargs, result))
+        return result
+
+    @classmethod
+    def made(cls, result: Any) -> Any:
+        """Note memory that was allocated during a capture, and return it."""
+        for graph in cls.capturing:
+            graph._note_made(result)
+        return result
+
+    def capture_begin(self, pool: object = None, capture_error_mode: str = "global") -> None:
+        """Remember every operation and every launch from here on. They also run, for the shapes of what they return."""
+        self._calls.clear()
+        self._before.clear()
+        self._made.clear()
+        self.capturing.append(self)
+        self._mode = _Capture()
+        self._mode.__enter__()
+
+    def capture_end(self) -> None:
+        """Stop remembering, and take back what the calls did to tensors from before: on a card, nothing runs yet."""
+        if self._mode is not None:
+            self._mode.__exit__(None, None, None)
+        self.capturing.remove(self)
+        for storage, content in self._before.values():
+            storage.copy_(content)
+        self._before.clear()
+        self._made.clear()
+
+    def replay(self) -> None:
+        """Run everything again, with what its inputs hold now."""
+        with torch.no_grad():
+            for call, args, kwargs, result in self._calls:
+                again = call(*args, **kwargs)
+                for old, new in zip(_tensors(result), _tensors(again), strict=False):
+                    if old is not new and old.data_ptr() != new.data_ptr():
+                        old.detach().copy_(new.detach())
+
+    def _keep(self, *given: Any) -> None:
+        """Keep what the arguments of a call hold now."""
+        with torch._C.DisableTorchFunction():
+            for storage in map(_storage, _tensors(given)):
+                if storage is not None and (address := storage.data_ptr()) not in self._before and address not in self._made:
+                    self._before[address] = storage, storage.clone()
+
+    def _note_made(self, result: Any) -> None:
+        with torch._C.DisableTorchFunction():
+            found = [storage.data_ptr() for storage in map(_storage, _tensors(result)) if storage is not None]
+        self._made.update(address for address in found if address not in self._before)
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._calls.clear()
+
+    def pool(self) -> tuple[int, int]:
+        """Return a name of the memory that it uses."""
+        return (0, 0)
+
+    def instantiate(self) -> None:
+        """It can run already."""
+
+    def enable_debug_mode(self) -> None:
+        """Do nothing: no graph is captured, so none can be dumped."""
+
+    def debug_dump(self, path: str) -> None:
+        """There is nothing to see."""
+
+
+@contextlib.contextmanager
+def capture(graph: Graph, pool: object = None, stream: Stream | None = None, **rest: object) -> Iterator[None]:
+    """Stand in for `torch.cuda.graph`."""
+    with StreamContext(stream):
+        graph.capture_begin()
+        try:
+            yield
+        finally:
+            graph.capture_end()
+
+
+def wait(*args: object, **kwargs: object) -> None:
+    """Stand in for what lets the host wait for the card. A card refuses it while a graph is captured."""
+    if Graph.capturing:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+
+def _run_plain(operation: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run an operation of torch's below the mode that answers for a card: devices have been decided by then."""
+    with torch._C.DisableTorchFunction():
+        return operation(*args, **kwargs)
+
+
+class _Capture(TorchDispatchMode):
+    """Sees operations below autograd, as a card does: those of a backward too, and none that only ties tensors together."""
+
+    supports_higher_order_operators = True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not Graph._running and _waits(str(getattr(func, "_name", "")), args):
+            wait()
+        if is_packages_op(func):  # it runs the package's code, which sees a card
+            return Graph.run(func, args, kwargs or {})
+        if str(getattr(func, "_name", "")).startswith(_MAKES_EMPTY):
+            with torch._C.DisableTorchFunction():
+                return Graph.made(func(*args, **(kwargs or {})))
+        return Graph.run(_run_plain, (func, *args), kwargs or {})
+
+
+def _waits(name: str, args: Any) -> bool:
+    """Whether an operation on the card's tensors needs their numbers on the host."""
+    if name.startswith(("aten::index.", "aten::index_put", "aten::_index_put")):
+        return any(index.dtype in (torch.bool, torch.uint8) and not is_host(index) for index in _tensors(args[1]))
+    return name.split(".")[0] in _WAIT and any(not is_host(tensor) for tensor in _tensors(args))
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    entries = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return [tensor for entry in entries for tensor in _tensors(entry)]
+
+
+def _storage(tensor: torch.Tensor) -> Any:
+    """Return a tensor's storage; nothing if it has no data."""
+    try:
+        storage = tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return None
+    return storage if storage.device.type == "cpu" and storage.nbytes() else None
+
+
+_DEFAULT = Stream()

@@ -1,0 +1,268 @@
+"""Custom ops, and torch's own, on a pretended card whose tensors are on the CPU.
+
+Ops stay torch's own, and what a package registers for the GPU serves the CPU, too. Without data, see `no_data/direct_ops.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch._library.custom_ops import CustomOpDef
+
+from warpwave.inside.fake_gpu.host_side import is_host, is_traced, tensors_in
+from warpwave.inside.fake_gpu.redirect import Redirect, within
+from warpwave.inside.fake_gpu.torch_device import Patch
+
+_ANY = "CompositeExplicitAutograd"  # the key of an op's function for all devices
+
+
+def shared_ops(kinds: Iterable[str]) -> list[Patch]:
+    """Return what lets an implementation that a package registers for a GPU of these types serve the pretended card, which is on the CPU.
+
+    If the package has one for the CPU, too, that one serves the tensors of the host. If torch has one of its own, the package replaces it
+    on the card only: torch's own goes on to serve the host, and numbers beside tensors, which a card leaves to the CPU.
+    """
+    gpus = {kind.upper() for kind in kinds}
+    implement: Any = torch.library.Library.impl
+    wrap = torch.library.wrap_triton
+    custom_op, kernel = torch.library.custom_op, CustomOpDef.register_kernel
+    of_op: dict[tuple[str, str], dict[str, Callable[..., Any]]] = {}
+    on_card: dict[tuple[str, str], _OnCardOnly] = {}
+
+    def on_both(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> None:
+        serves = "GPU" if dispatch_key in gpus else dispatch_key if dispatch_key == "CPU" else ""
+        if fn is torch.library.fallthrough_kernel or (not serves and dispatch_key != _ANY):
+            implement(self, op_name, fn, dispatch_key, **options)
+            return
+        op = (self.ns, str(op_name))
+        if not serves:
+            of_op[op] = {"": fn}
+            implement(self, op_name, fn, dispatch_key, **options)
+            return
+        if op not in of_op and (kernel := _torchs_own("::".join(op))):
+            on_card[op] = _OnCardOnly("::".join(op), kernel, of_op.setdefault(op, {}))
+        known = of_op.setdefault(op, {})
+        fn = within(fn)
+        if serves == "GPU":
+            implement(self, op_name, fn, dispatch_key, **options)
+        # What chooses is there since the first of the two. torch warns that it replaces a kernel; the package does so only on the card.
+        with contextlib.suppress(RuntimeError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if op in on_card:
+                known[serves] = fn if options.get("with_keyset") else _without_keys(fn)
+                # It may stand where warpwave has put a kernel of its own, which some releases of torch refuse to replace.
+                implement(self, op_name, on_card[op], "CPU", **{**options, "with_keyset": True, "allow_override": True})
+            else:
+                known[serves] = fn
+                implement(self, op_name, _chosen_by_place(fn, known), "CPU", **options)
+
+    def anywhere(device_types: Any) -> Any:
+        named = {device_types} if isinstance(device_types, str) else set(device_types or ())
+        return None if {name.upper() for name in named} & gpus else device_types
+
+    def custom(name: str, function: Any = None, /, *, device_types: Any = None, **options: Any) -> Any:
+        if function is None:
+            return lambda decorated: custom(name, decorated, device_types=device_types, **options)
+        if options.get("schema") is None:  # from the function itself: what stands for it has other globals
+            options["schema"] = torch.library.infer_schema(function, mutates_args=options.get("mutates_args", ()))
+        return custom_op(name, within(function), device_types=anywhere(device_types), **options)
+
+    def of_kernels(name: str, function: Any = None, /, **options: Any) -> Any:
+        """Make an op that torch does not look into: the interpreter's kernels cannot be traced."""
+        if function is None:
+            return lambda decorated: of_kernels(name, decorated, **options)
+        made = custom(name, function, **options)
+        made.register_fake(function)
+        return made
+
+    def register_kernel(self: Any, device_types: Any, function: Any = None, /) -> Any:
+        if function is None:
+            return lambda decorated: register_kernel(self, device_types, decorated)
+        return kernel(self, device_types, within(function))
+
+    return [
+        (torch.library.Library, "impl", on_both),
+        (torch.library, "custom_op", custom),
+        (torch.library, "triton_op", of_kernels),
+        (torch.library, "wrap_triton", lambda kernel: Traceable(wrap(kernel))),
+        (CustomOpDef, "register_kernel", register_kernel),
+    ]
+
+
+def _chosen_by_place(function: Callable[..., Any], known: dict[str, Callable[..., Any]]) -> Callable[..., Any]:
+    """Return an op that calls what serves its tensors: what is for the GPU, for the CPU, or for both."""
+
+    @functools.wraps(function)
+    def serve(*args: Any, **kwargs: Any) -> Any:
+        tensors = list(tensors_in(args, kwargs))
+        order = ("CPU", "", "GPU") if tensors and all(map(is_host, tensors)) else ("GPU", "", "CPU")
+        return next(known[place] for place in order if place in known)(*args, **kwargs)
+
+    return serve
+
+
+class _OnCardOnly:
+    """What a package registers for the GPU, where torch has a kernel of its own for the CPU: a card leaves the host's tensors to that.
+
+    `known` has the package's functions by place, "GPU" and "CPU". Each takes the dispatch keys first.
+    """
+
+    _own = threading.local()
+
+    def __init__(self, op: str, kernel: Any, known: dict[str, Callable[..., Any]]) -> None:
+        namespace, _, name = op.partition("::")
+        name, _, overload = name.partition(".")
+        schema = getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")._schema
+        self._tensors = [place for place, argument in enumerate(schema.arguments) if str(argument.type) in _TENSOR_TYPES]
+        self._kernel, self.known = kernel, known
+
+    def __call__(self, keys: Any, *args: Any, **kwargs: Any) -> Any:
+        if not getattr(self._own, "is_running", False) and self._is_on_card(args, kwargs):
+            function = self.known.get("GPU", self._kernel.call_boxed)
+            return function(keys, *map(_of_card, args), **{name: _of_card(value) for name, value in kwargs.items()})
+        if "CPU" in self.known and not getattr(self._own, "is_running", False):
+            return self.known["CPU"](keys, *args, **kwargs)
+        running, self._own.is_running = getattr(self._own, "is_running", False), True
+        try:
+            return self._kernel.call_boxed(keys, *self._without_numbers(args, kwargs), **kwargs)
+        finally:
+            self._own.is_running = running
+
+    def _is_on_card(self, args: Any, kwargs: Any) -> bool:
+        tensors = list(tensors_in(args, kwargs))
+        if all(map(is_host, tensors)) and (tensors or self._tensors):
+            return False
+        disabled: Any = torch._C._is_torch_function_all_disabled  # then the call is warpwave's own
+        return not disabled() and (Redirect.current is None or Redirect.current.is_asked_of_card())
+
+    def _without_numbers(self, args: Any, kwargs: Any) -> list[Any]:
+        """Return positional arguments with tensors for numbers.
+
+        torch hands the number of `tensor + 1.5` to Python as a number. It does not take one back.
+        """
+        given = list(args)
+        for place in self._tensors:
+            if place < len(given) and isinstance(given[place], (bool, int, float, complex)):
+                given[place] = _as_tensor(given[place], list(tensors_in(args, kwargs)))
+        return given
+
+
+_TENSOR_TYPES = ("Tensor", "Optional[Tensor]")
+
+
+def _as_tensor(number: Any, beside: list[torch.Tensor]) -> torch.Tensor:
+    """Return a number as a tensor that promotes the type of those beside it no further than the number does."""
+    if not beside:
+        return torch.tensor(number)
+    main = next((tensor for tensor in beside if tensor.dim()), beside[0])
+    promoted = torch.result_type(main, number)
+    is_exact = main.dim() and promoted == main.dtype and isinstance(number, float)  # a number is not rounded to half
+    return torch.tensor(number, dtype=torch.float64 if is_exact else promoted)
+
+
+def _of_card(value: Any) -> Any:
+    """Return the card's device for that on which its tensors are."""
+    redirect = Redirect.current
+    return redirect.claim if redirect and isinstance(value, torch.device) and value == redirect.to else value
+
+
+def _torchs_own(op: str) -> Any:
+    """Return the kernel that serves an op on the CPU before a package replaces it. None if there is none, or torch cannot hand it out."""
+    get: Any = getattr(torch.library, "get_kernel", None)
+    try:
+        return get and get(op, "CPU")
+    except RuntimeError:
+        return None
+
+
+def _without_keys(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda keys, *args, **kwargs: function(*args, **kwargs)
+
+
+class Traceable:
+    """What `torch.library.wrap_triton` makes of a kernel: a launch for real tensors. Where torch only traces, it launches nothing."""
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        launch: Callable[..., Any] = self._kernel[grid]
+        return lambda *args, **kwargs: None if is_traced(args, kwargs) else launch(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kernel, name)
+
+
+# Puts operations before those that torch has for the CPU.
+
+
+def replaced_on_cpu(operations: Mapping[str, Callable[[Any], Callable[..., Any]]]) -> Callable[[], None]:
+    """Replace operations of torch's on the CPU. Return what undoes that. A torch without `library.get_kernel` keeps them.
+
+    Args:
+        operations: By name, what makes the new operation of torch's kernel. It gets torch's keys first.
+    """
+    get: Any = getattr(torch.library, "get_kernel", None)
+    library: Any = torch.library.Library("aten", "IMPL")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # they replace torch's own, as they should
+        for name, make in operations.items() if get else ():
+            library.impl(name, make(get(f"aten::{name}", "CPU")), "CPU", with_keyset=True)
+    undo: Callable[[], None] = library._destroy
+    return undo
+
+
+# Operations of torch's on fp16 and bf16 as a card computes them: sums are of fp32, and the result is rounded once.
+#
+# On the CPU, torch adds some of these in halves. A mean loss over 4096 tokens in bf16, half of them ignored, is 2.0 instead of 8.07; a
+# layer
+# norm's gradient of its bias over 4096 rows is off by 65%; the product of 512 numbers, by 30 units in the last place. And it keeps a
+# layer
+# norm's mean and deviation in halves for the backward, where a card keeps fp32. A test would blame a correct kernel for that.
+
+_HALVES = (torch.float16, torch.bfloat16)
+# Each operation, with the arguments whose type its results have; `None` is for a result in fp32.
+_OPERATIONS: dict[str, tuple[int | None, ...]] = {
+    "native_layer_norm": (0, None, None),
+    "_log_softmax": (0,),
+    "nll_loss_forward": (0, 0),
+    "nll_loss2d_forward": (0, 0),
+    "native_layer_norm_backward": (1, 5, 5),
+    "native_group_norm_backward": (1, 4, 4),
+    "embedding_dense_backward": (0,),
+    "prod": (0,),
+    "prod.dim_int": (0,),
+}
+
+
+def sum_in_fp32() -> Callable[[], None]:
+    """Replace the operations. Return what undoes that."""
+    return replaced_on_cpu({name: partial(_widened, places=places) for name, places in _OPERATIONS.items()})
+
+
+def _widened(kernel: Any, places: tuple[int | None, ...]) -> Callable[..., Any]:
+    """Return an operation that computes halves in fp32. What is asked for in another type (`dtype`, `half_to_float`) stays in it."""
+
+    def compute(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        first = args[places[0] or 0].dtype
+        given = [None if place is None else args[place] for place in places]
+        dtypes = [torch.float32 if place is None else getattr(each, "dtype", first) for place, each in zip(places, given, strict=True)]
+        if not any(dtype in _HALVES for dtype in dtypes) or kwargs.get("dtype") is not None:
+            return kernel.call_boxed(keys, *args, **kwargs)
+        found = kernel.call_boxed(keys, *map(_wide, args), **kwargs)
+        several = found if isinstance(found, (list, tuple)) else [found]
+        rounded = [each if each is None else each.to(dtype) for each, dtype in zip(several, dtypes, strict=True)]
+        return tuple(rounded) if isinstance(found, (list, tuple)) else rounded[0]
+
+    return compute
+
+
+def _wide(value: Any) -> Any:
+    return value.float() if isinstance(value, torch.Tensor) and value.dtype in _HALVES else value

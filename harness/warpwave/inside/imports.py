@@ -1,0 +1,249 @@
+"""What a package imports and this environment does not have: extensions that are not built, and plugins that do not fit."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import linecache
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.abc import Loader
+from importlib.machinery import ModuleSpec
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any
+
+import pytest
+
+from warpwave.inside.environment import enter
+from warpwave.inside.process.journal import Journal
+from warpwave.inside.process.outcomes import NOT_BUILT, NotBuilt
+from warpwave.inside.process.workers import JOURNAL_VARIABLE
+
+# Whether a package goes on if an import fails: whether a `try` with a handler for that, or `suppress`, is around it.
+
+_HANDLED = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
+# Python's own import, whose frames say nothing of who imports.
+_IMPORTING = ("<frozen importlib", "importlib/__init__.py")
+# Those who ask whether a module is there, and those who run tests: what they do with a failed import is not the package's decision.
+_ASKING = ("<frozen importlib.util>", "importlib/util.py", "pkgutil.py", "_pytest/outcomes.py")
+_RUNNING = ("/_pytest/", "/pluggy/", "/warpwave/inside/", "<frozen runpy>")
+
+
+def is_guarded(frame: FrameType | None) -> bool:
+    """Return whether an import that is being looked up fails without harm. `frame` is that of the finder's caller."""
+    first = True
+    while frame is not None:
+        file = frame.f_code.co_filename.replace("\\", "/")
+        if first and file.endswith(_ASKING):
+            return True
+        if not (file.startswith(_IMPORTING[0]) or file.endswith(_IMPORTING[1])):
+            if any(part in file for part in _RUNNING):
+                return False
+            if any(start <= frame.f_lineno <= end for start, end in _guarded_lines(frame.f_code.co_filename)):
+                return True
+            first = False
+        frame = frame.f_back
+    return False
+
+
+@functools.cache
+def _guarded_lines(file: str) -> tuple[tuple[int, int], ...]:
+    """Return the ranges of a file's lines where an ImportError is caught and not raised again."""
+    try:
+        module = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError, RecursionError):
+        return ()
+    return tuple(_lines(module))
+
+
+def _lines(module: ast.Module) -> Iterator[tuple[int, int]]:
+    for node in ast.walk(module):
+        tries = isinstance(node, ast.Try) and any(map(_goes_on, node.handlers))
+        if tries or (isinstance(node, ast.With) and any(map(_suppresses, node.items))):
+            yield node.body[0].lineno, node.body[-1].end_lineno or node.body[-1].lineno  # type: ignore[attr-defined]
+
+
+def _goes_on(handler: ast.ExceptHandler) -> bool:
+    """Return whether a handler takes an ImportError, and does not raise it, or a plainer one, again."""
+    caught = handler.type is None or bool(_HANDLED & set(_names(handler.type)))
+    return caught and not isinstance(handler.body[-1], ast.Raise)
+
+
+def _suppresses(item: ast.withitem) -> bool:
+    call = item.context_expr
+    return isinstance(call, ast.Call) and "suppress" in _names(call.func) and any(_HANDLED & set(_names(each)) for each in call.args)
+
+
+def _names(node: ast.expr) -> list[str]:
+    if isinstance(node, ast.Tuple):
+        return [name for each in node.elts for name in _names(each)]
+    return [node.attr] if isinstance(node, ast.Attribute) else [node.id] if isinstance(node, ast.Name) else []
+
+
+# Stand in for the compiled extensions of a package that are not built here, so that its Triton kernels can be imported and tested.
+#
+# Many packages keep Triton kernels beside CUDA or HIP sources, and import the extension made from those at the top. Without the vendor's
+# compiler it is not there, and no test of the package could be imported. An import that the package guards (`try: … except ImportError:`)
+# fails as ever: the package has another way then. Any other import of an extension that the package's build script names gets a module
+# whose functions and classes raise `NotBuilt` when they are called.
+
+_SCRIPTS = ("setup.py", "*/setup.py", "csrc/*/setup.py")
+_CMAKE = ("CMakeLists.txt", "*/CMakeLists.txt")
+_ADDED_BY_CMAKE = re.compile(r"\b(?:pybind11|nanobind|Python3?)_add_(?:module|library)\s*\(\s*(\w+)", re.IGNORECASE)
+_MOST_BYTES = 1 << 20
+
+
+def enter_package(folders: Iterable[str], first: Iterable[str] = ()) -> None:
+    """Put a package's folders on the path, as `enter` does, and stand in for its extensions that are not there."""
+    folders = list(folders)
+    enter(folders, first)
+    if not any(isinstance(finder, Unbuilt) for finder in sys.meta_path):
+        sys.meta_path.append(Unbuilt(folders))
+
+
+class Unbuilt(Loader):
+    """A finder for the extensions of a package, which Python asks last, and the loader of their stand-ins."""
+
+    def __init__(self, folders: Sequence[str]) -> None:
+        self.folders = tuple(folders)
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Return a stand-in's spec if the package builds this extension and does not guard its import."""
+        last = name.rpartition(".")[2]
+        if not {name, last} & self._names or ("." in name and not any(str(folder).startswith(self.folders) for folder in path or ())):
+            return None
+        return None if is_guarded(sys._getframe(1)) else ModuleSpec(name, self, is_package=False)
+
+    @functools.cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(name for folder in self.folders for name in extension_names(Path(folder)))
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return the stand-in, and note that it is one."""
+        if JOURNAL_VARIABLE in os.environ:
+            Journal.from_environment().write("note", text=f"{spec.name} {NOT_BUILT}: what calls it does not run")
+        return _StandIn(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Do nothing: a stand-in has no code."""
+
+
+def extension_names(folder: Path) -> Iterator[str]:
+    """Yield the names that the build scripts of a package give its extensions. The scripts are read and never run."""
+    for pattern in _SCRIPTS:
+        for script in sorted(folder.glob(pattern)):
+            yield from _of_setup(script)
+    for pattern in _CMAKE:
+        for script in sorted(folder.glob(pattern)):
+            yield from _ADDED_BY_CMAKE.findall(_text_of(script))
+
+
+def _of_setup(script: Path) -> Iterator[str]:
+    try:
+        module = ast.parse(_text_of(script))
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    constants = {
+        node.targets[0].id: node.value
+        for node in ast.walk(module)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    for node in ast.walk(module):
+        called = node.func if isinstance(node, ast.Call) else None
+        if isinstance(called, (ast.Name, ast.Attribute)) and getattr(called, "id", getattr(called, "attr", "")).endswith("Extension"):
+            assert isinstance(node, ast.Call)
+            given = [*node.args[:1], *(keyword.value for keyword in node.keywords if keyword.arg == "name")]
+            yield from filter(None, (_constant(each, constants) for each in given))
+
+
+def _constant(node: ast.expr, constants: dict[str, ast.expr]) -> str:
+    """Return a text that can be read off: a constant, the name of one, or an f-string of both."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    if isinstance(node, ast.Name):
+        found = constants.get(node.id)
+        return _constant(found, {}) if found is not None else ""
+    if isinstance(node, ast.JoinedStr):
+        parts = [_constant(part.value if isinstance(part, ast.FormattedValue) else part, constants) for part in node.values]
+        return "".join(parts) if all(parts) else ""
+    return ""
+
+
+def _text_of(script: Path) -> str:
+    return script.read_text(encoding="utf-8", errors="replace") if script.stat().st_size < _MOST_BYTES else ""
+
+
+class _StandIn(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _part(f"{self.__name__}.{name}")
+
+
+class _Called(type):
+    """The class of what an extension has: a function, a class to derive from, or an enumeration; nobody knows which."""
+
+    _of_extension: str
+
+    def __call__(cls, *_: object, **__: object) -> Any:
+        raise NotBuilt(f"{cls._of_extension} {NOT_BUILT}")
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _part(f"{cls._of_extension}.{name}")
+
+
+@functools.cache
+def _part(name: str) -> _Called:
+    return _Called(name.rpartition(".")[2], (), {"_of_extension": name, "__module__": name.partition(".")[0]})
+
+
+# Load the pytest plugins that the environment has, and leave out those that do not fit this pytest.
+#
+# A package's extras for tests may pin an old pytest with its plugins. The environment has one pytest for all packages, and a single
+# plugin
+# that does not load would end it before the first test. What an omitted plugin would have given (a fixture, an option) is then missing in
+# the
+# tests that need it, and the report names the plugin.
+
+
+def load_leniently(manager: pytest.PytestPluginManager) -> None:
+    """Make this manager go on behind a plugin that does not load. pytest calls it before it loads the first installed one."""
+    load = manager.load_setuptools_entrypoints
+    if not isinstance(load, functools.partial):
+        manager.load_setuptools_entrypoints = functools.partial(_load, manager, load)  # type: ignore[method-assign]
+
+
+def _load(manager: pytest.PytestPluginManager, load: Callable[..., int], group: str, name: str | None = None) -> int:
+    try:
+        return load(group, name=name)
+    except pytest.UsageError:
+        raise
+    except Exception:
+        if name is not None:  # asked for by name, with -p
+            raise
+    return sum(_load_one(manager, load, group, entry.name) for entry in entry_points(group=group))
+
+
+def _load_one(manager: pytest.PytestPluginManager, load: Callable[..., int], group: str, name: str) -> int:
+    try:
+        return load(group, name=name)
+    except pytest.UsageError:
+        raise
+    except Exception as error:
+        cause = error.__cause__ or error
+        with contextlib.suppress(Exception):  # an older pluggy has registered half of it
+            manager.unregister(name=name)
+        manager.set_blocked(name)
+        if JOURNAL_VARIABLE in os.environ:
+            said = " ".join(f"{type(cause).__name__}: {cause}".split())
+            Journal.from_environment().write(
+                "note", text=f"the plugin {name} does not load in pytest {pytest.__version__}, so it is off: {said}"
+            )
+        return 0

@@ -1,0 +1,362 @@
+"""The exceptions of pretended hardware, and how a row of a report describes those of a package's code and of compilers."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+import subprocess
+import sys
+import traceback
+import unittest
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType, TracebackType
+
+from warpwave.records import NotRun, StageReport, Verdict, worst
+
+_TOOLS_ERROR = re.compile(r"\b(?:error|fatal)\s*: (.+)")
+_NOT_BELIEVED = "Something in the package changes how it is run or reported. Read its source; SECURITY.md says what can be relied on."
+
+
+class DecidedByData(RuntimeError):  # noqa: N818 - it is no error of anyone
+    """The host's code decides by the data of a tensor, and a pretended GPU has none: what it would do next is unknown."""
+
+
+class NotPretended(NotImplementedError):  # noqa: N818 - as above
+    """A package asked for something that a real GPU has and the pretended one lacks: a gap of warpwave, and no fault of the package."""
+
+
+NOT_BUILT = "is compiled code of the package, which is not built here"
+
+
+class NotBuilt(NotPretended):
+    """A package called an extension of its own that is not built here."""
+
+
+def doubted(report: StageReport, doubts: Iterable[str]) -> StageReport:
+    """Return a report marked as invalid if there are `doubts`, which then come first in its reason."""
+    wrong = tuple(doubts)
+    if not wrong:
+        return report
+    reason = "; ".join([*wrong, *([report.reason] if report.reason else [])])[:500]
+    verdict = worst([report.verdict, Verdict.INVALID])
+    return dataclasses.replace(report, verdict=verdict, reason=reason, hint=report.hint or _NOT_BELIEVED, doubts=wrong)
+
+
+def few(cases: Sequence[str]) -> str:
+    """`a, b, c and 4 more`."""
+    return ", ".join(cases[:3]) + (f" and {len(cases) - 3} more" if len(cases) > 3 else "")
+
+
+def describe(error: BaseException) -> str:
+    """Return an exception in one line: the first, or the last if the first only gives a position, as Triton's compiler does: `at 2:37:`.
+
+    For an error in a function that a kernel calls, the last line is only a mark under the call; the cause says what happened.
+    """
+    error = raised_in_kernel(error) or error
+    if formatted := getattr(error, "formatrepr", None):  # pytest's, for a fixture that does not exist
+        return str(formatted().errorstring).strip().splitlines()[0][:300]
+    while str(error).rstrip().endswith("^") and error.__cause__:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    text = f"{lines[-1]} ({lines[0].rstrip(':')})" if lines[0].endswith(":") else _of_tool(lines) or lines[0]
+    return f"{type(error).__name__}: {text[:300]}"
+
+
+_HARNESS = Path(__file__).parents[2]
+
+
+def place_in(error: BaseException, root: Path) -> str:
+    """Return the last line of a package that an error passed, as `file.py:17`; empty if it passed none."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        file = Path(frame.filename)
+        own = file.is_relative_to(_HARNESS)  # its copy for a run may be below the package
+        if file.is_relative_to(root) and not own and "site-packages" not in file.relative_to(root).parts:
+            return f"{file.relative_to(root).as_posix()}:{frame.lineno}"
+    return ""
+
+
+def raised_in_kernel(error: BaseException | None) -> BaseException | None:
+    """Return what a kernel raised in Triton's interpreter, which wraps it at each call: `InterpreterError("InterpreterError('…')")`."""
+    found = None
+    while type(error).__name__ == "InterpreterError" and error is not None and error.__cause__:
+        found = error = error.__cause__
+    return found
+
+
+def _of_tool(lines: Sequence[str]) -> str:
+    """Return the first error of a tool that a compiler has run, without its temporary file: Triton quotes ptxas far below its own words."""
+    start = next((place for place, line in enumerate(lines) if line.endswith("stderr:")), len(lines))
+    return next((found[1] for line in lines[start + 1 :] if (found := _TOOLS_ERROR.search(line))), "")
+
+
+# Whether a test has asked what only a card knows, or only torch's compiler on one: without a card, the answers are pretended.
+
+# Comparisons of tensors. They fail for the tensors' sake, whatever the test has asked before.
+_OF_TENSORS = ("/torch/testing/", "/numpy/testing/")
+_COUNTERS = "torch._dynamo.utils"
+
+
+class Pretended:
+    """Set where the answer is given."""
+
+    memory = False  # statistics of the card's memory; reset before each test
+    ran_compiled = False  # a function ran that `torch.compile` left as it is; reset before each test
+    compiled = False  # `torch.compile` left a function as it is, maybe one of a module that several tests share
+
+
+def compares_pretended(error: BaseException) -> bool:
+    """Return whether an assertion failed of a test that compares memory statistics, or how often torch compiled something."""
+    if not isinstance(error, AssertionError):
+        return False
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    if any(part in frame.filename for frame in last for part in _OF_TENSORS):
+        return False
+    return Pretended.memory or (Pretended.compiled and _counts_graphs(error.__traceback__))
+
+
+def _counts_graphs(trace: TracebackType | None) -> bool:
+    """Return whether a module that the error passed has torch's counters of compiled graphs."""
+    counters = getattr(sys.modules.get(_COUNTERS), "counters", None)
+    if counters is None:
+        return False
+    return any(
+        value is counters for frame, _ in traceback.walk_tb(trace) for value in (*frame.f_globals.values(), *frame.f_locals.values())
+    )
+
+
+# Why a test or a point did not run, or not to its end, from the exception that ended it.
+
+_FAKE_GPU = "warpwave.inside.fake_gpu"
+# What torch and Triton say where there is no card. A card is pretended, so somebody asked the real driver.
+_NO_CARD = re.compile(
+    r"not compiled with .{1,40} enabled|not compiled with \w+ support|not linked with support for \w+ devices"
+    r"|No \w+ GPUs are available|Found no \w+ driver|0 active drivers|driver initialization failed"
+    r"|no fake impl or Meta kernel registered|on the expected device meta|Could not run '\S+' with arguments from the '\w+' backend"
+    r"|Tensor on device meta is not on|doesn't have \w+ built in|no pinned memory allocator is available"
+    r"|SymmetricMemory does not support device type|device_type mismatch, expected \w+"
+    r"|'[\w/]*-smi\b"  # a vendor's tool that asks its driver
+    r"|Could not find `lib\w+\.so`\. Make sure it is in your LD_LIBRARY_PATH"  # Triton, of a vendor's matrix library
+    # torch's CPU, on which a pretended card computes: of a dtype that it lacks, and of whole numbers divided by zero
+    r"|^\"\w+\" not implemented for '\w+'$|^ZeroDivisionError$"
+    r"|\[PROTON\] (Could not load `lib|Failed to execute )",  # Triton's profiler, which asks the driver
+    re.IGNORECASE,
+)
+# What `ctypes` says of a library that is not there.
+_NO_LIBRARY = re.compile(r"^(lib[\w-]+\.so)[.\d]*: cannot open shared object file")
+# What torch says where a tensor without data is asked for it.
+_NO_DATA = re.compile(
+    r"Cannot copy out of meta tensor|cannot be called on meta tensors|convert meta device type tensor|doesn't have storage"
+    r"|_local_scalar_dense|data[- ](in)?dependent|depends on the data of a tensor|aten::(nonzero|unique\w*|masked_select|equal)\b"
+    r"|\bUnknown(Int|Float|Truth)\b",  # C code takes only plain numbers
+    re.IGNORECASE,
+)
+# How Python names the function in a TypeError about its arguments: `patches.<locals>.<lambda>() takes …`
+_CALLED = re.compile(r"^([A-Za-z_]\w*)(?:[\w.<>]*)\(\) ")
+_GAP = "This is a gap of warpwave, and no fault of the package: report it with that text. On a card, these run."
+_BUILD_IT = (
+    "The package's build script names that extension, and its compiler is not here. "
+    "Test this where the extension is installed, or leave it out."
+)
+_GAPS = (AttributeError, NotImplementedError, TypeError, KeyError)
+
+
+def with_reasons(report: StageReport, reasons: Mapping[NotRun, int], noun: str, gap: str) -> StageReport:
+    """Return the report of a stage with what did not run. If something is not pretended, the stage is incomplete, and `gap` says what.
+
+    A test that failed on its own still shows as a failed one, and decides the exit code.
+    """
+    report = dataclasses.replace(report, not_run={why.value: reasons[why] for why in NotRun if reasons.get(why)})
+    missing = reasons.get(NotRun.NOT_PRETENDED, 0)
+    if not missing or report.verdict.severity > Verdict.INCOMPLETE.severity:
+        return report
+    many = f"{missing} {noun}" if missing == 1 else f"{missing} {noun}es" if noun.endswith("ch") else f"{missing} {noun}s"
+    text = f"{many} need{'s' if missing == 1 else ''} what warpwave does not pretend without a GPU: {gap}"
+    return dataclasses.replace(report, verdict=Verdict.INCOMPLETE, reason=text[:500], hint=_BUILD_IT if NOT_BUILT in gap else _GAP)
+
+
+def why_not_run(error: BaseException) -> NotRun:
+    """Return the reason. An exception that nothing explains is `RAISED`: whose fault it is, only a card can say."""
+    pytest = sys.modules.get("pytest")
+    if isinstance(error, unittest.SkipTest) or (pytest and isinstance(error, pytest.skip.Exception)):
+        return NotRun.SKIPPED
+    if pytest and isinstance(error, pytest.xfail.Exception):
+        return NotRun.XFAILED
+    if several := _in_group(error):
+        reasons = set(map(why_not_run, several))
+        return reasons.pop() if len(reasons) == 1 else NotRun.RAISED
+    for each in _chain(error):
+        text = str(each)
+        if isinstance(each, DecidedByData) or (_NO_DATA.search(text) and isinstance(each, (RuntimeError, TypeError, ValueError))):
+            return NotRun.DATA
+        if isinstance(each, NotPretended) or _NO_CARD.search(text) or _is_gap(each) or compares_pretended(each):
+            return NotRun.NOT_PRETENDED
+        if isinstance(each, BrokenProcessPool) or (isinstance(each, subprocess.CalledProcessError) and _is_python(each.cmd)):
+            return NotRun.NOT_PRETENDED  # other processes do not see the pretended card
+        if isinstance(each, OSError) and (library := _NO_LIBRARY.search(text)) and library[1] in _drivers():
+            return NotRun.NOT_PRETENDED
+    return NotRun.IMPORT if isinstance(error, ImportError) else NotRun.RAISED
+
+
+def _is_python(command: object) -> bool:
+    """Whether a command starts another Python, which does not see the pretended card."""
+    words = command.split() if isinstance(command, str) else list(command) if isinstance(command, (list, tuple)) else []
+    return bool(words) and (str(words[0]) == sys.executable or re.fullmatch(r"python[\d.]*|torchrun", Path(str(words[0])).name) is not None)
+
+
+def first_of_several(error: BaseException | None) -> str:
+    """Return what the first exception of a group says, as Hypothesis raises one if examples fail in several ways; else an empty text."""
+    several = _in_group(error)
+    more = f" (and {len(several) - 1} more)" if len(several) > 1 else ""
+    return (first_of_several(several[0]) or describe(several[0])) + more if several else ""
+
+
+def _in_group(error: BaseException | None) -> tuple[BaseException, ...]:
+    """Return the exceptions of a group. Python has groups since 3.11; before, a package brings them."""
+    several = getattr(error, "exceptions", ())
+    return several if isinstance(several, tuple) and all(isinstance(each, BaseException) for each in several) else ()
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an exception and what it was raised from, the last one first."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _is_gap(error: BaseException) -> bool:
+    """Return whether a stand-in lacks something: an attribute, a parameter, or a way to answer."""
+    if not isinstance(error, _GAPS):
+        return False
+    if isinstance(error, AttributeError) and (_stands_in(getattr(error, "obj", None)) or _is_compilers(error)):
+        return True
+    called = _CALLED.match(str(error)) if isinstance(error, TypeError) else None
+    if called and any(called[1] in vars(module) for name, module in list(sys.modules.items()) if name.startswith(_FAKE_GPU)):
+        return True
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    # torch's own errors pass through the modes there, which only call on.
+    return bool(last) and "/warpwave/inside/fake_gpu/" in last[0].filename and (last[0].line or "").startswith("raise ")
+
+
+def _is_compilers(error: AttributeError) -> bool:
+    """Return whether an interpreted kernel was asked for what one that is compiled has: `kernel.cache_key`, or `triton.compile` of it."""
+    if type(error.obj).__name__ != "InterpretedFunction":
+        return False
+    from triton.runtime.jit import JITFunction
+
+    name = str(error.name)
+    return hasattr(JITFunction, name) or name in JITFunction.__init__.__code__.co_names
+
+
+@functools.cache
+def _drivers() -> str:
+    """Return the code of Triton's drivers, which name their vendors' libraries."""
+    folders = getattr(sys.modules.get("triton.backends"), "__path__", ())
+    return "".join(file.read_text() for folder in folders for file in Path(folder).glob("*/driver.py"))
+
+
+def _stands_in(owner: object) -> bool:
+    """Return whether something is torch's module for a card, or a stand-in for what it returns."""
+    if type(owner).__module__.startswith(_FAKE_GPU) or (isinstance(owner, type) and owner.__module__.startswith(_FAKE_GPU)):
+        return True
+    if hasattr(owner, "gcnArchName"):  # the properties of the card
+        return True
+    return isinstance(owner, ModuleType) and hasattr(owner, "device_count")
+
+
+# What failures say that the environment lacks → the option that helps.
+
+# What Triton 3.8 and 3.9 say of what 3.6 took.
+_REFUSED = re.compile(r"Block pointers have been removed|key contains names that are not kernel arguments")
+TOOK_IT = "3.6.0"
+# What an import says that builds operators in C++ with a vendor's compiler.
+_TOOLKIT = re.compile(r"\b[A-Z]+_HOME\b.* not set|version file not found")
+_MISSING = re.compile(r"No module named '([\w.]+)'|No package metadata was found for ([\w.-]+)|The '([\w.-]+)' distribution was not found")
+_SUBMODULE = re.compile(r"^\s*path\s*=\s*(\S.*?)\s*$", re.MULTILINE)
+_FEW = 6
+_INSTALL = "--install installs the package and what it declares, --with NAME one more, by pip's name."
+_ALREADY = "The package is installed. --with NAME installs one more, by pip's name. --install-no-deps leaves out what the package declares."
+_OWN_MODULE = "A module of the package itself may need --env PYTHONPATH=FOLDER."
+_NO_CONFTEST = (
+    "Tests import conftest.py, which these sources do not have. Source archives often leave it out. "
+    "Take the tests from the package's repository."
+)
+
+
+def hint_of(messages: Iterable[str], root: Path | None = None) -> str:
+    """Return what to do if one of the failures is about the environment; empty if none is. `root` is the package's root."""
+    found = list(messages)
+    hints = [missing_of(found, root)]
+    if any(_REFUSED.search(message) for message in found):
+        hints.append(f"Some of it is written for an older Triton, which took what this one refuses: add --triton {TOOK_IT}, or port it.")
+    if any(_TOOLKIT.search(message) for message in found):
+        hints.append("An import wants a toolkit that is not here. A package may have a switch for its Triton kernels alone: --env NAME=1.")
+    return " ".join(filter(None, hints))
+
+
+def missing_of(messages: Iterable[str], root: Path | None = None) -> str:
+    """Return which modules cannot be imported, the most wanted first, and what brings them; empty if none is missing.
+
+    `root` is the package's root: what its `.gitmodules` names may not be checked out.
+    """
+    wanted = Counter(next(filter(None, match.groups())) for match in map(_MISSING.search, messages) if match)
+    without_conftest = _NO_CONFTEST if wanted.pop("conftest", 0) else ""
+    other_version = {name: installed for name in wanted if (installed := _installed(name))}
+    told = []
+    if absent := [name for name, _ in wanted.most_common() if name not in other_version]:
+        told.append(f"Missing here: {_listed(absent)}. {_ALREADY if _is_installed(root) else _INSTALL} {_OWN_MODULE}")
+    if other_version:
+        has = ", ".join(dict.fromkeys(other_version.values()))
+        told.append(
+            f"The installed {has} has no {_listed(list(other_version))}. The package may be written for another version: "
+            "--with 'NAME==VERSION' installs one, --triton VERSION another Triton."
+        )
+    if wanted and (empty := _empty_submodules(root)):
+        told.append(f"Git submodules are not checked out: {_listed(empty)}. Run git submodule update --init.")
+    return " ".join(filter(None, (*told, without_conftest)))
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:_FEW]) + (f" and {len(names) - _FEW} more" if len(names) > _FEW else "")
+
+
+def _installed(module: str) -> str:
+    """Return the name and version of the installed package that should hold a submodule; empty for the package that is being tested."""
+    top, dot, _ = module.partition(".")
+    for name in metadata.packages_distributions().get(top, ()) if dot else ():
+        found = metadata.distribution(name)
+        if not _is_from_folder(found):
+            return f"{name} {found.version}"
+    return ""
+
+
+def _is_installed(root: Path | None) -> bool:
+    """Return whether a module of the package at `root` is installed from a folder or a file, as `--install` does it."""
+    places = [root / place for place in (".", "src", "python")] if root else []
+    return any(
+        any(_is_from_folder(metadata.distribution(owner)) for owner in owners)
+        for name, owners in metadata.packages_distributions().items()
+        if any((place / name).is_dir() or (place / f"{name}.py").is_file() for place in places)
+    )
+
+
+def _is_from_folder(installed: metadata.Distribution) -> bool:
+    """Return whether pip says that a package comes from a folder or a file, as the package under test does."""
+    return installed.read_text("direct_url.json") is not None
+
+
+def _empty_submodules(root: Path | None) -> list[str]:
+    """Return the folders that `.gitmodules` names and that hold nothing."""
+    try:
+        named = _SUBMODULE.findall((root / ".gitmodules").read_text(encoding="utf-8", errors="replace")) if root else []
+    except OSError:
+        return []
+    return [path for path in named if root and not any((root / path).glob("*"))]

@@ -1,0 +1,582 @@
+"""What a launch was given: its tensors by name, and the storages that they are views of.
+
+A kernel may touch the whole storage of a tensor that it was given. Views are how kernels get slices of one buffer, so an access beyond a
+view, but in its storage, may be meant. An access beyond the storage never is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+import triton.language as tl
+from numpy.typing import NDArray
+from torch.multiprocessing.reductions import StorageWeakRef
+from triton.runtime import interpreter
+
+from warpwave.inside.fake_gpu.host_side import tensors_in
+from warpwave.inside.fake_gpu.promises import Place
+from warpwave.records import Finding
+
+# Which bytes of memory from `torch.empty` and its kind were written. All other memory counts as written.
+#
+# torch's own calls are watched. Those that fill or copy write what they fill. What another may write counts as written as a whole, and so
+# does what leaves torch's sight (`data_ptr`, `numpy`). What torch reads is in `torch_reads.py`.
+
+_MAKERS = frozenset(("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"))
+# Calls that write to none of their arguments, and keep no address of them.
+_HARMLESS = frozenset(
+    (
+        *_MAKERS,
+        *("__get__", "__getitem__", "__len__", "__repr__", "__format__", "__hash__", "size", "stride", "dim", "ndimension", "numel"),
+        *("nelement", "element_size", "storage_offset", "is_contiguous", "get_device", "is_floating_point", "is_complex", "is_pinned"),
+        *("view", "view_as", "reshape", "reshape_as", "flatten", "unflatten", "transpose", "t", "permute", "movedim", "squeeze"),
+        *("unsqueeze", "expand", "expand_as", "narrow", "select", "split", "chunk", "unbind", "tensor_split", "as_strided", "swapaxes"),
+        *("detach", "requires_grad_", "contiguous", "to", "cpu", "clone", "float", "half", "bfloat16", "double", "zeros_like"),
+        *("ones_like", "full_like", "rand_like", "randn_like", "new_zeros", "new_ones", "new_full", "record_stream", "is_same_size"),
+        *("dtype", "element_size", "split_with_sizes", "diagonal", "unfold", "mT", "mH", "adjoint", "moveaxis", "swapdims", "is_signed"),
+    )
+)
+_FILLERS = frozenset(("zero_", "fill_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "arange_", "eye_"))
+_MOST_BYTES = 1 << 30  # a larger storage is not tracked: its shadow would not fit beside it
+_MOST_POISONED = 64 << 20  # bytes; to fill more would take noticeable time and memory
+_PATTERN = 0x5A  # in each byte of a whole number
+
+
+@dataclass(eq=False)
+class Later:
+    """A finding that is reported when the test ends, if it is still `wanted`."""
+
+    finding: Finding
+    wanted: bool = True
+
+
+class Shadow:
+    """One mark per element of a storage: was it written? `unit` is the size of an element in bytes.
+
+    `later` is what is reported if these numbers are used: torch computed them of others that nobody wrote.
+    """
+
+    def __init__(self, nbytes: int, unit: int) -> None:
+        self.nbytes, self.unit = nbytes, unit
+        self.marks: NDArray[np.bool_] = np.zeros(-(-nbytes // unit), dtype=bool)
+        self.later: Later | None = None
+
+    def unwritten(self, offsets: NDArray[np.uint64], low: int, high: int, itemsize: int) -> NDArray[np.bool_] | None:
+        """Return which of these elements, of `itemsize` bytes at `offsets`, were never written; None if all were."""
+        if self.marks[low // self.unit : (high + itemsize - 1) // self.unit + 1].all():
+            return None
+        found = ~self.marks[offsets // self.unit]
+        return found if found.any() else None
+
+    def write(self, offsets: NDArray[np.uint64], itemsize: int) -> None:
+        """Mark elements as written. Of a smaller one, all of the unit counts."""
+        for part in range(0, itemsize, self.unit):
+            self.marks[(offsets + part) // self.unit] = True
+
+
+class Shadows:
+    """The shadow of each storage that is not known to be written."""
+
+    def __init__(self) -> None:
+        self._shadows: dict[int, tuple[StorageWeakRef, Shadow]] = {}
+
+    def of(self, storage: torch.UntypedStorage) -> Shadow | None:
+        """Return the shadow of a storage; None if it counts as written. A storage that was resized does."""
+        _, shadow = self._shadows.get(storage._cdata, (None, None))
+        return shadow if shadow is None or shadow.nbytes == storage.nbytes() else None
+
+    def __bool__(self) -> bool:
+        return bool(self._shadows)
+
+    def written(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """Return which elements of a tensor were written, as a view of the marks; None if all count as such."""
+        storage = _storage(tensor)
+        shadow = self.of(storage) if storage is not None else None
+        if shadow is None or tensor.element_size() != shadow.unit:
+            return None
+        return torch.from_numpy(shadow.marks).as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+    def later(self, tensor: torch.Tensor) -> Later | None:
+        """Return what is reported if a tensor is used; None if nothing is."""
+        storage = _storage(tensor)
+        shadow = self.of(storage) if storage is not None else None
+        return shadow.later if shadow is not None and shadow.later is not None and shadow.later.wanted else None
+
+    def mark(self, tensor: torch.Tensor, written: torch.Tensor, later: Later | None = None) -> None:
+        """Say which elements of a tensor are written. What else is in its storage stays as it is."""
+        if self.written(tensor) is None:
+            self._track(tensor, wholly_written=True)
+        marks = self.written(tensor)
+        if marks is not None:
+            marks.copy_(written)
+            self._shadows[tensor.untyped_storage()._cdata][1].later = later
+
+    def forget(self, tensor: torch.Tensor) -> None:
+        """Treat the storage of a tensor as written."""
+        storage = _storage(tensor)
+        if storage is not None:
+            self._shadows.pop(storage._cdata, None)
+
+    def complete(self, shadow: Shadow) -> None:
+        """Drop a shadow: all of its storage was written."""
+        self._shadows = {key: entry for key, entry in self._shadows.items() if entry[1] is not shadow}
+
+    def forget_all(self) -> None:
+        """Treat everything as written."""
+        self._shadows.clear()
+
+    def called(self, function: Any, args: Any, kwargs: Any, result: Any) -> None:
+        """Learn from one call of torch."""
+        name = getattr(function, "__name__", "")
+        if name in _MAKERS or (name == "new" and all(isinstance(each, (int, torch.Size)) for each in args[1:])):
+            if isinstance(result, torch.Tensor) and not (kwargs and kwargs.get("out") is not None):
+                self._made(result)
+        elif self._shadows and name not in _HARMLESS:
+            if name == "resize_":
+                self._grown(result)
+                return
+            if name in (*_FILLERS, "copy_", "__setitem__") and args and isinstance(args[0], torch.Tensor):
+                self._filled(name, *args, **(kwargs or {}))
+                return
+            for tensor in tensors_in(args, kwargs):
+                if later := self.later(tensor):
+                    later.wanted = False
+                self.forget(tensor)
+
+    def _made(self, tensor: torch.Tensor) -> None:
+        self._track(tensor)
+        if tensor.untyped_storage().nbytes() <= _MOST_POISONED and self.written(tensor) is not None:
+            _poison(tensor)
+
+    def _track(self, tensor: torch.Tensor, wholly_written: bool = False) -> None:
+        storage = _storage(tensor)
+        if storage is None or storage.nbytes() > _MOST_BYTES or storage.device.type != "cpu":
+            return
+        if len(self._shadows) > 1000:
+            self._shadows = {key: entry for key, entry in self._shadows.items() if not entry[0].expired()}  # type: ignore[no-untyped-call, unused-ignore]
+        # The weak reference keeps the address of the storage's object from being used again.
+        shadow = Shadow(storage.nbytes(), tensor.element_size())
+        shadow.marks[:] = wholly_written
+        self._shadows[storage._cdata] = _weak(storage), shadow
+
+    def _grown(self, tensor: torch.Tensor) -> None:
+        """Keep what was written of a tensor that `resize_` has made larger."""
+        _, before = self._shadows.get(tensor.untyped_storage()._cdata, (None, None))
+        if before is None:
+            return
+        self._track(tensor)
+        after = self.of(tensor.untyped_storage())
+        if after is not None:
+            after.marks[: len(before.marks)] = before.marks[: len(after.marks)]
+
+    def _filled(self, name: str, tensor: torch.Tensor, *rest: Any, **named: Any) -> None:
+        """Mark what a call has put into a tensor. What it copied may itself not be written."""
+        given = [*rest, *named.values()] if name not in _FILLERS else []
+        source = next((each for each in reversed(given) if isinstance(each, torch.Tensor)), None) if given else None
+        values = None if source is None or (name == "__setitem__" and source is not rest[1]) else self.written(source)
+        if values is not None and values.all():
+            values = None
+        marks = self.written(tensor)
+        if marks is None and values is not None:
+            self._track(tensor, wholly_written=True)
+            marks = self.written(tensor)
+        try:
+            if marks is None:
+                self.forget(tensor)
+            elif name == "__setitem__":
+                marks[rest[0]] = True if values is None else values
+            else:
+                marks.copy_(torch.tensor(True) if values is None else values)
+        except (IndexError, RuntimeError, TypeError):
+            self.forget(tensor)
+
+
+def same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether two tensors are views of one storage."""
+    first, second = _storage(one), _storage(other)
+    return first is not None and second is not None and first._cdata == second._cdata
+
+
+def _poison(tensor: torch.Tensor) -> None:
+    """Put what is no number into memory that nobody wrote, so that a result that depends on it is wrong each time."""
+    with contextlib.suppress(RuntimeError), torch.no_grad():
+        if tensor.is_floating_point() or tensor.is_complex():
+            tensor.fill_(float("nan"))
+        elif tensor.dtype is not torch.bool:
+            tensor.fill_(int.from_bytes([_PATTERN] * tensor.element_size(), "little"))
+
+
+def _weak(storage: torch.UntypedStorage) -> StorageWeakRef:
+    return StorageWeakRef(storage)  # type: ignore[no-untyped-call, unused-ignore]
+
+
+def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
+    try:
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return None
+
+
+@dataclass(eq=False)
+class Memory:
+    """One storage. `shadow` says which of its bytes were written; None if all were."""
+
+    start: int
+    nbytes: int
+    shadow: Shadow | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """One tensor that the launch was given, by the name of the argument."""
+
+    name: str
+    memory: Memory
+    address: int
+    itemsize: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def index(self, address: int) -> tuple[int, tuple[int, ...]]:
+        """Return the index of an address: flat in the tensor's shape, and by dimension.
+
+        Beyond the tensor, the first dimension runs on, as indices of C do.
+        """
+        offset = (address - self.address) // self.itemsize
+        if not self.shape:
+            return offset, (offset,)
+        left, found = offset, [0] * len(self.shape)
+        by_stride = sorted(range(len(self.shape)), key=lambda axis: (-self.strides[axis], axis))
+        for axis in by_stride:
+            if self.strides[axis] > 0 and self.shape[axis] > 1:
+                found[axis], left = divmod(left, self.strides[axis])
+        if left or all(size == 1 for size in self.shape):
+            found[by_stride[-1]] += left
+        flat = 0
+        for axis, size in enumerate(self.shape):
+            flat = flat * size + found[axis]
+        return flat, tuple(found)
+
+
+class Anywhere:
+    """The origin of a pointer that a kernel made from an integer, such as an entry of a table of pointers."""
+
+
+ANYWHERE = Anywhere()
+Origin = Given | Anywhere | None  # None: it is lost
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """One instruction as the kernel asked for it: `doing` is load, store or atomic, `shape` that of the block of lanes."""
+
+    place: Place
+    doing: str
+    origin: Origin
+    shape: tuple[int, ...]
+    itemsize: int
+
+
+@dataclass(frozen=True, eq=False)
+class Lanes:
+    """The lanes of a block that are on, and inside of one storage, at `offsets` (bytes) from `low` to `high`, the last byte.
+
+    `chosen` are their flat positions in the block; None if that is all of them.
+    """
+
+    block: Block
+    memory: Memory
+    offsets: NDArray[np.uint64]
+    low: int
+    high: int
+    chosen: NDArray[np.int64] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """What keeping this takes."""
+        return int(self.offsets.nbytes) + (0 if self.chosen is None else int(self.chosen.nbytes))
+
+    def positions(self, which: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the flat positions in the block of some lanes, given as indices or as a mask."""
+        positions: NDArray[np.int64] = np.flatnonzero(which) if which.dtype == bool else which
+        return positions if self.chosen is None else self.chosen[positions]
+
+    def without_data(self) -> Lanes:
+        """Return what a report needs of the first of two accesses that conflict."""
+        return replace(self, offsets=self.offsets[:0], chosen=None)
+
+
+class Tensors:
+    """All tensors of a launch."""
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], shadows: Shadows) -> None:
+        self._shadows = shadows
+        self.memories: dict[int, Memory] = {}
+        named = [*_named(function, args, kwargs)]
+        self.given = [self._given(name, value) for name, value in named if isinstance(value, torch.Tensor)]
+        # What has an address and no tensor may point to any.
+        self.by_address: dict[int, Given | Anywhere] = {
+            int(value.data_ptr()): ANYWHERE for _, value in named if not isinstance(value, torch.Tensor)
+        }
+        self.by_address |= {each.address: each for each in reversed(self.given)}
+        self._all_alive = False
+
+    def find(self, address: int) -> Memory | None:
+        """Return the storage that holds an address."""
+        return next((memory for memory in self.memories.values() if 0 <= address - memory.start < memory.nbytes), None)
+
+    def take_all_alive(self) -> None:
+        """Add every tensor that Python can see: an integer may have pointed to any of them. This is slow, and done once."""
+        if self._all_alive:
+            return
+        self._all_alive = True
+        for each in gc.get_objects():
+            if issubclass(type(each), torch.Tensor) and each.device.type == "cpu":
+                self._memory(each)
+
+    def nearest(self, address: int) -> Given | None:
+        """Return the tensor that ends or begins closest to an address."""
+
+        def distance(each: Given) -> int:
+            return max(each.memory.start - address, address - each.memory.start - each.memory.nbytes, 0)
+
+        return min(self.given, key=distance, default=None)
+
+    def _given(self, name: str, tensor: torch.Tensor) -> Given:
+        memory = self._memory(tensor)
+        return Given(name, memory, tensor.data_ptr(), tensor.element_size(), tuple(tensor.shape), tuple(tensor.stride()))
+
+    def _memory(self, tensor: torch.Tensor) -> Memory:
+        try:
+            storage = tensor.untyped_storage()
+            start = storage.data_ptr()
+        except (NotImplementedError, RuntimeError):  # a sparse tensor, or one without data, or one of torch's compiler
+            return Memory(0, 0)
+        if start not in self.memories:
+            shadow = self._shadows.of(storage)
+            if shadow is not None and shadow.later is not None:
+                shadow.later.wanted = False  # what the kernel reads of it is checked
+            self.memories[start] = Memory(start, storage.nbytes(), shadow)
+        return self.memories[start]
+
+
+def _named(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
+    parameters = inspect.signature(function).parameters
+    known = {name: value for name, value in kwargs.items() if name in parameters}
+    try:
+        bound = inspect.signature(function).bind_partial(*args, **known).arguments
+    except TypeError:  # Triton reports it
+        return
+    for name, value in bound.items():
+        yield from _tensors(name, value)
+
+
+def _tensors(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif hasattr(value, "data_ptr") and hasattr(value, "__dict__"):  # a package's own view of a tensor, which it holds
+        tensors = [each for each in vars(value).values() if isinstance(each, torch.Tensor)]
+        yield from ((name, each) for each in tensors or [value])
+    elif isinstance(value, (tuple, list)):
+        for position, each in enumerate(value):
+            yield from _tensors(f"{name}[{position}]", each)
+    elif (base := getattr(value, "base", None)) is not None:  # a tensor descriptor, a tensor under another type, or the one of the other
+        yield from _tensors(name, base)
+
+
+# Where a pointer of Triton's interpreter comes from: the tensor of the launch that it was computed from.
+#
+# With it, an access that leaves its tensor and ends in another one is out of bounds, too. A pointer whose origin is lost, such as one of
+# two
+# that a condition chose from, may point into any tensor of the launch.
+
+_NAME = "_warpwave_origin"
+_CARRIERS = (
+    *("create_addptr", "create_splat", "create_unsplat", "create_broadcast", "create_expand_dims", "create_reshape", "create_trans"),
+    *("create_select", "create_cat", "create_join", "create_bitcast", "create_int_to_ptr"),
+)
+Patch = tuple[Any, str, Any]
+
+
+def origin_of(handle: Any, by_address: dict[int, Given | Anywhere]) -> Origin:
+    """Return the origin of a handle of pointers. A scalar that nothing was done to yet is an argument."""
+    known: Origin | bool = handle.__dict__.get(_NAME, False)
+    if known is not False:
+        return known  # type: ignore[return-value]
+    return by_address.get(int(handle.data.flat[0])) if handle.data.size == 1 else None
+
+
+def origin_patches(by_address: Callable[[], dict[int, Given | Anywhere] | None]) -> Iterator[Patch]:
+    """Yield what lets the results of operations on pointers keep their origin, while `by_address` returns the arguments of a launch."""
+    builder = interpreter.InterpreterBuilder
+    for name in _CARRIERS:
+        if name in vars(builder):
+            yield builder, name, _carrying(vars(builder)[name], by_address)
+    for name in ("TensorDescHandle", "BlockPointerHandle"):  # Triton 3.8 has no block pointers any more
+        if owner := getattr(interpreter, name, None):
+            yield owner, "materialize_pointers", _materializing(owner.materialize_pointers, by_address)
+
+
+def _carrying(operation: Callable[..., Any], by_address: Callable[[], dict[int, Given | Anywhere] | None]) -> Callable[..., Any]:
+    @functools.wraps(operation)
+    def run(builder: Any, *args: Any) -> Any:
+        result = operation(builder, *args)
+        if isinstance(result.dtype, tl.pointer_type) and (given := by_address()) is not None:
+            handles = (each for each in args if isinstance(each, interpreter.TensorHandle))
+            origins = {origin_of(each, given) for each in handles if isinstance(each.dtype.scalar, tl.pointer_type)} or {ANYWHERE}
+            result.__dict__[_NAME] = origins.pop() if len(origins) == 1 else None
+        return result
+
+    return run
+
+
+def _materializing(materialize: Callable[..., Any], by_address: Callable[[], dict[int, Given | Anywhere] | None]) -> Callable[..., Any]:
+    @functools.wraps(materialize)
+    def run(described: Any, *args: Any) -> Any:
+        pointers, masks = materialize(described, *args)
+        if not isinstance(masks, interpreter.TensorHandle):  # block pointers of Triton 3.6
+            masks = interpreter.TensorHandle(masks, tl.int1)
+        if (given := by_address()) is not None:
+            pointers.__dict__[_NAME] = origin_of(described.base, given)
+        return pointers, masks
+
+    return run
+
+
+# Values that a load took from memory which nobody wrote. They are a fault where a kernel uses them, and none where `tl.where` drops them.
+#
+# Packages load a square of a matrix of which only a triangle was written, and mask the rest afterwards.
+#
+# A load beyond a tensor's end is a fault as soon as anything is done with its result. If nothing is, the compiler removes the load:
+# packages load what only some of their types need.
+
+Blame = Callable[[NDArray[np.int64]], None]  # reports flat positions in the block
+Entry = tuple[NDArray[np.int64], Blame]  # positions, and who reports them
+_CASTS = ("fp_ext", "fp_trunc", "fp_to_fp", "int_cast", "si_to_fp", "ui_to_fp", "fp_to_si", "fp_to_ui", "bitcast")
+
+_ARITHMETIC = ("fadd", "fsub", "fmul", "add", "sub", "mul")  # `-x` is `0 - x`
+
+
+@dataclass(frozen=True)
+class AnyUse:
+    """Reports positions that not even `tl.where` may drop."""
+
+    blame: Blame
+
+    def __call__(self, positions: NDArray[np.int64]) -> None:
+        """Report them."""
+        self.blame(positions)
+
+
+def suspected(handle: Any, entries: tuple[Entry, ...]) -> Any:
+    """Return a handle like `handle` whose `entries`, positions and who blames them, are reported as soon as its data is looked at."""
+    entries = tuple((positions, blame) for positions, blame in entries if positions.size)
+    if not entries:
+        return handle
+    base: Any = type(handle)
+    result: Any = object.__new__(_suspected(base))
+    result.__dict__.update(handle.__dict__, _plain=handle, _entries=entries)
+    return result
+
+
+def patches(builder: Any) -> Iterator[Patch]:
+    """Yield what passes such values on without a look: the choice between two values, and conversions."""
+    yield builder, "create_select", _choosing(builder.create_select)
+    for name in _ARITHMETIC:
+        yield builder, f"create_{name}", _computing(getattr(builder, f"create_{name}"))
+    for name in _CASTS:
+        if cast := getattr(builder, f"create_{name}", None):
+            yield builder, f"create_{name}", _converting(cast)
+
+
+@functools.cache
+def _suspected(base: Any) -> Any:
+    class Suspected(base):  # type: ignore[misc]
+        """The result of a load."""
+
+        _plain: Any = None
+        _entries: tuple[Entry, ...] = ()
+
+        @property
+        def is_suspected(self) -> bool:
+            """Whether there is something to report yet."""
+            return bool(self._entries)
+
+        def converted(self, cast: Callable[[Any], Any]) -> Any:
+            """Convert without a look: `narrow_floats` has conversions of its own, on top of these."""
+            return suspected(cast(self._plain), self._entries) if self._entries else cast(self)
+
+        @property
+        def data(self) -> Any:
+            entries, self._entries = self._entries, ()
+            for positions, blame in entries:
+                blame(positions)
+            return self.__dict__["data"]
+
+        @data.setter
+        def data(self, value: Any) -> None:
+            self.__dict__["data"] = value
+
+    return Suspected
+
+
+def _entries_of(handle: Any) -> tuple[Any, Any]:
+    """Return a handle that anyone may look at, and what is to be said of it, for an operation that is a use of it."""
+    entries = getattr(handle, "_entries", ())
+    if not entries:
+        return handle, ()
+    handle._entries = tuple(entry for entry in entries if not isinstance(entry[1], AnyUse))
+    for positions, blame in entries:
+        if isinstance(blame, AnyUse):
+            blame(positions)
+    return handle._plain, handle._entries
+
+
+def _choosing(select: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(select)
+    def choose(builder: Any, condition: Any, left: Any, right: Any) -> Any:
+        (left, of_left), (right, of_right) = _entries_of(left), _entries_of(right)
+        if not (of_left or of_right):
+            return select(builder, condition, left, right)
+        result = select(builder, condition, left, right)
+        taken = np.broadcast_to(condition.data, result.data.shape).ravel().astype(bool)
+        kept = [(positions[taken[positions]], blame) for positions, blame in of_left]
+        kept += [(positions[~taken[positions]], blame) for positions, blame in of_right]
+        return suspected(result, tuple(kept))
+
+    return choose
+
+
+def _computing(operation: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(operation)
+    def compute(builder: Any, left: Any, right: Any) -> Any:
+        (left, of_left), (right, of_right) = _entries_of(left), _entries_of(right)
+        result = operation(builder, left, right)
+        kept: list[Any] = []
+        for handle, entries in ((left, of_left), (right, of_right)):
+            if handle.data.shape == result.data.shape:
+                kept += entries
+                continue
+            for positions, blame in entries:  # in the result, they are others
+                blame(positions)
+        return suspected(result, tuple(kept))
+
+    return compute
+
+
+def _converting(cast: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(cast)
+    def convert(builder: Any, source: Any, *rest: Any) -> Any:
+        if getattr(source, "is_suspected", False):
+            return source.converted(lambda plain: cast(builder, plain, *rest))
+        return cast(builder, source, *rest)
+
+    return convert

@@ -1,0 +1,78 @@
+"""The sanitizer in the test stage: a test in which it found something has failed, and each finding is a row."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Protocol
+
+import pytest
+
+from warpwave.inside.fake_gpu.emulated_findings import Collected
+from warpwave.inside.fake_gpu.redirect import Redirect
+from warpwave.inside.process.journal import Journal
+from warpwave.inside.sanitize.memory import Patch
+from warpwave.inside.sanitize.sanitizer import Sanitizer
+from warpwave.inside.sanitize.torch_reads import TorchReads
+from warpwave.records import Finding
+
+_NAME = "warpwave-sanitized"
+
+
+class FoundError(Exception):
+    """A test failed, and the sanitizer found something in it, which usually is why."""
+
+
+class TestFindings(Protocol):
+    """Where a sanitizer collects what it finds."""
+
+    def take(self) -> list[Finding]:
+        """Return what was found, and forget it."""
+
+
+def of_interpreted_kernels(plugins: pytest.PytestPluginManager) -> list[Patch]:
+    """Check interpreted kernels; return what the interpreter and torch must do instead, so that the sanitizer sees it."""
+    sanitizer = Sanitizer()
+    plugins.register(Sanitized(Journal.from_environment(), sanitizer.findings), _NAME)
+    return [*sanitizer.patches(), (Redirect, "watch", staticmethod(TorchReads(sanitizer.shadows, sanitizer.findings).called))]
+
+
+def of_machine_code(plugins: pytest.PytestPluginManager) -> Collected:
+    """Check emulated kernels; return what collects the findings of the emulator."""
+    checks = Collected()
+    plugins.register(Sanitized(Journal.from_environment(), checks), _NAME)
+    return checks
+
+
+class Sanitized:
+    """A pytest plugin. What a fixture does before the test counts as the test's."""
+
+    def __init__(self, journal: Journal, findings: TestFindings) -> None:
+        self.journal, self.findings = journal, findings
+
+    def pytest_runtest_logstart(self) -> None:
+        """Leave to nobody what was found between tests."""
+        self.findings.take()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        """Fail the test if there are findings."""
+        try:
+            result = yield
+        except (Exception, pytest.skip.Exception, pytest.xfail.Exception) as error:
+            if found := self._found(item.nodeid):
+                raise FoundError(found) from error
+            raise
+        if found := self._found(item.nodeid):
+            pytest.fail(found, pytrace=False)
+        return result
+
+    def _found(self, case: str) -> str:
+        rows = self.findings.take()
+        for row in rows:
+            self.journal.write("finding", id=case, row=dataclasses.asdict(row))
+        return _message(rows)
+
+
+def _message(rows: list[Finding]) -> str:
+    return "\n".join(row.sentence for row in rows)

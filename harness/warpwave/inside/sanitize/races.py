@@ -1,0 +1,384 @@
+"""Conflicting accesses of two programs of one launch to one address, of which at least one writes, not both atomic, in no order.
+
+Accesses are kept in a log until the launch ends. Most storages are then decided by the ranges that each program touched: nobody wrote, or
+the ranges are apart. Only where they overlap are the addresses themselves looked at.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import linecache
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from warpwave.inside.fake_gpu.promises import Place
+from warpwave.inside.sanitize.memory import Block, Given, Lanes, Later
+from warpwave.records import Defect, Finding
+
+# What atomics order between the programs of one launch.
+#
+# The interpreter runs one program after the other, so everything seems ordered. On a card it is only if an atomic says so: a program that
+# releases makes what it did before visible to a program that acquires *and looks at the result*, as a lock, a semaphore or "the last
+# one adds up" does. A result that nobody looks at orders nothing: the other program might as well have come first.
+
+Clock = MappingProxyType[int, int]  # by program: the last segment of it that came before
+NOTHING: Clock = MappingProxyType({})
+_MOST_PROGRAMS = 2048  # of more, everything counts as ordered once they synchronise: a clock holds an entry for each
+
+
+class Order:
+    """The clock of the running program. A program's accesses between two of its atomics are one segment."""
+
+    def __init__(self, programs: int) -> None:
+        self.segment = 0
+        self.seen = NOTHING
+        self._many = programs > _MOST_PROGRAMS
+        self._released: dict[Hashable, Clock] = {}
+
+    def begin(self) -> None:
+        """Begin another program."""
+        self.segment += 1
+        self.seen = NOTHING
+
+    def release(self, keys: Iterable[Hashable], program: int) -> None:
+        """Publish at each of `keys` (addresses) what this program did so far."""
+        for key in () if self._many else keys:
+            self._released[key] = _joined(self._released.get(key, NOTHING), MappingProxyType({**self.seen, program: self.segment}))
+        self.segment += 1
+
+    def published(self, keys: Iterable[Hashable]) -> Clock:
+        """Return what programs published at these addresses so far."""
+        clock = NOTHING
+        for key in keys:
+            clock = _joined(clock, self._released.get(key, NOTHING))
+        return clock
+
+    def acquire(self, clock: Clock | None) -> None:
+        """Order what was published before all that follows. None orders everything: nobody can know what the kernel waited for."""
+        if clock is None or self._many:
+            clock = MappingProxyType({**self.seen, _ALL: self.segment - 1})
+        self.seen = _joined(self.seen, clock)
+
+
+_ALL = -1
+
+
+def is_before(clock: Clock, program: int, segment: int) -> bool:
+    """Return whether a segment of a program came before whatever has this clock."""
+    return clock.get(program, -1) >= segment or clock.get(_ALL, -1) >= segment
+
+
+def _joined(one: Clock, other: Clock) -> Clock:
+    news: dict[int, int] = {program: segment for program, segment in other.items() if one.get(program, -1) < segment}
+    return MappingProxyType({**one, **news}) if news else one
+
+
+def watched(handle: Any, order: Order, clock: Clock | None) -> Any:
+    """Return a handle like `handle` that acquires `clock` as soon as its data is looked at."""
+    base: Any = type(handle)
+    result: Any = object.__new__(_watched(base))
+    result.__dict__.update(handle.__dict__, _acquire=lambda: order.acquire(clock))
+    return result
+
+
+@functools.cache
+def _watched(base: Any) -> Any:
+    class Watched(base):  # type: ignore[misc]
+        """The result of an atomic."""
+
+        @property
+        def data(self) -> Any:
+            self._acquire()
+            return self.__dict__["data"]
+
+        @data.setter
+        def data(self, value: Any) -> None:
+            self.__dict__["data"] = value
+
+    return Watched
+
+
+_MOST_BYTES = 64 << 20  # of addresses in a log: more are decided at once, and forgotten
+
+
+_MARKS = ("_writer", "_changer", "_atomic", "_reader", "_other")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What one program did to one storage with one instruction; `index` is the program's id. `segment` and `seen` are its time.
+
+    `changed` says of each lane of a write whether it changed memory; None for a read, and for an atomic, which may change all.
+    """
+
+    program: int
+    index: tuple[int, int, int]
+    segment: int
+    seen: Clock
+    lanes: Lanes
+    writes: bool
+    atomic: bool
+    changed: NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two accesses that conflict: `second` ran later here. `lanes` are the positions in its lanes that do."""
+
+    first: Access
+    second: Access
+    lanes: NDArray[np.int64]
+
+
+@dataclass
+class Log:
+    """The accesses to one storage during one launch."""
+
+    accesses: list[Access] = field(default_factory=list)
+    writes: bool = False
+    nbytes: int = 0
+    marks: Marks | None = None
+
+    def add(self, access: Access) -> Iterator[Conflict]:
+        """Keep one access; yield conflicts if the log is full."""
+        self.accesses.append(access)
+        self.writes = self.writes or access.writes
+        self.nbytes += access.lanes.nbytes
+        if self.nbytes > _MOST_BYTES:
+            yield from self._look_closely(None)
+
+    def close(self) -> Iterator[Conflict]:
+        """Yield the conflicts of the launch, and forget it."""
+        if self.writes and (self.marks or (contested := _contested(self.accesses))):
+            yield from self._look_closely(None if self.marks else contested)
+        self.accesses, self.marks = [], None
+
+    def _look_closely(self, contested: range | None) -> Iterator[Conflict]:
+        accesses, self.accesses, self.nbytes = self.accesses, [], 0
+        if contested:
+            accesses = [access for access in accesses if access.lanes.high >= contested.start and access.lanes.low < contested.stop]
+        unit = min((access.lanes.block.itemsize for access in accesses), default=1)
+        self.marks = self.marks or Marks(unit)
+        self.marks.refine(unit)
+        for access in accesses:
+            yield from self.marks.add(access)
+
+
+def _contested(accesses: list[Access]) -> range | None:
+    """Return the bytes in which a program may meet what another one wrote; None if all programs stayed apart."""
+    spans: dict[int, tuple[int, int]] = {}
+    last_written = -1
+    for access in accesses:
+        lanes = access.lanes
+        low, high = spans.get(access.program, (lanes.low, lanes.high))
+        spans[access.program] = min(low, lanes.low), max(high, lanes.high)
+        if access.writes:
+            last_written = max(last_written, lanes.high)
+    first_met, reach = None, -1
+    for low, high in sorted(spans.values()):
+        if low <= reach and first_met is None:
+            first_met = low
+        reach = max(reach, high)
+    return None if first_met is None or last_written < first_met else range(first_met, reach + 1)
+
+
+class Marks:
+    """Who wrote and read each unit of a storage last, as a position in `kept` plus one; 0 is nobody. A unit has `unit` bytes.
+
+    Two readers of different programs are kept: the writer may be one of them.
+    """
+
+    def __init__(self, unit: int) -> None:
+        self.unit = unit
+        self.kept: list[Access] = []
+        self._writer, self._changer, self._atomic, self._reader, self._other = (np.zeros(0, np.int32) for _ in range(5))
+        self._programs = np.zeros(1, np.int64)
+
+    def refine(self, unit: int) -> None:
+        """Make units as small as `unit`."""
+        if unit < self.unit:
+            for name in _MARKS:
+                setattr(self, name, np.repeat(getattr(self, name), self.unit // unit))
+            self.unit = unit
+
+    def add(self, access: Access) -> Iterator[Conflict]:
+        """Compare one access with those before, and mark it."""
+        units, owners = self._units(access)
+        self._grow(int(units.max()) + 1 if units.size else 0, access)
+        changed = None if access.changed is None else access.changed[owners]
+        # What a program reads of its own writing is the same in each order, even if others wrote the same value.
+        foreign = None if access.writes else self._programs[self._writer[units]] != access.program
+        for marks, relevant in self._rivals(access, foreign if changed is None else changed):
+            yield from self._conflicts(access, marks[units], relevant, owners)
+        number = len(self.kept)
+        if access.atomic:
+            if access.writes:
+                self._atomic[units] = number
+        elif access.writes:
+            self._writer[units] = number
+            self._changer[units if changed is None else units[changed]] = number
+        else:
+            last = self._reader[units]
+            another = self._programs[last] != access.program
+            self._other[units[another]] = last[another]
+            self._reader[units] = number
+
+    def _rivals(self, access: Access, matters: NDArray[np.bool_] | None) -> Iterator[tuple[NDArray[np.int32], NDArray[np.bool_] | None]]:
+        """Yield the marks that an access may conflict with, and the units of it for which that `matters` (None: all)."""
+        if not access.writes:
+            yield self._changer, matters
+            if not access.atomic:
+                yield self._atomic, None
+            return
+        # A write of the value that is there already harms nobody.
+        yield self._writer, matters
+        yield self._reader, matters
+        yield self._other, matters
+        if not access.atomic:
+            yield self._atomic, matters
+
+    def _conflicts(
+        self, access: Access, found: NDArray[np.int32], relevant: NDArray[np.bool_] | None, owners: NDArray[np.int64]
+    ) -> Iterator[Conflict]:
+        against = (found > 0) & (self._programs[found] != access.program)
+        if relevant is not None:
+            against &= relevant
+        if not against.any():
+            return
+        for position in np.unique(found[against]):
+            first = self.kept[position - 1]
+            if not is_before(access.seen, first.program, first.segment):
+                yield Conflict(first, access, np.unique(owners[against & (found == position)]))
+                return
+
+    def _units(self, access: Access) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the units of an access, and for each the position of its element."""
+        units = (access.lanes.offsets // self.unit).astype(np.int64)
+        owners = np.arange(units.size)
+        parts = access.lanes.block.itemsize // self.unit
+        if parts > 1:
+            units = (units[:, None] + np.arange(parts)).ravel()
+            owners = np.repeat(owners, parts)
+        return units, owners
+
+    def _grow(self, units: int, access: Access) -> None:
+        if units > len(self._writer):
+            more = max(units, 2 * len(self._writer)) - len(self._writer)
+            for name in _MARKS:
+                marks = getattr(self, name)
+                setattr(self, name, np.concatenate([marks, np.zeros(more, np.int32)]))
+        self.kept.append(replace(access, lanes=access.lanes.without_data(), changed=None))
+        if len(self.kept) >= len(self._programs):
+            self._programs = np.concatenate([self._programs, np.zeros(len(self._programs), np.int64)])
+        self._programs[len(self.kept)] = access.program
+
+
+# What was found since it was last taken: each defect of each line once, with its first example.
+
+_MOST = 50  # lines of kernels that one test can be told about
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """One defect: `lane` is the first of `lanes` positions in the block that have it, `address` what it touched. `owner` is the tensor.
+
+    `other` is the earlier access that a race is with.
+    """
+
+    defect: Defect
+    function: str
+    block: Block
+    program: tuple[int, int, int]
+    owner: Given | None
+    address: int
+    lane: int
+    lanes: int
+    other: Access | None = None
+
+    def finding(self) -> Finding:
+        """Return the row, without its test."""
+        owner, block = self.owner, self.block
+        index, indices = owner.index(self.address) if owner else (0, ())
+        code, line = block.place
+        return Finding(
+            case="",
+            kernel="",
+            function=self.function,
+            defect=self.defect,
+            access=block.doing,
+            tensor=owner.name if owner else "",
+            shape=owner.shape if owner else (),
+            index=index,
+            indices=indices,
+            lane=self.lane,
+            lanes=self.lanes,
+            block=tuple(block.shape),
+            program=self.program,
+            file=code.co_filename,
+            line=line,
+            text=_text(block.place),
+            other=_told(self.other) if self.other else self._beyond() if owner and self.defect is Defect.OUT_OF_BOUNDS else "",
+        )
+
+    def _beyond(self) -> str:
+        """Say what the index does not: it may be inside the shape, or be that of an element whose first bytes are inside."""
+        assert self.owner is not None
+        inside, size = self.owner.memory.start + self.owner.memory.nbytes - self.address, self.block.itemsize
+        said = [f"bytes {inside} to {size - 1} of its {size} are outside"] if 0 < inside < size else []
+        if any(stride == 0 and length > 1 for stride, length in zip(self.owner.strides, self.owner.shape, strict=True)):
+            said.append(f"the tensor has strides {list(self.owner.strides)} and {self.owner.memory.nbytes} bytes")
+        return "; ".join(said)
+
+
+class Findings:
+    """Collects; safe to ask at any time."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[object, ...], Finding] = {}
+        self._later: list[Later] = []
+
+    def add(self, found: Found) -> None:
+        """Add one defect, or count it."""
+        other = found.other.lanes.block.place if found.other else None
+        key = (found.defect, found.block.doing, found.owner.name if found.owner else "", found.block.place, other)
+        self._keep(key, found.finding)
+
+    def later(self, finding: Finding) -> Later:
+        """Add one finding of torch's calls, unless something shows until the test ends that it is none."""
+        self._later.append(Later(finding))
+        return self._later[-1]
+
+    def take(self) -> list[Finding]:
+        """Return what was found, and forget it."""
+        for each in self._later:
+            row = each.finding
+            if each.wanted:
+                self._keep((row.defect, row.function, row.tensor, row.file, row.line), functools.partial(lambda row: row, row))
+        self._later.clear()
+        rows, self._rows = [*self._rows.values()], {}
+        return rows
+
+    def _keep(self, key: tuple[object, ...], make: Callable[[], Finding]) -> None:
+        if known := self._rows.get(key):
+            self._rows[key] = dataclasses.replace(known, times=known.times + 1)
+        elif len(self._rows) < _MOST:
+            self._rows[key] = make()
+
+
+def _text(place: Place) -> str:
+    return linecache.getline(place[0].co_filename, place[1]).strip()
+
+
+_VERBS = {"load": "loads it", "store": "stores to it", "atomic": "has an atomic on it"}
+
+
+def _told(other: Access) -> str:
+    """`program (0, 0, 0) stores to it, and nothing orders the two; line 12: tl.store(out, x)`."""
+    block = other.lanes.block
+    return f"program {other.index} {_VERBS[block.doing]}, and nothing orders the two; line {block.place[1]}: {_text(block.place)}"

@@ -1,0 +1,265 @@
+"""What torch reads of memory that nobody wrote: sums, products, comparisons and numbers for Python.
+
+A copy of such memory is as unwritten as the memory itself. Whatever else a function does, a part of its result depends on such memory if
+it changes with what is put there: the function is called again with several fillings. So a mask, a choice and a factor `beta=0` need no
+rules of their own.
+
+A result that depends on such memory is reported when the test ends, unless only a part of the result is used: packages compute with a
+whole buffer, and then take what was written. Where it is not known what a function does, nothing is reported.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+from warpwave.inside.fake_gpu.host_side import is_packages_op, tensors_in
+from warpwave.inside.fake_gpu.redirect import Redirect
+from warpwave.inside.sanitize.memory import Given, Memory, Shadows, same_memory
+from warpwave.inside.sanitize.races import Findings
+from warpwave.records import Defect, Finding
+
+_NOT_THE_PACKAGE = (f"{Path(torch.__file__).parent}/", f"{Path(__file__).parents[1]}/")
+# Copies with a place for each element of the source.
+_CONVERSIONS = frozenset(
+    ("clone", "contiguous", "to", "cpu", "type", "type_as", "float", "half", "bfloat16", "double", "int", "long", "short", "char", "byte")
+)
+# Copies that put elements elsewhere, or choose some.
+_COPIES = frozenset(
+    (
+        *("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "__getitem__", "index_select", "gather", "take"),
+        *("take_along_dim", "masked_select", "masked_fill", "where", "pad", "flip", "fliplr", "flipud", "roll", "rot90", "tile", "repeat"),
+        *("repeat_interleave", "reshape", "reshape_as", "flatten", "ravel", "tril", "triu", "diag", "diagonal_scatter", "block_diag"),
+    )
+)
+# Of these a part is taken: what else is in the tensor may never be used.
+_PARTS = frozenset(
+    (
+        *("__getitem__", "narrow", "select", "split", "split_with_sizes", "chunk", "unbind", "tensor_split", "as_strided", "index_select"),
+        *("gather", "take", "take_along_dim", "masked_select", "diagonal", "unfold", "where", "masked_fill", "tril", "triu"),
+    )
+)
+_ARITHMETIC = (
+    *("add", "sub", "rsub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "truediv", "floor_divide", "floordiv", "mod"),
+    *("remainder", "fmod", "pow", "matmul", "and", "or", "xor", "lt", "le", "gt", "ge", "eq", "ne", "neg", "invert", "abs", "lshift"),
+    *("rshift", "negative", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "logical_and", "logical_or", "logical_not"),
+    *("logical_xor", "less", "less_equal", "greater", "greater_equal", "not_equal", "isclose", "isnan", "isinf", "isfinite", "maximum"),
+    *("minimum", "fmax", "fmin", "clamp", "clip", "clamp_min", "clamp_max", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p"),
+    *("sqrt", "rsqrt", "square", "reciprocal", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "sigmoid"),
+    *("relu", "gelu", "silu", "leaky_relu", "elu", "softplus", "hardtanh", "erf", "erfc", "floor", "ceil", "round", "trunc", "frac"),
+    *("sign", "absolute", "nan_to_num", "lerp", "addcmul", "addcdiv", "logaddexp", "hypot"),
+)
+_READS = frozenset(
+    (
+        *_ARITHMETIC,
+        *(f"__{name}__" for name in _ARITHMETIC),
+        *(f"__r{name}__" for name in _ARITHMETIC),
+        *("sum", "nansum", "mean", "nanmean", "prod", "max", "min", "amax", "amin", "aminmax", "argmax", "argmin", "all", "any", "std"),
+        *("var", "std_mean", "var_mean", "norm", "vector_norm", "matrix_norm", "linalg_norm", "linalg_vector_norm", "dist", "logsumexp"),
+        *("count_nonzero", "nonzero", "median", "nanmedian", "quantile", "mode", "cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"),
+        *("diff", "sort", "argsort", "topk", "kthvalue", "unique", "unique_consecutive", "bincount", "histc", "trace", "mm", "bmm", "mv"),
+        *(
+            "dot",
+            "vdot",
+            "inner",
+            "outer",
+            "einsum",
+            "tensordot",
+            "linear",
+            "addmm",
+            "addmv",
+            "baddbmm",
+            "addbmm",
+            "softmax",
+            "log_softmax",
+        ),
+        *("layer_norm", "rms_norm", "group_norm", "normalize", "cosine_similarity", "cross_entropy", "nll_loss", "mse_loss", "l1_loss"),
+        *("smooth_l1_loss", "huber_loss", "kl_div", "scaled_dot_product_attention", "embedding", "cdist", "searchsorted", "bucketize"),
+    )
+)
+_EQUALITY = frozenset(("eq", "ne", "not_equal", "isclose", "__eq__", "__ne__"))  # no filling is sure to change them
+_NUMBERS = frozenset(
+    ("item", "tolist", "equal", "allclose", "__bool__", "__int__", "__float__", "__index__", "__complex__", "__contains__")
+)
+_IN_PLACE = {f"{name}_": name for name in _ARITHMETIC} | {f"__i{name}__": f"__{name}__" for name in _ARITHMETIC}
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A tensor of a call, and which of its elements were written."""
+
+    tensor: torch.Tensor
+    written: torch.Tensor
+
+
+class TorchReads:
+    """Watches the calls of torch: it passes unwritten memory on, reports what reads it, and tells `Shadows` what is written."""
+
+    def __init__(self, shadows: Shadows, findings: Findings) -> None:
+        self._shadows, self._findings = shadows, findings
+
+    def called(self, function: Any, args: Any, kwargs: Any, result: Any) -> None:
+        """Learn from one call of torch."""
+        name, kwargs = getattr(function, "__name__", ""), kwargs or {}
+        is_copy = name in _CONVERSIONS or name in (Redirect.current.kinds if Redirect.current else ())
+        is_known = is_copy or name in _NUMBERS or name in _COPIES or name in _READS or name in _IN_PLACE
+        if not self._shadows or not is_known or is_packages_op(function):
+            self._shadows.called(function, args, kwargs, result)
+            return
+        out = kwargs.get("out")
+        given = {key: value for key, value in kwargs.items() if key != "out"}
+        with torch.no_grad():
+            parts = list(self._parts(args, given))
+            if parts and torch.distributed.is_available() and torch.distributed.is_initialized():
+                self._shadows.forget_all()  # other processes write, and no call of torch shows where
+            elif parts:
+                if name in _NUMBERS:
+                    self._report(parts[0], name)
+                elif is_copy:
+                    self._pass_on(parts[0], result)
+                else:
+                    self._compute(function, name, parts, args, given, result)
+                if name in _PARTS:
+                    self._a_part_is_used(parts)
+            elif out is not None:
+                self._shadows.called(function, (), kwargs, result)
+
+    def _parts(self, *values: Any) -> Iterator[_Part]:
+        for tensor in tensors_in(*values):
+            written = self._shadows.written(tensor)
+            if written is None:
+                continue
+            if not written.all():
+                yield _Part(tensor, written)
+            elif tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes():
+                self._shadows.forget(tensor)
+
+    def _pass_on(self, part: _Part, result: Any) -> None:
+        """Mark a copy as its source is."""
+        if isinstance(result, torch.Tensor) and result.shape == part.tensor.shape and not same_memory(part.tensor, result):
+            self._shadows.mark(result, part.written, self._shadows.later(part.tensor))
+
+    def _compute(self, function: Any, name: str, parts: list[_Part], args: Any, kwargs: Any, result: Any) -> None:
+        """Find out which elements of a result depend on what nobody wrote, mark them, and have a read reported later."""
+        function = getattr(torch.Tensor, _IN_PLACE[name], None) if name in _IN_PLACE else function
+        found = list(tensors_in([result]))
+        if name in _PARTS and any(same_memory(part.tensor, each) for part in parts for each in found):
+            return  # a view
+        try:
+            tries = [list(tensors_in([function(*_filled(args, parts, turn), **_filled(kwargs, parts, turn))])) for turn in range(3)]
+        except Exception:  # of indices that nobody wrote, say
+            self._a_part_is_used(parts)
+            return
+        depends = False
+        for place, each in enumerate(found):
+            variants = [one[place] for one in tries]
+            if each.shape != variants[0].shape or any(one.shape != each.shape for one in variants):
+                sure = torch.zeros(each.shape, dtype=torch.bool)
+            elif name.strip("_") in _EQUALITY or name in _EQUALITY:
+                sure = torch.ones(each.shape, dtype=torch.bool)
+                for part in parts:
+                    sure &= part.written
+            else:
+                sure = torch.stack([_alike(variants[0], one) for one in variants[1:]]).all(0)
+            if sure.all():
+                continue
+            depends = True
+            later = next(filter(None, (self._shadows.later(part.tensor) for part in parts)), None)
+            if later is None and name not in _COPIES:
+                later = self._findings.later(_finding(parts[0], name))
+            self._shadows.mark(each, sure, later)
+        if not depends:
+            self._a_part_is_used(parts)
+
+    def _report(self, part: _Part, name: str) -> None:
+        later = self._shadows.later(part.tensor)
+        if later is None:
+            later = self._findings.later(_finding(part, name))
+        later.wanted = True
+        self._shadows.forget(part.tensor)  # it is reported once
+
+    def _a_part_is_used(self, parts: list[_Part]) -> None:
+        for part in parts:
+            if later := self._shadows.later(part.tensor):
+                later.wanted = False
+
+
+def _filled(value: Any, parts: list[_Part], turn: int) -> Any:
+    """Return arguments with something else in place of what nobody wrote."""
+    if isinstance(value, torch.Tensor):
+        part = next((part for part in parts if part.tensor is value), None)
+        return value if part is None else torch.where(part.written, value.detach(), _filling(value.dtype, turn))
+    if isinstance(value, (list, tuple)):
+        filled = [_filled(each, parts, turn) for each in value]
+        return type(value)(*filled) if hasattr(value, "_fields") else type(value)(filled)
+    return {key: _filled(each, parts, turn) for key, each in value.items()} if isinstance(value, dict) else value
+
+
+def _filling(dtype: torch.dtype, turn: int) -> torch.Tensor:
+    if dtype.is_floating_point or dtype.is_complex:
+        return torch.tensor((float("nan"), 0.75, -0.75)[turn]).to(dtype)
+    if dtype is torch.bool:
+        return torch.tensor(turn % 2 == 0)
+    limits = torch.iinfo(dtype)
+    return torch.tensor((limits.min, limits.max, 1)[turn], dtype=dtype)
+
+
+def _alike(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    same: torch.Tensor = (one == other) | ((one != one) & (other != other))
+    return same
+
+
+def _finding(part: _Part, name: str) -> Finding:
+    """Return the row about one read, without its test."""
+    frame = _of_package()
+    label, whole = _named(frame, part.tensor)
+    first = tuple(int(each) for each in (~part.written).nonzero()[0])
+    offset = sum(place * stride for place, stride in zip(first, part.tensor.stride(), strict=True))
+    address = part.tensor.data_ptr() + offset * part.tensor.element_size()
+    given = Given(label, Memory(0, 0), whole.data_ptr(), whole.element_size(), tuple(whole.shape), tuple(whole.stride()))
+    index, indices = given.index(address)
+    plain = name.strip("_") if name.startswith("__") else name
+    return Finding(
+        case="",
+        kernel="",
+        function=f"torch.{plain}" if hasattr(torch, plain) else f"Tensor.{plain}",
+        defect=Defect.UNINITIALISED,
+        access="read",
+        tensor=label,
+        shape=given.shape,
+        index=index,
+        indices=indices,
+        lane=0,
+        lanes=int((~part.written).sum()),
+        block=(),
+        program=(),
+        file=frame.f_code.co_filename,
+        line=frame.f_lineno,
+        text=linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip(),
+    )
+
+
+def _of_package() -> FrameType:
+    """Return the frame of the package that has called torch."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THE_PACKAGE):
+        frame = frame.f_back
+    return frame
+
+
+def _named(frame: FrameType, tensor: torch.Tensor) -> tuple[str, torch.Tensor]:
+    """Return what the package calls a tensor, or the one that it is a part of."""
+    known = [(name, value) for name, value in frame.f_locals.items() if isinstance(value, torch.Tensor)]
+    tests: tuple[Callable[[torch.Tensor], bool], ...] = (lambda value: value is tensor, lambda value: same_memory(value, tensor))
+    for test in tests:
+        for name, value in known:
+            if test(value):
+                return name, value
+    return "a tensor", tensor

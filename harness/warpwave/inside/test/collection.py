@@ -1,0 +1,263 @@
+"""Watch pytest collect, so that each file which it matched has a row: of its tests, of what went wrong, or of why it has none.
+
+Both stages that run tests register this beside their own plugin. pytest itself says nothing of a file without tests, and ends at once if
+the `conftest.py` of the package does not import.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from warpwave.inside.process.journal import Journal
+from warpwave.inside.process.outcomes import DecidedByData, why_not_run
+from warpwave.inside.test.settings import selection, settings
+from warpwave.records import NotRun, Selection
+from warpwave.records.selection import NO_SUCH_TEST, TEST_FILES, at_and_above, file_of, is_bench, is_test
+
+_SCRIPT = re.compile(r"""^if __name__ == ["']__main__["']:""", re.MULTILINE)
+_BROKEN = "ConftestImportFailure"  # pytest's own name for it is not public
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a file has no test that ran: `id` is the file, `message` the exception in one line, if one was raised.
+
+    `broken` is True if the import of this file failed. The author of the package can fix that.
+    """
+
+    id: str
+    message: str
+    why: NotRun
+    broken: bool = False
+
+
+@dataclass(eq=False)  # a plugin must be hashable
+class Collection:
+    """A pytest plugin: it keeps what was matched and what failed, and keeps pytest out of files without a chosen test.
+
+    `root` is the folder that ids are relative to. This stage has no tests of the benches `elsewhere`.
+    """
+
+    root: Path = field(default_factory=Path)
+    matched: dict[str, None] = field(default_factory=dict)
+    raised: dict[str, BaseException] = field(default_factory=dict)  # by node
+    below: dict[str, Failure] = field(default_factory=dict)  # folders whose conftest.py is broken
+    selection: Selection = field(default_factory=selection)
+    elsewhere: tuple[str, ...] = ()
+    deadly: set[str] = field(default_factory=set)  # files that an earlier worker did not survive, or not within a test's limit
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Learn the root, and which files to leave out."""
+        self.root = config.rootpath
+        self.deadly = {event["id"] for event in Journal.from_environment().read() if event["event"] == "death" and event.get("id")}
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """Leave out files and folders without a test to run: importing them takes time, and may fail."""
+        if not collection_path.is_relative_to(self.root) or collection_path.name in ("__init__.py", "conftest.py"):
+            return None
+        name = collection_path.relative_to(self.root).as_posix()
+        return None if self.selection.looks_into(name) and name not in self.deadly else True
+
+    def choose(self, items: list[pytest.Item]) -> list[Failure]:
+        """Keep the chosen tests of `items`, in place. Return a failure for each chosen id that stands for none of them.
+
+        If nobody typed it, a file without tests is none: the package's settings may keep pytest out of it.
+        """
+        found = [item.nodeid for item in items]
+        items[:] = [item for item in items if self.selection.takes(item.nodeid)]
+        reported = {failure.id for failure in self.below.values()} | set(self.raised)
+        lacking = [each for each in self.selection.unmet(found)[0] if reported.isdisjoint(at_and_above(each))]
+        must, how = self.selection.chosen.must_exist, " ".join(self.selection.chosen.how)
+        lacking = [each for each in lacking if (must or "::" in each) and not self._is_elsewhere(file_of(each))]
+        return [Failure(each, f"{how}: {NO_SUCH_TEST}", NotRun.EMPTY, broken=must) for each in lacking]
+
+    def _is_elsewhere(self, path: str) -> bool:
+        return is_bench(path, self.elsewhere) and not is_test(path, settings().get("python_files", TEST_FILES))
+
+    def unknown(self, found: Iterable[str]) -> str:
+        """Return a note on ids that were to be left out and that no test has; empty if there is none."""
+        unknown = self.selection.unmet(found)[1]
+        few = ", ".join(unknown[:3]) + (" …" if len(unknown) > 3 else "")
+        return f"{len(unknown)} of the ids to leave out have no test here: {few}" if unknown else ""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_load_initial_conftests(self) -> Iterator[None]:
+        """Go on without a conftest.py that fails or skips. pytest tries again when it collects that folder, and reports it then."""
+        try:
+            return (yield)
+        except pytest.skip.Exception:
+            return None
+        except Exception as error:
+            if type(error).__name__ != _BROKEN:
+                raise
+            return None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pycollect_makemodule(self, module_path: Path) -> None:
+        """Note a file that pytest takes for one with tests."""
+        if module_path.is_relative_to(self.root):
+            self.matched[module_path.relative_to(self.root).as_posix()] = None
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_make_collect_report(self, collector: pytest.Collector) -> Iterator[None]:
+        """Record which file is imported: if its import crashes or takes too long, that costs no test of the others."""
+        if not isinstance(collector, pytest.Module) or not collector.path.is_relative_to(self.root):
+            return (yield)
+        name, journal = collector.path.relative_to(self.root).as_posix(), Journal.from_environment()
+        journal.write("loading", id=name)
+        try:
+            return (yield)
+        finally:
+            journal.write("ready", id=name)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_exception_interact(self, node: pytest.Item | pytest.Collector, call: pytest.CallInfo[object]) -> None:
+        """Keep what a collector raised; its report comes next, and has only the text."""
+        if isinstance(node, pytest.Collector) and call.excinfo is not None:
+            self.raised[node.nodeid] = call.excinfo.value
+
+    def failure(self, report: pytest.CollectReport) -> Failure:
+        """Return what a failed report is about: a module, or the conftest.py of a folder."""
+        error = self.raised.get(report.nodeid)
+        if error is None:
+            return Failure(report.nodeid, last_line(str(report.longrepr)), NotRun.IMPORT, broken=True)
+        cause = error.__cause__ or getattr(error, "cause", None) or error
+        why = why_not_run(cause)
+        broken = why is not NotRun.NOT_PRETENDED and DecidedByData not in (type(error), type(cause))
+        why = NotRun.IMPORT if broken else why
+        if type(error).__name__ != _BROKEN:
+            return Failure(report.nodeid, last_line(str(report.longrepr)), why, broken)
+        path = Path(getattr(error, "path", report.nodeid))
+        name = path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)
+        text = next(iter(str(cause).splitlines()), "")
+        failure = Failure(name, f"{type(cause).__name__}: {text}", why, broken)
+        self.below[report.nodeid] = failure
+        return failure
+
+    def skipped(self, nodeid: str, reason: str) -> None:
+        """Note a folder that its conftest.py skips."""
+        if (self.root / nodeid).is_dir():
+            self.below[nodeid] = Failure(f"{nodeid}/conftest.py".removeprefix("./"), reason, NotRun.SKIPPED)
+
+    def without_tests(self, before: list[str], after: list[str], narrowed: bool) -> Iterator[Failure]:
+        """Yield each matched file without a row, and why it has none.
+
+        `before` and `after` are the ids that pytest found, and those that are left after deselection. If the user `narrowed` the run to
+        some tests, the others need no row: they are counted.
+        """
+        found, left = ({nodeid.partition("::")[0] for nodeid in ids} for ids in (before, after))
+        for name in self.matched:
+            if name in self.raised or name in left:
+                continue
+            if name not in found:
+                yield Failure(name, _why_empty(self.root, name), NotRun.EMPTY)
+            elif not narrowed:
+                yield Failure(name, "all tests of this file are deselected", NotRun.SKIPPED)
+        patterns = settings().get("python_files", TEST_FILES)
+        for folder, failure in self.below.items():
+            for path in sorted((self.root / folder).rglob("*.py")):
+                name = path.relative_to(self.root).as_posix()
+                if is_test(name, patterns) and name not in self.matched and "/." not in f"/{name}" and self.selection.looks_into(name):
+                    what = "skips its folder" if failure.why is NotRun.SKIPPED else "does not import"
+                    yield Failure(name, f"{failure.id} {what}: {failure.message}", failure.why)
+
+
+def _why_empty(root: Path, name: str) -> str:
+    """Say that a file has no test, and how to run one that is a script."""
+    is_script = _SCRIPT.search((root / name).read_text(errors="replace"))
+    return "there is no test in this file" + (f"; it is a script: --bench-script {name} runs it" if is_script else "")
+
+
+def last_line(text: str) -> str:
+    """Return the line of a traceback that says what happened: the last one, or the first that pytest marks if the last is only a place."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    said = lines[-1] if lines else ""
+    if re.fullmatch(r".+:\d+", said):  # as after a fixture that does not exist
+        said = next((line for line in lines if line.startswith("E ")), said)
+    return said.removeprefix("E").strip()[:500]
+
+
+# Choose the tests of a `--quick` run: at most three of each test function, spread over its parameters; fewer if there are many functions.
+#
+# Sizes much above the smallest ones are left out: one test of 8192 by 8192 takes an interpreter longer than all others. If even the
+# smallest
+# are large, only they are left. The choice follows from the parameters alone, so it is the same on every machine and in every stage.
+
+MOST = 3  # like the sizes of a sweep: the first, the last and one between
+ENOUGH = 150  # tests in all: with more, each function gets two, and with still more one
+LARGEST = 16  # times the work of a function's smallest test
+ALWAYS_SMALL = 1 << 20  # elements that an interpreter works through in seconds; sizes such as 0, 1 and 1023 belong together
+ALWAYS_LARGE = 1 << 28  # an interpreter takes minutes for 16 times as much: only a function's smallest tests may be larger
+
+
+def few_of_each(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return the items to run, in the order given."""
+    functions: dict[tuple[str, str], list[pytest.Item]] = {}
+    for item in items:
+        functions.setdefault(_function(item), []).append(item)
+    most = next((few for few in range(MOST, 1, -1) if sum(min(few, len(several)) for several in functions.values()) <= ENOUGH), 1)
+    kept = {id(item) for several in functions.values() for item in _spread(_small(several), most)}
+    return [item for item in items if id(item) in kept]
+
+
+def _function(item: pytest.Item) -> tuple[str, str]:
+    """Return what the copies of one test have in common: pytest's parameters are in brackets, other libraries only append a number."""
+    name = getattr(item, "originalname", None) or item.name.partition("[")[0]
+    if not hasattr(item, "callspec"):
+        name = name.rstrip("0123456789")
+    return (item.parent.nodeid if item.parent else "", name)
+
+
+def _small(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the items whose parameters ask for little work."""
+    work = [_work(dict(getattr(getattr(item, "callspec", None), "params", {}))) for item in items]
+    most = max(ALWAYS_SMALL, min(LARGEST * min(work), max(ALWAYS_LARGE, min(work))))
+    return [item for item, each in zip(items, work, strict=True) if each <= most]
+
+
+def _work(value: object) -> float:
+    """Return the product of the whole numbers in a parameter, which grows with the sizes of tensors: 1 if there is none."""
+    if isinstance(value, bool):
+        return 1.0
+    if isinstance(value, int):
+        return float(min(max(abs(value), 1), 2**63))  # a seed may be of any size
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    return math.prod(map(_work, value)) if isinstance(value, tuple | list) else 1.0
+
+
+def _spread(items: list[pytest.Item], most: int) -> list[pytest.Item]:
+    """Return the first, the last, and those that add most values of parameters to what is covered. If only one may be, the middle one.
+
+    If several add as many, the one that is nearest to the middle of every parameter is taken, then the earlier one.
+    """
+    if len(items) <= most:
+        return items
+    # Plugins may shuffle tests, and pytest groups them by fixtures. The places of values in their lists depend on neither.
+    ordered = sorted(items, key=lambda item: tuple(_places(item).values()))
+    middle = {name: place / 2 for name, place in _places(ordered[-1]).items()}
+    if most == 1:
+        return [max(ordered, key=lambda item: _worth(_places(item), set(), middle))]
+    chosen = [ordered.pop(0), ordered.pop()]
+    covered = {value for item in chosen for value in _places(item).items()}
+    while len(chosen) < most:
+        best = max(ordered, key=lambda item: _worth(_places(item), covered, middle))
+        ordered.remove(best)
+        chosen.append(best)
+        covered.update(_places(best).items())
+    return chosen
+
+
+def _worth(places: dict[str, int], covered: set[tuple[str, int]], middle: dict[str, float]) -> tuple[int, float]:
+    return len(places.items() - covered), -sum(abs(place - middle.get(name, 0.0)) for name, place in places.items())
+
+
+def _places(item: pytest.Item) -> dict[str, int]:
+    """Return the place of each parameter's value in its list; empty for a test without parameters."""
+    return dict(getattr(getattr(item, "callspec", None), "indices", {}))

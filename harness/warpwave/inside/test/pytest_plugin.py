@@ -1,0 +1,450 @@
+"""The pytest plugin of the test stage: it journals every outcome at once, and collects benches as smoke tests.
+
+Loaded with `-p warpwave.inside.test.pytest_plugin`; kernel packages need not know it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import pytest
+
+from warpwave.inside.benchmarks import load_module
+from warpwave.inside.codegen.recorder import Compiling
+from warpwave.inside.environment import import_compiler, is_of_the_disk
+from warpwave.inside.facts.device import ask_afresh, trouble_if_used
+from warpwave.inside.fake_gpu.launches import Launched
+from warpwave.inside.multi_gpu.pytest_plugin import NEIGHBOURS, Neighbours
+from warpwave.inside.process.journal import Journal, settle
+from warpwave.inside.process.lease import await_card, await_card_at_first_use
+from warpwave.inside.process.outcomes import Pretended, describe, first_of_several, raised_in_kernel, why_not_run
+from warpwave.inside.process.workers import die_with_parent
+from warpwave.inside.test.collection import Collection, Failure, few_of_each, last_line
+from warpwave.inside.test.notes import COMPILED
+from warpwave.inside.test.settings import settings
+from warpwave.records import HOST_ERROR_PROPERTY, UNWRITABLE, Architecture, NotRun
+from warpwave.records.selection import TEST_FILES, is_bench, is_test
+
+# Tests of autotuned kernels where nothing can be timed: which configurations they run with.
+
+_RUNNER = sys.modules["_pytest.runner"]  # not part of pytest's interface, but what plugins that repeat a test call
+
+
+class Autotuned:
+    """Run each test with the first configuration of its autotuned kernels, or once with each (`every`), and say which.
+
+    A test that launches several autotuned kernels runs once for each configuration of the kernel that has the most. Run n uses the nth
+    configuration of each kernel, or its last one. Each run has its own setup and teardown, but the fixtures of modules, classes and
+    sessions stay. The first failure ends the test.
+    """
+
+    def __init__(self, tuning: Any, every: bool) -> None:
+        self.tuning, self.every = tuning, every
+        self.failed = False
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+        """Run the test with every configuration, as one case."""
+        if not self.every:
+            return None
+        where = {"nodeid": item.nodeid, "location": item.location}
+        item.ihook.pytest_runtest_logstart(**where)
+        self.tuning.turn, self.failed = 0, False
+        # The parent stands for a next test: teardown then ends what belongs to this test alone.
+        _RUNNER.runtestprotocol(item, nextitem=item.parent)
+        while not self.failed and self.tuning.turn + 1 < self.tuning.most:
+            self.tuning.turn += 1
+            _RUNNER.runtestprotocol(item, nextitem=item.parent)
+        item.session._setupstate.teardown_exact(nextitem)
+        item.ihook.pytest_runtest_logfinish(**where)
+        return True
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        """Note what was chosen while the test ran, and add it to the words of a failure."""
+        self.tuning.begin()
+        try:
+            return (yield)
+        finally:
+            properties = {f"configuration of {kernel}": text for kernel, text in self.tuning.chosen.items()}
+            item.user_properties[:] = [pair for pair in item.user_properties if pair[0] not in properties]
+            item.user_properties += properties.items()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+        """Say first of a failure what autotuning did to the arguments of a kernel: it usually is why."""
+        report: Any = yield
+        crash = getattr(report.longrepr, "reprcrash", None)
+        if self.tuning.in_place and report.when == "call" and report.failed and crash:
+            said = "\n".join(dict.fromkeys(self.tuning.in_place))
+            crash.message = f"{said}\n{crash.message}"
+            report.sections.append(("autotuning", said))
+        return report  # type: ignore[no-any-return]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note whether a run of the test failed or was skipped."""
+        self.failed = self.failed or not report.passed
+
+
+# Bench files as smoke tests: each must load.
+
+BENCHES_VARIABLE = "WARPWAVE_BENCHES"
+
+
+class BenchModule(pytest.File):
+    """A bench file as a test: it must load, and its assertions must hold."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Yield one item: the module itself."""
+        yield BenchItem.from_parent(self, name="module")
+
+
+class BenchItem(pytest.Item):
+    """Loads the module without running its sweeps."""
+
+    def runtest(self) -> None:
+        """Run the module's top level."""
+        load_module(self.path, Path(settings().get("kernels", self.config.rootpath)))
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """Return the location that a failure points to."""
+        return self.path, None, f"{self.path.name} loads"
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Collect the job's benches, except those that pytest collects as test files anyway."""
+    patterns = os.environ.get(BENCHES_VARIABLE, "").split(os.pathsep)
+    root = parent.config.rootpath
+    path = file_path.relative_to(root).as_posix() if file_path.is_relative_to(root) else file_path.name
+    if is_test(path, settings().get("python_files", TEST_FILES)) or not is_bench(path, patterns):
+        return None
+    module: pytest.Collector = BenchModule.from_parent(parent, path=file_path)
+    return module
+
+
+# Check that a test's function was really called, whatever pytest's hooks report.
+
+
+def code_of(item: pytest.Item) -> CodeType | None:
+    """Return the code of a plain test function; None for items that pytest or a plugin runs in another way."""
+    if type(item) is not pytest.Function:
+        return None
+    code = getattr(item.obj, "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+@contextmanager
+def watched(code: CodeType | None) -> Iterator[list[bool]]:
+    """Yield a list that becomes non-empty when `code` is entered. Profiling stops there, so the test itself is not slowed down.
+
+    The list starts non-empty if there is nothing to watch, or another profiler is active.
+    """
+    if code is None or sys.getprofile() is not None:
+        yield [True]
+        return
+    entered: list[bool] = []
+
+    def notice(frame: FrameType, event: str, argument: Any) -> None:
+        if entered or (event == "call" and frame.f_code is code):
+            entered.append(True)
+            sys.setprofile(None)
+
+    threading.setprofile(notice)  # a plugin may call the test in another thread
+    sys.setprofile(notice)
+    try:
+        yield entered
+    finally:
+        threading.setprofile(None)
+        if sys.getprofile() is notice:
+            sys.setprofile(None)
+
+
+CARD_VARIABLE = "WARPWAVE_CARD"
+DEVICES_VARIABLE = "WARPWAVE_TORCH_DEVICES"
+EMULATED_VARIABLE = "WARPWAVE_EMULATED"  # the seconds that a test has in the emulator
+QUICK_VARIABLE = "WARPWAVE_QUICK"
+AUTOTUNE_VARIABLE = "WARPWAVE_AUTOTUNE_ALL"
+NARROWED_VARIABLE = "WARPWAVE_NARROWED"  # the user asked for some of the tests only
+SANITIZE_VARIABLE = "WARPWAVE_SANITIZE"
+_CUT = 20_000  # characters kept of a traceback; the stage's log has all of it
+
+
+class Reporter:
+    """Turn pytest's hooks into journal events, and deselect what an earlier worker has decided.
+
+    The reporter shares a process with the package, which may change anything. It reports the changes it finds; see `SECURITY.md`.
+    """
+
+    def __init__(
+        self, journal: Journal, collection: Collection, pretended: bool, account: Any = None, neighbours: Neighbours | None = None
+    ) -> None:
+        self.journal, self.collection, self.pretended, self.account = journal, collection, pretended, account
+        self.neighbours, self.compiling = neighbours, Compiling()
+        self.done = journal.done()
+        self.reports: list[pytest.TestReport] = []
+        self.raised: dict[str, BaseException | None] = {}  # by phase of the test
+        self.called: Sequence[bool] = ()
+        self.outcomes: Counter[str] = Counter()
+        self.stopped = ""
+        self.replaced: list[str] = []
+        self._process = os.getpid()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+        """Announce what will run, after all other plugins selected tests; deselect what is done."""
+        found = [item.nodeid for item in items]
+        yield
+        if not settle(self.journal, ask_afresh):
+            os._exit(1)
+        self.done = self.journal.done()
+        if unknown := self.collection.unknown(found):
+            self.journal.write("note", text=unknown)
+        unchosen = self.collection.choose(items)
+        selected = [item.nodeid for item in items]
+        narrowed = bool(os.environ.get(NARROWED_VARIABLE))
+        for failure in [*self.collection.without_tests(found, selected, narrowed), *unchosen]:
+            self._not_collected(failure)
+        if os.environ.get(QUICK_VARIABLE):
+            items[:] = few_of_each(items)
+        left_out = len(selected) - len(items)
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in self.done])
+        items[:] = [item for item in items if item.nodeid not in self.done]
+        deselected, ids = max(0, len(found) - len(selected)), [item.nodeid for item in items]
+        self.journal.write("collected", ids=ids, deselected=deselected, left_out=left_out)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Report a module or a conftest.py that does not import as a case, once."""
+        if report.failed:
+            self._not_collected(self.collection.failure(report), str(report.longrepr)[-_CUT:])
+        elif report.skipped:
+            self.collection.skipped(report.nodeid, _skip_reason(report))
+            if report.nodeid not in self.done:
+                self._finish(report.nodeid, "skipped", _skip_reason(report), "", not_run=NotRun.SKIPPED)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Record the start: from here on, a crash is this case's."""
+        self.reports, self.raised, self.called = [], {}, ()
+        self.compiling.seconds, Pretended.memory, Pretended.ran_compiled = 0.0, False, False
+        self.compiling.watch()
+        Launched.kernels.clear()
+        if self.account:
+            self.account.begin()
+        if self.neighbours:
+            self.neighbours.begin()
+        self.journal.write("start", id=nodeid)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        """Check that the test itself is called."""
+        with watched(code_of(item)) as self.called:
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Iterator[None]:
+        """Keep what the test raised, before other hooks turn it into a report. What `unittest` caught is there only afterwards."""
+        self.raised[call.when] = call.excinfo.value if call.excinfo else None
+        report = yield
+        if call.excinfo and self.raised[call.when] is None:
+            self.raised[call.when] = call.excinfo.value
+        if is_of_the_disk(self.raised[call.when]):
+            os._exit(UNWRITABLE)  # no test is blamed for it
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep the reports of setup, call and teardown until the case ends."""
+        self._end_copies()
+        self.reports.append(report)
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """Write one event per case, with its most severe phase."""
+        self._end_copies()
+        bad = [report for report in self.reports if report.failed]
+        skipped = [report for report in self.reports if report.skipped]
+        outcome, message, detail, why = "passed", "", "", None
+        if bad:
+            outcome = "failed" if bad[0].when == "call" else "error"
+            detail = bad[0].longreprtext
+            error = self.raised.get(bad[0].when)
+            message = getattr(getattr(bad[0].longrepr, "reprcrash", None), "message", "") or last_line(detail)
+            raised = raised_in_kernel(error)
+            message = describe(raised) if raised else first_of_several(error) or message
+            if advice := Launched.advice():
+                first, *rest = message.split("\n", 1)
+                message = "\n".join([f"{first}. {advice}", *rest])
+            if self.pretended and error is not None and why_not_run(error) is NotRun.NOT_PRETENDED:
+                outcome, why = "skipped", NotRun.NOT_PRETENDED
+        elif skipped:
+            outcome, message, why = "skipped", _skip_reason(skipped[0]), NotRun.SKIPPED
+            if hasattr(skipped[0], "wasxfail"):
+                outcome, why = "xfailed", None
+        elif message := self._doubt():
+            outcome = "invalid"
+        properties = {str(key): str(value) for report in self.reports[-1:] for key, value in report.user_properties}
+        if Pretended.ran_compiled:
+            properties[COMPILED] = "replaced by the function itself"
+        if self.account:
+            properties.update(self.account.properties())
+            # A failure that the author expects may be the fault itself.
+            if (fault := self.account.fault) and (outcome, fault.outcome) != ("xfailed", "failed"):
+                outcome, message, why = fault.outcome, fault.message, None
+            if outcome == "failed" and (error := self.raised.get(bad[0].when) if bad else None):
+                from warpwave.inside.test.notes import raised_by_host
+
+                if by_host := raised_by_host(error, self.account, self.collection.root):
+                    properties[HOST_ERROR_PROPERTY] = by_host
+        wrong = trouble_if_used()
+        if wrong and not bad:
+            # Launches are asynchronous: a fault that this test caused would otherwise be blamed on the next one.
+            outcome, message = "failed", f"after this test the device no longer answers: {wrong}"
+        self._look_for_replaced()
+        if not self._postponed(nodeid, outcome, f"{message}\n{detail}", bool(wrong)):
+            kind = "poisoned" if wrong else "finish"
+            took = {"seconds": sum(report.duration for report in self.reports), "compiling_s": round(self.compiling.seconds, 3)}
+            self._finish(nodeid, outcome, message[:2000], detail[-_CUT:], kind, **took, properties=properties, not_run=why)
+        if wrong:
+            os._exit(1)  # a normal exit would run teardowns against a dead device
+
+    def _postponed(self, nodeid: str, outcome: str, text: str, poisoned: bool) -> bool:
+        """Have a test run again if its neighbours on the card may have caused this outcome. Return whether it does."""
+        if self.neighbours is None:
+            return False
+        skips = [raised for raised in self.raised.values() if isinstance(raised, pytest.skip.Exception)]
+        in_body = any(not getattr(skip, "_use_item_location", False) for skip in skips)  # True if a mark skipped it
+        why = self.neighbours.why_again(outcome, text, in_body, poisoned)
+        if why:
+            self.neighbours.postpone(self.journal, nodeid, why, poisoned)
+        return bool(why)
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Keep the reason of `pytest.exit` outside of a test."""
+        self.stopped = str(excinfo.value) or excinfo.typename
+
+    def pytest_internalerror(self, excrepr: object) -> None:
+        """Keep the error of a failing hook, or of pytest itself."""
+        self.stopped = f"an internal error: {last_line(str(excrepr))}"
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Write the line that makes the run complete; exit code 0 alone never does."""
+        self._end_copies()
+        self._look_for_replaced()
+        stopped = self.stopped or str(session.shouldfail or session.shouldstop or "")
+        self.journal.write("end", stopped=stopped[:500], replaced=self.replaced, outcomes=self.outcomes)
+
+    def _not_collected(self, failure: Failure, detail: str = "") -> None:
+        if failure.id not in self.done:
+            self._finish(failure.id, "error" if failure.broken else "skipped", failure.message, detail, not_run=failure.why)
+
+    def _finish(self, nodeid: str, outcome: str, message: str, detail: str, kind: str = "finish", **fields: object) -> None:
+        self.outcomes[outcome] += 1
+        self.journal.write(kind, id=nodeid, outcome=outcome, message=message, detail=detail, **{"seconds": 0.0, **fields})
+
+    def _doubt(self) -> str:
+        """Return why a test that pytest reports as passed did not pass; empty if it did."""
+        for when, raised in self.raised.items():
+            if raised is not None:
+                text = next(iter(str(raised).splitlines()), "")
+                return f"pytest reported a pass, but its {when} raised {type(raised).__name__}: {text}"
+        if not any(report.when == "call" and report.passed for report in self.reports):
+            return "pytest reported no failure, but no call of this test either"
+        return "" if self.called or "call" not in self.raised else "pytest reported a pass, but the test function was never called"
+
+    def _look_for_replaced(self) -> None:
+        """Note functions that run, report or compare tests and were replaced after the package was loaded."""
+        now = [(name, vars(owner).get(name.rpartition(".")[2]) is was) for name, owner, was in _ORIGINALS]
+        close = getattr(sys.modules.get("torch.testing"), "assert_close", None)
+        now.append(("torch.testing.assert_close", close is None or getattr(close, "__module__", "").startswith("torch.testing.")))
+        now.append(("the reporter's journal", type(self.journal) is Journal))
+        now += [(f"Reporter.{name}", False) for name in vars(self) if name in vars(Reporter)]
+        self.replaced += [name for name, same in now if not same and name not in self.replaced]
+
+    def _end_copies(self) -> None:
+        """End a forked copy of a test: otherwise it would continue with pytest and report everything twice."""
+        if os.getpid() != self._process:
+            os._exit(1)
+
+
+def _originals() -> list[tuple[str, object, object]]:
+    kept = [(pytest.Function, "pytest.Function.runtest"), (_RUNNER, "_pytest.runner.runtestprotocol")]
+    kept += [(_RUNNER, "_pytest.runner.call_and_report"), (pytest.CallInfo, "pytest.CallInfo.from_call")]
+    kept += [(Journal, "Journal.write"), (Journal, "Journal._append")]
+    kept += [(Reporter, f"Reporter.{name}") for name, value in vars(Reporter).items() if callable(value)]
+    return [(name, owner, vars(owner).get(name.rpartition(".")[2])) for owner, name in kept]
+
+
+_ORIGINALS = _originals()
+_COLLECTION = Collection()
+_ACCOUNT: pytest.StashKey[Any] = pytest.StashKey()  # of what the emulator executed
+
+
+def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Register what must see the first conftest.py."""
+    pluginmanager.register(_COLLECTION, "warpwave-collection")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Provide a fake GPU if tests run in Triton's interpreter or in the emulator: the first conftest.py may ask for one."""
+    await_card_at_first_use(Journal.from_environment())
+    seconds = float(os.environ.get(EMULATED_VARIABLE) or 0)
+    if CARD_VARIABLE not in os.environ or not (seconds or _interpreted()):
+        return
+    card = Architecture.restore(json.loads(os.environ[CARD_VARIABLE]))
+    kinds = os.environ.get(DEVICES_VARIABLE, "cuda").split(os.pathsep)
+    if seconds:
+        from warpwave.inside.fake_gpu.emulated import emulated_device
+        from warpwave.inside.fake_gpu.emulated_account import Account
+
+        early_config.stash[_ACCOUNT] = account = Account(card.name, card.warp_size, seconds)
+        checks = None
+        if os.environ.get(SANITIZE_VARIABLE):
+            from warpwave.inside.sanitize.pytest_plugin import of_machine_code as check
+
+            checks = check(early_config.pluginmanager)
+        tuning, undo = emulated_device(card, kinds, account, checks)
+    else:
+        from warpwave.inside.fake_gpu.interpreter import interpreted_device
+
+        patches: list[tuple[Any, str, Any]] = []
+        if os.environ.get(SANITIZE_VARIABLE):
+            from warpwave.inside.sanitize.pytest_plugin import of_interpreted_kernels
+
+            patches = of_interpreted_kernels(early_config.pluginmanager)
+        tuning, undo = interpreted_device(card, kinds, patches)
+    early_config.add_cleanup(undo)
+    early_config.pluginmanager.register(Autotuned(tuning, bool(os.environ.get(AUTOTUNE_VARIABLE))), "warpwave-autotuned")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Wait for the card before the first test."""
+    if session.items and not session.config.option.collectonly:
+        import_compiler()
+        await_card(Journal.from_environment())
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the reporter."""
+    die_with_parent()
+    account = config.stash.get(_ACCOUNT, None)
+    pretended = _interpreted() or account is not None
+    reporter = Reporter(Journal.from_environment(), _COLLECTION, pretended, account, config.stash.get(NEIGHBOURS, None))
+    config.pluginmanager.register(reporter, "warpwave-reporter")
+
+
+def _interpreted() -> bool:
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def _skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    longrepr = report.longrepr
+    text = getattr(report, "wasxfail", None) or (longrepr[2] if isinstance(longrepr, tuple) else str(longrepr or ""))
+    return text.removeprefix("Skipped: ")

@@ -1,0 +1,398 @@
+"""The test stage: run pytest over the kernel package, with a result for every test, whatever happens to the process.
+
+Run as `python -m warpwave.inside.test.stage job.json`. A crash or hang is attributed to its test, and the others still run
+(`process/supervise.py`). This process writes the JUnit file from the journal, so it does not matter how pytest died.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from collections import Counter, defaultdict
+from contextlib import nullcontext
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Union
+
+from warpwave.inside.benchmarks import find_benches, kernel_name
+from warpwave.inside.environment import compiled_kernels, root_of, tell_workers, temporary_home
+from warpwave.inside.multi_gpu.ledger import cards
+from warpwave.inside.multi_gpu.share import SEAT, regroup, seats_for_tests, share
+from warpwave.inside.process import sealing
+from warpwave.inside.process.journal import Event, Journal, emit
+from warpwave.inside.process.lease import Lease, Used
+from warpwave.inside.process.outcomes import doubted, few, hint_of, missing_of, with_reasons
+from warpwave.inside.process.supervise import LOST_DEVICE, Death, supervise
+from warpwave.inside.process.workers import as_stage, spawned, time_is_up
+from warpwave.inside.test.notes import again_alone, executed_by_emulator, refusal, replaced_compiler
+from warpwave.inside.test.pytest_plugin import (
+    AUTOTUNE_VARIABLE,
+    BENCHES_VARIABLE,
+    CARD_VARIABLE,
+    DEVICES_VARIABLE,
+    EMULATED_VARIABLE,
+    NARROWED_VARIABLE,
+    QUICK_VARIABLE,
+    SANITIZE_VARIABLE,
+)
+from warpwave.inside.test.settings import files_with_tests, is_narrowed, pytest_options, selection_of, test_paths
+from warpwave.records import (
+    GPU_PROPERTY,
+    HARMLESS,
+    JUNIT_XFAIL,
+    MOST_FINDINGS,
+    CaseResult,
+    Defect,
+    Finding,
+    Job,
+    NotRun,
+    Stage,
+    StageReport,
+    Verdict,
+    to_json,
+    worst,
+)
+from warpwave.records.selection import RAN_NO_TEST
+
+# Case results → JUnit XML in pytest's shape (classname, name, properties per case), with verdicts that pytest does not have.
+
+# Characters that XML 1.0 cannot hold are escaped, not dropped.
+_ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def junit_xml(job: Job, cases: list[CaseResult]) -> str:
+    """Return one `testsuites` element with one `testsuite`, named after the target."""
+    failures = sum(case.verdict is Verdict.FAILED for case in cases)
+    skipped = sum(case.verdict in (Verdict.NOT_RUN, Verdict.XFAILED) for case in cases)
+    passed = sum(case.verdict is Verdict.PASSED for case in cases)
+    counts = {"tests": len(cases), "failures": failures, "errors": len(cases) - failures - skipped - passed, "skipped": skipped}
+    root = ElementTree.Element("testsuites")
+    suite = ElementTree.SubElement(root, "testsuite", {"name": job.target, **{key: str(value) for key, value in counts.items()}})
+    suite.set("time", f"{sum(case.seconds for case in cases):.3f}")
+    suite.set("timestamp", datetime.now(timezone.utc).isoformat(timespec="seconds"))
+    _properties(suite, {"run_id": job.run_id, "target": job.target})
+    for case in cases:
+        _case(suite, case)
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _case(suite: ElementTree.Element, case: CaseResult) -> None:
+    file, _, name = case.id.partition("::")
+    classname = file.removesuffix(".py").replace("/", ".")
+    element = ElementTree.SubElement(suite, "testcase", {"classname": _clean(classname), "name": _clean(name or file)})
+    element.set("time", f"{case.seconds:.3f}")
+    _properties(element, {"id": case.id, "kernel": case.kernel, **case.properties})
+    if case.verdict in (Verdict.NOT_RUN, Verdict.XFAILED):
+        kind = JUNIT_XFAIL if case.verdict is Verdict.XFAILED else (case.not_run or case.verdict).value
+        ElementTree.SubElement(element, "skipped", {"type": kind, "message": _clean(case.message)})
+    elif case.verdict is not Verdict.PASSED:
+        tag = "failure" if case.verdict is Verdict.FAILED else "error"
+        ElementTree.SubElement(element, tag, {"type": case.verdict.value, "message": _clean(case.message)}).text = _clean(case.detail)
+
+
+def _properties(parent: ElementTree.Element, values: dict[str, str]) -> None:
+    properties = ElementTree.SubElement(parent, "properties")
+    for key, value in values.items():
+        ElementTree.SubElement(properties, "property", {"name": _clean(key), "value": _clean(value)})
+
+
+def _clean(text: str) -> str:
+    return _ILLEGAL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
+
+
+# The rows of the test stage: a result for every collected test, whatever happens to the processes that run them.
+
+_OUTCOMES = {
+    "passed": Verdict.PASSED,
+    "failed": Verdict.FAILED,
+    "error": Verdict.ERROR,
+    "skipped": Verdict.NOT_RUN,
+    "xfailed": Verdict.XFAILED,
+    "invalid": Verdict.INVALID,
+    "timeout": Verdict.TIMEOUT,
+}
+_COLLECT_ONLY = ("--collect-only", "--co", "--collectonly")
+
+
+class Results:
+    """The cases so far, and the JUnit file that is updated with them. Each collected test has a row, even if ids repeat."""
+
+    def __init__(self, job: Job, folder: Path) -> None:
+        self.job, self.folder, self.several = job, folder, False
+        self.lease = Lease(job, Stage.TEST)
+        self.used, self.compiled_before = defaultdict[Union[int, None], Used](Used), compiled_kernels()
+        self.cases: dict[tuple[str, int], CaseResult] = {}
+        self.collected: Counter[str] = Counter()
+        self._collected_by: defaultdict[Any, Counter[str]] = defaultdict(Counter)  # of each worker, if there are several
+        self._ran: defaultdict[str, set[Any]] = defaultdict(set)  # by file: the workers that ran tests of it
+        self.wrong: dict[str, None] = {}
+        self.notes: dict[str, None] = {}
+        self.findings: list[Finding] = []
+        self.deselected = self.left_out = 0
+        self.announced = False  # whether pytest has collected
+        self.stopped = ""
+        self.postponed: dict[str, None] = {}
+        self._reported: Counter[str] = Counter()
+        self._due, self._behind = 0.0, False
+
+    def on_event(self, event: Event, card: int | None = None) -> None:
+        """Process one journal event. `card` is the index of its GPU, if there are several."""
+        kind = event["event"]
+        self.used[card].note(event)
+        if kind == "collected":
+            self.announced = True
+            self.collected |= Counter(event["ids"])  # a new worker announces only what is left
+            self._collected_by[event.get(SEAT)] |= Counter(event["ids"])
+            self.deselected = max(self.deselected, int(event.get("deselected", 0)))
+            self.left_out = max(self.left_out, int(event.get("left_out", 0)))
+        elif kind == "start":
+            emit("case", stage="test", id=event["id"], done=len(self.cases), total=self.collected.total())
+        elif kind in ("finish", "death"):
+            case = self._case(event)
+            self._ran[_file_of(case.id)].add(event.get(SEAT))
+            # a module that does not import fails in every worker; report it once
+            if self.several and (case.id, 0) in self.cases and case.id not in self.collected:
+                return
+            if card is not None:
+                case = dataclasses.replace(case, properties={**case.properties, GPU_PROPERTY: str(card)})
+            self._add(case)
+            emit("result", stage="test", id=case.id, verdict=case.verdict.value, message=case.message)
+            self._behind = True
+        elif kind == "end":
+            self.stopped = str(event.get("stopped") or self.stopped)
+        elif kind == "wrong":
+            self.wrong[event["reason"]] = None
+        elif kind == "finding":
+            self._find(event)
+        elif kind == "postponed":
+            self.postponed[event["id"]] = None
+        elif kind == "card":
+            self.lease.ask()
+        elif kind == "note":
+            self.notes[event["text"]] = None
+        if self._behind and time.monotonic() > self._due:
+            self.write()
+
+    def _add(self, case: CaseResult) -> None:
+        """Add a case. Each test collected under its id has a row; further results only replace a row if they are graver."""
+        occurrence = min(self._reported[case.id], max(1, self.collected[case.id]) - 1)
+        self._reported[case.id] += 1
+        known = self.cases.get((case.id, occurrence))
+        if known is None or known.verdict.severity < case.verdict.severity:
+            self.cases[case.id, occurrence] = case
+
+    def _find(self, event: Event) -> None:
+        """Add a finding of the sanitizer. A package can make any number of them."""
+        if len(self.findings) < MOST_FINDINGS:
+            row = {**event["row"], "case": event["id"], "kernel": self._kernel(event["id"])}
+            self.findings.append(Finding(**{**row, "defect": Defect(row["defect"])}))
+
+    def _kernel(self, case: str) -> str:
+        return kernel_name(Path(self.job.kernels, case.split("::")[0]), self.job)
+
+    def _case(self, event: Event) -> CaseResult:
+        kernel = self._kernel(event["id"])
+        if event["event"] == "death":
+            why = event.get("not_run")
+            return CaseResult(event["id"], kernel, Verdict(event["verdict"]), message=event["reason"], not_run=NotRun(why) if why else None)
+        return CaseResult(
+            id=event["id"],
+            kernel=kernel,
+            verdict=_OUTCOMES[event["outcome"]],
+            seconds=event["seconds"],
+            message=event["message"],
+            detail=event["detail"],
+            properties=event.get("properties", {}),
+            not_run=NotRun(event["not_run"]) if event.get("not_run") and event["outcome"] == "skipped" else None,
+        )
+
+    def never_ran(self, why: str, kind: NotRun = NotRun.STOPPED, ended: bool = True) -> list[str]:
+        """Add a row for every collected test without a result, and return their ids.
+
+        Before the collection's end, tests are not known. If pytest has not `ended` by itself, their files get rows then.
+        """
+        if not self.announced and not ended:
+            root, chosen = Path(self.job.kernels), selection_of(self.job)
+            benches = [path.relative_to(root).as_posix() for path in find_benches(root, self.job.benches)]
+            files = [*files_with_tests(self.job), *filter(chosen.looks_into, benches)]
+            self.collected.update(path for path in files if (path, 0) not in self.cases)
+        missing = [(case_id, n) for case_id, several in self.collected.items() for n in range(several) if (case_id, n) not in self.cases]
+        for case_id, n in missing:
+            row = {"event": "death", "id": case_id, "verdict": Verdict.NOT_RUN.value, "reason": why, "not_run": kind.value}
+            self.cases[case_id, n] = self._case(row)
+        return [case_id for case_id, _ in missing]
+
+    def check_complete(self) -> None:
+        """Check, after all workers completed, that every collected test was reported, or that a failure explains why not."""
+        if any(option in _COLLECT_ONLY for option in self.job.pytest_args):
+            return
+        self._forget_other_names()
+        bad = any(case.verdict not in HARMLESS for case in self.cases.values())
+        stopped = f"pytest stopped before this test: {self.stopped}" if self.stopped else "it was collected, and never reported"
+        missing = self.never_ran(stopped)
+        if missing and not (bad and self.stopped):  # -x and --maxfail also stop pytest, but only after a failure
+            why = f"; pytest stopped early: {self.stopped}" if self.stopped else ""
+            several = self.collected.total()
+            self.wrong[f"{several} tests were collected, {several - len(missing)} of them reported; missing: {few(missing)}{why}"] = None
+        if self.cases and not self.collected and any(case.verdict is Verdict.PASSED for case in self.cases.values()):
+            self.wrong[f"{len(self.cases)} tests were reported, none was collected"] = None
+
+    def _forget_other_names(self) -> None:
+        """Leave out ids that only workers collected which did not run the file: parameters may be random, or made from the time."""
+        expected = {file: {name for seat in seats for name in self._collected_by[seat]} for file, seats in self._ran.items()}
+        others = [
+            name
+            for name in self.collected
+            if (name, 0) not in self.cases and (file := _file_of(name)) in expected and name not in expected[file]
+        ]
+        for name in others:
+            del self.collected[name]
+        if others:
+            named = f"{len(others)} test{'s' if len(others) > 1 else ''} of {', '.join(sorted({_file_of(name) for name in others}))}"
+            self.notes[f"{named} had other parameters in the process that ran the file: they are random, or made from the time"] = None
+
+    def put_in_order(self) -> None:
+        """Sort the cases in pytest's order: several GPUs report them as they finish."""
+        place = {case_id: position for position, case_id in enumerate(self.collected)}
+        self.cases = dict(sorted(self.cases.items(), key=lambda entry: (place.get(entry[0][0], len(place)), entry[0][1])))
+
+    def write(self) -> None:
+        """Replace the JUnit file. This takes longer with more tests, so it may use at most a twentieth of the time."""
+        started = time.monotonic()
+        sealing.replace(self.folder / "junit.xml", junit_xml(self.job, list(self.cases.values())))
+        if self.findings:
+            sealing.replace(self.folder / "findings.jsonl", "".join(to_json(found) + "\n" for found in self.findings))
+        self._due, self._behind = started + 20 * (time.monotonic() - started), False
+
+
+def _file_of(test: str) -> str:
+    return test.partition("::")[0]
+
+
+def verify(job: Job) -> StageReport:
+    """Run the package's tests and write `test/junit.xml`."""
+    folder = Path(job.output) / Stage.TEST.value
+    results = Results(job, folder)
+    # Capture only Python's streams. What a GPU's runtime prints before it aborts must reach the log.
+    options = ["--capture=sys", *pytest_options(job, folder)]
+    command = [sys.executable, "-m", "pytest", "-p", "warpwave.inside.test.pytest_plugin", *options, *test_paths(job)]
+    os.environ[BENCHES_VARIABLE] = os.pathsep.join(job.benches)
+    os.environ[DEVICES_VARIABLE] = os.pathsep.join(job.torch_devices)
+    os.environ[EMULATED_VARIABLE] = str(job.test_limit_s) if job.emulate else ""
+    if card := job.emulate or job.interpret_as or next(iter(job.architectures), None):
+        os.environ[CARD_VARIABLE] = to_json(card)
+    os.environ[QUICK_VARIABLE] = "1" if job.quick else ""
+    os.environ[SANITIZE_VARIABLE] = "1" if job.sanitizes else ""
+    os.environ[AUTOTUNE_VARIABLE] = "1" if job.autotune == "all" else ""
+    os.environ[NARROWED_VARIABLE] = "1" if is_narrowed(job) else ""
+    tell_workers(job)
+    why, kind, deaths, ended = "the run was stopped before this test", NotRun.STOPPED, list[Death](), False
+    try:
+        deaths = _run(job, folder, command, results)
+        if deaths and deaths[-1].case is None:
+            why = f"pytest stopped early: {deaths[-1].reason}"
+        else:
+            ended = True
+            results.check_complete()
+    except KeyboardInterrupt:
+        if time_is_up():
+            why, kind = "the time was up before this test", NotRun.TIME_UP
+        raise
+    finally:
+        results.lease.give_back()
+        results.never_ran(why, kind, ended)
+        results.write()
+        if kind is NotRun.TIME_UP:
+            sealing.close(_report(results, deaths, folder), job)  # the inside adds that the time was up
+    return _report(results, deaths, folder)
+
+
+def _run(job: Job, folder: Path, command: list[str], results: Results) -> list[Death]:
+    """Run one pytest over everything, or several that share the files."""
+    seats = seats_for_tests(job, cards(job), len(files_with_tests(job)))
+    regroup(folder, "journal.jsonl", seats)
+    if seats:
+        results.several = True
+        shared = [*command[:3], "-p", "warpwave.inside.multi_gpu.pytest_plugin", *command[3:]]
+        deaths = share(job, Stage.TEST, seats, shared, "journal.jsonl", results.on_event, results.lease)
+        results.put_in_order()
+        return deaths
+    journal = Journal(folder / "journal.jsonl")
+    return supervise(spawned(command), journal, job.test_limit_s, folder / "log.txt", results.on_event, faults=job.device_faults)
+
+
+_PYTEST_IS_WRONG = (
+    "Its options, its settings or a plugin do not fit this pytest. --pytest-args '-p no:NAME' runs without a plugin, "
+    "--pytest-args '-o addopts=' without the options of the package's settings."
+)
+
+
+def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
+    cases = list(results.cases.values())
+    counts = {verdict.value: sum(case.verdict is verdict for case in cases) for verdict in Verdict}
+    counts = {verdict: count for verdict, count in counts.items() if count}
+    ran = [case for case in cases if case.verdict is not Verdict.NOT_RUN]
+    tests = [case for case in cases if case.not_run is not NotRun.EMPTY]
+    verdict = worst([Verdict.PASSED if case.verdict is Verdict.XFAILED else case.verdict for case in ran])
+    bad = [case for case in ran if case.verdict not in HARMLESS]
+    reason = "" if ran else "every test was skipped" if tests else "no test was found"
+    if not tests and results.stopped:
+        reason = f"no test was found; pytest stopped early: {results.stopped}"
+    if bad:
+        reason = f"{bad[0].id}: {next(iter(bad[0].message.splitlines()), '')}"
+    hint = hint_of((case.message for case in bad), root_of(results.job))
+    if not tests:
+        hint = "pytest collects files called test_*.py below the kernel folder; see test/log.txt."
+        if results.deselected:
+            hint = f"There are tests ({results.deselected}), and the options that choose tests left out each of them."
+    elif any(case.verdict is Verdict.ERROR and "::" not in case.id for case in bad):
+        usual = "A module does not import: the environment lacks what it needs, or its code is broken."
+        hint = f"{hint or usual} Its traceback is in test/log.txt."
+    started = not deaths or deaths[-1].case is not None
+    refused = refusal(folder / "log.txt") if not results.announced and not ran else ""
+    if refused and not started:
+        verdict, reason, hint = Verdict.ERROR, f"pytest did not start: {refused}", _PYTEST_IS_WRONG
+    elif not started:
+        verdict, reason, hint = deaths[-1].verdict, f"pytest: {deaths[-1].reason}", f"The end of {folder.name}/log.txt says why."
+        if verdict is Verdict.INFRA:
+            reason, hint = deaths[-1].reason, LOST_DEVICE
+    elif refused:
+        verdict, reason, hint = (
+            Verdict.ERROR,
+            f"{RAN_NO_TEST}{refused}",
+            "An option for pytest is wrong, such as the expression of -k.",
+        )
+    job = results.job
+    notes = [*results.notes, *again_alone(len(results.postponed)), *executed_by_emulator(results.job, cases), *replaced_compiler(cases)]
+    report = StageReport(
+        Stage.TEST,
+        verdict,
+        reason=reason[:500],
+        hint=hint,
+        counts=counts,
+        deselected=results.deselected,
+        left_out=results.left_out,
+        used_s=round(sum(used.seconds for used in results.used.values()), 3) if job.needs_card else None,
+        compiled_here=compiled_kernels() - results.compiled_before,
+        notes=tuple(filter(None, [missing_of((case.message for case in bad), root_of(results.job)), *notes])),
+    )
+    gap = next((f"{case.id}: {case.message}" for case in cases if case.not_run is NotRun.NOT_PRETENDED), "")
+    return doubted(with_reasons(report, Counter(case.not_run for case in cases if case.not_run), "test", gap), results.wrong)
+
+
+def main() -> None:
+    """Run the stage's process."""
+    job = Job.load(Path(sys.argv[1]))
+    sealing.shut()
+    folder = Path(job.output) / Stage.TEST.value
+    with nullcontext() if job.needs_card else temporary_home(folder, compiles=False):
+        sealing.close(verify(job), job)
+
+
+if __name__ == "__main__":
+    as_stage(main)

@@ -1,0 +1,105 @@
+"""The gates for generated code, and their waivers."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Union
+
+from warpwave.records.results import CompiledKernel
+from warpwave.records.words import STRICT, Few, LongName, Many, Name, Prose
+
+Patterns = Annotated[tuple[LongName, ...], Few]
+CANDIDATES = ("best", "all")  # of an autotuned launch
+
+
+@dataclass(frozen=True)
+class Which:
+    """A selection of compiled kernels: every name must match one of the shell patterns for it.
+
+    `kernel` is the folder. `types` are the argument types as reports write them, `*bf16 *fp32 i32`. `launched_by` is `bench` or `test`:
+    tests use odd sizes on purpose, and nobody expects those to be fast.
+    """
+
+    __pydantic_config__ = STRICT
+    kernel: Patterns = ("*",)
+    function: Patterns = ("*",)
+    architecture: Patterns = ("*",)
+    types: Patterns = ("*",)
+    launched_by: Patterns = ("*",)
+
+    def covers(self, row: CompiledKernel) -> bool:
+        """Return whether the selection contains `row`."""
+        patterns = {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)}
+        return all(any(fnmatchcase(getattr(row, name), pattern) for pattern in alternatives) for name, alternatives in patterns.items())
+
+    @classmethod
+    def restore(cls, raw: dict[str, Any]) -> Which:
+        """Undo `dataclasses.asdict`."""
+        return cls(**{name: tuple(patterns) for name, patterns in raw.items()})
+
+
+@dataclass(frozen=True)
+class Limits:
+    """A value per gate, named as in `pyproject.toml`; None or False opens the gate. docs/gates.md explains each.
+
+    Upper limits: `spills` in registers per thread, `private_bytes` per thread. Lower limits: `occupancy` as a share of a multiprocessor's
+    warps (0 to 1), `load_bits` and `store_bits` of the widest global access.
+    """
+
+    __pydantic_config__ = STRICT
+    spills: Union[int, None] = 0
+    private_bytes: Union[int, None] = 0
+    occupancy: Union[float, None] = None
+    load_bits: Union[int, None] = None
+    store_bits: Union[int, None] = None
+    matrix: bool = False
+    explicit_precision: bool = True
+    lds_waits: bool = True
+    release_waits: bool = True
+
+
+OPEN = Limits(spills=None, private_bytes=None, explicit_precision=False, lds_waits=False, release_waits=False)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Limits for some kernels. A rule can only tighten: the strictest limit that covers a kernel applies."""
+
+    __pydantic_config__ = STRICT
+    which: Which
+    limits: Limits
+
+
+@dataclass(frozen=True)
+class Waiver:
+    """A gate that some kernels may break, and why. The report shows it even if no kernel needs it."""
+
+    __pydantic_config__ = STRICT
+    gate: Name
+    reason: Prose
+    which: Which
+
+
+@dataclass(frozen=True)
+class Gates:
+    """What the author of a kernel package demands of its generated code. `source` is the file that says so; empty for the defaults.
+
+    `candidates` says which configurations of an autotuned launch must be clean: with `best`, one of them, because the autotuner chooses;
+    with `all`, every one.
+    """
+
+    __pydantic_config__ = STRICT
+    limits: Limits = field(default_factory=Limits)
+    rules: Annotated[tuple[Rule, ...], Many] = ()
+    waivers: tuple[Waiver, ...] = ()
+    source: Prose = ""
+    candidates: Name = CANDIDATES[0]
+
+    @classmethod
+    def restore(cls, raw: dict[str, Any]) -> Gates:
+        """Undo `dataclasses.asdict`. The data is trusted, as in `Job.load`."""
+        rules = tuple(Rule(Which.restore(entry["which"]), Limits(**entry["limits"])) for entry in raw["rules"])
+        waivers = tuple(Waiver(**{**entry, "which": Which.restore(entry["which"])}) for entry in raw["waivers"])
+        return cls(Limits(**raw["limits"]), rules, waivers, raw["source"], raw.get("candidates", CANDIDATES[0]))

@@ -1,0 +1,130 @@
+"""A kernel that falls short → the command that measures it again, alone, with its code and every case. Pure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Container, Iterable, Iterator
+from itertools import islice
+from pathlib import PurePath
+from urllib.parse import quote
+
+from warpwave.compare.model import FAILING, Comparison, TargetSummary
+from warpwave.errors import ExitCode
+from warpwave.render.text import visible
+
+# A run → the commands that repeat a part of it: on the same target, with each option that may decide a verdict. Pure.
+
+# Every option of `warpwave run` is in one of these sets; a test checks them against the parser. What may decide a verdict is kept: what
+# runs, where, with what, how it is checked and for how long. The first of each two sets has the options with a value.
+_KEPT = frozenset(
+    {
+        *("--kernels", "--engine", "--python", "--targets", "--hosts", "--gpu", "--gpus", "--base-image", "--wheelhouse", "--ca-bundle"),
+        *("--pip-config", "--build-network", "--build-arg", "--weaken", "--requirements", "--with", "--env", "--autotune", "--pytest-args"),
+        *("--bench", "--bench-script", "--launches", "--compiled", "--compiled-hash", "--test-workers", "--precision"),
+        *("--test-timeout", "--timeout", "--results-limit", "--results-files"),
+    }
+)
+_KEPT_FLAGS = frozenset(
+    {
+        *("--sanitize", "--no-sanitize", "--install", "--install-no-deps", "--here", "--quick"),
+        *("--torch-compile-ahead", "--no-torch-compile-ahead"),
+    }
+)
+# What chooses the part that runs is replaced, and what only decides where results go or how they are shown is left out.
+_DROPPED = frozenset(
+    {
+        *("--stage", "-k", "--test", "--last-failed", "--changed-since", "--deselect-from", "--shard", "--shard-times"),
+        *("--commit", "--out", "--resume", "--gpu-wait", "--save-compiled"),
+        *("--toolchain", "--triton"),  # the target's name has it: `cpu@triton-3.8`
+    }
+)
+_DROPPED_FLAGS = frozenset({"--aa", "--rebuild", "--keep", "--verbose", "-v", "--no-report", "--quiet", "--full"})
+# What stands behind them may be their value or the next option; neither is kept by itself.
+_OPTIONAL = frozenset({"--json"})
+_LONGEST = 4000  # characters of options; the command is repeated beside each failed test
+
+
+def repro(target: TargetSummary, test: str) -> str:
+    """Return a shell command: `warpwave run cuda --kernels ../ops --stage test --test 'test_add.py::test_add[fp32-1]'`."""
+    return rerun(target, ["--stage", "test", "--test", test])
+
+
+def rerun(target: TargetSummary, more: Iterable[str], without: Container[str] = ()) -> str:
+    """Return a shell command that runs on the same target with the options that its run had, except those `without`, and `more` options.
+
+    It is empty if the options are too many to print: without some of them, the same test might pass.
+    """
+    # A second run of one target is shown as `cuda (2)`, but `warpwave run` takes the target's own name.
+    name = re.sub(r" \(\d+\)$", "", target.target)
+    kept = [word for option in _options(target.command) if option[0].partition("=")[0] not in without for word in option]
+    if sum(map(len, kept)) > _LONGEST:
+        return ""
+    return visible(" ".join(map(shlex.quote, ["warpwave", "run", name, *kept, *more])))
+
+
+def _options(command: Iterable[str]) -> Iterator[list[str]]:
+    """Yield each option of a recorded command that is kept, with its value."""
+    words = iter(command)
+    for word in words:
+        option, equals, _ = word.partition("=")
+        if option in _KEPT or word in _DROPPED:
+            whole = [word] if equals else [word, *islice(words, 1)]
+            if option in _KEPT:
+                yield whole
+        elif word in _KEPT_FLAGS:
+            yield [word]
+
+
+def bench_patterns(comparison: Comparison) -> dict[str, str]:
+    """Return a pattern for the benchmarks of each kernel: those in the folder of its name in which its tests are, if there is one."""
+    found: dict[str, str] = {}
+    for row in comparison.tests:
+        if row.kernel not in found:
+            folders = row.id.partition("::")[0].split("/")[:-1]
+            inside = row.kernel in folders
+            found[row.kernel] = "/".join([*folders[: folders.index(row.kernel) + 1], "bench_*.py"]) if inside else ""
+    return found
+
+
+def look_closer(target: TargetSummary, pattern: str) -> str:
+    """Return a shell command: `warpwave run cuda --stage bench,compile --bench 'softmax/bench_*.py' --full`.
+
+    The patterns that the run was given stay. Without any, and with an empty `pattern`, every benchmark runs. A quick look is not repeated.
+    """
+    given = any(word.partition("=")[0] in ("--bench", "--bench-script") for word in target.command)
+    benches = ["--bench", pattern] if pattern and not given else []
+    return rerun(target, ["--stage", "bench,compile", *benches, "--full"], without=("--quick",))
+
+
+# A run that ended → the two commands that most users type next. Pure.
+
+
+def next_commands(comparison: Comparison, out: PurePath) -> tuple[str, str]:
+    """Return shell commands: to run what failed again, or to see everything; and to open the page. `out` is the folder of the report."""
+    page = visible(f"xdg-open {shlex.quote(str(out / 'comparison.html'))}")
+    failing = {verdict.value for verdict in FAILING}
+    failed = next((target for target in comparison.targets if failing & target.tests.keys()), None)
+    again = rerun(failed, ["--stage", "test", "--last-failed", str(out)]) if failed and comparison.exit_code != ExitCode.USAGE else ""
+    return again or visible(f"warpwave report {shlex.quote(str(out))} --full"), page
+
+
+# Where a kernel is in the source → an address at the commit of the run, if its remote is known. Pure.
+#
+# The address comes from a raw folder, which may be a stranger's: only a plain https address becomes a link.
+
+_ADDRESS = re.compile(r"(https://[A-Za-z0-9.-]+(?:/[A-Za-z0-9._~%+-]+)+)#([^#?\x00-\x1f]*)")
+_SOURCE = re.compile(r"([^:\x00-\x1f]+):(\d+)")
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+
+
+def source_link(target: TargetSummary, source: str) -> str:
+    """Return the address of a line, `…/blob/COMMIT/kernels/softmax/rows.py#L30`; empty if it is not known exactly.
+
+    A work tree with changes has no address: the lines would be others.
+    """
+    remote, place = _ADDRESS.fullmatch(target.repository), _SOURCE.fullmatch(source)
+    if not remote or not place or not _COMMIT.fullmatch(target.commit) or ".." in place[1].split("/"):
+        return ""
+    path = "/".join(filter(None, (remote[2].strip("/"), place[1].strip("/"))))
+    return f"{remote[1]}/blob/{target.commit}/{quote(path)}#L{place[2]}"

@@ -1,0 +1,166 @@
+"""Comparison → the part that fits on a page. Files hold everything; nobody reads a table of 100,000 rows or 5,000 columns. Pure.
+
+All limits of the page are applied here, so that no renderer has to. A report then costs no more than reading and writing its files.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable
+from typing import TypeVar
+
+from warpwave.compare.model import FAILING, CodegenRow, Comparison, ParityRow, Row
+from warpwave.render.sections.model import Section, say
+from warpwave.render.text import plural
+
+MOST_TARGETS = 100  # columns
+MOST_KERNELS = 1000  # rows
+MOST_SQUARES = 20_000  # kernels times targets
+MOST_PROVIDERS = 50  # per kernel
+MOST_POINTS = 40_000  # drawn and listed numbers
+MOST_UNITS = 20  # one table each
+MOST_SPEEDS = 10_000
+MOST_COLUMNS = 64  # architectures of targets
+MOST_COMPILED = 20_000
+_FEWEST = 50
+
+Named = TypeVar("Named")
+
+
+@dataclasses.dataclass(frozen=True)
+class Shown:
+    """The part of a comparison that a page shows, and sentences that count what is left out. Without sentences, nothing is."""
+
+    comparison: Comparison
+    left_out: tuple[str, ...]
+
+
+def shown(comparison: Comparison) -> Shown:
+    """Return what the page shows: the gravest targets, kernels that failed, and then the first of the others."""
+    sentences: list[str] = []
+    for cut in (_targets, _kernels, _providers, _points, _speeds, _compiled):
+        comparison, sentence = cut(comparison)
+        sentences += [f"{sentence}. Everything is in comparison.json."] if sentence else []
+    return Shown(comparison, tuple(sentences))
+
+
+def rest(found: Shown) -> list[Section]:
+    """Return a section that counts what is not shown, if there is anything."""
+    return [Section("Not everything is shown", lines=tuple(map(say, found.left_out)))] if found.left_out else []
+
+
+def _targets(whole: Comparison) -> tuple[Comparison, str]:
+    if len(whole.targets) <= MOST_TARGETS:
+        return whole, ""
+    order = sorted(whole.targets, key=lambda target: -target.verdict.severity)[:MOST_TARGETS]
+    kept = {target.target for target in order}
+    cut = dataclasses.replace(
+        whole,
+        targets=tuple(target for target in whole.targets if target.target in kept),
+        kernels=_of(whole.kernels, kept),
+        tests=tuple(filter(None, (_test_on(row, kept) for row in whole.tests))),
+        findings=_of(whole.findings, kept),
+        speeds=_of(whole.speeds, kept),
+        geomeans=_of(whole.geomeans, kept),
+        rows=tuple(filter(None, (_row_on(row, kept) for row in whole.rows))),
+        codegen=tuple(filter(None, (_code_on(row, kept) for row in whole.codegen))),
+        fidelity=_of(whole.fidelity, kept),
+        refusals=_of(whole.refusals, kept),
+    )
+    return cut, f"{MOST_TARGETS} of {len(whole.targets)} targets are shown, the gravest first"
+
+
+def _of(entries: Iterable[Named], kept: Collection[str]) -> tuple[Named, ...]:
+    return tuple(entry for entry in entries if getattr(entry, "target") in kept)  # noqa: B009 - each kind has a target
+
+
+def _test_on(row: ParityRow, kept: Collection[str]) -> ParityRow | None:
+    cells = tuple(cell for cell in row.cells if cell.target in kept)
+    return dataclasses.replace(row, cells=cells, on=tuple(name for name in row.on if name in kept)) if cells else None
+
+
+def _row_on(row: Row, kept: Collection[str]) -> Row | None:
+    cells = tuple(cell for cell in row.cells if cell.target in kept)
+    return dataclasses.replace(row, cells=cells, ratios=_of(row.ratios, kept)) if cells else None
+
+
+def _code_on(row: CodegenRow, kept: Collection[str]) -> CodegenRow | None:
+    cells = tuple(cell for cell in row.cells if cell.target in kept)
+    return dataclasses.replace(row, cells=cells) if cells else None
+
+
+def _kernels(whole: Comparison) -> tuple[Comparison, str]:
+    names = dict.fromkeys([entry.kernel for entry in whole.kernels] + [row.kernel for row in whole.rows])
+    most = min(MOST_KERNELS, max(_FEWEST, MOST_SQUARES // max(1, len(whole.targets))))
+    if len(names) <= most:
+        return whole, ""
+    failing = {verdict.value for verdict in FAILING}
+    failed = {entry.kernel for entry in whole.kernels if not failing.isdisjoint(entry.counts)}
+    kept = set(sorted(names, key=lambda name: name not in failed)[:most])
+    cut = dataclasses.replace(
+        whole,
+        kernels=tuple(entry for entry in whole.kernels if entry.kernel in kept),
+        speeds=tuple(entry for entry in whole.speeds if entry.kernel in kept),
+        geomeans=tuple(entry for entry in whole.geomeans if entry.kernel in kept),
+        rows=tuple(row for row in whole.rows if row.kernel in kept),
+    )
+    return cut, f"{most} of {len(names)} kernels are in the tables by kernel, those with a failed test first"
+
+
+def _providers(whole: Comparison) -> tuple[Comparison, str]:
+    found: dict[str, dict[str, None]] = {}
+    for row in whole.rows:
+        found.setdefault(row.kernel, {}).setdefault(row.provider)
+    if all(len(providers) <= MOST_PROVIDERS for providers in found.values()):
+        return whole, ""
+    kept = {(kernel, provider) for kernel, providers in found.items() for provider in list(providers)[:MOST_PROVIDERS]}
+    cut = dataclasses.replace(
+        whole,
+        speeds=tuple(entry for entry in whole.speeds if (entry.kernel, entry.provider) in kept),
+        geomeans=tuple(entry for entry in whole.geomeans if (entry.kernel, entry.provider) in kept),
+        rows=tuple(row for row in whole.rows if (row.kernel, row.provider) in kept),
+    )
+    more = sum(map(len, found.values())) - len(kept)
+    return cut, f"of a kernel the first {MOST_PROVIDERS} providers are shown, {more} more are not"
+
+
+def _points(whole: Comparison) -> tuple[Comparison, str]:
+    rows: list[Row] = []
+    units: dict[str, None] = {}
+    room, columns = MOST_POINTS, len({speed.target for speed in whole.speeds})
+    for row in whole.rows:
+        if row.unit in units or len(units) < MOST_UNITS:
+            units.setdefault(row.unit)
+            room -= max(len(row.cells), columns)
+            if room < 0:
+                break
+            rows.append(row)
+    if len(rows) == len(whole.rows):
+        return whole, ""
+    return dataclasses.replace(whole, rows=tuple(rows)), f"{len(rows)} of {plural(len(whole.rows), 'case')} are drawn and listed"
+
+
+def _speeds(whole: Comparison) -> tuple[Comparison, str]:
+    units = set(list(dict.fromkeys(speed.unit for speed in whole.speeds))[:MOST_UNITS])
+    kept = tuple(speed for speed in whole.speeds if speed.unit in units)[:MOST_SPEEDS]
+    if len(kept) == len(whole.speeds):
+        return whole, ""
+    return dataclasses.replace(whole, speeds=kept), f"{len(kept)} of {len(whole.speeds)} lines of speeds are shown"
+
+
+def _compiled(whole: Comparison) -> tuple[Comparison, str]:
+    total = sum(len(row.cells) for row in whole.codegen)
+    columns = dict.fromkeys((cell.target, cell.compiled.architecture) for row in whole.codegen for cell in row.cells)
+    if total <= MOST_COMPILED and len(columns) <= MOST_COLUMNS and len(columns) * len(whole.codegen) <= 10 * MOST_COMPILED:
+        return whole, ""
+    kept = set(list(columns)[:MOST_COLUMNS])
+    rows: list[CodegenRow] = []
+    count = 0
+    for row in whole.codegen:
+        cells = tuple(cell for cell in row.cells if (cell.target, cell.compiled.architecture) in kept)
+        count += len(cells)
+        if count > MOST_COMPILED or len(rows) * len(kept) > 10 * MOST_COMPILED:
+            count -= len(cells)
+            break
+        rows += [dataclasses.replace(row, cells=cells)] if cells else []
+    return dataclasses.replace(whole, codegen=tuple(rows)), f"{count} of {plural(total, 'binary', 'binaries')} are shown"

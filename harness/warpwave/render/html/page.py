@@ -1,0 +1,75 @@
+"""Comparison → the whole report, part by part. Pure."""
+
+from __future__ import annotations
+
+from markupsafe import Markup
+
+from warpwave.compare.answer import headline, overview, own_providers, shortfalls
+from warpwave.compare.model import Comparison
+from warpwave.render.charts.roofline import roofline
+from warpwave.render.charts.svg import mark
+from warpwave.render.charts.sweeps import sweeps
+from warpwave.render.excerpt import shown
+from warpwave.render.html import kernels, tests
+from warpwave.render.html import kernels as generated_code
+from warpwave.render.html import kernels as kernel_table
+from warpwave.render.html import kernels as speeds
+from warpwave.render.html import tests as environment
+from warpwave.render.html.kernels import anchors, embedded, most_tests
+from warpwave.render.html.shell import draw, pack, packaged_script, part, split
+from warpwave.render.sections import testing
+from warpwave.render.text import UNTESTED
+
+# One subject a file, in this order: each uses what those before it define.
+_SCRIPT = tuple(f"comparison/script/{name}.js" for name in ("data", "switches", "read_out", "long_tables", "kernels", "overview", "links"))
+
+
+def render_html(comparison: Comparison) -> str:
+    """Return the whole report as one HTML document."""
+    found = shown(comparison)
+    lead = headline(comparison, overview(comparison))
+    comparison, drawn = found.comparison, sweeps(found.comparison)
+    figures = speeds.figures(drawn)
+    numerics = tests.numerics(comparison)
+    more = (
+        (len(comparison.tests) - most_tests(comparison), "tests are not in the list of tests"),
+        (len(drawn) - len(figures), "drawings are left out"),
+        (len(numerics) - tests.MOST_NUMERICS + 1, "or more rows of numbers that tests recorded are left out"),
+    )
+    lines, generated = overview(comparison), generated_code.generated(comparison)
+    idents = anchors(kernels.named(lines, generated.functions))
+    own = own_providers(comparison)
+    drawings = [kernels.with_shown(kernel, own.get(kernel.name, "")) for kernel in speeds.by_kernel(comparison, figures)]
+    open_gaps, more_gaps = kernel_table.gaps(comparison, shortfalls(comparison, lines), idents)
+    roof = roofline(comparison)
+    pages = kernels.pages(comparison, lines, idents, drawings, generated.functions, numerics)
+    bodies = {page.ident: part("comparison/kernel.html.jinja", "body", page, comparison, generated) for page in pages}
+    gravest = [idents[name] for name in kernels.named(lines, generated.functions)]
+    bodies_shown, bodies_packed = split(bodies, gravest)
+    left_out = [*found.left_out, *(f"{count} {what}. Everything is in comparison.json." for count, what in more if count > 0)]
+    return draw(
+        "comparison/page.html.jinja",
+        sentence=lead,
+        rest=comparison.sentence if comparison.sentence != lead else "",
+        exit_code=comparison.exit_code,
+        kind="comparison",
+        script=packaged_script(*_SCRIPT),
+        comparison=comparison,
+        untested=UNTESTED,
+        facts=environment.facts(comparison),
+        cards=environment.cards(comparison),
+        rows=kernel_table.rows(lines, idents),
+        gaps=open_gaps,
+        more_gaps=more_gaps,
+        roof=roof,
+        roof_marks=[Markup(mark(5, 5, 7, shape, 3.4, sound=True)) for shape in range(4)],  # noqa: S704 - numbers only
+        roof_body=Markup(roof.body if roof else ""),  # noqa: S704 - the chart escapes all texts
+        pages=pages,
+        bodies=bodies_shown,
+        failures=tests.failures(comparison),
+        findings=testing.finding_sections(comparison, tests.MOST_FINDINGS),
+        parity=tests.parity(comparison),
+        left_out=left_out,
+        generated=generated,
+        data=pack(embedded(comparison, figures) | {"bodies": bodies_packed}),
+    )

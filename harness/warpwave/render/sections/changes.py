@@ -1,0 +1,380 @@
+"""Changes in generated code → sections: the worst first, a block per launch, a line per architecture."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from warpwave.compare.changed_codegen import Bundle, Change, Concern, Delta, Diff, Kind, Split, Trend, notes, one_vendor
+from warpwave.compare.changed_speeds import GroupChange, PointChange, SpeedChanges, TargetPair
+from warpwave.compare.model import Change as SpeedChange
+from warpwave.compare.speeds import explain, first_names
+from warpwave.compare.tests import ChangedTest, ChangedTests, Fate
+from warpwave.compare.trends import Step
+from warpwave.compare.trends import Trend as SpeedTrend
+from warpwave.records import Verdict
+from warpwave.render.sections.model import MOST_LINES, Bit, Line, Section, name, names, say, shorten
+from warpwave.render.text import NOTHING, first_line, number, plural
+
+ONE_VENDOR = "Compiles on one vendor only"
+FEW = 10  # blocks per section before "and n more"
+_FEW_CASES = 3  # of an added or removed function; above that, only their number is shown
+
+_LEGEND = (
+    "A block is a launch of a kernel function, named by the first case that makes it.",
+    "75% (6x8w, registers): 6 programs of 8 warps fit into a multiprocessor (SM, CU, WGP), 75% of its warps; registers leave no room for "
+    "more.",
+)
+
+
+def code_sentence(diff: Diff, failing: Sequence[Concern]) -> str:
+    """Return the verdict in words: how many configurations regressed, in what, and what happened to the others."""
+    regressed = [change for change in diff.changes if change.worse_in(failing)]
+    found = [change.worse_in(failing)[0] for change in regressed]
+    why = ", ".join(f"{found.count(concern)} {concern.value}" for concern in Concern if concern in found)
+    kinds = [change.kind for change in diff.changes if not change.worse_in(failing)]
+    rest = [f"{kinds.count(kind)} {word}" for kind, word in _COUNTED.items() if kind in kinds]
+    lead = f"{plural(len(regressed), 'regression')} ({why})" if regressed else "No regression"
+    same = f"{diff.unchanged + diff.same_figures} unchanged"
+    if diff.same_figures:
+        same += f" ({diff.same_figures} with the same figures in another binary)"
+    return f"{lead} in {plural(diff.compared, 'compared configuration')}: {', '.join([*rest, same])}."
+
+
+_COUNTED = {
+    Kind.WORSE: "worse but allowed",
+    Kind.BETTER: "better",
+    Kind.CHANGED: "otherwise changed",
+    Kind.ADDED: "added",
+    Kind.REMOVED: "removed",
+}
+
+
+def diff_sections(base: Bundle, head: Bundle, diff: Diff, failing: Sequence[Concern], full: bool) -> list[Section]:
+    """Return the page, top to bottom. `full` shows every block, and every added or removed configuration."""
+    few = None if full else FEW
+    regressed = [change for change in diff.changes if change.worse_in(failing)]
+    others = {kind: [change for change in diff.changes if change.kind is kind and not change.worse_in(failing)] for kind in Kind}
+    sections = _changed("Regressions", regressed, failing, few, folded=False)
+    sections += _changed("Worse, but allowed (see --fail-on)", others[Kind.WORSE], failing, few, folded=False)
+    sections += _one_sided("Removed: only BASE has them", others[Kind.REMOVED], few)
+    sections += _one_sided("Added: only HEAD has them", others[Kind.ADDED], few)
+    sections += _changed("Changed, neither better nor worse", others[Kind.CHANGED], failing, few, folded=True)
+    sections += _changed("Better", others[Kind.BETTER], failing, few, folded=True)
+    known = {(split.kernel, split.function, split.variant, split.dies) for split in one_vendor(base.kernels)}
+    fresh = [split for split in one_vendor(head.kernels) if (split.kernel, split.function, split.variant, split.dies) not in known]
+    sections += vendor_section(f"{ONE_VENDOR}, new in HEAD", fresh, few)
+    if diff.changes:
+        sections[0] = dataclasses.replace(sections[0], legend=_LEGEND)
+    return [_sides(base, head), *sections]
+
+
+def vendor_section(title: str, splits: Iterable[Split], few: int | None = FEW) -> list[Section]:
+    """Return a block per launch that compiles for one vendor only, with where it compiles and why it fails elsewhere."""
+    blocks = []
+    for split in splits:
+        head = _head(split.kernel, split.function, split.origin)
+        variant = say(" [", name(split.variant), "]") if split.variant else ()
+        lives = say("  compiles on ", name(", ".join(split.lives)))
+        dies = say("  fails on ", name(", ".join(split.dies)), ": ", Bit(split.verdict.value, split.verdict))
+        blocks.append([head + variant, lives, dies + _because(split.reason)])
+    return [Section(title, lines=_shorten(blocks, few))] if blocks else []
+
+
+def _sides(base: Bundle, head: Bundle) -> Section:
+    facts: dict[str, Callable[[Bundle], str]] = {
+        "folder": lambda side: side.folder,
+        "commit": lambda side: ", ".join(commit[:12] for commit in side.commits),
+        "Triton": lambda side: ", ".join(side.triton),
+        "targets": lambda side: ", ".join(side.targets),
+        "architectures": lambda side: ", ".join(sorted(side.architectures)),
+        "configurations": lambda side: str(len(side.kernels)),
+    }
+    rows = tuple((say(fact), *names((tell(base), tell(head)))) for fact, tell in facts.items())
+    lines = shorten((say(Bit("! ", Verdict.ABSENT), name(note)) for note in notes(base, head)), None)
+    return Section("What was compared", (say("fact"), say("BASE"), say("HEAD")), rows, lines)
+
+
+def _changed(title: str, changes: Sequence[Change], failing: Collection[Concern], few: int | None, folded: bool) -> list[Section]:
+    """Return blocks, in the order of their gravest change. Architectures with the same change share a line."""
+    blocks: dict[tuple[str, str, str], dict[Line, list[str]]] = {}
+    for change in changes:
+        block = blocks.setdefault((change.kernel, change.function, change.origin), {})
+        block.setdefault(_story(change, failing), []).append(change.architecture)
+    drawn = []
+    for head, stories in blocks.items():
+        lines = [say("  ", name(", ".join(dict.fromkeys(where)))) + story for story, where in stories.items()]
+        drawn.append([_head(*head), *lines])
+    return [Section(title, lines=_shorten(drawn, few), folded=folded)] if drawn else []
+
+
+def _head(kernel: str, function: str, origin: str) -> Line:
+    title = function if function.lstrip("_").startswith(kernel) or origin.startswith(f"{kernel}/") else f"{kernel} {function}"
+    return say(name(title), *(() if not origin else (" in ", name(origin))))
+
+
+def _story(change: Change, failing: Collection[Concern]) -> Line:
+    """` [BLOCK=512]: retuned 4 → 8 warps; registers 25 → 40`."""
+    story = say(" [", name(change.variant), "]") if change.variant else ()
+    story += say(": ")
+    if change.moved:
+        story += say("retuned ", name(", ".join(change.moved)), "; " if change.deltas else "")
+    for position, delta in enumerate(change.deltas):
+        story += say(", ") if position else ()
+        story += _moved(delta, failing)
+        if delta.concern is Concern.VERDICT and change.after is not None:
+            story += _because(change.after.reason)
+            if change.survivors is not None:
+                verb = "compiles" if change.survivors == 1 else "compile"
+                story += say(f" ({plural(change.survivors, 'other configuration')} of this launch still {verb})")
+    return story
+
+
+def _moved(delta: Delta, failing: Collection[Concern]) -> Line:
+    grave = Verdict.FAILED if delta.concern in failing else Verdict.ABSENT
+    verdict = {Trend.WORSE: grave, Trend.BETTER: Verdict.PASSED, Trend.NEITHER: None}[delta.trend]
+    text = f" {delta.before} → {delta.after}"
+    if delta.what.replace(" ", "").isalpha():
+        return say(Bit(delta.what + text, verdict))
+    return say(name(delta.what), Bit(text, verdict))  # an instruction: its name comes from outside
+
+
+def _because(reason: str) -> Line:
+    return say(": ", name(first_line(reason))) if reason else ()
+
+
+def _one_sided(title: str, changes: Sequence[Change], few: int | None) -> list[Section]:
+    """Return a line per kernel function, and with `few` None each configuration below it with its architectures."""
+    functions: dict[tuple[str, str], list[Change]] = {}
+    for change in changes:
+        functions.setdefault((change.kernel, change.function), []).append(change)
+    blocks = []
+    for (kernel, function), found in functions.items():
+        where = dict.fromkeys(change.architecture for change in found)
+        lines = [_head(kernel, function, "") + say(f": {plural(len(found), 'configuration')} for ", name(", ".join(where)))]
+        if few is None or len(found) <= _FEW_CASES:
+            cases: dict[tuple[str, str], list[str]] = {}
+            for change in found:
+                cases.setdefault((change.origin, change.variant), []).append(change.architecture)
+            for (origin, text), on in cases.items():
+                lines.append(
+                    say("  ", name(origin), *((" [", name(text), "]") if text else ()), " for ", name(", ".join(dict.fromkeys(on))))
+                )
+        blocks.append(lines)
+    return [Section(title, lines=_shorten(blocks, few), folded=True)] if blocks else []
+
+
+def _shorten(blocks: Sequence[Sequence[Line]], few: int | None) -> tuple[Line, ...]:
+    shown = blocks[: MOST_LINES if few is None else few]
+    lines = tuple(line for block in shown for line in block[:MOST_LINES])
+    if len(shown) == len(blocks):
+        return lines
+    where = "the file of --json holds all" if few is None else "--full shows them"
+    return (*lines, say(f"… and {len(blocks) - len(shown)} more; {where}"))
+
+
+# Speed changes between two runs → sections, for the terminal and for Markdown. Pure.
+
+_FEW = 20
+_FEW_REASONS = 5
+_MORE = "… and {} more; --full shows them"
+_IN_JSON = "… and {} more; the file of --json holds all"
+_COLOURS = {SpeedChange.SLOWER: Verdict.FAILED, SpeedChange.FASTER: Verdict.PASSED, SpeedChange.AMBIGUOUS: Verdict.ABSENT}
+_COUNTED_SPEEDS = (SpeedChange.SLOWER, SpeedChange.FASTER, SpeedChange.SAME, SpeedChange.AMBIGUOUS)
+
+
+def speed_sentence(found: SpeedChanges) -> str:
+    """Return the verdict in words: `2 of 294 points are slower, 290 same, 2 ambiguous.`"""
+    compared = [point for point in found.points if point.speedup is not None]
+    counts = {change: sum(point.change is change for point in compared) for change in _COUNTED_SPEEDS}
+    slower = counts.pop(SpeedChange.SLOWER)
+    others = ", ".join(f"{count} {change.value}" for change, count in counts.items() if count)
+    parts = [f"{plural(len(found.lost), 'point')} failed that did not before"] if found.lost else []
+    if compared:
+        verb = "are" if slower > 1 else "is"
+        parts.append(", ".join(filter(None, (f"{slower or 'none'} of {plural(len(compared), 'point')} {verb} slower", others))))
+    text = "; ".join(parts) or "no point could be compared"
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def changed_speed_sections(found: SpeedChanges, full: bool) -> list[Section]:
+    """Return what was compared, a line per kernel, then the points, slower ones first."""
+    few = None if full else _FEW
+    sections = [_speed_sides(found), _groups(found.groups, full)]
+    if found.lost:
+        sections.append(
+            Section("Failed in HEAD", lines=_shorten_lines([_named(point) + _because_of_speed(point) for point in found.lost], few))
+        )
+    sections += [_points("Slower", found.of(SpeedChange.SLOWER), few), _points("Faster", found.of(SpeedChange.FASTER), few)]
+    left = [*found.of(SpeedChange.REFUSED), *found.of(SpeedChange.ONE_SIDED), *found.skipped]
+    if full:
+        sections.append(_points("Ambiguous", found.of(SpeedChange.AMBIGUOUS), None, folded=True))
+        sections.append(_points("Same", found.of(SpeedChange.SAME), None, folded=True))
+        sections.append(Section("Not compared", lines=_shorten_lines(_left_out(left), None), folded=True))
+    elif left:
+        sections.append(Section("Not compared", lines=_shorten_lines(_left_out(left), _FEW_REASONS), folded=True))
+    return [section for section in sections if section.heads or section.lines]
+
+
+def _speed_sides(found: SpeedChanges) -> Section:
+    rows = []
+    for pair in found.pairs[:MOST_LINES]:
+        rows.append(
+            (say(name(pair.target)), *names((first_names(list(dict.fromkeys(pair.gpus))), *pair.commits)), say(f"{pair.threshold:.1%}"))
+        )
+    lines = shorten((say(Bit("! ", Verdict.ABSENT), name(text)) for text in (*_differing(found.pairs), *found.only)), None)
+    legend = [explain(pair.noise) for pair in found.pairs if not pair.barriers]
+    heads = tuple(say(head) for head in ("target", "GPU", "BASE", "HEAD", "threshold"))
+    return Section("What was compared", heads, tuple(rows), tuple(lines), tuple(dict.fromkeys(legend)), right=(4,))
+
+
+def _differing(pairs: Sequence[TargetPair]) -> list[str]:
+    found = [f"not compared: {barrier}" for pair in pairs for barrier in pair.barriers]
+    found += [
+        f"{fact} differs on {pair.target}: {one} in BASE, {two} in HEAD"
+        for pair in pairs
+        for fact, (one, two) in (pair.versions or {}).items()
+    ]
+    return found
+
+
+def _groups(groups: Sequence[GroupChange], full: bool) -> Section:
+    """Return a row a kernel, provider and target, regressions first. Without `full`, those without a sure change are counted."""
+    rows: list[tuple[Line, ...]] = []
+    ordered = sorted(groups, key=_gravity)
+    moved = [group for group in ordered if group.changes.keys() & {SpeedChange.SLOWER.value, SpeedChange.FASTER.value}]
+    still = len(ordered) - len(moved)
+    groups = ordered if full else moved
+    for group in groups[:MOST_LINES]:
+        counts = [group.changes.get(change.value, 0) for change in _COUNTED_SPEEDS]
+        shown = [
+            say(Bit(str(count), _COLOURS.get(change) if count else None)) for change, count in zip(_COUNTED_SPEEDS, counts, strict=True)
+        ]
+        mean = say(NOTHING if group.mean is None else f"{group.mean:.3f}")
+        rows.append((*names((group.kernel, group.provider, group.target)), say(str(group.n)), mean, *shown))
+    heads = tuple(say(head) for head in ("kernel", "provider", "target", "n", "speedup", *(change.value for change in _COUNTED_SPEEDS)))
+    legend = ("Speedup: BASE's median time over HEAD's, above 1 is faster; geometric mean over the n points that could be compared.",)
+    lines = (say(_IN_JSON.format(len(groups) - len(rows))),) if len(rows) < len(groups) else ()
+    if still and not full:
+        what = f"{still} more" if rows else f"{still} kernels and providers"
+        lines = (*lines, say(f"{what} on a target, in which no point is slower or faster for sure; --full shows them"))
+    if not rows:
+        return Section("By kernel", lines=lines)
+    return Section("By kernel", heads, tuple(rows), lines, legend=legend, right=tuple(range(3, 9)))
+
+
+def _gravity(group: GroupChange) -> tuple[int, float]:
+    return -group.changes.get(SpeedChange.SLOWER.value, 0), group.mean or 1.0
+
+
+def _points(title: str, points: Sequence[PointChange], few: int | None, folded: bool = False) -> Section:
+    if not points:
+        return Section(title)
+    rows = []
+    for point in points[: MOST_LINES if few is None else few]:
+        times = [say(NOTHING if time is None else number(time * 1e3)) for time in (point.base_ms, point.head_ms)]
+        between = f"{point.speedup:.3f} {point.low:.3f}-{point.high:.3f}" if point.speedup and point.low and point.high else NOTHING
+        rows.append((*names((point.case, point.provider, point.target)), *times, say(Bit(between, _COLOURS.get(point.change)))))
+    heads = tuple(say(head) for head in ("case", "provider", "target", "BASE µs", "HEAD µs", "speedup, 95%"))
+    more = [(_IN_JSON if few is None else _MORE).format(len(points) - len(rows))] if len(rows) < len(points) else []
+    why = list(dict.fromkeys(first_line(point.reason) for point in points if point.reason))
+    lines = (*map(say, more), *(say("  ", name(reason)) for reason in why[:5]))
+    return Section(title, heads, tuple(rows), lines, right=(3, 4, 5), folded=folded)
+
+
+def _shorten_lines(lines: Sequence[Line], few: int | None) -> tuple[Line, ...]:
+    most, more = (MOST_LINES, _IN_JSON) if few is None else (few, _MORE)
+    return tuple(lines) if len(lines) <= most else (*lines[:most], say(more.format(len(lines) - most)))
+
+
+def _left_out(points: Sequence[PointChange]) -> list[Line]:
+    groups: dict[tuple[str, str, str, str], list[PointChange]] = {}
+    for point in points:
+        groups.setdefault((point.kernel, point.provider, point.target, point.reason), []).append(point)
+    return [
+        _named(found[0]) + (say(f" and {len(found) - 1} more") if len(found) > 1 else ()) + _because_of_speed(found[0])
+        for found in groups.values()
+    ]
+
+
+def _named(point: PointChange) -> Line:
+    return say(name(point.case), " ", name(point.provider), " on ", name(point.target))
+
+
+def _because_of_speed(point: PointChange) -> Line:
+    return say(": ", name(first_line(point.reason)))
+
+
+def trend_sections(found: Sequence[SpeedTrend]) -> list[Section]:
+    """Return a line per kernel or case, with the oldest run on the left."""
+    rows = []
+    for trend in found[:MOST_LINES]:
+        moved = trend.speeds[-1] / trend.speeds[-2] if len(trend.speeds) > 1 else None
+        speed = f"{trend.speeds[-1]:.3f}" if trend.speeds else NOTHING
+        figures = (str(trend.n), speed, NOTHING if moved is None else f"{moved - 1:+.1%}")
+        rows.append((*names((trend.name, trend.provider, trend.target)), *map(say, figures), say(trend.line)))
+    heads = tuple(say(head) for head in ("kernel", "provider", "target", "n", "speed", "last", "runs"))
+    latest = dict.fromkeys(f"{run.started[:16]} {run.run_id} {run.commit}".strip() for trend in found for run in trend.runs[-1:])
+    more = [say(_IN_JSON.format(len(found) - len(rows)))] if len(rows) < len(found) else []
+    steps = shorten([_step(trend, step) for trend in found for step in trend.steps], _FEW)
+    lines = (*more, *steps, *shorten((say("latest: ", name(text)) for text in latest), _FEW))
+    legend = (
+        "n: cases that all these runs have. speed: geometric mean relative to the oldest run. last: relative to the run before.",
+        "Runs with another GPU, timer or flush get their own line. Weak and unsound points are left out. For verdicts: `warpwave compare`.",
+    )
+    return [Section("Trend", heads, tuple(rows), lines, legend, right=(3, 4, 5))]
+
+
+def _step(trend: SpeedTrend, step: Step) -> Line:
+    """Say that a step came with another toolchain, and whether the commit changed too."""
+    commits = (step.before.commit, step.after.commit)
+    too = () if commits[0] == commits[1] else (" (the commit changed too: ", name(" → ".join(commits)), ")")
+    where = (name(trend.name), " ", name(trend.provider), " on ", name(trend.target))
+    versions = name(f"{step.before.toolchain} → {step.after.toolchain}")
+    return say(Bit("! ", Verdict.ABSENT), *where, f": {step.speedup - 1:+.1%} with ", versions, *too)
+
+
+# Tests that changed between two runs → sections, for the terminal and for Markdown. Pure.
+
+_TITLES = {
+    Fate.BROKEN: "Tests that fail now",
+    Fate.STILL: "Tests that failed before, too",
+    Fate.SKIPPED: "Tests that are skipped now",
+    Fate.XFAILED: "Tests that are expected to fail now",
+    Fate.GONE: "Tests that are gone",
+    Fate.FIXED: "Tests that pass now",
+    Fate.NEW: "New tests",
+}
+_OPEN = (Fate.BROKEN, Fate.SKIPPED, Fate.XFAILED, Fate.GONE)
+
+
+def changed_tests_sentence(found: ChangedTests) -> str:
+    """Return the verdict in words: `1 test fails now, 2 are gone.`"""
+    counts = [(fate.value, len(found.of(fate))) for fate in Fate]
+    parts = [f"{plural(count, 'test')} {_many(verb, count)}" for verb, count in counts if count]
+    return f"{', '.join(parts) or f'None of {found.compared} tests changed'}."
+
+
+def changed_test_sections(found: ChangedTests) -> list[Section]:
+    """Return a line per test: what needs attention first, the others folded."""
+    sections = []
+    for fate, title in _TITLES.items():
+        tests = found.of(fate)
+        lines = [_line(test) for test in tests[:_FEW]]
+        if len(lines) < len(tests):
+            lines.append(say(f"… and {len(tests) - len(lines)} more"))
+        if lines:
+            sections.append(Section(title, lines=tuple(lines), folded=fate not in _OPEN))
+    return sections
+
+
+def _line(test: ChangedTest) -> Line:
+    mark = (Bit("failed: ", Verdict.FAILED),) if test.fate is Fate.BROKEN else ()
+    because = (": ", name(first_line(test.message))) if test.message else ()
+    return say(*mark, name(test.id), " on ", name(test.target), *because)
+
+
+def _many(verb: str, count: int) -> str:
+    if count == 1:
+        return verb
+    return {"fails now": "fail now", "passes now": "pass now"}.get(verb, verb.replace("is ", "are "))

@@ -1,0 +1,363 @@
+"""Comparison → sections: how much of a GPU's JIT code the compile stage reproduces without a GPU."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from warpwave.compare.codegen import by_generation, configuration
+from warpwave.compare.model import FAILING, CodegenCell, CodegenRow, Comparison, Deviation, Fidelity, Likeness, WaiverUse
+from warpwave.records import HOST_CODE, CompiledKernel, Limits, Verdict, Which
+from warpwave.render.sections.model import MOST_LINES, Bit, Line, Section, lacking, name, say, shorten
+from warpwave.render.text import NOTHING, first_line, halves, plural
+
+TITLE = "Generated code against the card's own JIT"
+
+
+def fidelity_sections(comparison: Comparison, few: int | None) -> list[Section]:
+    """Return a line per target and compile stage.
+
+    Launches are listed by name with `few` None, or if a binary differs for no known reason.
+    """
+    if not comparison.fidelity:
+        return []
+    lines: list[Line] = []
+    for entry in comparison.fidelity:
+        listed = [deviation for deviation in entry.deviations if few is None or deviation.likeness is Likeness.ANOTHER_BINARY]
+        lines += [line(entry), *map(_deviation, listed)]
+    return [Section(TITLE, lines=shorten(lines, few))]
+
+
+def line(entry: Fidelity) -> Line:
+    """`cuda against cpu: of 47 launches of the card's own JIT, 46 equal byte for byte, 1 specialized otherwise.`"""
+    lead = say(name(entry.target), *((" against ", name(entry.against)) if entry.against else ()), ": ")
+    if not entry.against:
+        return lead + say(f"{plural(entry.launched, 'launch', 'launches')} of the card's own JIT, not compared: ", name(entry.reason))
+    counts = [f"{entry.equal} equal byte for byte"]
+    counts += [f"{entry.count(kind)} {kind.value}" for kind in Likeness if kind is not Likeness.EQUAL and entry.count(kind)]
+    return lead + say(f"of {plural(entry.launched, 'launch', 'launches')} of the card's own JIT, {', '.join(counts)}")
+
+
+def _deviation(entry: Deviation) -> Line:
+    where = (" in ", name(entry.origin)) if entry.origin else ()
+    return say("  ", name(f"{entry.kernel} {entry.function}"), *where, ": ", name(first_line(entry.reason)))
+
+
+# Comparison → sections, third part: gates that are broken, not judged, waived or open, and providers that were left out.
+
+BROKEN = "Gates broken"
+NOT_JUDGED = "Gates not judged"
+_FEW_PLACES = 3  # configurations of one finding
+
+
+def gate_sections(comparison: Comparison, few: int | None) -> list[Section]:
+    """Return what a reader must know before trusting a green result; nothing if every kernel met the defaults."""
+    cells = [cell for row in comparison.codegen for cell in row.cells if cell.compiled.only_gates]
+    found: list[Section] = []
+    if findings := _findings(cells):
+        found.append(_broken(findings, few))
+    if lines := _discarded(cell for row in comparison.codegen for cell in row.cells if cell.compiled.is_discarded):
+        found.append(Section("Candidates that an autotuner discards", lines=shorten(lines, few)))
+    if lines := _unjudged(cell for row in comparison.codegen for cell in row.cells):
+        found.append(Section(NOT_JUDGED, lines=shorten(lines, few)))
+    if lines := [*map(_waiver, comparison.waivers), *_open(comparison)]:
+        found.append(Section("Gates waived or open", lines=shorten(lines, few)))
+    if lines := _left_out(comparison):
+        found.append(Section("Not compiled: peers, which launch no kernel of the package", lines=tuple(lines)))
+    return found
+
+
+def how_to_waive(row: CompiledKernel) -> str:
+    """Return what to do about the gates that a row breaks: where the kernel is, and waivers to paste."""
+    place = f" It is {_place(row)}." if row.source else ""
+    blocks = [f"Fix the kernel or its launch configuration; docs/gates.md says what each gate means.{place}"]
+    blocks.append("If the kernel must stay like this, waive the gate in the kernel package's pyproject.toml and say why:")
+    blocks += [_waive(gate, [row]) for gate in row.broken if gate not in row.waived]
+    return "\n\n".join(blocks)
+
+
+_Findings = dict[tuple[str, str, str, str], list[CompiledKernel]]  # by function, target, gate and what was found
+
+
+def _findings(cells: Iterable[CodegenCell]) -> _Findings:
+    """Return the rows of each finding. Sorted, because workers finish in any order."""
+    groups: _Findings = {}
+    for cell in cells:
+        made = cell.compiled
+        for gate, found in made.broken.items():
+            if gate not in made.waived:
+                groups.setdefault((f"{made.kernel} {made.function}", cell.target, gate, found), []).append(made)
+    return dict(sorted(groups.items()))
+
+
+def _broken(findings: _Findings, few: int | None) -> Section:
+    """Return a block per finding, with its configurations and their place in the source, and a waiver per kernel and gate to paste."""
+    most = MOST_LINES if few is None else few
+    shown = list(findings.items())[:most]
+    lines = [line for key, rows in shown for line in _finding(key, rows)]
+    if len(findings) > most:
+        lines.append(say(f"… and {len(findings) - most} more findings in comparison.json"))
+    kernels: dict[tuple[str, str], list[CompiledKernel]] = {}
+    for (function, _, gate, _), rows in shown:
+        kernels.setdefault((function, gate), []).extend(rows)
+    legend = (
+        "What to do: fix the kernel or its launch; docs/gates.md says what each gate means.",
+        "If it must stay like this, paste this into the package's pyproject.toml, and say why:",
+    )
+    return Section(BROKEN, lines=tuple(lines), legend=legend, paste="\n\n".join(_waive(gate, rows) for (_, gate), rows in kernels.items()))
+
+
+def _finding(key: tuple[str, str, str, str], rows: Sequence[CompiledKernel]) -> list[Line]:
+    function, target, gate, found = key
+    where = ", ".join(_architectures(rows))
+    many = f", {len(rows)} times" if len(rows) > 1 else ""
+    head = say(name(function), " on ", name(target), " for ", name(where), many, ": ", Bit("failed", Verdict.FAILED), ": ")
+    places = list(dict.fromkeys(filter(None, map(_place, rows))))
+    more = [say(f"  and {plural(len(places) - _FEW_PLACES, 'more configuration')}")] if len(places) > _FEW_PLACES else []
+    return [head + say(name(f"{gate}: {found}")), *(say("  ", name(place)) for place in places[:_FEW_PLACES]), *more]
+
+
+def _place(row: CompiledKernel) -> str:
+    """`softmax.py:41, *bf16 i32, BLOCK=8192, 4 warps, 3 stages`."""
+    return ", ".join(filter(None, (row.source, configuration(row))))
+
+
+def _architectures(rows: Iterable[CompiledKernel]) -> list[str]:
+    return sorted({row.architecture for row in rows}, key=by_generation)
+
+
+def _waive(gate: str, rows: Sequence[CompiledKernel]) -> str:
+    """Return the waiver that silences a gate for all of these rows of one kernel. A JSON string is a TOML string too."""
+    where = [glob.escape(architecture) for architecture in _architectures(rows)]
+    entries = {"gate": gate, "kernel": glob.escape(rows[0].kernel), "function": glob.escape(rows[0].function)}
+    listed = {**entries, "architecture": where if len(where) > 1 else where[0], "reason": "…"}
+    return "\n".join(["[[tool.warpwave.waivers]]", *(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in listed.items())])
+
+
+def _discarded(cells: Iterable[CodegenCell]) -> list[Line]:
+    """Return a line per function and target: how many configurations, and what is wrong with the first of them."""
+    groups: dict[tuple[str, str], list[CompiledKernel]] = {}
+    for cell in cells:
+        groups.setdefault((f"{cell.compiled.kernel} {cell.compiled.function}", cell.target), []).append(cell.compiled)
+    return [
+        say(name(function), " on ", name(target), " for ", name(", ".join(_architectures(rows))), f", {plural(len(rows), 'candidate')}: ")
+        + say(Bit("discarded", Verdict.NOT_RUN), ": ", name(rows[0].reason))
+        for (function, target), rows in sorted(groups.items())
+    ]
+
+
+def _unjudged(cells: Iterable[CodegenCell]) -> list[Line]:
+    """Return a line for each target and reason, with the gates, the architectures and the number of kernels that it is about."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for cell in cells:
+        reasons: dict[str, list[str]] = {}
+        for gate, why in cell.compiled.unjudged.items():
+            reasons.setdefault(why, []).append(gate)
+        for why, gates in reasons.items():
+            groups.setdefault((cell.target, ", ".join(gates), why), []).append(cell.compiled.architecture)
+    return [
+        say(name(gates), " on ", name(target), " for ", name(", ".join(sorted(set(where)))), f", {plural(len(where), 'kernel')}: ")
+        + say(Bit("not judged", Verdict.NOT_RUN), ": ", name(why))
+        for (target, gates, why), where in sorted(groups.items())
+    ]
+
+
+def _waiver(use: WaiverUse) -> Line:
+    waiver = use.waiver
+    lead = say(name(waiver.gate), " of ", name(_patterns(waiver.which)), ": ")
+    if use.used:
+        return lead + say(Bit("waived", Verdict.ABSENT), f" for {use.used} of {plural(use.covered, 'kernel')}: ", name(waiver.reason))
+    why = "every kernel it names meets the gate" if use.covered else "no kernel it names was compiled here"
+    return lead + say(Bit("unused", Verdict.NOT_RUN), f", {why}: ", name(waiver.reason))
+
+
+def _patterns(which: Which) -> str:
+    """`matmul, sum_* copy_*, gfx1*`: the patterns, without those that match everything."""
+    named = (which.function, which.architecture, which.types, which.launched_by)
+    return ", ".join([" ".join(which.kernel), *(" ".join(patterns) for patterns in named if patterns != ("*",))])
+
+
+def _open(comparison: Comparison) -> list[Line]:
+    """Return the default gates that a package switched off or loosened, so that green does not claim more than was checked."""
+    found: dict[str, list[str]] = {}
+    for target in comparison.targets:
+        if target.compiled and target.gates:
+            for text in _looser(target.gates.limits):
+                found.setdefault(text, []).append(target.target)
+    return [say(name(text), " for every kernel on ", name(", ".join(targets))) for text, targets in found.items()]
+
+
+def _left_out(comparison: Comparison) -> list[Line]:
+    """Return the benchmark providers that the author left out. If one launches a kernel after all, no gate has checked it."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for target in comparison.targets:
+        if target.peers:
+            found.setdefault(target.peers, []).append(target.target)
+    return [say(name(", ".join(peers)), " on ", name(", ".join(targets)), ", by pyproject.toml") for peers, targets in found.items()]
+
+
+def _looser(limits: Limits) -> list[str]:
+    usual = Limits()
+    found = []
+    for gate in ("spills", "private_bytes"):
+        value, default = getattr(limits, gate), getattr(usual, gate)
+        if value is None or value > default:
+            found.append(f"{gate} switched off" if value is None else f"{gate} up to {value}")
+    return found + [f"{gate} switched off" for gate in ("explicit_precision", "lds_waits", "release_waits") if not getattr(limits, gate)]
+
+
+# Comparison → sections: generated code side by side, and what did not compile.
+
+# Architecture columns that fit beside the function's name on an 80-column page.
+_CODEGEN_WIDTH = 57
+
+
+_FEW_FAILURES = 10
+
+
+UNCOMPILED = "Did not compile"
+
+
+# Words short enough for a column of five characters.
+_LIMITED_BY = {"warps": "warps", "programs": "progs", "registers": "regs", "scalars": "sregs", "shared": "smem"}
+
+
+def codegen(comparison: Comparison, every: bool) -> list[Section]:
+    """Return a line per kernel function and a column per architecture. With `every`, a line per configuration."""
+    cells = [cell for row in comparison.codegen for cell in row.cells]
+    if not cells:
+        return []
+    order = sorted(dict.fromkeys(cell.compiled.architecture for cell in cells), key=by_generation)
+    columns = sorted(dict.fromkeys((cell.compiled.architecture, cell.target) for cell in cells), key=lambda column: order.index(column[0]))
+    counted = Counter(architecture for architecture, _ in columns)
+    twice = {architecture for architecture in order if counted[architecture] > 1}
+    heads = {column: say(name(column[0])) + (say(" ", name(column[1])) if column[0] in twice else ()) for column in columns}
+    sections = [_codegen(comparison, part, heads, every) for part in _pages(columns, twice)]
+    legend = ["r: registers a thread, the most of all configurations. s: registers spilled to memory."]
+    if every:
+        legend += ["16B, 4K: shared memory (LDS) of a block in bytes or KiB. 3/2 stages: differs between architectures."]
+        legend += ["4x8w regs: a multiprocessor (SM, CU, WGP) holds 4 programs of 8 warps at a time, and this resource limits it:"]
+        legend += ["registers, shared memory, slots of programs or warps, scalar registers. None named: all warp slots are in use."]
+    without = () if every else lacking(comparison, {cell.target for cell in cells}, "nothing compiled")
+    sections[-1] = dataclasses.replace(sections[-1], lines=without, legend=tuple(legend))
+    if every:
+        return sections
+    sections += _not_compiled(
+        UNCOMPILED, [cell for cell in cells if cell.compiled.verdict in FAILING and not cell.compiled.only_gates], _failed(comparison)
+    )
+    skipped = [cell for cell in cells if not cell.compiled.was_compiled]
+    return [*sections, *_not_compiled("Not compiled: host code that does not run without a GPU", skipped)]
+
+
+def _failed(comparison: Comparison) -> dict[tuple[str, str], str]:
+    """Return what each failed test says, by target and test, without the exception's name."""
+    return {
+        (cell.target, row.id): first_line(cell.result.message).rpartition("Error: ")[2]
+        for row in comparison.tests
+        for cell in row.cells
+        if cell.result.verdict in FAILING
+    }
+
+
+def _not_compiled(title: str, cells: list[CodegenCell], failed: Mapping[tuple[str, str], str] = MappingProxyType({})) -> list[Section]:
+    """Return a line per function, target and reason. A reason shared by many architectures or points is listed once.
+
+    `failed` has the words of failed tests. A test that launches the function and fails with the compiler's words is named.
+    """
+    groups: dict[tuple[str, str, str, Verdict], list[CompiledKernel]] = {}
+    for cell in cells:
+        made = cell.compiled
+        groups.setdefault((f"{made.kernel} {made.function}", cell.target, first_line(made.reason), made.verdict), []).append(made)
+    lines = []
+    for (function, target, reason, verdict), found in groups.items():
+        where = list(dict.fromkeys(made.architecture for made in found))
+        shown = name(", ".join(where)) if len(where) <= 3 else f"{len(where)} architectures"
+        origins = list(dict.fromkeys(made.origin for made in found if made.origin))
+        same = [test for test in origins if (words := failed.get((target, test))) and words in reason]
+        subject, more = (origins[0], len(origins) - 1) if found[0].function == HOST_CODE and origins else (function, 0)
+        lines.append(
+            say(
+                name(subject),
+                f" and {more} more" if more else "",
+                " on ",
+                name(target),
+                " for ",
+                shown,
+                ": ",
+                Bit(verdict.value, verdict),
+                f", {found[0].not_run.words}: " if found[0].not_run else ": ",
+                name(reason),
+                *(("; ", name(same[0]), " fails with the same words") if same else ()),
+            )
+        )
+    return [Section(title, lines=shorten(lines, _FEW_FAILURES))] if lines else []
+
+
+def _pages(columns: list[tuple[str, str]], twice: set[str]) -> list[list[tuple[str, str]]]:
+    """Split the columns into pages of about equal size that fit beside the function's name."""
+    widths = [max(*map(len, halves(name)), len(target) if name in twice else 0, 5) + 1 for name, target in columns]
+    pages = math.ceil(sum(widths) / _CODEGEN_WIDTH)
+    size = math.ceil(len(columns) / pages)
+    return [columns[start : start + size] for start in range(0, len(columns), size)]
+
+
+def _codegen(comparison: Comparison, columns: list[tuple[str, str]], heads: dict[tuple[str, str], Line], every: bool) -> Section:
+    groups: dict[str, dict[tuple[str, str], list[CompiledKernel]]] = {}
+    for row in comparison.codegen:
+        group = groups.setdefault(_label(row, every), {})
+        for cell in row.cells:
+            group.setdefault((cell.compiled.architecture, cell.target), []).append(cell.compiled)
+    rows = tuple((say(name(label)), *(_generated(group.get(column, []), every) for column in columns)) for label, group in groups.items())
+    return Section(
+        "Generated code, every configuration" if every else "Generated code",
+        (say("function"), *(heads[column] for column in columns)),
+        rows,
+        narrow=1,
+        folded=True,
+    )
+
+
+def _label(row: CodegenRow, every: bool) -> str:
+    title = row.function if row.function.lstrip("_").startswith(row.kernel) else f"{row.kernel} {row.function}"
+    return f"{title}, {row.config}" if every else title
+
+
+def _generated(kernels: list[CompiledKernel], every: bool) -> Line:
+    if kernels and all(kernel.is_discarded for kernel in kernels):
+        return say(Bit("discarded", Verdict.NOT_RUN))
+    kernels = [kernel for kernel in kernels if not kernel.is_discarded]
+    if not kernels:
+        return say(NOTHING)
+    failed = sum(kernel.verdict in FAILING and not kernel.only_gates for kernel in kernels)
+    if all(kernel.verdict is Verdict.NOT_RUN for kernel in kernels):
+        return say(NOTHING)
+    if failed:
+        return say(Bit("failed" if failed == len(kernels) else f"{failed}/{len(kernels)} failed", Verdict.FAILED))
+    registers = max((kernel.registers for kernel in kernels if kernel.registers is not None), default=None)
+    spills = max(kernel.spills or 0 for kernel in kernels)
+    shared = max(kernel.shared_bytes or 0 for kernel in kernels) if every else 0
+    text = ("ok" if registers is None else f"{registers}r") + (f" {spills}s" if spills else "") + (f" {_memory(shared)}" if shared else "")
+    verdict = Verdict.FAILED if any(kernel.only_gates for kernel in kernels) else Verdict.ABSENT if spills else None
+    return say(Bit(text + (_resident(kernels) if every else ""), verdict))
+
+
+def _memory(count: int) -> str:
+    """`16B`, `64K`: short enough for a column of five characters."""
+    return f"{count}B" if count < 1024 else f"{count / 1024:.3g}K"
+
+
+def _resident(kernels: list[CompiledKernel]) -> str:
+    """` 4x8w regs`: how many programs fit into a multiprocessor, for the tightest kernel; empty if unknown."""
+    known = [kernel for kernel in kernels if kernel.occupancy is not None and kernel.programs is not None]
+    if not known:
+        return ""
+    tightest = min(known, key=lambda kernel: kernel.occupancy or 0)
+    # A full multiprocessor is limited too, but there is nothing to fix.
+    full = tightest.occupancy == 1
+    why = [] if full else [_LIMITED_BY[resource] for resource in tightest.limited_by or () if resource in _LIMITED_BY]
+    return " " + " ".join([f"{tightest.programs}x{tightest.num_warps}w", *why])

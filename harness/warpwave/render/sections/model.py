@@ -1,0 +1,123 @@
+"""The model of a report page before it is drawn: sections of tables and lines, shared by the terminal and Markdown."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from warpwave.compare.answer import Distance
+from warpwave.compare.model import Comparison
+from warpwave.records import Verdict
+
+
+@dataclass(frozen=True)
+class Bit:
+    """A piece of text. `name` marks text from outside, which is shown literally; `verdict` gives it a colour, and so does `far`."""
+
+    text: str
+    verdict: Verdict | None = None
+    name: bool = False
+    far: Distance | None = None
+
+
+Line = tuple[Bit, ...]
+MOST_LINES = 2000  # per section, even if all were requested
+REST = " in comparison.json"  # where a list that was cut is whole
+_LONGEST = 2000  # characters of a name
+
+
+@dataclass(frozen=True)
+class Section:
+    """A title, a table if there are `heads`, lines below it, a legend, and text to `paste` somewhere. `folded` sections hold details.
+
+    Columns in `right` are right-aligned numbers. Columns from `narrow` on break their cells before they take room from earlier ones.
+    `quiet` are the positions of rows that need no attention. In the first `merged` columns, an empty cell repeats the one above.
+    """
+
+    title: str
+    heads: tuple[Line, ...] = ()
+    rows: tuple[tuple[Line, ...], ...] = ()
+    lines: tuple[Line, ...] = ()
+    legend: tuple[str, ...] = ()
+    right: tuple[int, ...] = ()
+    narrow: int | None = None
+    folded: bool = False
+    quiet: frozenset[int] = frozenset()
+    merged: int = 0
+    paste: str = ""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A line and the lines indented below it, without their indentation."""
+
+    head: Line
+    below: tuple[Line, ...]
+
+
+def blocks(lines: Iterable[Line]) -> list[Block]:
+    """Group lines into blocks: a line that starts with two spaces belongs to the line above."""
+    found: list[Block] = []
+    for line in filter(None, lines):
+        first, rest = line[0], line[1:]
+        if found and first.text.startswith("  ") and not first.name:
+            own = first.text.strip()
+            kept = ((type(first)(f"{own} ", first.verdict),) if own else ()) + rest
+            found[-1] = Block(found[-1].head, (*found[-1].below, kept))
+        else:
+            found.append(Block(line, ()))
+    return found
+
+
+def split(section: Section) -> list[Section]:
+    """Split off the quiet rows into a folded section. Return one section if either part would be empty."""
+    if not section.quiet or section.folded:
+        return [section]
+    filled: list[tuple[Line, ...]] = []
+    for row in section.rows:
+        lead = tuple(cell or filled[-1][column] if filled else cell for column, cell in enumerate(row[: section.merged]))
+        filled.append(lead + row[section.merged :])
+    loud = tuple(row for position, row in enumerate(filled) if position not in section.quiet)
+    quiet = tuple(row for position, row in enumerate(filled) if position in section.quiet)
+    if not loud:
+        return [replace(section, rows=quiet, folded=True, lines=(), quiet=frozenset()), *_only_lines(section)]
+    rest = replace(section, title=f"{section.title}, the rest", rows=quiet, lines=(), legend=(), folded=True, quiet=frozenset())
+    return [replace(section, rows=loud, quiet=frozenset()), rest]
+
+
+def _only_lines(section: Section) -> list[Section]:
+    return [Section(section.title, lines=section.lines)] if section.lines else []
+
+
+def say(*parts: str | Bit) -> Line:
+    """Return a line of the report's own words and of bits."""
+    return tuple(part if isinstance(part, Bit) else Bit(part) for part in parts if part)
+
+
+def name(text: str) -> Bit:
+    """Return text from outside as a bit, cut if it is very long: wrapping works letter by letter."""
+    return Bit(text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …", name=True)
+
+
+def names(texts: Iterable[str]) -> tuple[Line, ...]:
+    """Return a cell for each text from outside."""
+    return tuple((name(text),) if text else () for text in texts)
+
+
+def shorten(lines: Iterable[Line], few: int | None, total: int | None = None, rest: str = REST) -> tuple[Line, ...]:
+    """Return the first `few` lines (2,000 if None) and a note on the rest. `total` gives their number, so that
+    the rest is never made; `rest` says where it is."""
+    most = MOST_LINES if few is None else few
+    if total is None:
+        lines = list(lines)
+        total = len(lines)
+    if total <= most:
+        return tuple(lines)
+    return (*itertools.islice(lines, most), say(f"… and {total - most} more lines{rest}"))
+
+
+def lacking(comparison: Comparison, there: set[str], what: str) -> tuple[Line, ...]:
+    """Return a line per target without an entry in a table, with its verdict if that explains it."""
+    left = [target for target in comparison.targets if target.target not in there]
+    return tuple(say(name(target.target), f": {what}{'' if target.complete else f', {target.verdict.value}'}") for target in left)

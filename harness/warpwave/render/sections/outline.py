@@ -1,0 +1,322 @@
+"""Turn a comparison into sections, first part: targets, their differences, tests, and what could not be used or compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from warpwave.compare.answer import headline, overview, shortfalls
+from warpwave.compare.changed_codegen import one_vendor
+from warpwave.compare.model import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary
+from warpwave.compare.tests import is_mistyped
+from warpwave.compare.verdict import phrase
+from warpwave.records import GPU_PROPERTY, HARMLESS, NO_STAGE, Verdict
+from warpwave.records.selection import is_load
+from warpwave.render.commands import repro
+from warpwave.render.sections import codegen, speeds, testing
+from warpwave.render.sections.changes import ONE_VENDOR, vendor_section
+from warpwave.render.sections.model import REST, Bit, Line, Section, name, names, say, shorten
+from warpwave.render.sections.testing import suspicion
+from warpwave.render.text import NOTHING, asked_for, counts, first_line, gravest, left_out, number, plural
+
+_FEW = 30  # lines per section before "and n more"
+_MOST_ATTEMPTS, _MOST_GPUS = 20, 64  # per target
+_MOST_CELLS = 50_000  # tests times targets: nobody reads a larger table, and a summary cannot hold it
+
+
+def outline(comparison: Comparison, full: bool) -> list[Section]:
+    """Return the page, top to bottom. `full` adds every test, case and configuration, and does not shorten lists."""
+    few = None if full else _FEW
+    sections = [
+        _targets(comparison),
+        *_facts(comparison),
+        *testing.card_sections(comparison),
+        *_tests(comparison, few),
+        *testing.finding_sections(comparison, few),
+        *speeds.speeds(comparison),
+    ]
+    sections += [
+        *codegen.codegen(comparison, every=False),
+        *codegen.fidelity_sections(comparison, few),
+        *codegen.gate_sections(comparison, few),
+    ]
+    sections += vendor_section(ONE_VENDOR, one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells), few)
+    sections += _listing("Not compared", map(_refusal, comparison.refusals), few, len(comparison.refusals), folded=True)
+    problems = (say(name(problem)) for problem in comparison.problems)
+    sections += _listing("Files that could not be used", problems, few, len(comparison.problems))
+    return [*sections, *everything(comparison)] if full else sections
+
+
+def everything(comparison: Comparison) -> list[Section]:
+    """Return the long tables: every test, every case and every configuration."""
+    return [*_every_test(comparison), *speeds.cases(comparison), *codegen.codegen(comparison, every=True)]
+
+
+def nothing(target: TargetSummary) -> Line:
+    """Return the cell of a target that has no entry in a table: the target's verdict, if that explains why."""
+    return say(Bit("none" if target.complete else target.verdict.value, Verdict.NOT_RUN))
+
+
+def _targets(comparison: Comparison) -> Section:
+    rows, lines = [], []
+    for target in comparison.targets:
+        tests, compiled = counts(target.tests, target.tests_not_run), counts(target.compiled, target.compiled_not_run)
+        done = [say(text) for text in (tests, counts(target.points), compiled)]
+        time = say(f"{target.seconds:.0f} s" if target.seconds else NOTHING)
+        gpus = say(name(target.hardware) if target.hardware else NOTHING)
+        rows.append((say(name(target.target)), say(Bit(target.verdict.value, target.verdict)), gpus, *done, time))
+        lines += [say(name(target.target), ": ", name(first_line(target.reason, 400)))] if target.reason else []
+        by = tuple(option for option in target.narrowed if option != "--quick")
+        if by:
+            ran = sum(target.tests.values()) + target.left_out
+            lines.append(say(name(target.target), ": ", name(asked_for(target.deselected, ran, by))))
+            lines += [say(name(f"{target.target}: {first_line(line, 300)}")) for line in target.chosen]
+        elif target.deselected:
+            unwanted = f", {plural(target.deselected, 'test')} deselected, by an option of the run or by the package"
+            lines.append(say(name(target.target), unwanted))
+        if target.left_out:
+            lines.append(say(name(target.target), ": ", left_out(target.left_out, sum(target.tests.values()))))
+        for position, attempt in enumerate(target.attempts[:_MOST_ATTEMPTS], start=1):
+            lines.append(say(name(f"{target.target}, attempt {position}: {attempt.verdict.value}: {first_line(attempt.reason, 300)}")))
+        if len(target.attempts) > _MOST_ATTEMPTS:
+            lines.append(say(name(target.target), f": {len(target.attempts) - _MOST_ATTEMPTS} more attempts"))
+        lines += [
+            say(name(f"{target.target}, {stage.stage.value}: {first_line(note, 400)}"))
+            for stage in target.stages
+            for note in stage.notes[:_FEW]
+        ]
+        lines += [say(name(target.target), f": {use}")] if (use := testing.use_of_cards(target)) else []
+        notes = target.environment.notes if target.environment else ()
+        lines += [say(name(f"{target.target}: {first_line(note, 400)}")) for note in notes]
+        if target.environment and target.environment.weakened:
+            lines.append(say(name(target.target), ", protections given up: ", name(", ".join(target.environment.weakened))))
+        lines += [say(name(target.target), ", what to do: ", name(first_line(target.hint, 400)))] if target.hint else []
+    heads = tuple(say(head) for head in ("target", "verdict", "GPU", "tests", "points", "compiled", "time"))
+    return Section("Targets", heads, tuple(rows), shorten(lines, None), right=(6,))
+
+
+def _facts(comparison: Comparison) -> list[Section]:
+    """Return the environment of a single target, or the differences between several."""
+    reporting = [target for target in comparison.targets if target.facts]
+    gpus = tuple(
+        _gpu(target.target if len(reporting) > 1 else "", target, index)
+        for target in reporting
+        for index in range(len(target.devices[:_MOST_GPUS]))
+    )
+    gpus = shorten(gpus, None)
+    if len(reporting) == 1:
+        line = say(name(", ".join(f"{fact} {value}" for fact, value in _known(reporting[0]))))
+        return [Section("Environment", lines=(line, *gpus))]
+    if not reporting:
+        return []
+    rows = tuple(
+        (
+            say(difference.name + (" (no ratios)" if difference.refuses else "")),
+            *names(difference.values.get(target.target, "unknown") for target in reporting),
+        )
+        for difference in comparison.differences
+    )
+    heads = (say("fact"), *names(target.target for target in reporting)) if rows else ()
+    differing = {difference.name for difference in comparison.differences}
+    shared = tuple((fact, value) for fact, value in _known(reporting[0]) if fact not in differing)
+    same = (say("The same on all: ", name(", ".join(f"{fact} {value}" for fact, value in shared))),) if shared else ()
+    return [Section("What differs between the targets", heads, rows, same + gpus)]
+
+
+def _known(target: TargetSummary) -> list[tuple[str, str]]:
+    facts = target.facts
+    if facts is None:
+        return []
+    runtime = "" if facts.runtime == "none" else facts.runtime
+    found = {"torch": facts.torch, "triton": facts.triton, "runtime": runtime, "driver": facts.driver, "FP fusion": facts.fp_fusion}
+    installed = list(target.environment.packages.items()) if target.environment else []
+    few = [f"{package} {version}" for package, version in installed[:_FEW]]
+    found["installed for it:"] = ", ".join([*few, *([f"{len(installed) - _FEW} more"] if len(installed) > _FEW else [])])
+    return [(fact, value) for fact, value in found.items() if value]
+
+
+def _gpu(prefix: str, target: TargetSummary, index: int) -> Line:
+    device = target.devices[index]
+    measured = f", copy {number(device.ceiling_gbps)} GB/s measured" if device.ceiling_gbps else ""
+    derived = f", {number(device.derived_gbps)} GB/s by its driver's figures" if device.derived_gbps else ""
+    lead = say(name(prefix), ", ") if prefix else ()
+    return lead + say(f"GPU {device.index}: ", name(device.name), " ", name(device.architecture), measured, derived)
+
+
+def _tests(comparison: Comparison, few: int | None) -> list[Section]:
+    if not comparison.kernels:
+        return []
+    found = {(entry.kernel, entry.target): entry.counts for entry in comparison.kernels}
+    why = {(entry.kernel, entry.target): entry.not_run for entry in comparison.kernels}
+    rows = []
+    for kernel in dict.fromkeys(entry.kernel for entry in comparison.kernels):
+        cells = [
+            say(Bit(counts(found[kernel, target.target], why[kernel, target.target]), gravest(found[kernel, target.target])))
+            if (kernel, target.target) in found
+            else nothing(target)
+            for target in comparison.targets
+        ]
+        rows.append((say(name(kernel)), *cells))
+    failing = {verdict.value for verdict in FAILING}
+    failed = {kernel for (kernel, _), count in found.items() if failing & set(count)}
+    quiet = frozenset(position for position, kernel in enumerate(dict.fromkeys(kernel for kernel, _ in found)) if kernel not in failed)
+    heads = (say("kernel"), *names(target.target for target in comparison.targets))
+    gaps = [row for row in comparison.tests if row.parity is Parity.MISSING_ON]
+    missing = (say(name(_id(row)), " missing on ", name(", ".join(row.on))) for row in gaps)
+    return [
+        Section("Tests", heads, tuple(rows), _parity(comparison), quiet=quiet),
+        *did_not_pass(comparison, few),
+        *testing.tests(comparison, few),
+        *_listing("Tests missing on some targets", missing, few and _FEW // 3, len(gaps)),
+    ]
+
+
+def did_not_pass(comparison: Comparison, few: int | None, rest: str = REST) -> list[Section]:
+    """Return the tests that failed, and below each a line per target on which it did not pass; the first `few` lines.
+
+    `rest` says where the others are. Below them is the command that runs the first one alone. Its id is pytest's own, quoted for a shell.
+    """
+    failed = [row for row in comparison.tests if _failed(row)]
+    look = (line for row in failed for line in _story(row, comparison.targets))
+    stories = sum(1 + _behind(row) + len(row.suspected) for row in failed)
+    sections = _listing("Tests that did not pass", look, few, stories, rest=rest)
+    targets = {target.target: target for target in comparison.targets}
+    real = [row for row in failed if not any(is_mistyped(cell.result) for cell in row.cells)]
+    bad = next((cell for cell in real[0].cells if cell.result.verdict in FAILING), None) if real else None
+    if bad is None or "::" not in real[0].id:
+        return sections
+    legend = ("The first of them alone:",) if len(real) > 1 else ("That test alone:",)
+    return [replace(section, legend=legend, paste=repro(targets[bad.target], real[0].id)) for section in sections]
+
+
+def _parity(comparison: Comparison) -> tuple[Line, ...]:
+    """`80 passed on every target, 2 failed on b`: a gap counts only if another target passed the test."""
+    found: dict[tuple[Parity, tuple[str, ...]], int] = {}
+    for row in comparison.tests:
+        found[row.parity, row.on] = found.get((row.parity, row.on), 0) + 1
+    words = {Parity.ALL_PASSED: "passed on every target that ran tests", Parity.PASSED_NOWHERE: "passed on none of the targets"}
+    lines = (
+        say(f"{plural(count, 'test')} {words.get(parity) or parity.value.replace('-', ' ') + ' '}", *([name(", ".join(on))] if on else []))
+        for (parity, on), count in found.items()
+        if parity is not Parity.ONE_TARGET
+    )
+    return shorten(lines, None)
+
+
+def _behind(row: ParityRow) -> int:
+    return sum(cell.result.verdict is not Verdict.PASSED for cell in row.cells)
+
+
+def _failed(row: ParityRow) -> bool:
+    return any(cell.result.verdict not in HARMLESS for cell in row.cells)
+
+
+def _id(row: ParityRow) -> str:
+    what = " (the file loads)" if is_load(row.id) else ""
+    return f"{row.id}{what}" if row.occurrence == 1 else f"{row.id}{what} ({row.occurrence})"
+
+
+def _story(row: ParityRow, targets: Sequence[TargetSummary]) -> list[Line]:
+    """Return a test's id, and below it a line per target on which it did not pass."""
+    lines = [say(name(_id(row)))]
+    for cell in row.cells:
+        if cell.result.verdict is not Verdict.PASSED:
+            message = first_line(cell.result.message or cell.result.detail)
+            verdict = Bit(cell.result.verdict.value, cell.result.verdict)
+            card = cell.result.properties.get(GPU_PROPERTY)
+            where = say(" on GPU ", name(card)) if card else ()
+            lines.append(say("  ", name(cell.target), " ", verdict) + where + (say(": ", name(message)) if message else ()))
+            if doubt := suspicion(row, cell.target, targets):
+                lines.append(say("    ", name(doubt)))
+    return lines
+
+
+def _every_test(comparison: Comparison) -> list[Section]:
+    targets = [target.target for target in comparison.targets]
+    if len(targets) * len(comparison.tests) > _MOST_CELLS:
+        text = f"{plural(len(comparison.tests), 'test')} on {plural(len(targets), 'target')}: see junit.xml and comparison.json"
+        return [Section("Every test", lines=(say(text),), folded=True)]
+    rows = []
+    for row in comparison.tests:
+        results = {cell.target: cell.result for cell in row.cells}
+        cells = [say(Bit(results[target].verdict.value, results[target].verdict) if target in results else NOTHING) for target in targets]
+        rows.append((say(name(_id(row))), *cells, *([say(row.parity.value)] if len(targets) > 1 else [])))
+    heads = (say("test"), *names(targets), *([say("parity")] if len(targets) > 1 else []))
+    return [Section("Every test", heads, tuple(rows), folded=True)] if rows else []
+
+
+def _refusal(refusal: Refusal) -> Line:
+    subject = name(f"{refusal.kernel} {refusal.provider}")
+    return say(
+        name(f"{refusal.target}/{refusal.baseline}"), f", {plural(len(refusal.cases), 'case')} of ", subject, ": ", name(refusal.reason)
+    )
+
+
+def _listing(title: str, lines: Iterable[Line], few: int | None, total: int, *, folded: bool = False, rest: str = REST) -> list[Section]:
+    return [Section(title, lines=shorten(lines, few, total, rest), folded=folded)] if total else []
+
+
+# Comparison → the sections of the answer: what the terminal shows on one screen, and Markdown unfolded. Pure.
+
+_GAPS, _PROBLEMS, _TARGETS, _REMARKS = 3, 5, 8, 3
+_SHOWN = (NO_STAGE, "torch.compile was replaced")  # the notes that limit what the answer says
+
+
+@dataclass(frozen=True)
+class Brief:
+    """The headline, and the sections below it, each with the most lines that it may take on one screen."""
+
+    headline: str
+    sections: tuple[tuple[Section, int], ...]
+
+
+def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, figures: bool = False, rest: str = REST) -> Brief:
+    """Return the answer. The headline is about the `whole`, the sections about the part of it that a page shows.
+
+    `failures` are the lines about failed tests, and `rest` says where the others are. With `figures`, every gap is listed with all
+    figures of its code.
+    """
+    lines = overview(comparison)
+    found = shortfalls(comparison, lines)
+    broken = [*codegen.codegen(comparison, every=False), *codegen.gate_sections(comparison, 3)]
+    bad = [section for section in broken if section.title in (codegen.UNCOMPILED, codegen.BROKEN, codegen.NOT_JUDGED)]
+    parts: Sequence[tuple[list[Section], int]] = (
+        (speeds.kernels(comparison, lines), 20 if len(comparison.targets) <= 3 else 16),
+        (_brief_targets(comparison), 9),
+        (did_not_pass(comparison, failures, rest), 9),
+        (testing.finding_sections(comparison, min(failures, 3)), 6),
+        (speeds.gaps(comparison, found, len(found) if figures else _GAPS, figures=figures), 5 if bad else 20),
+        (bad, 6),
+        (vendor_section(ONE_VENDOR, one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells), 4), 6),
+    )
+    sections = tuple((section, most) for group, most in parts for section in group)
+    return Brief(headline(whole, overview(whole) if whole is not comparison else lines), sections)
+
+
+def _brief_targets(comparison: Comparison) -> list[Section]:
+    """Return what each target did, or why it did not and what to do; and what was left out or given up."""
+    lines: list[Line] = []
+    gravest_first = sorted(comparison.targets, key=lambda target: target.complete)
+    for target in gravest_first[:_TARGETS]:
+        lines.append(say(name(phrase(target)), *([f" ({target.emulated}, emulated)"] if target.emulated else [])))
+        lines += [say(f"  {use}")] if (use := testing.use_of_cards(target)) else []
+        lines += [say(name(f"  {remark}")) for remark in testing.remarks(target)[:_REMARKS]]
+        lines += [
+            say(name(f"  attempt {position}: {attempt.verdict.value}: {first_line(attempt.reason, 200)}"))
+            for position, attempt in enumerate(target.attempts[:_REMARKS], start=1)
+        ]
+        notes = [*(target.environment.notes if target.environment else ()), *(note for stage in target.stages for note in stage.notes)]
+        lines += [say(name(f"  {note}")) for note in notes if note.startswith(_SHOWN)]
+        lines += [say("  what to do: ", name(first_line(target.hint, 300)))] if target.hint else []
+        by = tuple(option for option in target.narrowed if option != "--quick")
+        ran = sum(target.tests.values())
+        if by:
+            lines.append(say("  ", name(asked_for(target.deselected, ran + target.left_out, by))))
+        if target.left_out:
+            lines.append(say("  ", left_out(target.left_out, ran)))
+        if target.environment and target.environment.weakened:
+            lines.append(say("  protections given up: ", name(", ".join(target.environment.weakened))))
+    if len(comparison.targets) > _TARGETS:
+        lines.append(say(f"… and {len(comparison.targets) - _TARGETS} more targets"))
+    lines += [say(name(first_line(problem, 200))) for problem in comparison.problems[:_PROBLEMS]]
+    return [Section("What each target did", lines=tuple(lines))] if lines else []

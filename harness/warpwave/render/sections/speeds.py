@@ -1,0 +1,282 @@
+"""Comparison → sections: speeds, condensed and case by case."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from warpwave.compare.answer import KernelLine, Reached, Shortfall, Square, distance
+from warpwave.compare.model import Cell, Change, Comparison, Geomean, Speed
+from warpwave.compare.speeds import explain
+from warpwave.records import Verdict
+from warpwave.render.commands import bench_patterns, look_closer
+from warpwave.render.sections.model import Bit, Line, Section, lacking, name, names, say
+from warpwave.render.text import NOTHING, UNTESTED, UNVERIFIED_MARK, counts, first_line, gravest, marked, number, plural, trend, with_share
+
+
+def speeds(comparison: Comparison) -> list[Section]:
+    """Return a table per unit, with a line per kernel, provider and target."""
+    return [_speeds(comparison, unit) for unit in dict.fromkeys(speed.unit for speed in comparison.speeds)]
+
+
+def cases(comparison: Comparison) -> list[Section]:
+    """Return a table of every case per unit: its value, spread and ratio."""
+    return [_cases(comparison, unit) for unit in dict.fromkeys(row.unit for row in comparison.rows)]
+
+
+def _cases(comparison: Comparison, unit: str) -> Section:
+    """Return a row per case and provider, with a column per target: value, share of the ceiling, and ratio."""
+    targets = list(dict.fromkeys(cell.target for row in comparison.rows for cell in row.cells))
+    rows: list[tuple[Line, ...]] = []
+    before = ""
+    for row in comparison.rows:
+        if row.unit != unit:
+            continue
+        cells = {cell.target: cell for cell in row.cells}
+        ratios = [f"{ratio.value:.2f} {ratio.change.value}" if ratio.value else ratio.change.value for ratio in row.ratios]
+        lead = names(("" if row.case == before else row.case, row.provider))
+        reached = [_reached(cells[target], comparison.untested) if target in cells else say(NOTHING) for target in targets]
+        rows.append((*lead, *reached, *([say(", ".join(ratios))] if len(targets) > 1 else [])))
+        before = row.case
+    heads = (say("case"), say("provider"), *names(targets), *([say("ratio")] if len(targets) > 1 else []))
+    shown = [cell for row in comparison.rows if row.unit == unit for cell in row.cells]
+    share = ", share of the ceiling," if any(cell.share is not None for cell in shown) else ""
+    legend = [f"Value{share} and ±: half the spread from the 20th to the 80th percentile, over the median."]
+    if any(cell.suspect for cell in shown):
+        legend.append("! suspect: more than 1.1 times the copy bandwidth measured on that GPU; not used in ratios.")
+    right = tuple(range(2, len(heads)))
+    return Section(f"Every case, {unit or 'no unit'}", heads, tuple(rows), legend=tuple(legend), right=right, folded=True)
+
+
+def _reached(cell: Cell, untested: bool) -> Line:
+    spread = ""
+    if cell.value is not None and cell.median_ms and cell.p20_ms is not None and cell.p80_ms is not None:
+        spread = f" ±{(cell.p80_ms - cell.p20_ms) / 2 / cell.median_ms:.1%}"
+    return say(Bit(marked(cell, untested=untested) + spread + (" weak" if cell.weak else ""), cell.verdict))
+
+
+def _speeds(comparison: Comparison, unit: str) -> Section:
+    means = {(mean.kernel, mean.provider, mean.target): mean for mean in comparison.geomeans if mean.unit == unit}
+    shown = [speed for speed in comparison.speeds if speed.unit == unit]
+    order = {key: position for position, key in enumerate(dict.fromkeys((speed.kernel, speed.provider) for speed in shown))}
+    shown.sort(key=lambda speed: order[speed.kernel, speed.provider])
+    labels = list(dict.fromkeys(f"{mean.target}/{mean.baseline}" for mean in means.values()))
+    look = {(speed.kernel, speed.provider) for speed in shown if not speed.verified or speed.left_out}
+    for row in comparison.rows:
+        if row.unit == unit and any(ratio.change in (Change.FASTER, Change.SLOWER) for ratio in row.ratios):
+            look.add((row.kernel, row.provider))
+    quiet = frozenset(position for position, speed in enumerate(shown) if (speed.kernel, speed.provider) not in look)
+    single = all(speed.n + speed.left_out <= 1 for speed in shown)
+    rows: list[tuple[Line, ...]] = []
+    before = ("", "")
+    for speed in shown:
+        key = (speed.kernel, speed.provider)
+        lead = names(("" if speed.kernel == before[0] else speed.kernel, "" if key == before else speed.provider))
+        mean = [_mean(means.get((*key, speed.target)))] if means else []
+        reached = _reaches(speed, comparison.untested)
+        rows.append((*lead, say(name(speed.target)), *(reached[:1] if single else [say(str(speed.n)), *reached]), *mean))
+        before = key
+    heads = tuple(say(head) for head in ("kernel", "provider", "target", *(["value"] if single else ["n", "best", "median", "largest"])))
+    return Section(
+        f"Speed, {unit or 'no unit'}",
+        heads + ((say(name(" ".join(labels))),) if means else ()),
+        tuple(rows),
+        lacking(comparison, {speed.target for speed in comparison.speeds}, "no speeds") + _unreliable(comparison, unit),
+        _legend(shown, bool(means), single=single, untested=comparison.untested)
+        + ((explain(comparison.noise),) if comparison.noise else ()),
+        right=(3, 4, 5, 6, 7),
+        quiet=quiet,
+        merged=2,
+    )
+
+
+def _unreliable(comparison: Comparison, unit: str) -> tuple[Line, ...]:
+    """Return a line per target with points that were disturbed, or noisier than the bench stage asks for."""
+    lines = []
+    on: dict[str, list[Cell]] = {}
+    for row in comparison.rows:
+        for cell in row.cells if row.unit == unit else ():
+            on.setdefault(cell.target, []).append(cell)
+    for target in comparison.targets:
+        cells = on.get(target.target, [])
+        weak, noisy = [cell for cell in cells if cell.weak], sum(cell.quiet is False for cell in cells)
+        if weak:
+            lines.append(say(name(target.target), f": {plural(len(weak), 'weak point')}: ", name(first_line(weak[0].weak))))
+        if noisy:
+            many = f"{noisy} of {plural(len(cells), 'point')} noisy"
+            lines.append(say(name(target.target), f": {many}: the benchmark's `rep` time ran out before the median was precise enough"))
+    return tuple(lines)
+
+
+def _legend(shown: list[Speed], compared: bool, *, single: bool, untested: bool) -> tuple[str, ...]:
+    left = sum(speed.left_out for speed in shown)
+    legend = [] if single else ["n cases; best and median over them; largest: at the largest size."]
+    if any(speed.best_share is not None for speed in shown):
+        of = {speed.share_of for speed in shown if speed.share_of}
+        legend.append(f"%: of {' or '.join(sorted(of)) or 'the copy'}, measured on that GPU in the same run.")
+    if untested:
+        legend.append(UNTESTED)
+    elif any(not speed.verified for speed in shown):
+        legend.append("? unverified: the kernel's tests did not pass, or do not exist, on that target; not used in ratios.")
+    if compared:
+        legend.append("Ratio: geometric mean over the cases that are sound on both, and their number.")
+    return (*legend, f"{plural(left, 'point')} left out: invalid or suspect.") if left else tuple(legend)
+
+
+def _reaches(speed: Speed, untested: bool) -> list[Line]:
+    """Return its best, its median, and its value at the largest size."""
+    mark = "" if speed.verified or untested else UNVERIFIED_MARK
+    pairs = ((speed.best, speed.best_share), (speed.median, speed.median_share), (speed.largest, speed.largest_share))
+    return [say(with_share(value, share) + (mark if value is not None else "")) for value, share in pairs]
+
+
+def _mean(mean: Geomean | None) -> Line:
+    if mean is None:
+        return ()
+    return say(f"{mean.ratio:.2f} ({mean.n})") if mean.ratio is not None else say(Bit("none", Verdict.NOT_RUN))
+
+
+# Comparison → sections: the table of every kernel on every target, and where the gap is. Pure.
+
+_CELLS = 4  # of a bar
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_PEER = "*"
+_PRODUCT = "^"  # of a matrix product
+_MOST_WIDE = 3  # targets beside each other
+_MOST_HINTS = 2  # of a gap
+KERNELS, GAPS = "Kernels", "Where is the gap, what next"
+
+
+def kernels(comparison: Comparison, lines: Sequence[KernelLine]) -> list[Section]:
+    """Return a line a kernel with a column per target; of more than three targets, a line per kernel and target."""
+    if not lines:
+        return []
+    ported = any(line.portability is not None for line in lines)
+    wide = len(comparison.targets) <= _MOST_WIDE
+    pairs = list(dict.fromkeys((ratio.target, ratio.baseline) for line in lines for ratio in line.ratios))
+    ratio = [say("ratio")] if pairs else []
+    targets = names(target.target for target in comparison.targets) if wide else (say("target"), say("tests, share"))
+    heads = (say("kernel"), *targets, *ratio, *([say("portable")] if ported else []))
+    rows = []
+    based = [say("since base")] if comparison.since else []
+    heads = (*heads, *based)
+    for line in lines:
+        for position, (target, cells) in enumerate(_cells(line, comparison, wide=wide)):
+            own = [_ratio(line, [pair for pair in pairs if target in (None, pair[0])])] if ratio else []
+            tail = [_percent(line.portability)] if ported else []
+            tail += [say(", ".join(trend(square.since) for square in line.squares if square.since) or NOTHING)] if based else []
+            lead = say(name(line.kernel)) if not position else ()
+            rows.append((lead, *cells, *own, *(tail if not position else [()] * len(tail))))
+    right = tuple(range(len(heads) - len(ratio) - ported - len(based), len(heads)))
+    return [Section(KERNELS, heads, tuple(rows), legend=_kernel_legend(comparison, lines, pairs, ported=ported), right=right)]
+
+
+def gaps(comparison: Comparison, found: Sequence[Shortfall], most: int, *, figures: bool = False) -> list[Section]:
+    """Return the `most` largest shortfalls with their hints, and with `figures` all figures of their code."""
+    lines: list[Line] = []
+    targets = {target.target: target for target in comparison.targets}
+    benches = bench_patterns(comparison) if found else {}
+    for short in found[:most]:
+        lines += _gap(short, look_closer(targets[short.target], benches.get(short.kernel, "")), figures=figures)
+    if len(found) > most:
+        lines.append(say(f"… and {plural(len(found) - most, 'smaller gap')}"))
+    return [Section(GAPS, lines=tuple(lines))] if lines else []
+
+
+def _cells(line: KernelLine, comparison: Comparison, *, wide: bool) -> list[tuple[str | None, list[Line]]]:
+    """Return the cells of each row of a kernel, and the target that the row is about; None if it is about all of them."""
+    squares = [_square(square, untested=comparison.untested) for square in line.squares]
+    if wide:
+        return [(None, squares)]
+    return [
+        (square.target, [say(name(square.target)), cell])
+        for square, cell in zip(line.squares, squares, strict=True)
+        if square.counts or square.reached
+    ] or [(None, [say(NOTHING), say(NOTHING)])]
+
+
+def _square(square: Square, *, untested: bool) -> Line:
+    """`██▎· 56% 4 failed`. Tests that all pass are not mentioned beside a share: an unverified one has a mark."""
+    shares = [one for one in square.reached if one.share is not None]
+    bits = [bit for one in shares or square.reached for bit in _kernel_reached(one, untested=untested)]
+    if square.failed:
+        bits.append(Bit(f"{square.failed} failed", gravest(square.counts)))
+    elif square.counts and not shares:
+        passed = square.counts.get(Verdict.PASSED.value, 0)
+        bits.append(Bit(f"{passed} passed" if passed else counts(square.counts, square.not_run)))
+    made = square.compiled
+    if made.failed:
+        bits.append(Bit(f"{' ' if bits and bits[-1].text != ' ' else ''}{made.failed} uncompiled", Verdict.FAILED))
+    elif made.n and not bits:
+        bits.append(Bit(f"{made.n} compiled"))
+    if bits and bits[-1].text == " ":
+        bits.pop()
+    return say(*bits) or say(NOTHING)
+
+
+def draw_bar(share: float) -> str:
+    """Return a bar of four characters, filled by eighths of one: `██▎·` is 56%."""
+    eighths = min(8 * _CELLS, max(0, round(share * 8 * _CELLS)))
+    whole, part = divmod(eighths, 8)
+    return ("█" * whole + (_EIGHTHS[part] if part else "")).ljust(_CELLS, "·")
+
+
+def _kernel_reached(one: Reached, *, untested: bool) -> list[Bit]:
+    mark = "" if one.verified or untested else UNVERIFIED_MARK
+    if one.share is None:
+        return [Bit(f"{number(one.best)} "), name(one.unit), Bit(f"{mark} ")] if one.best is not None else []
+    of = {"peer": _PEER, "product": _PRODUCT}.get(one.ground, "")
+    return [Bit(f"{draw_bar(one.share)} {one.share:.0%}{of}{mark}", far=distance(one.share)), Bit(" ")]
+
+
+def _ratio(line: KernelLine, pairs: Sequence[tuple[str, str]]) -> Line:
+    """Return the ratios of these targets, in their order; a kernel with several units has several of each."""
+    found = [[one.ratio for one in line.ratios if (one.target, one.baseline) == pair and one.ratio is not None] for pair in pairs]
+    if not any(found):
+        return say(NOTHING) if pairs else ()
+    return say(" ".join(", ".join(dict.fromkeys(f"{ratio:.2f}" for ratio in ratios)) or NOTHING for ratios in found))
+
+
+def _percent(value: float | None) -> Line:
+    return say(NOTHING if value is None else f"{value:.0%}")
+
+
+def _kernel_legend(
+    comparison: Comparison, lines: Sequence[KernelLine], pairs: Sequence[tuple[str, str]], *, ported: bool
+) -> tuple[str, ...]:
+    reached = [one for line in lines for square in line.squares for one in square.reached]
+    words = []
+    if any(one.ground == "copy" for one in reached):
+        words.append("%: of the copy measured on that GPU in the same run, median over the cases.")
+    if any(one.of_ceiling is None and one.share is not None for one in reached):
+        words.append(f"{_PEER}: without a ceiling, of the fastest provider.")
+    if any(one.ground == "product" for one in reached):
+        words.append(f"{_PRODUCT}: of a matrix product of its dtype by the card's library, in the same run.")
+    if pairs:
+        words.append(f"Ratio: {', '.join(f'{target}/{baseline}' for target, baseline in pairs[:_MOST_WIDE])}.")
+    if comparison.since:
+        words.append("Since base: its speed over that of the base run; ▲ ▼: some cases are faster, slower for sure.")
+    if ported:
+        words.append("Portable: Pennycook's performance portability.")
+    if not comparison.untested and any(not one.verified for one in reached):
+        words.append("?: unverified, not all of its tests passed there.")
+    return (" ".join(words),) if words else ()
+
+
+def _gap(short: Shortfall, command: str, *, figures: bool) -> list[Line]:
+    elsewhere = say(", ", f"{short.other_share:.0%} on ", name(short.against)) if short.other_share is not None else ()
+    share = Bit(f"{short.share:.0%}", far=distance(short.share))
+    lines = [say(name(short.kernel), " on ", name(short.target), ": ", share, f" of {short.of}") + elsewhere]
+    lines.append(say("  look at ", name(short.case), f": {short.case_share:.0%}"))
+    lines += [say("  $ ", name(command))] if command else []  # before its reasons, so that a page that is cut still has it
+    lines += [say(f"  {hint.text} ", name(f"({hint.evidence})")) for hint in short.hints[: None if figures else _MOST_HINTS]]
+    if not short.hints and not short.unknown:
+        lines.append(say("  nothing in this report says why"))
+    if short.unknown:
+        lines.append(say("  ", name(short.unknown)))
+    if figures:
+        there = f" | {short.other}" if short.other else ""
+        lines += [
+            say("  ", name(f"{short.architecture}{there}: {one.name} {one.here}{f' | {one.there}' if short.other else ''}"))
+            for one in short.figures
+        ]
+    return lines

@@ -1,0 +1,134 @@
+"""Comparison → sections: what the sanitizer found, by line of a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from warpwave.compare.model import Comparison, DeviceSummary, ParityRow, TargetSummary, TestFinding
+from warpwave.records import HOST_ERROR_PROPERTY, NotRun, Verdict
+from warpwave.render.sections.model import MOST_LINES, Bit, Line, Section, name, say, shorten
+from warpwave.render.text import NOTHING, first_line, number, plural
+
+TITLE = "What kernels do to memory"
+
+
+def finding_sections(comparison: Comparison, few: int | None) -> list[Section]:
+    """Return two lines for each line of a kernel, target and defect: where it is, and the first example."""
+    groups: dict[tuple[str, ...], list[TestFinding]] = {}
+    for row in comparison.findings:
+        found = row.finding
+        groups.setdefault((row.target, found.kernel, found.function, found.place, found.defect, found.access, found.tensor), []).append(row)
+    lines = [line for rows in groups.values() for line in _lines(rows)]
+    return [Section(TITLE, lines=shorten(lines, few and 2 * few))] if lines else []
+
+
+def _lines(rows: list[TestFinding]) -> list[Line]:
+    target, found = rows[0].target, rows[0].finding
+    tests = plural(len({row.finding.case for row in rows}), "test")
+    head = say(name(target), " ", Bit(found.defect.value, Verdict.FAILED), f" in {tests}: ", name(f"{found.function} at {found.place}"))
+    return [head + say(": ", name(found.text)), say("  ", name(found.example))]
+
+
+# Comparison → the tests that did not run and that nobody skipped, by their reason.
+
+
+def tests(comparison: Comparison, few: int | None) -> list[Section]:
+    """Return a line per target and reason, with the first test and how many more there are."""
+    groups: dict[tuple[str, NotRun, str], list[str]] = {}
+    for row in comparison.tests:
+        for cell in row.cells:
+            why = cell.result.not_run
+            if why not in (None, NotRun.SKIPPED):
+                groups.setdefault((cell.target, why, first_line(cell.result.message)), []).append(row.id)
+    order = list(NotRun)
+    lines = [_line(*key, ids) for key, ids in sorted(groups.items(), key=lambda group: -order.index(group[0][1]))]
+    return [Section("Tests that did not run", lines=shorten(lines, few))] if lines else []
+
+
+def _line(target: str, why: NotRun, message: str, ids: list[str]) -> Line:
+    more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
+    return say(name(ids[0]), more, " on ", name(target), ": ", Bit(why.words, Verdict.NOT_RUN), ": ", name(message))
+
+
+# What to say of a test that failed in the emulator and passed elsewhere: whose fault it is. Pure.
+
+_MOST = 3  # targets named
+
+
+def suspicion(row: ParityRow, target: str, targets: Iterable[TargetSummary]) -> str:
+    """Return whose fault a test's failure on an emulated `target` is: host code's, or what is suspected and what settles it.
+
+    It is empty if nothing is to say.
+    """
+    known = {entry.target: entry for entry in targets}
+    properties = next((cell.result.properties for cell in row.cells if cell.target == target), {})
+    if known[target].emulated and (by_host := properties.get(HOST_ERROR_PROPERTY)):
+        return f"no fault of the emulator: {by_host}; a {known[target].emulated} card does the same"
+    if target not in row.suspected:
+        return ""
+    passed = [known[cell.target] for cell in row.cells if cell.result.verdict is Verdict.PASSED and not known[cell.target].emulated]
+    card = known[target].emulated
+    judges = [entry for entry in passed if any(device.architecture == card for device in entry.devices)]
+    names = ", ".join(entry.target for entry in (judges or passed)[:_MOST])
+    if judges:
+        return f"suspected: it passed on {names}, a {card} card, so the emulator is wrong; report it"
+    return f"suspected: it passed on {names}; a run on a {card} card settles whether the kernel or the emulator is wrong"
+
+
+# Comparison → the GPUs that shared a target's work: what each did, which were lost, and how they differ. Pure.
+
+_MOST_CARDS = 64  # GPUs per target; a file from elsewhere may name any number
+_ID = 13  # characters of a long id: enough to distinguish the GPUs of one host
+
+
+def several(target: TargetSummary) -> tuple[DeviceSummary, ...]:
+    """Return the GPUs that ran tests or points, or were lost before; empty if there is only one."""
+    used = tuple(device for device in target.devices if device.tests or device.points or device.lost)
+    return used[:_MOST_CARDS] if len(used) > 1 else ()
+
+
+def remarks(target: TargetSummary) -> tuple[str, ...]:
+    """Return remarks about these GPUs: which were lost, and how they differ."""
+    lost = [
+        f"GPU {device.index} was lost, and the other GPUs did its work: {first_line(device.lost, 400)}"
+        for device in several(target)
+        if device.lost
+    ]
+    return (*lost, *(f"the cards differ in {text}" for text in target.disagreements))
+
+
+def identity(device: DeviceSummary) -> str:
+    """Return the beginning of a GPU's id."""
+    return (device.uuid or "")[:_ID]
+
+
+def card_sections(comparison: Comparison) -> list[Section]:
+    """Return one table of all targets whose work was shared; empty if there are none."""
+    shared = [target for target in comparison.targets if several(target)]
+    rows = tuple(_row(target, device) for target in shared for device in several(target))
+    lines = shorten((say(name(target.target), ": ", name(text)) for target in shared for text in remarks(target)), None)
+    heads = tuple(say(head) for head in ("target", "GPU", "name", "id", "tests", "points", "copy GB/s"))
+    return [Section("Cards", heads, rows[:MOST_LINES], lines, right=(4, 5, 6))] if rows else []
+
+
+def _row(target: TargetSummary, device: DeviceSummary) -> tuple[Line, ...]:
+    names = (
+        say(name(target.target)),
+        say(str(device.index)),
+        say(name(device.name)),
+        say(name(identity(device)) if device.uuid else NOTHING),
+    )
+    copied = number(device.ceiling_gbps) if device.ceiling_gbps else NOTHING
+    return (*names, say(str(device.tests)), say(str(device.points)), say(copied))
+
+
+def use_of_cards(target: TargetSummary) -> str:
+    """Return for how long the run had its cards and what for, in one sentence; empty if it had none."""
+    use = target.card_use
+    if use is None:
+        return ""
+    share = f" ({use.used_s / use.held_s:.0%})" if use.held_s else ""
+    several = "cards" if len(target.devices) > 1 else "card"
+    together = " in all" if several == "cards" else ""
+    compiled = f"{plural(use.compiled_ahead, 'kernel')} compiled on that machine before, {use.compiled_meanwhile} meanwhile"
+    return f"held its {several} for {use.held_s:.0f} s{together}, {use.used_s:.0f} s{share} for tests and timing; {compiled}"

@@ -1,0 +1,136 @@
+"""Comparison → the terminal: rich renderables that fit 80 columns.
+
+Every text is a `Text`, never a string in which rich would look for markup: `[fp32]` in a test's id is part of the id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rich import box
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
+
+from warpwave.compare.answer import Distance
+from warpwave.compare.model import Comparison
+from warpwave.records import Verdict
+from warpwave.render.excerpt import rest, shown
+from warpwave.render.sections.model import REST, Bit, Line, Section
+from warpwave.render.sections.outline import brief, outline
+from warpwave.render.text import halves, visible
+
+_STYLES = {Verdict.PASSED: "green", Verdict.XFAILED: "green", Verdict.ABSENT: "yellow", Verdict.NOT_RUN: "yellow"}
+_FAR = {Distance.NEAR: "blue", Distance.SHORT: "yellow", Distance.FAR: "bold red"}
+_NARROWEST = 5
+_NAME = 24
+_SCREEN = 52  # lines; the last lines of the command come below: all in all 60
+
+
+def render_terminal(comparison: Comparison, full: bool = False) -> RenderableType:
+    """Return the report: the answer on one screen. `full` adds every test, case, configuration and reason below it."""
+    found = shown(comparison)
+    good = comparison.exit_code == 0
+    answer = brief(comparison, found.comparison, figures=full, rest=REST if full else ": --full")
+    if full:
+        sections = [section for section, _ in answer.sections]
+        return draw_page(answer.headline, [*sections, *rest(found), *outline(found.comparison, full)], good=good)
+    parts = [*((section, 4) for section in rest(found)), *answer.sections]
+    return Screen(_verdict(answer.headline, good=good), parts)
+
+
+@dataclass(frozen=True)
+class Screen:
+    """A verdict and sections, each cut to its number of lines, and all together to one screen. Wrapped lines count as they are shown."""
+
+    verdict: Text
+    sections: Sequence[tuple[Section, int]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw whole lines only: what is cut is counted."""
+        room = _SCREEN
+        lines = console.render_lines(self.verdict, options, pad=False)[: _SCREEN // 4]
+        taken = len(lines)
+        for section, most in self.sections:
+            drawn = [line for part in _draw(section) for line in _lines(part, console, options)]
+            rows = [-(-max(1, Segment.get_line_length(line)) // options.max_width) for line in drawn]
+            allowed = min(most + 2, room - taken)  # its title and the empty line above it
+            if allowed < 4:
+                break
+            if sum(rows) > allowed:
+                kept = max(at for at in range(len(rows)) if sum(rows[:at]) < allowed)
+                more = Text(f"… {sum(rows[kept:])} more lines: --full", style="dim")
+                drawn, rows = [*drawn[:kept], *console.render_lines(more, options, pad=False)], [*rows[:kept], 1]
+            lines += drawn
+            taken += sum(rows)
+        more = Text("\n--full shows every test, case and configuration.", style="dim")
+        for line in [*lines, *console.render_lines(more, options, pad=False)]:
+            yield from line
+            yield Segment.line()
+
+
+def draw_page(sentence: str, sections: Sequence[Section], *, good: bool) -> RenderableType:
+    """Return a page of sections below its verdict."""
+    return Group(_verdict(sentence, good=good), *(part for section in sections for part in _draw(section)))
+
+
+def _verdict(sentence: str, *, good: bool) -> Text:
+    return Text(visible(sentence), style="bold green" if good else "bold red")
+
+
+def _draw(section: Section) -> list[RenderableType]:
+    parts: list[RenderableType] = [Text(), Text(visible(section.title), style="bold")]
+    if section.heads:
+        gap = 1 if section.narrow is None else 0
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, gap, 0, 0), show_edge=False)
+        for position, head in enumerate(section.heads):
+            narrow = section.narrow is not None and position >= section.narrow
+            label = _text(head)
+            if narrow:
+                # Stack short lines, to leave room for the names on the left.
+                label = Text("\n".join(word for half in halves(label.plain) for word in half.split(" ", 1)))
+            limit = max(*map(len, label.plain.split("\n")), _NARROWEST) if narrow else None
+            # The names in the first column stay whole, if there is room beside them.
+            lead = position == 0 and section.narrow is None and all(len(_text(row[0]).plain) <= _NAME for row in section.rows)
+            side: Literal["right", "left"] = "right" if position in section.right else "left"
+            table.add_column(label, justify=side, overflow="fold", max_width=limit, no_wrap=lead)
+        for row in section.rows:
+            table.add_row(*map(_text, row))
+        parts.append(table)
+    parts += [*map(_line, section.lines), *(Text(visible(line), style="dim") for line in section.legend)]
+    return [*parts, *map(_command, section.paste.splitlines())]
+
+
+def _command(text: str) -> Text:
+    """Return a text as it is copied: not wrapped. A terminal wraps it and still copies one line."""
+    return Text(visible(text), no_wrap=True, overflow="ignore")
+
+
+def _lines(part: RenderableType, console: Console, options: ConsoleOptions) -> list[list[Segment]]:
+    """Return the lines that a part is drawn as. What is copied is one line, however long."""
+    if isinstance(part, Text) and part.no_wrap:
+        return [[Segment(part.plain)]]
+    return console.render_lines(part, options, pad=False)
+
+
+def _line(line: Line) -> RenderableType:
+    """Keep the indentation of a line if it wraps."""
+    text = _text(line)
+    if text.plain.startswith("  $ "):
+        return _command(text.plain)
+    indent = len(text.plain) - len(text.plain.lstrip(" "))
+    return Padding(text[indent:], (0, 0, 0, indent), expand=False) if indent and indent < len(text) else text
+
+
+def _text(line: Line) -> Text:
+    return Text.assemble(*((visible(bit.text), _style(bit)) for bit in line), overflow="fold")
+
+
+def _style(bit: Bit) -> str:
+    if bit.far is not None:
+        return _FAR[bit.far]
+    return _STYLES.get(bit.verdict, "red") if bit.verdict else ""

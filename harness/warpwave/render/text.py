@@ -1,0 +1,176 @@
+"""Words and number formats shared by all renderers, and the one place that makes names from outside harmless."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from warpwave.records import Verdict, reasons
+
+if TYPE_CHECKING:
+    from warpwave.compare.model import Cell, Since
+
+
+NOTHING = "-"
+UNTESTED = "Unverified: no target was asked for tests, and untested speeds are not used in ratios."
+UNVERIFIED_MARK, SUSPECT_MARK = "?", "!"
+
+# What CI runners execute as commands in a job's log. GitHub: a line that starts with `::name`; wrapping may move one to a line's start.
+# GitHub's older form, Azure and TeamCity: `##[…]`, `##vso[…]`, `##teamcity[…]`, anywhere. GitLab: `section_start:`.
+_COMMANDS = (
+    "add-mask|add-matcher|add-path|debug|echo|endgroup|error|group|internal-set-repo-path|notice|remove-matcher|save-state|set-env|"
+    "set-output|stop-commands|warning"
+)
+_COMMAND = re.compile(rf"::(?=(?:{_COMMANDS})(?![\w-]))", re.IGNORECASE)
+_BRACKET = re.compile(r"##(?=\w*\[)")
+_SECTION = re.compile(r"(section_(?:start|end)):(?=\d)", re.IGNORECASE)
+_ANSI = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])"
+_BEGINNING = re.compile(rf"((?:^|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])(?:{_ANSI}|[^\S\n\r]|\ufeff)*)::")
+# Characters that Python calls printable but nobody sees: joiners, fillers and variation selectors. (Format characters, such as those that
+# change the reading direction, are not printable.)
+_UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+
+
+class Annotation(str):
+    """A line that is a CI command on purpose. Only `warpwave.ci.job` creates it."""
+
+    __slots__ = ()
+
+
+def visible(text: str) -> str:
+    """Return `text` on one line. Everything that controls a terminal, the reading direction or a CI runner is escaped."""
+    shown = text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
+    if not shown.isascii():
+        shown = _UNSEEN.sub(lambda found: _escaped(found[0]), shown)
+    if "::" in shown:
+        shown = _COMMAND.sub(r":\\x3a", shown)
+    return inert_inside(shown)
+
+
+def inert(text: str) -> str:
+    """Return lines without CI commands. Called last, because wrapping can create a command."""
+    return inert_inside(_BEGINNING.sub(r"\1:\\x3a", text) if "::" in text else text)
+
+
+def inert_inside(text: str) -> str:
+    """Return `text` without the commands that runners find anywhere in a line."""
+    if "##" in text:
+        text = _BRACKET.sub(r"#\\x23", text)
+    return _SECTION.sub(r"\1\\x3a", text) if "section_" in text.lower() else text
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+def json_text(value: Any, **options: Any) -> str:
+    """Return strict JSON, without NaN and infinity, that does not control a terminal or CI runner."""
+    return plain_json(json.dumps(value, allow_nan=False, ensure_ascii=False, **options))
+
+
+def plain_json(text: str) -> str:
+    """Escape what controls a terminal or a CI runner; the JSON value stays the same."""
+    if not text.replace("\n", "").isprintable():
+        text = "".join(c if c == "\n" or c.isprintable() else json.dumps(c)[1:-1] for c in text)
+    if not text.isascii():
+        text = _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    if "##" in text:
+        text = _BRACKET.sub(r"#\\u0023", text)
+    return _SECTION.sub(r"\1\\u003a", text) if "section_" in text.lower() else text
+
+
+def first_line(text: str, limit: int = 200) -> str:
+    """Return the first line that is not blank, cut to `limit` characters."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return line if len(line) <= limit else f"{line[:limit]} …"
+
+
+def plural(number: int, noun: str, many: str = "") -> str:
+    """`1 case`, `2 cases`."""
+    return f"{number} {noun if number == 1 else many or noun + 's'}"
+
+
+def left_out(number: int, ran: int) -> str:
+    """`--quick left out 640 of 765 tests`; without the total if none `ran`."""
+    return f"--quick left out {f'{number} of {number + ran} tests' if ran else plural(number, 'test')}"
+
+
+def asked_for(deselected: int, ran: int, by: Iterable[str]) -> str:
+    """`only 12 of 901 tests were asked for (-k softmax)`: those in the files that pytest looked into."""
+    how = f" ({', '.join(by)})"
+    if not deselected:
+        return f"only some of the package's tests were asked for{how}"
+    return f"only {ran} of {ran + deselected} tests were asked for{how}" if ran else f"{plural(deselected, 'test')} were not asked for{how}"
+
+
+def number(value: float | None) -> str:
+    """Format about three figures: 0.0123, 1.23, 98.1, 4321."""
+    if value is None:
+        return NOTHING
+    if value >= 100:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.3g}"
+
+
+def with_share(value: float | None, share: float | None) -> str:
+    """`4321 95%`: a value and its share of the ceiling, if it has one."""
+    return number(value) if share is None else f"{number(value)} {share:.0%}"
+
+
+def marked(cell: Cell, *, untested: bool = False) -> str:
+    """Return a table cell: the number with share and marks, or the verdict if there is none. `untested`: nothing was verified."""
+    if cell.value is None:
+        return cell.verdict.value
+    marks = (SUSPECT_MARK if cell.suspect else "") + ("" if cell.verified or untested else UNVERIFIED_MARK)
+    return with_share(cell.value, cell.share) + marks
+
+
+def trend(since: Since) -> str:
+    """`▼ 0.92`: the speed over that of the base run, with an arrow for each direction in which a case changed for sure; `=` for none."""
+    if since.speedup is None:
+        return NOTHING
+    arrows = "".join(arrow for arrow, change in (("▲", "faster"), ("▼", "slower")) if since.changes.get(change))
+    return f"{arrows or '='} {since.speedup:.2f}"
+
+
+def counts(found: dict[str, int], not_run: dict[str, int] | None = None, most: int | None = None) -> str:
+    """`40 passed, 1 skipped, 3 not pretended, 2 failed`, mildest first; a dash if there is nothing to count.
+
+    Of more than `most` reasons why something did not run, only the sum is given: `40 passed, 9 did not run`.
+    """
+    parts = []
+    for verdict in Verdict:
+        if verdict is Verdict.NOT_RUN:
+            number = found.get(verdict.value, 0)
+            why = reasons(number, not_run or {})
+            parts += why if most is None or len(why) <= most else [f"{number} did not run"]
+        elif found.get(verdict.value):
+            parts.append(f"{found[verdict.value]} {verdict.value}")
+    return ", ".join(parts) or NOTHING
+
+
+def gravest(found: dict[str, int]) -> Verdict:
+    """Return the gravest verdict in a count; `not-run` if it is empty."""
+    return next((verdict for verdict in reversed(Verdict) if found.get(verdict.value)), Verdict.NOT_RUN)
+
+
+def halves(architecture: str) -> tuple[str, str]:
+    """Return an architecture's family and generation: `gfx` and `1201`, `sm_` and `90`."""
+    family = re.match(r"\D*", architecture)
+    cut = family.end() if family else 0
+    return architecture[:cut], architecture[cut:]
+
+
+def distinct(stems: Iterable[str], taken: Collection[str] = ()) -> Iterator[str]:
+    """Yield each stem; if it is taken, with the next number. A number of a stem is tried once, so many equal stems cost no more."""
+    used, tried = set(taken), Counter[str]()
+    for stem in stems:
+        name = stem
+        while name in used:
+            tried[stem] += 1
+            name = f"{stem}-{tried[stem] + 1}"
+        used.add(name)
+        yield name

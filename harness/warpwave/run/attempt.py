@@ -1,0 +1,437 @@
+"""Make one attempt at a target: prepare the environment, write the job, run it, and record how it ended."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shlex
+import signal
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Union
+
+from warpwave.collect.raw_folder import was_changed
+from warpwave.collect.untrusted import clip, read_record
+from warpwave.config.targets import Target
+from warpwave.engines import waiting
+from warpwave.engines.choose import choose_engine, close
+from warpwave.engines.protocol import Engine, Layout, Request, Say
+from warpwave.engines.results import put, tidy
+from warpwave.errors import InfrastructureError, UnreachableError, UsageError, WarpwaveError, explain
+from warpwave.options import RunOptions
+from warpwave.records import (
+    NO_STAGE,
+    UNWRITABLE,
+    Attempt,
+    Environment,
+    Exit,
+    Job,
+    JobOptions,
+    RunRecord,
+    Stage,
+    StageReport,
+    Stages,
+    Verdict,
+    to_text,
+    worst,
+)
+from warpwave.run import inputs as handover
+from warpwave.run.cards import Lease, lock_of
+from warpwave.run.folders import Reserve
+from warpwave.run.inputs import gather
+from warpwave.run.resume import check_inputs, check_same
+from warpwave.run.shards import part_of, share_scripts
+
+# Turn the way a run ended into one verdict, with the evidence and a next step. Pure: the tests hold the whole table.
+#
+# An exit code alone is never a pass. The inside exits with 0 whenever it reaches its end, even if tests failed, and some engines report 0
+# for
+# containers that were killed. Only a finished `stages.json` counts.
+
+_WORDS = {
+    signal.SIGSEGV: "a segmentation fault",
+    signal.SIGABRT: "an abort; GPU runtimes abort the process on a memory fault or a hang of the device",
+    signal.SIGTERM: "a request to stop",
+    signal.SIGINT: "an interrupt",
+    signal.SIGBUS: "a bus error; often /dev/shm or a file system is full",
+    signal.SIGILL: "an illegal instruction; the build does not fit this CPU",
+    signal.SIGFPE: "an arithmetic fault",
+}
+_LOGS = "See the last lines of log.txt in the stage's result folder."
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The verdict on a run. `reason` is the evidence; `hint` says what to do."""
+
+    verdict: Verdict
+    reason: str = ""
+    hint: str = ""
+
+
+def diagnose(ended: Exit, stages: Stages | None, limit_s: float, memory_limit: str) -> Diagnosis:
+    """Return the verdict on a target. The engine's evidence comes before the stages' reports: a dead run cannot report how it died."""
+    if ended.interrupted:
+        return Diagnosis(Verdict.INCOMPLETE, f"stopped by the user or the CI system{_during(stages)}", "What was finished has been kept.")
+    if ended.error or ended.code is None:
+        reason = ended.error or "the engine does not know how the run ended"
+        hint = ended.hint or "This is not a verdict on the kernels: fix the machine (`warpwave doctor`), then run again."
+        return Diagnosis(Verdict.INFRA, reason, hint)
+    if ended.exceeded:
+        hint = "Write large files to /tmp, which is removed after the run, or raise the limit (--results-limit, --results-files)."
+        return Diagnosis(Verdict.CRASHED, f"ended because {ended.exceeded}{_during(stages)}", hint)
+    if ended.timed_out:
+        hint = "A kernel never ends, or the limit is too short: look at the test that was running, or give a longer limit."
+        return Diagnosis(Verdict.TIMEOUT, f"stopped after its limit of {limit_s:g} s{_during(stages)}", hint)
+    if ended.code == UNWRITABLE:
+        hint = "Make room on the disk of the results; --resume then continues the run."
+        return Diagnosis(Verdict.INFRA, f"the results could not be written: the disk is full or broken{_during(stages)}", hint)
+    number = _signal(ended.code)
+    if ended.oom_killed and (number == signal.SIGKILL or _stage_killed(stages)):
+        limit = memory_limit or "what this machine has"
+        hint = "Use smaller sizes or fewer workers, or a machine with more memory. This is host memory, not the GPU's."
+        return Diagnosis(Verdict.OOM, f"ended by the out-of-memory killer: its memory grew past {limit}{_during(stages)}", hint)
+    if ended.code in (126, 127):
+        reason = f"exit code {ended.code}: the program to run was not {'found' if ended.code == 127 else 'executable'}"
+        return Diagnosis(Verdict.INFRA, reason, "Set `python` in the targets file to a Python in the image.")
+    if number == signal.SIGKILL:
+        # No process in a container can kill the container's first process, and the out-of-memory killer would have set its flag.
+        reason = f"ended by SIGKILL (exit code {ended.code}), a kill from outside{_during(stages)}"
+        return Diagnosis(Verdict.INCOMPLETE, reason, "Continue it with --resume, or run it again; what was finished has been kept.")
+    if number is not None:
+        words = _WORDS.get(number, "a signal")
+        return Diagnosis(Verdict.CRASHED, f"ended by {number.name} (exit code {ended.code}), {words}{_during(stages)}", _LOGS)
+    if ended.code != 0:
+        return Diagnosis(Verdict.CRASHED, f"the harness inside failed with exit code {ended.code}{_during(stages)}", _LOGS)
+    return _from_stages(stages)
+
+
+def _from_stages(stages: Stages | None) -> Diagnosis:
+    if stages is None:
+        hint = "A test may have ended the whole process, or the results folder is not writable. " + _LOGS
+        return Diagnosis(Verdict.INCOMPLETE, "exit code 0, but there is no readable stages.json, so the results are unknown", hint)
+    if not stages.finished:
+        return Diagnosis(Verdict.INCOMPLETE, f"exit code 0, but the run did not reach its end{_during(stages)}", _LOGS)
+    # A package without benchmarks may pass. A package without tests may not: a green result must mean that something was checked.
+    decisive = [report for report in stages.reports if report.verdict is not Verdict.NOT_RUN or report.stage is Stage.TEST]
+    verdict = worst([report.verdict for report in decisive if report.stage is not Stage.FACTS or report.verdict is not Verdict.PASSED])
+    if verdict is Verdict.PASSED:
+        return Diagnosis(verdict)
+    report = next((report for report in stages.reports if report.verdict is verdict), None)
+    if report is None:
+        return Diagnosis(verdict, "no stage was selected", "Name stages with --stage, or leave it out to run the target's own.")
+    return Diagnosis(verdict, f"{report.stage.value}: {report.reason or report.verdict.value}", report.hint)
+
+
+def _signal(code: int) -> signal.Signals | None:
+    """Return the signal behind an exit code: 128 + n from a container, -n from a child process."""
+    try:
+        return signal.Signals(-code if code < 0 else code - 128)
+    except ValueError:
+        return None
+
+
+def _stage_killed(stages: Stages | None) -> bool:
+    return any(_killed(report) for report in stages.reports) if stages else False
+
+
+def _killed(report: StageReport) -> bool:
+    return report.exit_code is not None and _signal(report.exit_code) == signal.SIGKILL
+
+
+def _during(stages: Stages | None) -> str:
+    """Return a phrase that names the stage that was running: the first one without a result."""
+    if stages is None or stages.finished:
+        return ""
+    waiting = (report for report in stages.reports if report.verdict is Verdict.NOT_RUN and report.exit_code is None and not report.seconds)
+    running = next((report.stage.value for report in waiting), None)
+    return f", in stage {running}" if running else ""
+
+
+# Turn a request into the job that the inside receives. Pure.
+
+
+def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...], lease: bool = False) -> Job:
+    """Return the job for the inside."""
+    target, options = request.target, request.options
+    asked: dict[str, Any] = {field.name: getattr(options, field.name) for field in fields(JobOptions)}
+    # What the user gives comes before what a file of the package says.
+    asked["package_variables"] = {name: value for name, value in options.package_variables.items() if name not in options.variables}
+    if options.shard:
+        part = part_of(options, options.shard)
+        asked |= {"files": part.files, "benches": part.benches, "division": part.division}
+        asked["bench_scripts"] = share_scripts(options)
+    few = tuple(card for card in target.architectures if options.quick and card.name in target.quick)
+    compiled_for = few or target.architectures
+    return Job(
+        run_id=options.run_id,
+        target=target.name,
+        stages=stages,
+        kernels=layout.kernels,
+        output=layout.output,
+        package_root=layout.package,
+        interpret=target.interpret,
+        interpret_as=target.interpret_as if target.interpret else None,
+        emulate=target.emulate,
+        require=target.probe.require,
+        probe=target.probe.command,
+        driver_file=target.probe.driver_file,
+        architectures=compiled_for,
+        not_compiled_for=tuple(card.name for card in target.architectures if card not in compiled_for),
+        torch_devices=target.torch_devices,
+        device_faults={pattern: Verdict(verdict) for pattern, verdict in target.probe.faults.items()},
+        lease=lease,
+        visible_devices=target.visible_devices if options.share else None,
+        gpus=len(options.gpu.split(",")) if options.share and options.gpu and target.visible_devices else 0,
+        card_query=target.probe.cards.run if options.share else (),
+        card_rows=target.probe.cards.rows if options.share else "",
+        **asked,
+    )
+
+
+OnEvent = Callable[[dict[str, Any]], None]
+
+_NOISE_LINES = 1000
+_ENGINE_WAIT_S = 60.0  # how long to wait for an engine that restarts
+_STOPPED = "stopped by the user or the CI system"
+# Errors of a full or broken disk, or of a limit of this process.
+_MACHINES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE}
+_FORGED = "Code in the package rewrites results. Read its source; SECURITY.md says which results you can rely on."
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How an attempt ended; these fields go into its record."""
+
+    verdict: Verdict
+    reason: str
+    hint: str
+    environment: Union[Environment, None] = None
+    exit: Union[Exit, None] = None
+    stages_hash: str = ""
+    held: dict[str, float] = field(default_factory=dict)
+
+
+def attempt(
+    request: Request,
+    stages: tuple[Stage, ...],
+    attempts: tuple[Attempt, ...],
+    resumed: bool,
+    say: Say,
+    on_event: OnEvent,
+    retry: bool = False,
+) -> RunRecord:
+    """Run the target once and return its record. The record is written at the start too, so that a killed run has one.
+
+    `retry` marks the second attempt of one command: the tests of the first one may have left new files in their package.
+
+    Raises:
+        UsageError: the run was started with other inputs, so results would be mixed. Nothing was written.
+    """
+    target, options, raw = request.target, request.options, request.raw
+    started, clock = datetime.now(timezone.utc), time.monotonic()
+    engine: Engine | None = None
+    environment: Environment | None = None
+    ended: Exit | None = None
+    reserve = Reserve()
+    # Written after the run: during it, the code under test can write to `raw` and could plant a link for us to follow.
+    noise: deque[str] = deque(maxlen=_NOISE_LINES)
+    command = shlex.join(options.command) + ("" if options.resume else f" --resume {shlex.quote(str(options.folder))}")
+    again = f"Continue it with `{command}`; what is finished is not run again."
+    hashes: deque[str] = deque([""], maxlen=1)
+    lease = Lease(None, raw)
+    own: dict[str, str] = {}  # what the package could replace, and is written once more at the end
+
+    def open_record() -> None:
+        running = Ending(Verdict.INCOMPLETE, "the run has not ended: warpwave is still running, or was killed", again, environment)
+        put(raw / "run.json", to_text(record_of(request, started, 0.0, attempts, running)))
+
+    def record_stop() -> None:
+        """Record the stop before it begins: it takes seconds, and a CI system may kill this process before the kernels have ended."""
+        seconds, how = round(time.monotonic() - clock, 3), Exit(None, 0.0, interrupted=True)
+        cut_short = Ending(
+            Verdict.INCOMPLETE, f"{_STOPPED} {phase}; warpwave was killed before everything had ended", again, environment, how
+        )
+        with suppress(OSError):  # the record from the start stays
+            put(raw / "run.json", to_text(record_of(request, started, seconds, attempts, cut_short)))
+
+    phase = "while the environment was prepared"
+    with waiting.held(record_stop):
+        try:
+            reserve.take(raw)
+            if not resumed:
+                open_record()
+            with waiting.interruptible():
+                engine = _engine(options, target, say, patient=resumed)
+                begun = time.monotonic()
+                found = engine.prepare(request, say)
+                lacking = [stage.value for stage in options.stages or () if stage not in target.stages]
+                notes = (*found.notes, *(f"{NO_STAGE} {stage}, so that was left out" for stage in lacking))
+                environment = replace(found, prepare_s=round(time.monotonic() - begun, 3), notes=notes)
+            lease = Lease(lock_of(engine, request, environment, say, raw), raw)
+            job = job_of(engine.layout(request), request, stages, lease.is_needed)
+            inputs = gather(request, environment)
+            if resumed:
+                tidy(raw)  # the first attempt may have left links, and we must not write through them
+                check_inputs(raw, inputs, may_grow=retry)
+                check_same(raw, job)
+            open_record()
+            own |= {"inputs.json": to_text(inputs), "job.json": to_text(job)}
+            for name, text in own.items():
+                put(raw / name, text)
+            if request.options.compiled_folder and job.needs_card:
+                handover.copy(request.options.compiled_folder, raw, job.compiled)
+            with ExitStack() as stack:
+                phase = "while it waited for its GPU"
+                stack.callback(lease.end)
+                with waiting.interruptible():
+                    lease.take()  # or fail early
+                    lease.give_back()
+                phase = "while the kernels ran"
+                environment, ended = engine.execute(request, environment, lambda line: _dispatch(line, noise, on_event, hashes, lease))
+            memory = environment.options.get("limits", {}).get("memory", "")
+            outcome = diagnose(ended, _read_stages(raw), options.limit_s, memory)
+            ending = Ending(outcome.verdict, outcome.reason, outcome.hint or (target.probe.fix if unusable(raw) else ""))
+            if ended.code == 0 and (wrong := was_changed(raw, "stages.json", hashes[-1])):
+                ending = Ending(Verdict.INVALID, f"stages.json: {wrong}", _FORGED)
+        except KeyboardInterrupt:
+            ending = Ending(Verdict.INCOMPLETE, f"{_STOPPED} {phase}", again)
+            ended = Exit(None, 0.0, interrupted=True)
+        except UsageError:
+            close(engine)
+            reserve.free()
+            raise
+        except WarpwaveError as error:
+            # If nothing ran yet, a machine that does not answer leaves no results at all.
+            verdict = Verdict.ABSENT if isinstance(error, UnreachableError) and not (raw / "stages.json").exists() else Verdict.INFRA
+            ending = Ending(verdict, f"{error.happened} {error.meaning}", error.remedy)
+        except Exception as error:  # a bug in warpwave must not cost the other targets their results
+            ending = _our_fault(error, raw, noise)
+        close(engine)
+        seconds = round(time.monotonic() - clock, 3)
+        ending = replace(ending, environment=environment, exit=ended, stages_hash=hashes[-1], held=lease.held)
+        record = record_of(request, started, seconds, attempts, ending)
+        reserve.free()
+        try:
+            for name, text in {**own, "run.json": to_text(record)}.items():
+                put(raw / name, text)
+            if noise:
+                put(raw / "engine.log", "\n".join(noise) + "\n")
+        except OSError as error:  # run.json may still say that the run has not ended; the report uses the record returned here
+            known = explain(error)
+            say(f"{target.name}: the final record of the run could not be written: {known.happened}")
+            if record.verdict in (Verdict.PASSED, Verdict.FAILED, Verdict.ERROR):
+                reason = f"the results could not be written: {known.happened}"
+                return replace(record, verdict=Verdict.INFRA, reason=reason, hint=_hint(known))
+        return record
+
+
+def worth_another(record: RunRecord, raw: Path) -> bool:
+    """Return whether a second attempt may help: the machine failed during the run, and neither the user nor a limit ended it."""
+    ended = record.exit
+    if record.verdict is not Verdict.INFRA or ended is None or ended.timed_out or ended.interrupted or ended.exceeded:
+        return False
+    return ended.code is None or (ended.code == 0 and not unusable(raw) and _lost_device(raw))
+
+
+def _lost_device(raw: Path) -> bool:
+    """Return whether a stage failed because of the machine, but not because its results could not be written."""
+    stages = _read_stages(raw)
+    return stages is not None and any(report.verdict is Verdict.INFRA and report.exit_code != UNWRITABLE for report in stages.reports)
+
+
+def _our_fault(error: Exception, raw: Path, noise: deque[str]) -> Ending:
+    if isinstance(error, OSError) and error.errno in _MACHINES:
+        known = explain(error)
+        return Ending(Verdict.INFRA, f"the results could not be written: {known.happened} {known.meaning}", _hint(known))
+    noise.extend(traceback.format_exc().splitlines())
+    hint = f"This is a bug in warpwave; please report it with {raw / 'engine.log'}."
+    return Ending(Verdict.INFRA, f"warpwave itself failed: {type(error).__name__}: {error}", hint)
+
+
+def _hint(error: WarpwaveError) -> str:
+    return f"{error.remedy} --resume then continues the run."
+
+
+def _engine(options: RunOptions, target: Target, say: Say, patient: bool) -> Engine:
+    """Connect to the target's engine. If `patient`, wait for an engine that restarts."""
+    until = time.monotonic() + (_ENGINE_WAIT_S if patient else 0.0)
+    while True:
+        try:
+            return choose_engine(options.engine, target, say, options.host)
+        except UnreachableError:
+            raise
+        except InfrastructureError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(1.0)
+
+
+def record_of(request: Request, started: datetime, seconds: float, attempts: tuple[Attempt, ...], ending: Ending) -> RunRecord:
+    """Return the host's record of an attempt that ended this way."""
+    options = request.options
+    return RunRecord(
+        run_id=options.run_id,
+        target=request.target.name,
+        label=request.target.label,
+        verdict=ending.verdict,
+        reason=ending.reason,
+        hint=ending.hint,
+        started=started.isoformat(timespec="seconds"),
+        seconds=seconds,
+        commit=request.options.commit,
+        repository=options.repository,
+        kernels=options.kernels.name,
+        command=options.command,
+        environment=ending.environment,
+        exit=ending.exit,
+        attempts=attempts,
+        shard=str(options.shard or ""),
+        host=options.host.where if options.host else "",
+        snapshot=options.snapshot,
+        stages_hash=ending.stages_hash,
+        toolchain=request.target.toolchain.name if request.target.toolchain else "",
+        emulated=request.target.emulate.name if request.target.emulate else "",
+        held=ending.held,
+    )
+
+
+def _dispatch(
+    line: str, noise: deque[str], on_event: OnEvent, hashes: Union[deque[str], None] = None, lease: Union[Lease, None] = None
+) -> None:
+    """Handle one line of output. The inside prints only events; other lines are from Python or the engine, and go to `noise`.
+
+    The last of the `hashes` of stages.json counts: the inside sends it after all processes of the package have ended.
+    """
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        event = None
+    if isinstance(event, dict) and event.get("event") == "stages":
+        if hashes is not None:
+            hashes.append(clip(str(event.get("sha256")), 64))
+    elif isinstance(event, dict) and event.get("event") == "lease":
+        if lease is not None:
+            lease.on_event(event)
+    elif isinstance(event, dict) and "event" in event:
+        on_event(event)
+    else:
+        noise.append(line)
+
+
+def _read_stages(raw: Path) -> Stages | None:
+    """Return the inside's stages.json, or None if it is missing or unreadable."""
+    return read_record(raw, "stages.json", Stages)[0]
+
+
+def unusable(raw: Path) -> bool:
+    """Return whether the facts stage found that the environment cannot run kernels."""
+    stages = _read_stages(raw)
+    first: StageReport | None = stages.reports[0] if stages and stages.reports else None
+    return first is not None and first.stage is Stage.FACTS and first.verdict is not Verdict.PASSED

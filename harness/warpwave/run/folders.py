@@ -1,0 +1,94 @@
+"""Reserve disk space for results, so that a run can write its final record even if the disk is full by then."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import IO, Union
+
+from warpwave.errors import explain, is_about_a_path
+
+BYTES = 64 << 10  # a run.json has 2 to 20 KiB
+
+
+class Reserve:
+    """An open file without a name. The code under test can neither see nor remove it, and a killed process frees its space."""
+
+    def __init__(self) -> None:
+        """Reserve nothing yet."""
+        self._file: Union[IO[bytes], None] = None
+
+    def take(self, folder: Path) -> None:
+        """Reserve the space.
+
+        Raises:
+            OSError: the disk is full, or the folder cannot be written to.
+        """
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by `free`
+        os.posix_fallocate(self._file.fileno(), 0, BYTES)
+
+    def free(self) -> None:
+        """Free the space, so that the final record can be written."""
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.close()
+            self._file = None
+
+
+# Where results go by default, and the check of the user's folder before any work is done.
+
+RUNS = Path("reports") / "runs"  # in the current folder, which is usually the user's repository
+HISTORY = Path("reports") / "history.sqlite"
+
+
+def ignored_by_git(path: Path) -> Path:
+    """Return the path. If warpwave chose it (a folder in `RUNS`, or `HISTORY`), git ignores it from now on, like the caches of other tools.
+
+    What a user names is the user's, and may be meant for a commit. So is a `.gitignore` that is there already.
+    """
+    if path.resolve().parent == RUNS.resolve():
+        _ignore(RUNS, "*")
+    elif path.resolve() == HISTORY.resolve():
+        _ignore(HISTORY.parent, f"/{HISTORY.name}*\n/.gitignore")
+    return path
+
+
+def _ignore(folder: Path, patterns: str) -> None:
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / ".gitignore").open("x", encoding="utf-8") as file:
+            file.write(f"# Made by warpwave: results of runs.\n{patterns}\n")
+
+
+def report_folder(folders: Sequence[Path]) -> Path:
+    """Return where a report over `folders` goes: into the only one, or to a new folder, since a report of several belongs to none."""
+    if len(folders) == 1:
+        return folders[0] if folders[0].is_dir() else Path()
+    return ignored_by_git(RUNS / new_run_id())
+
+
+def new_run_id() -> str:
+    """Return an id that is sortable and readable, and differs for two runs that start in the same second."""
+    return f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def check_writable(folder: Path) -> None:
+    """Create the folder, and a file in it that is deleted at once. A full disk passes: it is the machine's fault, and found when writing.
+
+    Raises:
+        UsageError: nothing can be created there: the path is wrong, not writable for this user, or on a read-only disk.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        error.filename = error.filename and str(folder)  # not the temporary file's name, which the user never saw
+        if is_about_a_path(error):
+            raise explain(error) from None

@@ -1,0 +1,338 @@
+"""What a run consists of: legs, and which of them may run side by side."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import selectors
+import signal
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn, Protocol, TextIO, Union
+
+from pydantic import TypeAdapter, ValidationError
+
+from warpwave.config.targets import Target
+from warpwave.engines import waiting
+from warpwave.engines import waiting as signals
+from warpwave.engines.snapshot import take_once
+from warpwave.errors import UsageError, WarpwaveError
+from warpwave.options import RunOptions
+from warpwave.records import RunRecord
+from warpwave.records.registry import ENGINES
+from warpwave.run.target import run_target
+
+
+@dataclass(frozen=True)
+class Leg:
+    """One line of a run: a target, by the leg's name, with its own options. A leg on several shards is several of these."""
+
+    target: Target
+    options: RunOptions
+
+    @property
+    def name(self) -> str:
+        """The leg's name, with its shard."""
+        shard = self.options.shard
+        return f"{self.target.name} {shard}" if shard and self.options.whole else self.target.name
+
+    @property
+    def where(self) -> str:
+        """Where the leg runs, in words."""
+        return self.options.host.where if self.options.host else "this machine"
+
+    @property
+    def engine(self) -> str:
+        """The name of the engine that runs the leg, if no option names another."""
+        return (self.options.host.runs_with if self.options.host else "") or self.options.engine or self.target.engine
+
+    @property
+    def raw(self) -> Path:
+        """The folder of the leg's results."""
+        return self.options.out / "raw" / self.target.name
+
+    @property
+    def log(self) -> Path:
+        """The file in which a leg that runs beside others keeps what it says."""
+        shard = self.options.shard
+        part = f"-{shard.number}of{shard.of}" if shard and self.options.whole else ""
+        return self.options.folder / "logs" / f"{self.target.name}{part}.log"
+
+    @property
+    def _machine(self) -> Hashable:
+        """What tells apart the legs that would disturb each other: the machine. Slurm gives each job cards and cores of its own."""
+        host = self.options.host
+        if host is None or (host.slurm is None and not host.ssh):
+            return ""
+        # Shards of one leg are there to use one machine's cards at once; the lease of each card decides.
+        return self.name if host.slurm is not None or self.options.whole else host.ssh
+
+
+def lanes(legs: Sequence[Leg]) -> list[list[Leg]]:
+    """Return the legs in lanes: those of one lane run one after the other, the lanes side by side.
+
+    All legs of this machine share a lane, also those without a card: they use every core, and would spoil the times of the others.
+    """
+    found: dict[Hashable, list[Leg]] = {}
+    for leg in legs:
+        found.setdefault(leg._machine, []).append(leg)
+    return list(found.values())
+
+
+# Run one leg in a child process, forked after all imports: it shares this process's memory, and has signals and a log of its own.
+#
+# The child tells what happens in lines of JSON through a pipe. It ends as a run of its own would: a signal stops its kernels gracefully,
+# and
+# its results are kept. If this process is killed, the child gets SIGTERM.
+
+SAY, EVENT, RECORD, REFUSED, FAILED = "say", "event", "record", "refused", "failed"
+"""What a child tells: a line, an event of the inside, and at its end a record, a refusal, or its own failure."""
+
+Tell = Callable[[str, Any], None]
+
+_STOPPING = {signal.SIGINT, signal.SIGTERM}
+_SET_DEATH_SIGNAL = 1
+_MOST_BYTES = 1 << 16  # of one line: the package can print events, too
+_PIECE = 1 << 16
+
+
+class LegProcess:
+    """One leg, running in a child process. `pipe` is readable when it has told something. `siblings` are the pipes of other legs."""
+
+    def __init__(self, leg: Leg, siblings: Collection[int] = ()) -> None:
+        self.leg = leg
+        self.status: Union[int, None] = None
+        self._held = b""
+        leg.log.parent.mkdir(parents=True, exist_ok=True)
+        parent = os.getpid()
+        self.pipe, write = os.pipe()
+        gc.freeze()  # what exists now stays shared: the collector would write to it
+        # A signal must not arrive in the child before it counts signals.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+        try:
+            self.pid = os.fork()
+            if self.pid == 0:
+                os.close(self.pipe)
+                _run(leg, write, parent, before, siblings)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            gc.unfreeze()
+        os.close(write)
+
+    def read(self) -> list[tuple[str, Any]]:
+        """Return what the child has told since the last call. At its end, wait for it and close the pipe."""
+        piece = os.read(self.pipe, _PIECE)
+        *lines, self._held = (self._held + piece).split(b"\n")
+        if not piece:
+            os.close(self.pipe)
+            self.status = os.waitpid(self.pid, 0)[1]
+        return [(kind, value) for line in lines for kind, value in json.loads(line).items()]
+
+    def stop(self, number: int) -> None:
+        """Ask the child to stop, as the user asked this process."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+
+def _run(leg: Leg, pipe: int, parent: int, mask: set[Any], siblings: Collection[int]) -> NoReturn:
+    """Run the leg and end this process, whatever happens. Never return into the parent's code."""
+    try:
+        for sibling in siblings:  # a pipe that this process holds open would never break for its writer
+            os.close(sibling)
+        os.setsid()  # the terminal's Ctrl-C goes to the parent, which passes it on once
+        with waiting.held(), _redirected(leg) as log, open(pipe, "wb", buffering=0) as stream:
+            tell = _teller(stream, log)
+            _die_with(parent)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            try:
+                record = run_target(leg.target, leg.options, lambda line: tell(SAY, line), lambda event: tell(EVENT, event))
+                tell(RECORD, asdict(record))
+            except UsageError as error:
+                tell(REFUSED, [error.happened, error.meaning, error.remedy])
+            except BaseException as error:
+                log.write(traceback.format_exc())
+                tell(FAILED, f"{type(error).__name__}: {error}")
+    finally:
+        os._exit(0)
+
+
+def _teller(stream: BinaryIO, log: TextIO) -> Tell:
+    """Return a function that writes to the pipe, and what a reader wants to the log. If the parent is gone, only the log is left."""
+
+    def tell(kind: str, value: Any) -> None:
+        if text := _logged(kind, value):
+            with suppress(OSError):  # a full disk costs the log, not the run
+                log.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+        line = json.dumps({kind: value}, default=str).encode() + b"\n"
+        if kind == EVENT and len(line) > _MOST_BYTES:
+            return
+        with suppress(OSError):
+            while line:
+                line = line[stream.write(line) :]
+
+    return tell
+
+
+def _logged(kind: str, value: Any) -> str:
+    """Return the line of the log for what happened; empty for what passes."""
+    if kind == SAY:
+        text = str(value)
+    elif kind == EVENT:
+        kind = value.get("event")
+        worth = kind in ("stage", "stage-end") or (kind == "result" and value.get("verdict") != "passed")
+        words = [str(value[name]) for name in ("stage", "verdict", "id", "seconds", "message") if value.get(name) not in (None, "")]
+        text = f"{kind}: {' '.join(words)}" if worth else ""
+    elif kind == RECORD:
+        text = f"ended: {value['verdict'].value}{': ' + value['reason'] if value['reason'] else ''}"
+    else:
+        text = " ".join(value) if kind == REFUSED else str(value)
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+@contextmanager
+def _redirected(leg: Leg) -> Iterator[TextIO]:
+    """Send what this process prints to the leg's log, and yield the log."""
+    descriptor = os.open(leg.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
+    with open(os.devnull) as nothing, open(descriptor, "w", buffering=1, encoding="utf-8", errors="backslashreplace") as log:
+        os.dup2(nothing.fileno(), 0)
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+        yield log
+
+
+def _die_with(parent: int) -> None:
+    """Get SIGTERM if the parent ends, however it ends."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, int(signal.SIGTERM), 0, 0, 0)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+# Run legs side by side: a child process for each, one watcher for all. A signal stops all of them, gracefully.
+
+_TICK_S = 0.25
+
+
+class Watcher(Protocol):
+    """Shows what the legs do."""
+
+    def started(self, leg: Leg) -> None:
+        """Show that a leg has started."""
+        ...
+
+    def say(self, leg: Leg, line: str) -> None:
+        """Show one line of progress."""
+        ...
+
+    def on_event(self, leg: Leg, event: dict[str, Any]) -> None:
+        """Show an event of the inside."""
+        ...
+
+    def ended(self, leg: Leg, verdict: str, reason: str) -> None:
+        """Show how a leg ended."""
+        ...
+
+    def tick(self) -> None:
+        """Show that time passes; called about four times a second."""
+        ...
+
+
+def run_side_by_side(lanes: Sequence[Sequence[Leg]], watcher: Watcher) -> tuple[list[RunRecord], list[WarpwaveError]]:
+    """Run the legs of each lane one after the other, and the lanes side by side. Return the records, and why legs were refused.
+
+    If the user stops the run, every running leg stops, and no other starts. A leg whose process was killed has no record here: its
+    `run.json` says that it has not ended.
+
+    Raises:
+        UsageError: the package cannot be sent to another machine. Nothing was started.
+    """
+    _prepare(lanes)
+    waiting = [deque(lane) for lane in lanes]
+    watch = _Watch(watcher)
+    with signals.held(), selectors.DefaultSelector() as selector:
+        running: dict[int, tuple[LegProcess, deque[Leg]]] = {}
+
+        def start_next(lane: deque[Leg]) -> None:
+            if lane and not signals.asked():
+                child = LegProcess(lane.popleft(), list(running))
+                running[child.pipe] = (child, lane)
+                selector.register(child.pipe, selectors.EVENT_READ)
+                watcher.started(child.leg)
+
+        for lane in waiting:
+            start_next(lane)
+        passed_on = False
+        while running:
+            for key, _ in selector.select(_TICK_S):
+                child, lane = running[key.fd]
+                for kind, value in child.read():
+                    watch.take(child.leg, kind, value)
+                if child.status is not None:
+                    selector.unregister(key.fd)
+                    del running[key.fd]
+                    watch.close(child.leg, child.status)
+                    start_next(lane)
+            if signals.asked() and not passed_on:
+                passed_on = True
+                for child, _ in running.values():
+                    child.stop(signal.SIGTERM if signals.terminated() else signal.SIGINT)
+            watcher.tick()
+    return watch.records, watch.refused
+
+
+class _Watch:
+    """Takes what the children tell."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self.records: list[RunRecord] = []
+        self.refused: list[WarpwaveError] = []
+        self._watcher = watcher
+        self._ended: set[str] = set()
+        self._reader = TypeAdapter(RunRecord)
+
+    def take(self, leg: Leg, kind: str, value: Any) -> None:
+        """Take one thing that a leg's process told."""
+        if kind == SAY:
+            self._watcher.say(leg, value)
+        elif kind == EVENT:
+            self._watcher.on_event(leg, value)
+        elif kind == REFUSED:
+            self.refused.append(UsageError(*value))
+            self._end(leg, "refused", value[0])
+        elif kind == FAILED:
+            self._end(leg, "infra", f"warpwave itself failed: {value}; see {leg.log}")
+        elif kind == RECORD:
+            try:
+                record = self._reader.validate_python(value)
+            except ValidationError as error:  # the folder has the same record
+                self._end(leg, "infra", f"its record cannot be read: {error.errors()[0]['msg']}")
+                return
+            self.records.append(record)
+            self._end(leg, record.verdict.value, record.reason)
+
+    def close(self, leg: Leg, status: int) -> None:
+        """Note that a leg's process has ended, perhaps without telling how."""
+        if leg.name not in self._ended:
+            self._end(leg, "incomplete", f"its process ended before it could tell how (status {status}); --resume continues the leg")
+
+    def _end(self, leg: Leg, verdict: str, reason: str) -> None:
+        self._ended.add(leg.name)
+        self._watcher.ended(leg, verdict, reason)
+
+
+def _prepare(lanes: Sequence[Sequence[Leg]]) -> None:
+    """Import the engines, and pack what goes to other machines, before the children are forked: they share both."""
+    legs = [leg for lane in lanes for leg in lane]
+    for name in {leg.engine for leg in legs}:
+        importlib.import_module(ENGINES[name].module)
+    for leg in legs:
+        if ENGINES[leg.engine].needs_host:
+            take_once(leg.options)

@@ -1,0 +1,193 @@
+"""Run one target: make its folder, run it (twice if the machine failed), and return its record.
+
+Whatever happens, `raw/<target>/run.json` records it, so that the comparison lists a target even if it could not run.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from warpwave.config.targets import Target
+from warpwave.engines import waiting
+from warpwave.engines.protocol import Layout, Request, Say
+from warpwave.errors import ExitCode, UsageError, WarpwaveError, explain
+from warpwave.git import ask_git
+from warpwave.options import RunOptions
+from warpwave.records import RunRecord, Stage, Verdict
+from warpwave.run import cards
+from warpwave.run.attempt import Ending, OnEvent, attempt, job_of, record_of, worth_another
+from warpwave.run.inputs import gather, still_there
+from warpwave.run.resume import check_inputs, check_run, check_same, earlier_attempts, finished, run_id_of, with_last
+
+_FOLDER_WAIT_S = 60.0  # the processes of a killed run end within their grace
+
+
+def run_target(target: Target, options: RunOptions, say: Say, on_event: OnEvent) -> RunRecord:
+    """Run one target and leave its results in `raw/<target>/`. A failure of the target is recorded, not raised.
+
+    If the machine or the engine failed, run the unfinished part once more in a fresh container. A failed test is never run again.
+
+    Raises:
+        UsageError: the request makes no sense, or differs from the run to resume. Nothing was started and nothing changed.
+    """
+    stages, raw = check_target(target, options), options.out / "raw" / target.name
+    if options.resume:
+        check_run(options)
+        options = replace(options, run_id=run_id_of(raw) or options.run_id)
+    options = replace(options, commit=options.commit or commit_of(options.kernels))
+    request = Request(target, options, raw)
+    try:
+        resumed = _make(raw, options)
+        if resumed and (record := finished(raw)):
+            _check_finished(request, stages, record)
+            say(f"{target.name}: there is nothing left to do")
+            return record
+        with waiting.held(), ExitStack() as stack:
+            with waiting.interruptible():
+                lock = stack.enter_context(cards.folder(raw, _FOLDER_WAIT_S, say))
+            request = replace(request, lock=lock)
+            record = attempt(request, stages, earlier_attempts(raw), resumed, say, on_event)
+            again = worth_another(record, raw) and not waiting.asked()
+            return _once_more(request, stages, record, say, on_event) if again else record
+    except (WarpwaveError, OSError) as error:
+        if isinstance(error, UsageError):
+            raise
+        known = explain(error)
+        ended = Ending(Verdict.INFRA, f"{known.happened} {known.meaning}", known.remedy)
+        # Another run may own the folder, or there is none: write nothing to it.
+        return record_of(request, datetime.now(timezone.utc), 0.0, (), ended)
+
+
+def check_target(target: Target, options: RunOptions) -> tuple[Stage, ...]:
+    """Return the stages of a target that the user asked for.
+
+    Raises:
+        UsageError: the request makes no sense for this target, or its folder exists already. Nothing is started.
+    """
+    stages = _stages(target, options)
+    _check_shareable(target, options)
+    _check_sanitizable(target, options)
+    if target.visible_devices in options.variables:
+        raise UsageError(
+            f"--env {target.visible_devices}: warpwave sets {target.visible_devices} itself.", "It selects the GPUs of a run.", "Use --gpu."
+        )
+    raw = options.out / "raw" / target.name
+    if os.path.lexists(raw) and not (options.resume and raw.is_dir() and not raw.is_symlink()):
+        raise _taken(raw)
+    return stages
+
+
+def _once_more(request: Request, stages: tuple[Stage, ...], record: RunRecord, say: Say, on_event: OnEvent) -> RunRecord:
+    """Make the second attempt. If the inputs have changed since the first one, return the first one's record instead."""
+    name = request.target.name
+    say(f"{name}: {record.reason}; running the unfinished part once more in a fresh container")
+    build = replace(request.options.build, rebuild=False)  # the image was built a moment ago
+    request = replace(request, options=replace(request.options, build=build))
+    try:
+        return attempt(request, stages, with_last(record), True, say, on_event, retry=True)
+    except UsageError as error:
+        say(f"{name}: no second attempt: {error.happened}")
+        return record
+
+
+def _check_finished(request: Request, stages: tuple[Stage, ...], record: RunRecord) -> None:
+    """Refuse finished results if their inputs, or the job, have changed since.
+
+    Raises:
+        UsageError: something has changed.
+    """
+    if record.environment is not None:
+        check_inputs(request.raw, gather(request, still_there(request, record.environment)))
+    layout = Layout("", str(request.options.kernels), str(request.raw), str(request.options.package))
+    check_same(request.raw, job_of(layout, request, stages))
+
+
+def exit_code_of(verdict: Verdict) -> ExitCode:
+    """Return the exit code for a verdict."""
+    codes = {
+        Verdict.PASSED: ExitCode.GOOD,
+        Verdict.FAILED: ExitCode.FAILED,
+        Verdict.ERROR: ExitCode.FAILED,
+        Verdict.ABSENT: ExitCode.INFRASTRUCTURE,
+        Verdict.INFRA: ExitCode.INFRASTRUCTURE,
+        Verdict.NOT_RUN: ExitCode.NOTHING_RAN,
+    }
+    return codes.get(verdict, ExitCode.INCOMPLETE)
+
+
+def commit_of(folder: Path) -> str:
+    """Return the commit that `folder` is at, with `+` if the work tree differs and `?` if git does not say; empty outside git."""
+    commit = (ask_git(folder, "rev-parse", "--short=12", "HEAD") or "").strip()
+    differs = ask_git(folder, "status", "--porcelain", "--ignore-submodules=all", "--", ".") if commit else ""
+    return commit + ("?" if differs is None else "+" if differs else "")
+
+
+def _stages(target: Target, options: RunOptions) -> tuple[Stage, ...]:
+    """Return the target's stages, or those of them that the user asked for."""
+    if options.stages is None:
+        return target.stages
+    chosen = tuple(stage for stage in target.stages if stage in options.stages)
+    if not chosen and target.emulate:
+        raise UsageError(
+            f"The target {target.name!r} has no stage {' or '.join(stage.value for stage in options.stages)}.",
+            "Emulated targets measure nothing: a CPU executes the machine code, and its time says nothing about a card.",
+            f"Choose from {', '.join(stage.value for stage in target.stages)}, or measure on a target with a card.",
+        )
+    if not chosen:
+        raise UsageError(
+            f"The target {target.name!r} has no stage {' or '.join(stage.value for stage in options.stages)}.",
+            "Each target lists its stages in targets.yml. A target without a GPU has no stage that measures time.",
+            f"Choose from {', '.join(stage.value for stage in target.stages)}. Targets with a card can measure: `warpwave list`.",
+        )
+    return chosen
+
+
+def _check_sanitizable(target: Target, options: RunOptions) -> None:
+    """Refuse to check accesses to memory where nothing stands between kernels and memory. By default, only other targets are checked."""
+    if options.sanitize and not target.interpret and not target.emulate:
+        raise UsageError(
+            f"--sanitize was given, and the target {target.name!r} neither interprets nor emulates its kernels.",
+            "Accesses to memory are checked in Triton's interpreter, where the target `cpu` runs tests, and in the emulator.",
+            "Run such a target, or leave --sanitize out.",
+        )
+
+
+def _check_shareable(target: Target, options: RunOptions) -> None:
+    """Refuse to share work between GPUs if the target does not name the variable that selects them.
+
+    A target without a GPU has nothing to share, and runs as usual.
+    """
+    if options.share and target.probe.require and not target.visible_devices:
+        raise UsageError(
+            f"The target {target.name!r} cannot share its work between GPUs.",
+            "Its entry in the targets file does not name the variable that selects which cards a process sees.",
+            f"Add it as targets.{target.name}.visible_devices, or leave --gpus out.",
+        )
+
+
+def _make(raw: Path, options: RunOptions) -> bool:
+    """Make a new, empty folder, so that old results never count as new. Return True if the folder exists and the run is to be resumed.
+
+    Raises:
+        UsageError: the folder was created after `check_target` looked.
+        OSError: the folder cannot be made. (An earlier check has reported a wrong path.)
+    """
+    try:
+        raw.mkdir(parents=True)
+    except FileExistsError:
+        if options.resume and raw.is_dir() and not raw.is_symlink():
+            return True
+        raise _taken(raw) from None
+    return False
+
+
+def _taken(raw: Path) -> UsageError:
+    return UsageError(
+        f"{raw} exists already.",
+        "A target's results are written to a new folder, so that old results never count as new.",
+        "Give another --out, or remove that folder. To continue a run that was stopped, use --resume RUN.",
+    )
