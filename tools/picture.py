@@ -2,7 +2,7 @@
 
 Its verdict, its table and two of one kernel's sweeps: python tools/picture.py reports/h100/comparison.html docs/report.png softmax
 Its verdict, its table and its first gap: python tools/picture.py FOLDER/comparison.html docs/two-vendors.png, where FOLDER is from
-`python tests/unit/two_vendors.py FOLDER`. That picture says across its top that one of the vendors is made up.
+`python tests/unit/synthetic.py FOLDER`. That picture says across its top that one of the vendors is made up.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The interval of a median is a bootstrap interval in closed form. Successive timings are not independent: in a recorded run on an H200 they
 oscillate with periods of 2 to 20. So blocks are resampled, whole rounds if there were rounds. The statistic of a resample is the median of
 its blocks' medians, whose distribution over *all* resamples is known exactly (Efron, "Bootstrap methods", 1979).
-tests/unit/compare/speeds/test_stats.py compares it with scipy's, and checks its confidence by simulation.
+tests/unit/compare/test_stats.py compares it with scipy's, and checks its confidence by simulation.
 """
 
 from __future__ import annotations

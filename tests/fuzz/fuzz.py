@@ -23,7 +23,7 @@ sys.path[:0] = [str(Path(__file__).parents[2] / "harness"), str(Path(__file__).p
 with atheris.instrument_imports(include=["warpwave"]):
     from readers import READERS, SEPARATOR
 
-from strategies import NAMES
+from hostile import NAMES
 
 HURTFUL = (
     *NAMES,

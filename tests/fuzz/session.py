@@ -22,8 +22,8 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "harness"), str(ROOT / "tests" / "unit"), str(Path(__file__).parent)]
 
+from hostile import NAMES
 from readers import FILES, MORE_FILES, READERS, SEPARATOR
-from strategies import NAMES
 from synthetic import record, run, two_targets, write_raw
 
 from warpwave.records import (

@@ -14,15 +14,7 @@ sys.path.append(str(UNIT / "render" / "html"))
 
 from synthetic import case, compiled, day, sample
 from test_html_in_browser import drawn
-from test_search import (
-    Answer,
-    Reply,
-    bisect,
-    bisection_sections,
-    bisection_sentence,
-    said,
-)
-from test_upgrade import FAILING, on
+from test_upgrade import FAILING, Answer, Reply, bisect, bisection_sections, bisection_sentence, on, said
 
 from warpwave.compare.trends import lines
 from warpwave.compare.upgrade import upgrade as compare_toolchains

@@ -21,13 +21,15 @@ from synthetic import (
     emulated,
     facts,
     finding,
+    made_up,
     no_gpu,
     record,
+    recorded,
     run,
     sample,
     two_targets,
+    two_vendors,
 )
-from two_vendors import made_up, recorded, two_vendors
 
 from warpwave.compare import compare
 from warpwave.compare.model import Comparison

@@ -10,6 +10,7 @@ import sys
 import tarfile
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -93,13 +94,17 @@ def _clone(package: Package, folder: Path, offline: Path | None) -> Path:
     return clone
 
 
+# Python before 3.11.4 has no filters; the archives are of commits that a table names.
+_SAFELY: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+
+
 def _unpack(archive: bytes, root: Path) -> None:
     """Write an archive's only folder as `root`."""
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         for member in tar:
             member.name = member.name.partition("/")[2]
             if member.name:
-                tar.extract(member, root, filter="data")
+                tar.extract(member, root, **_SAFELY)
 
 
 def _run(command: list[str], what: str) -> bytes:

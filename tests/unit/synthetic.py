@@ -1,12 +1,22 @@
 """Synthetic data for the tests. Nothing here was measured: the GPUs do not exist and every figure is made up."""
 
+from __future__ import annotations
+
 import dataclasses
 import json
+import sys
+from functools import cache
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
+from warpwave.collect import collect_all, find_raw
+from warpwave.compare import compare
+from warpwave.compare.changed_codegen import Concern, bundle
+from warpwave.compare.model import Comparison
 from warpwave.records import (
+    OPEN,
     Architecture,
+    CardShare,
     CaseResult,
     Ceiling,
     CompiledKernel,
@@ -15,6 +25,7 @@ from warpwave.records import (
     Environment,
     Facts,
     Finding,
+    Gates,
     Job,
     RunRecord,
     Sample,
@@ -23,6 +34,8 @@ from warpwave.records import (
     Stages,
     TargetRun,
     Verdict,
+    Waiver,
+    Which,
     to_json,
 )
 
@@ -264,3 +277,226 @@ def day(number, *times, target="alpha", **more):
     samples = tuple(sample(1 << n, median_ms=time) for n, time in enumerate(times) if time)
     who = record(target, run_id=f"run-{number}", started=f"2026-01-{number:02d}T00:00:00+00:00", commit=f"c{number}")
     return run(target, **{"record": who, "samples": samples, **more})
+
+
+# Compiled kernels that are made up, and every way in which they can change.
+
+
+def row(architecture="sy_90", **more):
+    """A kernel that was compiled and read in full."""
+    told = {
+        "binary_hash": "a",
+        "binary_bytes": 10_000,
+        "stack_bytes": 0,
+        "load_widths": (64, 128),
+        "store_widths": (128,),
+        "instructions": {},
+        "programs": 8,
+        "resident_warps": 32,
+        "occupancy": 0.5,
+        "limited_by": ("registers",),
+    }
+    return compiled(architecture, **{**told, "binary_hash": "b" if more else "a", **more})
+
+
+BASE = row(signature={"x": "*fp32", "n": "i32", "B": "constexpr"}, constants={"B": 1024, "E": True}, num_warps=4, num_stages=2)
+
+
+def other(**more):
+    """The same configuration, but for what is given."""
+    return dataclasses.replace(BASE, **more)
+
+
+def products(**counts):
+    """Matrix instructions by name, with `__` for a dot."""
+    named = {name.replace("__", "."): count for name, count in counts.items()}
+    return {"instructions": named, "matrix": tuple(sorted(named))}
+
+
+FAILED = {
+    "verdict": Verdict.FAILED,
+    "reason": "out of LDS",
+    "registers": None,
+    "binary_bytes": None,
+    "instructions": None,
+    "occupancy": None,
+    "shared_bytes": None,
+}
+
+
+WGMMA, MMA, FLOAT = {"wgmma__m64n64k16__bf16": 4}, {"mma__sync__m16n8k16__bf16": 16}, {"v_mfma_f32_32x32x8_f16": 4}
+
+
+def side(*rows, folder="runs/x", **more):
+    return bundle(folder, [run(compiled=tuple(rows), **more)])
+
+
+MOVES = {
+    "it does not compile any more": (Concern.VERDICT, {}, FAILED),
+    "its matrix instructions are gone": (Concern.MATRIX, products(**WGMMA), products()),
+    "they are of an earlier generation": (Concern.MATRIX, products(**WGMMA), products(**MMA)),
+    "one of two kinds of them is gone": (Concern.MATRIX, products(**FLOAT, v_mfma_f32_32x32x8_bf16=2), products(**FLOAT)),
+    "registers are spilled": (Concern.SPILLS, {}, {"spills": 3, "stack_bytes": 16}),
+    "private memory is used": (Concern.SPILLS, {}, {"stack_bytes": 64}),
+    "fewer programs fit": (Concern.OCCUPANCY, {}, {"programs": 4, "resident_warps": 16, "occupancy": 0.25}),
+    "loads are narrower": (Concern.ACCESS, {}, {"load_widths": (32,)}),
+    "stores are narrower": (Concern.ACCESS, {}, {"store_widths": (16, 32)}),
+    "it does not copy asynchronously any more": (Concern.ACCESS, {"instructions": {"cp.async.cg": 4}}, {}),
+    "it needs more registers": (Concern.REGISTERS, {}, {"registers": 35}),
+    "it needs more shared memory": (Concern.SHARED, {}, {"shared_bytes": 16385}),
+    "its binary is larger": (Concern.SIZE, {}, {"binary_bytes": 10_501}),
+}
+
+
+# A made-up second vendor beside the recorded run on one card, to look at a report of two vendors.
+#
+# What is real: the tests, speeds and code that the recorded run holds, and the generated code of the other vendor's architecture, which a
+# compiler made without a card. What is made up: every test result, speed and copy of `rocm (made up)`. No such card has run this. The
+# words
+# "made up" are in the target's name, so that no table can lose them.
+#
+# `python tests/unit/synthetic.py FOLDER` writes `comparison.html`, `.md` and `.json` of it, and what a terminal shows as
+# `terminal.svg`.
+
+ROOT = Path(__file__).parents[2]
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT / "harness"))
+
+
+MADE_UP = "rocm (made up)"
+_GPU = "Made-up card: no such card has run this"
+_REAL_COPY, _COPY = 3021.0, 3900.0  # GB/s
+# The made-up share of its real share that a kernel reaches: three of them fall below 70% of the copy.
+_FACTORS = {"softmax": 0.56, "layer_norm": 0.66, "cross_entropy": 0.6, "dropout": 0.93, "gelu": 0.97, "attention": 0.5, "matmul": 0.8}
+_MESSAGE = "AssertionError: made up: max_abs_err 0.31 > 0.01"
+_FAILING = {"softmax": 4, "attention": 2}  # its first tests
+
+
+@cache
+def recorded() -> tuple[TargetRun, ...]:
+    """The recorded run: code for both vendors from the target without a card, and the card of one."""
+    return tuple(collect_all(find_raw([ROOT / "reports" / "h100"])))
+
+
+def two_vendors() -> list[TargetRun]:
+    """The recorded run, and a second vendor with made-up figures."""
+    cpu, cuda = recorded()
+    return [cuda, made_up(cuda, cpu), cpu]
+
+
+@cache
+def compared() -> Comparison:
+    """The comparison of those."""
+    return compare(two_vendors())
+
+
+def made_up(real: TargetRun, compiler: TargetRun) -> TargetRun:
+    """A target with the tests and points of `real`, made-up results, and the code that `compiler` made for another vendor's card."""
+    device = DeviceFacts(index=0, name=_GPU, architecture="gfx942", memory_bytes=192 << 30, multiprocessors=304)
+    ceilings = tuple(
+        dataclasses.replace(
+            entry,
+            median_ms=entry.median_ms * _REAL_COPY / _COPY,
+            p20_ms=entry.p20_ms * _REAL_COPY / _COPY,
+            p80_ms=entry.p80_ms * _REAL_COPY / _COPY,
+        )
+        for entry in real.ceilings
+    )
+    left = dict(_FAILING)
+    cases = []
+    for case in real.cases:
+        if left.get(case.kernel, 0) and case.verdict is Verdict.PASSED and "[" in case.id:
+            left[case.kernel] -= 1
+            case = dataclasses.replace(case, verdict=Verdict.FAILED, message=_MESSAGE, detail="made up")
+        cases.append(case)
+    return dataclasses.replace(
+        real,
+        record=dataclasses.replace(
+            real.record,
+            target=MADE_UP,
+            label="made-up figures",
+            run_id="made-up",
+            reason=f"{sum(_FAILING.values())} tests fail",
+            hint="",
+            command=("warpwave", "run", MADE_UP),
+        ),
+        facts=dataclasses.replace(real.facts, runtime="made up", driver="made up", devices=(device,)) if real.facts else None,
+        # The faults of the real card's code are not this one's.
+        stages=tuple(
+            dataclasses.replace(entry, verdict=Verdict.PASSED, reason="", hint="") if entry.stage is Stage.COMPILE else entry
+            for entry in real.stages
+        ),
+        cases=tuple(cases),
+        samples=tuple(_sample(entry) for entry in real.samples),
+        ceilings=ceilings,
+        compiled=tuple(entry for entry in compiler.compiled if entry.architecture == "gfx942"),
+        launched=(),
+    )
+
+
+def _sample(entry):
+    """A point with the made-up speed; a peer keeps its share of the copy."""
+    factor = _COPY / _REAL_COPY * (_FACTORS.get(entry.kernel, 1.0) if entry.provider == "triton" else 1.0)
+
+    def slower(time):
+        return time and time / factor
+
+    return dataclasses.replace(
+        entry,
+        value=entry.value and entry.value * factor,
+        low=entry.low and entry.low * factor,
+        high=entry.high and entry.high * factor,
+        median_ms=slower(entry.median_ms),
+        p20_ms=slower(entry.p20_ms),
+        p80_ms=slower(entry.p80_ms),
+        times_ms=tuple(map(slower, entry.times_ms)),
+        graph_ms=slower(entry.graph_ms),
+    )
+
+
+def main(folder: Path) -> None:
+    """Write the pages."""
+    from warpwave.cli.show import draw_report
+    from warpwave.report import write_files
+
+    folder.mkdir(parents=True, exist_ok=True)
+    comparison = compared()
+    write_files(comparison, folder)
+    draw_report(comparison, folder / "terminal.svg", full=False)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
+
+
+# A run with every file that a raw folder can hold. All data is synthetic.
+
+
+def lines(*entries):
+    return "".join(to_json(entry) + "\n" for entry in entries)
+
+
+WHOLE = run(
+    again=(sample(1),),
+    launched=(compiled(origin="elsewhere"),),
+    shares=(CardShare(Stage.TEST, 0, 3, 1.0), CardShare(Stage.BENCH, 1, 2, 1.0, "lost")),
+    findings=(finding(),),
+    gates=Gates(OPEN, waivers=(Waiver("spills", "why", Which(("softmax",))),)),
+    peers=("torch",),
+)
+EXTRA = {
+    "bench/kernels.jsonl": lines(*WHOLE.launched),
+    "test/findings.jsonl": lines(*WHOLE.findings),
+    "test/cards.jsonl": lines(WHOLE.shares[0]),
+    "bench/cards.jsonl": lines(WHOLE.shares[1]),
+}
+
+
+def write_whole(parent: Path) -> Path:
+    """Write its raw folder."""
+    made = write_raw(parent / "alpha", WHOLE)
+    for name, text in EXTRA.items():
+        (made / name).write_text(text)
+    stages = tuple(report.stage for report in WHOLE.stages)
+    (made / "job.json").write_text(to_json(Job("run-1", "alpha", stages, "/kernels", "/out", gates=WHOLE.gates, peers=WHOLE.peers)))
+    return made

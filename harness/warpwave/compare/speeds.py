@@ -260,7 +260,7 @@ ASSUMED = 0.03
 ENOUGH = 19
 # A comparison has as many points as the A/A run, and one of them may move further than all of those. Without a margin, every second
 # comparison of the same code would report a change. With this margin, fewer than 1 in 20 do in simulations on recorded timings
-# (tests/unit/compare/speeds/test_stats.py), and fewer than 1 in 100 single points.
+# (tests/unit/compare/test_stats.py), and fewer than 1 in 100 single points.
 _MARGIN = 2.5
 
 

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
+import re
+import shlex
+from pathlib import Path, PurePath
+from types import SimpleNamespace
 
+import click
 import pytest
+from synthetic import case, compiled, record, run, sample
 
+from warpwave import __main__ as cli
 from warpwave.__main__ import _run_cli
+from warpwave.ci import base as since_base
+from warpwave.ci.base import Asked, against_base, parse_asked
 from warpwave.ci.plan import Leg, as_outputs, plan_legs
-from warpwave.errors import UsageError
+from warpwave.cli.parse import _command
+from warpwave.cli.run import parse_run
+from warpwave.compare import compare
+from warpwave.compare.changed_codegen import Concern
+from warpwave.doctor import Finding
+from warpwave.errors import Outcome, UsageError
+from warpwave.records import CaseResult, Verdict
+from warpwave.render import commands
+from warpwave.render.commands import look_closer, next_commands
+from warpwave.render.sections import outline
 
 
 def asked(**machines):
@@ -140,3 +160,426 @@ def test_a_hosts_file_without_runners_is_refused(tmp_path, capsys, monkeypatch, 
 
     assert _run_cli(["ci", "plan", "--kernels", str(tmp_path)]) == 2
     assert said in capsys.readouterr().err
+
+
+# `warpwave ci leg` hands the options of `warpwave run` on as `run` itself parses them; `warpwave ci options` says what they come to.
+
+TARGETS = "schema_version: 1\ntargets:\n  mine: {label: mine, engine: local, stages: [test], image: {dockerfile: x, base: y}}\n"
+
+
+@pytest.fixture
+def leg(tmp_path, monkeypatch):
+    """Run a leg on a machine that is fit, and have what `run` was given; or on one that is not, and have its record."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("KERNELS", "ENGINE", "SHARD", "OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "mine.yml").write_text(TARGETS)
+    given = {}
+
+    def start(target, options, *more, fit=True):
+        def examine(targets, names, engine=None):
+            given.update(targets=list(targets), engine=engine)
+            return [Finding(names[0], "pass" if fit else "fail", "no card")]
+
+        def run(**params):
+            given.update(params, command=click.get_current_context().meta["warpwave.command"])
+            return Outcome()
+
+        monkeypatch.setattr("warpwave.doctor.examine", examine)
+        monkeypatch.setattr(cli.run, "callback", run)
+        return _run_cli(["ci", "leg", target, "--out", "bundle", *more, "--options", options]), given
+
+    return start
+
+
+def test_a_job_with_a_card_takes_what_another_job_compiled(leg, tmp_path, monkeypatch):
+    """It does not compile for other cards again. The user's own options count, and without a hash nothing is taken."""
+    folder = tmp_path / "compiled" / "raw" / "cpu" / "compile" / "triton-cache"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text("{}")
+    digest = hashlib.sha256(b"{}").hexdigest()
+    for target, options, given_hash, stages, taken in (
+        ("cuda", "", digest, "test,bench", True),
+        ("cuda", "--stage bench", digest, "bench", True),
+        ("cuda", "", "", None, False),
+        ("cpu", "", digest, None, False),
+    ):
+        monkeypatch.setenv("COMPILED_HASH", given_hash)
+        code, given = leg(target, options, "--compiled", "compiled")
+        assert code == 0
+        assert (given["stages"], given["compiled"] is not None) == (stages, taken), (target, options)
+
+
+def test_an_artifact_that_is_missing_fails_nothing(leg, monkeypatch):
+    """The job with the card does everything itself."""
+    monkeypatch.setenv("COMPILED_HASH", "0" * 64)
+
+    assert leg("cuda", "", "--compiled", "nowhere")[1]["compiled"] is None
+
+
+def test_a_job_without_a_card_only_compiles(leg):
+    """For the architectures of the plan, whatever stages the user's options name."""
+    _, given = leg("cpu", "--stage test --quick", "--compile-for", "sm_90")
+
+    assert (given["stages"], given["launches"], given["save_compiled"], given["quick"]) == ("compile", "bench,test", "sm_90", True)
+
+
+FORMS = ["--targets mine.yml", "--targets=mine.yml", "--targets other.yml --targets=mine.yml", "-k --targets --targets=mine.yml"]
+
+
+@pytest.mark.parametrize("options", FORMS)
+def test_a_targets_file_counts_however_it_is_written(leg, options):
+    """In two words, in one, twice, beside a value that looks like it."""
+    code, given = leg("mine", options)
+
+    assert code == 0
+    assert "mine" in given["targets"]
+    assert (given["names"], str(given["overlay"]), str(given["out"]), given["no_report"]) == (("mine",), "mine.yml", "bundle", True)
+
+
+def test_what_an_option_names_is_no_option(leg):
+    """`--targets` is the expression here, and the targets are the shipped ones."""
+    code, given = leg("cpu", "-k --targets")
+
+    assert (code, given["keyword"], given["overlay"]) == (0, "--targets", None)
+
+
+@pytest.mark.parametrize("options", ["--engine=local", "--engine docker --engine=local"])
+def test_the_machine_is_examined_for_the_engine_that_will_run(leg, options):
+    """Not for the step's own, over which --options decides."""
+    _, given = leg("cpu", options, "--engine", "docker")
+
+    assert given["engine"] == "local"
+
+
+def test_a_machine_that_is_not_fit_is_on_record_as_the_run_would_be(leg, tmp_path):
+    """With the package and the shard of the options, and the command that would have run."""
+    (tmp_path / "ops").mkdir()
+    code, _ = leg("cpu", "--kernels=ops --shard=2/4", fit=False)
+    told = json.loads((tmp_path / "bundle" / "raw" / "cpu" / "run.json").read_text())
+
+    assert code == 3
+    assert (told["kernels"], told["shard"], told["command"][:3]) == ("ops", "2/4", ["warpwave", "run", "cpu"])
+
+
+def test_the_command_on_record_is_one_that_can_be_resumed(leg):
+    """`ci leg` knows no --resume; `run` does."""
+    _, given = leg("cpu", "--quick")
+
+    assert given["command"][:3] == ("warpwave", "run", "cpu")
+    assert given["command"][-1] == "--quick"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--out=elsewhere", "--options sets --out to elsewhere"),
+        ("--out elsewhere", "--options sets --out to elsewhere"),
+        ("--resume=elsewhere", "--options sets --resume to elsewhere"),
+        ("--triton 3.8.0", "--options puts the target on a toolchain"),
+        ("-- cuda", "'cuda'"),
+        ("cuda", "'cuda'"),
+        ("--help", "ask for help"),
+        ("-k 'a", "cannot be split"),
+        ("--shard=9/4", "--shard '9/4'"),
+        ("--quickly", "No such option"),
+        ("--engin=local", "No such option"),
+    ],
+)
+def test_what_a_leg_cannot_do_is_refused(leg, capsys, options, words):
+    """Nothing runs, and nothing is taken for something else: its results would be where nobody looks for them."""
+    code, given = leg("cpu", options)
+
+    assert (code, given) == (2, {})
+    assert words in capsys.readouterr().err
+
+
+def test_options_are_reported_as_they_are_parsed(capsys):
+    """On one line, for scripts; with the defaults, and without running anything."""
+    code = _run_cli(["ci", "options", "cpu", "--out=x", "-kexpr", "--engine", "docker", "--engine=local", "--gpus", "0,1"])
+    told = json.loads(capsys.readouterr().out)
+
+    assert code == 0
+    assert (told["names"], told["out"], told["keyword"], told["engine"], told["gpus"]) == (["cpu"], "x", "expr", "local", "0,1")
+    assert (told["resume"], told["kernels"]) == (None, "kernels")
+
+
+def test_the_names_are_those_of_the_legs(capsys):
+    """So that a report expects what will be there."""
+    assert _run_cli(["ci", "options", "cpu", "--triton", "3.8.0", "--toolchain", "triton-3.9"]) == 0
+    (lane,) = json.loads(capsys.readouterr().out)["legs"]
+
+    assert [leg["name"] for leg in lane] == ["cpu@triton-3.9", "cpu@triton-3.8.0"]
+
+
+@pytest.mark.parametrize("words", [["cpu", "--no-such"], ["cpu", "--help"], []])
+def test_options_that_are_wrong_are_refused(words):
+    """So that a script stops there."""
+    assert _run_cli(["ci", "options", *words]) == 2
+
+
+def test_every_option_is_kept_or_left_out_of_a_repeated_command():
+    """A value that looks like an option is a value, so the sets that read a recorded command know each option of the parser."""
+    options = [one for one in cli.run.params if isinstance(one, click.Option)]
+    valued = {name for one in options if not one.is_flag for name in one.opts}
+    flags = {name for one in options if one.is_flag for name in (*one.opts, *one.secondary_opts)}
+
+    assert valued == commands._KEPT | commands._DROPPED | commands._OPTIONAL
+    assert flags == commands._KEPT_FLAGS | commands._DROPPED_FLAGS
+
+
+# What the repeated command says anew: which part runs, and where its results go.
+REPLACED = {
+    *("names", "node_ids", "stages", "keyword", "tests", "last_failed", "changed_since", "deselect_from", "shard", "shard_times"),
+    *("commit", "out", "resume", "gpu_wait", "save_compiled", "toolchains", "tritons"),
+    *("again", "rebuild", "keep", "verbose", "no_report", "quiet", "full", "json"),
+}
+RECORDED = [
+    "cpu --sanitize",
+    "cpu --no-sanitize",
+    "cpu cuda --autotune all --env A=1 --env B --with numpy --with=scipy --install --kernels=.",
+    "cpu --install-no-deps --engine local --python /usr/bin/python3 --here --quick --test-timeout 7",
+    "cpu --triton 3.8.0 --toolchain old --targets t.yml --hosts h.yml --bench-script 'bench_*.py -- --dtype bf16'",
+    "cpu --pytest-args '-p no:x --runslow' -k 'a and --install' --out --sanitize --stage test",
+    "cpu tests/test_a.py::test_a --sanitize --deselect-from --quick --last-failed x --changed-since main -- -p no:y",
+    "cpu --json out.json --no-torch-compile-ahead --gpus 0,1 --requirements r.txt --weaken pids -v --aa --full --timeout 70",
+    "cpu --launches test --bench 'perf_*.py' --precision 0.1 --test-workers 2 --results-limit 9 --results-files 9 --compiled a",
+    "cpu --base-image b --wheelhouse w --ca-bundle c --pip-config p --build-network host --build-arg K=V --compiled-hash 0",
+]
+
+
+@pytest.mark.parametrize("recorded", RECORDED)
+def test_each_printed_command_has_the_options_that_decide_a_verdict(recorded, monkeypatch):
+    """Parsed by the real parser: a test that failed with a check fails again, and one that failed without it is not checked."""
+    monkeypatch.setattr("sys.argv", ["warpwave", "run", *shlex.split(recorded)])
+    asked = parse_run(shlex.split(recorded)).params
+    failed = dataclasses.replace(run("cpu"), cases=(CaseResult("test_a.py::test_a", "a", Verdict.FAILED),))
+    record = dataclasses.replace(failed.record, command=_command())
+    comparison = compare([dataclasses.replace(failed, record=record)])
+    (target,) = comparison.targets
+    pasted = [section.paste for section in outline.did_not_pass(comparison, None)]
+    again, (last, _), closer = *pasted, next_commands(comparison, PurePath("out")), look_closer(target, "")
+
+    for command, replaced in ((again, REPLACED), (last, REPLACED), (closer, {*REPLACED, "quick"})):
+        program, name, *words = shlex.split(command)
+        assert (program, name) == ("warpwave", "run")
+        found = parse_run(words).params
+        assert found["names"] == ("cpu",)
+        assert {option: value for option, value in found.items() if option not in replaced} == {
+            option: value for option, value in asked.items() if option not in replaced
+        }
+    assert parse_run(shlex.split(again)[2:]).params["tests"] == ("test_a.py::test_a",)
+    assert parse_run(shlex.split(last)[2:]).params["last_failed"] == Path("out")
+
+
+def test_a_command_is_not_printed_without_some_of_its_options():
+    """The same test might pass without them."""
+    (target,) = compare([run("cpu")]).targets
+    command = ("warpwave", "run", "cpu", "--sanitize", *("--env", f"A={'x' * 5000}"))
+
+    assert commands.repro(dataclasses.replace(target, command=command), "test_a.py::test_a") == ""
+
+
+# What `warpwave ci report` says of the base branch: which changes fail the job, which warn, and what each annotation names.
+
+
+@pytest.fixture
+def since(monkeypatch, tmp_path):
+    """Compare two runs without files of theirs."""
+
+    def compare(before, after, asked):
+        sides = {"base": [before] if before else [], "head": [after] if after else []}
+        monkeypatch.setattr(since_base, "latest", lambda folders: folders)
+        monkeypatch.setattr(since_base, "find_raw", lambda folders: folders)
+        monkeypatch.setattr(since_base, "collect_all", lambda folders: sides[folders[0].name])
+        return against_base(tmp_path / "base", [tmp_path / "head"], asked)
+
+    return compare
+
+
+def measured(*times, scatter=0.001, **more):
+    """A run of a point for each time in ms, with tests that passed; without code."""
+    points = tuple(sample(1 << n, median_ms=time, scatter=scatter) if time else failed(1 << n) for n, time in enumerate(times))
+    return run(compiled=(), samples=points, **more)
+
+
+def failed(n):
+    return sample(n, value=None, verdict=Verdict.ERROR, reason="out of memory\nat line 3")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("nothing", Asked((), slower=False, lost_tests=False, threshold=0.1)),
+        ("any", Asked(tuple(Concern), slower=True, lost_tests=True, threshold=0.1)),
+        ("slower", Asked((), slower=True, lost_tests=False, threshold=0.1)),
+        ("lost-tests,spills", Asked((Concern.SPILLS,), slower=False, lost_tests=True, threshold=0.1)),
+        ("spills,slower,verdict", Asked((Concern.SPILLS, Concern.VERDICT), slower=True, lost_tests=False, threshold=0.1)),
+    ],
+)
+def test_what_may_not_get_worse_is_named(text, expected):
+    """One word for all and one for none; else what is named, and nothing beside it."""
+    assert parse_asked(text, 0.1) == expected
+
+
+@pytest.mark.parametrize("text", ["", "slow", "slower, spills", "any,slower", "nothing,slower", "spills,,slower"])
+def test_what_nobody_knows_is_refused_with_all_that_is_known(text):
+    """A word that is misspelt would fail no job."""
+    with pytest.raises(UsageError) as caught:
+        parse_asked(text, None)
+
+    assert all(word in caught.value.remedy for word in ("spills", "slower", "lost-tests", "any", "nothing"))
+
+
+def test_a_point_that_became_slower_is_named_with_its_times(since):
+    """The annotation shows both medians, the change, its interval and the threshold. It is an error with `--fail-on`, else a warning."""
+    runs = measured(1.0, 0.5), measured(1.25, 0.5)
+    strict, lax = since(*runs, Asked(threshold=0.05)), since(*runs, Asked(slower=False, threshold=0.05))
+    (line,) = strict.annotations
+    figures = re.findall(r"\d[\d,.]*", line.partition("::")[2].partition("::")[2].replace("%25", "%"))
+
+    assert line.startswith("::error title=slower%3A softmax/N=1 triton on alpha::")
+    assert (figures[:3], figures[-1].rstrip(".")) == (["1000", "1250", "0.800"], "5.0")
+    assert 0.79 < float(figures[3]) < 0.8 < float(figures[4]) < 0.81
+    assert strict.worse
+    assert "## Since the base branch" in strict.page
+    assert "softmax" in strict.page
+    assert lax.annotations == (line.replace("::error", "::warning"),)
+    assert (lax.worse, lax.page) == ("", strict.page)
+
+
+def test_a_point_that_fails_now_is_named_with_the_first_line_of_its_error(since):
+    """It has no time to compare, and it was measured before."""
+    found = since(measured(1.0, 0.5), measured(None, 0.5), Asked(threshold=0.05))
+
+    assert found.annotations == ("::error title=failed%2C measured before%3A softmax/N=1 triton on alpha::out of memory",)
+    assert found.worse
+
+
+def test_a_change_within_the_users_threshold_is_none(since):
+    """A quarter slower, half allowed."""
+    found = since(measured(1.0), measured(1.25), Asked(threshold=0.5))
+
+    assert (found.worse, found.annotations) == ("", ())
+    assert found.page
+
+
+def test_code_that_got_worse_is_named_by_the_gravest_concern_that_was_asked_about(since):
+    """With the figure of that concern, and the case that launched it; the page shows it in any case."""
+    before = run(cases=(), samples=(), compiled=(compiled(spills=0, registers=30),))
+    after = run(cases=(), samples=(), compiled=(compiled(spills=4, registers=255),))
+    registers = since(before, after, Asked((Concern.SHARED, Concern.REGISTERS)))
+    every = since(before, after, Asked(tuple(Concern)))
+    nothing = since(before, after, Asked())
+
+    assert [line.partition("; ")[0] for line in registers.annotations] == [
+        "::error title=registers%3A _softmax_fwd for sy_90::registers: 30 → 255"
+    ]
+    assert [line.partition("; ")[0] for line in every.annotations] == [
+        "::error title=spills%3A _softmax_fwd for sy_90::spilled registers: 0 → 4"
+    ]
+    assert every.annotations[0].endswith("bench")
+    assert registers.worse
+    assert every.worse
+    assert (nothing.annotations, nothing.worse) == ((), "")
+    assert "_softmax_fwd" in nothing.page
+
+
+def test_a_test_that_is_lost_is_a_warning_or_an_error(since):
+    """As it is asked about; a test that HEAD skipped says why, one that is gone says that."""
+    both = (case("k.py::test_a"), case("k.py::test_b"), case("k.py::test_c"))
+    before = run(cases=both, samples=(), compiled=())
+    after = run(cases=(both[2], case("k.py::test_a", Verdict.NOT_RUN, message="no card")), samples=(), compiled=())
+    strict, lax = since(before, after, Asked(lost_tests=True)), since(before, after, Asked())
+
+    assert sorted(strict.annotations) == [
+        "::error title=test is gone%3A k.py%3A%3Atest_b on alpha::is gone",
+        "::error title=test is skipped now%3A k.py%3A%3Atest_a on alpha::no card",
+    ]
+    assert strict.worse.startswith("2 tests that passed before are ")
+    assert sorted(lax.annotations) == [line.replace("::error", "::warning") for line in sorted(strict.annotations)]
+    assert lax.worse == ""
+    assert since(before, run(cases=both[1:], samples=(), compiled=()), Asked(lost_tests=True)).worse.startswith(
+        "1 test that passed before is "
+    )
+
+
+SAME = "✅ None of 3 tests changed."
+
+
+def of_tests(*found):
+    return run(samples=(), compiled=(), cases=found)
+
+
+def spilling(count):
+    return run(samples=(), compiled=(compiled(spills=count),))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "heads"),
+    [
+        (of_tests(case("a"), case("b")), of_tests(case("a"), case("b")), ["✅ None of 2 tests changed."]),
+        (of_tests(case("a")), of_tests(case("a", Verdict.FAILED)), ["❌ 1 test fails now."]),
+        (of_tests(case("a"), case("b")), of_tests(case("a")), ["❌ 1 test is gone."]),
+        (measured(1.0), measured(1.0), [SAME, "✅ None of 1 point is slower, 1 same."]),
+        (measured(1.0), measured(2.0), [SAME, "❌ 1 of 1 point is slower."]),
+        (measured(1.0), measured(None), [SAME, "❌ 1 point failed that did not before."]),
+        (spilling(0), spilling(4), [SAME, "❌ 1 regression (1 spills) in 1 compared configuration: 0 unchanged."]),
+        (spilling(4), spilling(0), [SAME, "✅ No regression in 1 compared configuration: 1 better, 0 unchanged."]),
+    ],
+)
+def test_each_part_of_the_page_says_first_whether_it_is_good(since, before, after, heads):
+    """One part a kind, behind an empty line each."""
+    page = since(before, after, Asked(tuple(Concern), lost_tests=True, threshold=0.05)).page
+
+    assert page.startswith(f"\n## Since the base branch\n\n### {heads[0]}\n")
+    assert re.findall(r"(?<=\n\n)### (.*)\n", page) == heads
+
+
+def test_all_that_got_worse_is_said_in_one_line(since):
+    """A sentence a kind, without a full stop at the end."""
+    before = run(cases=(case("a"), case("b")), samples=(sample(1, median_ms=1.0, scatter=0.001),), compiled=(compiled(spills=0),))
+    after = run(cases=(case("a"),), samples=(sample(1, median_ms=2.0, scatter=0.001),), compiled=(compiled(spills=4),))
+    found = since(before, after, Asked(tuple(Concern), lost_tests=True, threshold=0.05))
+
+    assert found.worse.startswith("1 test that passed before ")
+    assert found.worse.count(". ") >= 2
+    assert not found.worse.endswith(".")
+    assert len(found.annotations) == 3
+    assert found.page.count("## Since the base branch") == 1
+
+
+def test_what_both_sides_lack_is_no_section(since):
+    """Nothing measured, nothing compiled, no test: no page."""
+    empty = run(cases=(), samples=(), compiled=())
+    found = since(empty, empty, Asked(tuple(Concern), lost_tests=True))
+
+    assert (found.page, found.worse, found.annotations) == ("", "", ())
+
+
+def test_what_one_side_lacks_is_not_compared_and_no_regression(since):
+    """Each kind by itself: the other two are compared."""
+    empty = run(cases=(), samples=(), compiled=())
+    for before, after in ((empty, run()), (run(), empty)):
+        found = since(before, after, Asked(tuple(Concern), threshold=0.05))
+
+        assert found.worse == ""
+        assert found.page.count("_Not compared with the base branch: ") == 2
+        assert ": speeds. " in found.page
+        assert ": generated code. " in found.page
+
+
+def test_an_error_is_on_the_page_and_no_regression(monkeypatch, tmp_path):
+    """The report is made after this: a base that cannot be read must not stop it."""
+    monkeypatch.setattr(since_base, "latest", lambda folders: SimpleNamespace(none=1)[0])
+    found = against_base(tmp_path, [tmp_path], Asked())
+
+    assert found.page.startswith("\n_Not compared with the base branch: this run. ")
+    assert (found.worse, found.annotations) == ("", ())
+
+
+def test_another_target_is_another_run(since):
+    """Its tests are not lost, and its speeds are not compared."""
+    found = since(run(), run("beta", record=record("beta")), Asked(lost_tests=True))
+
+    assert (found.worse, found.annotations) == ("", ())

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from synthetic import run, write_raw
-from whole_run import write_whole
+from synthetic import run, write_raw, write_whole
 
 
 @pytest.fixture

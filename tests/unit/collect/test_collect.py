@@ -1,14 +1,24 @@
 """Honest raw folders, found and read into target runs. All data is synthetic."""
 
+from __future__ import annotations
+
+import dataclasses
+import json
 import os
 from pathlib import Path
 
 import pytest
-from synthetic import case, run, sample, write_raw
+from synthetic import CEILING, WHOLE, case, compiled, edit, emulated, lines, record, run, sample, write_raw
 
-from warpwave.collect import collect, find_raw
+from warpwave.collect import collect, collect_all, find_raw, raw_folder
+from warpwave.collect.cases import read_cases
+from warpwave.collect.untrusted import Room
+from warpwave.config.package import package_names
 from warpwave.errors import ExitCode, InvalidInputError
-from warpwave.records import Verdict
+from warpwave.inside.benchmarks import find_benches, kernel_name
+from warpwave.records import Job, RunRecord, Stage, StageReport, Verdict, to_json
+from warpwave.records.selection import is_bench, is_test, kernel_of
+from warpwave.report import write_report
 
 
 def test_what_was_written_is_what_is_read(raw):
@@ -112,3 +122,535 @@ def test_the_kernel_is_the_top_folder_of_the_test(raw, name, kernel):
     )
 
     assert [kernel] == [found.kernel for found in collect(raw).cases]
+
+
+# A raw folder with every file there can be: what each of them is for, and what it costs when it is broken. All data is synthetic.
+
+INVALID, INCOMPLETE = Verdict.INVALID, Verdict.INCOMPLETE
+
+
+def test_every_file_comes_back(folder):
+    """In the field that it is for."""
+    assert collect(folder) == WHOLE
+
+
+# The stage that a file is of, None where it is about all of them, and the fields that come from it alone.
+FILES = {
+    "run.json": (None, set()),
+    "job.json": (None, {"gates", "peers"}),
+    "stages.json": (None, {"stages"}),
+    "facts.json": (Stage.FACTS, {"facts"}),
+    "test/junit.xml": (Stage.TEST, {"cases"}),
+    "test/findings.jsonl": (Stage.TEST, {"findings"}),
+    "test/cards.jsonl": (Stage.TEST, {"shares"}),
+    "bench/samples.jsonl": (Stage.BENCH, {"samples"}),
+    "bench/again.jsonl": (Stage.BENCH, {"again"}),
+    "bench/ceilings.jsonl": (Stage.BENCH, {"ceilings"}),
+    "bench/kernels.jsonl": (Stage.BENCH, {"launched"}),
+    "bench/cards.jsonl": (Stage.BENCH, {"shares"}),
+    "compile/kernels.jsonl": (Stage.COMPILE, {"compiled"}),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_broken_file_costs_its_stage_or_the_run(folder, name):
+    """Each of them by its name, and none of the other stages; all that was in the other files is there."""
+    (folder / name).write_text("nonsense\n")
+    found = collect(folder)
+    stage, lost = FILES[name]
+    differ = {field.name for field in dataclasses.fields(found) if getattr(found, field.name) != getattr(WHOLE, field.name)}
+
+    assert [problem.partition(":")[0] for problem in found.problems] == [name]
+    assert [report.stage for report in found.stages if report.verdict is INVALID] == ([stage] if stage else [])
+    assert all(f"{name}: invalid: " in report.reason for report in found.stages if report.verdict is INVALID)
+    assert (found.record.verdict is INVALID) == (stage is None)
+    assert differ == {*lost, "problems", "stages" if stage else "record"}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_all_files_of_a_report_share_its_room(folder, name):
+    """Nothing is read beyond it, whichever file comes last."""
+    for other in FILES:
+        if other != name and (folder / other).exists():
+            (folder / other).unlink()
+    room = Room()
+    room.disk = 10
+
+    assert any(problem.startswith(f"{name}: invalid: ") for problem in collect(folder, room).problems)
+    assert not any(problem.startswith(f"{name}: ") for problem in collect(folder, Room()).problems)
+
+
+@pytest.mark.parametrize("name", ["bench/again.jsonl", "bench/kernels.jsonl", "test/cards.jsonl", "bench/cards.jsonl"])
+def test_what_is_there_on_request_only_is_missed_by_nobody(folder, name):
+    """A bundle from before that format is whole, too."""
+    (folder / name).unlink()
+
+    assert collect(folder).problems == ()
+
+
+def test_a_record_that_this_process_has_made_counts(folder):
+    """The file may be older, or broken: the disk was full."""
+    (folder / "run.json").write_text("{")
+    made = dataclasses.replace(WHOLE.record, reason="made here")
+
+    assert collect(folder, None, made) == dataclasses.replace(WHOLE, record=made)
+    assert collect_all([folder], {folder: made})[0].record == made
+
+
+def test_small_folders_are_read_first_and_come_back_in_their_order(tmp_path, monkeypatch):
+    """A huge one does not take the room that all share."""
+    huge, small = (write_raw(tmp_path / name, run(samples=points)) for name, points in (("a", [sample(1)] * 50), ("b", [sample(1)])))
+    order = []
+    read = raw_folder.collect
+
+    def note(folder, *more):
+        order.append(folder)
+        return read(folder, *more)
+
+    monkeypatch.setattr(raw_folder, "collect", note)
+    found = collect_all([huge, small])
+
+    assert order == [small, huge]
+    assert [len(each.samples) for each in found] == [50, 1]
+
+
+def test_a_folder_without_a_page_of_the_host_is_reported_by_its_job_or_stages(folder):
+    """The run's id from either; the package from the job; never a pass."""
+    (folder / "run.json").unlink()
+    by_job = collect(folder).record
+    (folder / "job.json").unlink()
+    by_stages = collect(folder).record
+
+    assert by_job == RunRecord(
+        *("run-1", "alpha", "alpha", INCOMPLETE, "run.json: incomplete: it is missing"),
+        hint=by_job.hint,
+        started="",
+        seconds=0.0,
+        commit="",
+        kernels="/kernels",
+        command=(),
+    )
+    assert by_job.hint
+    assert (by_stages.run_id, by_stages.kernels) == ("run-1", "")
+
+
+def test_a_name_of_a_folder_is_no_text_until_it_is_made_one(tmp_path):
+    """Bytes that are no UTF-8, and far too many of them."""
+    (tmp_path / "raw" / ("x" * 150)).mkdir(parents=True)
+    (found,) = collect_all(find_raw([tmp_path]))
+
+    assert found.record.target == found.record.label == f"{'x' * 100} … 50 characters cut"
+
+
+@pytest.mark.parametrize("key", ["run_id", "target"])
+@pytest.mark.parametrize("name", ["job.json", "stages.json"])
+def test_a_file_of_another_run_names_both(folder, name, key):
+    """Its own first, then that of run.json; long names are cut."""
+    edit(folder / name, **{key: "y" * 50})
+    found = collect(folder)
+    told = {"run_id": f"alpha of run {'y' * 40} … 10 characters cut", "target": f"{'y' * 40} … 10 characters cut of run run-1"}[key]
+
+    assert found.record.verdict is Verdict.STALE
+    assert [problem.startswith("stale: " + name) for problem in found.problems] == [True]
+    assert f"{told}, run.json about alpha of run run-1" in found.record.reason
+
+
+@pytest.mark.parametrize(
+    ("verdict", "finished", "expected"),
+    [
+        (Verdict.PASSED, False, INCOMPLETE),
+        (Verdict.FAILED, False, INCOMPLETE),
+        (Verdict.TIMEOUT, False, Verdict.TIMEOUT),
+        (Verdict.PASSED, True, Verdict.PASSED),
+    ],
+)
+def test_a_run_that_its_host_says_has_ended_badly_may_be_unfinished(tmp_path, verdict, finished, expected):
+    """Only a good end and an unfinished inside disagree."""
+    found = collect(write_raw(tmp_path / "a", run(record=record(verdict=verdict, reason="")), finished=finished))
+
+    assert found.record.verdict is expected
+    assert len(found.problems) == (expected is INCOMPLETE)
+
+
+def test_a_run_without_results_says_how_far_it_came_beside_its_reason(tmp_path):
+    """Of the largest plan in the journal; nothing where all of them were measured, or the run finished."""
+    made = write_raw(tmp_path / "a", run(record=record(verdict=Verdict.TIMEOUT, reason="slow")), finished=False)
+    plans = [{"event": "collected", "points": dict.fromkeys(map(str, range(n)), 1)} for n in (5, 8)]
+    (made / "bench/journal.jsonl").write_text("".join(json.dumps(plan) + "\n" for plan in [*plans, {"event": "other", "points": {}}]))
+    reasons = [collect(made).record.reason]
+    (made / "bench/journal.jsonl").write_text(json.dumps({"event": "collected", "points": dict.fromkeys("abc", 1)}) + "\n")
+    reasons.append(collect(made).record.reason)
+
+    (made / "bench/journal.jsonl").write_text(json.dumps({"event": "other"}) + "\n")
+    (made / "bench/samples.jsonl").write_text("")
+    assert collect(made).record.reason == "slow"
+    assert reasons == ["slow; 3 of 8 points were measured", "slow"]
+
+
+def test_waivers_have_a_bound(folder, monkeypatch):
+    """In number, and in patterns beside those that fit everything; beyond it their use is not told."""
+    found = []
+    for most, patterns in ((1, 1), (0, 1), (1, 0)):
+        monkeypatch.setattr(raw_folder, "_MAX_WAIVERS", most)
+        monkeypatch.setattr(raw_folder, "_MAX_PATTERNS", patterns)
+        found.append(collect(folder))
+
+    assert [bool(each.gates) for each in found] == [True, False, False]
+    assert [len(each.problems) for each in found] == [0, 1, 1]
+    assert found[1].problems[0].startswith("job.json: ")
+
+
+def test_architectures_have_a_bound(folder, monkeypatch):
+    """The first ones are kept; a fault that the file has already stays."""
+    monkeypatch.setattr(raw_folder, "_MAX_ARCHITECTURES", 2)
+    rows = [compiled(name) for name in ("a", "b", "a", "c")]
+    (folder / "compile/kernels.jsonl").write_text(lines(*rows[:3]))
+    within = collect(folder)
+    (folder / "compile/kernels.jsonl").write_text(lines(*rows))
+    beyond = collect(folder)
+    (folder / "compile/kernels.jsonl").write_text("nonsense\n" + lines(*rows))
+    broken = collect(folder)
+
+    assert (len(within.compiled), within.problems) == (3, ())
+    assert [row.architecture for row in beyond.compiled] == ["a", "b", "a"]
+    assert beyond.problems == ("compile/kernels.jsonl: invalid: more than 2 architectures; the first 2 are kept",)
+    assert "line 1" in broken.problems[0]
+
+
+def test_the_search_has_bounds(tmp_path, monkeypatch):
+    """Three folders below what is given, and no more of them than are looked into."""
+    for name, deep in (("a/b/c/x", True), ("a/b/c/d/y", False)):
+        write_raw(tmp_path / str(deep) / name, run())
+
+    assert find_raw([tmp_path / "True" / "a"]) == [tmp_path / "True" / "a/b/c/x"]
+    with pytest.raises(InvalidInputError):
+        find_raw([tmp_path / "False" / "a"])
+    assert find_raw([tmp_path / "False" / "a", tmp_path / "True" / "a"]) == [tmp_path / "True" / "a/b/c/x"]
+    monkeypatch.setattr(raw_folder, "MAX_FOLDERS", 3)
+    assert find_raw([tmp_path / "True" / "a"])
+    monkeypatch.setattr(raw_folder, "MAX_FOLDERS", 2)
+    with pytest.raises(InvalidInputError, match="2 folders"):
+        find_raw([tmp_path / "True" / "a"])
+
+
+# Raw folders of runs that ended early, or of two runs. All data is synthetic.
+
+
+def stage(found, name):
+    return next(report for report in found.stages if report.stage is name)
+
+
+def test_a_last_line_that_was_cut_off_is_incomplete_not_invalid(raw):
+    """A process that crashed while writing loses only that line."""
+    path = raw / "bench/samples.jsonl"
+    path.write_bytes(path.read_bytes()[:-200])
+
+    found = collect(raw)
+
+    assert run().samples[:2] == found.samples
+    assert Verdict.INCOMPLETE is stage(found, Stage.BENCH).verdict
+    assert "cut off" in found.problems[0]
+
+
+def test_a_cut_off_line_does_not_hide_that_the_stage_timed_out(tmp_path):
+    """The stage's own, better explanation stays."""
+    reports = (StageReport(Stage.BENCH, Verdict.TIMEOUT, reason="the stage ran longer than 60 s"),)
+    raw = write_raw(tmp_path / "alpha", run(stages=reports, record=record(verdict=Verdict.TIMEOUT)))
+    path = raw / "bench/samples.jsonl"
+    path.write_bytes(path.read_bytes()[:-9])
+
+    assert Verdict.TIMEOUT is stage(collect(raw), Stage.BENCH).verdict
+
+
+def test_a_folder_without_run_json_is_an_incomplete_target(raw):
+    """The host was stopped early: the inside's results are kept, under the folder's name."""
+    (raw / "run.json").unlink()
+
+    found = collect(raw)
+
+    assert (found.record.target, found.record.verdict) == ("alpha", Verdict.INCOMPLETE)
+    assert run().cases == found.cases
+
+
+def test_an_empty_folder_is_an_incomplete_target_with_one_problem(tmp_path):
+    """A target that crashed before its first line has a row, with a single problem."""
+    (tmp_path / "gamma").mkdir()
+
+    found = collect(tmp_path / "gamma")
+
+    assert (found.record.target, found.record.verdict) == ("gamma", Verdict.INCOMPLETE)
+    assert found.problems == ("run.json: incomplete: it is missing",)
+
+
+def test_an_infrastructure_failure_is_not_reported_as_missing_files(tmp_path):
+    """If the image could not be built, there is only run.json, and it explains everything."""
+    raw = write_raw(tmp_path / "alpha", run(record=record(verdict=Verdict.INFRA, reason="the image could not be built")))
+    for path in [*raw.rglob("*.xml"), *raw.rglob("*.jsonl"), raw / "job.json", raw / "stages.json", raw / "facts.json"]:
+        path.unlink()
+
+    found = collect(raw)
+
+    assert (found.record.verdict, found.problems) == (Verdict.INFRA, ())
+
+
+@pytest.mark.parametrize("name", ["stages.json", "job.json"])
+@pytest.mark.parametrize("changes", [{"run_id": "run-0"}, {"target": "beta"}])
+def test_files_of_two_runs_in_one_folder_are_stale(raw, name, changes):
+    """Run id and target decide, not dates."""
+    edit(raw / name, **changes)
+
+    found = collect(raw)
+
+    assert Verdict.STALE is found.record.verdict
+    assert f"{name} is about" in found.record.reason
+
+
+def test_a_run_that_did_not_finish_is_incomplete(tmp_path):
+    """stages.json exists from the start, so its presence proves nothing."""
+    assert Verdict.INCOMPLETE is collect(write_raw(tmp_path / "alpha", run(), finished=False)).record.verdict
+
+
+def test_a_run_that_ended_in_the_middle_says_how_far_its_benchmarks_came(tmp_path):
+    """The journal holds the plan, whatever else it contains. The host's own reason is not a fault of a file."""
+    killed = record(verdict=Verdict.INCOMPLETE, reason="the run has not ended")
+    folder = write_raw(tmp_path / "alpha", run(record=killed, samples=(sample(), sample(2048))), finished=False)
+    plan = {f"softmax/N={n} [triton]": {"case": f"softmax/N={n}", "device": 0} for n in (1024, 2048, 4096)}
+    lines = [{"event": "kernel", "row": {}}, {"event": "collected", "at": 1.0, "points": plan}, {"event": "turn", "id": "a"}]
+    (folder / "bench" / "journal.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines) + '{"event": "tu')
+    found = collect(folder)
+
+    assert (found.record.verdict, found.record.reason) == (Verdict.INCOMPLETE, "the run has not ended; 2 of 3 points were measured")
+    assert found.problems == ()
+
+
+NO_PLAN = ("", "[]\n", '{"event": "collected", "points": 3}\n', '{"event": "collected", "points": {}}\n', "\xff\n")
+
+
+@pytest.mark.parametrize("journal", NO_PLAN)
+def test_a_journal_without_a_plan_tells_nothing(tmp_path, journal):
+    """The journal is for resuming and not part of the results, so a broken one is no fault."""
+    killed = record(verdict=Verdict.INCOMPLETE, reason="the run has not ended")
+    folder = write_raw(tmp_path / "alpha", run(record=killed), finished=False)
+    (folder / "bench" / "journal.jsonl").write_text(journal, encoding="latin-1")
+    found = collect(folder)
+
+    assert (found.record.reason, found.problems) == ("the run has not ended", ())
+
+
+def test_a_stage_that_was_asked_for_and_has_no_report_is_not_run(raw):
+    """The missing stage has a row, and the target is incomplete."""
+    stages = [to_json(report) for report in run().stages if report.stage is not Stage.BENCH]
+    (raw / "stages.json").write_text(f'{{"run_id": "run-1", "target": "alpha", "finished": true, "reports": [{", ".join(stages)}]}}')
+
+    found = collect(raw)
+
+    assert (stage(found, Stage.BENCH).verdict, found.record.verdict) == (Verdict.NOT_RUN, Verdict.INCOMPLETE)
+
+
+@pytest.mark.parametrize("name", ["test/junit.xml", "bench/samples.jsonl", "compile/kernels.jsonl", "facts.json"])
+def test_a_stage_that_passed_and_left_no_file_is_incomplete(raw, name):
+    """Exit code 0 proves nothing."""
+    (raw / name).unlink()
+
+    found = collect(raw)
+
+    assert (f"{name}: incomplete: it is missing",) == found.problems
+    assert [report.verdict for report in found.stages if report.verdict is not Verdict.PASSED] == [Verdict.INCOMPLETE]
+
+
+def test_a_missing_ceiling_is_no_fault(raw):
+    """Without a ceiling there are no shares, but all numbers stay valid."""
+    (raw / "bench/ceilings.jsonl").unlink()
+
+    assert (run().samples, ()) == (collect(raw).samples, collect(raw).problems)
+
+
+# Raw folders of emulated targets: what could be taken for results of a card is invalid.
+
+
+def test_an_emulated_run_is_read_back(tmp_path):
+    """With the architecture that was emulated."""
+    found = collect(write_raw(tmp_path / "syn942-emulated", emulated()))
+
+    assert found == emulated()
+    assert found.record.emulated == "syn942"
+
+
+def test_speeds_of_an_emulated_target_are_dropped(tmp_path):
+    """And its results are invalid: nothing of warpwave writes such a file."""
+    found = collect(write_raw(tmp_path / "syn942-emulated", emulated(samples=(sample(),), ceilings=(CEILING,))))
+
+    assert (found.samples, found.ceilings, found.record.verdict) == ((), (), Verdict.INVALID)
+    assert "emulated targets measure nothing" in found.record.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "changes", "words"),
+    [
+        ("run.json", "syn942-emulated", {"emulated": ""}, "job.json says that syn942 was emulated, run.json nothing"),
+        ("job.json", "syn942-emulated", {"emulate": None}, "job.json says that nothing was emulated, run.json syn942"),
+        ("run.json", "rocm", {}, "syn942 was emulated, but the target's name does not say so"),
+    ],
+)
+def test_an_unmarked_result_is_invalid(tmp_path, name, target, changes, words):
+    """One edit of a file does not turn it into a card's."""
+    raw = write_raw(tmp_path / target, emulated(target=target))
+    edit(raw / name, **changes)
+    found = collect(raw)
+
+    assert found.record.verdict is Verdict.INVALID
+    assert words in found.record.reason
+
+
+def test_a_record_of_an_earlier_version_says_nothing_was_emulated(tmp_path):
+    """Neither file has the field."""
+    raw = write_raw(tmp_path / "alpha", run())
+    for name, key in (("run.json", "emulated"), ("job.json", "emulate")):
+        known = json.loads((raw / name).read_text())
+        del known[key]
+        (raw / name).write_text(json.dumps(known))
+
+    assert collect(raw) == run()
+
+
+# Recorded runs stay readable: today's code can render what was measured once.
+
+REPORTS = Path(__file__).parents[3] / "reports"
+RUNS = sorted(path.parent for path in REPORTS.glob("*/raw") if path.parent.name != "runs")
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda path: path.name)
+def test_a_recorded_run_renders_to_the_same_results(run, tmp_path):
+    """Every target, test, point and kernel of the recorded comparison appears with its verdict and number, and so do its failures."""
+    recorded = json.loads((run / "comparison.json").read_text())
+    write_report([run], tmp_path, [target["target"] for target in recorded["targets"]])
+    again = json.loads((tmp_path / "comparison.json").read_text())
+
+    assert (again["exit_code"], again["problems"]) == (recorded["exit_code"], recorded["problems"])
+    for part in ("targets", "tests", "rows", "codegen"):
+        assert known_then(again[part], recorded[part]) == recorded[part], part
+
+
+def known_then(again, recorded):
+    """Return `again` without the fields that were added after the recording."""
+    if isinstance(recorded, dict):
+        return {key: known_then(again[key], value) for key, value in recorded.items() if key in again}
+    if isinstance(recorded, list) and len(again) == len(recorded):
+        return [known_then(new, old) for new, old in zip(again, recorded, strict=True)]
+    return again
+
+
+def test_there_is_a_recorded_run():
+    """Otherwise the test above would be empty."""
+    assert RUNS
+
+
+# What a package's files are: one rule for the host and the inside.
+
+JOB = Job("r", "t", (), "/root", "/out")
+KERNELS = {
+    "softmax/bench_softmax.py": "softmax",
+    "softmax/deep/test_rows.py": "softmax",
+    "./softmax/test_rows.py": "softmax",
+    "bench_add.py": "add",
+    "./test_add.py": "add",
+    "test_bench_add.py": "bench_add",
+    "add.py": "add",
+    "pkg.test_mod.TestX": "pkg.test_mod",
+    "/softmax/test_rows.py": "softmax",
+    "": "",
+    # Folders that only have a role are skipped.
+    "tests/test_softmax.py": "softmax",
+    "tests/unit/softmax_test.py": "softmax",
+    "op_tests/triton_tests/test_gemm.py": "gemm",
+    "test/transformers/test_rms_norm.py": "rms_norm",
+    "benchmarks/softmax_benchmark.py": "softmax",
+    "benchmark/scripts/benchmark_geglu.py": "geglu",
+    "python/tutorials/01-vector-add.py": "01-vector-add",
+    "src/kernels/softmax/bench_rows.py": "softmax",
+    "tests/test.py": "test",
+    "latest/test_rows.py": "latest",
+    "tests/conftest.py": "conftest",
+}
+# With a package that is called flash-ops.
+OWN = {
+    "flash_ops/test_rows.py": "rows",
+    "Flash-Ops/tests/attention/test_rows.py": "attention",
+    "flash/test_rows.py": "flash",
+    "softmax/flash_ops/test_rows.py": "softmax",
+}
+
+
+@pytest.mark.parametrize("path", KERNELS)
+def test_a_file_is_about_one_kernel(path):
+    """Its top folder, or its name without its role."""
+    assert kernel_of(path) == KERNELS[path]
+
+
+@pytest.mark.parametrize("path", OWN)
+def test_a_folder_with_the_package_s_name_says_nothing(path):
+    """In any spelling; `kernel_name` asks the job for the name."""
+    job = dataclasses.replace(JOB, package_names=("flash-ops",))
+
+    assert kernel_of(path, ["flash-ops"]) == kernel_name(Path("/root", path), job) == OWN[path]
+
+
+def test_a_package_is_called_as_its_folder_and_its_project_are(tmp_path):
+    """Whichever of them is there."""
+    (tmp_path / "checkout").mkdir()
+    bare = package_names(tmp_path / "checkout")
+    (tmp_path / "checkout" / "setup.cfg").write_text("[metadata]\nname = old\n")
+    old = package_names(tmp_path / "checkout")
+    (tmp_path / "checkout" / "pyproject.toml").write_text("[project]\nname = 'flash-ops'\n")
+
+    assert (bare, old, package_names(tmp_path / "checkout")) == (("checkout",), ("checkout", "old"), ("checkout", "flash-ops"))
+
+
+def test_the_bundled_package_keeps_its_rows():
+    """A folder a kernel."""
+    root = Path(__file__).parents[3] / "kernels"
+    files = [path.relative_to(root) for path in root.rglob("*.py") if path.name.startswith(("test_", "bench_")) and path.parent != root]
+
+    assert len(files) > 10
+    assert {kernel_of(path.as_posix(), package_names(root.parent)) for path in files} == {path.parts[0] for path in files}
+
+
+BENCHES = {
+    ("bench_add.py", "bench_*.py"): True,
+    ("deep/er/bench_add.py", "bench_*.py"): True,
+    ("softmax/timing.py", "softmax/*.py"): True,
+    ("softmax/timing.py", "timing.py"): True,
+    ("softmax/timing.py", "bench_*.py"): False,
+    ("./bench_add.py", "bench_*.py"): True,
+    (".venv/lib/bench_add.py", "bench_*.py"): False,
+    ("softmax/__pycache__/bench_add.py", "bench_*.py"): False,
+    ("__init__.py", "*.py"): True,
+    ("bench_add.py", ""): False,
+}
+
+
+@pytest.mark.parametrize(("path", "pattern"), BENCHES)
+def test_a_pattern_matches_a_name_or_a_path(path, pattern):
+    """Of files that are not in a hidden folder or a cache."""
+    assert is_bench(path, ["nothing", pattern]) is BENCHES[path, pattern]
+
+
+def test_tests_are_what_pytest_collects_by_name():
+    """With the patterns of its own."""
+    found = [is_test(path) for path in ("a/test_x.py", "x_test.py", "a/bench_x.py", "a/testing.py", "test_/x.py", "a/test_x.txt")]
+
+    assert found == [True, True, False, False, False, False]
+
+
+@pytest.mark.parametrize("path", [path for path in KERNELS if path.endswith(".py") and path[0].isalpha()])
+def test_host_and_inside_agree(path, tmp_path):
+    """On the kernel of a test in a JUnit file and of a bench; a bench in a hidden folder is none for either."""
+    for name in (path, ".hidden/bench_x.py"):
+        (tmp_path / "package" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "package" / name).touch()
+    junit = f'<testsuite><testcase classname="{path}" name="test_x"/></testsuite>'
+    (tmp_path / "junit.xml").write_text(junit)
+
+    assert [case.kernel for case in read_cases(tmp_path, "junit.xml")] == [KERNELS[path]]
+    assert kernel_name(Path("/root", path), JOB) == KERNELS[path]
+    assert find_benches(tmp_path / "package", ("*.py",)) == [tmp_path / "package" / path]

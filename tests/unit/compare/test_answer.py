@@ -1,14 +1,17 @@
 """The answer of a report: the headline, the order of the overview, and what differs where a kernel falls short. All data is made up."""
 
+from __future__ import annotations
+
 import dataclasses
 
 import pytest
-from synthetic import GPU_B, case, compiled, facts, record, run, sample
-from two_vendors import MADE_UP, compared, two_vendors
+from synthetic import GPU_B, MADE_UP, case, compared, compiled, facts, record, run, sample, two_vendors
 
 from warpwave.compare import compare
-from warpwave.compare.answer import Compiled, Distance, distance, headline, overview, shortfalls
-from warpwave.compare.code_hints import Side, figures, hints
+from warpwave.compare.answer import Compiled, Distance, KernelLine, Reached, Square, distance, headline, overview, shortfalls
+from warpwave.compare.code_hints import Figure, Side, figures, hints
+from warpwave.compare.model import Comparison, Since, TargetSummary
+from warpwave.compare.verdict import sentence
 from warpwave.records import BY_TORCH, HOST_CODE, NotRun, Verdict
 
 CARD_B = dataclasses.replace(facts(GPU_B), devices=(dataclasses.replace(facts(GPU_B).devices[0], architecture="syn942"),))
@@ -323,3 +326,228 @@ def test_a_run_of_one_target_has_no_other_side():
 
     assert (found.against, found.other, found.other_share) == ("", "", None)
     assert [hint.evidence for hint in found.hints] == ["3 registers spilled on sy_90"]
+
+
+# The clauses of the first sentence, one kind at a time, and their bounds. All targets and lines are made up.
+
+
+def target(name="a", verdict=Verdict.PASSED, complete=True, **more):
+    return TargetSummary(name, name, verdict, complete, **more)
+
+
+def reached(share, ground="copy"):
+    unit, of_ceiling, of_best = {"copy": ("GB/s", share, None), "product": ("TFLOP/s", share, None), "peer": ("GB/s", None, share)}[ground]
+    return Reached(unit, "triton", 1, None, of_ceiling, of_best, True)
+
+
+def line(kernel, slower=None, **by_target):
+    """A kernel, with what it reaches by target; `slower` says for how many cases it is slower than before, by target."""
+    since = {name: Since(kernel, "triton", name, 3, 0.5, {"slower": cases, "same": 1}, "c") for name, cases in (slower or {}).items()}
+    names = dict.fromkeys([*by_target, *since])
+    return KernelLine(kernel, tuple(Square(name, {}, {}, tuple(by_target.get(name, ())), since.get(name)) for name in names), None, ())
+
+
+def said(targets, lines=(), exit_code=0):
+    return headline(Comparison(sentence(targets), exit_code, tuple(targets)), lines)
+
+
+def many(count, **more):
+    return [target(f"t{place}", **more) for place in range(count)]
+
+
+FAR, NEAR = (reached(0.69),), (reached(0.7),)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ([line("k", a=FAR)], "1 kernel reaches less than 70% of the copy on a."),
+        ([line("k", a=FAR), line("l", a=FAR, b=FAR)], "2 kernels reach less than 70% of the copy on a, 1 on b."),
+        ([line("k", a=(reached(0.5, "product"),))], "1 kernel reaches less than 70% of a product on a."),
+        ([line(name, a=(reached(0.5, "product"),)) for name in "kl"], "2 kernels reach less than 70% of a product on a."),
+        ([line("k", a=(reached(0.5, "peer"),))], "1 kernel is below 70% of its fastest peer on a."),
+        ([line(name, a=(reached(0.5, "peer"),)) for name in "kl"], "2 kernels are below 70% of their fastest peers on a."),
+        ([line("k", slower={"a": 1})], "1 kernel is slower than in the base run on a."),
+        ([line("k", slower={"a": 2}), line("l", slower={"a": 1, "b": 0})], "2 kernels are slower than in the base run on a."),
+        (
+            [line("k", slower={"a": 1}, a=FAR)],
+            "1 kernel is slower than in the base run on a; 1 kernel reaches less than 70% of the copy there.",
+        ),
+        (
+            [line("k", slower={"a": 1}, b=FAR)],
+            "1 kernel is slower than in the base run on a; 1 kernel reaches less than 70% of the copy on b.",
+        ),
+        (
+            [line("k", slower={"a": 1, "b": 1}, a=FAR, b=FAR)],
+            "1 kernel is slower than in the base run on a, 1 on b; 1 kernel reaches less than 70% of the copy on a, 1 on b.",
+        ),
+        ([line("k", a=NEAR)], "Every kernel reaches at least 70% of the copy (k on a is the furthest away)."),
+        ([line("k", a=NEAR), line("l", b=(reached(0.8),))], "Every kernel reaches at least 70% of the copy (k on a is the furthest away)."),
+        (
+            [line("k", a=(reached(0.9, "product"), reached(0.95)))],
+            "Every kernel reaches at least 95% of the copy (k on a is the furthest away).",
+        ),
+    ],
+)  # fmt: skip
+def test_each_clause_about_speeds(lines, expected):
+    assert said([target("a"), target("b")], lines) == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"tests": {"failed": 1, "passed": 4}}, "1 test fails on a."),
+        ({"tests": {"failed": 1, "error": 1}}, "2 tests fail on a."),
+        ({"tests": {"crashed": 1, "timeout": 2, "failed": 1}}, "4 tests fail on a (2 timeout, 1 crashed)."),
+        ({"tests": {"failed": 2}, "suspected": 2}, "2 tests fail on a (suspected)."),
+        ({"tests": {"failed": 2}, "suspected": 1}, "2 tests fail on a (1 suspected)."),
+        ({"tests": {"failed": 2, "oom": 1}, "suspected": 1}, "3 tests fail on a (1 suspected, 1 oom)."),
+        ({"points": {"error": 1}}, "1 point could not be measured on a."),
+        ({"points": {"error": 1, "invalid": 1, "not-run": 4}}, "2 points could not be measured on a."),
+        ({"points": {"error": 1, "passed": 1}, "tests": {"passed": 1}}, "All tests that ran pass on a."),
+        ({"tests": {"failed": 1}, "points": {"error": 1}}, "1 test fails on a; 1 point could not be measured there."),
+        ({"verdict": Verdict.INFRA, "complete": False, "reason": "no card"}, "a could not run (no card)."),
+    ],
+)
+def test_each_clause_about_a_target(fields, expected):
+    assert said([target(**fields)]) == expected
+
+
+def test_a_remark_is_about_tests_alone():
+    made = target(tests={"timeout": 1}, points={"error": 1})
+
+    assert said([made, target("b", tests={"crashed": 3})]) == (
+        "1 test fails on a (1 timeout), 3 on b (3 crashed); 1 point could not be measured on a."
+    )
+
+
+def test_a_clause_names_eight_targets():
+    """Of more, it says how many."""
+    names = [f"t{place}" for place in range(8)]
+
+    assert said(many(8, tests={"passed": 1})) == f"All tests that ran pass on {', '.join(names)}."
+    assert said(many(9, tests={"passed": 1})) == f"All tests that ran pass on {', '.join(names)} and 1 more targets."
+    assert said(many(8, tests={"failed": 1})) == "1 test fails on t0, " + ", ".join(f"1 on {name}" for name in names[1:]) + "."
+    assert said(many(10, tests={"failed": 1})).endswith(", 1 on t7, some on 2 more targets.")
+    absent = many(9, verdict=Verdict.CRASHED, complete=False)
+    assert said(absent) == "; ".join(f"{name} crashed" for name in names) + "."
+
+
+def test_all_that_is_good_is_one_sentence():
+    found = said([target(tests={"passed": 1}), target("b")], [line("k", a=(reached(0.9),))])
+
+    assert found == "All tests that ran pass on a; every kernel reaches at least 90% of the copy (k on a is the furthest away)."
+
+
+def test_an_error_without_a_clause_is_the_comparisons_own_sentence():
+    """What is good is no answer to why the command failed."""
+    made = target(tests={"passed": 1})
+
+    assert said([made], exit_code=4) == "1 of 1 target is complete: a passed 1 test."
+    assert said([target()]) == "1 of 1 target is complete: a passed."
+    stopped = Comparison(f"The disk is full. {sentence([made])}", 4, (made,))
+    assert headline(stopped, ()) == "The disk is full. All tests that ran pass on a."
+
+
+# The figures of two sides' code as a reader sees them, and the words of each hint, by hand.
+
+BARE = {"registers": None, "spills": None, "shared_bytes": None, "constants": {}, "num_warps": None, "num_stages": None}
+
+
+def side(architecture, *made):
+    return Side(architecture, tuple(compiled(architecture, **fields) for fields in made))
+
+
+def drawn(*made):
+    """The figures of one side, by name."""
+    return {figure.name: figure.here for figure in figures(side("a", *made))}
+
+
+@pytest.mark.parametrize(
+    ("made", "name", "text"),
+    [
+        ([{"registers": 96}], "registers a thread", "96"),
+        ([{"registers": 96}, {"registers": 34}, {"registers": None}], "registers a thread", "34 to 96"),
+        ([{"spills": 0}, {"spills": 12}], "spilled registers", "0 to 12"),
+        ([{"occupancy": 0.25}, {"occupancy": 0.5}], "occupancy", "25% to 50%"),
+        ([{"limited_by": ("registers", "shared")}, {"limited_by": ("shared",)}, {}], "limited by", "registers, shared"),
+        ([{"resident_warps": 8}], "warps a multiprocessor", "8"),
+        ([{"load_bits": 32}, {"load_bits": 128}], "widest global load", "32 bits to 128 bits"),
+        ([{"shared_bytes": 0}], "shared memory", "0 B"),
+        ([{"matrix": ("mma", "mfma")}, {"matrix": ("mma",)}], "matrix instructions", "mma, mfma"),
+        ([{"matrix": ()}], "matrix instructions", "none"),
+        ([{"constants": {"A": 1, "B": 2}, "num_warps": 1, "num_stages": 1}], "configuration", "A=1, B=2, 1 warp, 1 stage"),
+        ([{"num_warps": None}, {"num_stages": None}], "configuration", "BLOCK=1024, 2 stages; BLOCK=1024, 4 warps"),
+        ([{}, {}], "configuration", "BLOCK=1024, 4 warps, 2 stages"),
+        ([{"constants": {"NAME": "x" * 155}}], "configuration", f"NAME={'x' * 155} …"),
+        ([{"matrix": ("x" * 160,)}], "matrix instructions", "x" * 160),
+    ],
+)
+def test_each_figure_as_text(made, name, text):
+    """From the least to the most of all that the case launches; what is long ends with an ellipsis."""
+    assert drawn(*made)[name] == text
+
+
+def test_only_twenty_configurations_are_written_out():
+    rows = [{"constants": {"B": place}, "num_warps": None, "num_stages": None} for place in range(21)]
+
+    assert drawn(*rows)["configuration"] == "; ".join(f"B={place}" for place in range(20))
+
+
+def test_a_figure_that_one_side_lacks_is_left_out():
+    """With one side, only what it has is shown. The number of launches is shown if there are two sides."""
+    assert figures(side("a", BARE)) == ()
+    assert figures(side("a", {**BARE, "spills": 3})) == (Figure("spilled registers", "3", ""),)
+    assert figures(side("a", BARE, BARE), side("b", {})) == (Figure("launches", "2", "1"),)
+    assert figures(side("a", {}), side("b", BARE)) == (Figure("launches", "1", "1"),)
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "expected"),
+    [
+        ([{"spills": 1}, {"spills": 12}, {"spills": None}], [{}], "12 registers spilled on a, 0 on b"),
+        ([{"spills": 2}], [{"spills": None}], ""),
+        ([{"occupancy": 0.3}], [{"occupancy": 0.5}], "occupancy 30% on a, 50% on b"),
+        ([{"occupancy": 0.375}], [{"occupancy": 0.5}], ""),
+        ([{"occupancy": 0.3, "resident_warps": 9}], [{"occupancy": 0.5}], "occupancy 30% (9 warps a multiprocessor) on a, 50% on b"),
+        (
+            [{"occupancy": 0.3, "resident_warps": 9, "limited_by": ("unknown", "warps", "shared")}],
+            [{"occupancy": 0.5}],
+            "occupancy 30% (9 warps a multiprocessor, limited by warps, shared) on a, 50% on b",
+        ),
+        ([{"matrix": ("mma",)}], [{"matrix": ("mma",)}], ""),
+        ([{"load_bits": 64}], [{"load_bits": 64}], ""),
+        ([{"load_bits": 64}], [{"load_bits": None}], ""),
+        ([{"num_warps": 1}], [{}], "1 warp here, 4 there"),
+        ([{"num_warps": None}], [{}], ""),
+        ([{"constants": {"A": 1}}], [{"constants": {"B": 2}}], "A 1 here, none there; B none here, 2 there"),
+    ],
+)
+def test_the_evidence_of_a_hint(mine, theirs, expected):
+    assert [hint.evidence for hint in hints(side("a", *mine), side("b", *theirs))][:1] == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize(
+    ("limits", "relief"),
+    [
+        (("registers",), ": fewer registers (a smaller block, more warps) would let more of them in."),
+        (("scalars",), ": fewer scalar registers would let more of them in."),
+        (("other", "warps", "shared"), ": smaller programs would let more of them in."),
+        (("other",), "."),
+        (None, "."),
+    ],
+)
+def test_a_low_occupancy_names_what_relieves_it(limits, relief):
+    """Of the configuration with the lowest one, by its first limit that something can be done about."""
+    rows = [{"occupancy": 0.4, "limited_by": ("shared",)}, {"occupancy": 0.1, "limited_by": limits}, {"occupancy": None}]
+    found = hints(side("a", *rows), side("b", {"occupancy": 0.9}))[0]
+
+    assert found.text == f"Few warps are resident to hide the latency of memory{relief}"
+
+
+def test_the_costliest_hint_comes_first_and_the_configuration_last():
+    mine = {"spills": 9, "load_bits": 32, "occupancy": 0.1, "num_warps": 8}
+    theirs = {"spills": 1, "load_bits": 64, "occupancy": 0.9, "matrix": ("mma",)}
+    first_words = ["Spilled", "Its", "Narrow", "Few", "It"]
+
+    assert [hint.text.split()[0] for hint in hints(side("a", mine), side("b", theirs))] == first_words

@@ -1,9 +1,9 @@
 """What only an emulator sees: planted faults are reported, with both instructions; what looks alike and is right stays silent."""
 
-# ruff: noqa: E501 - a fault is a line
-
 from __future__ import annotations
 
+import ctypes
+import os
 import re
 import struct
 import sys
@@ -14,9 +14,17 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from machine_code import WAVES, assembled, compiled, linked, pack
+from machine_code import WAVES, assembled, compiled, linked, pack, run
 
-from warpwave.emulator import Access, Check, Launch, OutOfMemoryBounds, execute, load
+from warpwave.emulator import Access, Check, Launch, OutOfMemoryBounds, execute, library, load, program
+from warpwave.emulator import program as decoded_cache
+from warpwave.emulator.decode import decoder
+from warpwave.emulator.decode.instruction import Instruction
+from warpwave.emulator.errors import NoCompiler
+from warpwave.emulator.program import Decoded
+
+# ruff: noqa: E501 - a fault is a line
+
 
 # s[0:1]: pointers in and out; v0: the thread. v1: four times the thread.
 BEGIN = "s_load_dwordx4 s[4:7], s[0:1], 0x0\n s_waitcnt lgkmcnt(0)\n v_lshlrev_b32 v1, 2, v0\n v_mov_b32 v3, 0\n"
@@ -191,3 +199,132 @@ def test_a_lock_is_not_blamed():
         buffers = [(tensor.data_ptr(), tensor.nbytes) for tensor in (x, lock, out)]
         execute(kernel, Launch((8, 1, 1), 256, pack(kernel, [x, lock, out]), made.metadata.shared, buffers), findings=found)
         assert {one.check for one in found} == ({Check.GLOBAL_RACE} if fault else set())
+
+
+# Atomics of less than a word at the end of a tensor: the compiler widens them, and an access that is really outside is reported.
+
+
+@triton.jit
+def _add(x, n, block: tl.constexpr):
+    i = tl.arange(0, block)
+    tl.atomic_add(x + i, 1.0, mask=i < n)
+
+
+@triton.jit
+def _swap(x, expected, new):
+    tl.atomic_cas(x, expected.to(tl.int16), new.to(tl.int16))
+
+
+@triton.jit
+def _copy(x, y, n, block: tl.constexpr):
+    i = tl.arange(0, block)
+    tl.store(y + i, tl.load(x + i, mask=i < n), mask=i < n)
+
+
+@pytest.mark.parametrize("arch", WAVES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_word_around_the_last_half_may_end_behind_the_tensor(arch, dtype):
+    behind = torch.full((16,), 5.0, dtype=dtype)
+    x = behind[:7]
+    x.zero_()
+
+    run(_add, arch, (1,), {"x": x, "n": 7}, {"block": 64}, num_warps=1)
+
+    assert behind.tolist() == [1.0] * 7 + [5.0] * 9
+
+
+@pytest.mark.parametrize("arch", WAVES)
+def test_a_swap_of_the_only_half_of_a_tensor(arch):
+    """The word is loaded by a scalar instruction, as all lanes share its address."""
+    for place in (4, 5):
+        whole = torch.full((16,), 5, dtype=torch.int16)
+        run(_swap, arch, (1,), {"x": whole[place : place + 1], "expected": 5, "new": 9}, {}, num_warps=1)
+        assert whole.tolist() == [9 if index == place else 5 for index in range(16)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_an_atomic_behind_the_tensor_is_reported(dtype):
+    x = torch.zeros(16, dtype=dtype)[:8]
+
+    with pytest.raises(OutOfMemoryBounds):
+        run(_add, "gfx1100", (1,), {"x": x, "n": 9}, {"block": 64}, num_warps=1)
+
+
+def test_a_plain_load_behind_the_tensor_is_reported():
+    x, y = torch.zeros(16, dtype=torch.float16)[:7], torch.zeros(16, dtype=torch.float16)
+
+    with pytest.raises(OutOfMemoryBounds):
+        run(_copy, "gfx942", (1,), {"x": x, "y": y, "n": 8}, {"block": 64}, num_warps=1)
+
+
+# What is kept of decoded code, on the disk and in memory, has a limit: what was used least recently goes first.
+
+
+def test_the_least_recently_used_goes_first(tmp_path, monkeypatch):
+    codes = [load(assembled("gfx942", f"\tv_mov_b32 v0, {n}")) for n in range(8)]
+    decoded = Decoded(1, os.urandom(1000), b"", (1, 1))  # does not compress
+    monkeypatch.setattr(decoded_cache, "_MOST_CACHED_BYTES", 6000)
+    made = []
+
+    def ask(n: int) -> None:
+        decoded_cache.kept(codes[n], tmp_path / "core.so", lambda: made.append(n) or decoded)
+        for age, file in enumerate(sorted((tmp_path / "decoded").iterdir(), key=lambda file: -file.stat().st_mtime_ns)):
+            os.utime(file, (1e9 - age, 1e9 - age))  # older at each question, whatever the clock of the disk resolves
+
+    for n in range(5):
+        ask(n)
+    ask(0)  # is there, and is the youngest now
+    ask(5)  # too much: the oldest go
+
+    assert made == [0, 1, 2, 3, 4, 5]
+    assert sum(file.stat().st_size for file in (tmp_path / "decoded").iterdir()) <= 4500
+    ask(0)
+    ask(1)
+    assert made == [0, 1, 2, 3, 4, 5, 1]
+
+
+def test_only_the_programs_that_were_launched_last_stay_in_memory(monkeypatch):
+    """One always does, however large."""
+    codes = [load(assembled("gfx942", f"\tv_mov_b32 v0, {n}")) for n in range(3)]
+    size = len(program.program(codes[0]).records) + len(program.program(codes[0]).index_of)
+    monkeypatch.setattr(program, "_PROGRAMS", {})
+    monkeypatch.setattr(program, "_MOST_BYTES", 2 * size)
+    for n in (0, 1, 0, 2):
+        program.program(codes[n])
+    assert list(program._PROGRAMS) == [codes[0], codes[2]]
+
+    monkeypatch.setattr(program, "_MOST_BYTES", 0)
+    program.program(codes[1])
+    assert list(program._PROGRAMS) == [codes[1]]
+
+
+def test_instructions_that_were_not_needed_for_long_are_forgotten(monkeypatch):
+    """A suite decodes hundreds of kernels in one process. Neither is more kept than twice the limit, nor lost what is needed again."""
+    known = decoder._Known()
+    monkeypatch.setattr(decoder, "_MOST_KNOWN", 4)
+
+    def words(n: int) -> tuple[str, int, bytes]:
+        return "gfx942", 64, n.to_bytes(4, "little")
+
+    for n in range(40):
+        known.keep(words(n), Instruction(f"v_{n}", 4))
+        assert known.get(words(0)).name == "v_0"
+        assert len(known.young) + len(known.old) <= 8
+
+    kept = {*known.young, *known.old}
+    assert {words(n) for n in (0, 37, 38, 39)} <= kept
+    assert not kept & {words(n) for n in range(1, 32)}
+
+
+def test_each_source_of_the_core_is_compiled_and_all_are_linked(tmp_path):
+    """They are compiled at the same time. An error in one names its line."""
+    (tmp_path / "one.c").write_text("int two(void);\nint four(void) { return 2 * two(); }\n")
+    (tmp_path / "two.c").write_text("int two(void) { return LANES / 16; }\n")
+    sources, made = [tmp_path / "one.c", tmp_path / "two.c"], tmp_path / "core.so"
+
+    library._compile(["cc"], sources, 32, made)
+
+    assert ctypes.CDLL(str(made)).four() == 4
+    (tmp_path / "two.c").write_text("int two(void) { return }\n")
+    with pytest.raises(NoCompiler, match=r"two\.c:1"):
+        library._compile(["cc"], sources, 32, made)

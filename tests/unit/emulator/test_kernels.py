@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import random
+import re
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 import triton
 import triton.language as tl
-from machine_code import run
+from machine_code import WAVES, assembled, compiled, run
 from slow_cases import slow_but
 
-from warpwave.emulator import OutOfMemoryBounds, TimeLimit
+from warpwave.emulator import EmulatorError, InvalidCodeObject, Kernel, Launch, OutOfMemoryBounds, TimeLimit, execute, load
+from warpwave.emulator.code_object import describe, source
+from warpwave.emulator.decode import instruction as python_side
 from warpwave.emulator.decode.decoder import FAMILIES
+from warpwave.emulator.library import core
+from warpwave.emulator.program import program
 
 ARCHITECTURES = sorted(FAMILIES)
 every = pytest.mark.parametrize("arch", ARCHITECTURES)
@@ -275,3 +284,209 @@ def test_a_limit_ends_a_loop(arch):
         run(collatz, arch, (1,), {"x": x, "steps": x.clone()}, {"BLOCK": 128}, limit=1000)
 
     assert caught.value.executed >= 1000
+
+
+# What is read of a code object: descriptor, metadata, text, lines; and that what cannot be read is refused with a sentence.
+
+X = torch.zeros(1024)
+
+
+@pytest.fixture(scope="module")
+def made():
+    return compiled(add, "gfx942", {"x": X, "y": X, "o": X, "n": 1000}, {"BLOCK": 256})
+
+
+def test_metadata_names_arguments_and_sizes(made):
+    kernel = load(made.asm["hsaco"])
+
+    assert (kernel.name, kernel.architecture, kernel.wavefront, kernel.lds, kernel.scratch) == ("add", "gfx942", 64, 0, 0)
+    assert [(a.offset, a.size) for a in kernel.arguments[:4]] == [(0, 8), (8, 8), (16, 8), (24, 4)]
+    assert kernel.arguments[0].kind == "global_buffer"
+    assert kernel.kernarg_bytes == 48
+
+
+def test_the_descriptor_says_where_registers_are_set_up(made):
+    """Against the directives of the assembly, which LLVM wrote the descriptor from."""
+    text, setup = made.asm["amdgcn"], describe(load(made.asm["hsaco"]))
+
+    def directive(name: str) -> int:
+        return int(text.split(f".amdhsa_{name} ")[1].split()[0])
+
+    assert setup.user == {"kernarg_segment_ptr": 0}
+    assert setup.workgroup_ids == (directive("user_sgpr_count"), 0xFFFFFFFF, 0xFFFFFFFF)
+    assert setup.mode == directive("float_denorm_mode_32") << 4 | directive("float_denorm_mode_16_64") << 6
+    assert setup.rows == directive("accum_offset")
+    assert setup.preload == (2, directive("user_sgpr_kernarg_preload_length"))
+
+
+def test_lines_are_those_of_the_python_file(made):
+    kernel = load(made.asm["hsaco"])
+    stores = [one for one in program(kernel).instructions if "store" in one.name]
+
+    assert source(kernel.elf, stores[0].pc) == (add.fn.__code__.co_filename, add.fn.__code__.co_firstlineno + 3)
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x7fELF", b"not a code object" * 20, "cut", "host"])
+def test_what_is_no_code_object_is_refused(made, damage):
+    data = {"cut": made.asm["hsaco"][:900], "host": Path(sys.executable).read_bytes()[:100_000]}.get(damage, damage)
+    with pytest.raises(InvalidCodeObject):
+        load(data)
+
+
+def test_a_launch_that_makes_no_sense_is_refused(made):
+    kernel = load(made.asm["hsaco"])
+    with pytest.raises(EmulatorError, match="bytes of arguments"):
+        execute(kernel, Launch((1, 1, 1), 256, b"\0" * 8))
+    with pytest.raises(EmulatorError, match="2048 threads"):
+        execute(kernel, Launch((1, 1, 1), 2048, b"\0" * 48))
+
+
+def test_an_empty_grid_runs_nothing(made):
+    assert execute(load(made.asm["hsaco"]), Launch((0, 1, 1), 256, b"\0" * 48)).instructions == 0
+
+
+def test_no_damaged_code_ends_in_a_crash_of_the_process():
+    """Random words instead of code: every one is executed or refused, and nothing is touched outside."""
+    drawn, original = random.Random(5), assembled("gfx942", "\n".join(["\ts_nop 0"] * 40))
+    kernel = load(original)
+    start = original.index(b"\x00\x00\x80\xbf" * 40)
+    refused = 0
+    for _ in range(100):
+        words = b"".join(drawn.randrange(2**32).to_bytes(4, "little") for _ in range(40))
+        broken = load(original[:start] + words + original[start + 160 :])
+        try:
+            execute(broken, Launch((1, 1, 1), 64, b"\0" * 16, 4096), limit_instructions=10_000)
+        except EmulatorError:
+            refused += 1
+    assert kernel.name == "k"
+    assert refused > 66
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("wavefront", 1), ("wavefront", "x"), ("scratch", 1 << 40), ("scratch", -1), ("lds", 1 << 31), ("kernarg_bytes", 1.5)],
+)
+def test_a_field_that_no_compiler_writes_is_refused(made, monkeypatch, field, value):
+    def damaged(**fields):
+        return Kernel(**{**fields, field: value})
+
+    monkeypatch.setattr("warpwave.emulator.code_object.Kernel", damaged)
+
+    with pytest.raises(InvalidCodeObject):
+        load(made.asm["hsaco"])
+
+
+# The decoder against LLVM: every instruction of compiled kernels has the mnemonic and operands of the compiler's own assembly text.
+
+F = torch.zeros(512)
+I = torch.zeros(512, dtype=torch.int32)  # noqa: E741
+KERNELS = {
+    "add": (add, {"x": F, "y": F, "o": F, "n": 500}, {"BLOCK": 256}),
+    "softmax": (row_softmax, {"x": F, "o": F, "columns": 100}, {"BLOCK": 128}),
+    "atomics": (atomics, {"x": F, "total": F, "largest": I, "count": I, "taken": I}, {"BLOCK": 128}),
+    "scan": (scanned, {"x": F, "o": F}, {"BLOCK": 512}),
+    "sort": (ordered, {"x": F, "index": I, "o": F, "g": F}, {"BLOCK": 256}),
+    "loop": (collatz, {"x": I, "steps": I}, {"BLOCK": 128}),
+    "division": (divided, {"x": F, "y": F, "quotient": F, "exact": F, "root": F, "rest": F, "power": F}, {"BLOCK": 512}),
+    "conversions": (converted, {"x": F, "h": F.half(), "b": F.bfloat16(), "e": F.to(torch.float8_e5m2), "i32": I}, {"BLOCK": 512}),
+}
+for dtype in (torch.float16, torch.float32, torch.int8):
+    a = torch.zeros(128, 128, dtype=dtype)
+    out = tl.int32 if dtype == torch.int8 else tl.float32
+    c = torch.zeros(128, 128, dtype=torch.int32 if dtype == torch.int8 else torch.float32)
+    constants = {"BM": 64, "BN": 64, "BK": 32, "OUT": out, "PRECISION": "ieee"}
+    KERNELS[f"matmul {dtype}"] = (matmul, {"a": a, "b": a, "c": c, "M": 128, "N": 128, "K": 128}, constants)
+
+# Text that says nothing of the operands: caches, names of lane patterns (tested by their meaning), counters.
+_DROPPED = re.compile(r"^(sc0|sc1|nt|glc|slc|scc|dlc|row_.*|bank_mask.*|bound_ctrl.*|wave_.*|dpp.*|th:.*|scope:.*|offset0:0)$")
+_BY_NAME = ("s_waitcnt", "s_cbranch", "s_branch", "s_sendmsg", "s_delay_alu", "s_wait", "s_clause", "s_trap", "s_set", "s_barrier")
+
+
+def parts(text: str) -> list[str]:
+    """Mnemonic and operands, with numbers in one form."""
+    text = re.sub(r"_(e32|e64|sdwa|dpp|dpp8|e64_dpp)\b", "", text.split(";")[0].strip())
+    text = re.sub(
+        r"x(4|8|16|2|1)(f32|f16|bf16)(_1k)?\b", lambda found: f"x{found[1]}_{found[2]}", text
+    )  # gfx90a's names of matrix instructions
+    text = re.sub(r"(_i32_\w+)x(8|16)i8\b", r"\1x\2_i8", text)
+    text = re.sub(r"(quad_perm|dpp8):\[[\d, ]*\]", "", text)
+    words = [word for word in re.split(r"[ ,]+", text.lower()) if word and not _DROPPED.match(word)]
+    return [str(int(word, 0)) if re.fullmatch(r"-?(0x[0-9a-f]+|\d+)", word) else word for word in words]
+
+
+# The newest encoding with every kernel. The emulator runs the kernels of the others, so it decodes them.
+@pytest.mark.parametrize("arch", slow_but(ARCHITECTURES, ["gfx1201"]))
+@pytest.mark.parametrize("name", KERNELS)
+def test_each_instruction_reads_as_the_compiler_wrote_it(name, arch):
+    function, arguments, constants = KERNELS[name]
+    made = compiled(function, arch, arguments, constants)
+    body = made.asm["amdgcn"].split(f"\n{function.__name__}:")[1].split(".Lfunc_end0")[0]
+    expected = [line.strip() for line in body.splitlines() if re.match(r"\t[a-z]\w+", line)]
+    decoded = program(load(made.asm["hsaco"])).instructions
+    seconds = {id(one.second) for one in decoded if one.second}  # shown with the first
+    decoded = [one for one in decoded if id(one) not in seconds]
+    at, differences, missing = 0, [], []
+    for line in expected:
+        mnemonic = line.split()[0]
+        while decoded[at].name == "s_nop" and mnemonic != "s_nop":  # alignment
+            at += 1
+        one = decoded[at]
+        at += 1
+        missing += [] if one.operation else [line]
+        mine, theirs = parts(str(one)), parts(line)
+        if mnemonic.startswith(_BY_NAME):
+            mine, theirs = mine[:1], theirs[:1]
+        differences += [(theirs, mine)] if mine != theirs else []
+
+    assert len(expected) > 15
+    assert (differences, missing) == ([], [])
+
+
+def test_the_two_sides_number_types_and_flags_alike():
+    """Python packs what C reads: the enumerations of core/machine.h are those of instruction.py."""
+    header = (Path(python_side.__file__).parents[1] / "core" / "machine.h").read_text()
+
+    def enumeration(name: str) -> list[str]:
+        return re.findall(r"(\w+)(?: = [^,}]*)?[,}]", re.search(rf"enum {name} {{(.*?)}};", header, re.S)[1].split("};")[0] + "}")
+
+    types = [name for name in enumeration("type") if name != "REGS"]
+    assert [getattr(python_side, name) for name in types] == list(range(len(types)))
+    for name in ("operand_flag", "instruction_flag"):
+        for constant, value in re.findall(r"(\w+) = (\d+)", re.search(rf"enum {name} {{(.*?)}};", header, re.S)[1]):
+            assert getattr(python_side, constant) == int(value)
+    for wavefront in sorted(set(WAVES.values())):
+        loaded = core(wavefront).library
+        assert loaded.size_of(1) == len(python_side.Instruction("x", 4).record(0))
+
+
+def test_types_of_operands_agree_with_the_makers_tables():
+    """The C table says how wide each operand is; AMD's machine-readable description, made by others, says it too."""
+    from tinygrad.runtime.autogen.amd.cdna.operands import OPERANDS
+
+    from warpwave.emulator.decode.instruction import operation_name
+
+    operations, compared, wrong = core(64).operations, 0, []
+    for opcode, operands in OPERANDS.items():
+        encoding = type(opcode).__name__
+        name = operation_name(re.sub(r"_(e32|e64)$", "", opcode.name.lower()))
+        if encoding not in ("VOP1Op", "VOP2Op", "VOP3Op", "SOP1Op", "SOP2Op", "SOPCOp") or name not in operations:
+            continue
+        entry = operations[name]
+        places = {"src0": 0, "ssrc0": 0, "src1": 1, "vsrc1": 1, "ssrc1": 1, "src2": 2}
+        for field, (_, bits, _) in operands.items():
+            if field in places and entry.s[places[field]]:
+                kind = entry.s[places[field]]
+            elif field in ("vdst", "sdst") and entry.d:
+                kind = entry.d
+            else:
+                continue
+            compared += 1
+            mine = 64 if kind == python_side.MASK else 32 * python_side.words_of(kind)
+            if max(bits, 32) != mine:
+                wrong.append((name, field, bits, mine))
+    assert compared > 700
+    assert [entry for entry in wrong if entry[0] not in KNOWN] == []
+
+
+# Where the description gives a width of 64 to an operand of which 32 bits are read, or the other way round.
+KNOWN: set[str] = set()

@@ -5,11 +5,16 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 
+pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+
 from warpwave.config.package import import_folders, load_pytest_settings
+from warpwave.inside.fake_gpu.no_data import written
 from warpwave.inside.imports import enter_package, extension_names
+from warpwave.inside.multi_gpu import pytest_plugin
 from warpwave.inside.process.outcomes import NotBuilt
 from warpwave.records import Stage
 
@@ -111,3 +116,58 @@ def test_tests_of_a_package_with_an_extension(run_inside, tmp_path):
     assert "unbuilt_cuda.forward is compiled code of the package, which is not built here" in report["reason"]
     assert report["hint"].startswith("The package's build script names that extension")
     assert report["notes"] == ["unbuilt_cuda is compiled code of the package, which is not built here: what calls it does not run"]
+
+
+# A test whose process was killed while other workers ran: it runs again when they are done, on a card or without one.
+
+
+def test_what_was_postponed_runs_without_a_card_too(monkeypatch):
+    """Nobody watches neighbours where tests use no card. The worker that stays runs it all the same."""
+    monkeypatch.setattr(pytest_plugin, "done_by_all", lambda path: set())
+    monkeypatch.setattr(pytest_plugin, "given_up", lambda ledger, journal, case: False)
+    left, finished = ["test_a.py::test_killed"], []
+    ledger = SimpleNamespace(
+        card=0,
+        neighbours=lambda: [],
+        next=lambda units, *rest: left.pop() if units and left else None,
+        wait_until_alone=lambda beat: None,
+        postponed=lambda: ["test_a.py::test_killed"],
+        finish=finished.append,
+    )
+    item = SimpleNamespace(nodeid="test_a.py::test_killed")
+    claims = object.__new__(pytest_plugin._Claims)
+    vars(claims).update(
+        _ledger=ledger, _journal=SimpleNamespace(path=None), _neighbours=None, _items=[item], _files={}, _order=[], _done=set()
+    )
+
+    assert list(claims.pairs()) == [(item, None)]
+    assert finished == ["test_a.py::test_killed"]
+
+
+# Which arguments a kernel may write to, by Triton's own IR.
+
+LOOP = """
+module {
+  tt.func public @kernel(%table: !tt.ptr<i32> loc("table"(#loc)), %x: !tt.ptr<f32> loc(#l), %out: !tt.ptr<f32> loc(#l), %count: !tt.ptr<i32>
+ loc(#l), %n: i32 loc(#l)) attributes {noinline = false} {
+    %first = tt.load %table : !tt.ptr<i32> loc(#loc2)
+    %place = tt.addptr %out, %first : !tt.ptr<f32>, i32 loc(#loc3)
+    %last:2 = scf.for %i = %c0 to %n step %c1 iter_args(%sum = %zero, %at = %place) -> (f32, !tt.ptr<f32>)  : i32 {
+      %here = tt.addptr %x, %i : !tt.ptr<f32>, i32 loc(#loc4)
+      %value = tt.load %here : !tt.ptr<f32> loc(#loc5)
+      tt.store %at, %value : !tt.ptr<f32> loc(#loc6)
+      %next = tt.addptr %at, %c1 : !tt.ptr<f32>, i32 loc(#loc7)
+      scf.yield %value, %next : f32, !tt.ptr<f32> loc(#loc8)
+    } loc(#loc9)
+    %old = tt.atomic_rmw add, acq_rel, gpu, %count, %c1, %true : (!tt.ptr<i32>, i32, i1) -> i32 loc(#loc10)
+    tt.return loc(#loc11)
+  }
+}
+""".replace("\n loc(#l), %n", " loc(#l), %n")
+
+
+def test_a_store_leads_back_to_its_argument():
+    """Through a loop and arithmetic; not through the number that was loaded from a table."""
+    assert written(LOOP) == {"out", "count"}
+    assert written(LOOP.replace("tt.store %at", "tt.store %last#1")) >= {"out", "count"}
+    assert written("module {}") == frozenset()

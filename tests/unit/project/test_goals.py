@@ -5,6 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from kernels.accuracy import error_of
 from kernels.goals import GOALS, Goal, measure, read, table
 
 REPO = Path(__file__).parents[3]
@@ -75,3 +80,27 @@ def test_the_table_names_peers_that_are_faster(tmp_path):
 def test_the_published_table_is_of_the_published_run():
     """What stands on the kernels' page is what the recorded run says, to the letter."""
     assert table(GOALS, read(REPO / "reports" / "h100" / "raw" / "cuda")) in (REPO / "docs" / "kernels" / "README.md").read_text()
+
+
+# What the kernels' tests and the fuzz call wrong in results that are no numbers.
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("ours", "pytorch", "exact", "wrong"),
+    [
+        (1.0, 1.0 + 2**-23, NAN, ""),  # float64 took another path: there is nothing to compare with
+        (INF, INF, INF, ""),
+        (INF, -INF, -INF, "infinities"),
+        (INF, 1.0, NAN, "infinities"),
+        (NAN, 1.0, NAN, "NaN"),
+        (1.0, NAN, NAN, "NaN"),
+        (3e38, INF, 4e38, "infinities"),
+        (INF, 1.0, 1.0, "infinities"),
+        (2.0, 1.0, 1.0, "worst error"),
+    ],
+)
+def test_what_is_no_number_is_held_to_pytorch(ours, pytorch, exact, wrong):
+    found = error_of(torch.tensor([ours]), torch.tensor([pytorch]), torch.tensor([exact], dtype=torch.float64)).wrong
+    assert (wrong in found) if wrong else not found, found

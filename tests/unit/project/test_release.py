@@ -10,18 +10,28 @@ import email
 import json
 import os
 import re
+import shutil
 import site
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+pytest.importorskip("hatchling", reason="the wheel's build back-end; `nox -s tests` installs it")
+
+import command
+import yaml
+from runner import Runner
+
 import warpwave
+from warpwave import starter
+from warpwave.__main__ import _run_cli
+from warpwave.starter import starter_files
 
 ROOT = Path(__file__).parents[3]
-pytest.importorskip("hatchling", reason="the wheel's build back-end; `nox -s tests` installs it")
 
 
 def call(*command, cwd, **variables):
@@ -111,3 +121,172 @@ def test_the_shell_completes_commands_and_targets(program, tmp_path):
     assert "plain,codegen" in commands
     assert {"plain,cpu", "plain,cuda"} <= set(targets.split())
     assert "_WARPWAVE_COMPLETE=bash_source warpwave" in (ROOT / "docs" / "reference" / "cli.md").read_text()
+
+
+# `warpwave init`: what it writes is linted, passes its own tests, and goes through the harness.
+
+SOURCE = "git+https://code.example/them/warpwave@" + "5e" * 20
+
+
+def run(folder, module, *words, **variables):
+    """A command in a folder; Python finds the harness of this checkout and nothing else of it."""
+    environment = {**os.environ, "DOCKER_HOST": f"unix://{folder}/no.sock", "COLUMNS": "200", **variables}
+    return command.python("-m", module, *words, cwd=folder, env=environment)
+
+
+@pytest.fixture
+def repository(tmp_path):
+    done = run(tmp_path, "warpwave", "init", "--from", SOURCE)
+    assert done.returncode == 0, done.stderr
+    return tmp_path
+
+
+def test_an_empty_repository_gets_all_of_it(repository):
+    """And is told what comes next."""
+    written = {str(path.relative_to(repository)) for path in repository.rglob("*") if path.is_file()}
+
+    assert written == set(map(str, starter_files()))
+    assert {
+        "kernels/scale/scale.py",
+        "kernels/scale/test_scale.py",
+        "kernels/scale/bench_scale.py",
+        ".github/workflows/kernels.yml",
+    } < written
+
+
+def test_nothing_is_overwritten_and_nothing_else_written(tmp_path):
+    """One file in the way is a usage error that names it."""
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "pyproject.toml").write_text("mine")
+    done = run(tmp_path, "warpwave", "init")
+
+    assert (done.returncode, "kernels/pyproject.toml is already in" in done.stderr) == (2, True)
+    assert [path.read_text() for path in tmp_path.rglob("*") if path.is_file()] == ["mine"]
+
+
+def test_what_it_writes_is_clean(repository):
+    """Its Python by ruff's defaults at its own width, its workflow by what looks at ours."""
+    pytest.importorskip("ruff")
+    for arguments in (["check"], ["format", "--check"]):
+        done = run(repository, "ruff", *arguments, "--isolated", "--line-length", "140", ".")
+        assert done.returncode == 0, done.stdout
+    if zizmor := shutil.which("zizmor"):
+        done = subprocess.run([zizmor, "--offline", "--persona=auditor", "."], cwd=repository, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
+
+
+def test_what_it_writes_passes_its_own_tests(repository):
+    """In Triton's interpreter, without anything of ours."""
+    pytest.importorskip("triton", reason="the kernel needs torch and triton; `nox -s tests` installs them")
+    done = run(repository / "kernels", "pytest", "-q", TRITON_INTERPRET="1")
+
+    assert done.returncode == 0, done.stdout
+    assert "6 passed" in done.stdout
+
+
+@pytest.mark.slow
+def test_what_it_writes_goes_through_the_harness(repository):
+    """Tests and generated code, its gates included; and the gate bites: a kernel that loads four bytes a time breaks it."""
+    pytest.importorskip("triton", reason="the local engine needs torch and triton")
+    arguments = ["run", "cpu", "--quick", "--targets", str(ROOT / ".ci" / "targets.yml")]
+    done = run(repository, "warpwave", *arguments, "--out", "good")
+    kernel = repository / "kernels" / "scale" / "scale.py"
+    kernel.write_text(kernel.read_text().replace("x_ptr + offsets", "x_ptr + offsets * 3"))
+    broken = run(repository, "warpwave", *arguments, "--stage", "compile", "--out", "bad")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads((repository / "good" / "comparison.json").read_text())["targets"][0]["tests"] == {
+        "passed": 4
+    }  # three tests of its function, and that its bench loads
+    assert broken.returncode == 1, broken.stdout
+
+
+@pytest.mark.slow
+def test_its_workflow_does_what_it_says(repository, tmp_path):
+    """Step by step, on a machine whose `pipx` is a stub and whose engine is this Python."""
+    pytest.importorskip("triton", reason="the local engine needs torch and triton")
+    quick = f"OPTIONS='--quick --targets {ROOT}/.ci/targets.yml'"
+    local = f'{quick} exec {command.shell_words()} "${{@/docker/local}}"'
+    pipx = f'[ "$1 $2" = "install {SOURCE}" ]'
+    (tmp_path / "artifacts").mkdir()
+    machine = Runner(tmp_path / "machine", tmp_path / "artifacts", {"github.run_attempt": 1}, {"warpwave": local, "pipx": pipx})
+    machine.sources = {repository / "kernels", repository / ".github"}
+    ran = machine.run(yaml.safe_load((repository / ".github" / "workflows" / "kernels.yml").read_text())["jobs"]["cpu"]["steps"])
+
+    assert ran["status"] == "success", ran["log"]
+    assert "cpu passed 4 tests" in ran["summary"]
+    assert (tmp_path / "artifacts" / "raw-cpu-1" / "comparison.html").is_file()
+
+
+def test_without_an_address_there_is_no_workflow(tmp_path, monkeypatch, capsys):
+    """A guessed name could be anyone's package. A second `init` adds the workflow, and keeps what is there."""
+    monkeypatch.setattr(starter, "requirement", lambda: None)
+
+    assert _run_cli(["init", str(tmp_path)]) == 0
+    assert not (tmp_path / ".github").exists()
+    assert "--from git+https://" in capsys.readouterr().out
+    assert _run_cli(["init", str(tmp_path), "--from", SOURCE]) == 0
+    assert SOURCE in (tmp_path / ".github" / "workflows" / "kernels.yml").read_text()
+
+
+@pytest.mark.parametrize(
+    "source", ["", "warpwave", "warpwave==0.1.0", "WarpWave[emulator]>=1", "--index-url=x", "warpwave\n- run: x", "${{ secrets.X }}"]
+)
+def test_a_requirement_that_is_none_is_refused(tmp_path, source):
+    """Nothing is written; and a quote in one cannot leave its place."""
+    assert (_run_cli(["init", str(tmp_path), "--from", source]), list(tmp_path.iterdir())) == (2, [])
+    assert _run_cli(["init", str(tmp_path), "--from", """a"}, run: x # '"""]) == 0
+    steps = yaml.safe_load((tmp_path / ".github" / "workflows" / "kernels.yml").read_text())["jobs"]["cpu"]["steps"]
+    assert [step["env"] for step in steps if "env" in step] == [{"WARPWAVE": """a"}, run: x # '"""}]
+
+
+REACHED = f"git+https://code.example/them/warpwave@{'5e' * 20}"
+
+
+@pytest.mark.parametrize(
+    ("url", "commit", "named"),
+    [
+        ("https://code.example/them/warpwave.git", "5e" * 20, REACHED),
+        ("https://user:secret@code.example/them/warpwave?token=secret#x", "5e" * 20, REACHED),
+        ("git@code.example:them/warpwave.git", "5e" * 20, REACHED),
+        ("ssh://git@code.example/them/warpwave", "5e" * 20, REACHED),
+        ("file:///home/me/warpwave", "5e" * 20, None),
+        ("/home/me/warpwave", "5e" * 20, None),
+        ("https://code.example/them/warpwave", "main", None),
+        ("", "", None),
+    ],
+)
+def test_a_workflow_installs_what_wrote_it(url, commit, named):
+    """By a commit that others can reach, and without anybody's password."""
+    assert starter._named(url, commit) == named
+
+
+@pytest.mark.parametrize(
+    ("noted", "named"),
+    [
+        (None, None),
+        ('{"url": "file:///tmp/warpwave.whl", "archive_info": {}}', None),
+        ('{"url": "https://code.example/them/warpwave", "vcs_info": {"vcs": "git", "commit_id": "%s"}}' % ("5e" * 20), REACHED),
+        ("[", None),
+    ],
+    ids=["index", "wheel", "repository", "broken"],
+)
+def test_what_pip_noted_says_where_it_is_from(monkeypatch, noted, named):
+    """A wheel that somebody built is nobody else's."""
+    monkeypatch.setattr(starter.metadata, "distribution", lambda name: SimpleNamespace(read_text=lambda file: noted))
+
+    assert starter._as_installed() == named
+
+
+def test_a_commit_that_nobody_else_has_is_not_named(tmp_path):
+    """Where it runs from a checkout: only what a remote branch has."""
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b.invalid"]
+    (tmp_path / "pyproject.toml").touch()
+    for words in ("init -q", "add .", "commit -q -m one", "remote add origin https://code.example/them/warpwave"):
+        subprocess.run([*git, *words.split()], check=True)
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+
+    assert starter._as_checked_out(tmp_path) is None
+    subprocess.run([*git, "update-ref", "refs/remotes/origin/main", "HEAD"], check=True)
+    assert starter._as_checked_out(tmp_path) == f"git+https://code.example/them/warpwave@{commit}"
+    assert starter._as_checked_out(tmp_path / "no") is None

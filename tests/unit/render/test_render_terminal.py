@@ -3,14 +3,12 @@
 import io
 
 import pytest
-from hostile import TERMINAL_NAMES
+from hostile import TERMINAL_NAMES, large
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from large import large
 from rich.cells import cell_len
 from rich.console import Console
-from synthetic import ARCHITECTURES, case, compiled, no_gpu, record, run, sample, two_targets
-from two_vendors import MADE_UP, compared
+from synthetic import ARCHITECTURES, MADE_UP, case, compared, compiled, no_gpu, record, run, sample, two_targets
 
 from warpwave.compare import compare
 from warpwave.records import Stage, StageReport, Verdict

@@ -5,24 +5,52 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
 import pytest
+
+pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+
 from light import light_python
 
+from warpwave.__main__ import _run_cli
 from warpwave.collect import collect
+from warpwave.config.targets import load_targets
+from warpwave.engines.protocol import Layout
 from warpwave.errors import InvalidInputError, UsageError
 from warpwave.inside.bench import stage
 from warpwave.inside.compile.stage import _fresh_rows
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.workers import spawned
-from warpwave.records import Architecture, CaseResult, Chosen, CompiledKernel, Job, Sample, Stage, TargetRun, Verdict, dump, to_json
+from warpwave.options import RunOptions
+from warpwave.records import (
+    Architecture,
+    CaseResult,
+    Chosen,
+    CompiledKernel,
+    Environment,
+    Exit,
+    Inputs,
+    Job,
+    RunRecord,
+    Sample,
+    Stage,
+    StageReport,
+    Stages,
+    TargetRun,
+    Verdict,
+    dump,
+    to_json,
+)
+from warpwave.run import attempt as attempt_module
+from warpwave.run import inputs as inputs_module
+from warpwave.run import run_target
+from warpwave.run.inputs import package
 from warpwave.run.resume import check_same, recorded_run_id
-
-pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
 TESTS = """
 import os, time
@@ -224,3 +252,414 @@ def test_the_sweep_is_written_anew_from_its_journal(tmp_path, monkeypatch):
 
     assert [json.loads(line)["value"] for line in (folder / "samples.jsonl").read_text().splitlines()] == [8.0, 16.0]
     assert (report.verdict, report.counts) == (Verdict.PASSED, {"passed": 2})
+
+
+# `--resume` never passes stale results off as fresh: what decides a result is held against what it was when the run began.
+
+PACKAGE = {
+    "ops/test_op.py": "from helper import VALUE\n\ndef test_op():\n    assert VALUE == 2\n",
+    "ops/helper.py": "from pathlib import Path\nVALUE = int(Path(__file__).with_name('value.txt').read_text())\n",
+    "ops/value.txt": "1",
+    "ops/conftest.py": "",
+    "ops/__init__.py": "",
+    "ops/pytest.ini": "[pytest]\naddopts = -q\n",
+    "targets.yml": "schema_version: 1\ntargets:\n  cpu: {interpret: false, stages: [test], environment: {A_SETTING: 'on'}}\n"
+    "  other: {label: another, engine: local, stages: [test], image: {dockerfile: x, base: y}}\n",
+}
+
+
+RUN = ["run", "cpu", "--engine", "local", "--kernels", "ops", "--targets", "targets.yml"]
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """A finished run of a small package, in which a test failed."""
+    pytest.importorskip("triton", reason="the local engine needs torch and triton; `nox -s tests` installs them")
+    folder = tmp_path_factory.mktemp("first")
+    for name, text in PACKAGE.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert _run_cli([*RUN, "--out", "first", "--quiet"]) == 1
+    return folder
+
+
+@pytest.fixture
+def place(first, tmp_path, monkeypatch):
+    """A copy of it, to be changed. `tidy` says what is on disk."""
+    folder = tmp_path / "place"
+    shutil.copytree(first, folder)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def resume(*more, base=RUN):
+    return _run_cli([*base, "--resume", "first", "--quiet", *more])
+
+
+def contents(folder):
+    """Everything below a folder, by path."""
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_a_finished_run_of_the_same_things_is_finished(place, capsys):
+    """What Python, editors and other runs leave in the package is nothing that a result depends on."""
+    (place / "ops" / "__pycache__").mkdir(exist_ok=True)
+    (place / "ops" / "__pycache__" / "helper.pyc").write_bytes(b"x")
+    (place / "ops" / ".helper.py.swp").write_bytes(b"x")
+    (place / "ops" / ".cache").mkdir()
+    (place / "ops" / ".cache" / "CACHEDIR.TAG").write_text("Signature: 8a477f597d28d172789f06886806bc55")
+    (place / "ops" / "old" / "raw" / "cpu").mkdir(parents=True)
+    (place / "ops" / "old" / "raw" / "cpu" / "run.json").write_text("{}")
+
+    assert _run_cli([*RUN, "--resume", "first"]) == 1
+    assert "nothing left to do" in capsys.readouterr().err
+
+
+CHANGES = {
+    "a test": (lambda at: (at / "ops" / "test_op.py").write_text("def test_op(): pass\n"), "test_op.py has changed"),
+    "a helper": (lambda at: (at / "ops" / "helper.py").write_text("VALUE = 2\n"), "helper.py has changed"),
+    "a data file": (lambda at: (at / "ops" / "value.txt").write_text("2"), "value.txt has changed"),
+    "conftest.py": (lambda at: (at / "ops" / "conftest.py").write_text("import sys\n"), "conftest.py has changed"),
+    "__init__.py": (lambda at: (at / "ops" / "__init__.py").write_text("import sys\n"), "__init__.py has changed"),
+    "options of pytest": (lambda at: (at / "ops" / "pytest.ini").write_text(""), "pytest.ini has changed"),
+    "a file that is gone": (lambda at: (at / "ops" / "conftest.py").unlink(), "conftest.py' is gone"),
+    "a new file": (lambda at: (at / "ops" / "test_new.py").write_text("def test_new(): pass\n"), "test_new.py' is new"),
+    "gates above it": (lambda at: (at / "pyproject.toml").write_text("[tool.warpwave.gates]\nspills = 4\n"), "../pyproject.toml' is new"),
+    "the target": (
+        lambda at: (at / "targets.yml").write_text(PACKAGE["targets.yml"].replace("'on'", "'off'")),
+        "variable A_SETTING has changed",
+    ),
+    "stages of the target": (
+        lambda at: (at / "targets.yml").write_text(PACKAGE["targets.yml"].replace("[test], env", "[test, compile], env")),
+        "its stages was 'test', now it is 'test compile'",
+    ),
+    "no record": (lambda at: (at / "first" / "raw" / "cpu" / "inputs.json").unlink(), "an older warpwave"),
+    "a damaged record": (lambda at: (at / "first" / "raw" / "cpu" / "inputs.json").write_text("{"), "damaged"),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_finished_run_of_something_else_is_refused(place, capsys, what):
+    """Exit code 2 in three beats that name the change; not a byte of the run is touched, and nothing is started."""
+    change, words = CHANGES[what]
+    change(place)
+    before = contents(place / "first")
+    code = resume()
+    lines = capsys.readouterr().err.splitlines()
+
+    assert (code, contents(place / "first")) == (2, before)
+    assert words.replace("'", "") in lines[0].replace("'", ""), lines
+    assert len(lines) == 3
+    assert "--out" in lines[2] or "new run" in lines[2]
+
+
+OPTIONS = {
+    "tests": (["-k", "op"], "its pytest args"),
+    "benches": (["--bench", "speed_*.py"], "its benches"),
+    "launches": (["--launches", "test"], "its launches"),
+    "quick": (["--quick"], "its quick"),
+    "shard": (["--shard", "1/1"], "shard has changed"),
+    "gpu": (["--gpu", "1"], "gpu has changed"),
+    "protections": (["--weaken", "network=host"], "protections has changed"),
+}
+
+
+@pytest.mark.parametrize("what", OPTIONS)
+def test_other_options_are_refused(place, capsys, what):
+    """Also where the target is finished and its stages would not be entered."""
+    more, words = OPTIONS[what]
+
+    assert resume(*more) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_another_engine_is_refused(place, capsys):
+    """Its results are those of another environment; no engine has to answer for that to be said."""
+    assert _run_cli(["run", "cpu", "--engine", "docker", "--kernels", "ops", "--targets", "targets.yml", "--resume", "first"]) == 2
+    assert "engine has changed: it was 'local', now it is 'docker'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "value"), [("TRITON_DEFAULT_FP_FUSION", "0"), ("PYTEST_ADDOPTS", "-x"), ("PYTHONOPTIMIZE", "1")])
+def test_the_callers_variables_count_without_a_container(place, capsys, monkeypatch, name, value):
+    """They get into a process of this machine, and decide results there. Their values are nobody else's business."""
+    monkeypatch.setenv(name, value)
+
+    assert resume() == 2
+    assert f"variable {name} has changed" in capsys.readouterr().err
+
+
+def test_the_packages_of_the_python_count(place, capsys):
+    """A plugin of pytest may decide as much as Triton does."""
+    path = place / "first" / "raw" / "cpu" / "inputs.json"
+    told = json.loads(path.read_text())
+    told["facts"]["package pytest"] = "1.0"
+    path.write_text(json.dumps(told))
+
+    assert resume() == 2
+    assert "package pytest has changed: it was '1.0'" in capsys.readouterr().err
+
+
+def test_another_warpwave_is_refused(place, capsys, monkeypatch):
+    """Its own code, where the kernels run, decides as well."""
+    monkeypatch.setattr(inputs_module, "_WHAT_RUNS", ("inside",))
+
+    assert resume() == 2
+    assert "warpwave has changed" in capsys.readouterr().err
+
+
+def test_a_new_target_is_not_mixed_with_a_stale_one(place, capsys):
+    """One run is one state of the kernels, whichever of its targets is asked for."""
+    (place / "ops" / "helper.py").write_text("VALUE = 2\n")
+    code = resume(base=["run", "other", *RUN[2:]])
+
+    assert (code, [path.name for path in (place / "first" / "raw").iterdir()]) == (2, ["cpu"])
+    assert "helper.py has changed" in capsys.readouterr().err.replace("'", "")
+
+
+def test_the_place_of_the_package_is_free(place, capsys):
+    """It may be moved, as long as it is the same."""
+    (place / "elsewhere").mkdir()
+    shutil.move(place / "ops", place / "elsewhere" / "ops")
+
+    assert resume("--kernels", "elsewhere/ops") == 1
+
+
+def test_two_folders_for_one_run_are_refused(place, capsys):
+    """`--out` was passed over in silence beside `--resume`."""
+    assert resume("--out", "second") == 2
+    assert "--resume names first and --out names second" in capsys.readouterr().err
+    assert resume("--out", "./first") == 1
+
+
+ORDER = "\n::error::planted\x1b[2J\u202e"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"harness": ORDER}, {"files": {ORDER: "1"}}, {"facts": {ORDER: "1"}}, {"facts": {"image": ORDER}}],
+    ids=["harness", "file", "fact", "value"],
+)
+def test_what_a_run_says_it_was_made_of_gives_no_orders(place, capsys, change):
+    """Its folder was open to the code under test: a refusal quotes it on one line, as text."""
+    path = place / "first" / "raw" / "cpu" / "inputs.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    code, said = resume(), capsys.readouterr().err
+
+    assert (code, len(said.splitlines())) == (2, 3)
+    assert all(letter.isprintable() for letter in said.replace("\n", ""))
+
+
+# A second attempt or another image never passes stale results off as fresh; the engine is a fake.
+
+
+def contents_of_stale_attempts(folder):
+    """Everything below a folder, by path."""
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+class Fake:
+    """An engine with an image, which does in `execute` what a test tells it to."""
+
+    name = "docker"
+
+    def __init__(self, act, image="sha256:1"):
+        self.act, self.image = act, image
+
+    def prepare(self, request, say):
+        return Environment(engine="fake", python="python3", image="fake:1", image_id=self.image)
+
+    def image_id(self, request):
+        return self.image
+
+    def layout(self, request):
+        return Layout("/harness", "/kernels", "/results")
+
+    def execute(self, request, environment, on_line):
+        return environment, self.act(request.raw) or Exit(0, 1.0)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run a target on a fake engine with an image."""
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "test_op.py").write_text("")
+
+    def start(act, name="cpu", *, image="sha256:1", again=False, **more):
+        engine = Fake(act, image)
+        monkeypatch.setattr(attempt_module, "choose_engine", lambda *_: engine)
+        monkeypatch.setattr(inputs_module, "load_engine", lambda *_: engine)
+        monkeypatch.setattr(inputs_module, "final_recipe", lambda request: type("Recipe", (), {"tag": "fake:1"}))
+        settings = RunOptions("run-1", tmp_path / "out", tmp_path / "kernels", resume=again, **more)
+        return run_target(load_targets()[name], settings, lambda line: None, lambda event: None)
+
+    return start
+
+
+def ended(verdict=Verdict.PASSED, stages=(Stage.TEST,)):
+    """What an inside leaves that came to its end."""
+
+    def act(raw):
+        reports = (StageReport(Stage.FACTS, Verdict.PASSED, exit_code=0), *(StageReport(stage, verdict, exit_code=0) for stage in stages))
+        dump(Stages("run-1", raw.name, True, reports), raw / "stages.json")
+
+    return act
+
+
+def never(raw):
+    raise AssertionError("this was started")
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["finished", "unfinished"])
+def test_another_image_is_refused(run, tmp_path, whole):
+    """One of another recipe, and one that was built anew of the same."""
+    run(ended() if whole else lambda raw: Exit(137, 1.0, interrupted=True))
+    before = contents_of_stale_attempts(tmp_path / "out")
+    with pytest.raises(UsageError, match="image id has changed: it was 'sha256:1', now it is 'sha256:2'"):
+        run(never, image="sha256:2", again=True)
+
+    assert contents_of_stale_attempts(tmp_path / "out") == before
+
+
+def test_an_image_that_was_removed_says_nothing(run):
+    """A finished target needs none, and its recipe is the same."""
+    run(ended())
+
+    assert run(never, image=None, again=True).verdict is Verdict.PASSED
+
+
+def test_a_finished_stage_is_not_kept_beside_new_kernels(run, tmp_path):
+    """Half of the run is there, from before the edit: the other half is not made of the new kernels."""
+    run(lambda raw: ended(stages=())(raw) or Exit(137, 1.0, interrupted=True))
+    (tmp_path / "kernels" / "test_op.py").write_text("# edited\n")
+    with pytest.raises(UsageError, match=r"test_op.py' has changed"):
+        run(never, again=True)
+
+
+def test_what_is_not_stale_is_resumed(run, tmp_path):
+    """Where nothing has changed, the rest is run, and a second target joins."""
+    run(lambda raw: Exit(137, 1.0, interrupted=True))
+
+    assert run(ended(), again=True).verdict is Verdict.PASSED
+    assert run(ended(), "cuda", again=True).verdict is Verdict.PASSED
+
+
+def test_a_run_that_never_began_has_nothing_to_mix(run, tmp_path):
+    """It died before anything ran: the kernels may be edited since."""
+    (tmp_path / "out" / "raw" / "cpu").mkdir(parents=True)
+    dump(RunRecord("run-1", "cpu", "l", Verdict.INFRA, "no engine", "", "", 0.0, "", "kernels", ()), tmp_path / "out/raw/cpu/run.json")
+    (tmp_path / "kernels" / "test_op.py").write_text("# edited\n")
+
+    assert run(ended(), again=True).verdict is Verdict.PASSED
+
+
+def test_the_second_attempt_of_one_command_does_not_mix_either(run, tmp_path):
+    """The package was edited while the machine broke: the first attempt's record stays, and says what broke."""
+
+    def act(raw):
+        (tmp_path / "kernels" / "test_op.py").write_text("# edited\n")
+        return Exit(None, 1.0, error="the connection broke")
+
+    record = run(act)
+
+    assert (record.verdict, len(record.attempts)) == (Verdict.INFRA, 0)
+
+
+def test_what_tests_write_beside_themselves_does_not_stop_the_second_attempt(run, tmp_path):
+    """Without a container they can, and nobody has edited anything."""
+    acts = [lambda raw: Exit(None, 1.0, error="the connection broke"), ended()]
+
+    def act(raw):
+        (tmp_path / "kernels" / "picture.png").write_text("")
+        return acts.pop(0)(raw)
+
+    assert run(act).verdict is Verdict.PASSED
+
+
+def test_two_runs_in_one_folder_keep_their_ids(run, tmp_path):
+    """`nox -s cuda rocm` puts two of them side by side."""
+    run(ended())
+    path = tmp_path / "out" / "raw" / "cpu"
+    for name in ("run.json", "job.json", "stages.json"):
+        (path / name).write_text((path / name).read_text().replace('"run-1"', '"run-2"'))
+
+    assert run(never, again=True).run_id == "run-2"
+
+
+def test_files_that_are_no_files_neither_hang_nor_fail(tmp_path):
+    """A pipe, a link in a circle, a link to nothing, a name of bytes that are no text."""
+    import os
+
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "circle").symlink_to(tmp_path)
+    (tmp_path / "nothing.py").symlink_to(tmp_path / "gone")
+    (tmp_path / os.fsdecode(b"\xff.py")).write_text("x")
+    (tmp_path / "shared").mkdir()
+    found = package(RunOptions("run-1", tmp_path / "out", tmp_path))
+
+    assert set(found) == {"pipe", "circle", "nothing.py", "\\xff.py"}
+    dump(Inputs("run-1", "cpu", found, "1", {}), tmp_path / "inputs.json")
+
+
+def test_a_file_behind_a_link_out_of_the_package_is_not_read(tmp_path):
+    """A stranger's package must not lead the host to other files."""
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "common").mkdir()
+    (tmp_path / "common" / "tiles.py").write_text("TILE = 1\n")
+    (tmp_path / "kernels" / "common").symlink_to(tmp_path / "common")
+    settings = RunOptions("run-1", tmp_path / "out", tmp_path / "kernels")
+    before = package(settings)
+    (tmp_path / "common" / "tiles.py").write_text("TILE = 2\n")
+
+    assert ("common/tiles.py" in before, package(settings) == before) == (False, True)
+
+
+def test_an_enormous_package_is_still_kept_apart(tmp_path, monkeypatch):
+    """Its files are told apart by the folder that they are in; one digest a folder."""
+    monkeypatch.setattr(inputs_module, "_MOST_NAMED", 3)
+    for name in ("a/1.py", "a/2.py", "b/3.py", "b/4.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    settings = RunOptions("run-1", tmp_path / "out", tmp_path)
+    before = package(settings)
+    (tmp_path / "b" / "4.py").write_text("y")
+    after = package(settings)
+
+    assert [path for path in before if before[path] != after[path]] == ["b"]
+
+
+def test_of_several_targets_only_the_stale_one_is_refused(run, tmp_path, monkeypatch, capsys):
+    """The image of one was built anew: the other is resumed and reported, and exit code 2 says what was not."""
+    import warpwave.run
+
+    for name in ("cpu", "cuda"):
+        run(lambda raw: Exit(137, 1.0, interrupted=True), name)
+    stale = contents_of_stale_attempts(tmp_path / "out" / "raw" / "cpu")
+
+    def start(target, settings, say, on_event):
+        image = "sha256:2" if target.name == "cpu" else "sha256:1"
+        return run(ended(), target.name, image=image, again=True)
+
+    monkeypatch.setattr(warpwave.run, "run_target", start)
+    words = ["--kernels", str(tmp_path / "kernels"), "--resume", str(tmp_path / "out"), "--quiet", "--json"]
+    code = _run_cli(["run", "cpu", "cuda", *words])
+    said = capsys.readouterr()
+    told = json.loads(said.out)
+
+    assert (code, told["exit_code"], contents_of_stale_attempts(tmp_path / "out" / "raw" / "cpu")) == (2, 2, stale)
+    assert "image id has changed" in told["reason"]
+    assert said.err.splitlines()[-1] == f"exit code 2: {told['reason']}"
+    assert {target["target"]: target["run_id"] for target in told["comparison"]["targets"]} == {"cpu": "run-1", "cuda": "run-1"}
+    assert json.loads((tmp_path / "out" / "raw" / "cuda" / "run.json").read_text())["attempts"]
+    assert (tmp_path / "out" / "comparison.json").is_file()
+
+
+def test_a_target_that_cannot_be_run_is_refused_before_the_first_one_is(tmp_path, capsys, monkeypatch):
+    """Not after its hour, with its report never written."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "out" / "raw" / "cuda").mkdir(parents=True)
+    code = _run_cli(["run", "cpu", "cuda", "--kernels", str(tmp_path), "--out", "out"])
+
+    assert (code, [path.name for path in (tmp_path / "out" / "raw").iterdir()]) == (2, ["cuda"])
+    assert "exists already" in capsys.readouterr().err

@@ -12,7 +12,7 @@ import collections
 from functools import cache, partial
 from pathlib import Path
 
-from accesses import atomics, memory, wave_memory
+import accesses
 from machine_code import WAVES
 from shapes import shape
 from units import cases, exchanges, on_lanes, on_scalars
@@ -42,10 +42,10 @@ def by_shape(path: Path) -> dict[str, str]:
     return {shape(line): line for line in path.read_text().splitlines()}
 
 
-def in_memory(arch: str, numbers: str | None = None) -> tuple[cases.Machine, wave_memory.Memory]:
+def in_memory(arch: str, numbers: str | None = None) -> tuple[cases.Machine, accesses.Memory]:
     """Return a machine with memory; for atomics, `numbers` says which numbers they work on."""
-    machine = atomics.machine_of(arch, numbers) if numbers else cases.Machine(arch, ("f32", "u", "u", "u", "u"))
-    return machine, wave_memory.Memory(machine)
+    machine = accesses.machine_of(arch, numbers) if numbers else cases.Machine(arch, ("f32", "u", "u", "u", "u"))
+    return machine, accesses.Memory(machine)
 
 
 def wrong_on(arch: str, examples: dict[str, str]) -> list[tuple[str, str]]:
@@ -56,13 +56,13 @@ def wrong_on(arch: str, examples: dict[str, str]) -> list[tuple[str, str]]:
     for one, example in examples.items():
         mnemonic = one.split()[0]
         name = on_lanes.base(mnemonic)
-        if mnemonic.startswith((*PRODUCTS, *CONTROL)) and mnemonic not in memory.HINTS:
+        if mnemonic.startswith((*PRODUCTS, *CONTROL)) and mnemonic not in accesses.HINTS:
             continue
         if name in exchanges.EXCHANGES:
             memory_cases[None].append(exchanges.EXCHANGES[name](memories(None)[0], one, example))
-        elif mnemonic.startswith(memory.PREFIXES) or mnemonic in (*memory.HINTS, *memory.CACHES):
-            numbers = memory.numbers_of(mnemonic)
-            memory_cases[numbers] += memory.cases(memories(numbers)[1], one, example)
+        elif mnemonic.startswith(accesses.PREFIXES) or mnemonic in (*accesses.HINTS, *accesses.CACHES):
+            numbers = accesses.memory_numbers_of(mnemonic)
+            memory_cases[numbers] += accesses.memory_cases(memories(numbers)[1], one, example)
         elif mnemonic.startswith(("s_", "v_s_")):
             scalar_cases.append(on_scalars.Scalar(arch, one, example, rows))
         else:

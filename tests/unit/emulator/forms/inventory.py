@@ -39,7 +39,7 @@ def main() -> None:
             (HERE / "cards" / f"{arch}.txt").write_text("".join(f"{one}\n" for one in sorted(shapes.values())))
     sys.path[:0] = [str(HERE.parent), str(HERE.parents[1]), str(HERE.parents[3])]
     from held import WAVES, used
-    from test_used_forms import stated_by
+    from test_control import stated_by
 
     for arch in WAVES:
         shapes = used(arch)

@@ -4,20 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from drawn import (
-    FA,
-    HA,
-    HB,
-    HC,
-    A,
-    B,
-    C,
-    H,
-    each,
-    f32,
-    field,
-    signed,
-)
+from drawn import FA, HA, HB, HC, A, B, C, H, each, f32, field, signed
 from machine_code import lanes
 
 

@@ -10,30 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from drawn import (
-    COUNT,
-    DRAWN,
-    FA,
-    FB,
-    FC,
-    HA,
-    HB,
-    HC,
-    A,
-    B,
-    C,
-    H,
-    I,
-    J,
-    K,
-    each,
-    f32,
-    field,
-    floats,
-    flushed,
-    pick,
-    signed,
-)
+from drawn import COUNT, DRAWN, FA, FB, FC, HA, HB, HC, A, B, C, H, I, J, K, each, f32, field, floats, flushed, pick, signed
 from machine_code import lanes
 
 SMALL_SELECT = (C & 0x0F0F0F0F).astype(np.uint32)

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import json
 import os
+import random
+import statistics
+import sys
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
 
-import command
 import pytest
+
+pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+
+import command
 from benching import FakeDevice, point
 
 from warpwave.config.targets import load_targets
 from warpwave.inside.bench import ceilings, stage
 from warpwave.inside.bench.ceilings import Watch
 from warpwave.inside.bench.results import Sink
-from warpwave.inside.bench.timing import Timer
+from warpwave.inside.bench.timing import Burst, Gathered, Rule, Timer, unsettled
 from warpwave.inside.benchmarks import Point
 from warpwave.inside.process.journal import Journal
+from warpwave.inside.process.supervise import supervise
+from warpwave.inside.process.workers import spawned
 from warpwave.records import Job, Stage, Verdict, to_json
-
-pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
-
+from warpwave.stats import ratio_of_medians
 
 REPOSITORY = Path(__file__).parents[4]
 # What the JIT says of a pointer on 16 bytes, to less than 2 GiB, on AMD.
@@ -249,3 +257,301 @@ def test_a_point_that_skips_itself_is_not_run_and_no_failure(skip, timer, tmp_pa
         sink.on_event({"event": "finish", "id": str(number), **fields})
     report = sink.report([])
     assert (report.verdict, report.reason, report.counts) == (Verdict.PASSED, "", {"passed": 1, "not-run": 1})
+
+
+# Providers of one case take turns, so that whatever drifts hits them alike: on a clock of the test's own, without a GPU.
+
+
+def in_turns(timer, monkeypatch, tmp_path, *functions):
+    """Points of one case, measured together; returns their samples by provider and the journal's events."""
+    journal = Journal(tmp_path / "journal.jsonl")
+    together = [dataclasses.replace(point(function), provider=name) for name, function in functions]
+    monkeypatch.setattr(stage, "is_usable", lambda: True)
+    watch = SimpleNamespace(look=lambda: None, weakness=lambda *looks: "")
+    stage._measure_in_turns(together, timer, watch, SimpleNamespace(), journal)
+    events = journal.read()
+    found = {event["id"].partition("[")[2][:-1]: json.loads(event["sample"]) for event in events if event["event"] == "finish"}
+    return found, events
+
+
+def author(timer, work, log=None):
+    """An author's function that computes GB/s from the median."""
+
+    def function(N, provider):
+        if log is not None:
+            log.append(1)
+        return 1.0 / timer.do_bench(work, return_mode="median")
+
+    return function
+
+
+def test_providers_take_turns_so_that_a_drift_hits_them_alike(device, timer, tmp_path, monkeypatch):
+    """A card that slows down by half while it is measured: the second provider is not twice as slow for that."""
+
+    def work():
+        device.work(0.5 * (1 + device.now / 400))
+
+    found, events = in_turns(timer, monkeypatch, tmp_path, ("one", author(timer, work)), ("two", author(timer, work)))
+    turns = [event["id"].partition("[")[2][:-1] for event in events if event["event"] in ("start", "turn")]
+
+    assert turns[:6] == ["one", "two"] * 3
+    assert found["two"]["median_ms"] == pytest.approx(found["one"]["median_ms"], rel=0.05)
+    assert found["two"]["times_ms"][-1] > 1.2 * found["one"]["times_ms"][0]
+
+
+def test_the_authors_number_is_of_all_rounds(device, timer, tmp_path, monkeypatch):
+    """Called once a round, the function makes its number of all that was measured so far."""
+    calls = []
+    draw = random.Random(2)
+    found, _ = in_turns(timer, monkeypatch, tmp_path, ("one", author(timer, lambda: device.work(draw.uniform(0.1, 0.9)), calls)))
+
+    assert len(calls) == len(found["one"]["rounds"]) + bool(found["one"]["discarded"])
+    assert found["one"]["value"] == pytest.approx(1 / statistics.median(found["one"]["times_ms"]))
+
+
+def test_a_function_that_times_twice_has_two_numbers(device, timer, tmp_path, monkeypatch):
+    """Forward and backward, each from its own place; the sample has the timings of the last."""
+
+    def both(N, provider):
+        forward = timer.do_bench(lambda: device.work(0.25), return_mode="median")
+        return forward + timer.do_bench(lambda: device.work(0.5), return_mode="median")
+
+    found, _ = in_turns(timer, monkeypatch, tmp_path, ("one", both))
+    assert (found["one"]["value"], set(found["one"]["times_ms"])) == (0.75, {0.5})
+
+
+def test_who_takes_long_to_set_up_is_called_twice(device, timer, tmp_path, monkeypatch):
+    """Then it measures on by itself, and others have their turns without it."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("warpwave.inside.bench.timing.time.perf_counter", lambda: clock.now)
+    calls = []
+
+    def slow(N, provider):
+        calls.append(1)
+        clock.now += 5.0
+        return timer.do_bench(lambda: device.work(0.25), return_mode="median")
+
+    found, _ = in_turns(timer, monkeypatch, tmp_path, ("slow", slow), ("one", author(timer, lambda: device.work(0.25))))
+    assert (len(calls), sum(found["slow"]["rounds"]) >= 50, len(found["one"]["rounds"])) == (2, True, 5)
+
+
+def test_whose_turn_it_was_is_the_culprit(tmp_path):
+    """Two points are under way; the worker dies in a later turn of the first, not in the one that was started last."""
+    program = (
+        "from warpwave.inside.process.journal import Journal; import os; journal = Journal.from_environment(); done = journal.done()\n"
+        "for event, name in [('start', 'one'), ('start', 'two'), ('turn', 'one')]:\n"
+        "    'one' in done or journal.write(event, id=name)\n"
+        "'one' in done or os._exit(9)\n"
+        "journal.write('start', id='two'); journal.write('finish', id='two'); journal.write('end')\n"
+    )
+    start = spawned([sys.executable, "-c", f"import sys; sys.path.insert(0, {str(REPOSITORY / 'harness')!r})\n{program}"])
+    deaths = supervise(start, Journal(tmp_path / "journal.jsonl"), 60.0, tmp_path / "log.txt", lambda event: None)
+
+    assert [(death.case, death.verdict) for death in deaths] == [("one", Verdict.CRASHED)]
+
+
+def test_one_that_raises_leaves_the_others_their_turns(device, timer, tmp_path, monkeypatch):
+    """Its row says why; it is not called again. A function that measures for itself is called once."""
+    calls = []
+
+    def broken(N, provider):
+        calls.append("broken")
+        raise RuntimeError("no kernel image")
+
+    def own(N, provider):
+        calls.append("own")
+        return 5.0
+
+    found, _ = in_turns(timer, monkeypatch, tmp_path, ("broken", broken), ("own", own), ("one", author(timer, lambda: device.work(0.25))))
+    assert [found[name]["verdict"] for name in ("broken", "own", "one")] == ["error", "passed", "passed"]
+    assert (calls, found["own"]["value"], found["own"]["times_ms"]) == (["broken", "own"], 5.0, [])
+
+
+def test_tuning_inside_of_what_is_timed_is_not_the_points_timing(device, timer, tmp_path, monkeypatch):
+    """An autotuner calls `do_bench` from within the first launch."""
+    tuned, calls = [], []
+
+    def candidate():
+        calls.append(1)
+        device.work(3.0)
+
+    def work():
+        if not tuned:
+            tuned.append(timer.do_bench(candidate, quantiles=(0.5, 0.2, 0.8)))
+        device.work(0.25)
+
+    found, _ = in_turns(timer, monkeypatch, tmp_path, ("one", author(timer, work)))
+    assert (tuned, set(found["one"]["times_ms"])) == ([[3.0, 3.0, 3.0]], {0.25})
+    assert len(calls) == 10  # compiled, looked at three times, warmed up, and one round of five
+
+
+def test_tuning_in_the_middle_of_a_round_leaves_its_timings_alone(device, timer, tmp_path, monkeypatch):
+    """Another shape, and the autotuner measures again, while the events of the point's own timings wait to be read."""
+    calls = itertools.count()
+
+    def work():
+        if next(calls) == 30:
+            timer.do_bench(lambda: device.work(3.0))
+        device.work(0.25)
+
+    found, _ = in_turns(timer, monkeypatch, tmp_path, ("one", author(timer, work)))
+    assert sum(time != 0.25 for time in found["one"]["times_ms"]) == 1
+
+
+# Several `perf_report`s in one file: each is a benchmark of its own, and a line of dtypes is no provider.
+
+BENCH = """
+import torch
+from triton.testing import Benchmark, perf_report
+
+
+def plot(arg, values, name="relu"):
+    return Benchmark(x_names=["N"], x_vals=[8, 16], line_arg=arg, line_vals=values, line_names=list(map(str, values)), plot_name=name,
+                     ylabel="GB/s", args={})
+
+
+@perf_report(plot("provider", ["mine", "torch"]))
+def forward(N, provider):
+    return 1.0
+
+
+@perf_report(plot("kind", [torch.float32, torch.bfloat16]))
+def by_dtype(N, kind):
+    return 1.0
+
+
+@perf_report(plot("provider", ["mine", "torch"]))
+def backward(N, provider):
+    return 1.0
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    from warpwave.inside.benchmarks import load_module, points
+    from warpwave.records import Job
+
+    folder = tmp_path_factory.mktemp("package")
+    (folder / "bench_relu.py").write_text(BENCH)
+    job = Job("r", "t", (), str(folder), str(folder))
+    return list(points(load_module(folder / "bench_relu.py", folder), folder / "bench_relu.py", job))
+
+
+def test_a_line_of_dtypes_is_a_parameter_of_the_kernels_own_provider(found):
+    """The function still gets what its author wrote."""
+    import torch
+
+    typed = [point for point in found if point.function.__name__ == "by_dtype"]
+
+    assert {point.provider for point in found} == {"mine", "torch"}
+    assert {(point.case, point.provider, point.params["dtype"]) for point in typed} == {
+        (f"relu/by_dtype/{dtype}/N={size}", "mine", dtype) for dtype in ("fp32", "bf16") for size in (8, 16)
+    }
+    assert {point.arguments["kind"] for point in typed} == {torch.float32, torch.bfloat16}
+
+
+def test_benchmarks_with_the_same_plot_name_are_several(found):
+    """No point is there twice."""
+    assert len({(point.case, point.provider) for point in found}) == len(found) == 12
+    assert {point.case for point in found if point.function.__name__ == "backward"} == {"relu/backward/N=8", "relu/backward/N=16"}
+
+
+# When a point has been measured enough, and which of its rounds count.
+
+
+def test_a_quiet_point_ends_as_soon_as_that_is_known(device, timer):
+    """Five rounds of ten timings at 1 ms a repetition, of an eightieth of 1600 ms where that is more."""
+    timer.do_bench(lambda: device.work(0.5), warmup=25, rep=100)
+    assert (timer.last.rounds, timer.last.quiet, timer.last.discarded) == ((10,) * 5, True, 0)
+
+    timer.do_bench(lambda: device.work(0.1), warmup=25, rep=1600)
+    assert (timer.last.rounds, timer.last.quiet, timer.last.discarded) == ((33,) * 5, True, 0)
+
+
+def test_a_slow_point_has_five_rounds_and_no_more(device, timer):
+    """At 10 ms a repetition the author's 100 ms are over before there are fifty timings, and nobody knows how quiet they are."""
+    timer.do_bench(lambda: device.work(9.5), warmup=25, rep=100)
+    assert (timer.last.rounds, timer.last.quiet) == ((2,) * 5, False)
+
+
+def test_a_noisy_point_takes_its_time_and_says_so(device, timer):
+    """Timings that are all over the place: 100 ms of them, then it ends, and it is not called quiet."""
+    draw = random.Random(1)
+    timer.do_bench(lambda: device.work(draw.uniform(0.1, 0.9)), warmup=25, rep=100)
+
+    assert 90 < sum(timer.last.times_ms) + 0.5 * len(timer.last.times_ms) < 120
+    assert (timer.last.quiet, len(timer.last.rounds)) == (False, 10)
+
+
+def test_first_rounds_are_discarded_by_rule(device, timer):
+    """A clock that takes 40 ms to come up: the rounds until then are on record as discarded, but for the one in which it came."""
+    timer.do_bench(lambda: device.work(0.2 if device.now > 40 else 0.4), warmup=0, rep=100)
+    slow = sum(time > 0.3 for time in timer.last.times_ms)
+
+    assert (timer.last.median_ms, timer.last.quiet) == (pytest.approx(0.2), True)
+    assert slow < timer.last.rounds[0] < timer.last.discarded
+
+
+@pytest.mark.parametrize(
+    ("medians", "discarded"),
+    [
+        ([], 0),
+        ([9.0, 1.0, 1.0, 1.0], 0),
+        ([9.0, 1.0, 1.0, 1.0, 1.0], 1),
+        ([1.0, 1.0, 1.0, 1.0, 1.0], 0),
+        ([2.0, 1.5, 1.0, 1.1, 0.9, 1.0], 2),
+        ([2.0, 2.0, 2.0, 1.0, 1.0, 1.0, 1.0], 3),
+        ([1.3, 1.2, 1.0, 0.9, 1.1, 1.0], 0),
+        ([1.0, 2.0, 1.0, 0.9, 1.1, 1.0], 0),
+        ([8.0, 7.5, 4.0, 3.0, 2.0, 1.0], 2),
+    ],
+)
+def test_what_is_far_from_the_last_half_is_not_settled(medians, discarded):
+    """Hand-worked: the last four, or half, from 0.9 to 1.1, say; settled is what lies within 0.7 and 1.3."""
+    assert unsettled(medians) == discarded
+
+
+def test_scatter_alone_discards_next_to_nothing():
+    """Of 2000 points of twenty rounds each: fewer than one round in a thousand."""
+    draw = random.Random(3)
+
+    assert sum(unsettled([draw.gauss(1, 0.1) for _ in range(20)]) for _ in range(2000)) < 40
+
+
+def gathered(*medians):
+    """Rounds of ten equal timings each, in ms."""
+    found = Gathered(Rule(target=0.01), cap_ms=1e6)
+    ends = []
+    for median in medians:
+        found.add(Burst([median] * 10, 0, 0.0, 0.0, median, 10 * median))
+        ends.append(found.enough)
+    return ends
+
+
+def test_the_interval_is_looked_at_twice_and_not_after_each_round():
+    """After five rounds, and after eleven, whatever it looks like in between; from the second look follows how many there will be."""
+    steady, wild = [1.0] * 5, [1.0, 1.1, 0.9, 1.05, 0.95]
+    assert gathered(*steady) == [False] * 4 + [True]
+    assert gathered(*wild, *[1.0] * 7) == [False] * 10 + [True, True]
+    ends = gathered(*wild, *[1.02, 0.98] * 30)
+    assert 11 < ends.index(True) < 60
+    assert all(ends[ends.index(True) :])
+
+
+@pytest.mark.parametrize("scatter", [0.005, 0.02, 0.04])
+def test_stopping_by_rule_leaves_intervals_what_they_are(scatter):
+    """Two measurements of the same code, each ended by the rule: the interval of their ratio misses 1 less than once in ten."""
+    draw = random.Random(scatter)
+
+    def measured():
+        found = Gathered(Rule(), cap_ms=20.0)
+        while not found.enough:
+            found.add(Burst([draw.lognormvariate(0, scatter) for _ in range(60)], 0, 0.0, 0.0, 1 / 60, 1.0))
+        return found.times_ms, [len(times) for times in found.kept]
+
+    missed = 0
+    for _ in range(300):
+        (base, base_rounds), (head, head_rounds) = measured(), measured()
+        interval = ratio_of_medians(base, head, (base_rounds, head_rounds))
+        missed += not interval.low <= 1 <= interval.high
+    assert missed / 300 < 0.1

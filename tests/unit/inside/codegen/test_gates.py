@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import re
+import shutil
+import sys
+import types
+import xml.etree.ElementTree as ElementTree
 
+import command
 import pytest
-from synthetic import compiled
+from pydantic import TypeAdapter
+from synthetic import compiled, run, write_raw
 
-from warpwave.inside.codegen.gates import judge, strictest
-from warpwave.records import OPEN, Gates, Limits, Rule, Verdict, Waiver, Which
+from warpwave.__main__ import _run_cli
+from warpwave.collect import collect
+from warpwave.compare import compare
+from warpwave.compare.changed_codegen import diff
+from warpwave.compare.codegen import configuration
+from warpwave.config.pyproject import load_gates, load_launches, load_peers
+from warpwave.errors import ConfigError
+from warpwave.inside.codegen.gates import judge, strictest, unnamed_products
+from warpwave.records import OPEN, Gates, Job, Limits, NotRun, Rule, Stage, Verdict, Waiver, Which, dump, to_json
+from warpwave.render.junit import render_junit
+from warpwave.render.markdown import render_markdown
 
 
 def row(**more):
@@ -144,3 +161,431 @@ def test_what_no_card_can_launch_is_beyond_gates():
     dead = row(verdict=Verdict.FAILED, reason="needs 99999 bytes of shared memory", spills=6)
 
     assert judge(dead, Gates(waivers=(Waiver("spills", "why", Which()),))) == dead
+
+
+# How a package spells its gates, waivers and launches, and what is refused.
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A kernel package whose `pyproject.toml` says what a test gives."""
+
+    def write(text):
+        (tmp_path / "pyproject.toml").write_text(text)
+        (tmp_path / "kernels").mkdir(exist_ok=True)
+        return tmp_path / "kernels"
+
+    return write
+
+
+SPELT = """
+[tool.warpwave.gates]
+spills = 2
+private_bytes = false
+candidates = "all"
+[[tool.warpwave.rules]]
+kernel = ["softmax", "log_*"]
+launched_by = "bench"
+load_bits = 128
+occupancy = 0.5
+matrix = true
+[[tool.warpwave.waivers]]
+gate = "spills"
+kernel = "matmul"
+architecture = "gfx1*"
+types = "*bf16*"
+reason = "no time yet"
+"""
+
+
+def test_every_key_arrives(package):
+    """The nearest file above the kernels counts; what it leaves out has its default, and a rule sets nothing else."""
+    assert load_gates(package(SPELT)) == Gates(
+        limits=Limits(spills=2, private_bytes=None, explicit_precision=True),
+        rules=(
+            Rule(Which(("softmax", "log_*"), launched_by=("bench",)), dataclasses.replace(OPEN, load_bits=128, occupancy=0.5, matrix=True)),
+        ),
+        waivers=(Waiver("spills", "no time yet", Which(("matmul",), architecture=("gfx1*",), types=("*bf16*",))),),
+        source="pyproject.toml",
+        candidates="all",
+    )
+
+
+@pytest.mark.parametrize("text", ["", "[project]\nname = 'kernels'\n", "[tool.warpwave]\n"])
+def test_the_defaults_hold_where_nothing_is_said(package, text):
+    """No spills, no private memory, and a precision with each product."""
+    assert load_gates(package(text)).limits == Limits(spills=0, private_bytes=0, explicit_precision=True)
+    assert load_gates(package(text)).candidates == "best"
+
+
+def test_gates_travel_in_the_job(package, tmp_path):
+    """What was read is what the inside loads, and what the report reads again; a job from before there were gates has none."""
+    job = Job("run-1", "cpu", (Stage.COMPILE,), "/kernels", "/out", gates=load_gates(package(SPELT)))
+    dump(job, tmp_path / "job.json")
+    old = {key: value for key, value in json.loads(to_json(job)).items() if key != "gates"}
+    (tmp_path / "old.json").write_text(json.dumps(old))
+
+    assert Job.load(tmp_path / "job.json") == job == TypeAdapter(Job).validate_json(to_json(job), strict=True)
+    assert Job.load(tmp_path / "old.json").gates is None
+
+
+WAIVER = "[[tool.warpwave.waivers]]\ngate = 'spills'\nkernel = 'matmul'\n"
+
+
+WRONG = {
+    "[tool.warpwave.gates]\nspils = 0": "tool.warpwave.gates.spils: found a key that does not exist, allowed is one of spills",
+    "[tool.warpwave.gate]\nspills = 0": "tool.warpwave.gate: found a key that does not exist, allowed is one of gates, rules, waivers",
+    "[tool.warpwave.gates]\nspills = -1": "gates.spills: found -1, allowed is a whole number of registers",
+    "[tool.warpwave.gates]\nspills = true": "gates.spills: found True",
+    "[tool.warpwave.gates]\noccupancy = 50": "gates.occupancy: found 50, allowed is a share above 0 and up to 1",
+    "[tool.warpwave.gates]\noccupancy = nan": "gates.occupancy: found nan",
+    "[tool.warpwave.gates]\nload_bits = 100": "gates.load_bits: found 100, allowed is one of 8, 16, 32, 64, 128",
+    "[tool.warpwave.gates]\ncandidates = 'some'": "gates.candidates: found 'some', allowed is \"best\"",
+    "[tool.warpwave]\ngates = 3": "tool.warpwave.gates: found 3, allowed is a table",
+    "[tool.warpwave.rules]\nkernel = 'a'": "tool.warpwave.rules: found one table, allowed is a list of tables",
+    "[[tool.warpwave.rules]]\nload_bits = 128": "rules[0].kernel: found nothing",
+    "[[tool.warpwave.rules]]\nkernel = 'a'": "rules[0]: found a rule that sets no gate",
+    "[[tool.warpwave.rules]]\nkernel = 'a'\nspills = false": "rules[0].spills: found False, allowed is a whole number",
+    "[[tool.warpwave.rules]]\nkernel = []\nmatrix = true": "rules[0].kernel: found []",
+    "[[tool.warpwave.rules]]\nkernel = 'a'\nlaunched_by = 'x'\nmatrix = true": "launched_by: found 'x', allowed is one of bench, test",
+    WAIVER: "waivers[0].reason: found nothing",
+    WAIVER + "reason = '  '": "waivers[0].reason: found '  ', allowed is a text that is not empty",
+    WAIVER + "reason = 'why'\nfunctoin = 'x'": "waivers[0].functoin: found a key that does not exist",
+    WAIVER.replace("spills", "compiles") + "reason = 'why'": "waivers[0].gate: found 'compiles', allowed is one of spills",
+    WAIVER.replace("'spills'", "['spills']") + "reason = 'why'": "waivers[0].gate: found ['spills']",
+    WAIVER.replace("kernel = 'matmul'", "reason = 'why'"): "waivers[0].kernel: found nothing",
+    "[tool.warpwave.gates\n": "is not valid TOML",
+}
+
+
+@pytest.mark.parametrize("text", WRONG, ids=WRONG.values())
+def test_what_is_misspelt_is_refused(package, text):
+    """With the file, the key path, what was found and what is allowed; a gate that nobody reads would stand open."""
+    kernels = package(text)
+    with pytest.raises(ConfigError) as raised:
+        load_gates(kernels)
+
+    assert WRONG[text] in raised.value.happened
+    assert str(kernels.parent / "pyproject.toml") in raised.value.happened
+
+
+def test_what_a_value_may_be_says_how_a_gate_is_switched_off(package):
+    """`false` opens a gate for the package; a rule can only tighten, and there a waiver is the way."""
+    hints = []
+    for text in ("[tool.warpwave.gates]\nspills = -1", "[[tool.warpwave.rules]]\nkernel = 'a'\nspills = -1"):
+        with pytest.raises(ConfigError) as raised:
+            load_gates(package(text))
+        hints.append(raised.value.happened)
+
+    assert ["; false " in hint for hint in hints] == [True, False]
+    assert ["waiver" in hint for hint in hints] == [False, True]
+
+
+def test_a_count_may_be_zero_and_a_share_all(package):
+    """The edges of what each gate may be set to."""
+    text = "[[tool.warpwave.rules]]\nkernel = 'a'\nspills = 0\nprivate_bytes = 0\noccupancy = 1\nload_bits = 8\nstore_bits = 128\n"
+    limits = dataclasses.replace(OPEN, spills=0, private_bytes=0, occupancy=1, load_bits=8, store_bits=128)
+
+    assert load_gates(package(text)).rules == (Rule(Which(("a",)), limits),)
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"[tool"])
+def test_a_file_that_cannot_be_read_has_three_beats(package, content):
+    """Its path, what that usually means, and what to do."""
+    kernels = package("")
+    (kernels.parent / "pyproject.toml").write_bytes(content)
+    with pytest.raises(ConfigError) as raised:
+        load_gates(kernels)
+
+    assert raised.value.happened.startswith(str(kernels.parent / "pyproject.toml"))
+    assert all(text.endswith(".") for text in (raised.value.happened, raised.value.meaning, raised.value.remedy))
+
+
+def test_what_is_compiled_is_the_packages_to_say(package):
+    """Whose launches, and which lines of its benchmarks have none of its kernels; of everything where it does not say."""
+    kernels = package("[tool.warpwave]\nlaunches = ['test']\npeers = ['torch', 'copy', 'torch']")
+    assert (load_launches(kernels), load_peers(kernels)) == (("test",), ("torch", "copy"))
+    kernels = package("")
+    assert (load_launches(kernels), load_peers(kernels)) == (("bench", "test"), ())
+
+
+@pytest.mark.parametrize(
+    ("load", "text", "told"),
+    [
+        (load_launches, "launches = ['benches']", "launches: found ['benches'], allowed is a list of bench and test"),
+        (load_launches, "launches = []", "launches: found []"),
+        (load_peers, "peers = 'torch'", "peers: found 'torch', allowed is a list of providers' names"),
+        (load_peers, "peers = ['']", "peers: found ['']"),
+    ],
+)
+def test_what_cannot_be_compiled_is_refused(package, load, text, told):
+    """Left out by a slip, a kernel would be looked at by nobody."""
+    with pytest.raises(ConfigError) as raised:
+        load(package("[tool.warpwave]\n" + text))
+    assert told in raised.value.happened
+
+
+def test_a_wrong_file_stops_the_run_before_it_starts(package, tmp_path, capsys):
+    """It is a wrong use of warpwave, exit code 2, and no folder is made."""
+    kernels = package("[tool.warpwave.gates]\nspils = 0")
+    code = _run_cli(["run", "cpu", "--kernels", str(kernels), "--out", str(tmp_path / "out"), "--stage", "compile"])
+
+    assert (code, (tmp_path / "out").exists()) == (2, False)
+    assert "tool.warpwave.gates.spils" in "".join(capsys.readouterr().err.split())
+
+
+# What a reader sees of gates and waivers: in the report, in JUnit and in exit codes.
+
+
+@pytest.fixture
+def package_of_gates_shown(tmp_path):
+    """A kernel package whose `pyproject.toml` says what a test gives."""
+
+    def write(text):
+        (tmp_path / "pyproject.toml").write_text(text)
+        (tmp_path / "kernels").mkdir(exist_ok=True)
+        return tmp_path / "kernels"
+
+    return write
+
+
+def row_of_gates_shown(**more):
+    return compiled(**{"stack_bytes": 0, "load_widths": (32, 64), "store_widths": (32,), "instructions": {}, "occupancy": 0.25, **more})
+
+
+def judged_run(gates, *rows):
+    """A run with no tests whose compiled kernels have been through the gates."""
+    return run(compiled=tuple(judge(made, gates) for made in rows), gates=gates, cases=(), samples=())
+
+
+WAIVERS = (
+    Waiver("spills", "on purpose <b>", Which(("softmax",), architecture=("sy_90",))),
+    Waiver("matrix", "not asked", Which(("softmax",))),
+    Waiver("spills", "misspelt", Which(("sofmax",))),
+)
+
+
+def test_what_a_reader_sees_of_gates():
+    """Broken gates apart from kernels that do not compile; each waiver with its reason and its use; what stands open."""
+    gates = Gates(Limits(private_bytes=None), waivers=WAIVERS)
+    spilling = row_of_gates_shown(spills=6, stack_bytes=24)
+    host = row_of_gates_shown(function="(host code)", verdict=Verdict.NOT_RUN, reason="needs data")
+    comparison = compare(
+        [judged_run(gates, spilling, dataclasses.replace(spilling, architecture="sy_80"), row_of_gates_shown(num_warps=8), host)]
+    )
+    text = render_markdown(comparison)
+
+    assert comparison.exit_code == 1
+    assert "compiled 3 binaries (1 skipped) and broke a gate with 1 of them" in comparison.sentence
+    assert "`softmax _softmax_fwd` on `alpha` for `sy_80`: ❌ failed: `spills: 6 registers, 0 allowed`" in text
+    assert "Did not compile" not in text
+    assert "`spills` of `softmax, sy_90`: ⚠️ waived for 1 of 2 kernels: `on purpose <b>`" in text
+    assert "`matrix` of `softmax`: ⚠️ unused, every kernel it names meets the gate: `not asked`" in text
+    assert "`spills` of `sofmax`: ⚠️ unused, no kernel it names was compiled here: `misspelt`" in text
+    assert "`private_bytes switched off` for every kernel on `alpha`" in text
+
+
+def test_peers_that_nobody_compiled_are_shown():
+    """The report names the peers that the author left out, also if nothing else was compiled, but not without a compile stage."""
+    peers = dataclasses.replace(judged_run(Gates(), row_of_gates_shown()), peers=("torch", "<copy>"))
+    for stages, kernels, shown in ((peers.stages, peers.compiled, True), (peers.stages, (), True), ((), (), False)):
+        text = render_markdown(compare([dataclasses.replace(peers, stages=stages, compiled=kernels)]))
+        assert ("`torch, <copy>` on `alpha`, by pyproject.toml" in text) is shown
+    assert "Not compiled" not in render_markdown(compare([judged_run(Gates(), row_of_gates_shown())]))
+
+
+def test_peers_come_with_the_bundle(tmp_path):
+    """From the job that the inside was given, as gates do."""
+    folder = write_raw(tmp_path / "alpha", run())
+    dump(Job("run-1", "alpha", (Stage.COMPILE,), "/kernels", "/out", peers=("torch",)), folder / "job.json")
+    assert collect(folder).peers == ("torch",)
+
+
+def test_a_bundle_may_not_keep_the_report_busy(tmp_path):
+    """Each waiver is held against each kernel; a file from elsewhere with thousands of them costs itself their use, and says so."""
+    folder = write_raw(tmp_path / "alpha", run())
+    for number, problems in ((200, 0), (201, 1)):
+        job = Job("run-1", "alpha", (Stage.COMPILE,), "/kernels", "/out", gates=Gates(waivers=WAIVERS[:1] * number))
+        dump(job, folder / "job.json")
+        found = collect(folder)
+        assert (len(found.problems), found.gates is None) == (problems, bool(problems)), found.problems
+
+
+def test_nothing_is_said_of_gates_that_all_meet():
+    """The defaults, met, take no room."""
+    assert "Gates" not in render_markdown(compare([judged_run(Gates(), row_of_gates_shown())]))
+
+
+def test_junit_has_broken_and_waived_gates():
+    """A broken gate is a failure with what to do about it, ready to paste; a waived one passes and says so."""
+    gates = Gates(waivers=WAIVERS)
+    spilling = row_of_gates_shown(spills=6, stack_bytes=24)
+    root = ElementTree.fromstring(render_junit(compare([judged_run(gates, spilling, dataclasses.replace(spilling, architecture="sy_80"))])))
+    passed, failed = (root.find(f"testsuite[@name='alpha/compile/{name}']/testcase") for name in ("sy_90", "sy_80"))
+    told = {entry.get("name"): entry.get("value") for entry in passed.findall("properties/property")}
+    failure = failed.find("failure")
+
+    assert (passed.find("failure"), told) == (None, {"waived.spills": "6 registers, 0 allowed: on purpose <b>"})
+    assert failure.get("message") == "spills: 6 registers, 0 allowed"
+    assert (
+        '[[tool.warpwave.waivers]]\ngate = "spills"\nkernel = "softmax"\nfunction = "_softmax_fwd"\narchitecture = "sy_80"' in failure.text
+    )
+
+
+def test_a_finding_names_its_configurations_and_their_place_in_the_source():
+    """The first three, and how many more there are; equal ones of other architectures once."""
+    several = [row_of_gates_shown(spills=6, stack_bytes=24, num_warps=2**power, source="ops/softmax.py:41") for power in range(5)]
+    other = dataclasses.replace(several[0], architecture="sy_80")
+    lines = render_markdown(compare([judged_run(Gates(), *several, other)])).splitlines()
+    at = next(number for number, line in enumerate(lines) if "failed: `spills: 6 registers, 0 allowed`" in line)
+
+    assert lines[at].startswith("- `softmax _softmax_fwd` on `alpha` for `sy_80, sy_90`, 6 times")
+    places = [f"  - `ops/softmax.py:41, {configuration(made)}`" for made in several[:3]]
+    assert "BLOCK=" in places[0]
+    assert "1 warps" in places[0]
+    assert lines[at + 1 : at + 5] == [*places, "  - and 2 more configurations"]
+
+
+def test_the_waiver_to_paste_silences_the_finding_and_no_other(package_of_gates_shown):
+    """Once per kernel and gate, whatever the number of configurations; names that are patterns by accident are taken literally."""
+    odd = {"kernel": "soft[max]", "function": "_fwd"}
+    broken = [
+        *(
+            row_of_gates_shown(spills=6, stack_bytes=24, num_warps=warps, architecture=name, **odd)
+            for warps in (1, 2)
+            for name in ("sy_90", "sy_80")
+        ),
+        row_of_gates_shown(spills=6, stack_bytes=99, function="_bwd"),
+    ]
+    text = render_markdown(compare([judged_run(Gates(), *broken)]))
+    pasted = re.search(r"^```toml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[1]
+    found = load_gates(package_of_gates_shown(pasted))
+
+    assert [(waiver.gate, waiver.which.function) for waiver in found.waivers] == [
+        ("spills", ("_fwd",)),
+        ("private_bytes", ("_bwd",)),
+        ("spills", ("_bwd",)),
+    ]
+    assert [judge(made, found).verdict for made in broken] == [Verdict.PASSED] * 5
+    others = [dataclasses.replace(broken[0], architecture="sy_70"), dataclasses.replace(broken[0], kernel="softm")]
+    assert [judge(made, found).verdict for made in others] == [Verdict.FAILED] * 2
+
+
+def test_discarded_candidates_are_counted_and_never_red():
+    """A row that an autotuner discards: in the count and in a list of its own, and no finding."""
+    spilling = judge(row_of_gates_shown(spills=6, stack_bytes=24), Gates())
+    discarded = dataclasses.replace(spilling, verdict=Verdict.NOT_RUN, not_run=NotRun.DISCARDED, num_warps=1)
+    comparison = compare([run(compiled=(row_of_gates_shown(), discarded), gates=Gates())])
+    text = render_markdown(comparison)
+
+    assert comparison.exit_code == 0
+    assert "compiled 1 binary (1 discarded by an autotuner)" in comparison.sentence
+    assert "`softmax _softmax_fwd` on `alpha` for `sy_90`, 1 candidate: " in text
+    assert "host code that does not run" not in text
+    assert "6s" not in text
+    cases = ElementTree.fromstring(render_junit(comparison)).findall("testsuite[@name='alpha/compile/sy_90']/testcase")
+    assert [case.find("skipped") is not None for case in cases] == [False, True]
+
+
+def test_a_candidate_that_is_discarded_now_is_no_worse_verdict():
+    """`codegen diff` compares its figures: with a base where it was clean, and with one where it was a finding."""
+    clean, broken = row_of_gates_shown(registers=40, spills=0), judge(row_of_gates_shown(registers=40, spills=6, stack_bytes=24), Gates())
+    discarded = dataclasses.replace(broken, verdict=Verdict.NOT_RUN, not_run=NotRun.DISCARDED)
+    found = {
+        name: [(delta.concern.value, delta.trend.value) for change in diff([before], [after]).changes for delta in change.deltas]
+        for name, before, after in (("from clean", clean, discarded), ("from broken", broken, discarded), ("to broken", discarded, broken))
+    }
+
+    assert ("verdict", "worse") not in found["from clean"]
+    assert ("spills", "worse") in found["from clean"]
+    assert found["from broken"] == [("verdict", "better")]
+    assert found["to broken"] == [("verdict", "worse")]
+    assert diff([clean], [clean, dataclasses.replace(discarded, num_warps=2)]).changes[0].kind.value == "added"
+
+
+@pytest.mark.slow
+def test_a_spilling_package_end_to_end(data, tmp_path):
+    """Two cards: the spill is waived on one and fails on the other, and so does the product without a precision on both."""
+    pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+    shutil.copytree(data / "spilling", tmp_path / "spilling")
+    (tmp_path / "two.yml").write_text("targets: {cpu: {architectures: [sm_80, gfx1100]}}\n")
+    arguments = ["--kernels", tmp_path / "spilling", "--targets", tmp_path / "two.yml", "--out", tmp_path / "out", "--stage", "compile"]
+    done = command.warpwave("run", "cpu", *arguments, "--quiet")
+    comparison = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    rows = {
+        (cell["compiled"]["architecture"], cell["compiled"]["origin"].split("[")[1].rstrip("]")): cell["compiled"]
+        for entry in comparison["codegen"]
+        for cell in entry["cells"]
+    }
+
+    assert done.returncode == 1, done.stderr
+    assert {name: made["verdict"] for name, made in rows.items()} == {
+        ("sm_80", "wide"): "passed",
+        ("gfx1100", "wide"): "failed",
+        **{(card, what): verdict for card in ("sm_80", "gfx1100") for what, verdict in (("named", "passed"), ("unnamed", "failed"))},
+    }
+    assert list(rows["sm_80", "wide"]["waived"]) == ["spills"]
+    assert rows["gfx1100", "wide"]["reason"] == f"spills: {rows['gfx1100', 'wide']['spills']} registers, 0 allowed"
+    assert rows["sm_80", "unnamed"]["source"] == "wide/bench_wide.py:21"
+    assert rows["sm_80", "unnamed"]["unnamed_precision"] == ["bench_wide.py:17"]
+    assert [(use["covered"], use["used"]) for use in comparison["waivers"]] == [(1, 1), (6, 0)]
+
+
+# Products of fp32 whose precision nobody named: found where they stand in the source.
+
+SOURCE = """import triton.language as tl
+def kernel(x, y, more, PRECISION):
+    a = tl.dot(x, y)
+    b = tl.dot(x, y, input_precision=PRECISION)
+    c = tl.dot(x, y, None, "ieee")
+    d = tl.dot(x, y, allow_tf32=False)
+    e = tl.dot(x, y, **more)
+    f = tl.dot(*more)
+    g = tl.dot(x, y, input_precision=None)
+    h = tl.dot(x, tl.dot(x, y), None, "ieee")
+    i = dot(
+        x, y).to(float)
+    j = tl.sum(x)
+"""
+
+
+PRODUCT = "    %1 = tt.dot %x, %y, %z, inputPrecision = tf32 : tensor<32x16x{0}> * tensor<16x32x{0}> -> tensor<32x32xf32> loc({1})\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "named"),
+    [
+        *[(3, 9, False), (4, 9, True), (5, 9, True), (6, 9, True), (7, 9, True), (8, 9, True), (9, 9, False)],
+        *[(10, 9, True), (10, 19, False), (11, 9, False), (13, 9, True), (3, 1, False), (10, 1, True), (99, 9, True)],
+    ],
+)
+def test_a_call_that_names_no_precision_is_found_where_it_stands(tmp_path, line, column, named):
+    """By line and column, or by line where only one product stands on it; what cannot be told is not claimed."""
+    (tmp_path / "k.py").write_text(SOURCE)
+    ttir = PRODUCT.format("f32", "#loc2") + f'#loc1 = loc("{tmp_path}/k.py":{line}:{column})\n#loc2 = loc("a"(#loc1))\n'
+
+    assert unnamed_products(ttir) == (() if named else (f"k.py:{line}",))
+
+
+def test_only_products_of_fp32_are_looked_at(tmp_path):
+    """Half precision is the same everywhere; an inlined function is found where it is written; a file that is gone says nothing."""
+    (tmp_path / "k.py").write_text(SOURCE)
+    places = f'#loc1 = loc("{tmp_path}/k.py":3:9)\n#loc2 = loc(callsite(#loc1 at #loc3))\n#loc3 = loc("{tmp_path}/gone.py":3:9)\n'
+
+    assert unnamed_products(PRODUCT.format("f16", "#loc1") + places) == ()
+    assert unnamed_products(PRODUCT.format("f32", "#loc2") + places) == ("k.py:3",)
+    assert unnamed_products(PRODUCT.format("f32", "#loc3") + places) == ()
+    assert unnamed_products(PRODUCT.format("f32", "#loc4") + "#loc4 = loc(fused[#loc4, #loc5])\n") == ()
+
+
+def test_a_file_that_moved_is_found_again(tmp_path, monkeypatch):
+    """The compiler's cache remembers the folder of an earlier run; what counts is the module of this one, of the right room."""
+    for room, source in (("one", SOURCE), ("two", SOURCE.replace("(x, y)", "(x, y, allow_tf32=True)"))):
+        (tmp_path / room).mkdir()
+        (tmp_path / room / "k.py").write_text(source)
+        module = types.ModuleType(room)
+        module.__file__ = str(tmp_path / room / "k.py")
+        monkeypatch.setitem(sys.modules, f"gates_test_{room}", module)
+
+    for room, found in (("one", ("k.py:3",)), ("two", ())):
+        assert unnamed_products(PRODUCT.format("f32", "#loc1") + f'#loc1 = loc("/earlier/{room}/k.py":3:9)\n') == found

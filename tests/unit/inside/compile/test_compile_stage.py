@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+
 from warpwave.config.targets import load_targets
 from warpwave.inside import environment
 from warpwave.inside.codegen.binary import occupancy, read
-from warpwave.records import Stage
-
-pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+from warpwave.inside.compile.stage import Cases, fails_here_only
+from warpwave.records import BY_TORCH, HOST_CODE, CompiledKernel, NotRun, Stage, Verdict
 
 ARCHITECTURES = ["sm_80", "sm_90", "sm_100", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"]
 
@@ -384,3 +385,249 @@ def test_a_temporary_home_keeps_what_has_nothing_to_do_with_timings(tmp_path, mo
     assert home.parent == tmp_path
     assert not home.exists()
     assert "WARPWAVE_CACHE" not in os.environ
+
+
+# The compile stage after its worker died: the next one goes on, and nothing that both of them compiled is told twice.
+
+DYING = """
+import os
+import torch, triton, triton.language as tl
+
+@triton.jit
+def fill_kernel(x_ptr, BLOCK: tl.constexpr):
+    tl.store(x_ptr + tl.arange(0, BLOCK), 0.0)
+
+@triton.testing.perf_report(triton.testing.Benchmark(["N"], [64], line_arg="provider", line_vals=["before", "dies", "behind"],
+    line_names=["before", "dies", "behind"], ylabel="ms", plot_name="dying", args={}))
+def benchmark(N, provider):
+    if provider == "dies":
+        os._exit(3)
+    fill_kernel[(1,)](torch.empty(N, device="cuda"), BLOCK=64)
+    if provider == "behind":
+        fill_kernel[(1,)](torch.empty(N, device="cuda"), BLOCK=128)
+"""
+
+
+def test_what_two_workers_compile_is_one_row(run_inside, tmp_path):
+    """The case that ended the first is a row; the kernel of the case behind it is known already, and its new one is told."""
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "bench_dying.py").write_text(DYING)
+    cards = tuple(card for card in load_targets()["cpu"].architectures if card.name == "gfx942")
+    output = run_inside(tmp_path / "package", Stage.COMPILE, architectures=cards)
+    rows = [json.loads(line) for line in (output / "compile" / "kernels.jsonl").read_text().splitlines()]
+
+    assert [(row["function"], row["constants"].get("BLOCK"), row["verdict"]) for row in rows] == [
+        ("fill_kernel", 64, "passed"),
+        ("(host code)", None, "crashed"),
+        ("fill_kernel", 128, "passed"),
+    ]
+
+
+# A file that cannot be loaded without a card's data, or its vendor's libraries, has a row that says so, and has not failed.
+
+# What stands at the top of a file → its verdict and why it did not run, as a bench and as a file of tests.
+FILES = {
+    "by_data": ("if torch.ones(4, device='cuda').sum().item() > 3:\n    SIZE = 4\n", "not-run", "decided-by-data", "decided-by-data"),
+    "library": (
+        "raise RuntimeError('Could not find `libcublas.so`. Make sure it is in your LD_LIBRARY_PATH.')\n",
+        *("not-run", "not-pretended", "not-pretended"),
+    ),
+    "own": ("raise ValueError('no such size')\n", "error", None, "import-failed"),
+}
+
+
+def test_a_file_that_needs_a_card_to_load_has_not_failed(run_inside, tmp_path):
+    card = next(card for card in load_targets()["cpu"].architectures if card.name == "sm_90")
+    (tmp_path / "package").mkdir()
+    for name, (text, *_) in FILES.items():
+        for kind in ("bench", "test"):
+            (tmp_path / "package" / f"{kind}_{name}.py").write_text(f"import torch\n\n{text}")
+    output = run_inside(tmp_path / "package", Stage.COMPILE, architectures=(card,), benches=("bench_*.py",))
+    rows = [json.loads(line) for line in (output / "compile" / "kernels.jsonl").read_text().splitlines()]
+
+    found = {row["origin"]: (row["verdict"], row["not_run"]) for row in rows}
+    assert found == {
+        origin: (verdict, why)
+        for name, (_, verdict, of_bench, of_tests) in FILES.items()
+        for origin, why in ((f"{name} [loading bench_{name}.py]", of_bench), (f"test_{name}.py", of_tests))
+    }
+
+
+# What runs on one architecture and raises, or ends its process, on another is a failure; what raises everywhere is not.
+
+TEST = "test_a.py::test_a"
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "more", "verdict"),
+    [
+        (None, "", Verdict.FAILED),
+        (NotRun.EMPTY, "", Verdict.FAILED),
+        (NotRun.RAISED, "", Verdict.NOT_RUN),
+        (NotRun.SKIPPED, "", Verdict.NOT_RUN),
+        (None, BY_TORCH, Verdict.NOT_RUN),
+    ],
+)
+def test_only_what_runs_elsewhere_fails(elsewhere, more, verdict):
+    """An exception on all architectures may be a gap of what is pretended, and so may what torch refuses."""
+    cases = {"sm_90": Cases(), "gfx942": Cases()}
+    cases["sm_90"].ended[TEST], cases["gfx942"].ended[TEST] = NotRun.RAISED, elsewhere
+    row = CompiledKernel("a", HOST_CODE, "sm_90", Verdict.NOT_RUN, origin=TEST, reason=f"KeyError: 'x'{more}", not_run=NotRun.RAISED)
+    found = fails_here_only(row, cases)
+
+    assert found.verdict is verdict
+    assert ("runs on gfx942 and raises KeyError on sm_90: 'x'" in found.reason) == (verdict is Verdict.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("reason", "verdict"),
+    [
+        ("KeyError: 'hip'", Verdict.FAILED),
+        ("NameError: name 'block' is not defined", Verdict.FAILED),
+        ("KeyError: 3", Verdict.NOT_RUN),
+        ("ValueError: no such size", Verdict.NOT_RUN),
+    ],
+)
+def test_an_error_of_the_package_counts_where_data_decides_elsewhere(reason, verdict):
+    """No data decides what a dict with names has. Of another error, that is not known."""
+    cases = {"sm_90": Cases(), "gfx942": Cases()}
+    cases["sm_90"].ended[TEST], cases["gfx942"].ended[TEST] = NotRun.DATA, NotRun.RAISED
+    row = CompiledKernel("a", HOST_CODE, "gfx942", Verdict.NOT_RUN, origin=TEST, reason=reason, not_run=NotRun.RAISED)
+
+    assert fails_here_only(row, cases).verdict is verdict
+
+
+def test_a_process_that_ends_on_one_architecture_is_named_with_both():
+    """`os._exit(1)` raises nothing. Where a process died, its test has not run."""
+    cases = {"sm_90": Cases(), "gfx942": Cases(), "gfx1100": Cases()}
+    cases["sm_90"].note({"event": "finish", "id": TEST, "reason": "", "not_run": None})
+    for name in ("gfx942", "gfx1100"):
+        cases[name].note({"event": "death", "id": TEST, "verdict": "crashed", "reason": "its process exited with 1 before its end"})
+    row = CompiledKernel("a", HOST_CODE, "gfx942", Verdict.CRASHED, origin=TEST, reason="its process exited with 1 before its end")
+    found = fails_here_only(row, cases)
+
+    assert found.verdict is Verdict.CRASHED
+    assert found.reason == "it runs on sm_90 and on gfx942 its process exited with 1 before its end"
+
+
+# Kernels that compile and that no driver launches: a row for each in the compile stage, and none for what is launched rightly.
+
+TESTS = """\
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def tall(out):
+    tl.store(out + tl.program_id(1), 1.0)
+
+
+@triton.jit
+def wrapped(out):
+    tl.store(out + tl.program_id(1), 2.0)
+
+
+@triton.jit
+def right(out):
+    tl.store(out + tl.program_id(1), 3.0)
+
+
+@triton.jit
+def early(source, target, n, BLOCK: tl.constexpr):
+    there = tl.make_tensor_descriptor(source, [n], [1], [BLOCK])
+    tl.store(target + tl.arange(0, BLOCK), there.load([0]))
+
+
+@triton.jit
+def given(source, target, n, BLOCK: tl.constexpr):
+    there = tl.make_tensor_descriptor(source, [n], [1], [BLOCK])
+    tl.store(target + tl.arange(0, BLOCK), there.load([0]) + 1)
+
+
+@pytest.fixture
+def out():
+    return torch.zeros(64, device="cuda")
+
+
+@pytest.fixture
+def allocator():
+    triton.set_allocator(lambda size, alignment, stream: torch.empty(size, device="cuda", dtype=torch.int8))
+    yield
+    triton.set_allocator(triton.runtime._allocation.NullAllocator())
+
+
+def test_good_and_tall(out):
+    tall[(1, 65535)](out)
+
+
+@pytest.mark.parametrize("rows", [70000, 80000])
+def test_tall(out, rows):
+    tall[(1, rows)](out)
+
+
+def test_wrapped(out):
+    try:
+        wrapped[(1, 70000)](out)
+    except RuntimeError as error:
+        raise ValueError("no launch") from error
+
+
+def test_right(out):
+    right[(0, 70000)](out)
+    right[lambda meta: (1, 2)](out)
+    try:
+        right[(1, 70000)](out)
+    except RuntimeError:
+        right[(70000, 1)](out)
+
+
+def test_expected(out):
+    if torch.version.cuda:
+        with pytest.raises(RuntimeError, match="limit of y"):
+            right[(1, 70000)](out)
+
+
+def test_early(out):
+    early.warmup(out, out, 64, BLOCK=64, grid=(1,))
+
+
+def test_late(out, allocator):
+    early[(1,)](out, out, 64, BLOCK=64)
+
+
+def test_without(out):
+    early[(1,)](out, out, 64, BLOCK=64)
+
+
+def test_given(out, allocator):
+    given.warmup(out, out, 64, BLOCK=64, grid=(1,))
+    given[(1,)](out, out, 64, BLOCK=64)
+"""
+
+
+def test_a_kernel_that_no_driver_launches_has_a_row(run_inside, tmp_path):
+    """One row, with the first launch that is refused, in place of that of the compilation. What the package catches is no fault."""
+    (tmp_path / "test_launches.py").write_text(TESTS)
+    cards = tuple(card for card in load_targets()["cpu"].architectures if card.name in ("sm_90", "gfx942"))
+    output = run_inside(tmp_path, Stage.COMPILE, architectures=cards, benches=("bench_*.py",))
+    rows = [json.loads(line) for line in (output / "compile" / "kernels.jsonl").read_text().splitlines()]
+    found = {(row["architecture"], row["function"], row["verdict"], row["origin"].rpartition("::")[2]) for row in rows}
+
+    assert len(found) == len(rows)
+    assert found == {
+        ("sm_90", "tall", "failed", "test_tall[70000]"),
+        ("sm_90", "wrapped", "failed", "test_wrapped"),
+        ("sm_90", "right", "passed", "test_right"),
+        ("sm_90", "early", "failed", "test_without"),
+        ("sm_90", "given", "passed", "test_given"),
+        ("gfx942", "tall", "passed", "test_good_and_tall"),
+        ("gfx942", "wrapped", "passed", "test_wrapped"),
+        ("gfx942", "right", "passed", "test_right"),
+        ("gfx942", "early", "passed", "test_early"),
+        ("gfx942", "given", "passed", "test_given"),
+    }
+    said = {row["function"]: row["reason"] for row in rows if row["verdict"] == "failed"}
+    assert said["tall"] == "`tall` cannot be launched on sm_90: its grid is (1, 70000, 1), the limit of y is 65535"
+    assert "no allocator was set; call triton.set_allocator" in said["early"]

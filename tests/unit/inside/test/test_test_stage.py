@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 import pytest
+
+pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+
+from slow_cases import slow_but
 from synthetic import emulated
 
 from warpwave.collect.cases import read_cases
 from warpwave.compare import compare
 from warpwave.compare.model import Parity
 from warpwave.compare.verdict import phrase
-from warpwave.records import CaseResult, Job, Stage, Verdict
+from warpwave.config.targets import load_targets
+from warpwave.inside.benchmarks import loading
+from warpwave.inside.compile.stage import Cases, mostly_run, never_loaded, never_ran, never_reached
+from warpwave.inside.test.settings import files_with_tests
+from warpwave.records import CaseResult, Chosen, Job, NotRun, Stage, StageReport, Verdict
 from warpwave.render.junit import render_junit
-
-pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
 
 @pytest.fixture(scope="module")
@@ -187,3 +194,262 @@ def test_a_report_counts_expected_failures_by_themselves():
     assert [target.tests for target in comparison.targets] == [{"passed": 1, "xfailed": 1}, {"xfailed": 1}]
     assert (comparison.exit_code, comparison.tests[1].parity) == (0, Parity.PASSED_NOWHERE)
     assert '<skipped message="one day" type="pytest.xfail"' in render_junit(comparison)
+
+
+# Each file that was matched has a row: also one that does not import, has nothing to run, or was never reached.
+
+BROKEN = "ModuleNotFoundError: No module named 'no_such_module'"
+FILES = {
+    "conftest.py": "collect_ignore = []",
+    "broken/conftest.py": "import no_such_module",
+    "broken/test_behind.py": "def test_a(): pass",
+    "good/test_good.py": "def test_a(): pass",
+    "good/test_helpers.py": "WIDTH = 4",
+    "asking/test_asks.py": "def test_a(no_such_fixture): pass",
+    "marked/test_slow.py": "import pytest\n\n@pytest.mark.slow\ndef test_a(): pass",
+    "good/bench_none.py": "def main(): pass",
+    "pytest.ini": "[pytest]\naddopts = -m 'not slow'\nmarkers =\n    slow: takes long",
+}
+ROWS = {
+    "broken/conftest.py": ("error", None, BROKEN),
+    "broken/test_behind.py": ("not-run", "import-failed", f"broken/conftest.py does not import: {BROKEN}"),
+    "asking/test_asks.py::test_a": ("error", None, "fixture 'no_such_fixture' not found"),
+    "good/test_helpers.py": ("not-run", "empty", "there is no test in this file"),
+    "marked/test_slow.py": ("not-run", "skipped", "all tests of this file are deselected"),
+    "good/test_good.py::test_a": ("passed", None, ""),
+}
+
+
+def _package(folder, files):
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def _cases(output):
+    return {case.id: (case.verdict.value, case.not_run and case.not_run.value, case.message) for case in _read(output)}
+
+
+def _read(output):
+    return read_cases(output, "test/junit.xml")
+
+
+def _report(output, stage=1):
+    return json.loads((output / "stages.json").read_text())["reports"][stage]
+
+
+def test_no_row_is_missing_from_the_test_stage(run_inside, tmp_path):
+    """A conftest.py that does not import is an error with its own message, and the tests of other folders run."""
+    output = run_inside(_package(tmp_path / "package", FILES), Stage.TEST, light=True, benches=())
+
+    assert _cases(output) == ROWS
+    report = _report(output)
+    assert (report["verdict"], report["deselected"]) == ("error", 1)
+    assert report["not_run"] == {"skipped": 1, "empty": 1, "import-failed": 1}
+
+
+def test_a_broken_conftest_of_the_whole_package_is_named(run_inside, tmp_path):
+    """pytest alone would end before it collects anything."""
+    files = {"conftest.py": "import no_such_module", "tests/test_a.py": "def test_a(): pass"}
+    output = run_inside(_package(tmp_path / "package", files), Stage.TEST, light=True, benches=())
+
+    assert {name: row[:2] for name, row in _cases(output).items()} == {
+        "conftest.py": ("error", None),
+        "tests/test_a.py": ("not-run", "import-failed"),
+    }
+    assert _report(output)["reason"] == f"conftest.py: {BROKEN}"
+
+
+def test_random_parameters_differ_between_workers(run_inside, tmp_path):
+    """A file has the tests that the worker which ran it knows. That no other worker saw those is no missing row."""
+    pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+    text = "import os, time, pytest\n@pytest.mark.parametrize('x', [os.getpid()])\ndef test_a(x): time.sleep(0.5)"
+    package = _package(tmp_path / "package", {"test_a.py": text, "test_b.py": text})
+    output = run_inside(package, Stage.TEST, benches=(), test_workers=2)
+
+    assert sorted(name.partition("::")[0] for name in _cases(output)) == ["test_a.py", "test_b.py"]
+    report = _report(output)
+    assert (report["verdict"], report["counts"]) == ("passed", {"passed": 2}), report
+    assert any("random, or made from the time" in note for note in report["notes"]), report
+
+
+@pytest.mark.parametrize("folder", ["", "tests/"])
+def test_a_conftest_that_skips_its_folder_is_named(run_inside, tmp_path, folder):
+    """Plain pytest ends with a traceback if the first conftest.py skips."""
+    files = {f"{folder}conftest.py": "import pytest\npytest.skip('no card')", f"{folder}test_a.py": "def test_a(): pass"}
+    package = _package(tmp_path / "package", {**files, "test_b.py": "def test_b(): pass"} if folder else files)
+    output = run_inside(package, Stage.TEST, light=True, benches=())
+
+    cases = _cases(output)
+    assert cases.pop("test_b.py::test_b", ("passed",))[0] == "passed"
+    assert {row[:2] for row in cases.values()} == {("not-run", "skipped")}
+    assert f"{folder}test_a.py" in cases
+    assert all("no card" in row[2] for row in cases.values())
+
+
+def test_the_first_conftest_sees_the_pretended_card(run_inside, tmp_path):
+    """Many ask there whether a card is available, and skip everything if not."""
+    pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+    asks = "import pytest, torch\nif not torch.cuda.is_available():\n    pytest.skip('no card')"
+    package = _package(tmp_path / "package", {"conftest.py": asks, "test_a.py": "def test_a(): pass"})
+
+    assert {row[0] for row in _cases(run_inside(package, Stage.TEST, benches=())).values()} == {"passed"}
+
+
+def test_what_pytest_refuses_is_said(run_inside, tmp_path):
+    """An option of a plugin that is not installed: pytest ends before it collects."""
+    package = _package(tmp_path / "package", {"test_a.py": "def test_a(): pass"})
+    report = _report(run_inside(package, Stage.TEST, light=True, benches=(), pytest_args=("--no-such-option",)))
+
+    assert report["verdict"] == "error"
+    assert report["reason"].startswith("pytest did not start: unrecognized arguments: --no-such-option")
+
+
+def test_no_row_is_missing_from_the_compile_stage(run_inside, tmp_path):
+    """The same rows for each card, and one for a bench file that has nothing to measure."""
+    pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+    card = next(card for card in load_targets()["cpu"].architectures if card.name == "sm_90")
+    package = _package(tmp_path / "package", FILES)
+    output = run_inside(package, Stage.COMPILE, architectures=(card,), benches=("bench_*.py",))
+    rows = [json.loads(line) for line in (output / "compile" / "kernels.jsonl").read_text().splitlines()]
+    report = json.loads((output / "compile" / "report.json").read_text())
+
+    expected = {name: row[2] for name, row in ROWS.items() if row[0] != "passed"}
+    expected["good [loading bench_none.py]"] = "no module-level perf_report; nothing to measure. Give a script with --bench-script"
+    assert {row["origin"]: row["reason"] for row in rows} == expected
+    assert {row["origin"] for row in rows if row["verdict"] == "error"} == {"broken/conftest.py"}
+    assert report["verdict"] == "error"
+    assert report["not_run"] == {"skipped": 1, "empty": 2, "import-failed": 2, "raised": 1}
+
+
+def test_tests_that_were_never_reached_say_so(run_inside, tmp_path):
+    """When the stage's time is up, each test has a row, and the stage its counts."""
+    files = {"test_a.py": "import time\n\ndef test_first(): pass\n\ndef test_long(): time.sleep(600)\n\ndef test_last(): pass"}
+    output = run_inside(_package(tmp_path / "package", files), Stage.TEST, light=True, benches=(), stage_limit_s=12.0)
+    report = _report(output)
+
+    assert {name.partition("::")[2]: row[:2] for name, row in _cases(output).items()} == {
+        "test_first": ("passed", None),
+        "test_long": ("not-run", "time-up"),
+        "test_last": ("not-run", "time-up"),
+    }
+    assert (report["verdict"], report["counts"], report["not_run"]) == ("timeout", {"passed": 1, "not-run": 2}, {"time-up": 2})
+
+
+def test_the_kind_is_in_the_junit_file(run_inside, tmp_path):
+    """CI systems read it there: the type of `<skipped>`."""
+    output = run_inside(_package(tmp_path / "package", {"test_a.py": ""}), Stage.TEST, light=True, benches=())
+    root = ElementTree.parse(output / "test" / "junit.xml").getroot()
+
+    assert [entry.get("type") for entry in root.iter("skipped")] == ["empty"]
+    assert _report(output)["reason"] == "no test was found"
+
+
+def test_a_card_that_was_not_begun_lacks_the_tests_of_the_others():
+    """All cards run the same tests, and the rows of each are complete."""
+    cases = {"one": Cases(), "two": Cases()}
+    for event in ({"event": "collected", "ids": ["a", "b"]}, {"event": "finish", "id": "a", "not_run": None}):
+        cases["one"].note(event)
+
+    assert never_reached("one", cases) == ["b"]
+    assert never_reached("two", cases, ["test_x.py"]) == ["a", "b"]
+    assert never_reached("one", {"one": Cases()}, ["test_x.py"]) == ["test_x.py"], "before the tests of a file are known"
+    job = Job("r", "t", (), "/kernels", "/out")
+    assert never_ran("two", "x/test_x.py::a", job, up=True).not_run is NotRun.TIME_UP
+    assert never_ran("two", "x/test_x.py", job, up=True).kernel == "x"
+    assert never_ran("two", "x/test_x.py::a", job, up=False).not_run is NotRun.STOPPED
+
+
+def test_no_row_is_missing_if_the_time_is_up_at_the_start(monkeypatch, tmp_path):
+    """On a busy machine it takes long until the first process answers."""
+    from warpwave.inside.compile import stage
+
+    def slow(*asked):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stage, "answered", slow)
+    monkeypatch.setattr(stage, "time_is_up", lambda: True)
+    monkeypatch.setattr(stage.sealing, "close", lambda report, job: None)
+    package = _package(tmp_path / "package", {"test_a.py": "", "bench_a.py": ""})
+    (tmp_path / "compile").mkdir()
+    cards = load_targets()["cpu"].architectures[:2]
+    job = Job("r", "t", (Stage.COMPILE,), str(package), str(tmp_path), architectures=cards)
+    with pytest.raises(KeyboardInterrupt):
+        stage.compile_all(job)
+
+    rows = [json.loads(line) for line in (tmp_path / "compile" / "kernels.jsonl").read_text().splitlines()]
+    assert [(row["origin"], row["architecture"], row["not_run"]) for row in rows] == [
+        (file, card.name, "time-up") for card in cards for file in ("bench_a.py", "test_a.py")
+    ]
+
+
+def test_a_bench_that_was_not_loaded_is_one_that_was_not_reached(tmp_path):
+    """One that is loaded has its points, or a row that says why it has none."""
+    package = _package(tmp_path / "package", {"bench_a.py": "", "bench_b.py": "", "bench_c.py": ""})
+    job, cases = Job("r", "t", (), str(package), "/out"), Cases()
+    for event in ("start", "ready"):
+        cases.note({"event": event, "id": loading(package / "bench_a.py", job)})
+    cases.note({"event": "start", "id": loading(package / "bench_b.py", job)})
+
+    assert never_loaded(cases, job) == ["bench_b.py", "bench_c.py"]
+
+
+def test_the_files_that_stand_for_their_tests(tmp_path):
+    """Those that pytest would match and the run asks for."""
+    package = _package(tmp_path / "package", {"a/test_a.py": "", "a/b_test.py": "", "a/other.py": "", "conftest.py": ""})
+    job = Job("r", "t", (), str(package), "/out")
+
+    assert files_with_tests(job) == ["a/b_test.py", "a/test_a.py"]
+    assert files_with_tests(replace(job, chosen=Chosen(tests=("a/test_a.py::test_x",)))) == ["a/test_a.py"]
+
+
+@pytest.mark.parametrize(("whole", "data", "skipped", "verdict"), [(1, 1, 9, "passed"), (1, 2, 0, "incomplete"), (0, 0, 3, "passed")])
+def test_a_stage_that_saw_little_is_not_green(whole, data, skipped, verdict):
+    """Kernels that nobody launched are not good ones. What the author skips does not count."""
+    cases = Cases()
+    cases.ended = {f"{why}{n}": why for why, n in [(None, whole), (NotRun.DATA, data), (NotRun.SKIPPED, skipped)] for n in range(n)}
+
+    assert mostly_run(StageReport(Stage.COMPILE, Verdict.PASSED), [cases]).verdict.value == verdict
+
+
+@pytest.mark.parametrize(("stages", "shares"), [(("test",), [0.8, 1.0]), (("test", "bench", "compile"), [0.4, 0.6, 0.8, 1.0])])
+def test_a_stage_leaves_time_to_those_after_it(monkeypatch, tmp_path, stages, shares):
+    """Each leaves a fifth of the time to each later one; here none uses any, so all start with all of it."""
+    from warpwave.inside import __main__ as inside
+
+    given = []
+
+    def instant(job, path, stage, left_s):
+        given.append(left_s / job.stage_limit_s)
+        return StageReport(stage, Verdict.PASSED)
+
+    monkeypatch.setattr(inside, "_run_stage", instant)
+    job = Job("run-1", "cpu", tuple(map(Stage, stages)), str(tmp_path), str(tmp_path), stage_limit_s=1000.0)
+    inside.run(job, tmp_path / "job.json")
+
+    assert given == pytest.approx(shares, abs=0.01)
+
+
+LOADING = {
+    "test_a.py": "def test_a(): pass",
+    "test_crash.py": "import os\n\nos.abort()",
+    "test_long.py": "import time\n\ntime.sleep(600)\n\n\ndef test_b(): pass",
+    "test_z.py": "def test_z(): pass",
+}
+
+
+@pytest.mark.parametrize("workers", slow_but([1, 2], [2]))
+def test_an_import_that_crashes_or_never_ends_costs_its_own_file(run_inside, tmp_path, workers):
+    """A file that computes while it is imported, as scripts do, is named after a test's limit, and the tests of the others run."""
+    package = _package(tmp_path / "package", LOADING)
+    output = run_inside(package, Stage.TEST, light=True, benches=(), test_limit_s=3.0, workers=workers)
+
+    assert {name: row[:2] for name, row in _cases(output).items()} == {
+        "test_a.py::test_a": ("passed", None),
+        "test_crash.py": ("crashed", None),
+        "test_long.py": ("timeout", None),
+        "test_z.py::test_z": ("passed", None),
+    }
+    assert _cases(output)["test_long.py"][2] == "it ran longer than 3 s"
+    assert (_report(output)["verdict"], _report(output)["counts"]) == ("crashed", {"passed": 2, "crashed": 1, "timeout": 1})

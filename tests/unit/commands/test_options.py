@@ -1,0 +1,729 @@
+"""What a user names can be impossible, and what a command prints can have nowhere to go: three beats and 2 or 3, never a traceback.
+
+All of it is real: links, closed folders, /proc, a read-only mount, /dev/full, a closed pipe, closed descriptors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import command
+import pytest
+from click.shell_completion import ShellComplete
+from pydantic import TypeAdapter
+from slow_cases import slow_but
+from synthetic import run, two_targets, write_raw
+
+from warpwave.__main__ import _run_cli, cli
+from warpwave.cli.parse import chosen_packages, chosen_variables
+from warpwave.config.pyproject import PackageEnvironment, chosen_scripts, load_environment
+from warpwave.config.targets import load_targets, load_toolchains
+from warpwave.config.toolchains import chosen, leg, legs, one, split_legs
+from warpwave.engines.protocol import Layout, Request
+from warpwave.errors import ConfigError, ExitCode, UsageError, explain
+from warpwave.options import Install, RunOptions
+from warpwave.records import BenchScript, Job, Shard, Stage, dump, to_json
+from warpwave.records.run import Toolchain, plain_target
+from warpwave.records.selection import find_scripts
+from warpwave.run import check_target
+from warpwave.run.attempt import job_of
+from warpwave.run.shards import share_scripts
+
+ROOT = os.getuid() == 0
+_WITHOUT = "-dac_override,-dac_read_search"  # root that may open only what is its own, as any user
+VARIABLES = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(Path(__file__).parents[3])}
+warpwave = partial(command.warpwave, env=VARIABLES)
+PLACES = [
+    "below a file",
+    "below proc",
+    "proc itself",
+    "a long name",
+    "a loop of links",
+    "behind a loop",
+    "below a dangling link",
+    "read-only",
+]
+
+
+def started(*arguments: object, shell: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the command from its start; `shell` is what stands behind it on a shell's line."""
+    words = ["bash", "-c", f'"$@" {shell}', "-", sys.executable, "-m", "warpwave", *map(str, arguments)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=120, env=VARIABLES)
+
+
+def beats(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """The lines of an error, without a traceback in them. The reason of the exit code is a line before it."""
+    assert "Traceback" not in done.stderr + done.stdout
+    return [line.strip() for line in done.stderr.strip().splitlines() if not line.startswith("exit code ")]
+
+
+@pytest.fixture
+def bundle(tmp_path):
+    """A folder of results, a bit of everything in it."""
+    for each in two_targets():
+        write_raw(tmp_path / "runs" / "raw" / each.record.target, each)
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A path at which nothing can be made, by its name."""
+    mounted = []
+
+    def make(name: str) -> Path:
+        (tmp_path / "file").write_text("x")
+        (tmp_path / "loop").symlink_to("pool")
+        (tmp_path / "pool").symlink_to("loop")
+        (tmp_path / "dangling").symlink_to(tmp_path / "file" / "nowhere")
+        if name == "read-only":
+            (tmp_path / "disk").mkdir()
+            command = ["mount", "-t", "tmpfs", "-o", "size=64k,ro", "tmpfs", str(tmp_path / "disk")]
+            if not ROOT or subprocess.run(command, capture_output=True).returncode:
+                pytest.skip("only root can mount a file system")
+            mounted.append(tmp_path / "disk")
+        return {
+            "below a file": tmp_path / "file" / "x",
+            "below proc": Path("/proc/warpwave"),
+            "proc itself": Path("/proc"),
+            "a long name": tmp_path / ("n" * 300),
+            "a loop of links": tmp_path / "loop",
+            "behind a loop": tmp_path / "loop" / "x",
+            "below a dangling link": tmp_path / "dangling" / "x",
+            "read-only": tmp_path / "disk" / "out",
+        }[name]
+
+    yield make
+    for folder in mounted:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("name", slow_but(PLACES, ("below a file", "a loop of links", "read-only")))
+def test_an_impossible_folder_is_the_users_mistake(place, bundle, tmp_path, name):
+    """`run` starts nothing, `report` and `plot` write nothing: 2, in three beats that name the path."""
+    where = place(name)
+    (tmp_path / "kernels").mkdir()
+    for words in (
+        ("run", "cpu", "--engine", "local", "--kernels", tmp_path / "kernels", "--out", where),
+        ("report", bundle, "--out", where),
+        ("plot", bundle, "--out", where),
+    ):
+        done = warpwave(*words)
+        lines = beats(done)
+        assert (done.returncode, len(lines)) in ((2, 3), (2, 4)), (words, done.stdout, done.stderr)  # 4: click's own words for an option
+        assert str(where)[:40] in done.stderr
+
+
+@pytest.mark.parametrize("name", slow_but([*PLACES[:2], *PLACES[3:6], "read-only"], ("below a file", "a loop of links")))
+def test_an_impossible_file_is_the_users_mistake(place, bundle, tmp_path, name):
+    """Whatever else a command is told to write."""
+    where = place(name)
+    for words in (
+        ("export", bundle, "--format", "csv", "--out", where),
+        ("report", bundle, "--out", tmp_path / "out", "--svg", where),
+        ("codegen", "diff", bundle, bundle, f"--json={where}"),
+        ("codegen", "diff", bundle, bundle, "--html", where),
+        ("compare", bundle, bundle, "--markdown", where),
+        ("ci", "plan", "--runners", '{"cuda": ["self-hosted", "gpu"]}', "--output", where),
+        ("ci", "comment", bundle, "--out", where),
+        ("ci", "report", bundle, "--out", tmp_path / "ci", "--summary", where),
+        ("list", "--targets", where),
+        ("init", where),
+    ):
+        done = warpwave(*words, cwd=tmp_path)
+        if os.path.isfile(where):  # noqa: PTH113 - a name may be too long for pathlib; a link has been replaced by the file
+            where.unlink()
+            where.symlink_to("pool")
+            continue
+        assert done.returncode == 2, (words, done.stdout, done.stderr)
+        assert len(beats(done)) >= 3, done.stderr
+        assert "fault of warpwave" not in done.stderr, done.stderr
+    done = warpwave("history", "add", bundle, "--file", where)
+    assert done.returncode in (2, 3)
+    assert len(beats(done)) >= 3
+
+
+@pytest.mark.parametrize("name", ["below a file", "a long name", "a loop of links", "behind a loop"])
+def test_an_impossible_input_is_the_users_mistake(place, tmp_path, name):
+    """A path that is read."""
+    where = place(name)
+    for words in (("report", where), ("compare", where, where), ("export", where, "--format", "csv"), ("run", "cpu", "--kernels", where)):
+        done = warpwave(*words, cwd=tmp_path)
+        assert done.returncode in (2, 4), (words, done.stderr)
+        assert len(beats(done)) >= 3
+
+
+@pytest.mark.skipif(not ROOT or not shutil.which("setpriv"), reason="only root can make what it may not open")
+def test_a_closed_folder(bundle, tmp_path):
+    """Somebody else's, of which one may open nothing, or change nothing: 2, whichever command."""
+    closed, others = tmp_path / "closed", tmp_path / "others"
+    (closed / "x").mkdir(parents=True)
+    others.mkdir()
+    (tmp_path / "kernels").mkdir()
+    for folder, mode in ((closed, 0o700), (others, 0o755)):
+        os.chown(folder, 65534, 65534)
+        folder.chmod(mode)
+    for words in (
+        ("run", "cpu", "--engine", "local", "--kernels", tmp_path / "kernels", "--out", closed / "x"),
+        ("run", "cpu", "--engine", "local", "--kernels", tmp_path / "kernels", "--out", others / "mine"),
+        ("run", "cpu", "--engine", "local", "--kernels", closed / "x"),
+        ("report", bundle, "--out", closed),
+        ("report", bundle, "--out", others / "mine"),
+        ("report", bundle, "--out", others),
+        ("export", bundle, "--format", "csv", "--out", closed / "x.csv"),
+        ("list", "--targets", closed / "targets.yml"),
+    ):
+        done = warpwave(*words, kind="command", before=("setpriv", f"--inh-caps={_WITHOUT}", f"--bounding-set={_WITHOUT}"))
+        assert done.returncode == 2, (words, done.stdout, done.stderr)
+        assert len(beats(done)) >= 3
+
+
+@pytest.mark.parametrize("name", ["below a file", "behind a loop", "read-only"])
+def test_json_stays_one_document(place, bundle, name):
+    """Also for a path that cannot be."""
+    done = warpwave("report", bundle, "--out", place(name), "--json")
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["exit_code"], document["error"]["code"]) == (2, 2, 2)
+    assert all(document["error"].values())
+
+
+TALKERS = [
+    ("list",),
+    ("list", "--json"),
+    ("--version",),
+    ("--help",),
+    ("run", "--help"),
+    ("report", "BUNDLE"),
+    ("export", "BUNDLE", "--format", "csv"),
+]
+
+
+# What the shell's words for it make of the descriptors 0, 1 and 2 of a command that is forked.
+SHELL = {
+    ">/dev/full": (None, "full", None),
+    ">&-": (None, -1, None),
+    "2>/dev/full": (None, None, "full"),
+    "2>&-": (None, None, -1),
+    "<&-": (-1, None, None),
+    ">&- 2>&- <&-": (-1, -1, -1),
+    "| true": (None, "nobody", None),
+    "| head -c 1": (None, "one byte", None),
+    "2>&1 | true": (None, "nobody", "nobody"),
+}
+
+
+@pytest.fixture
+def redirected():
+    """Run a command with what stands behind it on a shell's line."""
+
+    def run(arguments, shell: str) -> subprocess.CompletedProcess[str]:
+        with contextlib.ExitStack() as stack:
+            return warpwave(*arguments, descriptors=[open_as(one, stack) for one in SHELL[shell]])
+
+    return run
+
+
+def open_as(one: int | str | None, stack: contextlib.ExitStack) -> int | None:
+    """A descriptor of that kind, until the end of `stack`."""
+    if not isinstance(one, str):
+        return one
+    if one == "full":
+        return stack.enter_context(open("/dev/full", "wb", buffering=0)).fileno()
+    reading, writing = os.pipe()
+    if one == "one byte":
+        reader = subprocess.Popen(["head", "-c", "1"], stdin=reading, stdout=subprocess.DEVNULL)
+        stack.callback(reader.wait)
+    os.close(reading)
+    stack.callback(os.close, writing)
+    return writing
+
+
+@pytest.mark.parametrize("arguments", slow_but(TALKERS, (TALKERS[0], TALKERS[5])), ids=" ".join)
+def test_an_answer_that_cannot_be_written(redirected, bundle, arguments):
+    """A full disk behind standard output, or none at all: 3 where it was 0, said on standard error; never 1, which means failed tests."""
+    arguments = [str(bundle) if word == "BUNDLE" else word for word in arguments]
+    usual = warpwave(*arguments).returncode
+    for shell in (">/dev/full", ">&-"):
+        done = redirected(arguments, shell)
+        assert done.returncode == (usual or ExitCode.INFRASTRUCTURE), (shell, done.stderr)
+        assert len(beats(done)) == 3, done.stderr
+        assert "standard output" in done.stderr
+    assert redirected(arguments, ">&- 2>&- <&-").returncode == (usual or ExitCode.INFRASTRUCTURE)
+    for shell in ("2>/dev/full", "2>&-", "<&-"):
+        assert redirected(arguments, shell).returncode == usual
+
+
+@pytest.mark.parametrize("arguments", slow_but(TALKERS, (TALKERS[0], TALKERS[5])), ids=" ".join)
+def test_a_reader_that_leaves_is_no_error(redirected, bundle, arguments):
+    """`| head -1`, and a reader that never came: quiet, with the usual code."""
+    arguments = [str(bundle) if word == "BUNDLE" else word for word in arguments]
+    usual = warpwave(*arguments).returncode
+    for shell in ("| true", "| head -c 1"):
+        done = redirected(arguments, shell)
+        assert (done.returncode, beats(done)) == (usual, []), (shell, done.stderr)
+    assert redirected(arguments, "2>&1 | true").returncode == usual
+
+
+@pytest.mark.slow
+def test_python_itself_starts_without_descriptors():
+    """As above, from the start of the process: Python has no stream for what is closed, and writes what is left at its end."""
+    for shell, code in ((">/dev/full", 3), (">&-", 3), (">&- 2>&- <&-", 3), ("2>&-", 0), ("<&-", 0), ("| true; exit ${PIPESTATUS[0]}", 0)):
+        done = started("list", shell=shell)
+        assert (done.returncode, len(beats(done))) == (code, 3 if code and "2>" not in shell else 0), (shell, done.stderr)
+
+
+def test_an_error_survives_a_closed_output(redirected):
+    """A mistake keeps its own code, wherever its words go."""
+    for shell in (">/dev/full", ">&-", ">&- 2>&- <&-", "2>/dev/full", "2>&1 | true"):
+        done = redirected(("run", "metal"), shell)
+        assert done.returncode == 2, (shell, done.stderr)
+        assert "Traceback" not in done.stderr
+
+
+def test_names_that_are_no_text(tmp_path):
+    """Bytes that are not UTF-8, in a path and in a folder's name; and a terminal that knows only ASCII."""
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe")
+    Path(odd).mkdir()
+    run = ("run", "cpu", "--engine", "local", "--kernels", odd, "--out", tmp_path / "o")
+    for words in (run, ("report", odd), ("run", os.fsdecode(b"\xff"))):
+        done = warpwave(*words, cwd=tmp_path)
+        assert done.returncode in (2, 4), done.stderr
+        assert len(beats(done)) >= 3
+    done = warpwave("list", cwd=tmp_path)
+    plain = subprocess.run(
+        [sys.executable, "-m", "warpwave", "run", "mét\u2028al"],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    assert (done.returncode, plain.returncode) == (0, 2)
+    assert b"Traceback" not in plain.stderr
+
+
+DEEP = 20_000
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("targets.yml", "a: 2001-99-99"),
+        ("targets.yml", "[" * DEEP),
+        ("targets.yml", "a: !!float x"),
+        ("targets.yml", "? [a]\n: b"),
+        ("targets.yml", "a: \x00"),
+        ("pyproject.toml", "a = " + "[" * DEEP + "]" * DEEP),
+        ("pyproject.toml", "a = " + "9" * 5000),
+        ("pyproject.toml", "a = 2001-99-99"),
+    ],
+)
+def test_a_settings_file_of_any_kind_is_refused_by_name(tmp_path, name, text):
+    """Whatever its parser raises for it."""
+    (tmp_path / name).write_text(text)
+    options = ("--targets", tmp_path / name) if name.endswith("yml") else ("--kernels", tmp_path)
+    done = warpwave("run", "cpu", "--engine", "local", "--out", tmp_path / "out", "--kernels", tmp_path, *options)
+    lines = beats(done)
+    assert (done.returncode, len(lines)) == (2, 3), done.stderr
+    assert name in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "/x"), 3),
+        (OSError(errno.EDQUOT, "Disk quota exceeded", "/x"), 3),
+        (OSError(errno.EFBIG, "File too large"), 3),
+        (OSError(errno.EIO, "Input/output error", "/x"), 3),
+        (OSError(errno.EMFILE, "Too many open files", "/x"), 3),
+        (OSError("no number"), 3),
+        (OSError(errno.EROFS, "Read-only file system", "/x"), 2),
+        (OSError(errno.ENAMETOOLONG, "File name too long", "/x"), 2),
+        (PermissionError(errno.EACCES, "Permission denied", b"/x\xff"), 2),
+        (RuntimeError("Symlink loop from '/x'"), 2),
+        ("\udcff".encode, 2),
+        (b"\xff".decode, 2),
+        (MemoryError(), 3),
+        (RecursionError("maximum recursion depth exceeded"), 4),
+        (KeyError("verdict"), 3),
+        (ZeroDivisionError("\x1b[31mred\n::error::"), 3),
+        (UsageError("A.", "B.", "C."), 2),
+    ],
+)
+def test_every_exception_has_three_beats(error, code):
+    """The one function behind `main`."""
+    if callable(error):
+        with pytest.raises(UnicodeError) as raised:
+            error()
+        error = raised.value
+    told = explain(error)
+    assert told.exit_code == code
+    assert all((told.happened, told.meaning, told.remedy))
+    assert "\n" not in told.happened + told.meaning + told.remedy
+
+
+def test_a_fault_of_ours_says_so_and_how_to_see_it(tmp_path):
+    """Three beats and 3; with a variable set the traceback too, and still 3."""
+    program = (
+        "import sys, warpwave.__main__ as cli, warpwave.config.targets\n"
+        "def broken(overlay=None): raise KeyError('of ours')\n"
+        "warpwave.config.targets.load_targets = broken\nsys.argv = ['warpwave', 'list']\ncli.main()\n"
+    )
+    for variables, shown in (({}, False), ({"WARPWAVE_TRACEBACK": "1"}, True)):
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, **variables})
+        assert done.returncode == 3, done.stderr
+        assert "fault of warpwave" in done.stderr
+        assert ("Traceback" in done.stderr) is shown
+        assert "WARPWAVE_TRACEBACK=1" in done.stderr
+
+
+def test_a_second_target_that_exists_is_said_before_the_first_one_runs(tmp_path):
+    """A mistake about the last target costs no hour of the first."""
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "out" / "raw" / "cuda").mkdir(parents=True)
+    done = warpwave("run", "cpu", "cuda", "--engine", "local", "--kernels", tmp_path / "kernels", "--out", tmp_path / "out")
+    assert (done.returncode, len(beats(done))) == (2, 3)
+    assert not (tmp_path / "out" / "raw" / "cpu").exists()
+
+
+# What the commands have in common: one habit for `--json`, completion in the shell, targets that exist. All data is synthetic.
+
+
+@pytest.fixture
+def bundle_of_common_options(tmp_path):
+    write_raw(tmp_path / "run" / "raw" / "alpha", run())
+    return str(tmp_path / "run")
+
+
+COMMANDS = {
+    "report": ["report", "--json", "RUN"],
+    "compare": ["compare", "--json", "RUN", "RUN"],
+    "compare, at the end": ["compare", "RUN", "RUN", "--json"],
+    "codegen diff": ["codegen", "diff", "--json", "RUN", "RUN"],
+    "history show": ["history", "show", "--json"],
+    "list": ["list", "--json"],
+}
+
+
+@pytest.mark.parametrize("what", COMMANDS)
+def test_json_is_one_habit(bundle_of_common_options, tmp_path, monkeypatch, capsys, what):
+    """Alone it prints the document instead of text; with a file it writes the same there, and prints text."""
+    monkeypatch.chdir(tmp_path)
+    assert _run_cli(["history", "add", bundle_of_common_options]) == 0
+    capsys.readouterr()
+    words = [bundle_of_common_options if word == "RUN" else word for word in COMMANDS[what]]
+
+    code = _run_cli(words)
+    printed = json.loads(capsys.readouterr().out)
+    with_file = [part for word in words for part in ([word, "all.json"] if word == "--json" else [word])]
+    assert _run_cli(with_file) == code
+    text = capsys.readouterr().out
+    assert json.loads((tmp_path / "all.json").read_text()) == printed
+    assert text
+    assert not text.startswith(("{", "["))
+
+
+def completed(*words: str) -> list[str]:
+    """What the shell offers for the last of the words."""
+    return [item.value for item in ShellComplete(cli, {}, "warpwave", "_X").get_completions(list(words[:-1]), words[-1])]
+
+
+def test_enumerations_complete_in_the_shell():
+    """Also those in a list with commas, without the words that it has."""
+    assert completed("export", "x", "--format", "benchm") == ["benchmark-action", "benchmark-action-times"]
+    assert "test,bench" in completed("run", "cpu", "--stage", "test,b")
+    assert "test,test" not in completed("run", "cpu", "--stage", "test,t")
+    assert completed("run", "cpu", "--launches", "t") == ["test"]
+    assert completed("codegen", "diff", "a", "b", "--fail-on", "spills,ma") == ["spills,matrix"]
+    assert completed("run", "cpu", "--weaken", "net") == ["network=bridge", "network=host"]
+    assert completed("report", "x", "--expect", "cu") == ["cuda"]
+
+
+def test_an_expected_target_has_to_exist(bundle_of_common_options, tmp_path, capsys):
+    """In a targets file or in a folder: `hip` would be absent for ever."""
+    out = ["--out", str(tmp_path / "out")]
+    assert _run_cli(["report", bundle_of_common_options, *out, "--expect", "alpha,hip"]) == 2
+    said = capsys.readouterr().err
+    assert "'hip'" in said
+    assert "rocm" in said
+
+    overlay = tmp_path / "targets.yml"
+    overlay.write_text(
+        "schema_version: 1\ntargets:\n  hip: {label: mine, engine: local, stages: [test], image: {dockerfile: x, base: y}}\n"
+    )
+    assert _run_cli(["report", bundle_of_common_options, *out, "--expect", "hip", "--targets", str(overlay)]) == 4
+    assert "absent" in capsys.readouterr().out
+
+
+def test_a_protection_that_does_not_exist_cannot_be_given_up(tmp_path, capsys):
+    """Whichever engine runs: the report would claim it."""
+    (tmp_path / "ops").mkdir()
+
+    assert _run_cli(["run", "cpu", "--engine", "local", "--kernels", str(tmp_path / "ops"), "--weaken", "all"]) == 2
+    assert "no weakening named 'all'" in capsys.readouterr().err
+
+
+# `--requirements`, `--install` and `--env`, on the command line and in the package's own file.
+
+NOTHING = {"requirements": (), "with_packages": (), "install": False, "install_no_deps": False}
+
+
+@pytest.fixture
+def kernels(tmp_path) -> Path:
+    """A folder of kernels in a package that asks for nothing."""
+    (tmp_path / "ops").mkdir()
+    (tmp_path / "ops" / "pyproject.toml").write_text("[project]\nname = 'ops'\n")
+    (tmp_path / "ops" / "needs.txt").write_text("einops\n")
+    return tmp_path / "ops"
+
+
+def write(kernels: Path, text: str) -> None:
+    (kernels / "pyproject.toml").write_text(f"[tool.warpwave]\n{text}\n")
+
+
+def test_what_is_asked_for(kernels):
+    """The command line comes before the file; a file alone installs nothing."""
+    needs = kernels / "needs.txt"
+
+    assert chosen_packages(NOTHING, kernels) == Install()
+    assert chosen_packages({**NOTHING, "install": True, "requirements": (needs,)}, kernels) == Install((needs,), "all")
+    assert chosen_packages({**NOTHING, "install_no_deps": True}, kernels) == Install((), "alone")
+    write(kernels, "requirements = ['needs.txt']\nenv = {TRITON_DEBUG = '1'}")
+    assert load_environment(kernels) == PackageEnvironment((needs,), {"TRITON_DEBUG": "1"})
+    assert chosen_packages({**NOTHING, "install": True}, kernels) == Install((needs,), "all")
+    assert chosen_packages({**NOTHING, "install_no_deps": True}, kernels) == Install((), "alone")
+    assert chosen_packages(NOTHING, kernels) == Install(), "a stranger's file alone starts no build"
+    assert chosen_variables(("TRITON_DEBUG=2",)) == {"TRITON_DEBUG": "2"}
+
+
+@pytest.mark.parametrize("text", ["install = true", "requirements = 'needs.txt'", "env = ['HOME']", "env = {A = 1}"])
+def test_a_wrong_setting_is_refused(kernels, text):
+    """A file can name values, but never take one of the caller's: it may be a stranger's, and the value a token."""
+    write(kernels, text)
+
+    with pytest.raises(ConfigError, match=r"pyproject\.toml"):
+        load_environment(kernels)
+
+
+def test_contradictions_and_missing_files_are_refused(kernels):
+    """Before anything is installed."""
+    with pytest.raises(UsageError, match="both given"):
+        chosen_packages({**NOTHING, "install": True, "install_no_deps": True}, kernels)
+    with pytest.raises(UsageError, match=r"gone\.txt"):
+        chosen_packages({**NOTHING, "requirements": (kernels / "gone.txt",)}, kernels)
+
+
+def test_variables_are_set_or_passed_on(kernels, monkeypatch):
+    """A name alone takes the caller's value; an empty value is a value."""
+    monkeypatch.setenv("A_TOKEN", "secret=1")
+
+    assert chosen_variables(("A_TOKEN", "B=", "C=x=y", "PYTHONPATH=/lib")) == {
+        "A_TOKEN": "secret=1",
+        "B": "",
+        "C": "x=y",
+        "PYTHONPATH": "/lib",
+    }
+
+
+@pytest.mark.parametrize("pair", ["NOT_SET_ANYWHERE", "HOME=/x", "TRITON_INTERPRET=1", "WARPWAVE_JOURNAL=x", "PATH=", "=x", "A B=1"])
+def test_variables_of_the_harness_are_refused(kernels, monkeypatch, pair):
+    """And names that are none, in one sentence that names them."""
+    monkeypatch.delenv("NOT_SET_ANYWHERE", raising=False)
+
+    with pytest.raises(UsageError, match="--env"):
+        chosen_variables((pair,))
+
+
+def test_what_the_user_gives_comes_before_the_package(tmp_path):
+    """Both are for the kernels; the package's go into the job, since they are no secret."""
+    options = RunOptions("r", tmp_path, tmp_path, variables={"A": "mine"}, package_variables={"A": "theirs", "B": "theirs"})
+    request = Request(load_targets()["cpu"], options, tmp_path)
+
+    assert job_of(Layout("", "", ""), request, ()).package_variables == {"B": "theirs"}
+
+
+def test_the_variable_that_selects_gpus_is_refused(kernels, tmp_path):
+    """--gpu does that, and the record says so."""
+    options = RunOptions("r", tmp_path / "out", kernels, variables={"CUDA_VISIBLE_DEVICES": "1"})
+
+    with pytest.raises(UsageError, match="CUDA_VISIBLE_DEVICES"):
+        check_target(load_targets()["cuda"], options)
+    check_target(load_targets()["rocm"], options)
+
+
+# `--bench-script 'benchmarks/*.py -- --dtype bf16'`: how it is read, and what of it a job and a shard get.
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A package with scripts at its root, in a folder, and beside its kernels."""
+    for name in ("speed.py", "benchmarks/b.py", "benchmarks/a.py", "benchmarks/deep/c.py", "my_ops/d.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "script"),
+    [
+        ("speed.py", BenchScript("speed.py")),
+        ("benchmarks/*.py -- --dtype bf16", BenchScript("benchmarks/*.py", ("--dtype", "bf16"))),
+        ("speed.py -- 'two words' -- x", BenchScript("speed.py", ("two words", "--", "x"))),
+        ("speed.py --", BenchScript("speed.py")),
+        ("d.py", BenchScript("d.py")),
+    ],
+)
+def test_a_glob_and_its_arguments(package, text, script):
+    """Split as a shell splits it; the first -- ends the glob. Where the root has none, the kernels folder may."""
+    assert chosen_scripts([text], package / "my_ops", package) == (script,)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "is not a glob with arguments"),
+        ("-- --dtype bf16", "is not a glob with arguments"),
+        ("speed.py --dtype bf16", "is not a glob with arguments"),
+        ("'speed.py", "cannot be read: No closing quotation"),
+        ("/etc/*.py", "leaves the package"),
+        ("../*.py", "leaves the package"),
+        ("benchmark/*.py", "matches no file in"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(package, text, words):
+    """Before anything runs, and with what to write."""
+    with pytest.raises(UsageError) as raised:
+        chosen_scripts([text], package / "my_ops", package)
+    assert words in raised.value.happened
+    assert raised.value.remedy.endswith(".")
+
+
+def test_a_package_names_its_own_scripts(package):
+    """The command line comes first."""
+    (package / "pyproject.toml").write_text("[tool.warpwave]\nbench-scripts = ['benchmarks/*.py -- --quick']\n")
+    assert chosen_scripts([], package, package) == (BenchScript("benchmarks/*.py", ("--quick",)),)
+    assert chosen_scripts(["speed.py"], package, package) == (BenchScript("speed.py"),)
+    (package / "pyproject.toml").write_text("[tool.warpwave]\nbench-scripts = 'benchmarks/*.py'\n")
+    with pytest.raises(ConfigError, match=r"bench-scripts: found 'benchmarks/.*allowed is a list of globs"):
+        chosen_scripts([], package, package)
+
+
+def test_scripts_travel_in_the_job(tmp_path):
+    """And a job from before there were any has none."""
+    job = Job("run-1", "cpu", (Stage.BENCH,), "/kernels", "/out", bench_scripts=(BenchScript("*.py", ("-x",)), BenchScript("a.py")))
+    dump(job, tmp_path / "job.json")
+    old = {key: value for key, value in json.loads(to_json(job)).items() if key != "bench_scripts"}
+    (tmp_path / "old.json").write_text(json.dumps(old))
+
+    assert Job.load(tmp_path / "job.json") == job == TypeAdapter(Job).validate_json(to_json(job), strict=True)
+    assert Job.load(tmp_path / "old.json").bench_scripts == ()
+
+
+def test_each_script_is_in_one_shard(package):
+    """With its arguments; the shards need not talk to each other."""
+    asked = (BenchScript("benchmarks/**/*.py", ("-x",)), BenchScript("speed.py"))
+    options = [RunOptions("run-1", package, package, bench_scripts=asked, shard=Shard(number, 3)) for number in (1, 2, 3)]
+    shares = [share_scripts(each) for each in options]
+    files = [[path for script in share for path, _ in find_scripts(script.pattern, package)] for share in shares]
+
+    assert [len(found) for found in files] == [2, 1, 1]
+    assert sorted(path.name for found in files for path in found) == ["a.py", "b.py", "c.py", "speed.py"]
+    assert {script.arguments for share in shares for script in share if "speed" not in script.pattern} == {("-x",)}
+
+
+# Toolchains as data: their names, what may be said of them, and the legs that they make.
+
+
+def no_newest(index: str) -> str:
+    raise AssertionError("nobody asked for the newest")
+
+
+def test_each_target_on_each_toolchain():
+    """In the order of the command line, each under its own name."""
+    known = load_toolchains()
+    found = legs([load_targets()[name] for name in ("cpu", "cuda")], chosen(known, ["triton-3.8"], ["3.9.0"], no_newest), known)
+
+    assert [target.name for target in found] == ["cpu@triton-3.8", "cpu@triton-3.9.0", "cuda@triton-3.8", "cuda@triton-3.9.0"]
+    assert [plain_target(target.name, target.toolchain.name) for target in found] == ["cpu", "cpu", "cuda", "cuda"]
+    assert legs([load_targets()["cpu"]], [], known) == [load_targets()["cpu"]]
+
+
+def test_a_variable_is_a_toolchain_too():
+    """The shipped file has two settings of a backend; they install nothing."""
+    known = load_toolchains()
+    found = leg(load_targets()["rocm"], known.named["hip-no-pingpong"], known)
+
+    assert found.environment["TRITON_HIP_USE_BLOCK_PINGPONG"] == "0"
+    assert (found.toolchain.installs, found.image) == (False, load_targets()["rocm"].image)
+
+
+@pytest.mark.parametrize("target", ["cpu", "gfx942-emulated"])
+def test_an_old_triton_needs_a_linker(target):
+    """Where there is no card, no image brings it. A card's image does."""
+    known, old = load_toolchains(), Toolchain(name="old", triton="3.4.0")
+    with pytest.raises(UsageError) as raised:
+        leg(load_targets()[target], old, known)
+
+    assert "gfx942" in raised.value.happened
+    assert "ld.lld" in raised.value.meaning
+    assert "3.5.0 or later" in raised.value.remedy
+    assert leg(load_targets()["rocm"], old, known).name == "rocm@old"
+    assert leg(load_targets()["cpu"], Toolchain(name="new", triton="3.10.0"), known).name == "cpu@new"  # 10 is more than 5
+
+
+def test_a_name_or_a_release(tmp_path):
+    """`one` takes both, and the newest release that there is."""
+    known = load_toolchains()
+
+    assert one(known, "triton-3.8", no_newest).triton == "3.8.0"
+    assert one(known, "3.10.0", no_newest) == Toolchain(name="triton-3.10.0", triton="3.10.0")
+    assert one(known, "newest", lambda index: "4.0.0").name == "triton-4.0.0"
+    nightly = one(known, "triton-nightly", lambda index: f"4.1.0+{index.count('nightly')}")
+    assert (nightly.name, nightly.triton) == ("triton-nightly", "4.1.0+1")
+    for wrong in ("triton-9", "../x", "3.8.0; rm"):
+        with pytest.raises(UsageError):
+            one(known, wrong, no_newest)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("toolchains: {a: {tritn: 3.8.0}}", "toolchains.a.tritn"),
+        ("toolchains: {../a: {triton: 3.8.0}}", "toolchains.../a"),
+        ("toolchains: {a: {name: b}}", "toolchains.a"),
+        ("toolchains: {a: {triton: 3.8}}", "toolchains.a.triton"),
+    ],
+)
+def test_a_wrong_entry_is_refused_by_its_path(tmp_path, text, said):
+    """A version that YAML reads as a number, too: 3.10 would become 3.1."""
+    path = tmp_path / "mine.yml"
+    path.write_text(f"schema_version: 1\ntargets: {{}}\n{text}\n")
+    with pytest.raises(ConfigError, match="found") as raised:
+        load_toolchains(path)
+
+    assert said in raised.value.happened
+
+
+def test_a_leg_by_its_name():
+    """As a report shows it, so that the command beside a failed test can be typed: a toolchain of the file, or a release."""
+    known, targets = load_toolchains(), load_targets()
+    found = split_legs(targets, ["cpu@triton-3.8", "cuda@triton-3.8.1", "other"], known, no_newest)
+
+    assert list(found) == [*targets, "cpu@triton-3.8", "cuda@triton-3.8.1"]
+    assert [found[name].toolchain.triton for name in list(found)[-2:]] == ["3.8.0", "3.8.1"]
+    assert [found[name].name for name in list(found)[-2:]] == list(found)[-2:]
+    with pytest.raises(UsageError, match="no toolchain named 'none'"):
+        split_legs(targets, ["cpu@none"], known, no_newest)
+
+
+def test_a_wrong_name_is_the_users_mistake(tmp_path, capsys):
+    """Exit code 2, in three beats, before anything runs."""
+    (tmp_path / "kernels").mkdir()
+    code = _run_cli(["run", "cpu", "--kernels", str(tmp_path / "kernels"), "--toolchain", "none", "--out", str(tmp_path / "out")])
+
+    assert (code, (tmp_path / "out").exists()) == (2, False)
+    assert "There is no toolchain named 'none'" in capsys.readouterr().err

@@ -1,0 +1,367 @@
+"""Speeds from one commit to the next: the verdicts, the refusals, the pages and the command. All data is synthetic."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+
+import pytest
+from hostile import TERMINAL_NAMES
+from rich.console import Console
+from synthetic import GPU_B, case, day, facts, record, run, sample, write_raw
+
+from warpwave.__main__ import _run_cli, cli
+from warpwave.cli.compare import speed_outcome
+from warpwave.compare import compare
+from warpwave.compare.answer import overview
+from warpwave.compare.changed_speeds import changed_speeds
+from warpwave.compare.model import Change
+from warpwave.compare.trends import Measured, Series, lines
+from warpwave.errors import ExitCode, UsageError
+from warpwave.records import Verdict
+from warpwave.render.html import render_html
+from warpwave.render.html.history import render_history
+from warpwave.render.markdown import render_page
+from warpwave.render.sections.changes import changed_speed_sections, speed_sentence
+from warpwave.render.terminal import draw_page, render_terminal
+
+SIZES = (1024, 2048, 4096)
+
+
+def commit(*speeds, **more):
+    """A run whose points have these synthetic speeds in GB/s; the kernel sources differ each time, as between commits."""
+    samples = tuple(
+        sample(n, value) if value else sample(n, None, verdict=Verdict.ERROR, reason="RuntimeError: x")
+        for n, value in zip(SIZES[: len(speeds)], speeds, strict=True)
+    )
+    sources = facts(kernels_hash=f"{hash((speeds, *more)) & 0xFFFF:04x}" * 16)
+    return run(**{"samples": samples, "facts": sources, **more})
+
+
+def changes(found):
+    return [point.change.value for point in found.points]
+
+
+def drawn(found, full=False):
+    """The terminal's and the Markdown page."""
+    text = io.StringIO()
+    sections = changed_speed_sections(found, full)
+    Console(file=text, width=80, force_terminal=False, highlight=False).print(draw_page(speed_sentence(found), sections, good=True))
+    return text.getvalue(), render_page(speed_sentence(found), sections, good=True)
+
+
+def test_points_are_judged_one_by_one():
+    """Different sources do not prevent a comparison. 10% slower, 10% faster, and equal."""
+    found = changed_speeds([commit(1000.0, 1000.0, 1000.0)], [commit(900.0, 1100.0, 1000.0)])
+
+    assert changes(found) == ["slower", "faster", "same"]
+    assert [point.speedup for point in found.points] == pytest.approx([0.9, 1.1, 1.0])
+    assert (speed_outcome(found).code, speed_sentence(found)) == (ExitCode.FAILED, "1 of 3 points is slower, 1 faster, 1 same.")
+
+
+def test_nothing_slower_is_good():
+    """Faster and ambiguous points do not fail the comparison."""
+    found = changed_speeds([commit(1000.0, 1000.0)], [commit(1100.0, 975.0)])
+
+    assert (changes(found), speed_outcome(found).code) == (["faster", "ambiguous"], ExitCode.GOOD)
+    assert speed_sentence(found) == "None of 2 points is slower, 1 faster, 1 ambiguous."
+
+
+def test_the_mean_is_over_the_points_that_both_have():
+    """Geometric: 0.5 and 2 cancel out. The third point, which HEAD lacks, is listed."""
+    (group,) = changed_speeds([commit(1000.0, 1000.0, 1000.0)], [commit(500.0, 2000.0)]).groups
+
+    assert (group.n, group.mean) == (2, pytest.approx(1.0))
+    assert [(left.case, left.reason) for left in group.exclusions] == [("softmax/N=4096", "not in HEAD")]
+    assert group.changes == {"slower": 1, "faster": 1, "one-sided": 1}
+
+
+def test_a_point_that_fails_only_in_head_is_lost():
+    """No speed is worse than a slow one. A point that failed before too is only refused."""
+    found = changed_speeds([commit(1000.0, None)], [commit(None, None)])
+
+    assert ([point.lost for point in found.points], speed_outcome(found).code) == ([True, False], ExitCode.FAILED)
+    assert speed_sentence(found) == "1 point failed that did not before."
+
+
+POINTS = {
+    "timer": ({"timer": "another"}, "different timers: BASE synthetic, HEAD another"),
+    "flush": ({"flush_bytes": 1}, "different flush sizes: BASE 268435456, HEAD 1"),
+    "dtype": ({"params": {"N": 1024, "dtype": "bf16"}}, "different parameters"),
+    "unit": ({"unit": "TFLOPS"}, "different units"),
+}
+
+
+@pytest.mark.parametrize("what", POINTS)
+def test_a_point_that_was_measured_otherwise_is_refused_by_name(what):
+    """The comparison is incomplete, even if nothing is slower."""
+    change, words = POINTS[what]
+    found = changed_speeds([commit(1000.0, 1000.0)], [commit(0, 0, samples=(sample(1024, 500.0, **change), sample(2048, 1000.0)))])
+
+    assert (changes(found), speed_outcome(found).code) == (["refused", "same"], ExitCode.INCOMPLETE)
+    assert words in found.points[0].reason
+
+
+def test_a_speed_of_a_kernel_whose_tests_fail_is_refused():
+    """A wrong result can be arbitrarily fast."""
+    found = changed_speeds([commit(1000.0)], [commit(2000.0, cases=(case(verdict=Verdict.FAILED),))])
+
+    assert (changes(found), found.points[0].reason) == (["refused"], "HEAD: 1 of 1 tests of softmax did not pass here")
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"facts": facts(GPU_B)}, "different GPUs on alpha: BASE Synthetic GPU A, HEAD Synthetic GPU B"),
+        ({"facts": facts(fp_fusion="0")}, "different FP fusion settings on alpha: BASE 1, HEAD 0"),
+        ({"facts": None}, "the facts of alpha are missing in HEAD"),
+    ],
+    ids=["gpu", "fusion", "facts"],
+)
+def test_a_target_that_is_another_is_refused_by_name(more, words):
+    """Alone it ends the comparison; beside a comparable target, it makes the comparison incomplete."""
+    with pytest.raises(UsageError, match=words):
+        changed_speeds([commit(1000.0)], [commit(1000.0, **more)])
+    beta = commit(1000.0, record=record("beta"))
+    found = changed_speeds([commit(1000.0), beta], [commit(1000.0, **more), beta])
+
+    assert ({point.target for point in found.points}, speed_outcome(found).code) == ({"beta"}, ExitCode.INCOMPLETE)
+    assert words in " ".join(drawn(found)[0].split())
+
+
+def test_without_a_target_in_common_there_is_nothing_to_compare():
+    """The same is true of stale folders."""
+    for head in (commit(1000.0, record=record("beta")), commit(1000.0, record=record(verdict=Verdict.STALE)), run(samples=())):
+        with pytest.raises(UsageError, match="No target was measured in both runs"):
+            changed_speeds([commit(1000.0)], [head])
+    two = [commit(1000.0, record=record(name)) for name in ("beta", "gamma")]
+    with pytest.raises(UsageError) as caught:
+        changed_speeds(two, [run(samples=())])
+    assert caught.value.happened == "No target was measured in both runs: BASE measured beta, gamma, HEAD nothing."
+
+
+def test_versions_that_differ_are_shown():
+    """They do not prevent a comparison: it may be about a new compiler."""
+    found = changed_speeds([commit(1000.0)], [commit(1000.0, facts=facts(triton="4.0.0"))])
+
+    assert changes(found) == ["same"]
+    assert "triton differs on alpha: 3.9.0 in BASE, 4.0.0 in HEAD" in " ".join(drawn(found)[0].split())
+
+
+def test_the_threshold_is_that_of_the_noisier_side_or_the_users():
+    """After an A/A run of HEAD that moved by 8%, 5% are no change."""
+    points = tuple(sample(n, 950.0, scatter=0.0) for n in range(1, 20))
+    moved = tuple(dataclasses.replace(point, times_ms=tuple(t * 1.08 for t in point.times_ms)) for point in points)
+    base = commit(samples=tuple(sample(n, 1000.0, scatter=0.0) for n in range(1, 20)))
+
+    for again, told, expected in (((), None, 0.03), (moved, None, 0.2), (moved, 0.02, 0.02)):
+        found = changed_speeds([base], [commit(samples=points, again=again)], told)
+        assert (found.pairs[0].threshold, set(changes(found))) == (pytest.approx(expected), {"same" if expected > 0.1 else "slower"})
+
+
+def test_the_page_fits_and_shows_names_literally():
+    """80 columns; a name can neither control the terminal nor leave its code span."""
+    for text in TERMINAL_NAMES:
+        hostile = tuple(dataclasses.replace(entry, case=text, provider=text) for entry in (sample(1, 1000.0), sample(2, 2000.0)))
+        slow = tuple(dataclasses.replace(entry, times_ms=tuple(2 * t for t in entry.times_ms)) for entry in hostile)
+        terminal, _ = drawn(changed_speeds([commit(samples=hostile)], [commit(samples=slow)]), full=True)
+        assert max(map(len, terminal.splitlines())) <= 80
+        assert all(letter.isprintable() for letter in terminal.replace("\n", ""))
+
+
+def test_what_became_slower_comes_first_and_furthest_first():
+    """After twenty points, a line says how many more there are."""
+    base = commit(samples=tuple(sample(n, 1000.0) for n in range(1, 31)))
+    head = commit(samples=tuple(sample(n, 1000.0 - 10 * n) for n in range(1, 31)))
+    terminal, markdown = drawn(changed_speeds([base], [head]))
+    shown = [
+        line.split()[0] for line in terminal.partition("Slower")[2].partition("Ambiguous")[0].splitlines() if line.startswith("softmax/")
+    ]
+
+    assert (shown[0], len(shown)) == ("softmax/N=30", 20)
+    assert "more; --full shows them" in terminal
+    assert markdown.startswith("### ✅ 2")
+
+
+def test_the_command_writes_all_three_and_exits_with_one(tmp_path, capsys):
+    """The files agree with the terminal."""
+    folders = [tmp_path / "base", tmp_path / "head"]
+    for folder, made in zip(folders, (commit(1000.0, 1000.0), commit(1000.0, 900.0)), strict=True):
+        write_raw(folder / "raw" / "alpha", made)
+    options = ["--markdown", str(tmp_path / "page.md"), "--json", str(tmp_path / "all.json")]
+    code = _run_cli(["compare", *map(str, folders), *options])
+    told = json.loads((tmp_path / "all.json").read_text())
+
+    assert (code, told["exit_code"], told["ok"]) == (1, 1, False)
+    assert [point["change"] for point in told["movement"]["points"]] == [Change.SAME.value, Change.SLOWER.value]
+    assert "1 of 2 points is slower, 1 same." in capsys.readouterr().out
+    assert "1 of 2 points is slower" in (tmp_path / "page.md").read_text()
+
+
+def test_a_folder_without_results_is_an_error_in_three_beats(tmp_path, capsys):
+    """It is never a traceback."""
+    code = _run_cli(["compare", str(tmp_path), str(tmp_path)])
+
+    assert (code, "There is no raw folder" in capsys.readouterr().err) == (int(ExitCode.INCOMPLETE), True)
+
+
+# How speeds changed since a base run, in the overview of a report. All data is made up.
+
+
+def at(value, **more):
+    return run("alpha", samples=tuple(sample(1 << n, value) for n in range(4)), **more)
+
+
+BASE = at(2000.0, record=record(commit="0ld"))
+
+
+@pytest.mark.parametrize(("value", "mark"), [(1500.0, "▼ 0.75"), (3000.0, "▲ 1.50"), (2002.0, "= 1.00")])
+def test_the_trend_of_a_kernel_is_in_every_renderer(value, mark):
+    """An arrow only for a change that is sure, and the factor."""
+    comparison = compare([at(value)], base=[BASE])
+    text = io.StringIO()
+    Console(file=text, width=80, highlight=False).print(render_terminal(comparison))
+
+    assert (comparison.since[0].commit, comparison.since[0].n) == ("0ld", 4)
+    assert overview(comparison)[0].squares[0].since == comparison.since[0]
+    assert any(line.startswith("softmax ") and line.rstrip().endswith(mark) for line in text.getvalue().splitlines())
+    assert f"<div>{mark}<span" in render_html(comparison)
+
+
+def test_without_a_base_run_there_is_no_such_column():
+    comparison = compare([at(1500.0)])
+
+    assert comparison.since == ()
+    assert "since base" not in render_html(comparison)
+
+
+def test_another_card_is_refused_with_the_reason():
+    """The rest of the report is made all the same."""
+    comparison = compare([at(1500.0, facts=facts(GPU_B))], base=[BASE])
+
+    assert comparison.since == ()
+    assert comparison.problems[0].startswith("not compared with the base run: BASE and HEAD cannot be compared")
+
+
+def test_a_target_that_the_base_run_lacks_is_refused_with_the_reason():
+    comparison = compare([run("beta")], base=[BASE])
+
+    assert comparison.problems[0].startswith("not compared with the base run: No target was measured in both runs")
+
+
+def test_the_command_reads_the_folder_of_the_base_run(tmp_path, capsys):
+    write_raw(tmp_path / "base" / "raw" / "alpha", BASE)
+    write_raw(tmp_path / "head" / "raw" / "alpha", at(1500.0))
+    cli.main(["report", str(tmp_path / "head"), "--base", str(tmp_path / "base")], standalone_mode=False)
+
+    assert "▼ 0.75" in capsys.readouterr().out
+    assert '"since":[{"kernel":"softmax"' in (tmp_path / "head" / "comparison.json").read_text().replace(" ", "").replace("\n", "")
+
+
+# Steps in a history: where a speed changed and stayed, and the page that shows them. All data is synthetic.
+
+
+def history(*cases, half_width=0.002):
+    """A line of cases with a time for each run; None where it was not measured."""
+    found = []
+    for number, times in enumerate(cases):
+        points = tuple(
+            Measured(f"run-{run}", f"2026-01-{run:02d}T00:00:00", f"c{run}", time, half_width) for run, time in enumerate(times, 1) if time
+        )
+        found.append(Series("softmax", f"softmax/fp32/N={number}", "triton", "a", "GPU", "timer", 0, points))
+    return lines(found, {one.case: "fp32" for one in found})
+
+
+@pytest.mark.parametrize(
+    ("times", "found"),
+    [
+        ([1, 1, 1, 1, 1], []),
+        ([1, 1.01, 0.99, 1.02, 1], []),  # noise
+        ([1, 1, 1, 1.3, 1, 1, 1], []),  # one bad run is no step
+        ([1, 1, 1, 1.25, 1.25, 1.25], [("c3..c4", 0.8)]),
+        ([1.25, 1.25, 1, 1], [("c2..c3", 1.25)]),
+        ([1, 1, 1.25, 1.25, 1.25, 1, 1, 1], [("c2..c3", 0.8), ("c5..c6", 1.25)]),
+        ([1, 1, 1, 1.25], [("c3..c4", 0.8)]),  # the last run: not confirmed
+        ([1], []),
+    ],
+)
+def test_a_step_is_a_change_that_stays(times, found):
+    """With the commits that it lies between."""
+    (line,) = history(times, times)
+
+    assert [(step.commits, round(step.speedup, 3)) for step in line.steps] == found
+    assert all(step.confirmed == (step.position + 1 < len(times)) for step in line.steps)
+
+
+def test_the_page_says_that_a_step_came_with_another_toolchain():
+    """And says nothing where the toolchain stayed, or nobody knows it."""
+    (line,) = history([1, 1, 1, 1.25, 1.25])
+    (step,) = line.steps
+    before, after = (
+        dataclasses.replace(run, toolchain=name) for run, name in ((step.before, "triton <3.8.0>"), (step.after, "triton 3.9.0"))
+    )
+    with_it = dataclasses.replace(step, before=before, after=after)
+
+    assert "with another toolchain: triton &lt;3.8.0&gt; → triton 3.9.0" in render_history([dataclasses.replace(line, steps=(with_it,))])
+    for other in (step, dataclasses.replace(with_it, after=before), dataclasses.replace(with_it, before=step.before)):
+        assert "another toolchain" not in render_history([dataclasses.replace(line, steps=(other,))])
+
+
+def test_wide_intervals_are_no_step():
+    """A case that may have moved has not moved for sure."""
+    times = [1, 1, 1, 1.1, 1.1, 1.1]
+
+    assert history(times)[0].steps
+    assert not history(times, half_width=0.06)[0].steps
+
+
+def test_half_of_the_cases_have_to_move():
+    """One case that broke is seen by `compare`; it is no step of the kernel."""
+    still, moved = [1, 1, 1, 1, 1], [1, 1, 2, 2, 2]
+
+    assert not history(still, still, still, moved)[0].steps
+    assert history(still, moved)[0].steps[0].moved == 1
+
+
+def test_a_case_that_is_added_changes_no_level():
+    """Only cases on both sides count, and speeds are relative to the first run that has them."""
+    (line,) = history([1, 1, 1, 1], [None, None, 9, 9])
+
+    assert line.steps == ()
+    assert line.speeds == (1, 1, 1, 1)
+
+
+@pytest.fixture
+def page(tmp_path, monkeypatch):
+    """The site of four runs, the last two slower."""
+    monkeypatch.chdir(tmp_path)
+    for number, time in enumerate((1.0, 1.0, 1.5, 1.5), 1):
+        who = day(number, time, time)
+        samples = tuple(dataclasses.replace(point, p20_ms=time, p80_ms=time, times_ms=()) for point in who.samples)
+        write_raw(tmp_path / str(number) / "raw" / "alpha", dataclasses.replace(who, samples=samples))
+        assert _run_cli(["history", "add", str(tmp_path / str(number))]) == 0
+    assert _run_cli(["history", "site", "public", "--repository", "https://code.example/me/ops"]) == 0
+    return tmp_path / "public" / "index.html"
+
+
+def test_the_site_is_one_page_with_its_steps(page):
+    """Each with a link to its commits, and attributes for the filters."""
+    text = page.read_text()
+
+    assert 'href="https://code.example/me/ops/compare/c2...c3"' in text
+    assert "-33.3%" in text
+    assert 'data-target="alpha" data-provider="triton"' in text
+    assert "<svg" in text
+    assert [path.name for path in page.parent.iterdir()] == ["index.html"]
+
+
+def test_a_history_without_speeds_has_no_site(tmp_path, monkeypatch, capsys):
+    """Nor does an address that is none."""
+    monkeypatch.chdir(tmp_path)
+    write_raw(tmp_path / "run" / "raw" / "alpha", day(1))
+    assert _run_cli(["history", "add", "run"]) == 0
+
+    assert _run_cli(["history", "site", "public"]) == 5
+    assert _run_cli(["history", "site", "public", "--repository", "javascript:x"]) == 2
+    assert not (tmp_path / "public").exists()

@@ -1,0 +1,315 @@
+"""What stays of a results folder after the code under test had it: files and folders of its own, and nothing that leads elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import subprocess
+from pathlib import Path
+
+import command
+import pytest
+from slow_cases import slow_but
+
+from warpwave.collect import cases, collect, untrusted
+from warpwave.compare import compare
+from warpwave.engines import results
+from warpwave.engines.results import Watch, clear, make_portable, over, tidy
+from warpwave.engines.snapshot import _walk
+from warpwave.options import Cap
+from warpwave.records import Exit, Verdict
+from warpwave.run import exit_code_of
+from warpwave.run.attempt import diagnose
+from warpwave.run.inputs import _files
+
+
+@pytest.fixture
+def outside(tmp_path):
+    """A folder of the host's, with a file in it, which nothing may touch."""
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "file").write_text("untouched")
+    (folder / "file").chmod(0o4640)
+    (folder / "link").symlink_to("file")
+    yield folder
+    assert sorted(path.name for path in folder.iterdir()) == ["file", "link"]
+    assert ((folder / "file").read_text(), stat.S_IMODE((folder / "file").stat().st_mode)) == ("untouched", 0o4640)
+
+
+@pytest.fixture
+def raw(tmp_path):
+    """An empty results folder."""
+    (tmp_path / "raw").mkdir()
+    return tmp_path / "raw"
+
+
+def test_nothing_but_files_and_folders_stays(raw, outside):
+    """Links to files, folders and nothing, in closed folders too; pipes, sockets."""
+    closed = raw / "closed"
+    closed.mkdir()
+    for number, target in enumerate((outside / "file", outside, "/nowhere", ".")):
+        (closed / f"link{number}").symlink_to(target)
+    os.mkfifo(raw / "pipe")
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(raw / "s"))
+    (closed / "kept").write_text("x")
+    closed.chmod(0)
+
+    assert clear(raw) == []
+    assert sorted(path.relative_to(raw).as_posix() for path in raw.rglob("*")) == ["closed", "closed/kept"]
+    listening.close()
+
+
+def test_a_hard_link_to_the_host_is_no_result(raw, outside):
+    """Nor is the file that it names changed; of two names in the folder one stays."""
+    os.link(outside / "file", raw / "linked")
+    (raw / "a").write_text("one")
+    os.link(raw / "a", raw / "b")
+    tidy(raw)
+
+    assert len([path.name for path in raw.iterdir()]) == 1
+    assert next(raw.iterdir()).read_text() == "one"
+
+
+def test_a_folder_that_is_exchanged_for_a_link_is_not_entered(raw, outside, monkeypatch):
+    """Code that still runs swaps them after they were listed: what is behind the link stays as it is."""
+    (raw / "folder").mkdir()
+    listed = os.scandir
+
+    def swap(folder):
+        found = listed(folder)
+        if (raw / "folder").is_dir() and not (raw / "folder").is_symlink():
+            found = list(found)
+            [entry.is_dir(follow_symlinks=False) for entry in found]
+            (raw / "folder").rename(raw / "other")
+            (raw / "folder").symlink_to(outside)
+            return _Listing(found)
+        return found
+
+    monkeypatch.setattr(results.os, "scandir", swap)
+    tidy(raw)
+    monkeypatch.undo()
+    clear(raw)
+    assert [path.name for path in raw.iterdir()] == ["other"]
+
+
+class _Listing(list):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+
+def test_names_that_no_artifact_can_hold_are_changed(raw):
+    """The upload would refuse all of the folder for one of them. What cannot be read is opened."""
+    for name in ("a:b", "new\nline", "c?*", 'q"', os.fsdecode(b"\xff"), "plain.json"):
+        (raw / name).write_text(name, errors="surrogateescape")
+    (raw / "plain.json").chmod(0)
+    (raw / "d|e").mkdir()
+    (raw / "d|e" / "f<g>").touch()
+    make_portable(raw)
+    names = [part for path in raw.rglob("*") for part in path.relative_to(raw).parts]
+
+    assert "plain.json" in names
+    assert (raw / "plain.json").stat().st_mode & 0o400
+    assert len(list(raw.rglob("*"))) == 8
+    assert not [name for name in names if not name.isprintable() or set(name) & set('":<>|*?\\')]
+
+
+def test_a_name_that_is_a_link_itself_is_refused(raw, tmp_path, outside):
+    """The folder that is asked for is never one that somebody has put in its place."""
+    link = tmp_path / "link"
+    link.symlink_to(outside)
+    tidy(link)
+    clear(link)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+def test_all_of_it_changes_owner_and_nothing_else_does(raw, outside):
+    """Deep folders that are brought up too."""
+    folder = os.open(raw, os.O_RDONLY)
+    for _ in range(30):
+        os.mkdir("d" * 50, dir_fd=folder)
+        folder, above = os.open("d" * 50, os.O_RDONLY, dir_fd=folder), folder
+        os.close(above)
+    os.close(folder)
+    (raw / "link").symlink_to(outside)
+    tidy(raw, (7, 8))
+
+    assert {(path.stat().st_uid, path.stat().st_gid) for path in (raw, *raw.rglob("*"))} == {(7, 8)}
+    assert Path(outside, "file").stat().st_uid != 7
+
+
+# What a run may write to its results: counted as it would have to be paid for, and held to its cap while the run goes on.
+
+MIB = 1 << 20
+
+
+def sparse(folder: Path) -> None:
+    """A hole: nothing here, all of it in a copy."""
+    (folder / "hole").touch()
+    os.truncate(folder / "hole", 3 * MIB)
+
+
+def preallocated(folder: Path) -> None:
+    """Room without content."""
+    with open(folder / "room", "wb") as file:
+        subprocess.run(["fallocate", "--keep-size", "--length", str(3 * MIB), file.name], check=True)
+
+
+def in_the_deep(folder: Path) -> None:
+    """Below a path that is longer than the system takes one."""
+    at = os.open(folder, os.O_RDONLY)
+    for _ in range(30):
+        os.mkdir("d" * 250, dir_fd=at)
+        at, above = os.open("d" * 250, os.O_RDONLY, dir_fd=at), at
+        os.close(above)
+    with open(os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=at), "wb") as file:
+        file.write(b"x" * 3 * MIB)
+    os.close(at)
+
+
+def many(folder: Path) -> None:
+    """Small ones."""
+    for number in range(60):
+        (folder / str(number)).touch()
+
+
+def folders(folder: Path) -> None:
+    """Empty ones."""
+    for number in range(60):
+        (folder / "d" / str(number)).mkdir(parents=True)
+
+
+def links(folder: Path) -> None:
+    """Links take room for files, too."""
+    for number in range(60):
+        (folder / str(number)).symlink_to("/")
+
+
+@pytest.mark.parametrize("fill", [sparse, preallocated, in_the_deep, many, folders, links])
+def test_what_counts(tmp_path, fill):
+    """However it is hidden."""
+    cap = Cap(2 * MIB, 50)
+    assert over(tmp_path, cap) == ""
+    fill(tmp_path)
+    assert "the limit is" in over(tmp_path, cap)
+
+
+def test_what_does_not_count(tmp_path):
+    """One file under many names is one; what a link leads to is not in the folder."""
+    results = tmp_path / "results"
+    results.mkdir()
+    (tmp_path / "large").write_bytes(b"x" * 3 * MIB)
+    (results / "link").symlink_to(tmp_path / "large")
+    (results / "loop").symlink_to(results)
+    (results / "file").write_bytes(b"x" * MIB)
+    for number in range(60):
+        os.link(results / "file", results / str(number))
+    assert over(results, Cap(2 * MIB, 50)) == ""
+
+
+def test_what_cannot_be_looked_into_is_over(tmp_path):
+    """A folder that is gone; a closed one is the same for whoever is not root."""
+    assert "cannot be measured" in over(tmp_path / "nowhere", Cap())
+
+
+def test_the_default_holds_whatever_the_readers_take():
+    """A file that would be read is never one that ends the run."""
+    lines, pages = 8, 4  # files of lines that `collect` reads, and files of one record
+    assert Cap().bytes > lines * untrusted.MAX_LINES_BYTES + pages * untrusted.MAX_JSON_BYTES + cases.MAX_XML_BYTES
+
+
+def test_it_is_seen_while_it_grows(tmp_path):
+    """And said once; twice over is hopeless."""
+    with Watch(tmp_path, Cap(MIB, 100)) as watch:
+        (tmp_path / "a").write_bytes(b"x" * 3 * MIB)
+        for _ in range(100):
+            if watch.hopeless:
+                break
+            watch._enough.wait(0.05)
+    assert "GiB" in watch.exceeded
+    assert watch.hopeless
+
+
+def test_the_verdict():
+    """The package did it, and no test failed: as with its time and its memory the target has no result of its own."""
+    found = diagnose(Exit(0, 1.0, exceeded="it wrote more than 4 GiB to its results"), None, 1.0, "")
+    assert (found.verdict, exit_code_of(found.verdict)) == (Verdict.CRASHED, 4)
+    assert "it wrote more than 4 GiB" in found.reason
+    assert "--results-limit" in found.hint
+    assert diagnose(Exit(None, 1.0, error="gone", exceeded="x"), None, 1.0, "").verdict is Verdict.INFRA
+    assert diagnose(Exit(130, 1.0, interrupted=True, exceeded="x"), None, 1.0, "").verdict is Verdict.INCOMPLETE
+
+
+TESTS = """
+import os, time
+
+def test_before():
+    pass
+
+def test_that_fills_the_disk():
+    folder = os.path.dirname(os.environ["WARPWAVE_JOURNAL"])
+    {fill}
+    time.sleep(60)
+
+def test_after():
+    pass
+"""
+FILLS = {
+    "a large file": "open(folder + '/large', 'wb').write(b'x' * (30 << 20))",
+    "many files": "[open(f'{folder}/{n}', 'w').close() for n in range(3000)]",
+    "a log": "os.write(1, b'x' * (30 << 20))",
+}
+
+
+@pytest.mark.parametrize("fill", slow_but(FILLS, ["many files"]))
+def test_a_run_that_writes_too_much_is_ended(tmp_path, fill):
+    """Without a container: its reason, 4, and what was finished before is kept, reported and not run again."""
+    pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+    from warpwave.inside.process.workers import JOURNAL_VARIABLE
+
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "test_op.py").write_text(TESTS.replace("{fill}", FILLS[fill]).replace("WARPWAVE_JOURNAL", JOURNAL_VARIABLE))
+    (tmp_path / "targets.yml").write_text("schema_version: 1\ntargets:\n  cpu: {interpret: false, stages: [test]}\n")
+    words = ["--kernels", package, "--targets", tmp_path / "targets.yml", "--out", tmp_path / "out", "--engine", "local"]
+    limits = ["--results-limit", 0.01, "--results-files", 2000]
+    done = command.warpwave("run", "cpu", *words, *limits, env={**os.environ, "COLUMNS": "200"}, light=True)
+    run = collect(tmp_path / "out" / "raw" / "cpu")
+    told = json.loads((tmp_path / "out" / "raw" / "cpu" / "run.json").read_text())
+
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert (told["verdict"], "to its results" in told["reason"]) == ("crashed", True)
+    assert "to its results" in done.stdout
+    assert [case.id.rpartition("::")[2] for case in run.cases if case.verdict is Verdict.PASSED] == ["test_before"]
+    assert compare([run]).exit_code == 4
+
+
+# What of a package never leaves for another machine.
+
+
+@pytest.mark.parametrize("name", [".env.local", ".npmrc", "id_rsa", "server.pem", "credentials.json"])
+def test_files_of_passwords_stay_here(tmp_path, name):
+    """An example of a settings file goes along."""
+    for each in (name, ".env.example", "test_one.py"):
+        (tmp_path / each).write_text("")
+
+    assert [path.name for path in _walk(tmp_path, tmp_path / "out")] == [".env.example", "test_one.py"]
+
+
+def test_a_link_out_is_not_followed(tmp_path):
+    """Nothing behind it is read or named."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "private.txt").write_text("pin")
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "data").symlink_to(tmp_path / "outside")
+
+    found = dict(_files(package, tmp_path / "out", package))
+
+    assert list(found) == ["data"]
+    assert found["data"].startswith("a link out of the package")

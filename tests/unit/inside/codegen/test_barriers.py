@@ -1,0 +1,332 @@
+"""The gate `lds_waits` reads control flow: small kernels in AMD assembly, each with an access in flight at a barrier or with none."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+
+from warpwave.inside.codegen.barriers import acquired_alone, lds_in_flight, published_early
+
+HEAD = '.file 1 "/kernels" "k.py"\n'
+# What a fault is, as code behind HEAD. Places come from .loc.
+FAULTY = {
+    "a read": """
+        .loc 1 3 0
+        ds_read_b32 v1, v0
+        .loc 1 4 0
+        s_barrier
+        ds_write_b32 v0, v2
+        s_waitcnt lgkmcnt(0)
+        s_endpgm
+    """,
+    "a write that another wave reads": """
+        .loc 1 3 0
+        ds_write_b32 v0, v2
+        .loc 1 4 0
+        s_barrier
+        ds_read_b32 v1, v0
+        s_waitcnt lgkmcnt(0)
+        s_endpgm
+    """,
+    "a wait for too few": """
+        .loc 1 3 0
+        ds_read_b32 v1, v0
+        ds_read_b32 v2, v0
+        s_waitcnt lgkmcnt(1)
+        .loc 1 4 0
+        s_barrier
+        ds_write_b32 v0, v2
+        s_endpgm
+    """,
+    "scalar loads share the counter, and may come first": """
+        .loc 1 3 0
+        ds_read_b32 v1, v0
+        s_load_dword s1, s[2:3], 0x0
+        s_waitcnt lgkmcnt(1)
+        .loc 1 4 0
+        s_barrier
+        ds_write_b32 v0, v2
+        s_endpgm
+    """,
+    "only one of two paths waits": """
+        .loc 1 3 0
+        ds_read_b32 v1, v0
+        s_cbranch_scc1 .LBB0_2
+        s_waitcnt lgkmcnt(0)
+        .LBB0_2:
+        .loc 1 4 0
+        s_barrier
+        ds_write_b32 v0, v2
+        s_endpgm
+    """,
+    "in a loop, from the turn before": """
+        .LBB0_1:
+        .loc 1 4 0
+        s_barrier
+        ds_write_b32 v0, v2
+        s_waitcnt lgkmcnt(0)
+        .loc 1 3 0
+        ds_read_b32 v1, v0
+        s_cbranch_scc1 .LBB0_1
+        s_endpgm
+    """,
+    "no write behind the barrier, but half of the waves are a barrier ahead": """
+        s_cbranch_execz .LBB0_1
+        s_barrier
+        .LBB0_1:
+        .loc 1 3 0
+        ds_read_b32 v1, v0
+        .loc 1 4 0
+        s_barrier
+        s_waitcnt lgkmcnt(0)
+        s_barrier
+        ds_write_b32 v0, v2
+        s_waitcnt lgkmcnt(0)
+        s_endpgm
+    """,
+    "split barriers: what counts is when others may pass": """
+        .loc 1 3 0
+        ds_load_b32 v1, v0
+        .loc 1 4 0
+        s_barrier_signal -1
+        s_wait_dscnt 0x0
+        s_barrier_wait -1
+        ds_store_b32 v0, v2
+        s_endpgm
+    """,
+    "a load that goes straight to LDS overtakes": """
+        .loc 1 3 0
+        ds_read_b32 v1, v0
+        .loc 1 4 0
+        s_barrier
+        buffer_load_dword v3, s[4:7], 0 offen lds
+        s_waitcnt lgkmcnt(0)
+        s_endpgm
+    """,
+}
+RIGHT = {
+    "a wait before the barrier": """
+        ds_read_b32 v1, v0
+        s_waitcnt lgkmcnt(0)
+        s_barrier
+        ds_write_b32 v0, v2
+        s_endpgm
+    """,
+    "a branch carries the state that it has, not that of the block's end": """
+        s_cbranch_scc1 .LBB0_2
+        ds_read_b32 v1, v0
+        .LBB0_1:
+        s_waitcnt lgkmcnt(0)
+        s_endpgm
+        .LBB0_2:
+        s_barrier
+        ds_write_b32 v0, v2
+        s_endpgm
+    """,
+    "nobody writes behind the barrier before the wait": """
+        ds_read_b32 v1, v0
+        s_barrier
+        s_waitcnt lgkmcnt(0)
+        s_barrier
+        ds_write_b32 v0, v2
+        s_endpgm
+    """,
+    "gfx12 has a counter for LDS": """
+        ds_load_b32 v1, v0
+        s_wait_dscnt 0x0
+        s_barrier_signal -1
+        s_barrier_wait -1
+        ds_store_b32 v0, v2
+        s_endpgm
+    """,
+    "gfx12 waits for two counters at once": """
+        ds_load_b32 v1, v0
+        s_wait_loadcnt_dscnt 0x300
+        s_barrier_signal -1
+        s_barrier_wait -1
+        ds_store_b32 v0, v2
+        s_endpgm
+    """,
+    "a permutation between lanes touches no memory": """
+        ds_bpermute_b32 v1, v0, v2
+        s_barrier
+        ds_write_b32 v0, v2
+        s_endpgm
+    """,
+    "a wait for memory alone is none for LDS, but there is nothing to wait for": """
+        global_load_dword v1, v0, s[0:1]
+        s_waitcnt vmcnt(0)
+        s_barrier
+        ds_write_b32 v0, v1
+        s_waitcnt lgkmcnt(0)
+        s_endpgm
+    """,
+    "a store to global memory in flight is normal": """
+        ds_read_b32 v1, v0
+        s_waitcnt lgkmcnt(0)
+        global_store_dword v0, v1, s[0:1]
+        s_barrier
+        ds_write_b32 v0, v1
+        s_endpgm
+    """,
+}
+
+
+def assembly(code: str) -> str:
+    """Labels at the margin, instructions behind a tab, as a compiler prints them."""
+    lines = [line if line.endswith(":") else f"\t{line}" for line in textwrap.dedent(code).strip().splitlines()]
+    return "\t" + HEAD + "k:\n" + "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_an_access_in_flight_is_found_with_its_line(name):
+    """The line of the access, and that of the barrier."""
+    (found,) = lds_in_flight(assembly(FAULTY[name]))
+
+    noun = "write" if name.startswith("a write") else "read"
+    assert found == f"1 LDS {noun} of k.py:3 in flight at the barrier of k.py:4"
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_code_is_not_reported(name):
+    """What looks alike, and is allowed."""
+    assert lds_in_flight(assembly(RIGHT[name])) == ()
+
+
+def test_many_accesses_are_counted():
+    """Each instruction once, whatever the number of paths to it."""
+    reads = "".join(f"ds_read_b32 v{number}, v0\n" for number in range(48))
+
+    assert lds_in_flight(assembly(reads + "s_barrier\nds_write_b32 v0, v2\ns_endpgm")) == (
+        "48 LDS reads in flight at the barrier of line 51 of the assembly",
+    )
+
+
+# The gate `release_waits` also reads RDNA assembly: what one wave acquires for others, they must see.
+
+RDNA3 = "global_atomic_add_u32 v2, v1, v1, s[8:9] glc\ns_waitcnt vmcnt(0)\nbuffer_gl1_inv\nbuffer_gl0_inv\n"
+RDNA4 = "global_atomic_or_b32 v2, v1, v1, s[8:9] th:TH_ATOMIC_RETURN scope:SCOPE_DEV\ns_wait_loadcnt 0x0\nglobal_inv scope:SCOPE_DEV\n"
+HANDED_ON = "s_cbranch_execz .LBB0_2\n{}ds_store_b32 v1, v2\n.LBB0_2:\ns_waitcnt lgkmcnt(0)\n"
+OF_RDNA3, OF_RDNA4 = HANDED_ON.format(RDNA3), HANDED_ON.format(RDNA4)
+LOAD = "ds_load_b32 v2, v1\nbuffer_load_b64 v[0:1], v2, s[0:3], 0 offen\n"
+LOOP = "s_branch .LBB0_2\n.LBB0_1:\n" + RDNA3 + ".LBB0_2:\nds_store_b32 v1, v2\ns_barrier\ns_cbranch_vccnz .LBB0_1\n" + LOAD
+FAULTY_ACQUIRES = {
+    "RDNA 3": (OF_RDNA3 + "s_barrier\n" + LOAD, "buffer_load_b64 of k.py:7 behind a barrier, without buffer_gl0_inv"),
+    "RDNA 4": (
+        OF_RDNA4 + "s_barrier_signal -1\ns_barrier_wait -1\n" + LOAD,
+        "buffer_load_b64 of k.py:7 behind a barrier, without global_inv",
+    ),
+    "in a loop": (LOOP, "buffer_load_b64"),
+}
+RIGHT_ACQUIRES = {
+    "RDNA 3": OF_RDNA3 + "s_barrier\nbuffer_gl0_inv\n" + LOAD,
+    "RDNA 4": OF_RDNA4 + "s_barrier_signal -1\ns_barrier_wait -1\nglobal_inv scope:SCOPE_SE\n" + LOAD,
+    "a load past the cache": OF_RDNA3 + "s_barrier\nbuffer_load_b64 v[0:1], v2, s[0:3], 0 offen glc",
+    "nothing is handed on": RDNA3 + "s_barrier\n" + LOAD,
+    "no load behind the barrier": OF_RDNA3 + "s_barrier\ns_endpgm\n" + LOAD,
+    "a relaxed atomic": "global_atomic_add_u32 v2, v1, v1, s[8:9] glc\nds_store_b32 v1, v2\ns_barrier\n" + LOAD,
+    "CDNA, whose waves share the cache": "buffer_inv sc1\nds_write_b32 v1, v2\ns_barrier\nbuffer_load_dword v0, v2, s[0:3], 0 offen",
+}
+
+
+def assembly_of_acquires(code):
+    return textwrap.indent('.file 1 "/kernels" "k.py"\n.loc 1 7 0\n' + code, "\t").replace("\t.LBB", ".LBB")
+
+
+@pytest.mark.parametrize("name", FAULTY_ACQUIRES)
+def test_a_load_of_what_another_wave_acquired_is_named_with_its_line(name):
+    """Behind the barrier, whichever way the code goes."""
+    code, told = FAULTY_ACQUIRES[name]
+    (found,) = acquired_alone(assembly_of_acquires(code))
+
+    assert told in found
+
+
+@pytest.mark.parametrize("name", RIGHT_ACQUIRES)
+def test_waves_that_empty_their_cache_are_not_blamed(name):
+    """Nor code in which no wave goes on with what another one acquired."""
+    assert acquired_alone(assembly_of_acquires(RIGHT_ACQUIRES[name])) == ()
+
+
+# The gate `release_waits` reads AMD assembly: what publishes data must wait for the cache that writes it back.
+
+HEAD_WRITE_BACKS = '.file 1 "/kernels" "k.py"\n.loc 1 7 0\n'
+STORED = "global_store_dword v0, v1, s[4:5]\ns_waitcnt vmcnt(0)\n"
+UNWAITED = "buffer_wbl2 sc1\nglobal_atomic_add v1, v1, v2, s[2:3] sc0"
+FAULTY_WRITE_BACKS = {
+    "an atomic": (
+        "buffer_wbl2 sc1\nglobal_atomic_add v1, v1, v2, s[2:3] sc0",
+        "global_atomic_add of k.py:7 before the wait for buffer_wbl2",
+    ),
+    "a store": ("buffer_wbl2 sc0 sc1\nv_mov_b32 v1, 0\nglobal_store_dword v0, v1, s[4:5]", "global_store_dword of k.py:7"),
+    "a barrier": ("buffer_wbl2 sc1\ns_barrier", "s_barrier of k.py:7"),
+    "a wait for LDS only": (
+        "buffer_wbl2 sc1\ns_waitcnt lgkmcnt(0)\nbuffer_atomic_cmpswap v[0:1], v2, s[0:3], 0 offen",
+        "buffer_atomic_cmpswap",
+    ),
+    "a wait for all but one": ("buffer_wbl2 sc1\ns_waitcnt vmcnt(1)\nflat_atomic_add v[0:1], v2", "flat_atomic_add"),
+    "behind a label": ("buffer_wbl2 sc1\n.LBB0_2:\nglobal_atomic_add v1, v1, v2, s[2:3]", "global_atomic_add"),
+    "RDNA 4": ("global_wb scope:SCOPE_DEV\ns_wait_loadcnt 0x0\nglobal_atomic_add_u32 v0, v1, s[0:1]", "before the wait for global_wb"),
+}
+RIGHT_WRITE_BACKS = {
+    "a wait": "buffer_wbl2 sc1\ns_waitcnt vmcnt(0)\nglobal_atomic_add v1, v1, v2, s[2:3] sc0",
+    "a wait for several": "buffer_wbl2 sc1\ns_waitcnt vmcnt(0) lgkmcnt(0)\ns_barrier",
+    "a wait for all": "buffer_wbl2 sc1\ns_waitcnt 0\ns_barrier",
+    "RDNA 4": "global_wb scope:SCOPE_DEV\ns_wait_storecnt 0x0\nglobal_atomic_add_u32 v0, v1, s[0:1]",
+    "nothing is published": "buffer_wbl2 sc1\nglobal_load_dword v0, v1, s[0:1]\ns_endpgm\nglobal_atomic_add v1, v1, v2, s[2:3]",
+    "no write-back": "s_waitcnt lgkmcnt(0)\nglobal_atomic_add v1, v1, v2, s[2:3] sc0",
+}  # fmt: skip
+
+
+def assembly_of_write_backs(code):
+    return textwrap.indent(HEAD_WRITE_BACKS + code, "\t").replace("\t.LBB", ".LBB")
+
+
+@pytest.mark.parametrize("name", FAULTY_WRITE_BACKS)
+def test_what_publishes_too_early_is_named_with_its_line(name):
+    """Atomics, stores and barriers, whatever lies between."""
+    code, told = FAULTY_WRITE_BACKS[name]
+    (found,) = published_early(assembly_of_write_backs(STORED + code))
+
+    assert told in found
+
+
+@pytest.mark.parametrize("name", RIGHT_WRITE_BACKS)
+def test_a_release_that_waits_is_not_blamed(name):
+    """The wait that the kind of card has, alone or with others."""
+    assert published_early(assembly_of_write_backs(STORED + RIGHT_WRITE_BACKS[name])) == ()
+
+
+NOTHING_STORED = {
+    "loads only": f"global_load_dword v0, v1, s[0:1]\ns_waitcnt vmcnt(0)\n{UNWAITED}",
+    "atomics only": f"{UNWAITED}\ns_waitcnt vmcnt(0)\nbuffer_inv sc1\n{UNWAITED}",
+    "stored afterwards": f"{UNWAITED}\n{STORED}s_endpgm",
+    "stored on the other path": f"s_cbranch_scc1 .LBB0_2\n{STORED}s_endpgm\n.LBB0_2:\n{UNWAITED}",
+    "spilled": f"scratch_store_dword off, v1, off\n{UNWAITED}",
+    "written back already": f"{STORED}buffer_wbl2 sc1\ns_waitcnt vmcnt(0)\n{UNWAITED}",
+}
+
+
+@pytest.mark.parametrize("name", NOTHING_STORED)
+def test_what_stored_nothing_need_not_wait(name):
+    """Nothing is in the cache that another program could read too early."""
+    assert published_early(assembly_of_write_backs(NOTHING_STORED[name])) == ()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        f"s_cbranch_execz .LBB0_2\n{STORED}.LBB0_2:\ns_barrier\n{UNWAITED}",
+        f".LBB0_2:\n{UNWAITED}\ns_waitcnt vmcnt(0)\n{STORED}s_cbranch_scc1 .LBB0_2",
+        f"s_swappc_b64 s[30:31], s[2:3]\n{UNWAITED}",
+    ],
+    ids=["in a branch", "in a loop", "in a function"],
+)
+def test_a_store_on_any_path_before_is_to_be_waited_for(code):
+    """Another wave may have taken the path with the store."""
+    (found,) = published_early(assembly_of_write_backs(code))
+
+    assert "global_atomic_add" in found

@@ -1,0 +1,505 @@
+"""What the interpreter replaces of Triton's language, with the names kept: the same as what it finds by looking through everything."""
+
+from __future__ import annotations
+
+import json
+import os
+import types
+
+import pytest
+
+pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
+
+import command
+import triton.language as tl
+from triton.runtime import interpreter
+
+from warpwave.collect.cases import read_cases
+from warpwave.inside.fake_gpu.card import _with_out_dtype
+from warpwave.inside.fake_gpu.language import remembering
+from warpwave.records import Stage, Verdict
+
+SEARCH = interpreter._patch_builtin
+
+
+@pytest.fixture
+def replaced(monkeypatch):
+    """Returns the names that a search replaces."""
+    found = []
+    monkeypatch.setattr(interpreter, "_patch_attr", lambda owner, name, member, *rest: found.append(name))
+
+    def names(search, owner):
+        found.clear()
+        search(owner, None, None)
+        return list(found)
+
+    return names
+
+
+@pytest.mark.parametrize("owner", [tl, tl.tensor, tl.math, tl.core.tensor_descriptor_base])
+def test_the_same_members_are_replaced_the_first_time_and_later(replaced, owner):
+    search = remembering(interpreter)
+    assert replaced(search, owner) == replaced(search, owner) == replaced(SEARCH, owner) != []
+
+
+def test_what_is_new_or_was_replaced_meanwhile_is_noticed(replaced, monkeypatch):
+    """A kernel that another one launches finds the members replaced: that is not what is kept."""
+    search, one = remembering(interpreter), tl.core.builtin(lambda _semantic: None)
+    module = types.ModuleType("language")
+    module.first = one
+    assert replaced(search, module) == ["first"]
+    module.second = one
+    assert replaced(search, module) == ["first", "second"]
+
+    module = types.ModuleType("another")
+    monkeypatch.undo()
+    module.first = one
+    scope = interpreter._LangPatchScope()
+    interpreter._patch_attr(module, "first", one, None, scope)
+    module.second = one
+    search(module, None, scope)
+    scope.restore()
+    search(module, None, scope)
+    assert "_patch_attr" in module.first.__qualname__
+
+
+def test_the_interpreter_does_not_compute_what_it_drops():
+    """It computes each sum of whole numbers again in 64 bits, and compares only if it debugs."""
+    from triton.runtime.interpreter import InterpreterOptions
+
+    from warpwave.inside.fake_gpu.language import _without_overflow
+
+    assert not _without_overflow(InterpreterOptions()).sanitize_overflow
+    assert _without_overflow(InterpreterOptions(debug=True)).sanitize_overflow
+
+
+# bf16 and fp8 in Triton's interpreter, against torch.
+
+KERNELS = """
+import contextlib, json, torch, triton, triton.language as tl
+from warpwave.inside.fake_gpu.arithmetic import narrow_floats
+from warpwave.inside.fake_gpu.torch_device import apply
+apply(narrow_floats(), contextlib.ExitStack())
+
+@triton.jit
+def compute(x, y, out, whole, OP: tl.constexpr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    a, b = tl.load(x + i), tl.load(y + i)
+    if OP == "mul": r = a * b
+    elif OP == "add": r = a + b
+    elif OP == "sub": r = a - b
+    elif OP == "div": r = a / b
+    elif OP == "neg": r = -a
+    elif OP == "maximum": r = tl.maximum(a, b)
+    elif OP == "where": r = tl.where(a >= b, a, b)
+    elif OP == "sum": r = tl.broadcast_to(tl.sum(a, 0), (N,))
+    elif OP == "rowsum": r = tl.reshape(tl.broadcast_to(tl.sum(tl.reshape(a, (8, N // 8)), 1, keep_dims=True), (8, N // 8)), (N,))
+    elif OP == "max": r = tl.broadcast_to(tl.max(a, 0), (N,))
+    elif OP == "argmax": r = tl.broadcast_to(tl.argmax(a, 0), (N,)).to(tl.float32)
+    elif OP == "abs": r = tl.abs(a)
+    elif OP == "fma": r = tl.fma(a, b, a)
+    elif OP == "scalar": r = a * 2.5
+    elif OP == "sort": r = tl.sort(a)
+    elif OP == "cumsum": r = tl.cumsum(a, 0)
+    elif OP == "clamp": r = tl.clamp(a, -0.5, 0.5)
+    elif OP == "from_whole": r = tl.load(whole + i).to(tl.bfloat16)
+    elif OP == "to_whole": r = (a * 100.0).to(tl.int32).to(tl.float32)
+    elif OP == "from_fp64": r = a.to(tl.float64).to(tl.bfloat16)
+    elif OP == "dot": r = tl.reshape(tl.dot(tl.reshape(a, (16, N // 16)), tl.reshape(b, (N // 16, 16))), (256,))
+    tl.store(out + tl.arange(0, r.shape[0]), r)
+
+@triton.jit
+def round_to(x, out, N: tl.constexpr):
+    tl.store(out + tl.arange(0, N), tl.load(x + tl.arange(0, N)).to(out.dtype.element_ty))
+
+@triton.jit
+def total(x, out, before, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(before + i, tl.atomic_add(out + i % 2, tl.load(x + i), mask=i < N - 1))
+
+N = 256
+torch.manual_seed(0)
+worst = {}
+x, y = (torch.randn(N, dtype=torch.bfloat16) for _ in range(2))
+whole = torch.randint(-100000, 100000, (N,), dtype=torch.int32)
+right = {
+    "mul": x * y, "add": x + y, "sub": x - y, "div": x.float() / y.float(), "neg": -x,
+    "maximum": torch.maximum(x, y), "where": torch.maximum(x, y),
+    "sum": x.float().sum().expand(N), "max": x.max().expand(N), "argmax": x.argmax().expand(N), "abs": x.abs(), "sort": x.sort().values,
+    "rowsum": x.float().reshape(8, -1).sum(1, keepdim=True).expand(8, N // 8).flatten(),
+    "fma": (x.double() * y.double() + x.double()).bfloat16(), "scalar": (x.float() * 2.5).bfloat16(), "cumsum": x.float().cumsum(0),
+    "clamp": x.clamp(-0.5, 0.5), "from_whole": whole.bfloat16(), "to_whole": (x.float() * 100).bfloat16().int(), "from_fp64": x,
+    "dot": (x.double().reshape(16, -1) @ y.double().reshape(-1, 16)).flatten(),
+}
+for op, expected in right.items():
+    out = torch.empty(N, dtype=torch.float32)
+    compute[(1,)](x, y, out, whole, op, N)
+    worst[op] = ((out.double() - expected.double()).abs() / (1 + expected.double().abs())).max().item()
+
+edges = torch.tensor([0.0, -0.0, 1.0 + 2**-8, 1.0 + 3 * 2**-8, 1e-40, 3.4e38, float("inf"), float("nan")])
+for dtype in (torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2):
+    values = torch.cat([edges, torch.randn(N - 8) * 10])
+    out = torch.empty(N, dtype=dtype)
+    round_to[(1,)](values, out, N)
+    most = torch.finfo(dtype).max
+    expected = values.to(dtype) if dtype is torch.bfloat16 else values.clamp(-most, most).to(dtype)
+    worst[f"round {dtype}"] = 0.0 if torch.equal(out.float().nan_to_num(7e9), expected.float().nan_to_num(7e9)) else 1.0
+
+ones = torch.ones(N, dtype=torch.bfloat16)
+sums, before = torch.zeros(2, dtype=torch.bfloat16), torch.empty(N, dtype=torch.bfloat16)
+total[(1,)](ones, sums, before, N)
+worst["atomic"] = float(sums.tolist() != [128.0, 127.0] or sorted(before[:-1].tolist()) != sorted([*range(128), *range(127)]))
+print(json.dumps(worst))
+"""
+
+
+def test_arithmetic_agrees_with_torch(tmp_path):
+    """Each result is rounded once; sums are in fp32."""
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = command.python(tmp_path / "kernels.py", env=environment)
+
+    assert done.returncode == 0, done.stderr
+    worst = json.loads(done.stdout.splitlines()[-1])
+    within = {"sum": 0.01, "rowsum": 0.01, "cumsum": 0.01, "dot": 1e-5}
+    assert {op: error for op, error in worst.items() if error > within.get(op, 0)} == {}
+    assert len(worst) == 25
+
+
+# What Triton's interpreter runs nothing of: a test that launches it must not pass.
+
+TESTS = """
+import unittest
+
+import torch
+import triton
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+
+@gluon.jit
+def store_one(x, N: gl.constexpr):
+    at = gl.arange(0, N, layout=gl.BlockedLayout([1], [32], [4], [0]))
+    gl.store(x + at, 1.0)
+
+
+def test_a_launch_that_nothing_is_asked_of():
+    store_one[(1,)](torch.zeros(128, device="cuda"), N=128)
+
+
+def test_one_whose_result_is_wrong_without_it():
+    x = torch.zeros(128, device="cuda")
+    store_one[(1,)](x, N=128)
+    assert x.sum() == 128
+
+
+def test_no_launch():
+    assert isinstance(store_one, triton.JITFunction) and store_one.is_gluon()
+
+
+class Written(unittest.TestCase):
+    def test_a_launch_of_unittest(self):
+        store_one[(1,)](torch.zeros(128, device="cuda"), N=128)
+
+    def test_its_own_failure(self):
+        self.assertEqual(1, 2)
+
+    @unittest.expectedFailure
+    def test_one_that_is_expected(self):
+        self.assertEqual(1, 2)
+"""
+
+
+def test_a_gluon_kernel_is_not_interpreted(run_inside, tmp_path):
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "test_gluon.py").write_text(TESTS)
+    output = run_inside(tmp_path / "package", Stage.TEST, benches=())
+    cases = {case.id.rpartition("::")[2]: case for case in read_cases(output, "test/junit.xml")}
+
+    assert {name: case.not_run and case.not_run.value for name, case in cases.items()} == {
+        "test_a_launch_that_nothing_is_asked_of": "not-pretended",
+        "test_one_whose_result_is_wrong_without_it": "not-pretended",
+        "test_no_launch": None,
+        "test_a_launch_of_unittest": "not-pretended",
+        "test_its_own_failure": None,
+        "test_one_that_is_expected": None,
+    }
+    assert cases["test_its_own_failure"].verdict is Verdict.FAILED
+    assert cases["test_one_that_is_expected"].verdict is Verdict.XFAILED
+    assert "store_one is a Gluon kernel" in cases["test_a_launch_that_nothing_is_asked_of"].message
+
+
+# Products with `out_dtype`, which torch has for cards alone, on a pretended card with data.
+
+
+@pytest.fixture
+def operands():
+    torch.manual_seed(0)
+    return torch.randn(3, 4, 64).bfloat16(), torch.randn(3, 64, 5).bfloat16(), torch.randn(4, 5)
+
+
+def test_sums_are_not_rounded_to_the_operands_type(operands):
+    a, b, c = operands
+    exact = a.double() @ b.double()
+    for name, given, expected in [
+        ("mm", (a[0], b[0]), exact[0]),
+        ("bmm", (a, b), exact),
+        ("addmm", (c, a[0], b[0]), exact[0] + c),
+        ("baddbmm", (c.expand(3, 4, 5), a, b), exact + c),
+    ]:
+        product = _with_out_dtype(getattr(torch, name))
+        made = product(*given, out_dtype=torch.float32)
+        assert made.dtype == torch.float32
+        torch.testing.assert_close(made.double(), expected, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(product(*given, torch.float32), made)
+        out = torch.empty_like(made)
+        assert product(*given, out_dtype=torch.float32, out=out) is out
+        torch.testing.assert_close(out, made)
+
+
+def test_without_it_a_product_is_torchs_own(operands):
+    a, b, _ = operands
+    product = _with_out_dtype(torch.bmm)
+    out = torch.empty(3, 4, 5, dtype=torch.bfloat16)
+    assert torch.equal(product(a, b), torch.bmm(a, b))
+    assert torch.equal(product(a, b, out=out), torch.bmm(a, b))
+
+
+def test_other_options_stay(operands):
+    a, b, c = operands
+    made = _with_out_dtype(torch.addmm)(c, a[0], b[0], out_dtype=torch.float32, beta=2.0, alpha=-1.0)
+    torch.testing.assert_close(made, 2 * c - a[0].float() @ b[0].float(), rtol=1e-5, atol=1e-5)
+
+
+# A promise to the compiler that is false fails a test, and so does a product that the compiler of the pretended card refuses.
+
+TESTS_PROMISES = '''
+import pytest, torch, triton, triton.language as tl
+
+@triton.jit
+def rows(x, out, stride, BLOCK: tl.constexpr):
+    start = tl.multiple_of(tl.program_id(0) * stride, 16)
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + start + i, mask=start + i < 99, other=0))
+
+@triton.jit
+def contiguous(x, out, STEP: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.max_contiguous(tl.arange(0, BLOCK) * STEP, BLOCK)
+    tl.store(out + tl.arange(0, BLOCK), tl.load(x + i))
+
+@triton.jit
+def constant(x, out, GROUP: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + tl.max_constancy(i // GROUP, 16)))
+
+@triton.jit
+def mask(x, out, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=tl.max_constancy(i < n, 16), other=0.0))
+
+@triton.jit
+def counted(x, out, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < tl.multiple_of(n, 16), other=0.0))
+
+@triton.jit
+def tile(x, out, M, BM: tl.constexpr, END: tl.constexpr):
+    """What lies beyond the end is no promise: it is no address of the result."""
+    i = tl.program_id(0) * BM + tl.arange(0, BM)
+    r = i % M if END == 0 else tl.where(i < M, i, 0) if END == 1 else tl.minimum(i, M - 1)
+    r = tl.max_contiguous(r, BM) if END == 2 else tl.max_contiguous(tl.multiple_of(r, BM), BM)
+    tl.store(out + i, tl.load(x + r), mask=i < M)
+
+@triton.jit
+def grid(x, out, stride, M: tl.constexpr, N: tl.constexpr):
+    i = tl.multiple_of(tl.arange(0, M)[:, None] * stride + tl.arange(0, N)[None, :], (1, 8))
+    tl.store(out + tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :], tl.load(x + i))
+
+@triton.jit
+def pointer(x, out, offset, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(tl.multiple_of(x + offset, 16) + i))
+
+@triton.jit
+def assumed(x, out, n, BLOCK: tl.constexpr):
+    tl.assume(n > 64)
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i))
+
+@triton.jit
+def dot(a, b, c, B: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    left = tl.load(a + m[:, None] * K + k[None, :])
+    right = tl.load(b + k[:, None] * N + n[None, :])
+    if B > 1:
+        batch = tl.arange(0, B)[:, None, None]
+        out = tl.dot(left[None, :, :] + tl.zeros((B, M, K), left.dtype), right[None, :, :] + tl.zeros((B, K, N), right.dtype))
+        tl.store(c + batch * M * N + (m[:, None] * N + n[None, :])[None, :, :], out)
+    else:
+        tl.store(c + m[:, None] * N + n[None, :], tl.dot(left, right))
+
+def new(n=256):
+    return torch.zeros(n, device="cuda")
+
+@pytest.mark.parametrize("stride", [32, 33])
+def test_rows(stride): rows[(2,)](new(), new(), stride, BLOCK=32)
+def test_rows_that_are_empty(): rows[(2,)](new(), new(), 1001, BLOCK=32)
+@pytest.mark.parametrize("step", [1, 2])
+def test_contiguous(step): contiguous[(1,)](new(), new(), STEP=step, BLOCK=32)
+@pytest.mark.parametrize("group", [16, 8])
+def test_constant(group): constant[(1,)](new(), new(), GROUP=group, BLOCK=64)
+@pytest.mark.parametrize("n", [32, 33])
+def test_mask(n): mask[(1,)](new(), new(), n, BLOCK=64)
+@pytest.mark.parametrize("n", [32, 33])
+def test_counted(n): counted[(1,)](new(), new(), n, BLOCK=64)
+@pytest.mark.parametrize("end", [0, 1, 2])
+def test_tile(end): tile[(4,)](new(), new(), 50, BM=16, END=end)
+@pytest.mark.parametrize("stride", [32, 36])
+def test_grid(stride): grid[(1,)](new(700), new(512), stride, M=16, N=32)
+@pytest.mark.parametrize("offset", [4, 3])
+def test_pointer(offset): pointer[(1,)](new(), new(), offset, BLOCK=16)
+@pytest.mark.parametrize("n", [65, 64])
+def test_assumed(n): assumed[(1,)](new(), new(), n, BLOCK=16)
+@pytest.mark.parametrize("batches", [1, 2])
+@pytest.mark.parametrize(("dtype", "k"), [("float16", 16), ("float16", 8), ("float32", 8), ("float32", 4), ("int8", 32), ("int8", 16)])
+def test_dot(dtype, k, batches):
+    a, b, c = (torch.zeros(n, device="cuda", dtype=getattr(torch, dtype)) for n in (16 * k, k * 16, 512))
+    dot[(1,)](a, b, c.to(torch.int32 if dtype == "int8" else torch.float32), B=batches, M=16, N=16, K=k)
+'''
+
+FALSE = {
+    "rows[33]": "multiple_of at test_a.py:6 is false: 33 is not a multiple of 16, program (1, 0, 0)",
+    "contiguous[2]": "max_contiguous at test_a.py:12 is false: 0 is followed by 2",
+    "constant[8]": "max_constancy at test_a.py:18 is false: 0 and 1 are in one group of 16",
+    "mask[33]": "max_constancy at test_a.py:23 is false",
+    "counted[33]": "multiple_of at test_a.py:28 is false: 33 is not a multiple of 16",
+    "grid[36]": "multiple_of at test_a.py:40 is false: 36 is not a multiple of 8",
+    "pointer[3]": "multiple_of at test_a.py:46 is false",
+    "assumed[64]": "assume at test_a.py:50 is false",
+}
+TOO_SMALL = {f"dot[{dtype}-{k}-{batches}]": 2 * k for dtype, k in (("float16", 8), ("float32", 4), ("int8", 16)) for batches in (1, 2)}
+
+
+def test_false_promises_and_products_that_are_too_small(run_inside, tmp_path):
+    (tmp_path / "test_a.py").write_text(TESTS_PROMISES)
+    output = run_inside(tmp_path, Stage.TEST, benches=())
+    events = map(json.loads, (output / "test" / "journal.jsonl").read_text().splitlines())
+    failed = {
+        each["id"].partition("::test_")[2]: each["message"] for each in events if each["event"] == "finish" and each["outcome"] != "passed"
+    }
+
+    assert failed.keys() == FALSE.keys() | TOO_SMALL.keys()
+    for test, words in FALSE.items():
+        assert f"tl.{words}" in failed[test]
+    for test, smallest in TOO_SMALL.items():
+        assert f"K >= {smallest}" in failed[test]
+
+
+# Programs that wait for later ones: what is reported while they take turns. tests/idioms/kernels/test_kernels_language.py has more of them.
+
+TESTS_WAITING = """
+import pytest, torch, triton, triton.language as tl
+
+@triton.jit
+def handed_over(x, flag, out, SEM: tl.constexpr, INDEX: tl.constexpr):
+    if tl.program_id(0) == 0:
+        while tl.atomic_cas(flag, 1, 1, sem=SEM) != 1:
+            pass
+        tl.store(out, tl.load(x))
+    else:
+        tl.store(x + INDEX, 7.0)
+        tl.atomic_xchg(flag, 1)
+
+def launch(sem, index=0):
+    x, out, flag = torch.zeros(1, device="cuda"), torch.zeros(1, device="cuda"), torch.zeros(1, dtype=torch.int32, device="cuda")
+    handed_over[(2,)](x, flag, out, SEM=sem, INDEX=index)
+    return out.item()
+
+def test_ordered(): assert launch("acq_rel") == 7
+def test_relaxed(): launch("relaxed")
+def test_out_of_bounds(): launch("acq_rel", 4)
+
+@triton.jit
+def both(x, flags, out):
+    pid = tl.program_id(0)
+    if pid == 0:
+        while tl.atomic_cas(flags + 1, 1, 1, sem="acquire") != 1:
+            pass
+        tl.atomic_xchg(flags, 1, sem="relaxed")
+        while tl.atomic_cas(flags + 2, 1, 1, sem="acquire") != 1:
+            pass
+        tl.store(out, tl.load(x + 1) + tl.load(x + 2))
+    else:
+        while (pid == 2) & (tl.atomic_cas(flags, 1, 1, sem="relaxed") != 1):
+            pass
+        tl.store(x + pid, 7.0)
+        tl.atomic_xchg(flags + pid, 1)
+
+def test_two_waits():
+    x, out, flags = torch.zeros(3, device="cuda"), torch.zeros(1, device="cuda"), torch.zeros(3, dtype=torch.int32, device="cuda")
+    both[(3,)](x, flags, out)
+    assert out.item() == 14
+
+@triton.jit
+def broken(flag, out):
+    if tl.program_id(0) == 0:
+        while tl.atomic_cas(flag, 1, 1) != 1:
+            pass
+    else:
+        tl.store(out, no_such_name)
+
+def test_broken():
+    with pytest.raises(Exception, match="no_such_name"):
+        broken[(4,)](torch.zeros(1, dtype=torch.int32, device="cuda"), torch.zeros(4, dtype=torch.int32, device="cuda"))
+    assert launch("acq_rel") == 7
+
+@triton.jit
+def added_up(x, out):
+    tl.atomic_add(out, tl.load(x + tl.program_id(0)))
+
+def sums(x):
+    result = [torch.zeros(1, device="cuda", dtype=x.dtype) for _ in range(3)]
+    for out in result:
+        added_up[(x.numel(),)](x, out)
+    return result
+
+def floats(): return torch.randn(200, device="cuda", generator=torch.Generator("cuda").manual_seed(0)).exp()
+
+def test_bits_of_first_launches():
+    first, second, _ = sums(floats())
+    assert torch.equal(first, second)
+
+def test_bits_of_later_launches():
+    _, second, third = sums(floats())
+    assert torch.equal(second, third)
+
+def test_close():
+    first, *rest = sums(floats())
+    for other in rest:
+        torch.testing.assert_close(first, other)
+
+def test_integers():
+    first, *rest = sums((100 * floats()).int())
+    assert all(torch.equal(first, other) for other in rest)
+"""
+
+
+def test_findings_and_failures_while_programs_take_turns(run_inside, tmp_path):
+    """An atomic that orders nothing leaves a race, later programs are checked, too, and a failure in one ends the launch."""
+    (tmp_path / "test_a.py").write_text(TESTS_WAITING)
+    output = run_inside(tmp_path, Stage.TEST, benches=())
+    outcomes = {}
+    for line in (output / "test" / "journal.jsonl").read_text().splitlines():
+        event = json.loads(line)
+        if event["event"] == "finish":
+            outcomes[event["id"].partition("::test_")[2]] = (event["outcome"], event.get("message", ""))
+
+    assert [outcomes[name][0] for name in ("ordered", "two_waits", "broken")] == ["passed"] * 3, outcomes
+    assert [outcomes[name][0] for name in ("close", "integers")] == ["passed"] * 2, outcomes
+    for name in ("bits_of_first_launches", "bits_of_later_launches"):  # programs that add floats by atomics run in another order each time
+        assert outcomes[name][0] == "failed"
+        assert "added_up (test_a.py:59)" in outcomes[name][1].splitlines()[0]
+    assert "race in handed_over" in outcomes["relaxed"][1]
+    assert "tl.load(x)" in outcomes["relaxed"][1]
+    assert "out-of-bounds in handed_over" in outcomes["out_of_bounds"][1]

@@ -1,0 +1,476 @@
+"""Exceptions in one line."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+
+from light import light_python
+from synthetic import facts
+
+from warpwave.collect import collect
+from warpwave.config.targets import load_targets
+from warpwave.inside import __main__ as inside
+from warpwave.inside import environment
+from warpwave.inside.environment import is_of_the_disk, why_unwritable
+from warpwave.inside.facts import stage
+from warpwave.inside.facts.stage import UnusableError
+from warpwave.inside.process import supervise, workers
+from warpwave.inside.process.outcomes import describe
+from warpwave.inside.process.supervise import Death, _explain
+from warpwave.options import RunOptions
+from warpwave.records import DeviceFacts, Job, Stage, Verdict, to_json
+from warpwave.records.isolated import isolated
+from warpwave.run import run_target
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("out of memory\nmore of it", "ValueError: out of memory"),
+        ("at 2:37:\n    x = load(p)\n        ^\nmask is not a block", "ValueError: mask is not a block (at 2:37)"),
+        ("", "ValueError"),
+        (
+            "PTXAS error: Internal Triton PTX codegen error\n`ptxas` stderr:\nptxas /tmp/tmpa1.ptx, line 52; error   : '.cg' is refused\n"
+            "ptxas fatal   : Ptx assembly aborted due to errors\n\nRepro command: ptxas -v",
+            "ValueError: '.cg' is refused",
+        ),
+        ("Internal Triton PTX codegen error\n`ptxas` stderr:\nptxas fatal   : no memory", "ValueError: no memory"),
+        ("broken\n`ptxas` stderr:\nKilled", "ValueError: broken"),
+    ],
+    ids=["first line", "compiler", "nothing said", "a tool's error", "a tool that ends", "a tool that says no error"],
+)
+def test_what_happened_is_reported(message, told):
+    assert describe(ValueError(message)) == told
+
+
+def test_what_happened_in_a_function_that_a_kernel_calls_is_reported():
+    """Triton's compiler then only marks the call; what is wrong is in the cause, or in the cause's cause."""
+    inner = ValueError("at 9:8:\ndef put(x):\n    add(x)\n    ^\nno attribute 'ir'")
+    middle, outer = ValueError("at 3:4:\n    put(x)\n    ^"), ValueError("at 36:4:\n    finish(x)\n    ^")
+    middle.__cause__, outer.__cause__ = inner, middle
+
+    assert describe(outer) == "ValueError: no attribute 'ir' (at 9:8)"
+    assert describe(ValueError("at 3:4:\n    put(x)\n    ^")) == "ValueError: ^ (at 3:4)"
+
+
+# The first stage: a card that others use, or that does not answer, is told before anything runs on it.
+
+GIB = 1 << 30
+
+
+class Clock:
+    """Time that passes only while somebody sleeps."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    ticking = Clock()
+    monkeypatch.setattr(stage, "time", ticking)
+    return ticking
+
+
+def card(*used_gib, total_gib=140):
+    """A card on which others hold this much, from one look to the next; the last stays."""
+    left = list(used_gib)
+
+    def mem_get_info(index):
+        used = left.pop(0) if len(left) > 1 else left[0]
+        return int((total_gib - used) * GIB), total_gib * GIB
+
+    return SimpleNamespace(mem_get_info=mem_get_info)
+
+
+def test_a_card_that_others_use_is_refused(clock):
+    """After a bound, with how much is taken of what, and what to do about it."""
+    with pytest.raises(UnusableError) as caught:
+        stage._wait_for_memory(card(90), 1)
+
+    assert "GPU 1: 90.0 of 140.0 GiB are in use" in str(caught.value)
+    assert "doctor" in caught.value.hint
+    assert "--gpu" in caught.value.hint
+    assert clock.now <= 61.0
+
+
+def test_memory_that_is_given_back_late_is_waited_for(clock):
+    """What a process before this one had may take a while; a context and a desktop are no reason to wait."""
+    stage._wait_for_memory(card(90, 90, 30, 1), 0)
+    assert clock.now == 3.0
+    stage._wait_for_memory(card(1.5, total_gib=8), 0)
+    assert clock.now == 3.0
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("print('|  0  ERR!  N/A |'); raise SystemExit(9)", "exited with 9: |  0  ERR!  N/A |"),
+        ("import time; time.sleep(600)", "did not answer within 1 s"),
+    ],
+)
+def test_a_sick_card_stops_the_run_before_a_kernel(run_inside, tmp_path, program, reason):
+    """A probe that says so, or that hangs as drivers do: infrastructure, within a bound, and no test was started."""
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "test_op.py").write_text("def test_op(): pass\n")
+    probe = (sys.executable, "-c", program)
+    output = run_inside(package, Stage.TEST, light=True, interpret=False, probe=probe, probe_limit_s=1.0)
+    told, test = json.loads((output / "stages.json").read_text())["reports"]
+
+    assert told["verdict"] == "infra"
+    assert reason in told["reason"]
+    assert (test["verdict"], test["seconds"]) == ("not-run", 0.0)
+
+
+CARD = DeviceFacts(0, "A card", "sy_90", 1 << 36, 100, uuid="GPU-1")
+CHANGES = {
+    "kernels_hash": ("other", "the kernels have changed"),
+    "python": ("3.13.0", "python has changed from 3.12.0 to 3.13.0"),
+    "torch": ("0", "torch has changed from 2.13.0+synthetic to 0"),
+    "triton": ("0", "triton has changed from 3.9.0 to 0"),
+    "runtime": ("none", "runtime has changed from synthetic 1.0 to none"),
+    "driver": (None, "driver has changed from 1.0 to None"),
+    "fp_fusion": ("0", "fp fusion has changed from 1 to 0"),
+    "devices": ((dataclasses.replace(CARD, uuid="GPU-2"),), "the GPUs have changed"),
+    "platform": ("another", ""),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_run_is_not_taken_up_in_another_environment(tmp_path, name):
+    """Numbers of both would be mixed. A kernel of the operating system that was updated is no other environment."""
+    value, reason = CHANGES[name]
+    before = facts(devices=(CARD,))
+    (tmp_path / "facts.json").write_text(to_json(before))
+
+    assert stage._changed(before, tmp_path / "facts.json") == ""
+    assert stage._changed(dataclasses.replace(before, **{name: value}), tmp_path / "facts.json") == reason
+
+
+def test_a_first_run_has_nothing_to_be_held_against(tmp_path):
+    """Nor has one whose facts were cut off."""
+    (tmp_path / "cut.json").write_text("{")
+
+    assert stage._changed(facts(), tmp_path / "facts.json") == stage._changed(facts(), tmp_path / "cut.json") == ""
+
+
+# What a package sets reaches the stages that run its code; those who judge it load nothing of it.
+
+REPOSITORY = Path(__file__).parents[4]
+PLANTED = "import sys\nwith open({seen!r}, 'a') as seen:\n    seen.write(' '.join(sys.orig_argv) + '\\n')\n"
+
+
+def test_neither_guard_nor_supervisor_loads_what_is_planted(tmp_path):
+    """Not by PYTHONPATH, and not from the folder in which they start. The guard starts the supervisor, which finds no job here."""
+    seen = tmp_path / "seen"
+    for name in ("sitecustomize", "json", "runpy", "signal"):
+        (tmp_path / f"{name}.py").write_text(PLANTED.format(seen=str(seen)))
+    variables = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    job = str(tmp_path / "job.json")
+
+    def start(*words: str) -> str:
+        return subprocess.run(words, env=variables, cwd=tmp_path, capture_output=True, text=True).stderr
+
+    said = start(*isolated(sys.executable, str(REPOSITORY / "harness"), "warpwave.inside.watchdog", "60", "5", "1000000", "100", job))
+    assert f"FileNotFoundError: [Errno 2] No such file or directory: '{job}'" in said
+    assert not seen.exists()
+    start(sys.executable, "-c", "")
+    assert seen.exists(), "another Python does load it"
+
+
+class Started(Exception):  # noqa: N818 - it ends a call
+    """Holds the variables of a process that is not started."""
+
+
+@pytest.fixture
+def variables_of(tmp_path, monkeypatch):
+    """Return the variables with which a stage, or what compiles ahead of it, would start."""
+    job = Job("r", "cpu", (Stage.TEST,), str(tmp_path), str(tmp_path), package_variables={"MYPKG_X": "1"})
+
+    def refuse(command, env, **more):
+        raise Started(env)
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+
+    def ask(stage):
+        with pytest.raises(Started) as started:
+            inside._run_stage(job, tmp_path / "job.json", stage, 9.0) if stage else inside._compile_ahead(job, tmp_path / "job.json", 9.0)
+        return started.value.args[0]
+
+    return ask
+
+
+@pytest.mark.parametrize("stage", [Stage.TEST, Stage.BENCH, Stage.COMPILE, None])
+def test_stages_that_run_the_package_get_its_variables(variables_of, stage):
+    """And what compiles for them; this process, which supervises, has none of them."""
+    assert variables_of(stage).items() >= {"MYPKG_X": "1", "PATH": os.environ["PATH"]}.items()
+    assert "MYPKG_X" not in os.environ
+
+
+def test_facts_are_taken_without_them(variables_of):
+    """The facts are about the machine."""
+    assert "MYPKG_X" not in variables_of(Stage.FACTS)
+
+
+# What a compiler printed before it ended the whole process stands in the row of the case that it ended.
+
+SAID = {
+    "ops.py error: couldn't allocate output register for constraint 'f'\n": "error: couldn't allocate output register for constraint 'f'",
+    "LLVM ERROR: Cannot select: t12\nStack dump:\n0. Running pass\n": "LLVM ERROR: Cannot select: t12",
+    "python: /b/SLPVectorizer.cpp:6072: Assertion `x' failed.\n": "/b/SLPVectorizer.cpp:6072: Assertion `x' failed.",
+    "terminate called after throwing an instance of 'std::bad_alloc'\n": "terminate called after throwing an instance of 'std::bad_alloc'",
+    "12 passed, 0 errors\n": "",
+}
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "log.txt"
+    path.write_text("LLVM ERROR: of an earlier worker\n")
+    return path
+
+
+def ended(log, said: str, verdict: Verdict = Verdict.CRASHED, by_others: bool = False) -> str:
+    printed = log.stat().st_size
+    log.write_text(log.read_text() + said)
+    return _explain(Death("a test", verdict, "its process ended", by_others), log, printed, {"GPU Hang": Verdict.GPU_HANG}).reason
+
+
+@pytest.mark.parametrize(("said", "told"), SAID.items())
+def test_they_are_in_the_reason(said, told, log):
+    assert ended(log, said) == "its process ended" + (f": {told}" if told else "")
+
+
+@pytest.mark.parametrize(("verdict", "by_others"), [(Verdict.CRASHED, True), (Verdict.TIMEOUT, False)])
+def test_they_explain_no_kill_and_no_time_limit(verdict, by_others, log):
+    assert ended(log, "error: something else\n", verdict, by_others) == "its process ended"
+
+
+def test_what_the_devices_runtime_said_comes_first(log):
+    assert ended(log, "reason: GPU Hang\nerror: and more\n") == "its process ended: reason: GPU Hang"
+
+
+# Linux counts the processes that it killed because memory ran out. Reading that counter tells such a kill from any other.
+
+
+@pytest.fixture
+def counters(tmp_path, monkeypatch):
+    """The files of a container with cgroup version 2 and of the machine; none of version 1."""
+    paths = (tmp_path / "memory.events", tmp_path / "memory.oom_control", tmp_path / "vmstat")
+    monkeypatch.setattr(environment, "_COUNTERS", paths)
+    paths[2].write_text("nr_free_pages 70\noom_kill 21\n")
+    return paths
+
+
+def test_a_kill_counts_in_a_container_or_on_the_whole_machine(counters):
+    """Outside of a container, the root group's counter stays at 0, or there is none."""
+    group, _, machine = counters
+    assert environment.memory_kills() == 21
+    machine.write_text("nr_free_pages 70\noom_kill 22\n")
+    assert environment.memory_kills() == 22
+    group.write_text("low 0\noom 1\noom_kill 2\n")
+    assert environment.memory_kills() == 24
+
+
+@pytest.mark.parametrize("text", ["", "oom_kill\n", "oom_kill many\n", "nr_free_pages 70\n"])
+def test_a_kernel_without_the_counter_says_nothing(counters, text):
+    """Then the report says that the process was killed, and gives no reason."""
+    counters[2].write_text(text)
+    assert environment.memory_kills() == 0
+
+
+# A device that no longer answers: the test that has done it is named, no other one is blamed, and a card that is lost blames nobody.
+
+
+def outcomes(folder) -> dict[str, tuple[str, str]]:
+    """Each test's verdict and message, by name."""
+    found = {}
+    for case in ElementTree.parse(folder / "test" / "junit.xml").getroot().iter("testcase"):
+        bad = next((child for child in case if child.tag in ("failure", "error", "skipped")), None)
+        found[case.get("name")] = ("passed", "") if bad is None else (bad.get("type") or bad.tag, bad.get("message"))
+    return found
+
+
+@pytest.fixture
+def package(data, tmp_path, monkeypatch):
+    """A package of one test file, on a device that stops answering."""
+    monkeypatch.setenv("POISON_STATE", str(tmp_path))
+
+    def make(tests: str) -> Path:
+        made = tmp_path / "package"
+        made.mkdir()
+        for name in ("conftest.py", tests):
+            shutil.copyfile(data / "sticky" / name, made / name)
+        return made
+
+    return make
+
+
+def test_a_sticky_error_has_one_culprit(run_inside, package):
+    """Two culprits and a real failure among seven: three failures. One of the culprits did not even wait for what it launched."""
+    found = outcomes(run_inside(package("test_sticky.py"), Stage.TEST, light=True, benches=(), interpret=False))
+
+    assert {name for name, (verdict, _) in found.items() if verdict != "passed"} == {
+        "test_culprit_that_waits",
+        "test_culprit_that_does_not_wait",
+        "test_fails",
+    }
+    assert "illegal memory access" in found["test_culprit_that_waits"][1]
+    assert found["test_culprit_that_does_not_wait"] == (
+        "failed",
+        "after this test the device no longer answers: CUDA error: an illegal memory access was encountered",
+    )
+
+
+def test_a_runtime_that_aborts_is_understood(run_inside, data):
+    """The signal is the same; what the runtime printed tells a hang of the GPU from a fault of the kernel."""
+    faults = {pattern: Verdict(verdict) for pattern, verdict in load_targets()["rocm"].probe.faults.items()}
+    found = outcomes(run_inside(data / "aborts", Stage.TEST, light=True, benches=(), interpret=False, device_faults=faults))
+
+    assert {name: verdict for name, (verdict, _) in found.items()} == {
+        "test_abort[hang]": "gpu-hang",
+        "test_abort[fault]": "crashed",
+        "test_after": "passed",
+    }
+    assert "SIGABRT" in found["test_abort[hang]"][1]
+    assert "GPU Hang" in found["test_abort[hang]"][1]
+    assert "read-only page" in found["test_abort[fault]"][1]
+
+
+def test_a_lost_card_is_infrastructure_and_tried_once_more(package, tmp_path):
+    """No test fails for it; what was finished is kept, the rest runs in the second attempt, and both attempts are on record."""
+    target = dataclasses.replace(load_targets()["cpu"], interpret=False, stages=(Stage.TEST,))
+    said: list[str] = []
+    settings = RunOptions("run-1", tmp_path / "out", package("test_lost.py"), benches=(), python=light_python())
+    record = run_target(target, settings, said.append, lambda event: None)
+    run = collect(tmp_path / "out" / "raw" / "cpu")
+    events = [json.loads(line) for line in (tmp_path / "out" / "raw" / "cpu" / "test" / "journal.jsonl").read_text().splitlines()]
+    ends = [event["id"].rpartition("::")[2] for event in events if event["event"] == "finish"]
+
+    assert [attempt.verdict for attempt in record.attempts] == [Verdict.INFRA]
+    assert "the device was lost during test_lost.py::test_under_way" in record.attempts[0].reason
+    assert "once more" in said[-1]
+    assert {case.id.rpartition("::")[2] for case in run.cases if case.verdict is not Verdict.PASSED} == {"test_fails"}
+    assert sorted(ends) == sorted(set(ends))  # what failed was not tried again, nor what passed
+    assert (record.verdict, len(run.cases), run.problems) == (Verdict.FAILED, 8, ())
+
+
+@pytest.mark.slow
+def test_a_card_that_stays_away_is_given_up(package, tmp_path):
+    """Once more, not for ever: the second attempt finds the same, and says what to do; nothing is counted as failed but what failed."""
+    kernels = package("test_lost.py")
+    conftest = kernels / "conftest.py"
+    conftest.write_text(conftest.read_text().replace("        if not LOST.exists():\n            LOST", "        LOST"))
+    target = dataclasses.replace(load_targets()["cpu"], interpret=False, stages=(Stage.TEST,))
+    options = RunOptions("run-1", tmp_path / "out", kernels, benches=(), python=light_python())
+    record = run_target(target, options, lambda line: None, lambda event: None)
+    verdicts = {case.id.rpartition("::")[2]: case.verdict for case in collect(tmp_path / "out" / "raw" / "cpu").cases}
+
+    assert (record.verdict, len(record.attempts)) == (Verdict.INFRA, 1)
+    assert "does not answer in a fresh process either" in record.reason
+    assert "doctor" in record.hint
+    assert [name for name, verdict in verdicts.items() if verdict is Verdict.FAILED] == ["test_fails"]
+    assert verdicts["test_under_way"] is Verdict.NOT_RUN
+
+
+# The form of PyTorch's message; the figures are made up.
+OUT_OF_MEMORY = (
+    "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 16.00 GiB of which 10.25 GiB is free. "
+    "Process 4242 has 5.50 GiB memory in use."
+)
+
+
+def test_a_gpu_without_memory_fails_one_test(run_inside, tmp_path):
+    """A kernel that asks for too much is the kernel's fault: failed, with what was free, of what, and who has the rest; others run."""
+    package = tmp_path / "package"
+    package.mkdir()
+    text = f"import torch\ndef test_large():\n    raise torch.OutOfMemoryError({OUT_OF_MEMORY!r})\ndef test_after(): pass\n"
+    (package / "test_op.py").write_text(text)
+    found = outcomes(run_inside(package, Stage.TEST, benches=(), interpret=False))
+
+    assert found["test_large"][0] == "failed"
+    assert "10.25 GiB is free" in found["test_large"][1]
+    assert "Process 4242" in found["test_large"][1]
+    assert found["test_after"] == ("passed", "")
+
+
+# The limit of a case: time in which other processes had the cores is not the case's.
+
+
+def test_a_limit_does_not_count_the_wait_for_a_core(monkeypatch):
+    """100 s passed, of which the worker waited 70 s for a core: a limit of 40 s has not passed, one of 20 s has."""
+    now, waited = [0.0], [5.0]
+    monkeypatch.setattr(supervise.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(supervise, "waited_s", lambda pid: waited[0])
+    clock = supervise._Clock(1)
+
+    now[0], waited[0] = 100.0, 75.0
+
+    assert not clock.is_past(40.0)
+    assert clock.is_past(20.0)
+
+
+def test_the_wait_is_the_kernels(tmp_path):
+    """A process that is gone, and a kernel that keeps no account, have waited for nothing: then the limit is one of the wall clock."""
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "schedstat").write_text("12000000000 3500000000 41\n")
+
+    assert workers.waited_s(7, tmp_path) == 3.5
+    assert workers.waited_s(8, tmp_path) == 0.0
+    assert workers.waited_s(os.getpid()) >= 0.0
+
+
+# A cache that cannot be written to is a fault of the disk, not of a test.
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path, monkeypatch):
+    """Triton writes each kernel there before it is launched."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "file" / "cache"))
+
+    assert str(tmp_path / "file" / "cache") in why_unwritable()
+
+
+def test_a_new_folder_is_made(tmp_path, monkeypatch):
+    """A fresh machine has no cache yet."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "a" / "cache"))
+
+    assert why_unwritable() == ""
+
+
+@pytest.mark.parametrize(
+    ("file", "number", "expected"),
+    [
+        ("/lib/triton/runtime/cache.py", errno.ENOSPC, True),
+        ("/lib/triton/runtime/cache.py", errno.EROFS, True),
+        ("/lib/triton/runtime/cache.py", errno.ENOENT, False),
+        ("/package/test_own.py", errno.ENOSPC, False),
+    ],
+)
+def test_only_the_disk_below_the_cache_is_to_blame(file, number, expected):
+    """A test that fills a disk of its own fails."""
+    code = compile(f"raise OSError({number}, 'why')", file, "exec")
+    with pytest.raises(OSError, match="why") as caught:
+        exec(code)
+
+    assert is_of_the_disk(caught.value) is expected

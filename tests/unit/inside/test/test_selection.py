@@ -1,0 +1,511 @@
+"""Tests that were asked for by their ids: exactly those run, in both stages, and nothing else of the package is touched."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import random
+import subprocess
+import sys
+import unittest
+from concurrent.futures.process import BrokenProcessPool
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
+
+from slow_cases import slow_but
+from triton.runtime.errors import InterpreterError
+
+from warpwave.config.targets import load_targets
+from warpwave.inside.fake_gpu import streams, torch_device
+from warpwave.inside.fake_gpu.unknown import unknown
+from warpwave.inside.process.outcomes import DecidedByData, NotPretended, Pretended, describe, first_of_several, why_not_run, with_reasons
+from warpwave.records import Chosen, NotRun, Selection, Stage, StageReport, Verdict
+
+TESTS = """\
+import pytest
+
+
+@pytest.mark.parametrize("value", ["(1, 2)", "a::b", "x/y[z]", "it's plain"])
+def test_values(value):
+    pass
+
+
+class TestIn:
+    def test_one(self):
+        pass
+
+
+def test_other():
+    pass
+"""
+FILES = {
+    "tests/test_a.py": TESTS,
+    "tests/test_b.py": TESTS,
+    "tests/test_broken.py": "import no_such_module",
+    "behind/conftest.py": "import no_such_module",
+    "behind/test_c.py": "def test_c(): pass",
+    "bench_d.py": "raise SystemExit('a bench that nobody asked for')",
+}
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """Two files with six tests each, and several that do not import."""
+    folder = tmp_path_factory.mktemp("package")
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def _chosen(*tests, without=(), must_exist=True):
+    return Chosen(tests or None, without, how=("--test",), must_exist=must_exist)
+
+
+IDS = {
+    "parentheses and spaces": "tests/test_a.py::test_values[(1, 2)]",
+    "colons": "tests/test_a.py::test_values[a::b]",
+    "slash and brackets": "tests/test_a.py::test_values[x/y[z]]",
+    "a quote": "tests/test_a.py::test_values[it's plain]",
+    "in a class": "tests/test_a.py::TestIn::test_one",
+}
+ALL = [*IDS.values(), "tests/test_a.py::test_other"]
+# What is asked for → the tests that run.
+CHOICES = {
+    **{what: ([nodeid], [nodeid]) for what, nodeid in IDS.items()},
+    "a function": (["tests/test_a.py::test_values"], ALL[:4]),
+    "a class": (["tests/test_a.py::TestIn"], [ALL[4]]),
+    "a file": (["tests/test_a.py"], ALL),
+    "two files": (["tests/test_a.py::test_other", "tests/test_b.py::test_other"], [ALL[5], "tests/test_b.py::test_other"]),
+}
+
+
+def test_ids_stand_for_what_is_below_them():
+    """And for nothing that only begins with the same letters."""
+    selection = Selection(_chosen("tests/test_a.py::test_values", "unit"))
+
+    assert selection.takes("tests/test_a.py::test_values[a::b]")
+    assert selection.takes("unit/deep/test_x.py::test_y")
+    assert not selection.takes("tests/test_a.py::test_values_too")
+    assert not selection.takes("united/test_x.py::test_y")
+    assert [selection.looks_into(path) for path in (".", "tests", "tests/test_a.py", "unit/deep", "tests/test_b.py", "other")] == [
+        True,
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+def test_a_shard_of_a_choice_is_what_both_have():
+    """An id of another shard's file is not missed here."""
+    selection = Selection(_chosen("test_a.py", "test_b.py::test_x", "test_c.py::test_y"), files=["test_a.py", "test_c.py"])
+
+    assert [selection.takes(f"test_{name}.py::test_x") for name in "abc"] == [True, False, False]
+    assert selection.unmet(["test_a.py::test_x"]) == (["test_c.py::test_y"], [])
+    assert not Selection(Chosen(), files=[]).looks_into("test_a.py")
+
+
+def _report(output):
+    return json.loads((output / "stages.json").read_text())["reports"][1]
+
+
+def _started(journal):
+    events = [json.loads(line) for line in journal.read_text().splitlines()]
+    return [event["id"] for event in events if event["event"] == "start"]
+
+
+@pytest.mark.parametrize("what", slow_but(CHOICES, ("colons", "a class", "two files")))
+def test_the_test_stage_runs_what_was_asked_for(run_inside, package, what):
+    """Files without a chosen test are not imported: those here would fail."""
+    asked, expected = CHOICES[what]
+    output = run_inside(package, Stage.TEST, light=True, chosen=_chosen(*asked))
+    report = _report(output)
+
+    assert _started(output / "test" / "journal.jsonl") == expected
+    files = len({nodeid.partition("::")[0] for nodeid in asked})
+    assert (report["verdict"], report["counts"]) == ("passed", {"passed": len(expected)})
+    assert report["deselected"] == 6 * files - len(expected)
+
+
+def test_the_compile_stage_runs_the_same_tests(run_inside, package):
+    """On each architecture."""
+    pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+    cards = tuple(card for card in load_targets()["cpu"].architectures if card.name in ("sm_90", "gfx942"))
+    chosen = _chosen(*IDS.values(), "bench_d.py::module", "tests/test_a.py::test_gone")
+    output = run_inside(package, Stage.COMPILE, architectures=cards, launches=("test",), chosen=chosen)
+
+    for card in cards:  # the test stage alone loads benches as tests
+        assert set(_started(output / "compile" / f"journal-{card.name}.jsonl")) == {*IDS.values(), "tests/test_a.py::test_gone"}
+
+
+def test_tests_are_left_out_by_their_ids(run_inside, package):
+    """The rest runs; an id that no test has is named."""
+    without = (IDS["colons"], "tests/test_b.py", "tests/test_broken.py", "behind", "tests/test_a.py::test_gone")
+    output = run_inside(package, Stage.TEST, light=True, benches=(), chosen=_chosen(without=without))
+    report = _report(output)
+
+    assert sorted(_started(output / "test" / "journal.jsonl")) == sorted(set(ALL) - {IDS["colons"]})
+    assert (report["counts"], report["deselected"]) == ({"passed": 5}, 1)
+    assert report["notes"] == ["1 of the ids to leave out have no test here: tests/test_a.py::test_gone"]
+
+
+@pytest.mark.parametrize(("must_exist", "verdict", "outcome"), [(True, "error", "error"), (False, "passed", "not-run")])
+def test_an_id_without_a_test_is_named(run_inside, package, must_exist, verdict, outcome):
+    """It is an error if somebody typed it, and a row if it was listed before the test was deleted."""
+    quiet = () if must_exist else ("pyproject.toml", "tests/test_nowhere.py")
+    chosen = _chosen("tests/test_a.py::test_other", "tests/test_a.py::test_gone", *quiet, must_exist=must_exist)
+    report = _report(run_inside(package, Stage.TEST, light=True, chosen=chosen))
+
+    assert (report["verdict"], report["counts"]) == (verdict, {"passed": 1, outcome: 1})
+
+
+def test_an_import_that_fails_is_the_reason(run_inside, package):
+    """Not that there is no such test: nobody knows."""
+    report = _report(run_inside(package, Stage.TEST, light=True, chosen=_chosen("tests/test_broken.py::test_x")))
+
+    assert (report["verdict"], report["counts"]) == ("error", {"error": 1})
+    assert "no_such_module" in report["reason"]
+
+
+def test_a_shard_runs_its_files(run_inside, package):
+    """And says nothing of the others."""
+    report = _report(run_inside(package, Stage.TEST, light=True, benches=(), files=("tests/test_b.py",), division="x"))
+
+    assert (report["verdict"], report["counts"], report["deselected"]) == ("passed", {"passed": 6}, 0)
+
+
+def test_a_quick_run_chooses_from_what_was_asked_for(run_inside, package):
+    """Three of the four, and one is counted."""
+    report = _report(run_inside(package, Stage.TEST, light=True, quick=True, chosen=_chosen("tests/test_a.py::test_values")))
+
+    assert (report["counts"], report["left_out"], report["deselected"]) == ({"passed": 3}, 1, 2)
+
+
+# `--quick` runs a few tests of each function: which ones, the same in both stages, and counted.
+
+PACKAGE = """\
+import pytest
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (2, 3)], ids=str)
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32"])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
+def test_many(shape, dtype, size):
+    pass
+
+
+class TestIn:
+    @pytest.mark.parametrize("size", range(3))
+    def test_three(self, size):
+        pass
+
+    def test_one(self):
+        pass
+
+
+@pytest.mark.parametrize("size", range(9))
+def test_a_line(size):
+    pass
+"""
+# The first, the last, and what adds most: the third dtype, at the size in the middle.
+KEPT = [
+    "test_many[1-fp16-(1, 2)]",
+    "test_many[3-bf16-(1, 2)]",
+    "test_many[5-fp32-(2, 3)]",
+    "TestIn::test_three[0]",
+    "TestIn::test_three[1]",
+    "TestIn::test_three[2]",
+    "TestIn::test_one",
+    "test_a_line[0]",
+    "test_a_line[4]",
+    "test_a_line[8]",
+]
+LEFT_OUT = 30 - 3 + 9 - 3
+
+
+@pytest.fixture(scope="module")
+def package_of_quick(tmp_path_factory):
+    """A package of 43 tests in four functions."""
+    folder = tmp_path_factory.mktemp("package")
+    (folder / "test_many.py").write_text(PACKAGE)
+    return folder
+
+
+def _started_of_quick(journal):
+    events = [json.loads(line) for line in journal.read_text().splitlines()]
+    return [event["id"].partition("::")[2] for event in events if event["event"] == "start"]
+
+
+def test_the_test_stage_runs_a_few_of_each_function(run_inside, package_of_quick):
+    """Each value that three tests can cover is covered; the first and the last are among them; the rest is counted."""
+    output = run_inside(package_of_quick, Stage.TEST, light=True, benches=(), quick=True)
+    report = json.loads((output / "stages.json").read_text())["reports"][1]
+
+    assert _started_of_quick(output / "test" / "journal.jsonl") == KEPT
+    assert (report["verdict"], report["counts"], report["left_out"]) == ("passed", {"passed": 10}, LEFT_OUT)
+    ended = [json.loads(line) for line in (output / "stdout.txt").read_text().splitlines() if "stage-end" in line]
+    assert ended[-1]["left_out"] == LEFT_OUT
+
+
+def test_the_compile_stage_runs_the_same_tests_of_quick(run_inside, package_of_quick):
+    """What is compiled for a card is what the test stage tested."""
+    pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+    cards = tuple(card for card in load_targets()["cpu"].architectures if card.name in ("sm_90", "gfx942"))
+    output = run_inside(package_of_quick, Stage.COMPILE, architectures=cards, benches=(), quick=True)
+
+    assert [_started_of_quick(output / "compile" / f"journal-{card.name}.jsonl") for card in cards] == [KEPT, KEPT]
+    assert json.loads((output / "compile" / "report.json").read_text())["left_out"] == LEFT_OUT
+
+
+def test_every_test_runs_otherwise(run_inside, package_of_quick):
+    """Without the option nothing is left out."""
+    output = run_inside(package_of_quick, Stage.TEST, light=True, benches=())
+    report = json.loads((output / "stages.json").read_text())["reports"][1]
+
+    assert (report["counts"], report["left_out"]) == ({"passed": 43}, 0)
+
+
+class Item:
+    """What the choice looks at in a test."""
+
+    parent, originalname, name = None, "test_it", "test_it[…]"
+
+    def __init__(self, **places: int) -> None:
+        self.callspec = type("CallSpec", (), {"indices": places, "params": {}})
+
+
+def test_large_sizes_are_left_out_and_ordinary_ones_beside_the_smallest_are_not():
+    """An interpreter takes longer for one of them than for all others. Seeds, types and switches are no sizes."""
+    from warpwave.inside.test.collection import few_of_each
+
+    items = []
+    for place, shape in enumerate([(64, 128), (8192, 8192), (128, 1000), (4096, 64), (1, 8192, 8192)]):
+        for other, exact in enumerate([True, False]):
+            items.append(Item(shape=place, exact=other))
+            items[-1].callspec.params = {"shape": shape, "exact": exact, "dtype": "fp16", "scale": 1e9, "options": {"block": [4]}}
+    chosen = [item.callspec.indices for item in few_of_each(items)]
+
+    assert {place["shape"] for place in chosen} == {0, 2, 3}
+    lengths = [Item(size=place) for place in range(4)]
+    for item, length in zip(lengths, [0, 1, 1023, 100_000], strict=True):
+        item.callspec.params = {"size": length}
+    assert [item.callspec.indices["size"] for item in few_of_each(lengths)] == [0, 1, 3]
+    large = [Item(shape=place) for place in range(3)]
+    for item, shape in zip(large, [(512, 612, 1024), (2048, 2048, 80), (612, 512, 1024)], strict=True):
+        item.callspec.params = {"shape": shape}
+    assert [item.callspec.indices["shape"] for item in few_of_each(large)] == [0, 2]
+
+
+def test_numbered_copies_are_one_function():
+    """absl and parameterized make methods of their own for each case."""
+    from types import SimpleNamespace
+
+    from warpwave.inside.test.collection import few_of_each
+
+    items = [SimpleNamespace(parent=None, name=f"testSparse{n}", originalname=f"testSparse{n}") for n in range(48)]
+    other = SimpleNamespace(parent=None, name="testDense", originalname="testDense")
+
+    assert [item.name for item in few_of_each([*items, other])] == ["testSparse0", "testSparse1", "testSparse47", "testDense"]
+
+
+def test_the_choice_does_not_depend_on_the_order_of_collection():
+    """Plugins shuffle tests; the same ones are chosen."""
+    from warpwave.inside.test.collection import few_of_each
+
+    items = [Item(a=a, b=b, c=c) for a in range(4) for b in range(3) for c in range(2)]
+    chosen = few_of_each(items)
+
+    for seed in range(10):
+        shuffled = random.Random(seed).sample(items, len(items))
+        assert set(map(id, few_of_each(shuffled))) == set(map(id, chosen))
+    assert {item.callspec.indices["b"] for item in chosen} == {0, 1, 2}
+
+
+@pytest.mark.parametrize(("functions", "each"), [(50, 3), (51, 2), (75, 2), (76, 1), (200, 1)])
+def test_of_many_functions_each_gets_fewer_tests(functions, each):
+    """A quick look stays one. A single test is the one in the middle."""
+    from warpwave.inside.test.collection import few_of_each
+
+    items = [Item(a=a) for _ in range(functions) for a in range(5)]
+    for position, item in enumerate(items):
+        item.originalname = f"test_{position // 5}"
+    chosen = few_of_each(items)
+
+    assert len(chosen) == functions * each
+    assert each > 1 or {item.callspec.indices["a"] for item in chosen} == {2}
+
+
+# Why something did not run, found out from the exception that ended it.
+
+
+def _raised(function):
+    with pytest.raises(BaseException) as caught:
+        function()
+    return caught.value
+
+
+def _from_a_cause():
+    try:
+        raise DecidedByData("how many rows")
+    except DecidedByData as error:
+        raise ValueError("no such shape") from error
+
+
+def _in_several_ways(*errors):
+    def fail():
+        raise ExceptionGroup("2 ways", errors)  # noqa: F821 - new in Python 3.11
+
+    return fail
+
+
+def _from_c_code():
+    torch.zeros((2, unknown(torch.int64)))
+
+
+def _interpreted_kernel():
+    from triton.runtime.interpreter import InterpretedFunction
+
+    return InterpretedFunction(_module_skip)
+
+
+def _compared_memory():
+    Pretended.memory = True
+    assert torch.zeros(1).sum() > 0, "saves memory"
+
+
+def _counted_graphs():
+    from torch._dynamo.utils import counters
+
+    Pretended.compiled = True
+    assert counters["stats"]["unique_graphs"] == 1, "compiled once"
+
+
+def _compared_after_compiling():
+    Pretended.compiled = True
+    assert torch.zeros(1).sum() > 0
+
+
+def _compared_tensors():
+    Pretended.memory = True
+    torch.testing.assert_close(torch.zeros(1), torch.ones(1))
+
+
+def _module_skip():
+    pytest.skip("needs two GPUs")
+
+
+CASES = {
+    "skip": (_module_skip, NotRun.SKIPPED),
+    "unittest": (lambda: (_ for _ in ()).throw(unittest.SkipTest("no")), NotRun.SKIPPED),
+    "data": (lambda: (_ for _ in ()).throw(DecidedByData("a size")), NotRun.DATA),
+    "behind another exception": (_from_a_cause, NotRun.DATA),
+    "memory of several cards": (
+        lambda: (_ for _ in ()).throw(RuntimeError("SymmetricMemory does not support device type cuda")),
+        NotRun.NOT_PRETENDED,
+    ),
+    "a kernel of another compiler": (
+        lambda: (_ for _ in ()).throw(RuntimeError("kernel main input Query device_type mismatch, expected cuda; expected: 2, got: 1")),
+        NotRun.NOT_PRETENDED,
+    ),
+    "another Python": (lambda: subprocess.run([sys.executable, "-c", "1 / 0"], check=True, capture_output=True), NotRun.NOT_PRETENDED),
+    "another program": (lambda: subprocess.run(["false"], check=True), NotRun.RAISED),
+    "no number": (lambda: torch.empty(1, device="meta").item(), NotRun.DATA),
+    "no copy": (lambda: torch.empty(1, device="meta").cpu(), NotRun.DATA),
+    "no array": (lambda: torch.empty(1, device="meta").numpy(), NotRun.DATA),
+    "no size": (lambda: torch.empty(1, device="meta").nonzero(), NotRun.DATA),
+    "no plain number": (_from_c_code, NotRun.DATA),
+    "gap": (lambda: (_ for _ in ()).throw(NotPretended("torch.cuda.graph")), NotRun.NOT_PRETENDED),
+    "no such attribute": (lambda: torch.cuda.no_such_thing, NotRun.NOT_PRETENDED),
+    "nor of a stand-in": (lambda: streams.Stream().no_such_thing, NotRun.NOT_PRETENDED),
+    "no such parameter": (lambda: torch_device.torch_device("cuda", 1, 2), NotRun.NOT_PRETENDED),
+    "an interpreted kernel's compiler": (lambda: _interpreted_kernel().cache_key, NotRun.NOT_PRETENDED),
+    "nothing that a kernel has": (lambda: _interpreted_kernel().no_such_thing, NotRun.RAISED),
+    "no card": (lambda: torch.empty(1, device="cuda"), NotRun.NOT_PRETENDED),
+    "no library of several cards": (lambda: (_ for _ in ()).throw(RuntimeError("it doesn't have NCCL built in")), NotRun.NOT_PRETENDED),
+    "no driver": (lambda: ctypes.CDLL("libcuda.so"), NotRun.NOT_PRETENDED),
+    "no library of a vendor": (
+        lambda: (_ for _ in ()).throw(RuntimeError("Could not find `libhipblaslt.so`. Make sure it is in your LD_LIBRARY_PATH.")),
+        NotRun.NOT_PRETENDED,
+    ),
+    "no dtype of the CPU": (lambda: torch.trace(torch.ones(2, 2, dtype=torch.bool)), NotRun.NOT_PRETENDED),
+    "no division by zero": (lambda: torch.ones(1, dtype=torch.int32) // torch.zeros(1, dtype=torch.int32), NotRun.NOT_PRETENDED),
+    "its own division by zero": (lambda: 1 // 0, NotRun.RAISED),
+    "a pool of processes": (lambda: (_ for _ in ()).throw(BrokenProcessPool("terminated abruptly")), NotRun.NOT_PRETENDED),
+    "no profiler": (lambda: (_ for _ in ()).throw(RuntimeError("[PROTON] Could not load `libcuda.so.1`")), NotRun.NOT_PRETENDED),
+    "a module that is built for a card": (
+        lambda: (_ for _ in ()).throw(ImportError("libcuda.so.1: cannot open shared object file")),
+        NotRun.IMPORT,
+    ),
+    "no library of its own": (lambda: ctypes.CDLL("libours.so"), NotRun.RAISED),
+    "no tool": (lambda: subprocess.run(["some-smi"], check=True), NotRun.NOT_PRETENDED),
+    "no import": (lambda: __import__("no_such_module"), NotRun.IMPORT),
+    "memory that nobody counts": (_compared_memory, NotRun.NOT_PRETENDED),
+    "graphs that nobody makes": (_counted_graphs, NotRun.NOT_PRETENDED),
+    "its own, after torch.compile": (_compared_after_compiling, NotRun.RAISED),
+    "tensors of one that asked for memory": (_compared_tensors, NotRun.RAISED),
+    "its own": (lambda: [].pop(), NotRun.RAISED),
+    "its own attribute": (lambda: torch.nn.no_such_thing, NotRun.RAISED),
+    "its own argument": (lambda: sorted(1, 2, 3), NotRun.RAISED),
+}
+
+
+if sys.version_info >= (3, 11):
+    CASES["gaps"] = (_in_several_ways(NotPretended("one"), NotPretended("two")), NotRun.NOT_PRETENDED)
+    CASES["a gap and its own"] = (_in_several_ways(NotPretended("one"), ValueError("two")), NotRun.RAISED)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="no groups of exceptions")
+def test_a_group_is_told_by_its_first_exception():
+    """Hypothesis says only how many ways an example fails in."""
+    group = _raised(_in_several_ways(ValueError("no such shape"), KeyError("x")))
+
+    assert first_of_several(group) == "ValueError: no such shape (and 1 more)"
+    assert first_of_several(ValueError("alone")) == ""
+
+
+def test_a_kernels_error_is_shown_without_the_interpreters_wrapping():
+    """Triton wraps the error again at each call, and repeats its text each time."""
+
+    def kernel():
+        try:
+            raise ValueError("no such shape\nsecond line")
+        except ValueError as error:
+            raise InterpreterError(repr(error)) from error
+
+    def launch():
+        try:
+            kernel()
+        except InterpreterError as error:
+            raise InterpreterError(repr(error)) from error
+
+    assert describe(_raised(launch)) == describe(_raised(kernel)) == "ValueError: no such shape"
+    assert describe(InterpreterError("alone")) == "InterpreterError: alone"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_exception_says_why(name):
+    """Whose fault it is decides what a reader does next."""
+    function, why = CASES[name]
+    Pretended.memory = Pretended.compiled = False
+    try:
+        assert why_not_run(_raised(function)) is why
+    finally:
+        Pretended.memory = Pretended.compiled = False
+
+
+def test_a_gap_of_the_harness_is_never_green():
+    """The stage is incomplete, and says how much of it and what; a graver verdict stays."""
+    report = StageReport(Stage.COMPILE, Verdict.PASSED)
+    reasons = {NotRun.NOT_PRETENDED: 2, NotRun.SKIPPED: 1}
+
+    found = with_reasons(report, reasons, "launch", "test_a: torch.cuda.graph")
+    assert (found.verdict, found.not_run) == (Verdict.INCOMPLETE, {"skipped": 1, "not-pretended": 2})
+    assert found.reason.startswith("2 launches need")
+    assert "test_a: torch.cuda.graph" in found.reason
+    assert with_reasons(report, {NotRun.DATA: 5}, "launch", "").verdict is Verdict.PASSED
+    lost = with_reasons(StageReport(Stage.TEST, Verdict.INFRA, reason="no card"), reasons, "test", "")
+    assert (lost.verdict, lost.reason) == (Verdict.INFRA, "no card")

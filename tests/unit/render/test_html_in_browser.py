@@ -1,0 +1,332 @@
+"""The page in a real browser: it renders, its switches work by mouse and keyboard, and it neither logs nor requests anything."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, so no browser can be driven")
+
+from hostile import PAGE_NAMES, hostile, large
+from slow_cases import slow_but
+from synthetic import MADE_UP, MOVES, case, compared, compiled, no_gpu, row, run, side, two_targets
+
+from warpwave.compare import compare
+from warpwave.compare.changed_codegen import Concern, diff
+from warpwave.render.html import render_html, render_sections, shell
+from warpwave.render.sections.changes import code_sentence, diff_sections
+
+CHROMIUM = os.environ.get("WARPWAVE_CHROMIUM") or next(
+    filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))), None
+)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """One Chromium for all tests: the machine's own, or playwright's."""
+    with sync_api.sync_playwright() as driver:
+        try:
+            found = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        except sync_api.Error as error:
+            pytest.skip(f"no Chromium starts here: {str(error).splitlines()[0]}")
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Open a comparison or a page from a file, as a reader would, and check that nothing was logged or requested."""
+    said, asked, pages = [], [], []
+
+    def opened(comparison, **options):
+        path = tmp_path / f"{len(pages)}.html"
+        path.write_text(comparison if isinstance(comparison, str) else render_html(comparison), encoding="utf-8")
+        page = browser.new_page(viewport={"width": 1280, "height": 900}, **options)
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("dialog", lambda dialog: said.append(f"dialog {dialog.message}"))
+        page.goto(path.as_uri())
+        pages.append(page)
+        return page
+
+    yield opened
+    assert said == []
+    assert [url for url in asked if not url.startswith("file:")] == []
+    assert len(asked) == len(pages)
+    for page in pages:
+        page.close()
+
+
+def unfold(page):
+    """Open the section of every kernel, and wait until it is filled."""
+    page.locator("details.page").evaluate_all("found => found.forEach(one => { one.open = true })")
+    page.wait_for_function("[...document.querySelectorAll('[data-packed]')].every(one => one.children.length > 1)")
+    return page
+
+
+@pytest.fixture(params=slow_but(["plain", "packed"], ["plain"]))
+def form(request, monkeypatch):
+    """A page as it is, and one whose kernels and numbers are compressed, as in a page of hundreds of kernels."""
+    if request.param == "packed":
+        monkeypatch.setattr(shell, "MOST_MARKUP", 0)
+        monkeypatch.setattr(shell, "MOST_JSON", 0)
+    return request.param
+
+
+def test_it_renders_and_reads_out_and_a_switch_takes_lines_away(show, form):
+    """What is wrong is the heading; a pointer over a drawing shows its numbers."""
+    page = unfold(show(compare(two_targets(), ["alpha", "beta"])))
+    page.locator(".plot").first.hover()
+
+    assert page.get_by_role("heading", level=1).inner_text() == "1 test fails on beta."
+    assert page.locator("#readout").is_visible()
+    assert "triton, alpha\t" in page.locator("#readout").inner_text()
+
+    # A switch takes its lines away and brings them back: in this kernel only, and in its read-out too.
+    kernel = page.locator("[data-kernel]").first
+    kernel.get_by_role("button", name="torch").click()
+
+    assert kernel.locator("[data-series]:visible").count() == 2
+    assert page.locator("[data-series].off").count() == 2
+    kernel.get_by_role("button", name="beta").click()
+    assert kernel.locator("[data-series]:visible").count() == 1
+    kernel.locator(".plot").first.hover()
+    assert page.locator("#readout tr").count() == 1
+    kernel.get_by_role("button", name="torch").click()
+    kernel.get_by_role("button", name="beta").click()
+    assert page.locator("[data-series].off").count() == 0
+
+
+def test_the_keyboard_reaches_switches_and_drawings(show, form):
+    """Tab moves to them, space switches, and arrow keys move between cases."""
+    page = unfold(show(compare(two_targets(), ["alpha", "beta"])))
+    page.locator("details.page .scroll").first.focus()
+    for _ in range(20):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.dataset.provider") == "triton":
+            break
+    page.keyboard.press("Space")
+
+    assert page.evaluate("document.activeElement.ariaPressed") == "false"
+    for _ in range(10):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.className") == "plot":
+            break
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#readout p").inner_text() == "N=512, GB/s"
+    page.keyboard.press("End")
+    assert page.locator("#readout p").inner_text() == "N=32768, GB/s"
+    page.keyboard.press("Escape")
+    assert page.locator("#readout").is_hidden()
+
+
+def test_long_tables_are_made_when_they_are_opened(show, form):
+    """Every number, test and configuration; the filter keeps rows that contain all of its words."""
+    page = unfold(show(compare([*two_targets(), no_gpu()], ["alpha", "beta", "cpu"])))
+    softmax = "[data-code=softmax]"
+    for selector, rows in (("[data-numbers]", 32), ("[data-tests]", 39), ("#code [data-code]", 16), (softmax, 5)):
+        details = page.locator(selector).first
+        assert details.locator("table").count() == 0
+        details.locator("summary").click()
+        details.locator("tbody tr").first.wait_for()
+        assert details.locator("tbody tr").count() == rows
+
+    page.locator("[data-numbers] .filter").first.fill("triton beta 512")
+    assert page.locator("[data-numbers]").first.locator("tbody tr:visible").count() == 1
+
+
+def kernels(page):
+    """The kernels of the overview that are visible, in their order."""
+    return page.locator(".overview tbody tr:visible th").all_inner_texts()
+
+
+def test_the_overview_sorts_by_mouse_and_keyboard_and_is_filtered_by_words(show):
+    """Failed tests come first, then the largest gap; a column's head sorts by it, and the other way the next time."""
+    page = show(compared())
+    assert kernels(page)[:4] == ["attention", "softmax", "cross_entropy", "layer_norm"]
+
+    page.get_by_role("button", name="kernel", exact=True).click()
+    assert kernels(page) == sorted(kernels(page))
+    page.keyboard.press("Enter")
+    assert kernels(page) == sorted(kernels(page), reverse=True)
+    assert page.locator("th[aria-sort]").all_inner_texts() == ["kernel"]
+    page.get_by_role("button", name="cuda", exact=True).focus()
+    page.keyboard.press("Space")
+    assert kernels(page)[0] == "matmul_fp8"
+
+    # A row stays if it has all words of the filter.
+    page.get_by_role("searchbox", name="Filter the kernels").fill("165 failed")
+
+    assert kernels(page) == ["softmax"]
+
+
+@pytest.mark.parametrize("width", slow_but([1440, 800, 390], [390]))
+def test_every_target_is_visible_at_every_width(show, width):
+    """Nothing of the overview is clipped, and the first screen has the first kernel on each target."""
+    page = show(compared())
+    page.set_viewport_size({"width": width, "height": 900})
+    frame = page.locator(".scroll:has(> .overview)")
+    row = page.locator("#row-softmax")
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert frame.evaluate("found => found.scrollWidth - found.clientWidth") == 0
+    for target in ("cuda", MADE_UP):
+        box = page.locator("[id^=row-]").first.locator(f'[data-head="{target}"]').bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+        assert box["y"] + box["height"] <= 900
+    assert "56%" in row.inner_text()
+
+
+def test_a_link_opens_the_section_of_its_kernel_with_its_own_lines_on(show, form):
+    """From the overview, and as a fragment that somebody shared."""
+    page = show(compared())
+    assert not page.locator("#softmax table").first.is_visible()
+    page.locator("#row-softmax a").click()
+
+    page.wait_for_function("document.querySelector('#softmax details.page').open")
+    page.goto(page.url.partition("#")[0] + "#gelu")
+    page.wait_for_function("document.querySelector('#gelu details.page').open")
+    page.locator("#gelu .plot").first.wait_for()
+
+    # At first, only its own line and the fastest peer are drawn; the others are one press away.
+    page = unfold(page)
+    pressed = page.locator("#softmax [data-provider]").evaluate_all("all => all.map(one => [one.dataset.provider, one.ariaPressed])")
+
+    assert [name for name, state in pressed if state == "true"] == ["triton", "quack"]
+    assert len(pressed) > 2
+
+
+def test_a_print_of_a_large_page_has_every_section(show, monkeypatch):
+    """Also those that nobody opened."""
+    monkeypatch.setattr(shell, "MOST_MARKUP", 0)
+    page = show(compared())
+    page.wait_for_function("document.querySelector('#softmax') !== null")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+
+    assert page.locator("details.page:not([open])").count() == 0
+    assert page.locator("[data-packed]").count() == page.locator("[data-packed]:has(h4)").count() > 0
+
+
+def test_without_a_script_a_large_page_says_where_its_sections_are(show, monkeypatch):
+    """The table of kernels is there, and each section names the files that hold it."""
+    monkeypatch.setattr(shell, "MOST_MARKUP", 0)
+    page = show(compared(), java_script_enabled=False)
+    page.locator("#softmax summary").first.click()
+
+    assert "56%" in page.locator("#row-softmax").inner_text()
+    assert "bandwidth.csv" in page.locator("#softmax noscript").inner_text()
+
+
+@pytest.mark.parametrize("scheme", slow_but(["light", "dark"], ["dark"]))
+def test_it_follows_the_readers_colours(show, scheme):
+    """The button overrides them."""
+    page = show(compare(two_targets()), color_scheme=scheme)
+    ground = "getComputedStyle(document.body).backgroundColor"
+
+    assert (page.evaluate(ground) == "rgb(255, 255, 255)") == (scheme == "light")
+    page.locator("#theme").click()
+    assert page.evaluate(ground) == "rgb(255, 255, 255)"
+    page.locator("#theme").click()
+    assert page.evaluate(ground) != "rgb(255, 255, 255)"
+
+
+@pytest.mark.parametrize("width", slow_but([1280, 380], [380]))
+def test_the_page_itself_never_scrolls_sideways(show, width):
+    """Wide tables and drawings scroll, each in its own frame."""
+    page = show(compare([*two_targets(), no_gpu()], ["alpha", "beta", "gamma"]))
+    page.set_viewport_size({"width": width, "height": 800})
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_wide_tables_break_no_names(show):
+    """Functions of eleven architectures and properties with long names stay on one line beside their figures."""
+    code = tuple(compiled(f"sy_{n}", function="attention_backward_kernel", shared_bytes=57344, occupancy=0.125) for n in range(11))
+    long = case("softmax/t.py::test_against_a_reference_of_another[bf16-contiguous-128x1024x64]", properties={"grad0.max_abs_err": "1"})
+    page = show(compare([run("alpha", cases=(long,), compiled=code), run("beta", cases=(long,))]))
+    page.locator("details.page details").evaluate_all("found => found.forEach(one => { one.open = true })")
+
+    for names in (".code tbody th code", ".numerics .property code"):
+        heights = page.locator(names).evaluate_all("found => found.map(one => one.getBoundingClientRect().height)")
+        assert heights, names
+        assert max(heights) < 30, names
+    assert page.locator(".scroll:has(> .code), .scroll:has(> .numerics)").evaluate_all(
+        "found => found.map(one => one.scrollWidth - one.clientWidth)"
+    ) == [0, 0]
+
+
+def test_without_its_script_it_is_whole(show):
+    """Verdict, tables and drawings are in the text; only tables made on demand are not."""
+    page = show(compare(two_targets()), java_script_enabled=False)
+
+    assert page.locator(".plot svg path.line").count() > 0
+    assert page.locator("#theme").is_hidden()
+
+
+@pytest.mark.parametrize("name", slow_but(PAGE_NAMES, PAGE_NAMES[:1]))
+def test_hostile_names_do_nothing(show, form, name):
+    """No dialog, no request, no error, wherever the name stands, the tables made by the script included."""
+    page = unfold(show(hostile(name)))
+    for details in page.locator("details").all():
+        details.evaluate("element => { element.open = true }")
+    page.wait_for_function("document.querySelectorAll('.numbers table').length === document.querySelectorAll('.numbers').length")
+
+    assert page.locator("img, base, iframe").count() == 0
+    assert page.locator("script").count() == 2
+
+
+@pytest.mark.slow
+def test_two_thousand_cases_open(show):
+    """They are drawn, and the longest table is built."""
+    page = show(large(2000))
+    details = page.locator("[data-tests]")
+    details.locator("summary").click()
+    details.locator("tbody tr").first.wait_for()
+
+    assert details.locator("tbody tr").count() == 2000
+
+
+# --- `codegen diff --html` ---------------------------------------------------------------------------------------------------------------
+
+
+def drawn(function="{}_kernel"):
+    """The page of a diff in which every concern moved once, each in its own kernel function, and one function was removed."""
+    both = [[row(function=function.format(at), **figures[when]) for at, (_, *figures) in enumerate(MOVES.values())] for when in (0, 1)]
+    both[0].append(row(function="gone_kernel"))
+    found, failing = diff(*both), tuple(Concern)
+    sections = diff_sections(*(side(*rows) for rows in both), found, failing, True)
+    return render_sections(code_sentence(found, failing), sections, exit_code=1, kind="codegen diff", source="a file")
+
+
+@pytest.mark.parametrize("width", slow_but([1280, 380], [380]))
+@pytest.mark.parametrize("scheme", slow_but(["light", "dark"], ["dark"]))
+def test_a_diff_of_generated_code_needs_no_script(show, scheme, width):
+    """The worst first, each with its figures below; folded parts open, in the reader's colours and on a small screen."""
+    page = show(drawn(), java_script_enabled=False, color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 800})
+    worse = page.locator("section", has=page.get_by_role("heading", name="Regressions"))
+    gone = page.locator("section", has=page.get_by_role("heading", name="Removed: only BASE has them"))
+
+    assert page.get_by_role("heading", level=1).inner_text().startswith(f"{len(MOVES)} regressions (")
+    assert worse.locator(".lines > li > code:first-child").all_inner_texts()[:2] == ["softmax 0_kernel", "softmax 1_kernel"]
+    assert worse.locator(".lines > li").first.locator("li").inner_text() == "sy_90: verdict passed → failed: out of LDS"
+    assert worse.locator("b.v-failed").count() >= len(MOVES)
+    assert not gone.get_by_text("gone_kernel").is_visible()
+    gone.locator("summary").click()
+    assert gone.get_by_text("gone_kernel").is_visible()
+    assert page.locator("script").count() == 0
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor === 'rgb(255, 255, 255)'") == (scheme == "light")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("name", slow_but(PAGE_NAMES, PAGE_NAMES[:1]))
+def test_hostile_names_do_nothing_in_a_diff(show, name):
+    """As in the report. This page has no element that could load anything."""
+    page = show(drawn(name.replace("{", "").replace("}", "") + "{}"))
+
+    assert page.locator("img, base, iframe, script, link").count() == 0

@@ -1,0 +1,589 @@
+"""The page of a CI job's summary. All data is synthetic."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import functools
+import gc
+import html
+import io
+import json
+import os
+import re
+import sys
+from pathlib import PurePath
+
+import pytest
+from click.testing import CliRunner
+from hostile import large
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from pydantic import TypeAdapter
+from rich.console import Console
+from slow_cases import slow_but
+from synthetic import GPU_A, case, compiled, emulated, facts, no_gpu, record, run, sample, two_targets, write_raw
+
+from warpwave import __main__, report
+from warpwave.compare import compare
+from warpwave.compare.model import Comparison
+from warpwave.errors import InvalidInputError
+from warpwave.records import DeviceFacts, Verdict
+from warpwave.render.commands import next_commands
+from warpwave.render.exports import FORMATS
+from warpwave.render.files import COLUMNS, json_pieces, render_csv
+from warpwave.render.html import render_html
+from warpwave.render.junit import render_junit
+from warpwave.render.markdown import LIMIT_BYTES, code, plain, render_markdown
+from warpwave.render.terminal import render_terminal
+from warpwave.render.text import first_line
+from warpwave.report import write_report
+
+HOSTILE = (
+    "<img src=x onerror=alert(1)>",
+    "</script><script>alert(1)</script>",
+    "</details></summary>",
+    "a|b|c",
+    "a\\|b",
+    "`tick` ``two``",
+    "```",
+    "@somebody please",
+    "[link](http://evil.example)",
+    "http://evil.example www.evil.example",
+    "::error::owned",
+    "\x1b[31mred\x9b",
+    "line\nbreak\r\n# heading\n- item",
+    "* _ ~ # + - > ! & &lt; <!-- -->",
+    " ",
+    "",
+)
+
+
+def draw(text: str) -> str:
+    """The HTML that GitHub shows, with tables and raw HTML."""
+    return MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
+
+
+def test_the_verdict_is_the_first_line():
+    """Readers of the first line know the result."""
+    first = render_markdown(compare([run(samples=(), compiled=())], ["alpha", "beta"])).splitlines()[0]
+
+    assert first == "### ❌ beta is absent (no raw folder was given)."
+
+
+def test_what_is_good_is_marked_so():
+    """A glance is enough."""
+    assert render_markdown(compare([run()], ["alpha"])).startswith(
+        "### ✅ All tests that ran pass on alpha; every kernel reaches at least 81% of the copy"
+    )
+
+
+def test_the_table_comes_first_then_failures_and_gaps_and_the_rest_is_folded():
+    """A reader sees every kernel on every target, what failed and where the gap is. The long tables are inside the folds."""
+    text = render_markdown(compare(two_targets(), ["alpha", "beta"]))
+    opened, _, folded = text.partition("<details>")
+
+    assert re.findall("^#### (.*)$", text, re.MULTILINE) == [
+        *("Kernels", "What each target did", "Tests that did not pass", "Where is the gap, what next")
+    ]
+    assert "| `softmax` | ███▏ 78% | ███· 74%? ❌ 1 failed | - | 0% |" in opened
+    assert "| `layer_norm` | ███▏ 78% | ███· 74% | 1.20 | 75% |" in opened
+    assert "  - `beta` ❌ failed: `AssertionError: max_abs_err 0.3 > 1e-5`" in opened
+    assert "- `softmax` on `beta`: 74% of the copy" in opened
+    assert "  - \\$ `warpwave run beta --stage bench,compile --bench 'softmax/bench_*.py' --full`" in opened
+    assert "| 1.20 (8) |" in folded
+    assert "`softmax/N=2048`" in folded
+    assert text.count("<details>") == text.count("</details>") > 3
+
+
+def test_each_section_is_there_once():
+    """What is open is not folded as well."""
+    text = render_markdown(compare(two_targets(), ["alpha", "beta"]))
+    titles = re.findall("^(?:#### |<details><summary>)(.*?)(?:</summary>)?$", text, re.MULTILINE)
+
+    assert len(titles) == len(set(titles))
+    assert {"Targets", "Tests", "Speed, GB/s", "Every test"} <= set(titles)
+
+
+def test_a_point_that_was_left_out_is_counted():
+    """It is verified, but incomplete."""
+    broken = sample(4, None, verdict=Verdict.INVALID, reason="not a number")
+    text = render_markdown(compare([run(samples=(*run().samples, broken))], ["alpha"]))
+
+    assert "| `softmax` | `triton` | `alpha` | 3 |" in text
+    assert "1 point left out: invalid or suspect." in text
+
+
+def test_tables_have_as_many_cells_as_columns():
+    """This holds for an absent target and without a GPU too."""
+    for runs in (two_targets(), two_targets()[:1], [no_gpu()]):
+        widths = set()
+        for line in render_markdown(compare(runs, ["alpha", "beta"])).splitlines():
+            if line.startswith("|"):
+                widths.add(len(re.findall(r"(?<!\\)\|", line)))
+            elif widths:
+                assert len(widths) == 1
+                widths = set()
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_stay_names(name):
+    """A name never creates a tag, link, mention, table cell or heading, and none of its text is lost."""
+    failed = case(f"softmax/{name}", Verdict.FAILED, kernel=name, message=name)
+    hostile = run(
+        name or "-",
+        record=record(name or "-", verdict=Verdict.FAILED, reason=name, hint=name),
+        cases=(failed, case()),
+        samples=(sample(kernel=name, provider=name, unit=name), sample(kernel=name, unit=name, params={"N": name}, case=name)),
+        compiled=(compiled(name, kernel=name, function=name, verdict=Verdict.FAILED, reason=name),),
+        problems=(name,),
+    )
+
+    text = render_markdown(compare([hostile, run()], [name or "-"]))
+    html = draw(text)
+
+    own = {"details", "summary", "sub", "br"}
+    drawn = {"h3", "h4", "p", "ul", "li", "table", "thead", "tbody", "tr", "th", "td", "pre", "code", "strong", "em"}
+    assert set(re.findall(r"<\s*/?\s*([a-z0-9]+)", html)) <= own | drawn
+    assert html.count("<details>") == html.count("</details>")
+    outside_code = re.sub(r"<code[^>]*>.*?</code>", "", html, flags=re.DOTALL)
+    assert "@somebody" not in outside_code
+    assert "http://" not in outside_code
+    assert "www.evil" not in outside_code
+    assert all(character.isprintable() for line in text.splitlines() for character in line.replace("\ufe0f", ""))
+    # Every row of a drawn table has as many cells as its head.
+    for table in re.findall(r"<table>.*?</table>", html, flags=re.DOTALL):
+        assert len({len(re.findall(r"<t[hd]", row)) for row in re.findall(r"<tr>.*?</tr>", table, flags=re.DOTALL)}) == 1
+
+
+@pytest.mark.parametrize("name", [name for name in HOSTILE if name.isprintable() and name.strip() and "::" not in name])
+def test_a_code_span_gives_back_what_it_was_given(name):
+    """The drawn span shows the name itself. In a table, a space separates a backslash from the pipe after it."""
+    html = draw(code(name))
+    cell = draw(f"| a |\n| --- |\n| {code(name, table=True)} |\n")
+    escaped = name.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+
+    assert f"<p><code>{escaped}</code></p>" == html.strip()
+    assert f"<td><code>{escaped.replace(chr(92) + '|', chr(92) + ' |')}</code></td>" in cell
+
+
+def test_running_words_are_inert():
+    """The sentence contains names and reasons too."""
+    assert draw(plain("a *b* <i> [c](d) `e` @f http://g &amp; h_i_")).strip() == (
+        "<p>a *b* &lt;i&gt; [c](d) `e` @\u200bf http:\u200b//g &amp;amp; h_i_</p>"
+    )
+
+
+FRAGMENTS = st.sampled_from(
+    [
+        *HOSTILE,
+        "::set-output name=x::",
+        "##[group]",
+        "\x1b]0;x\x07",
+        "|",
+        "\\",
+        "\\|",
+        "`",
+        "``",
+        "$`x`$",
+        "#1",
+        "GH-1",
+        "~~",
+        "[^1]",
+        "</",
+        "<!--",
+        "&#x3c;",
+    ]
+)
+NAME = st.lists(st.one_of(FRAGMENTS, st.text(max_size=6)), max_size=5).map("".join)
+
+
+def everywhere(name: str):
+    """Two targets; on the first, every text from outside is `name`."""
+    failed = case(f"softmax/{name}", Verdict.FAILED, kernel=name, message=name, detail=name)
+    first = run(
+        name or "-",
+        record=record(name or "-", verdict=Verdict.FAILED, reason=name, hint=name),
+        cases=(failed, case()),
+        samples=(sample(kernel=name, provider=name, unit=name), sample(kernel=name, unit=name, params={"N": name}, case=name)),
+        compiled=(compiled(kernel=name, function=name, verdict=Verdict.FAILED, reason=name),),
+        launched=(compiled(kernel=name, function=name, origin=name),),
+        problems=(name,),
+    )
+    return compare([first, run()], [name or "-"])
+
+
+@settings(max_examples=60 if "WARPWAVE_SEARCH" in os.environ else 12, deadline=None)  # more with nox -s fuzz
+@given(NAME.filter(first_line))  # an empty reason has no line
+def test_no_name_changes_the_shape_of_the_page(name):
+    """The tags are the same, in the same order, as with a harmless name of the same length, and there is no CI command."""
+    shapes = []
+    harmless = re.sub("[^:]", "n", name) if "::" in name else "n" * len(name)  # an id with `::` is a test that can be run alone
+    for text in (render_markdown(everywhere(harmless)), render_markdown(everywhere(name))):
+        assert all(character.isprintable() for line in text.splitlines() for character in line.replace("\ufe0f", ""))
+        assert not any(line.lstrip("> -#\t").startswith("::") or "##[" in line for line in text.splitlines())
+        outside = re.sub(r"<code\b[^>]*>.*?</code>", "", draw(text), flags=re.DOTALL)
+        assert not re.search(r"@\w|https?://|www\.|#\d", html.unescape(outside))
+        shapes.append(
+            re.findall(r"<(/?(?:h\d|ul|li|table|tr|td|th|details|summary|sub|em|strong|a|img|script|blockquote|pre|hr))\b", outside)
+        )
+    assert shapes[0] == shapes[1]
+
+
+@settings(max_examples=300, deadline=None)
+@given(NAME)
+def test_a_cell_holds_any_name(name):
+    """One row with two cells, whatever they contain."""
+    html = draw(f"| a | b |\n| --- | --- |\n| {code(name, table=True)} | {plain(name)} |\n")
+
+    assert (html.count("<td>"), html.count("<tr>")) == (2, 2)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(NAME, max_size=30), st.integers(1_500, 30_000))
+def test_no_names_make_it_larger_than_it_may_be(names, limit):
+    """For names of any length and any characters."""
+    tests = tuple(case(f"softmax/t.py::{name}{number}", Verdict.FAILED, message=name) for number, name in enumerate(names))
+    text = render_markdown(compare([run(cases=tests)], ["alpha"]), limit)
+
+    lines = text.splitlines()
+    assert len(text.encode()) <= limit
+    assert sum(line.startswith("<details>") for line in lines) == lines.count("</details>")
+
+
+def test_the_largest_page_stays_below_900_kib():
+    """2,000 cases and as many tests on two targets, and a thousand compiled kernels."""
+    assert len(render_markdown(large(2000)).encode()) < 900 * 1024
+
+
+@functools.cache
+def thousands():
+    """More points and tests than a page has room for."""
+    points = tuple(sample(n, 1000.0 + n) for n in range(1, 9000))
+    tests = tuple(case(f"softmax/test.py::é[{n}]") for n in range(9000))
+    return compare([run(cases=tests, samples=points)], ["alpha", "beta"])
+
+
+@pytest.mark.parametrize("limit", slow_but([LIMIT_BYTES, 60_000, 3_000, 1_200], [1_200]))
+def test_it_stays_below_its_limit_by_leaving_out_whole_sections(limit):
+    """GitHub drops a summary that is too large without failing the job. The page lists what is left out."""
+    text = render_markdown(thousands(), limit)
+
+    assert len(text.encode()) <= limit
+    assert text.startswith("### ")
+    assert text.count("<details>") == text.count("</details>")
+    assert text.splitlines()[-1].startswith("_Left out")
+    assert "Every case, GB/s" in text.splitlines()[-1]
+
+
+def test_the_limit_is_one_of_bytes():
+    """Names with two-byte letters do not exceed it at any page size."""
+    tests = tuple(case(f"softmax/t.py::{'é' * 50}[{n}]", Verdict.FAILED) for n in range(20))
+    comparison = compare([run(cases=tests)], ["alpha"])
+    size = len(render_markdown(comparison).encode())
+
+    for limit in range(1200, size, 97):
+        assert len(render_markdown(comparison, limit).encode()) <= limit
+
+
+def test_a_thousand_failures_do_not_crowd_out_the_rest():
+    """The list of failures is cut, and the page says how many more there are."""
+    tests = tuple(case(f"softmax/t.py::t[{n}]", Verdict.FAILED, message="x") for n in range(1000))
+    text = render_markdown(compare([run(cases=tests)], ["alpha"]))
+
+    assert "… and 1970 more lines in comparison.json" in text
+
+
+# From raw folders to the files of a report. All data is synthetic.
+
+FILES = {"junit.xml", "bandwidth.csv", "comparison.html", "comparison.md", "comparison.json"}
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """The run of two synthetic targets on disk."""
+    for source in two_targets():
+        write_raw(tmp_path / "raw" / source.record.target, source)
+    return tmp_path
+
+
+def test_all_files_are_written_and_tell_the_same(runs, tmp_path):
+    """The returned comparison equals comparison.json, and no temporary file is left."""
+    out = tmp_path / "out"
+    comparison = write_report([runs], out, ["alpha", "beta"])
+
+    assert {path.name for path in out.iterdir()} == FILES
+    assert TypeAdapter(Comparison).validate_json((out / "comparison.json").read_bytes()) == comparison
+    assert (comparison.exit_code, comparison.problems) == (1, ())
+
+
+def test_the_collector_does_not_walk_the_records_while_they_are_shown_either(runs, monkeypatch):
+    """With a million tests, this took a tenth of the command's time. Afterwards the collector runs again."""
+    found = []
+    monkeypatch.setattr(__main__, "show_report", lambda *_: found.append(gc.isenabled()) or 0)
+    CliRunner().invoke(__main__.cli, ["report", str(runs)], standalone_mode=False)
+
+    assert (found, gc.isenabled()) == ([False], True)
+
+
+def test_what_is_no_number_does_not_make_the_document_unreadable(runs, tmp_path):
+    """Collecting refuses NaN, so there should be none. If there is one, every parser must still accept the file."""
+    comparison = dataclasses.replace(write_report([runs], tmp_path / "out"), exit_code=float("nan"))
+    document = json.loads("".join(json_pieces(comparison)), parse_constant=pytest.fail)
+
+    assert document["exit_code"] is None
+
+
+def test_artifacts_of_two_machines_make_one_report(tmp_path):
+    """Each target's folder may be anywhere; the order is that of the expected targets."""
+    first, second = two_targets()
+    write_raw(tmp_path / "from-one" / "raw" / "beta", second)
+    write_raw(tmp_path / "from-another", first)
+
+    comparison = write_report([tmp_path / "from-one", tmp_path / "from-another"], tmp_path / "out", ["alpha", "beta"])
+
+    assert [target.target for target in comparison.targets] == ["alpha", "beta"]
+
+
+def test_reporting_twice_into_the_folder_of_the_run_changes_nothing(runs):
+    """The report is written beside `raw/` and is not taken for a target."""
+    assert write_report([runs], runs) == write_report([runs], runs)
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_one_writer_that_fails_costs_its_own_file_only(runs, tmp_path, monkeypatch, name):
+    """The other files are written, the failure is reported, and the exit code is not 0."""
+
+    def broken(*_):
+        raise OSError(28, "No space left on device")
+
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / name).write_text("of an earlier report")
+    monkeypatch.setitem(report.WRITERS, name, broken)
+
+    comparison = write_report([runs / "raw" / "alpha"], out, ["alpha"])
+
+    assert {path.name for path in out.iterdir()} == FILES - {name}
+    assert comparison.problems == (f"{name} was not written: OSError: [Errno 28] No space left on device",)
+    assert comparison.exit_code == 3
+
+
+def test_a_writer_that_fails_is_reported_in_the_files_after_it(runs, tmp_path, monkeypatch):
+    """Readers of the summary alone learn that the JUnit file is missing."""
+    monkeypatch.setitem(report.WRITERS, "junit.xml", lambda *_: sys.exit.no_such_thing)
+    write_report([runs], tmp_path / "out")
+
+    assert "junit.xml was not written" in (tmp_path / "out/comparison.md").read_text()
+    assert "junit.xml was not written" in json.loads((tmp_path / "out/comparison.json").read_text())["problems"][0]
+
+
+def test_one_broken_target_does_not_hide_the_other(runs, tmp_path):
+    """The report contains everything that can be read."""
+    (runs / "raw/beta/test/junit.xml").write_text("<oops")
+    comparison = write_report([runs], tmp_path / "out", ["alpha", "beta"])
+
+    assert [target.verdict for target in comparison.targets] == [Verdict.PASSED, Verdict.INVALID]
+    assert comparison.problems == ("beta: test/junit.xml: invalid: not well-formed XML, line 1: unclosed token",)
+    assert "beta has results that cannot be used" in comparison.sentence
+
+
+def test_nothing_to_report_is_an_error(tmp_path):
+    """Without a raw folder, nothing is written."""
+    with pytest.raises(InvalidInputError):
+        write_report([tmp_path], tmp_path / "out")
+
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_target_without_a_gpu_alone_makes_a_report(tmp_path):
+    """Without any GPU, there is still a report."""
+    write_raw(tmp_path / "raw" / "cpu", no_gpu())
+    comparison = write_report([tmp_path], tmp_path, ["cpu"])
+
+    assert (
+        comparison.sentence
+        == "1 of 1 target is complete, with 1 failed binary: cpu passed 27 tests and could not compile 1 of 96 binaries."
+    )
+    assert (tmp_path / "bandwidth.csv").read_text().count("\n") == 1
+
+
+def test_a_record_of_infrastructure_needs_no_other_file(tmp_path):
+    """A GPU that could not be used is a row with its reason and what to do."""
+    folder = tmp_path / "raw" / "alpha"
+    for path in [write_raw(folder, two_targets()[0])]:
+        for name in ("job.json", "facts.json", "stages.json", "test/junit.xml"):
+            (path / name).unlink()
+    from warpwave.records import dump
+
+    dump(record(verdict=Verdict.INFRA, reason="no driver.", hint="Install it."), folder / "run.json")
+    comparison = write_report([folder], tmp_path, ["alpha"])
+
+    assert comparison.exit_code == 3
+    assert "alpha could not run (no driver)." in comparison.sentence
+
+
+def test_a_run_ends_with_the_next_two_commands():
+    """What failed again, with the options that decide a test's environment; or all of it. And the page."""
+    good = compare([dataclasses.replace(no_gpu(), compiled=())])
+    bad = dataclasses.replace(good, targets=(dataclasses.replace(good.targets[0], tests={"failed": 1}),))
+    bad = dataclasses.replace(bad, targets=(dataclasses.replace(bad.targets[0], command=("warpwave", "run", "cpu", "--kernels", "a b")),))
+
+    assert next_commands(good, PurePath("out")) == ("warpwave report out --full", "xdg-open out/comparison.html")
+    assert next_commands(bad, PurePath("out"))[0] == "warpwave run cpu --kernels 'a b' --stage test --last-failed out"
+
+
+# bandwidth.csv. All data is synthetic.
+
+
+def read(runs) -> list[dict[str, str]]:
+    """The lines by column, as read by any CSV parser."""
+    return list(csv.DictReader(render_csv(compare(runs)).splitlines()))
+
+
+def test_a_line_per_number_with_all_that_a_plot_needs():
+    """Tidy: one number, its band, its share and its origin."""
+    (line,) = read([run(samples=(sample(1024, 2000.0),))])
+
+    assert line == {
+        "kernel": "softmax",
+        "case": "softmax/N=1024",
+        "provider": "triton",
+        "dtype": "fp32",
+        "x": "1024",
+        "x_label": "N=1024",
+        "metric": "bandwidth",
+        "unit": "GB/s",
+        "value": "2000.0",
+        "median_ms": "0.5",
+        "p20_ms": "0.495",
+        "p80_ms": "0.505",
+        "ceiling_share": "0.5",
+        "target": "alpha",
+        "device": "Synthetic GPU A",
+        "verdict": "passed",
+        "gpu": "0",
+        "commit": "0123abc",
+        "run": "run-1",
+    }
+    assert tuple(line) == COLUMNS
+
+
+def test_no_measured_point_is_missing():
+    """Both targets, all points, and an empty value for the invalid one."""
+    lines = read(two_targets())
+
+    assert len(lines) == 128
+    assert [line["verdict"] for line in lines if not line["value"]] == ["invalid"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "tests", "verdict"),
+    [
+        ({"value": 9000.0}, (case(),), "suspect"),
+        ({}, (case(verdict=Verdict.FAILED),), "unverified"),
+        ({"value": float("nan")}, (case(),), "invalid"),
+        ({"value": None, "verdict": Verdict.OOM}, (case(),), "oom"),
+    ],
+)
+def test_an_unsound_number_says_so(changes, tests, verdict):
+    """A plot can leave it out without knowing the rules."""
+    assert [line["verdict"] for line in read([run(samples=(sample(**changes),), cases=tests)])] == [verdict]
+
+
+@pytest.mark.parametrize(
+    ("params", "dtype", "x", "label"),
+    [
+        ({"N": 8}, "", "8", "N=8"),
+        ({"M": 4, "N": 8}, "", "", "M=4 N=8"),
+        ({"M": 4, "N": 8, "in_dtype": "bf16"}, "bf16", "", "M=4 N=8"),
+        ({"N": 8, "dtype": "torch.float16"}, "torch.float16", "8", "N=8"),
+        ({"N": 8, "mode": "fwd"}, "", "8", "N=8 mode=fwd"),
+        ({}, "", "", ""),
+    ],
+)
+def test_size_and_type_are_columns_of_their_own(params, dtype, x, label):
+    """Whatever the author called them."""
+    (line,) = read([run(samples=(sample(params=params),))])
+
+    assert (line["dtype"], line["x"], line["x_label"]) == (dtype, x, label)
+
+
+def test_of_several_sizes_the_swept_one_is_x():
+    """It is the one on the axis of the drawing."""
+    sizes = [(4096, 256), (4096, 512), (4096, 1024)]
+    samples = tuple(dataclasses.replace(sample(params={"M": m, "N": n}), case=f"softmax/M={m},N={n}") for m, n in sizes)
+
+    assert [line["x"] for line in read([run(samples=samples)])] == ["256", "512", "1024"]
+
+
+@pytest.mark.parametrize(("unit", "metric"), [("GB/s", "bandwidth"), ("ms", "time"), ("TFLOPS", "throughput")])
+def test_the_metric_follows_from_the_unit(unit, metric):
+    """Higher is better for one, lower for the other."""
+    assert [line["metric"] for line in read([run(samples=(sample(unit=unit),))])] == [metric]
+
+
+@pytest.mark.parametrize("name", ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "  =1", "\t=1", "\r=1", 'a,b\n"c"', "\x1b[31m"])
+def test_no_cell_is_a_formula_or_breaks_its_line(name):
+    """A spreadsheet shows it as text, and every line has all columns."""
+    lines = read([run(samples=(sample(kernel=name, provider=name, params={"N": name}), sample(2048)))])
+
+    assert len(lines) == 2
+    for column in ("kernel", "provider", "x_label"):
+        assert lines[0][column][:1] not in ("=", "+", "-", "@")
+        assert not lines[0][column].lstrip().startswith(("=", "+", "-", "@"))
+        assert lines[0][column].isprintable()
+
+
+# Every page says of an emulated result that it was emulated, and of a failure that only the emulator sees that it is suspected.
+
+FAILED = case(verdict=Verdict.FAILED, message="AssertionError: 0.3 > 1e-5")
+OPEN = "suspected: it passed on cpu; a run on a syn942 card settles whether the kernel or the emulator is wrong"
+CLOSED = "suspected: it passed on beta, a syn942 card, so the emulator is wrong; report it"
+
+
+def terminal(comparison) -> str:
+    console = Console(file=io.StringIO(), width=400)
+    console.print(render_terminal(comparison))
+    return console.file.getvalue()
+
+
+PAGES = {"terminal": terminal, "markdown": render_markdown, "html": render_html, "junit": render_junit}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_says_emulated_and_suspected(page):
+    """Beside the name of the target, which says it as well, stands the architecture; and what would settle the failure."""
+    text = PAGES[page](compare([run("cpu", None, cases=(case(),), samples=(), ceilings=()), emulated(FAILED)]))
+
+    assert "syn942-emulated" in text
+    assert ('name="emulated" value="syn942"' if page == "junit" else "syn942, emulated") in text
+    assert OPEN in text
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_card_of_that_kind_settles_it(page):
+    """Its word counts, not the emulator's."""
+    card = facts(devices=(DeviceFacts(0, GPU_A, "syn942", 1 << 36, 100),))
+    text = PAGES[page](compare([run("beta", facts=card, cases=(case(),)), emulated(FAILED)]))
+
+    assert CLOSED in text
+
+
+def test_json_has_both_as_fields():
+    """A reader need not parse a name."""
+    found = json.loads("".join(json_pieces(compare([run("cpu", None, cases=(case(),)), emulated(FAILED)]))))
+
+    assert [target["emulated"] for target in found["targets"]] == ["", "syn942"]
+    assert found["tests"][0]["suspected"] == ["syn942-emulated"]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_no_export_has_a_number_of_it(name):
+    """Exports hold speeds. OpenMetrics also counts tests, by the target's name."""
+    write = FORMATS[name]
+    lines = [line for line in write(compare([run("alpha"), emulated()])).splitlines() if "emulated" in line]
+
+    assert all(line.startswith(("warpwave_tests{", "warpwave_target_complete{")) for line in lines)
+    assert bool(lines) == (name == "openmetrics")

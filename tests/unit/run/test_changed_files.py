@@ -1,0 +1,163 @@
+"""Which tests a change touches: by imports as the sources say, by conftest.py files and settings above, by data that a module names."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from warpwave.run.choice import ImportGraph, python_files, touched
+from warpwave.run.target import commit_of
+
+FILES = {
+    "src/ops/__init__.py": "from .add import add",
+    "src/ops/add.py": "",
+    "src/ops/mul.py": "from . import utils\nfrom ..ops import add",
+    "src/ops/utils.py": "",
+    "src/ops/lazy.py": "def f():\n    import importlib\n    return importlib.import_module('.utils', __package__)",
+    "src/ops/deep/__init__.py": "",
+    "src/ops/deep/norm.py": "TABLE = open('table.json')",
+    "src/ops/deep/table.json": "{}",
+    "src/ops/deep/other.bin": "",
+    "src/alone.py": "",
+    "src/broken.py": "def (",
+    "tests/conftest.py": "pytest_plugins = ['plugged']\nimport helpers",
+    "tests/helpers.py": "",
+    "tests/plugged.py": "",
+    "tests/test_top.py": "import ops",
+    "tests/test_mul.py": "from ops.mul import mul",
+    "tests/test_lazy.py": "import ops.lazy as lazy",
+    "tests/unit/conftest.py": "",
+    "tests/unit/test_norm.py": "import ops.deep.norm, helpers",
+    "tests/unit/test_star.py": "from alone import *",
+    "tests/unit/test_hack.py": "import sys; sys.path.append('../../tools')\nimport measure",
+    "tests/unit/pytest.ini": "[pytest]",
+    "tests/test_plain.py": "import os, torch.nn",
+    "clash.py": "",
+    "tests/clash.py": "",
+    "tests/test_clash.py": "import clash",
+    "tools/measure.py": "",
+    "bench_mul.py": "from ops import mul",
+    ".venv/site.py": "",
+    "build/copy.py": "",
+    "README.md": "",
+    "pyproject.toml": "",
+}
+ALL = ["mul", "top", "lazy", "norm", "star", "hack", "plain", "clash"]
+# What has changed → the tests that it touches; `bench` is the benchmark.
+TOUCHED = {
+    "src/ops/add.py": ["mul", "top", "lazy", "norm", "bench"],  # `import ops.x` runs `ops/__init__.py`, which imports it
+    "src/ops/mul.py": ["mul", "bench"],
+    "src/ops/utils.py": ["mul", "lazy", "bench"],
+    "src/ops/deep/norm.py": ["norm"],
+    "src/ops/deep/__init__.py": ["norm"],
+    "src/ops/deep/table.json": ["norm"],  # a module names it
+    "src/ops/deep/other.bin": ["norm"],  # nobody names it: whatever is beside it
+    "src/ops/new.txt": ["mul", "top", "lazy", "norm", "bench"],
+    "src/alone.py": ["star"],
+    "src/broken.py": [],
+    "src/deleted.py": [],
+    "clash.py": ["clash"],  # which of the two it is depends on the order of the path
+    "tests/clash.py": ["clash"],
+    "tests/helpers.py": ALL,
+    "tests/plugged.py": ALL,
+    "tests/conftest.py": ALL,
+    "tests/unit/conftest.py": ["norm", "star", "hack"],
+    "tests/unit/pytest.ini": ["norm", "star", "hack"],
+    "tests/unit/test_norm.py": ["norm"],
+    "tools/measure.py": ["hack"],
+    "pyproject.toml": [*ALL, "bench"],
+    "requirements-test.txt": [*ALL, "bench"],
+    "bench_mul.py": ["bench"],
+    "README.md": [],
+    ".github/workflows/x.yml": [],
+}
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """A package with its modules in src/, tests in two folders and one bench."""
+    root = tmp_path_factory.mktemp("package")
+    for name, text in FILES.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def _wanted(root):
+    return [path for path in python_files(root) if path.rpartition("/")[2].startswith(("test_", "bench_"))]
+
+
+@pytest.mark.parametrize("changed", TOUCHED)
+def test_a_change_touches_what_needs_it(package, changed):
+    """No less, and here no more."""
+    graph = ImportGraph(package, {*python_files(package), changed} if changed.endswith(".py") else python_files(package), (".", "src"))
+    found = touched(graph, _wanted(package), [changed])
+    names = ["bench" if path == "bench_mul.py" else path.rpartition("test_")[2].removesuffix(".py") for path in found.reasons]
+
+    assert sorted(names) == sorted(TOUCHED[changed])
+    assert found.without_effect == (() if names else (changed,))
+
+
+def test_a_deleted_module_touches_those_that_still_import_it(package):
+    """They fail now."""
+    (package / "tests" / "test_gone.py").write_text("from ops import gone")
+    graph = ImportGraph(package, {*python_files(package), "src/ops/gone.py"}, (".", "src"))
+    found = touched(graph, _wanted(package), ["src/ops/gone.py"])
+    (package / "tests" / "test_gone.py").unlink()
+
+    assert found.reasons == {"tests/test_gone.py": "needs src/ops/gone.py"}
+
+
+def test_reasons_name_what_has_changed(package):
+    """The file itself, what it needs, data, or settings."""
+    graph = ImportGraph(package, python_files(package), (".", "src"))
+    changed = ["src/alone.py", "tests/test_mul.py", "src/ops/deep/table.json", "tests/unit/pytest.ini"]
+
+    assert touched(graph, _wanted(package), changed).reasons == {
+        "tests/test_mul.py": "it has changed",
+        "tests/unit/test_hack.py": "tests/unit/pytest.ini governs it",
+        "tests/unit/test_norm.py": "src/ops/deep/norm.py, which it needs, may read src/ops/deep/table.json",
+        "tests/unit/test_star.py": "needs src/alone.py",
+    }
+
+
+def test_files_of_tools_are_no_modules(package):
+    """Environments, caches and copies that a build made."""
+    assert not {".venv/site.py", "build/copy.py"} & {*python_files(package)}
+
+
+# git asks about a stranger's folder and starts nothing that the folder names.
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with one commit."""
+    root = tmp_path / "repository"
+    root.mkdir()
+    (root / "test_one.py").write_text("def test_one(): pass\n")
+    for words in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "one"]):
+        subprocess.run(["git", *words], cwd=root, check=True)
+    return root
+
+
+@pytest.mark.parametrize("key", ["core.fsmonitor", "filter.x.clean", "filter.x.process"])
+def test_no_program_of_the_settings_runs(repository: Path, tmp_path: Path, key: str):
+    """The commit is known, also that the work tree differs."""
+    subprocess.run(["git", "config", key, f"touch {tmp_path}/marker; cat"], cwd=repository, check=True)
+    (repository / ".gitattributes").write_text("*.py filter=x\n")
+    (repository / "test_one.py").write_text("def test_two(): pass\n")
+
+    assert commit_of(repository).endswith("+")
+    assert not (tmp_path / "marker").exists()
+
+
+def test_a_bare_repository_inside_has_no_commit(repository: Path):
+    """A package can bring one; its settings are its author's."""
+    package = repository / "package"
+    shutil.copytree(repository / ".git", package)
+
+    assert commit_of(package) == ""
+    assert commit_of(repository) != ""

@@ -1,0 +1,145 @@
+"""The steps of a search: what is asked again, what is kept, and what is refused. Nothing is run: the runs are made up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from engine_requests import ask
+from synthetic import case, run, sample
+
+from warpwave.compare.search import Answer, Kind, Question
+from warpwave.config.targets import load_targets
+from warpwave.errors import ConfigError, NothingRanError, UsageError, WarpwaveError
+from warpwave.options import RunOptions
+from warpwave.records import Shard, Stage, Verdict
+from warpwave.search import steps
+from warpwave.search.steps import Step, Steps, in_turns
+
+GOOD, DOUBTFUL = run(samples=(sample(),)), run(samples=(sample(weak="a low clock"),))
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """What each try of the step `head` measures, in order; every other run measures the same as the first step. Collects what ran."""
+    tries, ran = [], []
+    monkeypatch.setattr(steps, "run_legs", lambda legs, options, say, on_event: (options.out.mkdir(parents=True), ran.append(options.out)))
+    monkeypatch.setattr(steps, "read_runs", lambda folders: [tries[int(folders[0].name) - 1] if "head" in str(folders[0]) else GOOD])
+    return tries, ran
+
+
+def search(out: Path, question: Question) -> Steps:
+    return Steps(question, {"target": "cuda"}, out, print, print)
+
+
+def step(name: str, out: Path) -> Step:
+    return Step(name, load_targets()["cuda"], ask(load_targets()["cuda"], out, out).options)
+
+
+@pytest.mark.parametrize(
+    ("tries", "answer"), [([DOUBTFUL, GOOD], Answer.GOOD), ([DOUBTFUL] * 3, Answer.AMBIGUOUS)], ids=["settled", "never settled"]
+)
+def test_an_ambiguous_step_is_measured_again_and_never_guessed(tmp_path, told, tries, answer):
+    """The first step is measured again with it, so that both are of one moment."""
+    told[0].extend(tries)
+    asked = search(tmp_path, Question(Kind.SLOWER, "*"))
+    asked.ask(step("base", tmp_path))
+
+    assert asked.ask(step("head", tmp_path)).answer is answer
+    assert [path.relative_to(tmp_path / "steps").as_posix() for path in told[1]] == [
+        *("base/1", "head/1"),
+        *(name for number in range(2, len(tries) + 1) for name in (f"head/{number}", f"base/{number}")),
+    ]
+    told[1].clear()
+    assert search(tmp_path, Question(Kind.SLOWER, "*")).ask(step("head", tmp_path)).answer is answer
+    assert told[1] == []  # the answer is kept
+
+
+@pytest.mark.parametrize(
+    ("ends", "asked"),
+    [("good bad", "skipped good"), ("broken bad", "bad good"), ("good broken", "bad good")],
+    ids=["of a step in between", "of the first step", "of the last step"],
+)
+def test_files_that_do_not_import(tmp_path, monkeypatch, ends, asked):
+    """Nobody knows what their tests would say, so the step is skipped; unless that is the fault which is searched for. Answers are kept."""
+    found = {
+        "good": run(cases=(case(),)),
+        "bad": run(cases=(case(verdict=Verdict.FAILED),)),
+        "broken": run(cases=(case("t.py", verdict=Verdict.ERROR, message="SyntaxError"),)),
+    }
+    monkeypatch.setattr(steps, "run_legs", lambda legs, options, say, on_event: options.out.mkdir(parents=True))
+    monkeypatch.setattr(steps, "read_runs", lambda folders: [found[folders[0].parent.name.partition("-")[2]]])
+    names = [f"{number}-{name}" for number, name in enumerate(f"{ends} broken good".split())]
+    for _ in range(2):
+        one = search(tmp_path, Question(Kind.TEST, "t.py"))
+        answers = [one.ask(step(name, tmp_path)).answer.value for name in names]
+        assert answers == [*ends.replace("broken", "bad").split(), *asked.split()]
+    if "broken" not in ends:
+        fixed = Steps(Question(Kind.TEST, "t.py", fixed=True), {}, tmp_path / "fixed", print, print)
+        assert [fixed.ask(step(name, tmp_path / "fixed")).answer.value for name in names] == ["bad", "good", "skipped", "bad"]
+
+
+def test_a_step_that_cannot_be_asked_is_skipped(tmp_path, told):
+    """Its settings are wrong, or it has no such test. Of the first step that is the user's own mistake."""
+
+    def fail(error: type[WarpwaveError]) -> Step:
+        raise error("There is no such file.", "", "")
+
+    asked = search(tmp_path, Question(Kind.SLOWER, "*"))
+    with pytest.raises(UsageError):
+        asked.ask_for("base", lambda: fail(UsageError))
+    asked.ask_for("base", lambda: step("base", tmp_path))
+
+    for error in (UsageError, ConfigError, NothingRanError):
+        reply = asked.ask_for("middle", lambda error=error: fail(error))
+        assert (reply.answer, reply.reason) == (Answer.SKIPPED, "There is no such file.")
+
+
+def test_two_searches_do_not_share_a_folder(tmp_path, told):
+    """Nor two questions."""
+    search(tmp_path, Question(Kind.SLOWER, "*"))
+    with pytest.raises(UsageError, match="is another one: its question"):
+        search(tmp_path, Question(Kind.SLOWER, "softmax"))
+
+
+# Two toolchains that measure on one card take turns.
+
+
+@pytest.fixture
+def options(tmp_path):
+    """A package of three benchmarks with a test each."""
+    for name in ("gelu", "norm", "softmax"):
+        folder = tmp_path / "ops" / name
+        folder.mkdir(parents=True)
+        (folder / f"bench_{name}.py").write_text("#")
+        (folder / f"test_{name}.py").write_text("#")
+    return RunOptions("run", tmp_path / "out", tmp_path / "ops", benches=("bench_*.py",))
+
+
+def _pair(name):
+    target = load_targets()[name]
+    return [replace(target, name=f"{name}@{toolchain}") for toolchain in ("old", "new")]
+
+
+def _told(legs):
+    return [leg.name for leg in legs]
+
+
+def test_a_card_alternates(options):
+    """Each shard runs on both, and the one that was second is first in the next shard. No two legs share a folder."""
+    legs = in_turns(_pair("cuda"), options)
+
+    assert _told(legs) == [f"cuda@{name}" for name in ("old 1/3", "new 1/3", "new 2/3", "old 2/3", "old 3/3", "new 3/3")]
+    assert len({leg.raw for leg in legs}) == len({(leg.target.name, leg.options.run_id) for leg in legs}) == 6
+    assert {leg.options.folder for leg in legs} == {options.out}
+
+
+@pytest.mark.parametrize("change", [{"stages": (Stage.TEST, Stage.COMPILE)}, {"shard": Shard(1, 2)}, {"benches": ("bench_gelu.py",)}])
+def test_one_after_the_other_where_turns_help_nothing(options, change):
+    """Nothing is measured, the user divided the package, or there is one benchmark."""
+    assert _told(in_turns(_pair("cuda"), replace(options, **change))) == ["cuda@old", "cuda@new"]
+
+
+def test_a_target_without_a_card_is_not_divided(options):
+    assert _told(in_turns(_pair("cpu"), options)) == ["cpu@old", "cpu@new"]
