@@ -1,4 +1,4 @@
-"""The performance goals of the kernels on an H200, checked against a recorded run: `python -m kernels.goals reports/h100/raw/cuda`.
+"""The performance goals of the kernels on an H200, checked against a recorded run: `python -m kernels.goals reports/runs/h100/raw/cuda`.
 
 A goal is a ratio of two medians of one run: the kernel's, and that of a copy of as many bytes, of the vendor's library, or of the matrix
 products that cannot be avoided. If a goal covers several sizes, the worst one counts.

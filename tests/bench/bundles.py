@@ -33,8 +33,7 @@ COMMANDS = {
     "plot": ("plot", "{}", "--out", "{out}/plots"),
     "ci": ("ci", "report", "{}", "--out", "{out}/ci", "--base", "{}", "--fail-on", "any", "--summary", "{out}/summary.md"),
     "comment": ("ci", "comment", "{}", "--out", "{out}/comment.md", "--base", "{}"),
-    "history": ("history", "add", "{}", "--file", "{out}/history.sqlite"),
-    "show": ("history", "show", "--file", "{out}/history.sqlite", "--markdown", "{out}/history.md", "--json", "{out}/history.json"),
+    "history": ("history", "{}", "--markdown", "{out}/history.md", "--json", "{out}/history.json"),
 }
 
 

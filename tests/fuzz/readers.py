@@ -17,7 +17,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from warpwave import history
 from warpwave.ci.job import SUMMARY_BYTES, annotate, summary
 from warpwave.cli.progress import Progress
 from warpwave.collect import collect, collect_all
@@ -27,18 +26,18 @@ from warpwave.compare import compare
 from warpwave.compare.changed_codegen import Concern, bundle, diff
 from warpwave.compare.changed_speeds import changed_speeds
 from warpwave.compare.runs import join
+from warpwave.compare.speeds.history import lines, series
 from warpwave.compare.tests import changed_tests
-from warpwave.compare.trends import trends
 from warpwave.engines.incoming import UnusableError, first_file, unpack
 from warpwave.engines.waiting import MAX_LINE, split_lines
-from warpwave.errors import InfrastructureError, InvalidInputError, UsageError
+from warpwave.errors import InfrastructureError, UsageError
 from warpwave.options import Cap
 from warpwave.records import CardShare, Ceiling, CompiledKernel, Facts, Inputs, Job, RunRecord, Sample, Stages, TargetRun, to_json
 from warpwave.render.charts.pictures import pictures
 from warpwave.render.exports import FORMATS
 from warpwave.render.html import render_sections
 from warpwave.render.markdown import render_page
-from warpwave.render.sections.changes import changed_speed_sections, changed_test_sections, diff_sections, trend_sections
+from warpwave.render.sections.changes import changed_speed_sections, changed_test_sections, diff_sections, history_sections
 from warpwave.render.terminal import draw_page, render_terminal
 from warpwave.render.text import json_text
 from warpwave.report import WRITERS, write_files
@@ -168,7 +167,7 @@ def _strict(text: str) -> None:
 
 
 def bundles(data: bytes) -> None:
-    """Two whole bundles, whose shards are joined: reported, held against each other, exported, drawn and kept, in every form there is."""
+    """Two whole bundles, whose shards are joined: reported, held against each other, exported, drawn and put in a history."""
     runs = []
     pieces = data.split(SEPARATOR)
     for side in range(2):
@@ -194,8 +193,10 @@ def bundles(data: bytes) -> None:
     summary(made.comparison, "", SUMMARY_BYTES)
     list(annotate(made.comparison))
     _hold_against(found, console)
-    with contextlib.suppress(InvalidInputError):  # a run without an id is refused
-        _keep(found, console)
+    kept, left_out = series(found)
+    drawn = lines(kept, 20)
+    _strict(json_text([asdict(one) for one in drawn]))
+    console.print(draw_page("x", history_sections(drawn, left_out), good=True))
 
 
 def _hold_against(found: list[TargetRun], console: Console) -> None:
@@ -214,15 +215,6 @@ def _hold_against(found: list[TargetRun], console: Console) -> None:
     render_page("x", page, good=True)
     render_sections("x", page, exit_code=0, kind="x", source="x")
     console.print(draw_page("x", page, good=True))
-
-
-def _keep(found: list[TargetRun], console: Console) -> None:
-    path = FOLDER / "history.sqlite"
-    path.unlink(missing_ok=True)
-    history.add(path, found)
-    kept = history.series(path)
-    _strict(json_text([asdict(one) for one in kept]))
-    console.print(draw_page("x", trend_sections(trends(kept, 20)), good=True))
 
 
 def code(data: bytes) -> None:

@@ -1,10 +1,9 @@
-"""The pages beside the report: a history, an upgrade, a bisection, and a diff of code. Every figure in them is made up."""
+"""The pages beside the report: an upgrade, a bisection, and a diff of code. Every figure in them is made up."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
-import tempfile
 from pathlib import Path
 
 UNIT = Path(__file__).parents[1] / "unit"
@@ -12,29 +11,14 @@ sys.path.append(str(UNIT))
 sys.path.append(str(UNIT / "compare" / "toolchains"))
 sys.path.append(str(UNIT / "render" / "html"))
 
-from synthetic import case, compiled, day, sample
+from synthetic import case, compiled, sample
 from test_html_in_browser import drawn
 from test_upgrade import FAILING, Answer, Reply, bisect, bisection_sections, bisection_sentence, on, said
 
-from warpwave.compare.trends import lines
 from warpwave.compare.upgrade import upgrade as compare_toolchains
-from warpwave.history import add, dtypes, series
 from warpwave.records import Verdict
-from warpwave.render.html import render_history, render_sections
+from warpwave.render.html import render_sections
 from warpwave.render.sections.upgrade import sentence, upgrade_sections
-
-
-def history() -> str:
-    """Two targets over 24 days; a step on the twelfth."""
-    runs = [
-        day(number, *(time * (1 if number < 12 else 1.25) * slower for time in (0.1, 0.2, 0.4)), target=target)
-        for number in range(1, 25)
-        for target, slower in (("alpha", 1.0), ("beta", 1.2))
-    ]
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "history.sqlite"
-        add(file, runs)
-        return render_history(lines(series(file), dtypes(file)), "https://example.org/a/b")
 
 
 def upgrade() -> str:
@@ -55,4 +39,4 @@ def bisection() -> str:
     return render_sections(bisection_sentence(found), bisection_sections(found), exit_code=0, kind="bisect", source="x")
 
 
-PAGES = {"history": history, "upgrade": upgrade, "bisection": bisection, "codegen_diff": drawn}
+PAGES = {"upgrade": upgrade, "bisection": bisection, "codegen_diff": drawn}

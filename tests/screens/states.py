@@ -24,7 +24,7 @@ from synthetic import (
     made_up,
     no_gpu,
     record,
-    recorded,
+    recorded_runs,
     run,
     sample,
     two_targets,
@@ -127,7 +127,7 @@ def broken_gates() -> Comparison:
 
 
 def three_vendors() -> Comparison:
-    cpu, cuda = recorded()
+    cpu, cuda = recorded_runs()
     other = made_up(cuda, cpu)
     third = dataclasses.replace(other, record=dataclasses.replace(other.record, target="xpu (made up)", run_id="third"))
     return compare([cuda, other, third, cpu])
@@ -232,7 +232,7 @@ def trend() -> Comparison:
 
 
 STATES: dict[str, Callable[[], Comparison]] = {
-    "recorded": lambda: compare(recorded()),
+    "recorded": lambda: compare(recorded_runs()),
     "two_vendors": lambda: compare(two_vendors()),
     "three_vendors": three_vendors,
     "all_good": all_good,
@@ -244,7 +244,7 @@ STATES: dict[str, Callable[[], Comparison]] = {
     "no_docker": no_docker,
     "not_run": not_run,
     "emulated": suspected,
-    "no_speeds": lambda: compare([recorded()[0]]),
+    "no_speeds": lambda: compare([recorded_runs()[0]]),
     "no_tests": lambda: compare([dataclasses.replace(target, cases=()) for target in two_targets()]),
     "broken_gates": broken_gates,
     "compile_only": compile_only,

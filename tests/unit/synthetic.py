@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
+from recorded import recorded
+
 from warpwave.collect import collect_all, find_raw
 from warpwave.compare import compare
 from warpwave.compare.changed_codegen import Concern, bundle
@@ -373,14 +375,14 @@ _FAILING = {"softmax": 4, "attention": 2}  # its first tests
 
 
 @cache
-def recorded() -> tuple[TargetRun, ...]:
+def recorded_runs() -> tuple[TargetRun, ...]:
     """The recorded run: code for both vendors from the target without a card, and the card of one."""
-    return tuple(collect_all(find_raw([ROOT / "reports" / "h100"])))
+    return tuple(collect_all(find_raw([recorded()])))
 
 
 def two_vendors() -> list[TargetRun]:
     """The recorded run, and a second vendor with made-up figures."""
-    cpu, cuda = recorded()
+    cpu, cuda = recorded_runs()
     return [cuda, made_up(cuda, cpu), cpu]
 
 

@@ -6,11 +6,12 @@ import json
 
 import command
 import yaml
+from recorded import recorded
 from runner import ROOT
 
 WORKFLOWS = {path.name: yaml.safe_load(path.read_text()) for path in (ROOT / ".github" / "workflows").glob("*.yml")}
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
-RECORDED = ROOT / "reports" / "h100" / "raw"
+RECORDED = recorded() / "raw"
 REAL = command.shell_words(kind="command")
 # `python3 -m venv` and `pip install` of a leg: a folder with our command in it.
 PYTHON = """

@@ -13,7 +13,6 @@ from warpwave import console
 from warpwave.cli.options import FILE, FOLDER, Json, JsonCommand, complete_list, json_option
 from warpwave.cli.show import print_answer
 from warpwave.errors import ExitCode, Outcome, UsageError
-from warpwave.run.folders import HISTORY, check_writable, ignored_by_git
 
 if TYPE_CHECKING:
     from warpwave.compare.changed_codegen import Bundle, Concern, Diff
@@ -139,38 +138,6 @@ def _json(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern], lead
     return json_text(body, indent=1) + "\n"
 
 
-# `warpwave history site`: the speeds of many runs as a static page, for GitHub Pages or any folder of a web server.
-
-
-@click.command()
-@click.argument("folder", type=FOLDER)
-@click.option("--file", "path", type=FILE, default=HISTORY, show_default=True, help="The history file.")
-@click.option("--repository", metavar="URL", default="", help="Address of the repository, to link the commits of each step.")
-def site(folder: Path, path: Path, repository: str) -> Outcome:
-    """Write a page with every kernel's speed over the runs, and each step with the commits that it lies between.
-
-    FOLDER gets one file, index.html. Its address takes filters: ?target=cuda&provider=triton&dtype=bf16
-    """
-    from warpwave.compare.trends import lines
-    from warpwave.history import dtypes, series
-    from warpwave.records import write_text
-    from warpwave.render.html import render_history
-
-    if repository and not repository.startswith("https://"):
-        raise UsageError(
-            f"--repository is no https address: {repository!r}.",
-            "Commits are linked as URL/compare/A...B.",
-            "Give one, for example `--repository https://github.com/OWNER/NAME`.",
-        )
-    found = lines(series(path), dtypes(path))
-    if not found:
-        return Outcome(ExitCode.NOTHING_RAN, f"{path} has no speed yet")
-    check_writable(folder)
-    write_text(folder / "index.html", render_history(found, repository))
-    console.say(f"wrote {folder / 'index.html'}")
-    return Outcome()
-
-
 # `warpwave compare BASE HEAD` and `warpwave history`: how speeds change between two commits or over many. Need no GPU and no container.
 
 
@@ -233,10 +200,16 @@ def speed_outcome(found: SpeedChanges) -> Outcome:
 
 
 def _read_runs(folder: Path) -> list[TargetRun]:
-    from warpwave.collect import collect_all, find_raw
+    from warpwave.collect import find_raw
+
+    return _read_raw(find_raw([folder]))
+
+
+def _read_raw(folders: list[Path]) -> list[TargetRun]:
+    from warpwave.collect import collect_all
     from warpwave.compare.runs import join
 
-    return join(collect_all(find_raw([folder])))
+    return join(collect_all(folders))
 
 
 def _speeds_json(found: SpeedChanges, lead: str, ended: Outcome) -> str:
@@ -247,57 +220,53 @@ def _speeds_json(found: SpeedChanges, lead: str, ended: Outcome) -> str:
     return json_text(body, indent=1) + "\n"
 
 
-@click.group()
-def history() -> None:
-    """Store and show the speeds of many runs, in one SQLite file."""
-
-
-history.add_command(site)
-_file = click.option("--file", "path", type=FILE, default=HISTORY, show_default=True, help="The history file.")
-
-
-@history.command(name="add")
-@click.argument("bundles", nargs=-1, required=True, type=_FOLDER, metavar="BUNDLE...")
-@_file
-def add_runs(bundles: tuple[Path, ...], path: Path) -> Outcome:
-    """Add the runs in BUNDLEs to the history. Adding a run twice has no effect."""
-    from warpwave.collect import collect_all, find_raw
-    from warpwave.history import add
-
-    for name, new in add(ignored_by_git(path), collect_all(find_raw(bundles))).items():
-        console.say(f"{'added' if new else 'there already'}: {name}")
-    return Outcome()
-
-
-@history.command(cls=JsonCommand)
-@_file
+@click.command(cls=JsonCommand)
+@click.argument("folders", nargs=-1, required=True, type=_FOLDER, metavar="RUN...")
 @click.option("--kernel", help="Show every case of this kernel, not one line for each kernel.")
 @click.option("--last", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Show this many runs.")
 @click.option("--markdown", type=FILE, help="Also write it as Markdown.")
 @json_option()
-def show(path: Path, kernel: str | None, last: int, markdown: Path | None, json: Json) -> Outcome:
-    """Draw how fast each kernel was in the last runs."""
-    from warpwave.compare.trends import trends
-    from warpwave.history import series
-    from warpwave.records import write_text
+def history(folders: tuple[Path, ...], kernel: str | None, last: int, markdown: Path | None, json: Json) -> Outcome:
+    """Show how fast each kernel was from run to run, and where its speed changed and stayed.
+
+    RUNs are folders of runs (or of their artifacts) with a bench stage, in any order, or folders that hold several.
+    """
+    from warpwave.collect import find_raw
+    from warpwave.compare.speeds.history import lines, series
+    from warpwave.records import SCHEMA_VERSION, write_text
     from warpwave.render.markdown import render_page
-    from warpwave.render.sections.changes import trend_sections
+    from warpwave.render.sections.changes import history_sections
     from warpwave.render.terminal import draw_page
     from warpwave.render.text import json_text, plural
 
-    found = series(path, kernel)
-    drawn = trends(found, last, by_case=kernel is not None)
-    answered = print_answer(json, [json_text([asdict(one) for one in found], indent=1) + "\n"])
-    if not drawn:
-        return Outcome(ExitCode.NOTHING_RAN, f"{path} has no speed{f' of {kernel}' if kernel else ''} yet")
-    runs = len({run.run_id for trend in drawn for run in trend.runs})
-    lead = f"{plural(runs, 'run')}, {plural(len(drawn), 'line')}."
-    sections = trend_sections(drawn)
+    by_folder = _by_folder(folders, find_raw(folders))
+    found, left_out = series(run for raw in by_folder.values() for run in _read_raw(raw))
+    left_out += [f"{folder}: there is no raw folder in it" for folder in folders if folder.resolve() not in by_folder]
+    found = [one for one in found if kernel in (None, one.kernel)]
+    drawn = lines(found, last, by_case=kernel is not None)
+    nothing = f"no run has a sound speed{f' of {kernel}' if kernel else ''}"
+    ended = Outcome() if drawn else Outcome(ExitCode.NOTHING_RAN, nothing)
+    runs = len({run.run_id for line in drawn for run in line.runs})
+    steps = [step for line in drawn for step in line.steps]
+    slower = sum(step.speedup < 1 for step in steps)
+    counts = (plural(runs, "run"), plural(len(drawn), "line"), f"{plural(slower, 'step')} down and {len(steps) - slower} up")
+    lead = ended.lead(f"{', '.join(counts)}.")
+    sections = history_sections(drawn, left_out)
+    body = {"sentence": lead, "lines": [asdict(line) for line in drawn], "series": [asdict(one) for one in found], "left_out": left_out}
     if markdown is not None:
-        write_text(markdown, render_page(lead, sections, good=True, all_in="the JSON of `history show --json`"))
-    if not answered:
-        console.show(draw_page(lead, sections, good=True))
-    return Outcome()
+        write_text(markdown, render_page(lead, sections, good=ended.ok, all_in="the JSON of `history --json`"))
+    if not print_answer(json, [json_text({**ended.fields(), **body, "schema_version": SCHEMA_VERSION}, indent=1) + "\n"]):
+        console.show(draw_page(lead, sections, good=ended.ok))
+    return ended
+
+
+def _by_folder(given: tuple[Path, ...], raw: list[Path]) -> dict[Path, list[Path]]:
+    """Group raw folders by the outermost given folder that holds them: shards are joined within one, not across runs."""
+    known = {path.resolve() for path in given}
+    found: dict[Path, list[Path]] = {}
+    for folder in raw:
+        found.setdefault([path for path in (folder, *folder.parents) if path in known][-1], []).append(folder)
+    return found
 
 
 # `warpwave export` and `warpwave plot`: write the numbers of a run for other tools, and draw its charts for a README or a chat.

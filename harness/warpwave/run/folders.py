@@ -44,26 +44,19 @@ class Reserve:
 # Where results go by default, and the check of the user's folder before any work is done.
 
 RUNS = Path("reports") / "runs"  # in the current folder, which is usually the user's repository
-HISTORY = Path("reports") / "history.sqlite"
 
 
 def ignored_by_git(path: Path) -> Path:
-    """Return the path. If warpwave chose it (a folder in `RUNS`, or `HISTORY`), git ignores it from now on, like the caches of other tools.
+    """Return the path. If warpwave chose it (a folder in `RUNS`), git ignores it from now on, like the caches of other tools.
 
     What a user names is the user's, and may be meant for a commit. So is a `.gitignore` that is there already.
     """
     if path.resolve().parent == RUNS.resolve():
-        _ignore(RUNS, "*")
-    elif path.resolve() == HISTORY.resolve():
-        _ignore(HISTORY.parent, f"/{HISTORY.name}*\n/.gitignore")
+        with contextlib.suppress(OSError):
+            RUNS.mkdir(parents=True, exist_ok=True)
+            with (RUNS / ".gitignore").open("x", encoding="utf-8") as file:
+                file.write("# Made by warpwave: results of runs.\n*\n")
     return path
-
-
-def _ignore(folder: Path, patterns: str) -> None:
-    with contextlib.suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / ".gitignore").open("x", encoding="utf-8") as file:
-            file.write(f"# Made by warpwave: results of runs.\n{patterns}\n")
 
 
 def report_folder(folders: Sequence[Path]) -> Path:

@@ -22,6 +22,7 @@ pytest.importorskip("triton", reason="the local engine needs torch and triton; `
 import click
 import command
 from light import light_python
+from recorded import recorded
 from synthetic import compiled, facts, record, run, sample, write_raw
 
 from warpwave.__main__ import _run_cli, cli
@@ -405,9 +406,7 @@ def test_compare_says_why(tmp_path, capsys, what):
 
 def test_a_recorded_run_compared_with_itself_is_good(capsys):
     """In which peers refuse sizes: nothing is slower, and nothing is missing that was there."""
-    recorded = str(ROOT / "reports" / "h100")
-
-    assert _run_cli(["compare", recorded, recorded]) == 0
+    assert _run_cli(["compare", str(recorded()), str(recorded())]) == 0
     assert "skipped in both" in capsys.readouterr().out
 
 
@@ -446,17 +445,6 @@ def test_codegen_diff_says_why(tmp_path, capsys, what):
     assert words in document["reason"]
     assert document["reason"] in document["sentence"]
     assert capsys.readouterr().err == f"exit code {code}: {document['reason']}\n"
-
-
-def test_a_history_without_speeds_says_so(tmp_path, capsys):
-    """And leaves the JSON that was asked for."""
-    files = ["--file", str(tmp_path / "h.sqlite"), "--json", str(tmp_path / "out.json")]
-    write_raw(tmp_path / "raw" / "alpha", run(samples=()))
-    assert _run_cli(["history", "add", str(tmp_path), *files[:2]]) == 0
-
-    assert _run_cli(["history", "show", *files]) == 5
-    assert "exit code 5: " in capsys.readouterr().err
-    assert json.loads((tmp_path / "out.json").read_text()) == []
 
 
 def test_the_doctor_says_why(tmp_path, monkeypatch, capsys):
@@ -555,18 +543,6 @@ def test_git_ignores_the_default_folder_and_no_other(here):
 
     ignored_by_git(Path("recorded") / "one")
     assert not Path("recorded").exists()
-
-
-def test_git_ignores_the_default_history_and_no_other(here):
-    """Its neighbours may be reports for a commit."""
-    before = untracked()
-    assert _run_cli(["history", "add", "a"]) == 0
-    assert (here / "reports" / "history.sqlite").exists()
-    assert untracked() == before
-
-    assert _run_cli(["history", "add", "a", "--file", "reports/mine.sqlite"]) == 0
-    (here / "reports" / "page.html").touch()
-    assert untracked() == before + "?? reports/\n"
 
 
 def test_an_edited_gitignore_stays(here):

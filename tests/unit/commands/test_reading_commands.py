@@ -5,23 +5,19 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import sqlite3
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import command
 import pytest
-from synthetic import GPU_B, compiled, day, facts, record, row, run, sample, write_raw
+from synthetic import GPU_A, GPU_B, compiled, day, facts, record, row, run, sample, write_raw
 
 from warpwave.__main__ import _run_cli
-from warpwave.compare.trends import trends
+from warpwave.compare.speeds.history import Measured, Series, lines, series
 from warpwave.config.pyproject import tuned_configurations
-from warpwave.errors import ConfigError, ExitCode, InvalidInputError
-from warpwave.history import add, series
+from warpwave.errors import ConfigError
 from warpwave.records import Verdict
-from warpwave.render.sections.changes import trend_sections
+from warpwave.render.sections.changes import history_sections
 
 
 def warpwave(*arguments, cwd: Path, **more):
@@ -176,169 +172,225 @@ def test_a_tuned_file_that_is_none(package):
         tuned_configurations(package)
 
 
-# Runs over time in one file: what is kept, once, by several writers, and the lines drawn from it. All data is synthetic.
-
-REPOSITORY = Path(__file__).parents[3]
+# Speeds over many runs: what is in a line, where a step is, and what the command says. All data is synthetic.
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "new folder" / "history.sqlite"
+def line_of(*cases, half_width=0.002):
+    """The line of cases with a time for each run; None where it was not measured."""
+    found = []
+    for number, times in enumerate(cases):
+        points = tuple(
+            Measured(f"run-{run}", f"2026-01-{run:02d}T00:00:00", f"c{run}", time, half_width) for run, time in enumerate(times, 1) if time
+        )
+        found.append(Series("softmax", f"softmax/fp32/N={number}", "triton", "a", "GPU", "timer", 0, points))
+    (line,) = lines(found, 99)
+    return line
 
 
-def test_what_is_added_comes_back_in_order(path):
-    """Oldest first, however it was added."""
-    add(path, [day(2, 1.1)])
-    assert add(path, [day(1, 1.0)]) == {"run-1/alpha": True}
-    (found,) = series(path)
-
-    assert [(point.run_id, point.commit, point.median_ms) for point in found.points] == [("run-1", "c1", 1.0), ("run-2", "c2", 1.1)]
-    assert found.points[0].half_width > 0
+def texts(sections):
+    return "\n".join("".join(bit.text for bit in line) for section in sections for line in section.lines)
 
 
-def test_a_run_is_kept_once(path):
-    """By its id and target: the same bundle again changes nothing, another target of the run is new."""
-    add(path, [day(1, 1.0)])
+def test_series_are_in_the_order_of_the_runs():
+    """However they were given; a run that is given twice counts once, and another target of it is another series."""
+    found, left_out = series([day(2, 1.1), day(1, 1.0), day(1, 9.0), day(1, 1.0, target="beta")])
 
-    assert add(path, [day(1, 9.0), day(1, 1.0, target="beta")]) == {"run-1/alpha": False, "run-1/beta": True}
-    assert [one.points[0].median_ms for one in series(path)] == [1.0, 1.0]
-
-
-def test_all_of_a_bundle_or_nothing(path):
-    """What belongs to two runs is refused, and takes the others with it."""
-    with pytest.raises(InvalidInputError, match="its files are of two runs"):
-        add(path, [day(1, 1.0), day(2, 1.0, record=record("beta", verdict=Verdict.STALE))])
-    with pytest.raises(InvalidInputError, match="it has no run id"):
-        add(path, [day(1, 1.0, record=record(run_id=""))])
-    with pytest.raises(InvalidInputError, match="There is no history"):
-        series(path)
-
-
-def test_two_writers_at_once_lose_nothing(path):
-    """Real processes, from the making of the file on; each adds the same twenty runs and five of its own."""
-    program = f"""
-import sys
-sys.path[:0] = [{str(REPOSITORY)!r}, {str(REPOSITORY / "tests" / "unit")!r}]
-from pathlib import Path
-from synthetic import day
-from warpwave.history import add
-print("ready", flush=True)
-sys.stdin.readline()
-for number in (*range(1, 21), *range({{start}}, {{start}} + 5)):
-    add(Path({str(path)!r}), [day(number, 1.0, 2.0)])
-"""
-    writers = [
-        subprocess.Popen([sys.executable, "-c", program.format(start=start)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for start in (30, 40)
+    assert [[(point.run_id, point.commit, point.median_ms) for point in one.points] for one in found] == [
+        [("run-1", "c1", 1.0), ("run-2", "c2", 1.1)],
+        [("run-1", "c1", 1.0)],
     ]
-    for writer in writers:
-        assert writer.stdout.readline() == "ready\n"
-    for writer in writers:
-        writer.stdin.write("go\n")
-        writer.stdin.flush()
-    for writer in writers:
-        writer.communicate()
-
-    assert [writer.returncode for writer in writers] == [0, 0]
-    assert [len(one.points) for one in series(path)] == [30, 30]
+    assert found[0].points[0].half_width > 0
+    assert left_out == []
 
 
-def test_only_what_can_be_relied_on_is_in_a_series(path):
+def test_a_run_without_a_place_in_the_history_is_named():
+    """It is of two runs, has no id or start, or has no speed; the others are shown all the same."""
+    runs = [
+        day(1, 1.0),
+        day(2, 1.0, record=record("alpha", verdict=Verdict.STALE)),
+        day(3, 1.0, record=record("alpha", run_id="")),
+        day(4, 1.0, record=record("alpha", started="")),
+        day(5),
+    ]
+    found, left_out = series(runs)
+
+    assert [[point.run_id for point in one.points] for one in found] == [["run-1"]]
+    assert [text.rpartition(": ")[2] for text in left_out] == [
+        "its files are of two runs",
+        "its run.json has no run id or no start",
+        "its run.json has no run id or no start",
+        "it has no sound speed (passed)",
+    ]
+    assert "it has no sound speed" in texts(history_sections(lines(found, 20), left_out))
+
+
+def test_only_what_can_be_relied_on_is_in_a_series():
     """Not what failed, not what was weak, not what no test vouches for; and another GPU, timer or flush is another series."""
     weak, other = sample(1, median_ms=1.0, weak="throttled"), sample(1, median_ms=1.0, timer="another")
-    add(path, [day(1, 1.0), day(2, 1.0, cases=()), day(3, samples=(weak,)), day(4, samples=(other,)), day(5, 1.0, facts=facts(GPU_B))])
+    found, left_out = series(
+        [day(1, 1.0), day(2, 1.0, cases=()), day(3, samples=(weak,)), day(4, samples=(other,)), day(5, 1.0, facts=facts(GPU_B))]
+    )
 
-    assert [([point.run_id for point in one.points], one.timer, one.gpu) for one in series(path)] == [
-        (["run-4"], "another", "Synthetic GPU A"),
-        (["run-1"], "synthetic", "Synthetic GPU A"),
+    assert sorted(([point.run_id for point in one.points], one.timer, one.gpu) for one in found) == [
+        (["run-1"], "synthetic", GPU_A),
+        (["run-4"], "another", GPU_A),
         (["run-5"], "synthetic", GPU_B),
+    ]
+    assert [text.split(":")[0] for text in left_out] == ["alpha of run-2", "alpha of run-3"]
+
+
+def test_a_line_is_over_the_cases_that_all_runs_have():
+    """Two and eight times as fast are four times, geometrically; the case that came on the second day is in no figure. Hand-worked."""
+    found, _ = series([day(1, 8.0, 8.0), day(2, 4.0, 1.0, 5.0), day(3, 4.0, 1.0, 5.0)])
+    (whole,), (last,) = lines(found, 20), lines(found, 2)
+
+    assert (whole.name, whole.n, whole.speeds) == ("softmax", 2, pytest.approx((1.0, 4.0, 4.0)))
+    assert whole.bars == "▁██"
+    assert (last.n, last.speeds, last.bars) == (3, pytest.approx((1.0, 1.0)), "▄▄")
+    assert [one.name for one in lines(found, 20, by_case=True)] == ["softmax/N=1", "softmax/N=2", "softmax/N=4"]
+
+
+def test_lines_differ_by_all_that_points_are_measured_by():
+    """A dtype, provider, target, GPU, timer or flush of its own makes a line of its own."""
+    point = Measured("r1", "2026-01-01", "c", 1.0, None)
+    one = Series("k", "k/fp32/1", "triton", "alpha", GPU_A, "timer", 1, (point,))
+    other = [{"case": "k/bf16/1"}, {"provider": "torch"}, {"target": "beta"}, {"gpu": GPU_B}, {"timer": "another"}, {"flush_bytes": 2}]
+    found = lines([one, *(dataclasses.replace(one, **changed) for changed in other)], 9)
+
+    assert [(line.dtype, line.provider, line.target, line.gpu, line.n) for line in found] == [
+        ("fp32", "triton", "alpha", GPU_A, 1),
+        ("bf16", "triton", "alpha", GPU_A, 1),
+        ("fp32", "torch", "alpha", GPU_A, 1),
+        ("fp32", "triton", "beta", GPU_A, 1),
+        ("fp32", "triton", "alpha", GPU_B, 1),
+        ("fp32", "triton", "alpha", GPU_A, 1),
+        ("fp32", "triton", "alpha", GPU_A, 1),
     ]
 
 
-def test_a_trend_is_over_the_cases_that_all_runs_have(path):
-    """Two and eight times as fast are four times, geometrically; the case that came on the second day is in no figure. Hand-worked."""
-    add(path, [day(1, 8.0, 8.0), day(2, 4.0, 1.0, 5.0), day(3, 4.0, 1.0, 5.0)])
-    (whole,) = trends(series(path), 20)
-    (last,) = trends(series(path), 2)
-
-    assert (whole.name, whole.n, whole.speeds) == ("softmax", 2, pytest.approx((1.0, 4.0, 4.0)))
-    assert whole.line == "▁██"
-    assert (last.n, last.speeds, last.line) == (3, pytest.approx((1.0, 1.0)), "▄▄")
-    assert [trend.name for trend in trends(series(path, "softmax"), 20, by_case=True)] == ["softmax/N=1", "softmax/N=2", "softmax/N=4"]
-    assert series(path, "gelu") == []
-
-
-def test_a_step_that_came_with_another_toolchain_says_so(path):
-    """Not a step without one, and not a new toolchain without a step of more than 2%."""
-    newer = facts(triton="3.10.0")
-    days = [day(1, 1.0), day(2, 2.0), dataclasses.replace(day(3, 4.0), facts=newer), dataclasses.replace(day(4, 4.0), facts=facts())]
-    add(path, days)
-    (found,) = trends(series(path), 20)
-    text = "".join(bit.text for bit in trend_sections([found])[0].lines[0])
-
-    assert [(step.speedup, step.before.run_id, step.after.run_id) for step in found.steps] == [(pytest.approx(0.5), "run-2", "run-3")]
-    assert "-50.0% with triton 3.9.0, torch 2.13.0+synthetic → triton 3.10.0, torch" in text
-    assert "the commit changed too: c2 → c3" in text
-
-
-def test_runs_without_a_case_in_common_say_so(path):
+def test_runs_without_a_case_in_common_say_so():
     """Nothing is left out without a word."""
-    add(path, [day(1, 8.0), day(2, None, 8.0)])
-    (trend,) = trends(series(path), 20)
+    line = line_of([8.0, None], [None, 8.0])
 
-    assert (trend.n, trend.speeds, trend.line) == (0, (), "no case is in all 2")
-
-
-def test_a_file_that_is_no_history_is_an_error_and_stays_as_it_is(tmp_path):
-    """Text, and the history of another version."""
-    path = tmp_path / "history.sqlite"
-    path.write_text("This is no database, but it is long enough to be taken for one." * 20)
-    with pytest.raises(InvalidInputError, match="file is not a database"):
-        add(path, [day(1, 1.0)])
-    assert path.read_text().startswith("This is no database")
-
-    newer = tmp_path / "newer.sqlite"
-    with sqlite3.connect(newer) as store:
-        store.execute("PRAGMA user_version = 99")
-    with pytest.raises(InvalidInputError, match="has version 99"):
-        add(newer, [day(1, 1.0)])
+    assert (line.n, line.speeds, line.bars) == (0, (), "no case is in all 2")
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("times", "found"),
     [
-        ("UPDATE points SET kernel = x'ff00'", "other types"),
-        ("UPDATE points SET half_width = 1e999", "other types"),
-        ("UPDATE points SET flush_bytes = 'none'", "other types"),
-        ("UPDATE runs SET torch = x'ff00'", "UTF-8"),
-        ("DROP TABLE points", "other things"),
-        ("ALTER TABLE points DROP COLUMN timer", "no such column"),
-        ("CREATE TRIGGER t AFTER INSERT ON runs BEGIN DELETE FROM points; END", "other things"),
-        ("CREATE VIEW v AS WITH RECURSIVE r (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT x FROM r", "other things"),
+        ([1, 1, 1, 1, 1], []),
+        ([1, 1.01, 0.99, 1.02, 1], []),  # noise
+        ([1, 1, 1, 1.3, 1, 1, 1], []),  # one bad run is no step
+        ([1, 1, 1, 1.25, 1.25, 1.25], [("c3..c4", 0.8)]),
+        ([1.25, 1.25, 1, 1], [("c2..c3", 1.25)]),
+        ([1, 1, 1.25, 1.25, 1.25, 1, 1, 1], [("c2..c3", 0.8), ("c5..c6", 1.25)]),
+        ([1, 1, 1, 1.25], [("c3..c4", 0.8)]),  # the last run: not confirmed
+        ([1], []),
     ],
 )
-def test_what_something_else_wrote_to_a_history_is_invalid(path, change, why):
-    """Not a failure of warpwave or of the machine: the file is to blame."""
-    add(path, [day(1, 8.0)])
-    with sqlite3.connect(path) as store:
-        store.execute(change)
+def test_a_step_is_a_change_that_stays(times, found):
+    """With the commits that it lies between."""
+    line = line_of(times, times)
 
-    with pytest.raises(InvalidInputError, match=why):
-        series(path)
+    assert [(step.commits, round(step.speedup, 3)) for step in line.steps] == found
+    assert all(step.confirmed == (step.after.run_id != f"run-{len(times)}") for step in line.steps)
+    assert texts(history_sections([line], ())).count("not confirmed") == sum(not step.confirmed for step in line.steps)
 
 
-def test_the_commands_keep_and_show(tmp_path, path, capsys):
-    """From bundle to line, with all of it in JSON and a page for a summary."""
+def test_a_step_that_came_with_another_toolchain_says_so():
+    """And says nothing where the toolchain stayed."""
+    newer = facts(triton="3.10.0")
+    times = (1.0, 1.0, 2.0, 2.0, 4.0, 4.0)
+    even = [tuple(dataclasses.replace(point, p20_ms=time, p80_ms=time, times_ms=()) for point in day(1, time).samples) for time in times]
+    days = [day(n, samples=points, facts=newer if n >= 5 else facts()) for n, points in enumerate(even, 1)]
+    found = lines(series(days)[0], 20)
+    said = texts(history_sections(found, ())).split("\n")
+
+    assert [(round(step.speedup, 3), step.after.run_id, bool(step.toolchains)) for step in found[0].steps] == [
+        (0.5, "run-3", False),
+        (0.5, "run-5", True),
+    ]
+    assert [text for text in said if "another toolchain: triton 3.9.0, torch 2.13.0+synthetic → triton 3.10.0" in text] == [
+        text for text in said if "from run-5" in text
+    ]
+
+
+def test_wide_intervals_are_no_step():
+    """A case that may have moved has not moved for sure."""
+    times = [1, 1, 1, 1.1, 1.1, 1.1]
+
+    assert line_of(times).steps
+    assert not line_of(times, half_width=0.06).steps
+
+
+def test_half_of_the_cases_have_to_move():
+    """One case that broke is seen by `compare`; it is no step of the kernel."""
+    still, moved = [1, 1, 1, 1, 1], [1, 1, 2, 2, 2]
+
+    assert not line_of(still, still, still, moved).steps
+    assert line_of(still, moved).steps[0].moved == 1
+
+
+def test_a_case_that_is_added_changes_no_level():
+    """Only cases that all runs have count."""
+    line = line_of([1, 1, 1, 1], [None, None, 9, 9])
+
+    assert line.steps == ()
+    assert line.speeds == (1, 1, 1, 1)
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    """Four runs in a folder, the last two slower, and one of their folders without a run."""
+    monkeypatch.chdir(tmp_path)
+    for number, time in enumerate((1.0, 1.0, 1.5, 1.5), 1):
+        who = day(number, time, time)
+        samples = tuple(dataclasses.replace(point, p20_ms=time, p80_ms=time, times_ms=()) for point in who.samples)
+        write_raw(tmp_path / "all" / str(number) / "raw" / "alpha", dataclasses.replace(who, samples=samples))
+    (tmp_path / "empty").mkdir()
+    return tmp_path
+
+
+def test_the_command_shows_lines_and_steps(runs, capsys):
+    """From folders to a table, the steps, and what is left out; all of it in JSON, and a page for a summary."""
+    assert _run_cli(["history", "all/3", "all/4", "all/1", "all/2", "empty", "--markdown", "page.md", "--json", "all.json"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    document = json.loads((runs / "all.json").read_text())
+
+    for text in ("4 runs, 1 line, 1 step down and 0 up.", "0.667", "██▁▁", "-33.3% from run-3", "c2..c3", "empty: there is no raw folder"):
+        assert text in told, text
+        assert text in " ".join((runs / "page.md").read_text().replace("\\", "").replace("`", "").split()), text
+    assert [[point["median_ms"] for point in one["points"]] for one in document["series"]] == [[1.0, 1.0, 1.5, 1.5]] * 2
+    assert [step["after"]["run_id"] for step in document["lines"][0]["steps"]] == ["run-3"]
+    assert (document["exit_code"], document["left_out"]) == (0, ["empty: there is no raw folder in it"])
+
+
+def test_a_folder_of_runs_is_as_good_as_its_runs(runs, capsys):
+    """And a run that is in two of the folders counts once."""
+    for folders in (["all"], ["all", "all/2"]):
+        assert _run_cli(["history", *folders, "--last", "2", "--kernel", "softmax"]) == 0
+        told = capsys.readouterr().out
+        assert "2 runs, 2 lines, 0 steps down and 0 up." in told
+        assert "softmax/N=2" in told
+
+
+def test_shards_of_a_run_are_one_run(runs, capsys):
+    """Also where the next run was of the same commit."""
     for number in (1, 2):
-        write_raw(tmp_path / str(number) / "raw" / "alpha", dataclasses.replace(day(number, 2.0 / number), compiled=()))
-    bundles = [str(tmp_path / "1"), str(tmp_path / "2")]
-    codes = [_run_cli(["history", "add", *bundles, "--file", str(path)]) for _ in range(2)]
-    out = ["--markdown", str(tmp_path / "page.md"), "--json", str(tmp_path / "all.json")]
-    codes += [_run_cli(["history", "show", "--file", str(path), *out]), _run_cli(["history", "show", "--file", str(path), "--kernel", "x"])]
-    said = "".join(capsys.readouterr())
+        for shard in (1, 2):
+            who = record("alpha", run_id=f"night-{number}", started=f"2026-01-0{number}T00:00:00+00:00", commit="c", shard=f"{shard}/2")
+            made = run(record=who, samples=(sample(shard, median_ms=1.0),))
+            write_raw(runs / f"night-{number}" / f"shard{shard}" / "raw" / "alpha", made)
 
-    assert codes == [0, 0, 0, int(ExitCode.NOTHING_RAN)]
-    assert (said.count("added: run-"), said.count("there already: run-")) == (2, 2)
-    assert all(text in said for text in ("2 runs, 1 line.", "2.000", "+100.0%", "▁█", "has no speed of x yet"))
-    assert [point["median_ms"] for point in json.loads((tmp_path / "all.json").read_text())[0]["points"]] == [2.0, 1.0]
-    assert "▁█" in (tmp_path / "page.md").read_text()
+    assert _run_cli(["history", "night-1", "night-2", "--json"]) == 0
+    (line,) = json.loads(capsys.readouterr().out)["lines"]
+    assert (line["n"], [one["run_id"] for one in line["runs"]]) == (2, ["night-1", "night-2"])
+
+
+def test_a_history_without_speeds_says_so(runs, capsys):
+    """In the JSON that was asked for too; folders without any run are an error."""
+    assert _run_cli(["history", "all", "--kernel", "x", "--json"]) == 5
+    answer = capsys.readouterr()
+    assert json.loads(answer.out)["reason"] == "no run has a sound speed of x"
+    assert "exit code 5: no run has a sound speed of x" in answer.err
+    assert _run_cli(["history", "empty"]) == 4

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import command
 import pytest
+from recorded import recorded
 
 from warpwave.collect.untrusted import read_lines
 from warpwave.compare.codegen import held_against
@@ -14,7 +15,7 @@ from warpwave.compare.model import Likeness
 from warpwave.records import CompiledKernel
 
 REPO = Path(__file__).parents[3]
-RECORDED = REPO / "reports" / "h100" / "raw" / "cuda"
+RECORDED = recorded() / "raw" / "cuda"
 
 
 def rows(folder, name):

@@ -16,7 +16,6 @@ from warpwave.compare import compare
 from warpwave.compare.changed_speeds import GroupChange, PointChange, TargetPair, changed_speeds
 from warpwave.compare.model import Cell, Change, Geomean, Noise, Portability, Ratio, Refusal, Speed
 from warpwave.compare.speeds import cells, dtype_in, explain, intensity, noise, speedup
-from warpwave.compare.trends import Measured, Series, trends
 from warpwave.compare.upgrade import changed_errors
 from warpwave.errors import ExitCode
 from warpwave.records import Verdict
@@ -212,28 +211,6 @@ def test_noise_field_by_field():
     assert explain([found]) != explain([dataclasses.replace(found, enough=True)])
 
 
-def test_a_trend_is_relative_to_its_first_run():
-    """A kernel's cases in one line, by their geometric mean; a case that is not in every run is left out. Hand-worked."""
-
-    def series(name, *times, **more):
-        points = tuple(Measured(f"r{n}", f"2026-01-0{n}", "c", time, None) for n, time in enumerate(times, 1) if time)
-        return Series("k", name, "triton", "alpha", GPU_A, "timer", 1, points, **more)
-
-    one, two, gap = series("k/1", 4.0, 2.0, 1.0), series("k/2", 1.0, 2.0, 1.0), series("k/3", 1.0, None, 1.0)
-    other = dataclasses.replace(series("k/1", 1.0, 1.0, 1.0), flush_bytes=2)
-    first, second = trends([one, two, gap, other], 9)
-    (recent,) = trends([one, two], 2)
-    by_case = trends([one, two, gap], 9, by_case=True)
-
-    assert (first.name, first.provider, first.target, first.gpu, first.n) == ("k", "triton", "alpha", GPU_A, 2)
-    assert first.speeds == pytest.approx((1.0, 1.0, 2.0))
-    assert [point.run_id for point in first.runs] == ["r1", "r2", "r3"]
-    assert (second.n, second.speeds) == (1, (1.0, 1.0, 1.0))
-    assert recent.speeds == pytest.approx((1.0, 2.0))
-    assert [(trend.name, trend.n, len(trend.speeds)) for trend in by_case] == [("k/1", 1, 3), ("k/2", 1, 3), ("k/3", 1, 2)]
-    assert (first.line, second.line, by_case[0].line) == ("▁▁█", "▄▄▄", "▁▃█")
-
-
 # Two commits, field by field: what moved, what one of them lacks, and what is refused. All data is synthetic.
 
 B_COMMIT_FIELDS = ["alpha", "beta"]
@@ -411,8 +388,7 @@ def check(folder, tmp_path):
         ("compare", folder, folder, "--full", "--json", tmp_path / "compare.json", "--markdown", tmp_path / "compare.md"),
         ("codegen", "diff", folder, folder, "--full", "--json", tmp_path / "diff.json"),
         ("ci", "report", folder, "--out", tmp_path / "ci", "--base", folder, "--fail-on", "any"),
-        ("history", "add", folder, "--file", tmp_path / "history.sqlite"),
-        ("history", "show", "--file", tmp_path / "history.sqlite", "--json", tmp_path / "history.json"),
+        ("history", folder, "--json", tmp_path / "history.json"),
         *(("export", folder, "--format", name, "--out", tmp_path / name) for name in ("bencher", "pytorch", "openmetrics", "csv")),
         *(("export", folder, "--format", name, "--out", tmp_path / name) for name in ("benchmark-action", "benchmark-action-times")),
     ):

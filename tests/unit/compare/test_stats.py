@@ -8,9 +8,9 @@ import json
 import math
 import os
 import random
-from pathlib import Path
 
 import pytest
+from recorded import recorded
 from synthetic import run, sample
 
 from warpwave.compare.model import Change
@@ -121,8 +121,7 @@ PAIRS = 600 if "WARPWAVE_SEARCH" in os.environ else 300  # nox -s fuzz
 # --- verdicts, by simulation ------------------------------------------------------------------------------------------------------------
 # A noise model is a point. Called with a random generator, it returns a function that measures the point n times, or in its rounds.
 
-RECORDED = Path(__file__).parents[3] / "reports" / "h100" / "raw" / "cuda" / "bench" / "samples.jsonl"
-SAMPLES = [json.loads(line) for line in RECORDED.read_text().splitlines()]
+SAMPLES = [json.loads(line) for line in (recorded() / "raw" / "cuda" / "bench" / "samples.jsonl").read_text().splitlines()]
 
 
 def by_round(points):

@@ -9,6 +9,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from recorded import recorded
+
 from kernels.accuracy import error_of
 from kernels.goals import GOALS, Goal, measure, read, table
 
@@ -79,7 +81,7 @@ def test_the_table_names_peers_that_are_faster(tmp_path):
 
 def test_the_published_table_is_of_the_published_run():
     """What stands on the kernels' page is what the recorded run says, to the letter."""
-    assert table(GOALS, read(REPO / "reports" / "h100" / "raw" / "cuda")) in (REPO / "docs" / "kernels" / "README.md").read_text()
+    assert table(GOALS, read(recorded() / "raw" / "cuda")) in (REPO / "docs" / "kernels" / "README.md").read_text()
 
 
 # What the kernels' tests and the fuzz call wrong in results that are no numbers.

@@ -21,6 +21,7 @@ import command
 import pytest
 import yaml
 from engine_requests import ask
+from recorded import recorded
 from slow_cases import slow_but
 
 from warpwave.__main__ import cli
@@ -33,7 +34,7 @@ PAGES = {**GUIDES, "index": ROOT / "docs" / "index.md", "report": ROOT / "docs" 
 EVERY = {str(path.relative_to(ROOT)): path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))}
 FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]*)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What a report of the recorded run ends with.
-RECORDED = json.loads((ROOT / "reports" / "h100" / "comparison.json").read_text())["exit_code"]
+RECORDED = json.loads((recorded() / "comparison.json").read_text())["exit_code"]
 PARSERS = {"yaml": lambda text: list(yaml.safe_load_all(text)), "json": json.loads, "python": ast.parse}
 
 
@@ -61,7 +62,7 @@ def folder(tmp_path):
     programs.mkdir()
     (programs / "warpwave").write_text(f'#!/bin/sh\nexec {command.shell_words()} "$@"\n')
     (programs / "warpwave").chmod(0o755)
-    shutil.copytree(ROOT / "reports" / "h100", work / "recorded")
+    shutil.copytree(recorded(), work / "recorded")
     return work
 
 

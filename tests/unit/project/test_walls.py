@@ -30,7 +30,6 @@ OWNERS = {
     "yaml": {"config/files.py"},
     "xml.parsers": {"collect/cases.py"},
     "xml.etree": set(),
-    "sqlite3": {"history.py"},
     "junitparser": {"render/junit.py"},
     "torch": set(),
     "triton": set(),

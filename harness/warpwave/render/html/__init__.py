@@ -6,8 +6,7 @@ read-out, switches and the long tables. The page carries their numbers once, as 
 
 from __future__ import annotations
 
-from warpwave.render.html.history import render_history
 from warpwave.render.html.page import render_html
 from warpwave.render.html.shell import render_sections
 
-__all__ = ["render_history", "render_html", "render_sections"]
+__all__ = ["render_html", "render_sections"]

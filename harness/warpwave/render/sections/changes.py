@@ -9,9 +9,9 @@ from warpwave.compare.changed_codegen import Bundle, Change, Concern, Delta, Dif
 from warpwave.compare.changed_speeds import GroupChange, PointChange, SpeedChanges, TargetPair
 from warpwave.compare.model import Change as SpeedChange
 from warpwave.compare.speeds import explain, first_names
+from warpwave.compare.speeds.history import Line as HistoryLine
+from warpwave.compare.speeds.history import Step
 from warpwave.compare.tests import ChangedTest, ChangedTests, Fate
-from warpwave.compare.trends import Step
-from warpwave.compare.trends import Trend as SpeedTrend
 from warpwave.records import Verdict
 from warpwave.render.sections.model import MOST_LINES, Bit, Line, Section, name, names, say, shorten
 from warpwave.render.text import NOTHING, first_line, number, plural
@@ -305,33 +305,40 @@ def _because_of_speed(point: PointChange) -> Line:
     return say(": ", name(first_line(point.reason)))
 
 
-def trend_sections(found: Sequence[SpeedTrend]) -> list[Section]:
-    """Return a line per kernel or case, with the oldest run on the left."""
+def history_sections(found: Sequence[HistoryLine], left_out: Sequence[str]) -> list[Section]:
+    """Return a row per kernel and dtype, or per case, with the oldest run on the left; the steps; and the runs that are left out."""
     rows = []
-    for trend in found[:MOST_LINES]:
-        moved = trend.speeds[-1] / trend.speeds[-2] if len(trend.speeds) > 1 else None
-        speed = f"{trend.speeds[-1]:.3f}" if trend.speeds else NOTHING
-        figures = (str(trend.n), speed, NOTHING if moved is None else f"{moved - 1:+.1%}")
-        rows.append((*names((trend.name, trend.provider, trend.target)), *map(say, figures), say(trend.line)))
-    heads = tuple(say(head) for head in ("kernel", "provider", "target", "n", "speed", "last", "runs"))
-    latest = dict.fromkeys(f"{run.started[:16]} {run.run_id} {run.commit}".strip() for trend in found for run in trend.runs[-1:])
+    for line in found[:MOST_LINES]:
+        last = f"{line.speeds[-1] / line.speeds[-2] - 1:+.1%}" if len(line.speeds) > 1 else NOTHING
+        figures = (str(line.n), f"{line.speeds[-1]:.3f}" if line.speeds else NOTHING, last, line.bars)
+        rows.append((*names((line.name, line.dtype, line.provider, line.target, line.gpu)), *map(say, figures)))
+    heads = tuple(say(head) for head in ("kernel", "dtype", "provider", "target", "GPU", "n", "speed", "last", "runs"))
+    latest = dict.fromkeys(f"{run.started[:16]} {run.run_id} {run.commit}".strip() for line in found for run in line.runs[-1:])
     more = [say(_IN_JSON.format(len(found) - len(rows)))] if len(rows) < len(found) else []
-    steps = shorten([_step(trend, step) for trend in found for step in trend.steps], _FEW)
-    lines = (*more, *steps, *shorten((say("latest: ", name(text)) for text in latest), _FEW))
     legend = (
         "n: cases that all these runs have. speed: geometric mean relative to the oldest run. last: relative to the run before.",
         "Runs with another GPU, timer or flush get their own line. Weak and unsound points are left out. For verdicts: `warpwave compare`.",
     )
-    return [Section("Trend", heads, tuple(rows), lines, legend, right=(3, 4, 5))]
+    steps = [(line, step) for line in found for step in line.steps]
+    steps.sort(key=lambda pair: (pair[1].speedup >= 1, min(pair[1].speedup, 1 / pair[1].speedup)))
+    stayed = ("A step is a change of more than 3% that stayed, against the three runs before it. Slower ones come first.",)
+    lines = (*more, *_shorten_lines([say("latest: ", name(text)) for text in latest], _FEW))
+    sections = [
+        Section("Speeds", heads, tuple(rows), lines, legend, right=(5, 6, 7)),
+        Section("Steps", lines=_shorten_lines([_step(line, step) for line, step in steps], None), legend=stayed),
+        Section("Left out", lines=_shorten_lines([say(name(text)) for text in left_out], None)),
+    ]
+    return [section for section in sections if section.rows or section.lines]
 
 
-def _step(trend: SpeedTrend, step: Step) -> Line:
-    """Say that a step came with another toolchain, and whether the commit changed too."""
-    commits = (step.before.commit, step.after.commit)
-    too = () if commits[0] == commits[1] else (" (the commit changed too: ", name(" → ".join(commits)), ")")
-    where = (name(trend.name), " ", name(trend.provider), " on ", name(trend.target))
-    versions = name(f"{step.before.toolchain} → {step.after.toolchain}")
-    return say(Bit("! ", Verdict.ABSENT), *where, f": {step.speedup - 1:+.1%} with ", versions, *too)
+def _step(line: HistoryLine, step: Step) -> Line:
+    where = (name(f"{line.name}{f', {line.dtype}' if line.dtype else ''}"), " ", name(line.provider), " on ", name(line.target))
+    change = Bit(f"{step.speedup - 1:+.1%}", Verdict.FAILED if step.speedup < 1 else Verdict.PASSED)
+    run = name(f"{step.after.run_id} ({step.after.started[:10]})")
+    commits = ("; commits ", name(step.commits)) if step.commits else ()
+    toolchains = ("; with another toolchain: ", name(step.toolchains)) if step.toolchains else ()
+    doubt = () if step.confirmed else ("; it is the last run, so not confirmed yet",)
+    return say(*where, ": ", change, " from ", run, f" on, in {step.moved} of {plural(step.n, 'case')}", *commits, *toolchains, *doubt)
 
 
 # Tests that changed between two runs → sections, for the terminal and for Markdown. Pure.
