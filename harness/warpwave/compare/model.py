@@ -360,7 +360,8 @@ class CardUse(Strict):
 @dataclass(frozen=True)
 class TargetSummary(Strict):
     """One target. `tests`, `points` and `compiled` are counts per verdict, of tests, measured points and compiled kernels. `tests_not_run`
-    and `compiled_not_run` count those with the verdict `not-run` by their reason.
+    and `compiled_not_run` count those with the verdict `not-run` by their reason. `host_code` and `host_code_not_run` count the cases of
+    the compile stage that did not run to their end, which are no binaries.
 
     `only_gates` counts failed kernels that compiled and could be launched. `gates` is what kernels had to meet, if anything. `peers` are
     the benchmark providers that the compile stage left out. `complete`: it did everything it was asked to do, whatever the result. A
@@ -395,6 +396,8 @@ class TargetSummary(Strict):
     compiled: dict[str, int] = field(default_factory=dict)
     tests_not_run: dict[str, int] = field(default_factory=dict)
     compiled_not_run: dict[str, int] = field(default_factory=dict)
+    host_code: dict[str, int] = field(default_factory=dict)
+    host_code_not_run: dict[str, int] = field(default_factory=dict)
     only_gates: int = 0
     gates: Union[Gates, None] = None
     peers: tuple[str, ...] = ()

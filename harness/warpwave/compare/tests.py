@@ -131,7 +131,11 @@ def mistyped(targets: Sequence[TargetSummary], tests: Iterable[ParityRow]) -> st
     if any(not is_mistyped(cell.result) for _, cell in failing) or any(target.verdict is not Verdict.PASSED for target in others):
         return ""
     bad = {verdict.value for verdict in FAILING}
-    if any(target.verdict is not Verdict.ERROR or bad & target.compiled.keys() for target in targets if target.target in explained):
+    if any(
+        target.verdict is not Verdict.ERROR or bad & {*target.compiled, *target.host_code}
+        for target in targets
+        if target.target in explained
+    ):
         return ""
     found = [*dict.fromkeys(refused.values())]
     if unknown:

@@ -11,7 +11,7 @@ from warpwave.compare.model import COMPLETE, FAILING, CardUse, DeviceSummary, Ta
 from warpwave.compare.speeds import SMALLEST, copies_gbps, impossible, impossible_ceiling, judge, products_tflops
 from warpwave.compare.tests import count_reasons
 from warpwave.errors import ExitCode, Outcome
-from warpwave.records import GPU_PROPERTY, HARMLESS, Ceiling, DeviceFacts, NotRun, Stage, TargetRun, Verdict, reasons, worst
+from warpwave.records import GPU_PROPERTY, HARMLESS, HOST_CODE, Ceiling, DeviceFacts, NotRun, Stage, TargetRun, Verdict, reasons, worst
 from warpwave.records.selection import is_load
 from warpwave.stats import measurable
 
@@ -131,7 +131,11 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
     loads = len(run.cases) - len(own)
     copies, products = copies_gbps(run.ceilings), products_tflops(run.ceilings)
     points = _count(judge(sample, copies, products)[0] for sample in run.samples)
-    compiled = _count(kernel.verdict for kernel in run.compiled)
+    binaries = [kernel for kernel in run.compiled if kernel.function != HOST_CODE]
+    compiled = _count(kernel.verdict for kernel in binaries)
+    # A case that ended early has a row for each architecture, and is one case.
+    ended = {(row.origin, row.verdict, row.not_run): row for row in run.compiled if row.function == HOST_CODE}
+    hosted = _count(row.verdict for row in ended.values())
     found = [(record.verdict, record.reason)]
     # A package may have no benchmarks. A package without tests fails: green must not mean that nothing ran.
     found += [
@@ -141,6 +145,7 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
     ]
     found += [(Verdict(verdict), _count_sentence(tests, "test")) for verdict in tests if Verdict(verdict) not in HARMLESS]
     found += [(Verdict(verdict), _count_sentence(compiled, "binary")) for verdict in compiled if Verdict(verdict) in FAILING]
+    found += [(Verdict(verdict), _host_code(hosted)) for verdict in hosted if Verdict(verdict) in FAILING]
     benched = loads and (record.shard or Verdict.PASSED.value in {*points, *compiled})
     forged = _forged(run)
     found += [(Verdict.INVALID, forged)] if forged else []
@@ -148,7 +153,9 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
     if tests and set(tests) == {Verdict.NOT_RUN.value}:
         empty = set(count_reasons(run.cases)) == {NotRun.EMPTY.value}
         found.append((Verdict.NOT_RUN, "no test was found" if empty else "every test was skipped"))
-    elif record.verdict is not Verdict.ABSENT and ((tested and not tests and not benched) or not (tests or points or compiled or benched)):
+    elif record.verdict is not Verdict.ABSENT and (
+        (tested and not tests and not benched) or not (tests or points or compiled or hosted or benched)
+    ):
         found.append((Verdict.NOT_RUN, "no test was found" if tested else "no test, no benchmark and no kernel was found"))
     verdict = worst([entry for entry, _ in found])
     reason = next((text for entry, text in found if entry is verdict and text), "")
@@ -158,7 +165,7 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
         target=name,
         label=record.label,
         verdict=verdict,
-        complete=not forged and (verdict in COMPLETE or _explained(verdict, run, tests, (points, compiled))),
+        complete=not forged and (verdict in COMPLETE or _explained(verdict, run, tests, (points, compiled, hosted))),
         reason="" if verdict is Verdict.PASSED else reason,
         hint="" if verdict is Verdict.PASSED else hint,
         run_id=record.run_id,
@@ -182,7 +189,9 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
         points=points,
         compiled=compiled,
         tests_not_run=count_reasons(run.cases),
-        compiled_not_run=count_reasons(run.compiled),
+        compiled_not_run=count_reasons(binaries),
+        host_code=hosted,
+        host_code_not_run=count_reasons(ended.values()),
         only_gates=sum(kernel.only_gates for kernel in run.compiled),
         gates=run.gates,
         peers=run.peers if any(report.stage is Stage.COMPILE for report in run.stages) else (),
@@ -225,8 +234,10 @@ def sentence(targets: Sequence[TargetSummary]) -> str:
     verb = "is" if 1 in (complete, len(targets)) else "are"
     head = f"{complete} of {len(targets)} target{'' if len(targets) == 1 else 's'} {verb} complete"
     failed = {"test": _failed(target.tests for target in targets), "binary": _failed(target.compiled for target in targets)}
-    if any(failed.values()):
-        head += ", with " + " and ".join(_nouns(count, f"failed {noun}") for noun, count in failed.items() if count)
+    parts = [_nouns(count, f"failed {noun}") for noun, count in failed.items() if count]
+    if hosted := _failed(target.host_code for target in targets):
+        parts.append(f"{_nouns(hosted, 'failed case')} in host code")
+    head += f", with {_listed(parts)}" if parts else ""
     return f"{head}: {'; '.join(_phrases(targets))}." if targets else "Nothing ran: no target was asked for and no raw folder was given."
 
 
@@ -236,7 +247,7 @@ def outcome(targets: Sequence[TargetSummary]) -> Outcome:
     failed = [
         target
         for target in targets
-        if (target.complete and target.verdict is not Verdict.PASSED) or failing & {*target.tests, *target.compiled}
+        if (target.complete and target.verdict is not Verdict.PASSED) or failing & {*target.tests, *target.compiled, *target.host_code}
     ]
     if failed:
         return Outcome(ExitCode.FAILED, "; ".join(map(_failure, failed)))
@@ -260,11 +271,14 @@ def _named(targets: Sequence[TargetSummary]) -> str:
 def _failure(target: TargetSummary) -> str:
     """Say what failed on a target, even if its verdict is graver. If no test, point or kernel failed, report the stage."""
     bad = {verdict.value for verdict in FAILING}
-    if target.complete and not {*target.tests, *target.points, *target.compiled} <= {verdict.value for verdict in HARMLESS}:
+    if target.complete and not {*target.tests, *target.points, *target.compiled, *target.host_code} <= {
+        verdict.value for verdict in HARMLESS
+    }:
         return phrase(target)
-    counts = {"test": target.tests, "binary": target.compiled}
-    parts = [_count_sentence(count, noun) for noun, count in counts.items() if bad & {*count}]
-    return f"{target.target} {' and '.join(parts) if parts else _ended(target)}"
+    parts = [_count_sentence(target.tests, "test", not_run=target.tests_not_run)] if bad & {*target.tests} else []
+    parts += [_count_sentence(target.compiled, "binary", bad="could not compile")] if bad & {*target.compiled} else []
+    parts += [_host_code(target.host_code)] if bad & {*target.host_code} else []
+    return f"{target.target} {_listed(parts) if parts else _ended(target)}"
 
 
 def _ended(target: TargetSummary) -> str:
@@ -307,20 +321,34 @@ def phrase(target: TargetSummary) -> str:
     """Say what a target did, or why it did not: `a passed 3 tests and measured 3 points`."""
     measured = _count_sentence(target.points, "point", "measured", "could not measure")
     compiled = _count_sentence(_compiles(target), "binary", "compiled", "could not compile", target.compiled_not_run)
+    hosted = _host_code(target.host_code, target.host_code_not_run)
     gates = f"broke a gate with {target.only_gates} of them" if target.only_gates else ""
-    if target.verdict is Verdict.NOT_RUN and (measured or compiled):
-        done = [f"ran no test{_because(target)}", measured, compiled, gates]
+    if target.verdict is Verdict.NOT_RUN and (measured or compiled or hosted):
+        done = [f"ran no test{_because(target)}", measured, compiled, gates, hosted]
     elif target.complete:
         tests = _count_sentence(target.tests, "test", "passed", "failed", target.tests_not_run)
         # Two options are enough to know that these were not all tests; the report lists them all.
         some = f" of those that {' and '.join(target.narrowed[:2])} chose" if target.narrowed and tests else ""
         suspected = f" ({target.suspected} of them suspected)" if target.suspected else ""
         tests = tests or ("found no test" if target.is_untested else "")
-        done = [tests + some + suspected, _loads(target), measured, compiled, gates]
+        done = [tests + some + suspected, _loads(target), measured, compiled, gates, hosted]
     else:
         done = []
     parts = [text for text in done if text] or [_ended(target)]
-    return f"{target.target} {' and '.join([', '.join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)}"
+    return f"{target.target} {_listed(parts)}"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def _host_code(counts: Mapping[str, int], not_run: Mapping[str, int] = MappingProxyType({})) -> str:
+    """`failed 1 case in host code`, `did not run 3 cases to the end (2 raised, 1 decided by data)`. The report names them."""
+    skipped = counts.get(Verdict.NOT_RUN.value, 0)
+    wrong = sum(counts.values()) - skipped
+    said = [f"failed {_nouns(wrong, 'case')} in host code"] if wrong else []
+    said += [f"did not run {_nouns(skipped, 'case')} to the end ({', '.join(reasons(skipped, not_run))})"] if skipped and not_run else []
+    return ", ".join(said)
 
 
 def _compiles(target: TargetSummary) -> dict[str, int]:

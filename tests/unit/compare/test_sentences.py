@@ -49,6 +49,14 @@ DONE = {
         target(compiled={"passed": 1, "failed": 2}, only_gates=1),
         "alpha could not compile 1 of 3 binaries and broke a gate with 1 of them",
     ),
+    "a case that raised": (
+        target(compiled={"passed": 4}, host_code={"not-run": 2}, host_code_not_run={"raised": 2}),
+        "alpha compiled 4 binaries and did not run 2 cases to the end (2 raised)",
+    ),
+    "a case that fails in host code is no binary": (
+        target(tests={"passed": 1}, compiled={"passed": 1}, host_code={"failed": 1}),
+        "alpha passed 1 test, compiled 1 binary and failed 1 case in host code",
+    ),
     "all of it": (
         target(tests={"passed": 1}, points={"passed": 2}, compiled={"passed": 3}),
         "alpha passed 1 test, measured 2 points and compiled 3 binaries",
@@ -129,7 +137,7 @@ OUTCOMES = {
     ),
     "a failed test of a target that crashed": (
         [target("a", Verdict.CRASHED, False, tests={"failed": 1, "passed": 1}, compiled={"failed": 1})],
-        Outcome(ExitCode.FAILED, "a failed 1 of 2 tests and failed 1 of 1 binary"),
+        Outcome(ExitCode.FAILED, "a failed 1 of 2 tests and could not compile 1 of 1 binary"),
     ),
     "a stage as a whole": ([target("a", Verdict.ERROR, reason="it\n broke.")], Outcome(ExitCode.FAILED, "a ended in an error (it broke)")),
     "a stage without a reason": ([target("a", Verdict.ERROR)], Outcome(ExitCode.FAILED, "a ended in an error")),

@@ -328,6 +328,14 @@ def test_markers_and_options_of_requirements():
     assert sort_out(lines, []) == (lines[:1], ["ninja; python_version > '3'", "a @ file:///a.whl"])
 
 
+BUILD = "  error: subprocess-exited-with-error\n  \n  \u00d7 python setup.py egg_info did not run successfully.\n  │ exit code: 1\n"
+AFTER = (
+    "  note: This error originates from a subprocess.\nerror: metadata-generation-failed\n\n\u00d7 Encountered error while generating "
+    "package metadata.\n╰─> See above for output.\n\nnote: This is an issue with the package mentioned above, not pip.\n"
+    "hint: See above for details.\n"
+)
+
+
 @pytest.mark.parametrize(
     ("output", "last"),
     [
@@ -337,6 +345,17 @@ def test_markers_and_options_of_requirements():
             "RuntimeError: no nvcc",
         ),
         ("", "pip failed and said nothing"),
+        (f"{BUILD}  ╰─> [1 lines of output]\n      rowc was not found\n      [end of output]\n{AFTER}", "rowc was not found"),
+        (
+            f"{BUILD}  ╰─> [2 lines of output]\n      looking for rowc\n      set ROWC and try again\n      [end of output]\n{AFTER}",
+            "looking for rowc / set ROWC and try again",
+        ),
+        (f"{BUILD}  ╰─> [0 lines of output]\n      [end of output]\n{AFTER}", "its build ended with an error and printed nothing"),
+        (
+            f"{BUILD}  ╰─> [4 lines of output]\n      no rows here\n      Traceback (most recent call last):\n        File x\n"
+            f"      subprocess.CalledProcessError: Command 'rowc' failed\n      [end of output]\n{AFTER}",
+            "no rows here / subprocess.CalledProcessError: Command 'rowc' failed",
+        ),
     ],
 )
 def test_the_line_that_says_most(output, last):
@@ -375,13 +394,6 @@ def test_two_runs_make_one_environment(request_):
 def test_what_is_protected(name, protected):
     """torch and Triton by every vendor's name, and no other package that has a word of theirs in its name."""
     assert is_protected(name) is protected
-
-
-def test_a_build_that_fails_in_plain_words_says_them() -> None:
-    from warpwave.engines.packages.installing.calls import last_words
-
-    text = "╰─> [1 lines of output]\n    rowc was not found\n    [end of output]\nERROR: Failed to build x\n(See above for output.)\n"
-    assert last_words(text) == "rowc was not found"
 
 
 # The environments in the cache folder: which are listed as unused, and which are removed.

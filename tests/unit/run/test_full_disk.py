@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import command
 import pytest
@@ -18,7 +19,7 @@ from warpwave.collect import collect
 from warpwave.config.targets import load_targets
 from warpwave.engines import results
 from warpwave.engines.protocol import Layout
-from warpwave.inside.process.journal import Journal
+from warpwave.inside.process.journal import Audit, Journal, Tail
 from warpwave.inside.process.supervise import supervise
 from warpwave.inside.process.workers import JOURNAL_VARIABLE, spawned
 from warpwave.options import RunOptions
@@ -222,6 +223,33 @@ def test_a_full_disk_is_infrastructure(small_disk, tmp_path):
     again = run("--resume", str(small_disk / "out"))
     assert again.returncode == 0, again.stdout + again.stderr
     assert [case.verdict for case in collect(raw).cases] == [Verdict.PASSED] * 3
+
+
+def test_a_worker_that_is_stopped_between_the_count_of_a_test_and_its_line(tmp_path, monkeypatch):
+    """The disk of the supervisor is full, so it stops the worker at any moment. A later attempt goes on from this journal."""
+    from warpwave.inside.test.collection import Collection
+    from warpwave.inside.test.pytest_plugin import Reporter
+
+    def write(self, event, **fields):
+        if event == "finish":
+            raise KeyboardInterrupt
+        plain(self, event, **fields)
+
+    plain = Journal.write
+    journal = Journal(tmp_path / "journal.jsonl")
+    reporter = Reporter(journal, Collection(), pretended=False)
+    journal.write("worker")
+    journal.write("collected", ids=["a"])
+    journal.write("start", id="a")
+    monkeypatch.setattr(Journal, "write", write)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        reporter._finish("a", "passed", "", "")
+    reporter.pytest_keyboard_interrupt(caught)
+    reporter.pytest_sessionfinish(SimpleNamespace(shouldfail=False, shouldstop=False))
+
+    audit = Audit()
+    assert all(audit.check({**event, "replaced": []}) for event in journal.read())
+    assert audit.findings(Tail(tmp_path / "none")) == []
 
 
 def test_a_worker_that_cannot_write_blames_nobody(tmp_path, monkeypatch):

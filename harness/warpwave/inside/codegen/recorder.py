@@ -37,24 +37,25 @@ def written_so_far() -> int:
     return found.st_size if stat.S_ISREG(found.st_mode) else -1
 
 
-def describe_refusal(error: Exception, since: int) -> str:
-    """Return a compiler's exception in one line, with what was written to standard error `since` then if it says nothing by itself."""
-    text = describe(error)
-    found = _DIAGNOSTIC.search(_read(since)) if _SAYS_NOTHING.search(text) and since >= 0 else None
-    if found is None:
-        return text
-    file, line, said, wrong = found.groups()
-    place = f"{file}:{line}" if file else (wrong or "").strip()[:80]
-    return f"{text}: {said.strip()[:300]}" + (f" ({place})" if place else "")
-
-
-def _read(since: int) -> str:
+def written_since(since: int) -> str:
+    """Return the first of what was written to standard error after `since`; an empty text if it cannot be read."""
     try:
         with open(f"/proc/self/fd/{_STDERR}", "rb") as file:
             file.seek(since)
             return file.read(_MOST_BYTES).decode(errors="replace")
     except OSError:
         return ""
+
+
+def describe_refusal(error: Exception, since: int) -> str:
+    """Return a compiler's exception in one line, with what was written to standard error `since` then if it says nothing by itself."""
+    text = describe(error)
+    found = _DIAGNOSTIC.search(written_since(since)) if _SAYS_NOTHING.search(text) and since >= 0 else None
+    if found is None:
+        return text
+    file, line, said, wrong = found.groups()
+    place = f"{file}:{line}" if file else (wrong or "").strip()[:80]
+    return f"{text}: {said.strip()[:300]}" + (f" ({place})" if place else "")
 
 
 # Gets a row, the compiled kernel (None if the compiler refused it), and what the compiler raised.

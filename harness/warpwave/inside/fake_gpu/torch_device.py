@@ -273,6 +273,7 @@ def patches(card: Architecture, device: torch.device, capability: object, free_b
     allocators: Any = torch._C._dynamo.guards  # what torch.compile writes calls them, and authors keep such code
     if hasattr(allocators, allocate := f"_empty_strided_{device.type}"):
         found.append((allocators, allocate, functools.partial(_empty_strided, device)))
+    found += [(torch.UntypedStorage, name, _no_handle) for name in ("_share_cuda_", "_new_shared_cuda")]
     if device.type == "cuda":
         found.append((torch._C, "_cuda_getCurrentRawStream", _always(0)))
         found += [(torch._C, name, _nothing) for name in ("_cuda_setStream", "_cuda_setDevice", "_cuda_clearCublasWorkspaces")]
@@ -394,6 +395,11 @@ def missing(name: str) -> Callable[..., object]:
         raise NotPretended(f"the pretended card has no {name}")
 
     return refuse
+
+
+def _no_handle(*args: object, **kwargs: object) -> object:
+    """Refuse to share memory of the card, or to take it from a process that has."""
+    raise NotPretended("a handle for another process (IPC) needs a card: its driver makes it")
 
 
 def _own(value: object) -> object:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import functools
+import gc
+import linecache
+import multiprocessing.process
 import re
 import subprocess
 import sys
@@ -15,6 +19,7 @@ from concurrent.futures.process import BrokenProcessPool
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType, TracebackType
+from typing import Any
 
 from warpwave.records import NotRun, StageReport, Verdict, worst
 
@@ -57,9 +62,11 @@ def describe(error: BaseException) -> str:
 
     For an error in a function that a kernel calls, the last line is only a mark under the call; the cause says what happened.
     """
-    error = raised_in_kernel(error) or error
     if formatted := getattr(error, "formatrepr", None):  # pytest's, for a fixture that does not exist
         return str(formatted().errorstring).strip().splitlines()[0][:300]
+    if placed := with_place(error):
+        return placed
+    error = raised_in_kernel(error) or error
     while str(error).rstrip().endswith("^") and error.__cause__:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -67,6 +74,118 @@ def describe(error: BaseException) -> str:
         return type(error).__name__
     text = f"{lines[-1]} ({lines[0].rstrip(':')})" if lines[0].endswith(":") else _of_tool(lines) or lines[0]
     return f"{type(error).__name__}: {text[:300]}"
+
+
+def with_place(error: BaseException) -> str:
+    """Return an exception in one line with the place that it is about, if its own words or its traceback lack that; else an empty text.
+
+    Python's parser stops in a file that another one imports. A kernel is compiled, or interpreted, far below the line that is wrong.
+    """
+    if isinstance(error, SyntaxError):
+        place = f" ({_short(error.filename)}:{error.lineno})" if error.filename and error.lineno else ""
+        return f"{type(error).__name__}: {error.msg}{place}"
+    if raised := raised_in_kernel(error):
+        error, said = raised, str(raised).strip()
+        file, line = _interpreted_at(raised)
+    else:
+        while _is_compilers(error.__cause__):  # of the function that the kernel calls
+            error = error.__cause__  # type: ignore[assignment]
+        said = str(getattr(error, "error_message", None) or "").strip()
+        file, line = _compiled_at(error) if _is_compilers(error) else ("", 0)
+    if not line:
+        return ""
+    first = next(iter(said.splitlines()), "").strip()
+    place = f"{Path(file).name}:{line}"
+    text = first if place in first else f"{first} ({place})" if first else f"{place}: {statement(file, line)}".rstrip(": ")
+    return f"{type(error).__name__}: {text[:400]}"
+
+
+def with_child(error: BaseException | None, message: str, printed: str | None) -> str:
+    """Return a message with how a child process of the test ended, if that is why the test failed, and with the last of what it printed.
+
+    What nobody has captured is in `printed`; None if that is not known.
+    """
+    child = _failed_child(error)
+    if child is None:
+        return message
+    code = getattr(child, "returncode", getattr(child, "exitcode", 0))
+    how = f"exit code {code}" if code > 0 else f"signal {-code}"
+    first, *rest = message.split("\n", 1)
+    if isinstance(error, subprocess.CalledProcessError):
+        words = error.cmd.split() if isinstance(error.cmd, str) else [str(word) for word in error.cmd]
+        first = f"CalledProcessError: {' '.join([Path(words[0]).name, *words[1:]])[:80]}" if words else first
+    said = [getattr(child, name, None) for name in ("stdout", "stderr")]
+    texts = [each.decode(errors="replace") if isinstance(each, bytes) else each for each in said if isinstance(each, (bytes, str)) and each]
+    lines = [line.strip() for line in "\n".join([*texts, printed or ""]).splitlines() if line.strip()]
+    last = f"; it printed: {' / '.join(lines[-3:])[-300:]}" if lines else "" if printed is None else "; it printed nothing"
+    return "\n".join([f"{first}: the child process ended with {how}{last}", *rest])
+
+
+def _failed_child(error: BaseException | None) -> Any:
+    """Return the child process whose failure an exception is about: its own, or one in the variables of the code that has raised."""
+    if error is None or isinstance(error, subprocess.CalledProcessError):
+        return error
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    kinds = (subprocess.CompletedProcess, subprocess.Popen, multiprocessing.process.BaseProcess)
+    known = [value for frame in frames[-1:] for value in frame.f_locals.values() if isinstance(value, kinds)]
+    ended = (each for each in known if getattr(each, "returncode", None) or getattr(each, "exitcode", None))
+    return next(ended, None) if isinstance(error, AssertionError) else None
+
+
+def _is_compilers(error: BaseException | None) -> bool:
+    return hasattr(error, "error_message") and hasattr(error, "src") and hasattr(error, "node")
+
+
+def _short(file: str) -> str:
+    """Return a file as the package calls it: below the uppermost folder that modules are imported from."""
+    folders = sorted((folder for folder in sys.path if folder.startswith("/") and Path(file).is_relative_to(folder)), key=len)
+    return Path(file).relative_to(folders[0]).as_posix() if folders else file
+
+
+def _compiled_at(error: BaseException) -> tuple[str, int]:
+    """Return file and line of what Triton's compiler refuses; line 0 if that is not known. It knows the source of one function alone."""
+    node, source = getattr(error, "node", None), getattr(error, "src", None)
+    file, first = _function_of(source) if isinstance(source, str) else ("", 0)
+    line = getattr(node, "lineno", 0)
+    return (file, first + line - 1) if file and line else ("", 0)
+
+
+@functools.lru_cache(maxsize=64)
+def _function_of(source: str) -> tuple[str, int]:
+    """Return file and line of the `def` of a compiled function. Not every one is a variable of a module, so all that is alive is asked."""
+    for each in gc.get_objects():
+        if type(each).__name__ == "JITFunction" and getattr(each, "src", None) == source:
+            above = next((place for place, line in enumerate(each.raw_src) if line.strip().startswith("def ")), 0)
+            return each.fn.__code__.co_filename, each.starting_line_number + above
+    return "", 0
+
+
+def _interpreted_at(error: BaseException) -> tuple[str, int]:
+    """Return file and line of the kernel or of the function in which Triton's interpreter raised; line 0 if they are not known."""
+    libraries = [module.__file__ for each in ("triton", "numpy", "torch") if (module := sys.modules.get(each)) and module.__file__]
+    not_kernels = (f"{Path(__file__).parents[1]}/", *(f"{Path(file).parent}/" for file in libraries))
+    passed = ((frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__))
+    return ([place for place in passed if not place[0].startswith(not_kernels)] or [("", 0)])[-1]
+
+
+def statement(file: str, line: int) -> str:
+    """Return the simple statement at a line on one line, as it may take several; of a longer one, only the line itself."""
+    lines = linecache.getlines(file)
+    text = lines[line - 1] if 0 < line <= len(lines) else ""
+    for found in _statements("".join(lines)) if text else ():
+        if found.lineno <= line <= (found.end_lineno or found.lineno) != found.lineno:
+            text = ast.unparse(found)
+            break
+    return text.strip()
+
+
+@functools.lru_cache(maxsize=8)
+def _statements(source: str) -> list[ast.stmt]:
+    """Return the statements of a file that have no others in them."""
+    try:
+        return [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.stmt) and not hasattr(node, "body")]
+    except (SyntaxError, ValueError, RecursionError):
+        return []
 
 
 _HARNESS = Path(__file__).parents[2]
@@ -236,7 +355,7 @@ def _is_gap(error: BaseException) -> bool:
     """Return whether a stand-in lacks something: an attribute, a parameter, or a way to answer."""
     if not isinstance(error, _GAPS):
         return False
-    if isinstance(error, AttributeError) and (_stands_in(getattr(error, "obj", None)) or _is_compilers(error)):
+    if isinstance(error, AttributeError) and (_stands_in(getattr(error, "obj", None)) or _is_compilers_not_run(error)):
         return True
     called = _CALLED.match(str(error)) if isinstance(error, TypeError) else None
     if called and any(called[1] in vars(module) for name, module in list(sys.modules.items()) if name.startswith(_FAKE_GPU)):
@@ -246,7 +365,7 @@ def _is_gap(error: BaseException) -> bool:
     return bool(last) and "/warpwave/inside/fake_gpu/" in last[0].filename and (last[0].line or "").startswith("raise ")
 
 
-def _is_compilers(error: AttributeError) -> bool:
+def _is_compilers_not_run(error: AttributeError) -> bool:
     """Return whether an interpreted kernel was asked for what one that is compiled has: `kernel.cache_key`, or `triton.compile` of it."""
     if type(error.obj).__name__ != "InterpretedFunction":
         return False

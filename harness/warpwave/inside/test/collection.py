@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from warpwave.inside.process.journal import Journal
-from warpwave.inside.process.outcomes import DecidedByData, why_not_run
+from warpwave.inside.process.outcomes import DecidedByData, why_not_run, with_place
 from warpwave.inside.test.settings import selection, settings
 from warpwave.records import NotRun, Selection
 from warpwave.records.selection import NO_SUCH_TEST, TEST_FILES, at_and_above, file_of, is_bench, is_test
@@ -132,11 +132,11 @@ class Collection:
         broken = why is not NotRun.NOT_PRETENDED and DecidedByData not in (type(error), type(cause))
         why = NotRun.IMPORT if broken else why
         if type(error).__name__ != _BROKEN:
-            return Failure(report.nodeid, last_line(str(report.longrepr)), why, broken)
+            return Failure(report.nodeid, with_place(cause) or last_line(str(report.longrepr)), why, broken)
         path = Path(getattr(error, "path", report.nodeid))
         name = path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)
         text = next(iter(str(cause).splitlines()), "")
-        failure = Failure(name, f"{type(cause).__name__}: {text}", why, broken)
+        failure = Failure(name, with_place(cause) or f"{type(cause).__name__}: {text}", why, broken)
         self.below[report.nodeid] = failure
         return failure
 

@@ -19,16 +19,27 @@ from typing import Any
 import pytest
 
 from warpwave.inside.benchmarks import load_module
-from warpwave.inside.codegen.recorder import Compiling
+from warpwave.inside.codegen.recorder import Compiling, written_since, written_so_far
 from warpwave.inside.environment import import_compiler, is_of_the_disk
 from warpwave.inside.facts.device import ask_afresh, trouble_if_used
 from warpwave.inside.fake_gpu.launches import Launched
 from warpwave.inside.multi_gpu.pytest_plugin import NEIGHBOURS, Neighbours
 from warpwave.inside.process.journal import Journal, settle
 from warpwave.inside.process.lease import await_card, await_card_at_first_use
-from warpwave.inside.process.outcomes import Pretended, describe, first_of_several, raised_in_kernel, why_not_run
+from warpwave.inside.process.outcomes import (
+    DecidedByData,
+    NotPretended,
+    Pretended,
+    describe,
+    first_of_several,
+    raised_in_kernel,
+    why_not_run,
+    with_child,
+    with_place,
+)
 from warpwave.inside.process.workers import die_with_parent
 from warpwave.inside.test.collection import Collection, Failure, few_of_each, last_line
+from warpwave.inside.test.mismatch import with_numbers
 from warpwave.inside.test.notes import COMPILED
 from warpwave.inside.test.settings import settings
 from warpwave.records import HOST_ERROR_PROPERTY, UNWRITABLE, Architecture, NotRun
@@ -193,6 +204,8 @@ class Reporter:
         self.reports: list[pytest.TestReport] = []
         self.raised: dict[str, BaseException | None] = {}  # by phase of the test
         self.called: Sequence[bool] = ()
+        self.printed_before = -1  # bytes of the log
+        self.printed: str | None = None  # what child processes of a failed test wrote to it
         self.outcomes: Counter[str] = Counter()
         self.stopped = ""
         self.replaced: list[str] = []
@@ -233,6 +246,7 @@ class Reporter:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Record the start: from here on, a crash is this case's."""
         self.reports, self.raised, self.called = [], {}, ()
+        self.printed_before, self.printed = written_so_far(), None
         self.compiling.seconds, Pretended.memory, Pretended.ran_compiled = 0.0, False, False
         self.compiling.watch()
         Launched.kernels.clear()
@@ -249,9 +263,11 @@ class Reporter:
             return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Iterator[None]:
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
         """Keep what the test raised, before other hooks turn it into a report. What `unittest` caught is there only afterwards."""
         self.raised[call.when] = call.excinfo.value if call.excinfo else None
+        if call.excinfo and self.printed_before >= 0:
+            self.printed = written_since(self.printed_before).rpartition(item.nodeid)[2]  # behind what pytest writes of the test
         report = yield
         if call.excinfo and self.raised[call.when] is None:
             self.raised[call.when] = call.excinfo.value
@@ -276,7 +292,9 @@ class Reporter:
             error = self.raised.get(bad[0].when)
             message = getattr(getattr(bad[0].longrepr, "reprcrash", None), "message", "") or last_line(detail)
             raised = raised_in_kernel(error)
-            message = describe(raised) if raised else first_of_several(error) or message
+            is_ours = raised is not None or isinstance(error, (DecidedByData, NotPretended))
+            placed = describe(error) if is_ours and error else with_place(error) if error else ""
+            message = placed or first_of_several(error) or with_child(error, with_numbers(error, message), self.printed)
             if advice := Launched.advice():
                 first, *rest = message.split("\n", 1)
                 message = "\n".join([f"{first}. {advice}", *rest])
@@ -325,8 +343,10 @@ class Reporter:
         return bool(why)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Keep the reason of `pytest.exit` outside of a test."""
+        """Keep the reason of `pytest.exit` outside of a test. A signal may have come between the count of a case and its line."""
         self.stopped = str(excinfo.value) or excinfo.typename
+        if excinfo.errisinstance(KeyboardInterrupt):
+            self.outcomes.clear()
 
     def pytest_internalerror(self, excrepr: object) -> None:
         """Keep the error of a failing hook, or of pytest itself."""

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from warpwave.compare.codegen import by_generation, configuration
 from warpwave.compare.model import FAILING, CodegenCell, CodegenRow, Comparison, Deviation, Fidelity, Likeness, WaiverUse
-from warpwave.records import HOST_CODE, CompiledKernel, Limits, Verdict, Which
+from warpwave.records import HOST_CODE, CompiledKernel, Limits, NotRun, Verdict, Which
 from warpwave.render.sections.model import MOST_LINES, Bit, Line, Section, lacking, name, say, shorten
 from warpwave.render.text import NOTHING, first_line, halves, plural
 
@@ -221,6 +221,7 @@ _FEW_FAILURES = 10
 
 
 UNCOMPILED = "Did not compile"
+RAISED = "Raised in host code while it was compiled"
 
 
 # Words short enough for a column of five characters.
@@ -251,7 +252,10 @@ def codegen(comparison: Comparison, every: bool) -> list[Section]:
         UNCOMPILED, [cell for cell in cells if cell.compiled.verdict in FAILING and not cell.compiled.only_gates], _failed(comparison)
     )
     skipped = [cell for cell in cells if not cell.compiled.was_compiled]
-    return [*sections, *_not_compiled("Not compiled: host code that does not run without a GPU", skipped)]
+    raised = [cell for cell in skipped if cell.compiled.not_run is NotRun.RAISED]
+    others = [cell for cell in skipped if cell.compiled.not_run is not NotRun.RAISED]
+    sections += _not_compiled(RAISED, raised, _failed(comparison))
+    return [*sections, *_not_compiled("Not compiled: host code that does not run without a GPU", others)]
 
 
 def _failed(comparison: Comparison) -> dict[tuple[str, str], str]:

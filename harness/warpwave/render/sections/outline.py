@@ -61,7 +61,8 @@ def _targets(comparison: Comparison) -> Section:
     rows, lines = [], []
     for target in comparison.targets:
         tests, compiled = counts(target.tests, target.tests_not_run), counts(target.compiled, target.compiled_not_run)
-        done = [say(text) for text in (tests, counts(target.points), compiled)]
+        hosted = f"{'' if compiled == NOTHING else f'{compiled}; '}host code: {counts(target.host_code, target.host_code_not_run)}"
+        done = [say(text) for text in (tests, counts(target.points), hosted if target.host_code else compiled)]
         time = say(f"{target.seconds:.0f} s" if target.seconds else NOTHING)
         gpus = say(name(target.hardware) if target.hardware else NOTHING)
         rows.append((say(name(target.target)), say(Bit(target.verdict.value, target.verdict)), gpus, *done, time))
@@ -279,7 +280,7 @@ def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, figur
     lines = overview(comparison)
     found = shortfalls(comparison, lines)
     broken = [*codegen.codegen(comparison, every=False), *codegen.gate_sections(comparison, 3)]
-    bad = [section for section in broken if section.title in (codegen.UNCOMPILED, codegen.BROKEN, codegen.NOT_JUDGED)]
+    bad = [section for section in broken if section.title in (codegen.UNCOMPILED, codegen.RAISED, codegen.BROKEN, codegen.NOT_JUDGED)]
     parts: Sequence[tuple[list[Section], int]] = (
         (speeds.kernels(comparison, lines), 20 if len(comparison.targets) <= 3 else 16),
         (_brief_targets(comparison), 9),

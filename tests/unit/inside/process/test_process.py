@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import importlib
 import json
 import os
 import shutil
@@ -28,7 +29,7 @@ from warpwave.inside.environment import is_of_the_disk, why_unwritable
 from warpwave.inside.facts import stage
 from warpwave.inside.facts.stage import UnusableError
 from warpwave.inside.process import supervise, workers
-from warpwave.inside.process.outcomes import describe
+from warpwave.inside.process.outcomes import describe, statement, with_child
 from warpwave.inside.process.supervise import Death, _explain
 from warpwave.options import RunOptions
 from warpwave.records import DeviceFacts, Job, Stage, Verdict, to_json
@@ -64,6 +65,74 @@ def test_what_happened_in_a_function_that_a_kernel_calls_is_reported():
 
     assert describe(outer) == "ValueError: no attribute 'ir' (at 9:8)"
     assert describe(ValueError("at 3:4:\n    put(x)\n    ^")) == "ValueError: ^ (at 3:4)"
+
+
+def test_a_syntax_error_names_the_file_that_has_it(tmp_path, monkeypatch):
+    """Not the one that imports it."""
+    (tmp_path / "broken.py").write_text("x = 1\n  y = 2\n")
+    (tmp_path / "imports_it.py").write_text("import broken\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(IndentationError) as caught:
+        importlib.import_module("imports_it")
+
+    assert describe(caught.value) == "IndentationError: unexpected indent (broken.py:2)"
+
+
+CHILD = [sys.executable, "-c", "import sys; print('device 7 is busy'); sys.exit(3)"]
+
+
+def _checked():
+    subprocess.run(CHILD, check=True)
+
+
+def _checked_and_kept():
+    subprocess.run(CHILD, check=True, capture_output=True)
+
+
+def _asserted():
+    done = subprocess.run(CHILD, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, "it failed"
+
+
+def _killed():
+    done = subprocess.run([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"], capture_output=True, check=False)
+    assert done.returncode == 0, "it failed"
+
+
+@pytest.mark.parametrize(
+    ("fail", "printed", "told"),
+    [
+        (_checked, "starts\ndevice 7 is busy\n", "ended with exit code 3; it printed: starts / device 7 is busy"),
+        (_checked_and_kept, "", "ended with exit code 3; it printed: device 7 is busy"),
+        (_asserted, None, "it failed: the child process ended with exit code 3; it printed: device 7 is busy"),
+        (_checked, None, "ended with exit code 3"),
+        (_killed, "", "it failed: the child process ended with signal 9; it printed nothing"),
+    ],
+)
+def test_a_failed_child_process_has_its_exit_code_and_last_words(fail, printed, told):
+    with pytest.raises((subprocess.CalledProcessError, AssertionError)) as caught:
+        fail()
+
+    assert told in with_child(caught.value, "AssertionError: it failed\nmore", printed).splitlines()[0]
+
+
+def test_what_no_child_process_is_to_blame_for_stays_as_it_is():
+    assert with_child(ValueError("x"), "ValueError: x", "printed") == "ValueError: x"
+    assert with_child(None, "x", "") == "x"
+
+
+def test_a_statement_of_several_lines_is_one_line(tmp_path):
+    file = tmp_path / "kernel.py"
+    file.write_text("def put(p, v):\n    tl.store(\n        p,\n        v,  # the value\n    )\n    tl.store(p, v)  # again\n")
+
+    assert [statement(str(file), line) for line in (1, 2, 4, 6, 99)] == [
+        "def put(p, v):",
+        "tl.store(p, v)",
+        "tl.store(p, v)",
+        "tl.store(p, v)  # again",
+        "",
+    ]
 
 
 # The first stage: a card that others use, or that does not answer, is told before anything runs on it.

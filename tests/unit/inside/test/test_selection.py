@@ -482,7 +482,7 @@ def test_a_kernels_error_is_shown_without_the_interpreters_wrapping():
         except InterpreterError as error:
             raise InterpreterError(repr(error)) from error
 
-    assert describe(_raised(launch)) == describe(_raised(kernel)) == "ValueError: no such shape"
+    assert describe(_raised(launch)) == describe(_raised(kernel)) == "ValueError: no such shape (test_not_run.py:156)"
     assert describe(InterpreterError("alone")) == "InterpreterError: alone"
 
 

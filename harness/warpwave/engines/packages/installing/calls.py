@@ -11,10 +11,15 @@ from pathlib import Path
 
 # Lines of pip that say only that something went wrong, and those that say what.
 _NOISE = re.compile(
-    r"note: |hint: |\(See above for output\.\)|\[\d+ lines of output\]|"
-    r"\[end of output\]|error: (subprocess-exited-with-error|metadata-generation-failed)|ERROR: Failed (to build|building)|$"
+    r"note: |hint: |\(?See above for output\.|"
+    r"error: (subprocess-exited-with-error|metadata-generation-failed)|ERROR: Failed (to build|building)|$"
 )
 _ERROR = re.compile(r"(\w+\.)*\w*(Error|Exception|Interrupt)\b|(ERROR|error): ")
+# What a build printed, as pip shows it. A build that failed in another one is quoted there, so the innermost block counts.
+_OF_A_BUILD = re.compile(r"\[\d+ lines? of output\]((?:(?!\[\d+ lines? of output\]).)*?)\[end of output\]", re.DOTALL)
+_OF_A_TOOL = re.compile(r"(\w+\.)*CalledProcessError\b")
+_TRACEBACK = "Traceback (most recent call last):"
+_FRAME = " \u2502\u2570\u2500>\u00d7"
 
 
 class FailedError(Exception):
@@ -49,8 +54,17 @@ def say(text: str) -> None:
 
 
 def last_words(text: str) -> str:
-    """Return the line of pip's output that says most: the last error of a build, or of pip."""
-    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip(" │╰─>\u00d7") for line in text.splitlines()]
+    """Return what says most of pip's output: the last error of a build, or what it printed before it ended, or pip's own error."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    if blocks := _OF_A_BUILD.findall(text):
+        printed = [line.strip(_FRAME) for line in blocks[-1].splitlines() if line.strip(_FRAME)]
+        errors = [line for line in printed if _ERROR.match(line)]
+        said = " / ".join(printed[-3:]) or "its build ended with an error and printed nothing"
+        if errors and _OF_A_TOOL.match(errors[-1]):  # what the tool said stands above the traceback
+            before = printed[: printed.index(_TRACEBACK)] if _TRACEBACK in printed else []
+            errors[-1] = " / ".join([*before[-2:], errors[-1]])
+        return (errors[-1] if errors else said)[-300:]
+    lines = [line.strip(_FRAME) for line in text.splitlines()]
     found = [line for line in lines if _ERROR.match(line) and not _NOISE.match(line)]
     left = [line for line in lines if line and not _NOISE.match(line)]
     return (found or left or ["pip failed and said nothing"])[-1][:300]
