@@ -202,7 +202,10 @@ def describe(kernel: Kernel) -> Descriptor:
     for axis in range(3):
         ids.append(at if rsrc2 >> (7 + axis) & 1 else _NOWHERE)
         at += rsrc2 >> (7 + axis) & 1
-    mode = rsrc1 >> 12 & 0xFF
+    # Of the flags: NaN clamps to 0, IEEE (gfx12 has neither: other bits have their places), FP16_OVFL.
+    mode = rsrc1 >> 12 & 0xFF | (rsrc1 >> 26 & 1) << 23
+    if family != "rdna4":
+        mode |= (rsrc1 >> 21 & 1) << 8 | (rsrc1 >> 23 & 1) << 9
     total = ((rsrc1 & 63) + 1) * 8
     rows = min(((rsrc3 & 63) + 1) * 4, 256) if family == "cdna" else 256
     return Descriptor(

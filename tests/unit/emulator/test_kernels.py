@@ -314,7 +314,8 @@ def test_the_descriptor_says_where_registers_are_set_up(made):
 
     assert setup.user == {"kernarg_segment_ptr": 0}
     assert setup.workgroup_ids == (directive("user_sgpr_count"), 0xFFFFFFFF, 0xFFFFFFFF)
-    assert setup.mode == directive("float_denorm_mode_32") << 4 | directive("float_denorm_mode_16_64") << 6
+    denormals = directive("float_denorm_mode_32") << 4 | directive("float_denorm_mode_16_64") << 6
+    assert setup.mode == denormals | directive("dx10_clamp") << 8 | directive("ieee_mode") << 9
     assert setup.rows == directive("accum_offset")
     assert setup.preload == (2, directive("user_sgpr_kernarg_preload_length"))
 

@@ -73,6 +73,7 @@ static void set_register(struct wave *w, const struct instruction *i, u32 value)
     u32 changed = (w->mode & ~(ones << at)) | (value & ones) << at;
     if (number != 1) stop(w, UNIMPLEMENTED); /* exceptions and hints of MODE have no effect */
     w->mode = changed;
+    ieee_mode = changed & IEEE;
 }
 static void s_setreg_b32(struct wave *w, const struct instruction *i) { set_register(w, i, scalar32(w, &i->s[0])); }
 static void s_setreg_imm32_b32(struct wave *w, const struct instruction *i) { set_register(w, i, scalar32(w, &i->s[0])); }

@@ -6,6 +6,8 @@
 #include "numbers.h"
 #include <fenv.h>
 
+_Thread_local u32 ieee_mode;
+
 static int is_half(const char *name) { return strstr(name, "_f16") != 0; }
 
 /* What a result is to MODE: an operation may write a half as plain bits. */

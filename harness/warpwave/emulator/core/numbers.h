@@ -64,35 +64,47 @@ static inline u32 fma_half(float a, float b, float c) {
     return float_to_half(near);
 }
 
-/* IEEE 754-2008 maxNum and minNum: a NaN gives way to a number; -0 is below +0. */
-static inline float max_number(float a, float b) {
-    float larger = a > b ? a : b;
-    larger = a == b ? as_f32(bits_of(a) & bits_of(b)) : larger;
-    larger = a != a ? b : larger;
-    return b != b ? a : larger;
+/* Minimum and maximum as AMD's pseudocode has them: a NaN gives way to a number, and -0 is below +0. With MODE.IEEE (`ieee` is not 0) a
+ * signalling NaN does not give way: it is the result, made quiet. Two quiet NaNs give the second on CDNA, the first on RDNA. */
+enum { IEEE = 1 << 9, KEEPS_SECOND_NAN = LANES == 64 };
+extern _Thread_local u32 ieee_mode; /* as MODE of the wave that runs says */
+static inline u32 is_signalling(float f) { u32 bits = bits_of(f); return (bits & 0x7fffffff) > 0x7f800000 && !(bits & 0x400000); }
+static inline float quiet(float f) { return as_f32(bits_of(f) | 0x400000); }
+static inline float chosen(float a, float b, float ordered, u32 ieee) {
+    float first = KEEPS_SECOND_NAN ? b : a;
+    ordered = a != a ? b : ordered;
+    ordered = b != b ? a : ordered;
+    ordered = a != a && b != b ? quiet(first) : ordered;
+    ordered = ieee && is_signalling(b) ? quiet(b) : ordered;
+    return ieee && is_signalling(a) ? quiet(a) : ordered;
 }
-static inline float min_number(float a, float b) {
-    float smaller = a < b ? a : b;
-    smaller = a == b ? as_f32(bits_of(a) | bits_of(b)) : smaller;
-    smaller = a != a ? b : smaller;
-    return b != b ? a : smaller;
+static inline float max_number(float a, float b, u32 ieee) { return chosen(a, b, a == b ? as_f32(bits_of(a) & bits_of(b)) : a > b ? a : b, ieee); }
+static inline float min_number(float a, float b, u32 ieee) { return chosen(a, b, a == b ? as_f32(bits_of(a) | bits_of(b)) : a < b ? a : b, ieee); }
+static inline int is_signalling64(double f) { u64 bits = bits_of64(f); return f != f && !(bits >> 51 & 1); }
+static inline double quiet64(double f) { return as_f64(bits_of64(f) | (u64)1 << 51); }
+static inline double chosen64(double a, double b, double ordered, u32 ieee) {
+    if (ieee && is_signalling64(a)) return quiet64(a);
+    if (ieee && is_signalling64(b)) return quiet64(b);
+    if (a != a && b != b) return quiet64(KEEPS_SECOND_NAN ? b : a);
+    return a != a ? b : b != b ? a : ordered;
 }
-static inline double max_number64(double a, double b) {
-    if (a != a) return b;
-    if (b != b) return a;
-    return a == b ? as_f64(bits_of64(a) & bits_of64(b)) : a > b ? a : b;
+static inline double max_number64(double a, double b, u32 ieee) {
+    return chosen64(a, b, a == b ? as_f64(bits_of64(a) & bits_of64(b)) : a > b ? a : b, ieee);
 }
-static inline double min_number64(double a, double b) {
-    if (a != a) return b;
-    if (b != b) return a;
-    return a == b ? as_f64(bits_of64(a) | bits_of64(b)) : a < b ? a : b;
+static inline double min_number64(double a, double b, u32 ieee) {
+    return chosen64(a, b, a == b ? as_f64(bits_of64(a) | bits_of64(b)) : a < b ? a : b, ieee);
 }
-/* IEEE 754-2019 maximum and minimum: a NaN wins. */
-static inline float maximum_of(float a, float b) { return a != a ? a + a : b != b ? b + b : max_number(a, b); }
-static inline float minimum_of(float a, float b) { return a != a ? a + a : b != b ? b + b : min_number(a, b); }
-static inline float median(float a, float b, float c) {
-    if (a != a || b != b || c != c) return min_number(min_number(a, b), c);
-    return max_number(min_number(a, b), min_number(max_number(a, b), c));
+/* IEEE 754-2019 maximum and minimum: a NaN wins, a signalling one before a quiet one. */
+static inline int wins(float a, float b) { return a != a && (is_signalling(a) || !is_signalling(b)); }
+static inline float maximum_of(float a, float b) { return wins(a, b) ? quiet(a) : b != b ? quiet(b) : max_number(a, b, 0); }
+static inline float minimum_of(float a, float b) { return wins(a, b) ? quiet(a) : b != b ? quiet(b) : min_number(a, b, 0); }
+static inline int wins64(double a, double b) { return a != a && (is_signalling64(a) || !is_signalling64(b)); }
+static inline double maximum_of64(double a, double b) { return wins64(a, b) ? quiet64(a) : b != b ? quiet64(b) : max_number64(a, b, 0); }
+static inline double minimum_of64(double a, double b) { return wins64(a, b) ? quiet64(a) : b != b ? quiet64(b) : min_number64(a, b, 0); }
+static inline float median(float a, float b, float c, u32 ieee) {
+    if (a != a || b != b || c != c) return min_number(min_number(a, b, ieee), c, ieee);
+    float most = max_number(max_number(a, b, ieee), c, ieee);
+    return most == a ? max_number(b, c, ieee) : most == b ? max_number(a, c, ieee) : max_number(a, b, ieee);
 }
 
 /* Saturating conversions; a NaN gives 0. */

@@ -172,21 +172,20 @@ static mask shuffled(struct wave *w, const struct instruction *i, const u32 **so
     return write & on;
 }
 
-/* Output modifiers: first the scale, then the clamp. NaN clamps to 0 (DX10_CLAMP, which Triton sets). */
-static void finish(u32 *d, const struct instruction *i, int type) {
+/* Output modifiers: first the scale, then the clamp. NaN clamps to 0 (DX10_CLAMP, which Triton sets). A scale makes +0 of -0. */
+static void finish(u32 *d, int clamp, int scale, int type) {
     static const float scales[] = {1, 2, 4, 0.5f};
-    float by = scales[i->scale];
-    int clamp = i->flags & CLAMP;
+    float by = scales[scale], zero = scale ? 0.0f : -0.0f;
     if (type == F32) EACH_LANE {
-        float f = as_f32(d[l]) * by;
+        float f = as_f32(d[l]) * by + zero;
         d[l] = bits_of(clamp ? (f > 0 ? (f < 1 ? f : 1) : 0) : f);
     }
     if (type == F16) EACH_LANE {
-        float f = half_to_float(d[l]) * by;
+        float f = half_to_float(d[l]) * by + zero;
         d[l] = float_to_half(clamp ? (f > 0 ? (f < 1 ? f : 1) : 0) : f);
     }
     if (type == F64) EACH_LANE {
-        double f = as_f64(d[l] | (u64)d[l + LANES] << 32) * by;
+        double f = as_f64(d[l] | (u64)d[l + LANES] << 32) * by + zero;
         u64 bits = bits_of64(clamp ? (f > 0 ? (f < 1 ? f : 1) : 0) : f);
         d[l] = (u32)bits;
         d[l + LANES] = (u32)(bits >> 32);
@@ -199,6 +198,12 @@ static void finish(u32 *d, const struct instruction *i, int type) {
         float low = half_to_float(d[l]), high = half_to_float(d[l] >> 16);
         d[l] = float_to_half(low > 0 ? (low < 1 ? low : 1) : 0) | float_to_half(high > 0 ? (high < 1 ? high : 1) : 0) << 16;
     }
+}
+
+/* A scale is ignored where MODE.IEEE is on, or where denormal results stay (ISA guides, "Output modifiers"). */
+static int scale_in_mode(const struct wave *w, const struct instruction *i) {
+    u32 keeps = i->op->d == F32 ? KEEPS_DENORMAL_RESULTS : KEEPS_NARROW_OR_WIDE_RESULTS;
+    return w->mode & (IEEE | keeps) ? 0 : i->scale;
 }
 
 /* A part of a word: SDWA's, or one half of a register. */
@@ -234,7 +239,8 @@ void run_lanes(struct wave *w, const struct instruction *i) {
     int clamps = (w->mode & CLAMPS_OVERFLOW) != 0;
     if (half) overflow_clamps = clamps;
     int wide = is_wide(op->d);
-    int plain = !flushes && !clamps && !(i->flags & (CLAMP | SUBWORD | KEEP_OTHER_HALF)) && !i->scale && !(i->d.flags & HIGH);
+    int scale = scale_in_mode(w, i);
+    int plain = !flushes && !clamps && !(i->flags & (CLAMP | SUBWORD | KEEP_OTHER_HALF)) && !scale && !(i->d.flags & HIGH);
 
     if (op->d == MASK) { /* a comparison: one bit a lane, zero where a lane is off */
         compute(w, op, d, e, a, b, c, m);
@@ -251,7 +257,8 @@ void run_lanes(struct wave *w, const struct instruction *i) {
     compute(w, op, d, e, a, b, c, m);
     if (clamps) clamp_overflow(op, d, a, b, c);
     if (flushes) flush_result(op, d);
-    if (i->flags & CLAMP || i->scale) finish(d, i, kind_of_result(op));
+    if (i->flags & CLAMP || scale) finish(d, i->flags & CLAMP, scale, kind_of_result(op));
+    if (flushes && scale) flush_result(op, d);
     if (half || i->flags & SUBWORD) place(d, to, i, half);
     const u32 *lanes_on = writable(w);
     if (i->flags & LANE_SHUFFLE) {

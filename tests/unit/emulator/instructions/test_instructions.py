@@ -124,7 +124,7 @@ with np.errstate(all="ignore"):
         "v_mul_f32 v40, v10, v11": f32(FA) * f32(FB),
         "v_add_f32_e64 v40, -v10, |v11|": -f32(FA) + abs(f32(FB)),
         "v_add_f32_e64 v40, v10, v11 clamp": np.nan_to_num(np.clip(f32(FA) + f32(FB), 0, 1), nan=0.0),
-        "v_mul_f32_e64 v40, v10, v11 mul:2": f32(FA) * f32(FB) * np.float32(2),
+        "v_mul_f32_e64 v40, v10, v11 mul:2": f32(FA) * f32(FB),  # ignored where denormals stay
         "v_pk_mul_f32 v[40:41], v[10:11], v[12:13]": f32(FA) * f32(FC),
         "v_pk_add_f32 v[40:41], v[10:11], v[12:13] op_sel:[1,0] op_sel_hi:[1,1]": f32(FB) + f32(FC),
         "v_floor_f32 v40, v10": np.floor(f32(FA)),

@@ -4,6 +4,7 @@
  * accurate as the hardware, and possibly different in the last bit. Those of float but sin and cos flush denormals, whatever MODE says: ISA
  * guides ("denormals are flushed"), and what LLVM and Triton scale where denormals must stay (triton-lang/triton#3816, #5422). */
 #include "lanes.h"
+#include <fenv.h>
 
 /* float */
 LANES2(v_add_f32, F32, F32, F32, a + b) LANES2(v_sub_f32, F32, F32, F32, a - b) LANES2(v_subrev_f32, F32, F32, F32, b - a)
@@ -11,12 +12,12 @@ LANES2(v_mul_f32, F32, F32, F32, a * b)
 LANES2(v_mul_legacy_f32, F32, F32, F32, a == 0 || b == 0 ? 0 : a * b)
 LANES3(v_fma_f32, F32, F32, F32, F32, __builtin_fmaf(a, b, c)) LANES3(v_fmac_f32, F32, F32, F32, F32, __builtin_fmaf(a, b, c))
 LANES3(v_fmamk_f32, F32, F32, F32, F32, __builtin_fmaf(a, b, c)) LANES3(v_fmaak_f32, F32, F32, F32, F32, __builtin_fmaf(a, b, c))
-LANES2(v_max_f32, F32, F32, F32, max_number(a, b)) LANES2(v_min_f32, F32, F32, F32, min_number(a, b))
-LANES3(v_max3_f32, F32, F32, F32, F32, max_number(max_number(a, b), c))
-LANES3(v_min3_f32, F32, F32, F32, F32, min_number(min_number(a, b), c))
-LANES3(v_med3_f32, F32, F32, F32, F32, median(a, b, c))
-LANES3(v_minmax_f32, F32, F32, F32, F32, max_number(min_number(a, b), c))
-LANES3(v_maxmin_f32, F32, F32, F32, F32, min_number(max_number(a, b), c))
+LANES2(v_max_f32, F32, F32, F32, max_number(a, b, ieee)) LANES2(v_min_f32, F32, F32, F32, min_number(a, b, ieee))
+LANES3(v_max3_f32, F32, F32, F32, F32, max_number(max_number(a, b, ieee), c, ieee))
+LANES3(v_min3_f32, F32, F32, F32, F32, min_number(min_number(a, b, ieee), c, ieee))
+LANES3(v_med3_f32, F32, F32, F32, F32, median(a, b, c, ieee))
+LANES3(v_minmax_f32, F32, F32, F32, F32, max_number(min_number(a, b, ieee), c, ieee))
+LANES3(v_maxmin_f32, F32, F32, F32, F32, min_number(max_number(a, b, ieee), c, ieee))
 LANES2(v_maximum_f32, F32, F32, F32, maximum_of(a, b)) LANES2(v_minimum_f32, F32, F32, F32, minimum_of(a, b))
 LANES3(v_maximum3_f32, F32, F32, F32, F32, maximum_of(maximum_of(a, b), c))
 LANES3(v_minimum3_f32, F32, F32, F32, F32, minimum_of(minimum_of(a, b), c))
@@ -51,21 +52,21 @@ LANES1(v_frexp_mant_f32, F32, F32, mantissa(a)) LANES1(v_frexp_exp_i32_f32, I32,
 
 /* Division: scale, iterate, repair. */
 static inline int exponent_of(float a) { return bits_of(a) >> 23 & 0xff; }
+/* s1 is the denominator, s2 the numerator, s0 the one of them to scale. `scaled`: v_div_fmas scales back. What the hardware takes for a
+ * denormal quotient goes by exponents: it may be one. Recorded on RDNA3: so of 2**-126 / 1; and `scaled` where one of the two is 0. */
 static inline float divided_scale(float s0, float s1, float s2, u32 *scaled) {
-    /* s1 is the denominator, s2 the numerator, s0 the one of them to scale. */
-    int gap = exponent_of(s2) - exponent_of(s1);
-    *scaled = 0;
+    int gap = exponent_of(s2) - exponent_of(s1), is_denominator = bits_of(s0) == bits_of(s1), is_numerator = bits_of(s0) == bits_of(s2);
+    int tiny_inverse = exponent_of(1 / s1) == 0, tiny_ratio = gap <= -126 || exponent_of(s2 / s1) == 0;
+    *scaled = s2 == 0 || s1 == 0 || gap >= 96;
     if (s2 == 0 || s1 == 0) return NAN;
-    if (gap >= 96) { *scaled = 1; return bits_of(s0) == bits_of(s1) ? s0 * 0x1p64f : s0; }
+    if (gap >= 96) return is_denominator ? s0 * 0x1p64f : s0;
     if (exponent_of(s1) == 0) return s0 * 0x1p64f;
-    float inverse = 1 / s1, ratio = s2 / s1;
-    int tiny_inverse = exponent_of(inverse) == 0, tiny_ratio = exponent_of(ratio) == 0;
-    /* AMD's pseudocode has 64 here, as two lines above; but v_div_fmas divides by 2**64, and 2**126 * 2**64 is infinite. */
-    if (tiny_inverse && tiny_ratio) { *scaled = 1; return bits_of(s0) == bits_of(s1) ? s0 * 0x1p-64f : s0; }
+    *scaled = tiny_ratio;
+    /* AMD's pseudocode has 64 here, as above; but v_div_fmas divides by 2**64, and 2**126 * 2**64 is infinite. */
+    if (tiny_inverse && tiny_ratio) return is_denominator ? s0 * 0x1p-64f : s0;
     if (tiny_inverse) return s0 * 0x1p-64f;
-    if (tiny_ratio) { *scaled = 1; return bits_of(s0) == bits_of(s2) ? s0 * 0x1p64f : s0; }
-    if (exponent_of(s2) <= 23) return s0 * 0x1p64f;
-    return s0;
+    if (tiny_ratio) return is_numerator ? s0 * 0x1p64f : s0;
+    return exponent_of(s2) <= 23 ? s0 * 0x1p64f : s0;
 }
 CARRY(v_div_scale_f32, F32, F32, F32, F32, u32 scaled; float r = divided_scale(a, b, c, &scaled); e[l] = scaled, r)
 /* Round once: the sum in double is rounded to odd, then scaled exactly, then made a float. */
@@ -89,17 +90,17 @@ static inline float repaired(float s0, float s1, float s2) {
     if (isinf(s1) || s2 == 0) return sign * 0.0f;
     int gap = exponent_of(s2) - exponent_of(s1);
     if (gap < -150) return sign * 0x1p-149f * 0.25f;
-    if (gap > 130) return sign * INFINITY; /* the iteration has met infinities on its way */
-    return copysignf(s0, sign);
+    /* Recorded on RDNA3: where the iteration has met infinities on its way, its NaN is an overflow. */
+    return s0 != s0 ? sign * INFINITY : copysignf(s0, sign);
 }
 LANES3(v_div_fixup_f32, F32, F32, F32, F32, repaired(a, b, c))
 
 /* double */
 LANES2(v_add_f64, F64, F64, F64, a + b) LANES2(v_mul_f64, F64, F64, F64, a * b)
 LANES3(v_fma_f64, F64, F64, F64, F64, __builtin_fma(a, b, c)) LANES3(v_fmac_f64, F64, F64, F64, F64, __builtin_fma(a, b, c))
-LANES2(v_max_f64, F64, F64, F64, max_number64(a, b)) LANES2(v_min_f64, F64, F64, F64, min_number64(a, b))
-LANES2(v_maximum_f64, F64, F64, F64, a != a ? a + a : b != b ? b + b : max_number64(a, b))
-LANES2(v_minimum_f64, F64, F64, F64, a != a ? a + a : b != b ? b + b : min_number64(a, b))
+LANES2(v_max_f64, F64, F64, F64, max_number64(a, b, ieee)) LANES2(v_min_f64, F64, F64, F64, min_number64(a, b, ieee))
+LANES2(v_maximum_f64, F64, F64, F64, maximum_of64(a, b))
+LANES2(v_minimum_f64, F64, F64, F64, minimum_of64(a, b))
 LANES1(v_trunc_f64, F64, F64, trunc(a)) LANES1(v_ceil_f64, F64, F64, ceil(a)) LANES1(v_floor_f64, F64, F64, floor(a))
 LANES1(v_rndne_f64, F64, F64, rint(a)) LANES1(v_rcp_f64, F64, F64, 1 / a) LANES1(v_sqrt_f64, F64, F64, sqrt(a))
 LANES1(v_rsq_f64, F64, F64, 1 / sqrt(a))
@@ -112,20 +113,30 @@ static inline double mantissa64(double a) { int n; return a == 0 || !(fabs(a) < 
 LANES1(v_frexp_mant_f64, F64, F64, mantissa64(a)) LANES1(v_frexp_exp_i32_f64, I32, F64, exponent(a))
 static inline int exponent_of64(double a) { return bits_of64(a) >> 52 & 0x7ff; }
 static inline double divided_scale64(double s0, double s1, double s2, u32 *scaled) {
-    int gap = exponent_of64(s2) - exponent_of64(s1);
-    *scaled = 0;
+    int gap = exponent_of64(s2) - exponent_of64(s1), is_denominator = bits_of64(s0) == bits_of64(s1), is_numerator = bits_of64(s0) == bits_of64(s2);
+    int tiny_inverse = exponent_of64(1 / s1) == 0, tiny_ratio = gap <= -1022 || exponent_of64(s2 / s1) == 0;
+    *scaled = s2 == 0 || s1 == 0 || gap >= 768;
     if (s2 == 0 || s1 == 0) return NAN;
-    if (gap >= 768) { *scaled = 1; return bits_of64(s0) == bits_of64(s1) ? s0 * 0x1p128 : s0; }
+    if (gap >= 768) return is_denominator ? s0 * 0x1p128 : s0;
     if (exponent_of64(s1) == 0) return s0 * 0x1p128;
-    int tiny_inverse = exponent_of64(1 / s1) == 0, tiny_ratio = exponent_of64(s2 / s1) == 0;
-    if (tiny_inverse && tiny_ratio) { *scaled = 1; return bits_of64(s0) == bits_of64(s1) ? s0 * 0x1p-128 : s0; }
+    *scaled = tiny_ratio;
+    if (tiny_inverse && tiny_ratio) return is_denominator ? s0 * 0x1p-128 : s0;
     if (tiny_inverse) return s0 * 0x1p-128;
-    if (tiny_ratio) { *scaled = 1; return bits_of64(s0) == bits_of64(s2) ? s0 * 0x1p128 : s0; }
-    if (exponent_of64(s2) <= 53) return s0 * 0x1p128;
-    return s0;
+    if (tiny_ratio) return is_numerator ? s0 * 0x1p128 : s0;
+    return exponent_of64(s2) <= 53 ? s0 * 0x1p128 : s0;
 }
 CARRY(v_div_scale_f64, F64, F64, F64, F64, u32 scaled; double r = divided_scale64(a, b, c, &scaled); e[l] = scaled, r)
-DEFINE(v_div_fmas_f64, F64, NONE, F64, F64, F64, MASK, double r = __builtin_fma(a, b, c), m ? (exponent_of64(c) > 1023 ? r * 0x1p128 : r * 0x1p-128) : r)
+/* Round once: where the scaled sum lies between two denormals, in the middle, what the sum lost decides. */
+static inline double scaled_fma64(double a, double b, double c) {
+    double sum = __builtin_fma(a, b, c);
+    if (exponent_of64(c) > 1023) return sum * 0x1p128;
+    double result = sum * 0x1p-128, rest = sum - result * 0x1p128;
+    if (fabs(rest) != 0x1p-947 || fegetround() != FE_TONEAREST) return result;
+    double product = a * b, t = product + c, part = t - product, lost = (product - (t - part)) + (c - part);
+    lost = ((t - sum) + lost) + __builtin_fma(a, b, -product);
+    return lost != 0 && (lost > 0) == (rest > 0) ? result + copysign(0x1p-1074, rest) : result;
+}
+DEFINE(v_div_fmas_f64, F64, NONE, F64, F64, F64, MASK, , m ? scaled_fma64(a, b, c) : __builtin_fma(a, b, c))
 static inline double repaired64(double s0, double s1, double s2) {
     double sign = copysign(1, s1) * copysign(1, s2);
     if (s2 != s2) return s2 + s2;
@@ -134,22 +145,21 @@ static inline double repaired64(double s0, double s1, double s2) {
     if (s1 == 0 || isinf(s2)) return sign * INFINITY;
     if (isinf(s1) || s2 == 0) return sign * 0.0;
     if (exponent_of64(s2) - exponent_of64(s1) < -1075) return sign * 0x1p-1074 * 0.25;
-    if (exponent_of64(s2) - exponent_of64(s1) > 1026) return sign * INFINITY;
-    return copysign(s0, sign);
+    return s0 != s0 ? sign * INFINITY : copysign(s0, sign);
 }
 LANES3(v_div_fixup_f64, F64, F64, F64, F64, repaired64(a, b, c))
 
 /* half: computed in float, rounded once more; innocuous for + - * / and sqrt, exact by construction for fma. */
 LANES2(v_add_f16, F16, F16, F16, a + b) LANES2(v_sub_f16, F16, F16, F16, a - b) LANES2(v_subrev_f16, F16, F16, F16, b - a)
-LANES2(v_mul_f16, F16, F16, F16, a * b) LANES2(v_max_f16, F16, F16, F16, max_number(a, b)) LANES2(v_min_f16, F16, F16, F16, min_number(a, b))
+LANES2(v_mul_f16, F16, F16, F16, a * b) LANES2(v_max_f16, F16, F16, F16, max_number(a, b, ieee)) LANES2(v_min_f16, F16, F16, F16, min_number(a, b, ieee))
 LANES2(v_maximum_f16, F16, F16, F16, maximum_of(a, b)) LANES2(v_minimum_f16, F16, F16, F16, minimum_of(a, b))
 #define HALF_FMA(name) DEFINE(name, B16, NONE, F16, F16, F16, NONE, , fma_half(a, b, c))
 HALF_FMA(v_fma_f16) HALF_FMA(v_fmac_f16) HALF_FMA(v_fmamk_f16) HALF_FMA(v_fmaak_f16)
 LANES3(v_mad_f16, F16, F16, F16, F16, half_to_float(float_to_half(a * b)) + c)
 LANES3(v_mac_f16, F16, F16, F16, F16, half_to_float(float_to_half(a * b)) + c)
-LANES3(v_max3_f16, F16, F16, F16, F16, max_number(max_number(a, b), c))
-LANES3(v_min3_f16, F16, F16, F16, F16, min_number(min_number(a, b), c))
-LANES3(v_med3_f16, F16, F16, F16, F16, median(a, b, c))
+LANES3(v_max3_f16, F16, F16, F16, F16, max_number(max_number(a, b, ieee), c, ieee))
+LANES3(v_min3_f16, F16, F16, F16, F16, min_number(min_number(a, b, ieee), c, ieee))
+LANES3(v_med3_f16, F16, F16, F16, F16, median(a, b, c, ieee))
 LANES1(v_rcp_f16, F16, F16, 1 / a) LANES1(v_sqrt_f16, F16, F16, __builtin_sqrtf(a)) LANES1(v_rsq_f16, F16, F16, (float)(1 / __builtin_sqrt((double)a)))
 LANES1(v_exp_f16, F16, F16, (float)exp2((double)a)) LANES1(v_log_f16, F16, F16, (float)log2((double)a))
 LANES1(v_sin_f16, F16, F16, turned(a, 0)) LANES1(v_cos_f16, F16, F16, turned(a, 1))
@@ -158,7 +168,7 @@ LANES1(v_rndne_f16, F16, F16, __builtin_rintf(a))
 static inline float fraction16(float a) { float f = a - floorf(a); return f > 0x1.ffcp-1f ? 0x1.ffcp-1f : f; }
 LANES1(v_fract_f16, F16, F16, fraction16(a)) LANES2(v_ldexp_f16, F16, F16, I16, ldexpf(a, clipped(b)))
 LANES1(v_frexp_mant_f16, F16, F16, mantissa(a)) LANES1(v_frexp_exp_i16_f16, I16, F16, exponent(a))
-LANES3(v_minmax_f16, F16, F16, F16, F16, max_number(min_number(a, b), c)) LANES3(v_maxmin_f16, F16, F16, F16, F16, min_number(max_number(a, b), c))
+LANES3(v_minmax_f16, F16, F16, F16, F16, max_number(min_number(a, b, ieee), c, ieee)) LANES3(v_maxmin_f16, F16, F16, F16, F16, min_number(max_number(a, b, ieee), c, ieee))
 LANES3(v_maximum3_f16, F16, F16, F16, F16, maximum_of(maximum_of(a, b), c)) LANES3(v_minimum3_f16, F16, F16, F16, F16, minimum_of(minimum_of(a, b), c))
 LANES3(v_maximumminimum_f16, F16, F16, F16, F16, minimum_of(maximum_of(a, b), c))
 LANES3(v_minimummaximum_f16, F16, F16, F16, F16, maximum_of(minimum_of(a, b), c))
@@ -169,8 +179,8 @@ LANES3(v_div_fixup_f16, F16, F16, F16, F16, repaired(a, b, c))
 #define L(x) half_to_float(x)
 #define T(x) half_to_float((x) >> 16)
 LANES2(v_pk_add_f16, PKH, PKH, PKH, HALVES(L(a) + L(b), T(a) + T(b))) LANES2(v_pk_mul_f16, PKH, PKH, PKH, HALVES(L(a) * L(b), T(a) * T(b)))
-LANES2(v_pk_max_f16, PKH, PKH, PKH, HALVES(max_number(L(a), L(b)), max_number(T(a), T(b))))
-LANES2(v_pk_min_f16, PKH, PKH, PKH, HALVES(min_number(L(a), L(b)), min_number(T(a), T(b))))
+LANES2(v_pk_max_f16, PKH, PKH, PKH, HALVES(max_number(L(a), L(b), ieee), max_number(T(a), T(b), ieee)))
+LANES2(v_pk_min_f16, PKH, PKH, PKH, HALVES(min_number(L(a), L(b), ieee), min_number(T(a), T(b), ieee)))
 LANES2(v_pk_maximum_f16, PKH, PKH, PKH, HALVES(maximum_of(L(a), L(b)), maximum_of(T(a), T(b))))
 LANES2(v_pk_minimum_f16, PKH, PKH, PKH, HALVES(minimum_of(L(a), L(b)), minimum_of(T(a), T(b))))
 LANES3(v_pk_maximum3_f16, PKH, PKH, PKH, PKH,

@@ -2,7 +2,7 @@
  *
  *     LANES2(v_add_f32, F32, F32, F32, a + b)
  *
- * `a`, `b`, `c` are the sources, `m` a mask's bit, `l` the lane. */
+ * `a`, `b`, `c` are the sources, `m` a mask's bit, `l` the lane, `ieee` MODE's bit of that name. */
 #ifndef LANES_H
 #define LANES_H
 
@@ -48,7 +48,8 @@ typedef u32 lane_PKH; typedef u32 lane_PKI; typedef u64 lane_PKF; typedef float 
 
 #define DEFINE(name, D, E, A, B, C, M, before, x)                                                               \
     static void lanes_##name(u32 *d, u32 *e, const u32 *pa, const u32 *pb, const u32 *pc, const u32 *pm) {      \
-        (void)e, (void)pa, (void)pb, (void)pc, (void)pm;                                                        \
+        const u32 ieee = ieee_mode;                                                                             \
+        (void)e, (void)pa, (void)pb, (void)pc, (void)pm, (void)ieee;                                            \
         EACH_LANE {                                                                                             \
             lane_##A a = IN_##A(pa);                                                                            \
             lane_##B b = IN_##B(pb);                                                                            \

@@ -205,8 +205,8 @@ u64 atomic_result(int operation, u64 old, u64 data, u64 expected, int bytes) {
     case INC: return old >= data ? 0 : old + 1;
     case DEC: return old == 0 || old > data ? data : old - 1;
     case ADD_F: return wide ? bits_of64(D(old) + D(data)) : bits_of(F(old) + F(data));
-    case MIN_F: return wide ? bits_of64(min_number64(D(old), D(data))) : bits_of(min_number(F(old), F(data)));
-    case MAX_F: return wide ? bits_of64(max_number64(D(old), D(data))) : bits_of(max_number(F(old), F(data)));
+    case MIN_F: return wide ? bits_of64(min_number64(D(old), D(data), 0)) : bits_of(min_number(F(old), F(data), 0));
+    case MAX_F: return wide ? bits_of64(max_number64(D(old), D(data), 0)) : bits_of(max_number(F(old), F(data), 0));
     case PK_F16: return halves((u32)old, (u32)data, 0);
     case PK_BF16: return halves((u32)old, (u32)data, 1);
     case CLAMP_SUB: return old > data ? old - data : 0;

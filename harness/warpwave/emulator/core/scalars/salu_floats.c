@@ -2,7 +2,7 @@
 #include "scalars.h"
 
 SCALAR(s_add_f32, F32, F32, F32, r = a + b) SCALAR(s_sub_f32, F32, F32, F32, r = a - b) SCALAR(s_mul_f32, F32, F32, F32, r = a * b)
-SCALAR(s_max_num_f32, F32, F32, F32, r = max_number(a, b)) SCALAR(s_min_num_f32, F32, F32, F32, r = min_number(a, b))
+SCALAR(s_max_num_f32, F32, F32, F32, r = max_number(a, b, 0)) SCALAR(s_min_num_f32, F32, F32, F32, r = min_number(a, b, 0))
 SCALAR(s_maximum_f32, F32, F32, F32, r = maximum_of(a, b)) SCALAR(s_minimum_f32, F32, F32, F32, r = minimum_of(a, b))
 SCALAR(s_fmamk_f32, F32, F32, F32, r = fmaf(a, float_source(w, &i->s[2]), b))
 SCALAR(s_fmaak_f32, F32, F32, F32, r = fmaf(a, b, float_source(w, &i->s[2])))
@@ -27,7 +27,7 @@ SCALAR1(v_s_exp_f16, F16, F16, r = (float)exp2((double)a)) SCALAR1(v_s_log_f16, 
 
 /* Halves. */
 SCALAR(s_add_f16, F16, F16, F16, r = a + b) SCALAR(s_sub_f16, F16, F16, F16, r = a - b) SCALAR(s_mul_f16, F16, F16, F16, r = a * b)
-SCALAR(s_max_num_f16, F16, F16, F16, r = max_number(a, b)) SCALAR(s_min_num_f16, F16, F16, F16, r = min_number(a, b))
+SCALAR(s_max_num_f16, F16, F16, F16, r = max_number(a, b, 0)) SCALAR(s_min_num_f16, F16, F16, F16, r = min_number(a, b, 0))
 SCALAR(s_maximum_f16, F16, F16, F16, r = maximum_of(a, b)) SCALAR(s_minimum_f16, F16, F16, F16, r = minimum_of(a, b))
 SCALAR(s_fmac_f16, F16, F16, F16, r = half_to_float(fma_half(a, b, half_source(w, &i->d))))
 SCALAR1(s_ceil_f16, F16, F16, r = ceilf(a)) SCALAR1(s_floor_f16, F16, F16, r = floorf(a))

@@ -71,7 +71,7 @@ def div_fixup(quotient, denominator, numerator):
     """Repair what the iteration makes of special numbers: IEEE's division of the two, where one of them is special."""
     special = ~np.isfinite(numerator) | ~np.isfinite(denominator) | (numerator == 0) | (denominator == 0)
     above, below = ((np.abs(x).view(np.uint32) >> 23).astype(int) for x in (numerator, denominator))
-    kept = np.where(above - below > 130, np.inf, np.where(above - below < -150, 0, np.abs(quotient)))
+    kept = np.where(above - below < -150, 0, np.where(np.isnan(quotient), np.inf, np.abs(quotient)))
     return np.where(special, numerator / denominator, np.copysign(kept, np.where(np.signbit(numerator) ^ np.signbit(denominator), -1, 1)))
 
 
@@ -81,10 +81,9 @@ def div_fmas(a, b, c, scaled):
 
 
 def middle(a, b, c):
-    """Return the second of three in order, where -0 is below 0."""
-    high, low = number(number(a, b, np.fmax), c, np.fmax), number(number(a, b, np.fmin), c, np.fmin)
-    bits = [x.view(np.uint32) for x in (a, b, c, high, low)]
-    return (bits[0] ^ bits[1] ^ bits[2] ^ bits[3] ^ bits[4]).view(np.float32)
+    """Return the larger of the two that are left without the largest. Zeros are equal here."""
+    most, left = number(number(a, b, np.fmax), c, np.fmax), [number(x, y, np.fmax) for x, y in ((b, c), (a, c), (a, b))]
+    return np.where(most == a, left[0], np.where(most == b, left[1], left[2]))
 
 
 def div_scale(chosen, denominator, numerator):
@@ -102,10 +101,10 @@ def div_scaled(s0: float, s1: float, s2: float) -> tuple[float, bool]:
         return int(np.float32(x).view(np.uint32)) >> 23 & 255
 
     if s1 == 0 or s2 == 0:
-        return float("nan"), False
+        return float("nan"), True
     with np.errstate(all="ignore"):
         inverse, ratio = np.float32(1) / np.float32(s1), np.float32(s2) / np.float32(s1)
-    tiny = [exponent(float(x)) == 0 for x in (inverse, ratio)]
+    tiny = [exponent(float(inverse)) == 0, exponent(float(ratio)) == 0 or exponent(s2) - exponent(s1) <= -126]
     same_as = {True: s0 == s1 or (s0 != s0 and s1 != s1), False: s0 == s2 or (s0 != s0 and s2 != s2)}
     if exponent(s2) - exponent(s1) >= 96:
         return (float(np.float32(s0) * np.float32(2.0**64)) if same_as[True] else s0), True

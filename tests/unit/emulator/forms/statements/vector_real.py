@@ -29,13 +29,10 @@ def minimum_or_nan(a, b):
 
 
 def median(a, b, c):
-    """Return the second of three in order, where -0 is below 0; with a NaN, the smallest of the others."""
-    ordered = np.sort(np.stack([a, b, c]), axis=0)[1]
-    zeros = np.stack([a, b, c]) == 0
-    minus = (zeros & np.signbit(np.stack([a, b, c]))).sum(0)
-    below = (np.stack([a, b, c]) < 0).sum(0)  # zeros of both signs: the negative ones come first
-    ordered = np.where(ordered == 0, np.where(below + minus >= 2, -0.0, 0.0).astype(a.dtype), ordered)
-    return np.where(np.isnan(a) | np.isnan(b) | np.isnan(c), minimum(minimum(a, b), c), ordered)
+    """Return the larger of the two that are left without the largest; with a NaN, the smallest of the others. Zeros are equal here."""
+    most = maximum(maximum(a, b), c)
+    left = np.where(most == a, maximum(b, c), np.where(most == b, maximum(a, c), maximum(a, b)))
+    return np.where(np.isnan(a) | np.isnan(b) | np.isnan(c), minimum(minimum(a, b), c), left)
 
 
 def fraction(a):
@@ -83,13 +80,13 @@ def twice(a, b, c):
 def div_fixup(quotient, denominator, numerator):
     """Return a quotient with the sign it must have, and where an operand is 0, infinite or NaN what the division of these is.
 
-    Where the exponents of doubles are further apart than doubles go, the quotient is 0 or infinite, whatever the iteration has made of it.
+    A quotient that is no number has overflowed; doubles whose exponents are far apart give 0, whatever the iteration has made of it.
     """
     special = (denominator == 0) | (numerator == 0) | ~np.isfinite(denominator) | ~np.isfinite(numerator)
-    size = np.abs(quotient)
+    size = np.where(np.isnan(quotient), np.inf, np.abs(quotient)).astype(quotient.dtype)
     if quotient.dtype == np.float64:
         above, below = ((np.abs(x).view(np.uint64) >> np.uint64(52)).astype(int) for x in (numerator, denominator))
-        size = np.where(above - below < -1075, 0, np.where(above - below > 1026, np.inf, size))
+        size = np.where(above - below < -1075, 0, size)
     negative = np.signbit(numerator) ^ np.signbit(denominator)
     return np.where(special, numerator / denominator, np.where(negative, -size, size)).astype(quotient.dtype)
 
@@ -112,9 +109,9 @@ def div_scaled64(s0: float, s1: float, s2: float) -> tuple[float, bool]:
         return int(np.float64(x).view(np.uint64)) >> 52 & 2047
 
     if s1 == 0 or s2 == 0:
-        return float("nan"), False
+        return float("nan"), True
     with np.errstate(all="ignore"):
-        inverse, ratio = exponent(np.float64(1) / s1) == 0, exponent(np.float64(s2) / s1) == 0
+        inverse, ratio = exponent(np.float64(1) / s1) == 0, exponent(np.float64(s2) / s1) == 0 or exponent(s2) - exponent(s1) <= -1022
         up, down = float(np.float64(s0) * 2.0**128), float(np.float64(s0) * 2.0**-128)
     is_denominator, is_numerator = s0 == s1 or (s0 != s0 and s1 != s1), s0 == s2 or (s0 != s0 and s2 != s2)
     if exponent(s2) - exponent(s1) >= 768:

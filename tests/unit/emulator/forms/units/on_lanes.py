@@ -162,17 +162,14 @@ def modified(name: str, function, wanted: list[str], values: list, flags: dict, 
 
 
 def finished(machine: Machine, value: np.ndarray, kind: str, flags: dict, shape: str, name: str, text: str, at: int) -> np.ndarray:
-    """Return the register after the instruction: clamped, scaled, written to the part that it goes to, in the lanes that may be."""
+    """Return the register after the instruction: clamped, written to the part that it goes to, in the lanes that may be."""
     if kind == "m":
         return np.asarray(value, bool).astype(np.uint64)
     old = machine.rows[D] >> np.uint64(32 * at) if at else machine.rows[D] if kind in WIDE else machine.rows[D] & np.uint64(0xFFFFFFFF)
     with np.errstate(all="ignore"):
         if "clamp" in flags:
             value = clamped(name, np.asarray(value, DTYPES[kind]) if kind in ("f16", "f32", "f64") else value)
-        scale = {"mul:2": 2, "mul:4": 4, "div:2": 0.5}
-        for one, factor in scale.items():
-            if one.split(":")[0] in flags and f"{one}" in shape:
-                value = value * np.float32(factor)
+        # "mul:2" and the like do nothing: MODE keeps denormals.
         kind = {"low": "u16", "bf16": "u16", "2bf16": "u32"}.get(kind, kind)
         made = raw_of(value, kind) if not (kind[0] != "f" and value.dtype == np.uint64) else value
     made = made & np.uint64(2**64 - 1 if kind in WIDE else 2**32 - 1)
