@@ -25,8 +25,8 @@ from warpwave.collect.untrusted import Fault, guarded, read_lines, read_record
 from warpwave.compare import compare
 from warpwave.compare.changed_codegen import Concern, bundle, diff
 from warpwave.compare.changed_speeds import changed_speeds
+from warpwave.compare.history import lines, series
 from warpwave.compare.runs import join
-from warpwave.compare.speeds.history import lines, series
 from warpwave.compare.tests import changed_tests
 from warpwave.engines.incoming import UnusableError, first_file, unpack
 from warpwave.engines.waiting import MAX_LINE, split_lines

@@ -232,7 +232,7 @@ def history(folders: tuple[Path, ...], kernel: str | None, last: int, markdown: 
     RUNs are folders of runs (or of their artifacts) with a bench stage, in any order, or folders that hold several.
     """
     from warpwave.collect import find_raw
-    from warpwave.compare.speeds.history import lines, series
+    from warpwave.compare.history import lines, series
     from warpwave.records import SCHEMA_VERSION, write_text
     from warpwave.render.markdown import render_page
     from warpwave.render.sections.changes import history_sections

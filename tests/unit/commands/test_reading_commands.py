@@ -13,7 +13,7 @@ import pytest
 from synthetic import GPU_A, GPU_B, compiled, day, facts, record, row, run, sample, write_raw
 
 from warpwave.__main__ import _run_cli
-from warpwave.compare.speeds.history import Measured, Series, lines, series
+from warpwave.compare.history import Measured, Series, lines, series
 from warpwave.config.pyproject import tuned_configurations
 from warpwave.errors import ConfigError
 from warpwave.records import Verdict

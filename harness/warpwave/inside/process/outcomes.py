@@ -355,7 +355,7 @@ def _is_gap(error: BaseException) -> bool:
     """Return whether a stand-in lacks something: an attribute, a parameter, or a way to answer."""
     if not isinstance(error, _GAPS):
         return False
-    if isinstance(error, AttributeError) and (_stands_in(getattr(error, "obj", None)) or _is_compilers_not_run(error)):
+    if isinstance(error, AttributeError) and (_stands_in(getattr(error, "obj", None)) or _is_compilers_frame(error)):
         return True
     called = _CALLED.match(str(error)) if isinstance(error, TypeError) else None
     if called and any(called[1] in vars(module) for name, module in list(sys.modules.items()) if name.startswith(_FAKE_GPU)):
@@ -365,7 +365,7 @@ def _is_gap(error: BaseException) -> bool:
     return bool(last) and "/warpwave/inside/fake_gpu/" in last[0].filename and (last[0].line or "").startswith("raise ")
 
 
-def _is_compilers_not_run(error: AttributeError) -> bool:
+def _is_compilers_frame(error: AttributeError) -> bool:
     """Return whether an interpreted kernel was asked for what one that is compiled has: `kernel.cache_key`, or `triton.compile` of it."""
     if type(error.obj).__name__ != "InterpretedFunction":
         return False

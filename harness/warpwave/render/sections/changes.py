@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from warpwave.compare.changed_codegen import Bundle, Change, Concern, Delta, Diff, Kind, Split, Trend, notes, one_vendor
 from warpwave.compare.changed_speeds import GroupChange, PointChange, SpeedChanges, TargetPair
+from warpwave.compare.history import Line as HistoryLine
+from warpwave.compare.history import Step
 from warpwave.compare.model import Change as SpeedChange
 from warpwave.compare.speeds import explain, first_names
-from warpwave.compare.speeds.history import Line as HistoryLine
-from warpwave.compare.speeds.history import Step
 from warpwave.compare.tests import ChangedTest, ChangedTests, Fate
 from warpwave.records import Verdict
 from warpwave.render.sections.model import MOST_LINES, Bit, Line, Section, name, names, say, shorten
