@@ -82,7 +82,7 @@ def test_one_module_starts_git():
 
 def test_the_inside_stays_poor():
     """Inside there is the standard library, torch, triton, pytest, numpy, and of the harness only records, statistics and the emulator."""
-    libraries = {*sys.stdlib_module_names, "torch", "triton", "pytest", "numpy"}
+    libraries = {*sys.stdlib_module_names, "torch", "triton", "pytest", "_pytest", "numpy"}
     rooms = ("warpwave.inside", "warpwave.records", "warpwave.stats", "warpwave.emulator")
 
     def foreign(path):
