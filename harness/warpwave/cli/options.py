@@ -177,7 +177,7 @@ def _checked(word: str, following: list[str]) -> str:
     if option in _REFUSED:
         raise UsageError(f"--pytest-args: {option} cannot be passed on.", *_REFUSED[option])
     left_out = value.removeprefix("no:") if option == "-p" and value.startswith("no:") else ""
-    if left_out in _NEEDED or left_out.startswith("harness"):
+    if left_out in _NEEDED or left_out.startswith("warpwave"):
         raise UsageError(
             f"--pytest-args: -p {value} cannot be passed on.",
             "The harness needs most of pytest's own plugins, and is one itself.",

@@ -23,7 +23,7 @@ _NEEDED = (
 )
 
 # The fork server runs a stage's module again as each worker's main module. It was imported before, on purpose, so hide the warning.
-warnings.filterwarnings("ignore", message=r"'harness\.inside\.\w+' found in sys\.modules", category=RuntimeWarning)
+warnings.filterwarnings("ignore", message=r"'warpwave\.inside\.\w+' found in sys\.modules", category=RuntimeWarning)
 for _module in _NEEDED:
     with contextlib.suppress(ImportError):
         importlib.import_module(_module)

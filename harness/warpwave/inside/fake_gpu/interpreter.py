@@ -175,7 +175,7 @@ def _within_the_interpreter(function: Callable[..., Any]) -> Callable[..., Any]:
 
 # How a package asks whether its kernels are interpreted. Many then choose the host: `"cpu" if is_interpreted() else "cuda"`.
 _ASKS = re.compile(r"TRITON_INTERPRET|knobs\.runtime\.interpret\b|\bInterpretedFunction\b")
-_OTHERS = {*sys.stdlib_module_names, "harness", "torch", "triton", "pytest", "_pytest", "pluggy", "numpy"}
+_OTHERS = {*sys.stdlib_module_names, "warpwave", "torch", "triton", "pytest", "_pytest", "pluggy", "numpy"}
 
 
 def refuse_host_tensors(executor: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
