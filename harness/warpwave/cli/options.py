@@ -10,6 +10,7 @@ from typing import Any, Union
 
 import click
 
+from warpwave import console
 from warpwave.errors import UsageError
 from warpwave.options import GIB, Cap
 from warpwave.records import CHOSEN, Job, PytestSettings
@@ -93,15 +94,62 @@ def json_option() -> Options:
     return click.option("--json", metavar="[FILE.json]", type=FILE, is_eager=True, callback=_note_json, help=text)
 
 
-def several(*decorators: Options) -> Options:
-    """Combine several options into one decorator."""
+# What most people type. `--help` shows these options, and `--help-all` every option in its group.
+_COMMON = {
+    *("kernels", "stages", "keyword", "tests", "last_failed", "changed_since", "quick"),
+    *("install", "with_packages", "out", "resume", "dry_run", "json"),
+}
+_GROUPS: dict[str, str] = {}  # the title of each option's group, by the option's name
+
+
+def several(title: str, *decorators: Options) -> Options:
+    """Combine the options of a group into one decorator. An option that a smaller group has stays in that."""
 
     def apply(function: Callable[..., Any]) -> Callable[..., Any]:
         for decorator in reversed(decorators):
             function = decorator(function)
+        for option in getattr(function, "__click_params__", ()):
+            _GROUPS.setdefault(option.name, title)
         return function
 
     return apply
+
+
+_ALL = "warpwave.help_all"  # the context key
+
+
+def _show_all(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
+    if asked:
+        context.meta[_ALL] = True
+        console.say(context.get_help().split("\n"))
+        context.exit()
+
+
+_HELP_ALL = click.Option(
+    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_show_all, help="Show all options, in groups."
+)
+
+
+class GroupedCommand(JsonCommand):
+    """A command whose `--help` fits one screen. `--help-all` shows all options, in groups."""
+
+    def get_params(self, context: click.Context) -> list[click.Parameter]:
+        """Return the parameters, with `--help-all` behind `--help`."""
+        return [*super().get_params(context), _HELP_ALL]
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the common options, or those of each group."""
+        options = [param for param in self.get_params(context) if isinstance(param, click.Option)]
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for option in options:
+            name, record = option.name or "", option.get_help_record(context)
+            about = name.startswith("help")
+            title = "Options" if about or not context.meta.get(_ALL) else _GROUPS.get(name, "Options")
+            if record and (about or context.meta.get(_ALL) or name in _COMMON):
+                groups.setdefault(title, []).append(record)
+        for title, records in groups.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
 
 
 # Check the options that the user passes through to pytest.
@@ -218,6 +266,7 @@ def parse_workers(text: str) -> int:
 
 
 what_options = several(
+    "What to run",
     click.option("--kernels", type=FOLDER, default=Path("kernels"), show_default=True, help="Folder of the kernel package."),
     click.option(
         "--stage",
@@ -289,6 +338,16 @@ what_options = several(
     ),
     click.option("--aa", "again", is_flag=True, help="Measure everything twice (A/A), to see how much speeds vary without a change."),
     click.option(
+        "--save-compiled",
+        metavar="A,A",
+        help="Keep what the compile stage compiles for these architectures, for --compiled of another run.",
+    ),
+    click.option("--compiled", type=FOLDER, metavar="RUN", help="Use the kernels that this run compiled with --save-compiled."),
+    click.option("--compiled-hash", metavar="SHA256", help="Refuse --compiled if the list of its kernels has another SHA-256."),
+)
+limit_options = several(
+    "Limits",
+    click.option(
         "--test-workers",
         metavar="N",
         default="auto",
@@ -296,13 +355,6 @@ what_options = several(
         callback=lambda context, parameter, text: parse_workers(text),
         help="Run tests in N processes on each card, or on this machine's cores; auto: as many as fit. Never while anything is measured.",
     ),
-    click.option(
-        "--save-compiled",
-        metavar="A,A",
-        help="Keep what the compile stage compiles for these architectures, for --compiled of another run.",
-    ),
-    click.option("--compiled", type=FOLDER, metavar="RUN", help="Use the kernels that this run compiled with --save-compiled."),
-    click.option("--compiled-hash", metavar="SHA256", help="Refuse --compiled if the list of its kernels has another SHA-256."),
     click.option("--test-timeout", type=float, metavar="S", help="Limit for one test or point.  [default: 300, or 120 with --quick]"),
     click.option(
         "--results-limit",
@@ -321,8 +373,10 @@ what_options = several(
         help="Stop a target that writes more files and folders than this.",
     ),
     click.option("--timeout", type=float, default=10800.0, show_default=True, metavar="S", help="Limit for one target."),
+    click.option("--gpu-wait", type=float, default=600.0, show_default=True, metavar="S", help="How long to wait for a GPU in use."),
 )
 package_options = several(
+    "The package and what it needs",
     click.option(
         "--requirements", type=FILE, multiple=True, metavar="FILE", help="Install these packages beside torch and Triton; repeatable."
     ),
@@ -332,6 +386,7 @@ package_options = several(
     click.option("--env", multiple=True, metavar="NAME[=VALUE]", help="Set a variable for the kernels, or pass yours on; repeatable."),
 )
 where_options = several(
+    "Where to run",
     click.option("--engine", type=click.Choice(list(HERE)), help="Use this engine, with no fallback.  [default: the target's own]"),
     click.option(
         "--toolchain",
@@ -344,7 +399,6 @@ where_options = several(
     click.option("--python", metavar="PATH", help="Python of the local engine.  [default: this one]"),
     click.option("--out", type=FOLDER, help="Folder for the results.  [default: reports/runs/RUN_ID]"),
     click.option("--resume", type=FOLDER, metavar="RUN", help="Finish the run in that folder; finished parts are not run again."),
-    click.option("--gpu-wait", type=float, default=600.0, show_default=True, metavar="S", help="How long to wait for a GPU in use."),
     click.option("--targets", "overlay", type=FILE, help="A targets file; its entries override the shipped ones."),
     click.option(
         "--hosts", type=FILE, help="Run each leg where this file says.  [default: hosts.yml beside the kernels, or in ~/.config/warpwave]"
@@ -352,6 +406,7 @@ where_options = several(
     click.option("--here", is_flag=True, help="Run on this machine, whatever hosts.yml says."),
 )
 build_options = several(
+    "How the image is built",
     click.option("--base-image", metavar="NAME", help="Base image instead of the target's, e.g. from your own registry."),
     click.option("--wheelhouse", type=FOLDER, help="Folder of wheels; the image is then built without a package index."),
     click.option("--ca-bundle", type=FILE, help="Certificates that pip trusts during the build."),
@@ -369,6 +424,7 @@ build_options = several(
     click.option("--keep", is_flag=True, help="Keep the container after the run."),
 )
 output_options = several(
+    "What is printed",
     json_option(),
     click.option("--quiet", is_flag=True, help="Show no progress."),
     click.option("--full", is_flag=True, help="Show every case in the table, not only one summary for each kernel."),

@@ -12,11 +12,13 @@ from warpwave import console
 from warpwave.cli.legs import chosen_targets, legs_of
 from warpwave.cli.options import (
     COMMAND,
-    JsonCommand,
+    GroupedCommand,
     build_options,
     complete_target,
+    limit_options,
     output_options,
     package_options,
+    several,
     what_options,
     where_options,
 )
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 _MOST_LOGS = 6  # named at the end
 
 
-class _Run(JsonCommand):
+class _Run(GroupedCommand):
     """A command that passes the words behind `--` to pytest."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
@@ -49,16 +51,27 @@ class _Run(JsonCommand):
     "names", nargs=-1, required=True, metavar="TARGET... [ID...]", shell_complete=complete_target, callback=take_node_ids, is_eager=True
 )
 @what_options
+@limit_options
 @package_options
 @where_options
 @build_options
-@click.option("-v", "--verbose", is_flag=True, help="Print every test and point as it ends.")
-@click.option("--no-report", is_flag=True, help="Write no report; a later `warpwave report` can.")
-@output_options
+@several(
+    "What is printed",
+    click.option("-v", "--verbose", is_flag=True, help="Print every test and point as it ends."),
+    click.option("--no-report", is_flag=True, help="Write no report; a later `warpwave report` can."),
+    output_options,
+)
 def run(**options: Any) -> Outcome:
     """Run TARGETs (see `warpwave list`), then write the comparison. What a hosts file puts on different machines runs side by side.
 
-    An ID, such as tests/test_add.py::test_add, is a test to run, as with --test.
+    An ID, such as tests/test_add.py::test_add, is a test to run, as with --test. Words behind -- are options of pytest.
+
+    \b
+    Examples:
+      warpwave run cpu                         no card needed: test, and compile for NVIDIA and AMD
+      warpwave run cpu --kernels ops --install the same for another package, with what it needs
+      warpwave run cuda rocm                   on this machine's cards, or where hosts.yml says
+      warpwave run cuda --last-failed RUN      only the tests that failed in that run
     """
     from warpwave.config.targets import load_targets
     from warpwave.report import make_report

@@ -19,6 +19,7 @@ from warpwave.cli.options import (
     JsonCommand,
     build_options,
     complete_target,
+    limit_options,
     output_options,
     package_options,
     several,
@@ -100,6 +101,7 @@ def options_maker(options: dict[str, Any]) -> Callable[[Path], RunOptions]:
 # The options that say what a search asks of each step.
 
 question_options = several(
+    "The question",
     click.option("--gate", metavar="GATE", help="Ask whether a kernel breaks this gate, such as spills or lds_waits."),
     click.option(
         "--worse",
@@ -112,6 +114,7 @@ question_options = several(
     click.option("--fixed", is_flag=True, help="Look for the step that repaired it: the first ones have it, the last ones do not."),
 )
 page_options = several(
+    "The page",
     click.option("--markdown", type=FILE, help="Also write the page as Markdown, for a pull request or a job's summary."),
     click.option("--html", "html_file", type=FILE, help="Also write it as one HTML page."),
 )
@@ -151,6 +154,7 @@ def asked_question(options: dict[str, Any]) -> Question:
 @click.option("--html", "html_file", type=FILE, help="Also write it as one HTML page.")
 @click.option("--summary", type=FILE, help="Also write the answer in one line.")
 @what_options
+@limit_options
 @package_options
 @where_options
 @build_options
@@ -296,7 +300,9 @@ def _json(found: Upgrade, old: Sequence[Stale], lead: str, ended: Outcome, faili
 
 # `warpwave bisect`: which release of Triton, or which toolchain of a list, made it bad.
 
-_every_option = several(question_options, page_options, what_options, package_options, where_options, build_options, output_options)
+_every_option = several(
+    "", question_options, page_options, what_options, limit_options, package_options, where_options, build_options, output_options
+)
 
 
 @click.command(cls=JsonCommand)
