@@ -10,7 +10,6 @@ from typing import Any, Union
 
 import click
 
-from warpwave import console
 from warpwave.errors import UsageError
 from warpwave.options import GIB, Cap
 from warpwave.records import CHOSEN, Job, PytestSettings
@@ -119,10 +118,10 @@ _ALL = "warpwave.help_all"  # the context key
 
 
 def _show_all(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
-    if asked:
+    usual = context.command.get_help_option(context)
+    if asked and usual and usual.callback:
         context.meta[_ALL] = True
-        console.say(context.get_help().split("\n"))
-        context.exit()
+        usual.callback(context, parameter, True)
 
 
 _HELP_ALL = click.Option(

@@ -131,7 +131,7 @@ def test_options_of_pytest_pass_through(text):
         ("-nauto", "-n "),
         ("--dist=load", "--dist "),
         ("-p no:terminal", "-p no:terminal"),
-        ("-pno:harness", "-p no:"),
+        ("-pno:warpwave.inside.test.pytest_plugin", "-p no:"),
         ("--junitxml=x", "--junitxml "),
         ("-c x.ini", "-c "),
         ("--rootdir .", "--rootdir "),

@@ -9,15 +9,18 @@ import contextlib
 import errno
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from functools import partial
 from pathlib import Path
 
+import click
 import command
 import pytest
 from click.shell_completion import ShellComplete
+from click.testing import CliRunner
 from pydantic import TypeAdapter
 from slow_cases import slow_but
 from synthetic import run, two_targets, write_raw
