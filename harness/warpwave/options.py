@@ -29,12 +29,13 @@ class Build:
 class Install:
     """What to install beside torch and Triton: requirement files, requirements by name, and the package itself.
 
-    `package` is empty, `all` (with its dependencies) or `alone` (without).
+    `package` is empty, `all` (with its dependencies, but those `skipped`) or `alone` (without).
     """
 
     requirements: tuple[Path, ...] = ()
     package: str = ""
     named: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import click
 
 from warpwave.cli.options import COMMAND, STAGES, overridden
 from warpwave.config.package import find_project, find_root, import_folders, load_pytest_settings, package_names
-from warpwave.config.pyproject import chosen_scripts, load_environment, load_gates, load_launches, load_peers
+from warpwave.config.pyproject import PackageEnvironment, chosen_scripts, load_environment, load_gates, load_launches, load_peers
 from warpwave.engines.docker.container import check_weakenings
 from warpwave.errors import NothingRanError, UsageError
 from warpwave.options import GIB, Build, Cap, Install, RunOptions
@@ -60,14 +60,14 @@ def chosen_packages(options: dict[str, Any], kernels: Path) -> Install:
     Raises:
         UsageError: a file is missing, or two options contradict each other.
     """
-    named = load_environment(kernels).requirements if options["install"] else ()
+    own = load_environment(kernels) if options["install"] else PackageEnvironment()
     if options["install"] and options["install_no_deps"]:
         raise UsageError(
             "--install and --install-no-deps were both given.",
             "The first installs what the package needs, the second installs the package alone.",
             "Give one of them.",
         )
-    files = tuple(Path(path) for path in options["requirements"]) or named
+    files = tuple(Path(path) for path in options["requirements"]) or own.requirements
     for file in files:
         if not file.is_file():
             raise UsageError(f"There are no requirements at {file}.", "The path is misspelt.", "Give a file with one requirement a line.")
@@ -79,7 +79,7 @@ def chosen_packages(options: dict[str, Any], kernels: Path) -> Install:
                 "Write --with einops, or --with 'einops>=0.7'; for options of pip, use --requirements FILE.",
             )
     mode = "all" if options["install"] else "alone" if options["install_no_deps"] else ""
-    return Install(tuple(file.resolve() for file in files), mode, tuple(options["with_packages"]))
+    return Install(tuple(file.resolve() for file in files), mode, tuple(options["with_packages"]), own.skipped)
 
 
 def chosen_variables(pairs: Sequence[str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,7 @@ from warpwave.records.selection import find_scripts, kernel_of
 
 # What each key of `[tool.warpwave]` may be: pydantic models that refuse anything else, with a sentence that names what is allowed.
 
+_NAME = re.compile(r"[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?")
 _LAUNCHERS = ("bench", "test")
 _WIDTHS = (8, 16, 32, 64, 128)
 
@@ -120,6 +122,12 @@ def _check_texts(value: Any) -> Any:
     return value
 
 
+def _check_names(value: Any) -> Any:
+    if not (isinstance(value, list) and all(isinstance(text, str) and _NAME.fullmatch(text) for text in value)):
+        refuse('a list of packages\' names, without versions, such as ["flash-attn"]')
+    return value
+
+
 def _check_tuned(value: Any) -> Any:
     known = {"files", "function", "key"}
     if not isinstance(value, list) or not all(isinstance(one, dict) and {"files"} <= one.keys() <= known for one in value):
@@ -184,6 +192,7 @@ class Warpwave(_Strict):
     peers: Annotated[Any, AfterValidator(_check_peers)] = ()
     bench_scripts: Annotated[Any, AfterValidator(_check_scripts)] = Field(default=(), alias="bench-scripts")
     requirements: Annotated[Any, AfterValidator(_check_texts)] = ()
+    skip_requirements: Annotated[Any, AfterValidator(_check_names)] = Field(default=(), alias="skip-requirements")
     tuned: Annotated[Any, AfterValidator(_check_tuned)] = ()
     env: Annotated[Any, AfterValidator(_check_env)] = Field(default_factory=dict)
 
@@ -268,14 +277,15 @@ def load_bench_scripts(kernels: Path) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class PackageEnvironment:
-    """What a package names for its environment: what `--install` installs beside it, and variables."""
+    """What a package names for its environment: what `--install` installs beside it and what it leaves out, and variables."""
 
     requirements: tuple[Path, ...] = ()
     env: dict[str, str] = dataclasses.field(default_factory=dict)
+    skipped: tuple[str, ...] = ()
 
 
 def load_environment(kernels: Path) -> PackageEnvironment:
-    """Return `requirements = ["FILE"]` and `env = {NAME = "VALUE"}` of the same file.
+    """Return `requirements = ["FILE"]`, `skip-requirements = ["NAME"]` and `env = {NAME = "VALUE"}` of the same file.
 
     Raises:
         ConfigError: as above.
@@ -286,7 +296,7 @@ def load_environment(kernels: Path) -> PackageEnvironment:
     for name in not_allowed(table.env, path.parent):
         raise refusal(path, "tool.warpwave.env", name, ALLOWED, _EXAMPLE)
     files = tuple(path.parent / file for file in table.requirements)
-    return PackageEnvironment(files, dict(table.env))
+    return PackageEnvironment(files, dict(table.env), tuple(table.skip_requirements))
 
 
 def load_tuned(kernels: Path) -> tuple[Path | None, list[dict[str, str]]]:

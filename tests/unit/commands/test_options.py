@@ -494,12 +494,17 @@ def test_what_is_asked_for(kernels):
     write(kernels, "requirements = ['needs.txt']\nenv = {TRITON_DEBUG = '1'}")
     assert load_environment(kernels) == PackageEnvironment((needs,), {"TRITON_DEBUG": "1"})
     assert chosen_packages({**NOTHING, "install": True}, kernels) == Install((needs,), "all")
+    write(kernels, "skip-requirements = ['flash-attn']")
+    assert chosen_packages({**NOTHING, "install": True}, kernels) == Install((), "all", (), ("flash-attn",))
+    write(kernels, "requirements = ['needs.txt']\nskip-requirements = ['flash-attn']\nenv = {TRITON_DEBUG = '1'}")
     assert chosen_packages({**NOTHING, "install_no_deps": True}, kernels) == Install((), "alone")
     assert chosen_packages(NOTHING, kernels) == Install(), "a stranger's file alone starts no build"
     assert chosen_variables(("TRITON_DEBUG=2",)) == {"TRITON_DEBUG": "2"}
 
 
-@pytest.mark.parametrize("text", ["install = true", "requirements = 'needs.txt'", "env = ['HOME']", "env = {A = 1}"])
+@pytest.mark.parametrize(
+    "text", ["install = true", "requirements = 'needs.txt'", "env = ['HOME']", "env = {A = 1}", "skip-requirements = ['a>=1']"]
+)
 def test_a_wrong_setting_is_refused(kernels, text):
     """A file can name values, but never take one of the caller's: it may be a stranger's, and the value a token."""
     write(kernels, text)

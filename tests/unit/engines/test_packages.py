@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -175,6 +176,35 @@ def test_a_declared_dependency_that_cannot_be_had(request_):
         provide(change(request_, install=Install(package="all", named=("flash-nothing",))), print)
 
 
+def test_what_only_tests_want_is_not_built(request_, wheels, tmp_path):
+    """Without a wheel it is left out by name. The user gets it by asking for it."""
+    sources = tmp_path / "extra-helper-4.0"
+    sources.mkdir()
+    (sources / "setup.py").write_text("raise SystemExit('it was built')")
+    (sources / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: extra-helper\nVersion: 4.0\n")
+    next(wheels.glob("extra_helper-*.whl")).unlink()
+    with tarfile.open(wheels / "extra_helper-4.0.tar.gz", "w:gz") as archive:
+        archive.add(sources, "extra_helper-4.0")
+    found = provide(change(request_, install=Install(package="all")), print)
+
+    assert found.versions == {"helper": "1.0", "lower": "2.0", "my-ops": "1.5"}
+    assert any(note.startswith("extra-helper of the package's dependencies was left out") for note in found.notes)
+    assert "it was built" not in (request_.raw / LOG).read_text()
+    with pytest.raises(InfrastructureError, match="extra-helper"):
+        provide(change(request_, install=Install(package="all", named=("extra-helper",))), print)
+    assert "it was built" in (request_.raw / LOG).read_text()
+
+
+def test_what_the_package_skips_is_not_installed(request_):
+    """Of what it needs and of what its tests want, in any spelling; each with a note, and in an environment of its own."""
+    skipping = change(request_, install=Install(package="all", skipped=("Extra_Helper", "helper")))
+    found = provide(skipping, print)
+
+    assert found.versions == {"my-ops": "1.5"}
+    assert [note.partition(" was left out")[0] for note in found.notes if "skip-requirements" in note] == ["helper>=1", "extra-helper"]
+    assert make_plan(skipping).key != make_plan(change(request_, install=Install(package="all"))).key
+
+
 def test_requirements_never_replace_torch(request_):
     """Lines for torch and its runtime are left out, and what wants another torch is installed all the same."""
     found = provide(requirements(request_, "torch==1.0\nnvidia-cublas-cu12\ntorch-user\n-e .\nlower # a comment\n"), print)
@@ -307,13 +337,13 @@ def test_what_is_compiled_for_one_torch_is_taken_in_any_version(line, wanted):
 
 
 def test_what_helps_tests_is_no_linter(tmp_path):
-    """Extras and groups for tests and development."""
+    """Extras and groups for tests and development. What only some packages of GPUs need is no exception."""
     (tmp_path / "pyproject.toml").write_text(
-        "[project.optional-dependencies]\ntest = ['einops', 'pytest-xdist']\ndocs = ['sphinx']\n"
+        "[project.optional-dependencies]\ntest = ['einops', 'pytest-xdist', 'flash-attn', 'vllm']\ndocs = ['sphinx']\n"
         "[dependency-groups]\ndev = ['parameterized', 'ruff>=1']\n"
     )
 
-    assert helpers_of(tmp_path, None) == ["einops", "parameterized"]
+    assert helpers_of(tmp_path, None) == ["einops", "flash-attn", "vllm", "parameterized"]
 
 
 def test_markers_and_options_of_requirements():

@@ -70,8 +70,8 @@ def make_plan(request: Request) -> Plan:
     deciding += [build.pip_config.read_text(errors="replace")] if build.pip_config and build.pip_config.is_file() else []
     tree, left_out = _tree(root, options.out) if mode and project else ({}, "")
     version = _version(root) if project else ""
-    about = {"mode": mode, "name": root.name, "version": version, "left_out": left_out}
-    key = hashlib.sha256(json.dumps([mode, root.name, left_out, *deciding]).encode()).hexdigest()[:16]
+    about = {"mode": mode, "name": root.name, "version": version, "left_out": left_out, "skipped": list(options.install.skipped)}
+    key = hashlib.sha256(json.dumps([mode, root.name, left_out, options.install.skipped, *deciding]).encode()).hexdigest()[:16]
     files |= {"plan.json": json.dumps(about).encode(), **{f"package/{name}": content for name, content in tree.items()}}
     return Plan(files, key)
 

@@ -167,8 +167,12 @@ def is_knowable(tensor: torch.Tensor) -> bool:
 
 def know(tensor: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
     """Keep what a tensor without data would hold, if that is knowable."""
-    if is_knowable(data):
-        tensor.__dict__[_KNOWN] = data
+    return keep(tensor, data) if is_knowable(data) else tensor
+
+
+def keep(tensor: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
+    """Keep what a tensor without data would hold."""
+    tensor.__dict__[_KNOWN] = data
     return tensor
 
 

@@ -23,6 +23,7 @@ from warpwave.inside.fake_gpu.host_side import (
     is_meta,
     is_packages_op,
     is_shape,
+    keep,
     know,
     known,
     marked_as,
@@ -161,6 +162,10 @@ _FROM_HOST = (torch.tensor, torch.as_tensor, torch.asarray, torch.arange)
 _DRAWN = (torch.randint, torch.randperm)
 
 
+# Looks for infinite numbers, and counts them in its second argument: without data, there is none.
+_COUNTS_INFINITE = "_amp_foreach_non_finite_check_and_unscale_"
+
+
 class WithoutData(Redirect):
     """Sends what asks for a GPU to torch's meta device.
 
@@ -243,6 +248,8 @@ class WithoutData(Redirect):
             kwargs["generator"] = None  # there is nothing to draw
         send = self._lower if name in _LOWERED and torch.is_autocast_enabled(self.claim.type) else self._send
         result = self._on_meta(func, name, _each(args, send), _each(kwargs, send))
+        if name == _COUNTS_INFINITE:
+            keep(args[1], torch.zeros(args[1].shape, dtype=args[1].dtype, device="cpu"))
         return result if writes else marked_as(sources, result)
 
     def _send(self, tensor: torch.Tensor) -> torch.Tensor:

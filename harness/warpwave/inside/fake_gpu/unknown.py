@@ -33,8 +33,7 @@ from warpwave.inside.process.outcomes import DecidedByData
 
 _UNITTEST = ("assertTrue", "assertFalse")
 _COMPLAINS = ("fail", "exit", "_exit")
-_REPORTS = ("print", "log", "debug", "info", "warning", "warn", "error", "write", "echo", "record_property", "append")
-_TABLES = ("tabulate", "prettytable", "texttable", "beautifultable", "terminaltables")  # libraries that only turn values into text
+_REPORTS = ("print", "log", "debug", "info", "warning", "warn", "error", "write", "echo", "record_property")
 _NUMBERS = ("abs", "approx", "isclose", "isfinite", "isnan", "max", "min", "round", "str", "format")
 
 Place = tuple[int, int, int, int]  # first line, last line, first column, last column: as `co_positions` gives them
@@ -56,10 +55,7 @@ def agreed(frame: FrameType) -> bool | None:
     """Return the truth with which all is well for the code that runs in a frame; None if it is not judging, but deciding.
 
     A helper judges if it returns its verdict to an assertion, and does nothing else with it: `assert close(out, expected)`.
-    A library that draws tables asks whether something is a number, and how long it is.
     """
-    if str(frame.f_globals.get("__name__", "")).partition(".")[0] in _TABLES:
-        return True
     own = _wanted(frame, _judgements(frame.f_code.co_filename), "bool")
     if own is not None or frame.f_back is None:
         return own
@@ -446,8 +442,6 @@ def decide(comparison: str = "") -> bool:
         DecidedByData: the code decides by data.
     """
     asking = _asking()
-    if asking.f_code.co_filename == _SCALER:
-        return False
     agreeable = agreed(asking)
     if agreeable is None and comparison:
         agreeable = picked(asking, comparison)
@@ -501,5 +495,4 @@ def _asking() -> FrameType:
 
 
 _PYTEST = str(Path(sys.modules["_pytest"].__file__ or "").parent) if "_pytest" in sys.modules else __file__  # `approx` compares numbers
-_SCALER = torch.amp.grad_scaler.__file__  # it asks whether a gradient is infinite, and steps if none is
 _BETWEEN = (str(Path(__file__).parent), torch._tensor.__file__, torch.overrides.__file__, _PYTEST)

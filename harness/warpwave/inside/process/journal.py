@@ -91,7 +91,6 @@ class Audit:
         self._earlier: list[str] = []
         self._unsettled = ""
         self._open: set[str] = set()
-        self._outcomes: Counter[str] = Counter()
         self._live = self._begun = self._collected = self._ended = False
 
     def begin(self) -> None:
@@ -130,7 +129,6 @@ class Audit:
             return self._finish(event)
         elif kind == "end":
             self._ended = True
-            self._count(event.get("outcomes"))
             for name in event.get("replaced") or ():
                 self._break("the package replaced what runs or reports its tests", str(name))
         return event
@@ -150,16 +148,13 @@ class Audit:
 
     def _begin(self) -> None:
         self._open.clear()
-        self._outcomes.clear()
         self._begun = self._collected = self._ended = False
 
     def _finish(self, event: Event) -> Event | None:
         case = event["id"]
-        if case == self._unsettled and case not in self._open:
-            self._unsettled, settled = "", True
-        else:
-            settled = False
-            self._outcomes[event.get("outcome", "")] += 1
+        settled = case == self._unsettled and case not in self._open
+        if settled:
+            self._unsettled = ""
         # A module that does not import is reported during collection. A case that spoiled its device is reported by the next worker.
         unstarted = not self._collected and (settled or event.get("outcome") in ("error", "skipped"))
         if case in self._open:
@@ -174,12 +169,6 @@ class Audit:
         elif "outcome" in event and self._reported[case] > max(1, self._announced[case]):  # two marks may have points of the same name
             self._break("reported more often than collected", case)
         return event
-
-    def _count(self, outcomes: object) -> None:
-        """Compare the worker's own count of outcomes with its journal."""
-        for outcome, number in outcomes.items() if isinstance(outcomes, dict) else ():
-            if (journaled := self._outcomes[outcome]) != number:
-                self._break("its worker's count and its journal differ", f"{number} {outcome}, in the journal {journaled}")
 
     def _leave_out(self, rule: str, case: str) -> Event | None:
         self._break(rule, case)

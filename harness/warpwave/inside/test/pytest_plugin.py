@@ -9,7 +9,6 @@ import json
 import os
 import sys
 import threading
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -206,7 +205,6 @@ class Reporter:
         self.called: Sequence[bool] = ()
         self.printed_before = -1  # bytes of the log
         self.printed: str | None = None  # what child processes of a failed test wrote to it
-        self.outcomes: Counter[str] = Counter()
         self.stopped = ""
         self.replaced: list[str] = []
         self._process = os.getpid()
@@ -357,14 +355,13 @@ class Reporter:
         self._end_copies()
         self._look_for_replaced()
         stopped = self.stopped or str(session.shouldfail or session.shouldstop or "")
-        self.journal.write("end", stopped=stopped[:500], replaced=self.replaced, outcomes=self.outcomes)
+        self.journal.write("end", stopped=stopped[:500], replaced=self.replaced)
 
     def _not_collected(self, failure: Failure, detail: str = "") -> None:
         if failure.id not in self.done:
             self._finish(failure.id, "error" if failure.broken else "skipped", failure.message, detail, not_run=failure.why)
 
     def _finish(self, nodeid: str, outcome: str, message: str, detail: str, kind: str = "finish", **fields: object) -> None:
-        self.outcomes[outcome] += 1
         self.journal.write(kind, id=nodeid, outcome=outcome, message=message, detail=detail, **{"seconds": 0.0, **fields})
 
     def _doubt(self) -> str:

@@ -50,14 +50,31 @@ def test_known_numbers_meet_those_that_vmap_has_wrapped():
 
 
 @pytest.mark.parametrize("package", ["tabulate", "ops"])
-def test_a_table_of_them_is_no_decision(package):
-    """A library that draws tables asks whether a value is a number; the same code of another package decides."""
-    code = "def draw(rows):\n    return [[float(cell) if cell != cell or cell > 0 else 0.0 for cell in row] for row in rows]\n"
+def test_code_that_asks_for_their_values_decides(package):
+    """Whoever wrote it: no library is known by its name."""
     library = {"__name__": f"{package}.drawing"}
+    code = "def draw(rows):\n    return [[float(cell) if cell != cell or cell > 0 else 0.0 for cell in row] for row in rows]\n"
     exec(compile(code, f"{package}/drawing.py", "exec"), library)
-    rows = [torch.randn(4, device="cuda").tolist(), (torch.randn(4, device="cuda") > 0).sum(0, keepdim=True).tolist()]
-    if package == "tabulate":
-        assert library["draw"](rows) == [[0.0] * 4, [0.0]]
-    else:
-        with pytest.raises(DecidedByData):
-            library["draw"](rows)
+    with pytest.raises(DecidedByData):
+        library["draw"]([torch.randn(4, device="cuda").tolist()])
+
+
+def test_no_gradient_without_data_is_infinite():
+    """Whoever asks: torch's GradScaler, or a package's own."""
+    found = torch.full((), 0.0, device="cuda")
+    torch._amp_foreach_non_finite_check_and_unscale_([torch.randn(9, device="cuda")], found, torch.ones((), device="cuda"))
+    steps = 0
+    if not sum(each.item() for each in [found]):
+        steps += 1
+    assert steps == 1
+
+
+def test_what_goes_into_a_list_is_a_decision():
+    """What is in it may be launched later: that is no report."""
+
+    def choose(chosen):
+        if torch.randn(4, device="cuda").max().item() > 0:
+            chosen.append("a launch")
+
+    with pytest.raises(DecidedByData):
+        choose([])

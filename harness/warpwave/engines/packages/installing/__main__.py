@@ -172,12 +172,23 @@ def install(plan: Path) -> dict[str, Any]:
             _install_locked(plan, Path(scratch), options + wanted)
         else:
             alone = about["mode"] != "all"
-            needed = [] if alone else without_protected(needed, about["name"], notes)
-            helpers = [] if alone else without_protected(helpers_of(plan / "package", wheel), about["name"], [])
+            skipped = {plain(name) for name in about["skipped"]}
+            needed = [] if alone else _without(skipped, without_protected(needed, about["name"], notes), notes)
+            helpers = [] if alone else _without(skipped, without_protected(helpers_of(plan / "package", wheel), about["name"], []), notes)
+            known = {name_of(line) for line in [*wanted, *needed]}
+            # What only tests and development want is never built: a library without a wheel may take a GPU's toolkit, and hours.
+            options += [f"--only-binary={name}" for name in dict.fromkeys(map(name_of, helpers)) if name not in known]
             _install(plan, Path(scratch), options, wanted, [*needed, *helpers], notes)
         if wheel is not None:
             run_pip(plan, "install", "--no-deps", "--no-index", str(wheel))
     return {"packages": own_packages(), "notes": notes}
+
+
+def _without(skipped: set[str], lines: list[str], notes: list[str]) -> list[str]:
+    """Leave out the requirements that the package's own file skips, each with a note."""
+    left_out = [line for line in lines if name_of(line) in skipped]
+    notes += [f"{line} was left out, and what imports it fails: skip-requirements in pyproject.toml names it" for line in left_out]
+    return [line for line in lines if line not in left_out]
 
 
 def _install_locked(plan: Path, scratch: Path, lines: list[str]) -> None:

@@ -124,7 +124,7 @@ _EXTRAS = ("test", "tests", "testing", "dev")
 _TOOLS = re.compile(
     r"pytest-(xdist|cov|forked|randomly|rerunfailures)|pre-commit|ruff|black|isort|flake8.*|pylint|mypy.*|pyright|yapf|autopep8|coverage|codecov|"
     r"nox|tox.*|build|twine|wheel|setuptools.*|pip.*|uv|hatch.*|poetry.*|sphinx.*|furo|mkdocs.*|jupyter.*|notebook|ipython|ipykernel|bump.*|"
-    r"clang-format|cmake.*|ninja|vllm|deepspeed|.*flash-attn.*|causal-conv1d|wandb|gpustat"
+    r"clang-format|cmake.*|ninja"
 )
 
 
