@@ -22,7 +22,18 @@ from warpwave.cli.ci import ci
 from warpwave.cli.compare import codegen, export, history, plot
 from warpwave.cli.compare import compare as compare_command
 from warpwave.cli.doctor import clean, doctor
-from warpwave.cli.options import FILE, FOLDER, Json, JsonCommand, complete_target, json_option, json_words, output_options
+from warpwave.cli.options import (
+    FILE,
+    FOLDER,
+    OUT_FILE,
+    OUT_FOLDER,
+    Json,
+    JsonCommand,
+    complete_target,
+    json_option,
+    json_words,
+    output_options,
+)
 from warpwave.cli.run import run
 from warpwave.cli.show import check_expected, draw_report, print_answer, print_error, show_report
 from warpwave.cli.toolchains import bisect, upgrade
@@ -42,8 +53,8 @@ cli.add_command(run)
 
 @cli.command(cls=JsonCommand)
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FOLDER...")
-@click.option("--out", type=FOLDER, help="Where to write the comparison.  [default: FOLDER; of several, a new folder in reports/runs]")
-@click.option("--svg", type=FILE, help="Also draw what the terminal shows into this file.")
+@click.option("--out", type=OUT_FOLDER, help="Where to write the comparison.  [default: FOLDER; of several, a new folder in reports/runs]")
+@click.option("--svg", type=OUT_FILE, help="Also draw what the terminal shows into this file.")
 @click.option(
     "--expect",
     multiple=True,
@@ -119,7 +130,7 @@ cli.add_command(clean)
 
 
 @cli.command()
-@click.argument("folder", type=FOLDER, default=Path())
+@click.argument("folder", type=OUT_FOLDER, default=Path())
 @click.option("--from", "source", metavar="REQUIREMENT", help="What the workflow installs.  [default: the commit of this warpwave]")
 def init(folder: Path, source: str | None) -> Outcome:
     """Write a kernel with its test and bench, gates and a workflow into FOLDER (default: the current folder)."""

@@ -69,6 +69,8 @@ def check_options(name: str, out: Path, asked: dict[str, Any]) -> None:
     if asked["names"] != (name,):
         others = ", ".join(asked["names"][1:])
         raise UsageError(f"--options has words that are not options: {others!r}.", "A job runs one target.", "Remove them, or quote them.")
+    if asked["dry_run"]:
+        raise UsageError("--options has --dry-run.", "The job would be green, and nothing would have run.", "Remove it.")
     if asked["toolchains"] or asked["tritons"]:
         raise UsageError(
             "--options puts the target on a toolchain.",

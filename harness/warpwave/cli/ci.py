@@ -15,7 +15,7 @@ import click
 from warpwave import console
 from warpwave.cli.doctor import outcome as outcome_of_findings
 from warpwave.cli.doctor import print_findings
-from warpwave.cli.options import COMMAND, FILE, FOLDER
+from warpwave.cli.options import COMMAND, FILE, FOLDER, OUT_FILE, OUT_FOLDER
 from warpwave.cli.run import parse_run
 from warpwave.errors import ExitCode, InfrastructureError, Outcome, UsageError
 from warpwave.records.words import MOST_SHARDS
@@ -87,7 +87,7 @@ def plan(
 
 @ci.command()
 @click.argument("name", metavar="TARGET")
-@click.option("--out", type=FOLDER, required=True, help="Folder for the results.")
+@click.option("--out", type=OUT_FOLDER, required=True, help="Folder for the results.")
 @click.option("--kernels", type=FOLDER, default=Path("kernels"), envvar="KERNELS", show_default=True, help="Folder of the kernel package.")
 @click.option("--engine", default="", envvar="ENGINE", help="docker or local.  [default: the target's own]")
 @click.option("--shard", default="", envvar="SHARD", metavar="I/N", help="As in `warpwave run`.")
@@ -188,7 +188,7 @@ def tidy(folder: Path) -> Outcome:
 @ci.command()
 @_FOLDERS
 @_EXPECT
-@click.option("--out", type=FOLDER, required=True, help="Where to write the report.")
+@click.option("--out", type=OUT_FOLDER, required=True, help="Where to write the report.")
 @_BASE
 @click.option(
     "--fail-on",
@@ -233,7 +233,7 @@ def report(
 @_FOLDERS
 @_EXPECT
 @_BASE
-@click.option("--out", type=FILE, required=True, help="Where to write the comment.")
+@click.option("--out", type=OUT_FILE, required=True, help="Where to write the comment.")
 def comment(folders: tuple[Path, ...], expect: str, base: Path | None, out: Path) -> Outcome:
     """Write a pull request's comment about the results in FOLDERs. Treats the results as untrusted. Does not post the comment."""
     from warpwave.ci.base import Since, against_base, parse_asked

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from warpwave import console
-from warpwave.cli.options import FILE, FOLDER, Json, JsonCommand, complete_list, json_option
+from warpwave.cli.options import OUT_FILE, OUT_FOLDER, Json, JsonCommand, complete_list, json_option
 from warpwave.cli.show import print_answer
 from warpwave.errors import ExitCode, Outcome, UsageError
 
@@ -41,8 +41,8 @@ def codegen() -> None:
     shell_complete=complete_list(lambda: [*_concerns(), "any", "nothing"]),
     help="What must not get worse; or `any`, or `nothing`.",
 )
-@click.option("--markdown", type=FILE, help="Also write it as Markdown, for a pull request or a job's summary.")
-@click.option("--html", "html_file", type=FILE, help="Also write it as one HTML page.")
+@click.option("--markdown", type=OUT_FILE, help="Also write it as Markdown, for a pull request or a job's summary.")
+@click.option("--html", "html_file", type=OUT_FILE, help="Also write it as one HTML page.")
 @json_option()
 @click.option("--full", is_flag=True, help="Show every change, not only the ten worst of each kind.")
 def diff(base: Path, head: Path, fail_on: str, markdown: Path | None, html_file: Path | None, json: Json, full: bool) -> Outcome:
@@ -150,7 +150,7 @@ def _json(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern], lead
     metavar="SHARE",
     help="Treat a smaller change as noise, e.g. 0.02.  [default: the A/A run's]",
 )
-@click.option("--markdown", type=FILE, help="Also write it as Markdown, for a pull request or a job's summary.")
+@click.option("--markdown", type=OUT_FILE, help="Also write it as Markdown, for a pull request or a job's summary.")
 @json_option()
 @click.option("--full", is_flag=True, help="Show every point, not only the twenty that changed most.")
 def compare(base: Path, head: Path, threshold: float | None, markdown: Path | None, json: Json, full: bool) -> Outcome:
@@ -224,7 +224,7 @@ def _speeds_json(found: SpeedChanges, lead: str, ended: Outcome) -> str:
 @click.argument("folders", nargs=-1, required=True, type=_FOLDER, metavar="RUN...")
 @click.option("--kernel", help="Show every case of this kernel, not one line for each kernel.")
 @click.option("--last", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="Show this many runs.")
-@click.option("--markdown", type=FILE, help="Also write it as Markdown.")
+@click.option("--markdown", type=OUT_FILE, help="Also write it as Markdown.")
 @json_option()
 def history(folders: tuple[Path, ...], kernel: str | None, last: int, markdown: Path | None, json: Json) -> Outcome:
     """Show how fast each kernel was from run to run, and where its speed changed and stayed.
@@ -292,7 +292,7 @@ def _formats() -> list[str]:
     shell_complete=lambda context, parameter, typed: [name for name in _formats() if name.startswith(typed)],
     help="benchmark-action, benchmark-action-times, bencher, pytorch, openmetrics, csv.",
 )
-@click.option("--out", type=FILE, help="Write to this file instead of standard output.")
+@click.option("--out", type=OUT_FILE, help="Write to this file instead of standard output.")
 def export(folders: tuple[Path, ...], name: str, out: Path | None) -> Outcome:
     """Print the numbers of the runs in FOLDERs in the format of a tool that tracks them over time.
 
@@ -320,7 +320,7 @@ def export(folders: tuple[Path, ...], name: str, out: Path | None) -> Outcome:
 @click.command()
 @_FOLDERS
 @click.option(
-    "--out", type=FOLDER, help="Where to write the pictures.  [default: plots/ in FOLDER; of several, a new folder in reports/runs]"
+    "--out", type=OUT_FOLDER, help="Where to write the pictures.  [default: plots/ in FOLDER; of several, a new folder in reports/runs]"
 )
 @click.option("--png", is_flag=True, help="Also write PNG files; needs the package resvg-py.")
 @click.option(
@@ -334,12 +334,13 @@ def plot(folders: tuple[Path, ...], out: Path | None, png: bool, theme: str) -> 
     """Draw one picture for each kernel: its curves, their bands and the measured ceiling."""
     from warpwave.records import write_text
     from warpwave.render.charts.pictures import pictures
-    from warpwave.run.folders import check_writable, report_folder
+    from warpwave.run.folders import check_no_links, check_writable, report_folder
 
     if out is not None:
         check_writable(out)
     comparison = _compare(folders)
     where = out or report_folder(folders) / "plots"
+    check_no_links(where, where.parent)
     drawn = pictures(comparison, theme)
     if not drawn:
         raise UsageError("There is nothing to draw.", "No target has measured points.", _MEASURE)
@@ -348,7 +349,7 @@ def plot(folders: tuple[Path, ...], out: Path | None, png: bool, theme: str) -> 
         console.say(str(where / f"{picture.file}.svg"))
     if png:
         for picture in pictures(comparison, "dark" if theme == "dark" else "light"):
-            (where / f"{picture.file}.png").write_bytes(_png(picture.svg))
+            write_text(where / f"{picture.file}.png", _png(picture.svg))
             console.say(str(where / f"{picture.file}.png"))
     return Outcome()
 

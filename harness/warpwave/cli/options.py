@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,6 +25,22 @@ Json = Union[Path, bool, None]
 COMMAND = "warpwave.command"  # the context key for a parsed command line that is not this process's own
 FOLDER = click.Path(path_type=Path, file_okay=False)
 FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+class _Written(click.Path):
+    """A path to write to. No link that came with a repository or with results is on the way."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        """Return the path. If it is a file, the last part may be a link: writing replaces it."""
+        from warpwave.run.folders import check_no_links
+
+        path = Path(os.fsdecode(super().convert(value, parameter, context)))
+        check_no_links(path if self.dir_okay else path.parent)
+        return path
+
+
+OUT_FOLDER = _Written(path_type=Path, file_okay=False)
+OUT_FILE = _Written(path_type=Path, dir_okay=False)
 
 
 def complete_target(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
@@ -90,7 +107,7 @@ def _note_json(context: click.Context, parameter: click.Parameter, value: Path |
 def json_option() -> Options:
     """Return the option `--json`: one document on standard output or in a file, also after an error. Its command is a `JsonCommand`."""
     text = "Print one JSON document instead of text; with FILE.json, write it there and print the text too."
-    return click.option("--json", metavar="[FILE.json]", type=FILE, is_eager=True, callback=_note_json, help=text)
+    return click.option("--json", metavar="[FILE.json]", type=OUT_FILE, is_eager=True, callback=_note_json, help=text)
 
 
 # What most people type. `--help` shows these options, and `--help-all` every option in its group.
@@ -396,8 +413,8 @@ where_options = several(
     ),
     click.option("--triton", "tritons", multiple=True, metavar="VERSION", help="The same for a release, or `newest`; repeatable."),
     click.option("--python", metavar="PATH", help="Python of the local engine.  [default: this one]"),
-    click.option("--out", type=FOLDER, help="Folder for the results.  [default: reports/runs/RUN_ID]"),
-    click.option("--resume", type=FOLDER, metavar="RUN", help="Finish the run in that folder; finished parts are not run again."),
+    click.option("--out", type=OUT_FOLDER, help="Folder for the results.  [default: reports/runs/RUN_ID]"),
+    click.option("--resume", type=OUT_FOLDER, metavar="RUN", help="Finish the run in that folder; finished parts are not run again."),
     click.option("--targets", "overlay", type=FILE, help="A targets file; its entries override the shipped ones."),
     click.option(
         "--hosts", type=FILE, help="Run each leg where this file says.  [default: hosts.yml beside the kernels, or in ~/.config/warpwave]"

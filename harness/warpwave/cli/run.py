@@ -23,7 +23,7 @@ from warpwave.cli.options import (
     where_options,
 )
 from warpwave.cli.parse import parse_options, take_node_ids
-from warpwave.cli.show import print_error, show_records, show_report
+from warpwave.cli.show import print_answer, print_error, show_records, show_report
 from warpwave.engines import waiting
 from warpwave.errors import ExitCode, Outcome, UsageError, WarpwaveError
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from warpwave.run.legs import Leg
 
 
+_MOST_FILES = 40  # in each list of a dry run
 _MOST_LOGS = 6  # named at the end
 
 
@@ -58,6 +59,9 @@ class _Run(GroupedCommand):
 @several(
     "What is printed",
     click.option("-v", "--verbose", is_flag=True, help="Print every test and point as it ends."),
+    click.option(
+        "--dry-run", is_flag=True, help="Run nothing: show what would be run where, which files it would see, and which stay here."
+    ),
     click.option("--no-report", is_flag=True, help="Write no report; a later `warpwave report` can."),
     output_options,
 )
@@ -76,14 +80,18 @@ def run(**options: Any) -> Outcome:
     from warpwave.config.targets import load_targets
     from warpwave.report import make_report
     from warpwave.run import check_target
-    from warpwave.run.folders import check_writable, ignored_by_git
+    from warpwave.run.folders import check_no_links, check_writable, ignored_by_git
     from warpwave.run.legs import lanes
 
     chosen = chosen_targets(options, load_targets(options["overlay"]))
     asked = parse_options(options, divided=any(host and (host.shards > 1 or host.also) for _, host in chosen))
     legs = legs_of(chosen, asked)
     for leg in legs:
+        for path in (leg.raw, leg.log):
+            check_no_links(path, asked.out)
         check_target(leg.target, leg.options)  # check all targets before the first one runs, which may take an hour
+    if options["dry_run"]:
+        return _show_plan(legs, options)
     check_writable(ignored_by_git(asked.out))
     several = lanes(legs)
     if len(several) > 1:
@@ -97,6 +105,67 @@ def run(**options: Any) -> Outcome:
         return show_records(records, asked.out, options, ended)
     made = make_report([asked.out], asked.out, [target.name for target, _ in chosen], records)
     return show_report(made, asked.out, options, ended, next_too=True)
+
+
+def _show_plan(legs: Sequence[Leg], options: dict[str, Any]) -> Outcome:
+    """Show what the legs would run, and on which files. No engine is asked, nothing is started or written."""
+    from warpwave.engines.snapshot import contents, secrets_in
+    from warpwave.render.text import json_text
+
+    root, results = legs[0].options.package, legs[0].options.folder
+    files: list[dict[str, Any]] = []
+    left_out: list[dict[str, str]] = []
+    for path, why in contents(root, results):
+        name = path.relative_to(root).as_posix()
+        if why:
+            left_out.append({"path": name, "why": why})
+        elif path.is_symlink() or not path.is_dir():
+            files.append({"path": name, "bytes": path.lstat().st_size})
+    hidden = [path.relative_to(root).as_posix() for path in secrets_in(root)]
+    targets = [_planned(leg) for leg in legs]
+    plan = {"targets": targets, "package": str(root), "files": files, "left_out": left_out, "hidden": hidden}
+    if print_answer(options["json"], [json_text({**Outcome().fields(), "dry_run": plan}, indent=1) + "\n"]):
+        return Outcome()
+    console.say("Nothing was run. This would be:")
+    for facts in targets:
+        console.say([facts["target"], *(f"  {name:8} {text}" for name, text in facts.items() if text and name != "target")])
+    console.say(f"The package {root}: {len(files)} files, {sum(each['bytes'] for each in files):,} bytes")
+    _list("", [f"{each['bytes']:>13,}  {each['path']}" for each in files], options["full"])
+    _list("Not sent to another machine:", [f"{each['path']} {each['why']}" for each in left_out], options["full"])
+    _list("Hidden from containers on this machine:", hidden, options["full"])
+    return Outcome()
+
+
+def _list(title: str, lines: Sequence[str], full: bool) -> None:
+    shown = lines if full else lines[:_MOST_FILES]
+    more = [f"  and {len(lines) - len(shown)} more; --full shows all"] if len(shown) < len(lines) else []
+    console.say([*([title] if title and lines else []), *(f"  {line}" for line in shown), *more])
+
+
+def _planned(leg: Leg) -> dict[str, str]:
+    """Return in words where a leg would run, with what, and what it would see of the package."""
+    from warpwave.engines.choose import planned
+    from warpwave.engines.packages.plan import is_wanted, make_plan
+    from warpwave.engines.protocol import Request
+    from warpwave.records.registry import ENGINES, FALLBACK
+
+    request = Request(leg.target, leg.options, leg.raw)
+    engine, image, words = planned(request)
+    seen = "with all rights of your user: nothing of it is hidden"
+    if ENGINES[engine].needs_host:
+        seen = "a copy of the files listed below"
+    elif ENGINES[engine].container:
+        seen = "read-only in its place, without what is hidden"
+    falls_back = not (leg.options.engine or leg.options.host or leg.target.needs_card or engine == FALLBACK)
+    return {
+        "target": leg.name,
+        "where": leg.where,
+        "engine": f"{engine}, or {FALLBACK} if it does not answer" if falls_back else engine,
+        "image": image,
+        "command": shlex.join(words),
+        "package": seen,
+        "build": f"gets {len(make_plan(request).files)} files, with the package's requirements" if is_wanted(leg.options) else "",
+    }
 
 
 def _run_in_turn(legs: Sequence[Leg], *, quiet: bool, verbose: bool) -> tuple[list[RunRecord], list[WarpwaveError]]:

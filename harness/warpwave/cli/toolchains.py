@@ -14,8 +14,8 @@ import click
 from warpwave import console
 from warpwave.cli.legs import legs_on_toolchains, newest, say_runs_here
 from warpwave.cli.options import (
-    FILE,
     FOLDER,
+    OUT_FILE,
     JsonCommand,
     build_options,
     complete_target,
@@ -115,8 +115,8 @@ question_options = several(
 )
 page_options = several(
     "The page",
-    click.option("--markdown", type=FILE, help="Also write the page as Markdown, for a pull request or a job's summary."),
-    click.option("--html", "html_file", type=FILE, help="Also write it as one HTML page."),
+    click.option("--markdown", type=OUT_FILE, help="Also write the page as Markdown, for a pull request or a job's summary."),
+    click.option("--html", "html_file", type=OUT_FILE, help="Also write it as one HTML page."),
 )
 
 
@@ -150,9 +150,9 @@ def asked_question(options: dict[str, Any]) -> Question:
 @click.option(
     "--fail-on", metavar="WHAT,WHAT", default="verdict,matrix,spills,occupancy", show_default=True, help="As in `warpwave codegen diff`."
 )
-@click.option("--markdown", type=FILE, help="Also write the page as Markdown, for a pull request or a job's summary.")
-@click.option("--html", "html_file", type=FILE, help="Also write it as one HTML page.")
-@click.option("--summary", type=FILE, help="Also write the answer in one line.")
+@click.option("--markdown", type=OUT_FILE, help="Also write the page as Markdown, for a pull request or a job's summary.")
+@click.option("--html", "html_file", type=OUT_FILE, help="Also write it as one HTML page.")
+@click.option("--summary", type=OUT_FILE, help="Also write the answer in one line.")
 @what_options
 @limit_options
 @package_options

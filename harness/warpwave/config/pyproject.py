@@ -8,10 +8,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from warpwave.compare.upgrade import Tuned
 from warpwave.config.files import refusal, refuse, validate
 from warpwave.config.package_variables import ALLOWED, not_allowed
 from warpwave.errors import ConfigError, UsageError
+from warpwave.git import repository_of
 from warpwave.records import CANDIDATES, OPEN, BenchScript, Gates, Limits, Rule, Waiver, Which
 from warpwave.records.selection import find_scripts, kernel_of
 
@@ -296,7 +298,21 @@ def load_environment(kernels: Path) -> PackageEnvironment:
     for name in not_allowed(table.env, path.parent):
         raise refusal(path, "tool.warpwave.env", name, ALLOWED, _EXAMPLE)
     files = tuple(path.parent / file for file in table.requirements)
+    check_inside(path, "requirements", files)
     return PackageEnvironment(files, dict(table.env), tuple(table.skip_requirements))
+
+
+def check_inside(path: Path, setting: str, files: Iterable[Path]) -> None:
+    """Refuse files that a setting of `path` names outside of its repository, be it through a link. The author must not choose your files.
+
+    Raises:
+        ConfigError: one lies outside.
+    """
+    repository = repository_of(path.parent)
+    for file in files:
+        if not file.resolve().is_relative_to(repository):
+            found = f"{file}, which leads to {file.resolve()}" if file.is_symlink() else str(file)
+            raise refusal(path, f"tool.warpwave.{setting}", found, f"files in {repository}, which no link leads out of", _EXAMPLE)
 
 
 def load_tuned(kernels: Path) -> tuple[Path | None, list[dict[str, str]]]:
@@ -383,8 +399,11 @@ def tuned_configurations(kernels: Path) -> list[Tuned]:
     found: list[Tuned] = []
     for table in tables:
         assert folder is not None  # of the file that holds the tables
-        for path in sorted(folder.glob(table["files"])):
-            name = path.relative_to(folder).as_posix()
+        pattern = table["files"]
+        paths = [Path(pattern)] if Path(pattern).is_absolute() else sorted(folder.glob(pattern))
+        check_inside(folder / "pyproject.toml", "tuned", paths)
+        for path in paths:
+            name = Path(os.path.relpath(path, folder)).as_posix()
             for entry, values in _entries(_read_tuned(path, table.get("key", ""))):
                 found.append(Tuned(name, entry, values, table.get("function", "")))
                 if len(found) >= _MOST:

@@ -8,7 +8,7 @@ from typing import Any
 
 from warpwave.config.hosts import Host
 from warpwave.config.targets import Target
-from warpwave.engines.protocol import Engine, Say
+from warpwave.engines.protocol import Engine, Request, Say
 from warpwave.errors import InfrastructureError
 from warpwave.records.registry import DEFAULT, ELSEWHERE, ENGINES, FALLBACK
 
@@ -19,10 +19,21 @@ def load_engine(name: str, host: Host | None = None) -> Engine:
     Raises:
         InfrastructureError: the engine cannot be reached.
     """
-    if name == DEFAULT and os.environ.get("DOCKER_HOST", "").startswith("ssh://") and not (host and (host.engine or host.socket)):
-        name = ELSEWHERE
-    engine: Engine = importlib.import_module(ENGINES[name].module).connect(host)
+    engine: Engine = importlib.import_module(ENGINES[_name(name, host)].module).connect(host)
     return engine
+
+
+def _name(name: str, host: Host | None) -> str:
+    elsewhere = os.environ.get("DOCKER_HOST", "").startswith("ssh://") and not (host and (host.engine or host.socket))
+    return ELSEWHERE if name == DEFAULT and elsewhere else name
+
+
+def planned(request: Request) -> tuple[str, str, tuple[str, ...]]:
+    """Return the engine that a run would use, its image and the command that it would start. No engine is asked."""
+    options, target = request.options, request.target
+    name = _name((options.host.runs_with if options.host else "") or options.engine or target.engine, options.host)
+    image, words = importlib.import_module(ENGINES[name].module).planned(request)
+    return name, image, words
 
 
 def close(engine: Engine | None) -> None:

@@ -21,8 +21,8 @@ from pathlib import Path
 import warpwave
 from warpwave.config.hosts import Host
 from warpwave.engines import waiting
-from warpwave.engines.packages.environments import has_packages, provide, provide_toolchain
-from warpwave.engines.packages.plan import is_wanted
+from warpwave.engines.packages.environments import has_packages, on_toolchain, provide, provide_toolchain, venv_of
+from warpwave.engines.packages.plan import is_wanted, make_plan
 from warpwave.engines.protocol import Layout, Request, Say, import_path
 from warpwave.engines.results import Watch, tidy
 from warpwave.engines.waiting import Reader
@@ -144,7 +144,7 @@ class LocalEngine:
         links.mkdir(exist_ok=True)  # a killed run leaves it behind
         (links / "warpwave").unlink(missing_ok=True)
         (links / "warpwave").symlink_to(Path(warpwave.__file__).parent)
-        command = [*isolated(environment.python, layout.harness, "warpwave.inside", f"{layout.output}/job.json")]
+        command = _command(environment.python, layout)
         with waiting.held(), adopted() as end_orphans:
             try:
                 return environment, _run(command, request, environment, layout, on_line, end_orphans)
@@ -152,6 +152,17 @@ class LocalEngine:
                 tidy(request.raw)  # removes the link to the harness too
                 with suppress(OSError):  # the code under test may have written to it
                     links.rmdir()
+
+
+def planned(request: Request) -> tuple[str, tuple[str, ...]]:
+    """Return no image, and the command that a run would start, without making an environment."""
+    options = on_toolchain(request).options
+    python = str(venv_of(request, make_plan(request)) / "bin" / "python") if is_wanted(options) else options.python or sys.executable
+    return "", tuple(_command(python, LocalEngine().layout(request)))
+
+
+def _command(python: str, layout: Layout) -> list[str]:
+    return [*isolated(python, layout.harness, "warpwave.inside", f"{layout.output}/job.json")]
 
 
 def _run(

@@ -29,15 +29,18 @@ COMPLETE = "complete"
 """The last entry: an archive without it was cut short."""
 
 _WHAT_RUNS = ("__init__.py", "stats.py", "inside", "records", "emulator")
-_LEFT_OUT = frozenset({".git", ".hg", ".svn", ".nox", ".tox", ".hypothesis", ".idea", ".vscode", "__pycache__", "node_modules"})
+_OF_TOOLS = frozenset({".nox", ".tox", ".hypothesis", ".idea", ".vscode", "__pycache__", "node_modules"})
+_REPOSITORIES = frozenset({".git", ".hg", ".svn"})
 # Where tools keep passwords and keys. An example without values (`.env.example`) goes along.
 _SECRETS = re.compile(
-    r"\.env(?!\.(example|sample|template)$)(\..+)?|\.envrc|\.?_?netrc|\.pypirc|\.npmrc|\.yarnrc(\.yml)?|\.pgpass|\.my\.cnf|\.htpasswd"
-    r"|\.vault-token|\.git-credentials|\.dockercfg|\.boto|\.s3cfg|\.ssh|\.aws|\.azure|\.gnupg|\.docker|\.kube|\.config|\.huggingface"
-    r"|id_(rsa|dsa|ecdsa|ed25519)(_sk)?|.+\.(pem|key|p12|pfx|jks|keystore|kdbx|ppk)|credentials(\.json)?|service[-_]account.*\.json",
+    r"\.env(?!\.(example|sample|template)$)([._~-].*)?|.+\.env|\.envrc|\.?_?netrc|\.pypirc|\.npmrc|\.yarnrc(\.yml)?|\.pgpass|\.my\.cnf|\.htpasswd"
+    r"|\.vault-token|\.git-credentials|\.gitconfig|\.dockercfg|\.boto|\.s3cfg|\.ssh|\.aws|\.azure|\.gnupg|\.docker|\.kube|\.config|\.huggingface"
+    r"|id_(rsa|dsa|ecdsa|ed25519)(_sk)?(?!\.pub$)([._~-].*)?|.+\.(pem|key|p12|pfx|jks|keystore|kdbx|ppk)|pip\.(conf|ini)|\.\w+_history"
+    r"|credentials|(credentials|secrets?)\.(json|ya?ml|toml|ini|csv)|(client[-_]secret|service[-_]account).*\.json|kaggle\.json",
     re.IGNORECASE,
 )
 _MARKS = ("CACHEDIR.TAG", "pyvenv.cfg")
+_SECRET, _REPOSITORY = "may hold a password or a key", "is a repository, whose settings may hold a password"
 _MOST_BYTES = 4 * GIB
 _TIME = 1_000_000_000  # the same for every file; zip files, which packages may write of them, know no time before 1980
 _PIECE = 1 << 20
@@ -122,17 +125,17 @@ def _add_package(tar: tarfile.TarFile, options: RunOptions) -> None:
     top = f"{PACKAGE}/{root.name}"
     for folder in (PACKAGE, top):
         _add_folder(tar, folder)
-    for path in _walk(root, options.folder.resolve()):
+    for path, why in contents(root, options.folder.resolve()):
+        if why:
+            continue
         inside, state = f"{top}/{path.relative_to(root).as_posix()}", path.lstat()
         if stat.S_ISDIR(state.st_mode):
             _add_folder(tar, inside)
         elif stat.S_ISLNK(state.st_mode):
-            # A link out of the package would lead nowhere there. Its content stays here: it may be anything of the user's.
-            if path.resolve().is_relative_to(root) and not path.readlink().is_absolute():
-                entry = _entry(inside, 0o777)
-                entry.type, entry.linkname = tarfile.SYMTYPE, str(path.readlink())
-                tar.addfile(entry)
-        elif stat.S_ISREG(state.st_mode):
+            entry = _entry(inside, 0o777)
+            entry.type, entry.linkname = tarfile.SYMTYPE, str(path.readlink())
+            tar.addfile(entry)
+        else:
             left -= state.st_size
             if left < 0:
                 happened = f"The package {root.name} has more than {_MOST_BYTES / GIB:g} GiB, too much to send to another machine."
@@ -142,18 +145,51 @@ def _add_package(tar: tarfile.TarFile, options: RunOptions) -> None:
                 _add(tar, inside, 0o755 if state.st_mode & 0o111 else 0o644, file, state.st_size)
 
 
-def _walk(root: Path, results: Path) -> Iterator[Path]:
-    """Yield the files, links and folders of a package, each folder before its content, always in the same order."""
-    for path in sorted(root.iterdir()):
-        name = path.name
-        if name in _LEFT_OUT or _SECRETS.fullmatch(name) or path == results:
-            continue
-        if not path.is_dir() or path.is_symlink():
-            if not name.endswith((".pyc", ".pyo")):
-                yield path
-        elif not any((path / mark).exists() for mark in _MARKS) and not any((path / "raw").glob("*/run.json")):
-            yield path
-            yield from _walk(path, results)
+def contents(root: Path, results: Path, folder: Path | None = None) -> Iterator[tuple[Path, str]]:
+    """Yield what is in a package, and why it stays here: empty if it is sent. A folder comes before its content; the order never changes.
+
+    What is in a folder that stays here is not named. `results` is the folder of the run.
+    """
+    for path in sorted((folder or root).iterdir()):
+        why = secret(path) or _useless(path, results) or _not_sendable(path, root)
+        yield path, why
+        if not why and path.is_dir() and not path.is_symlink():
+            yield from contents(root, results, path)
+
+
+def secrets_in(root: Path) -> Iterator[Path]:
+    """Yield every file and folder of a package that nobody else may read. No link is followed: what it leads to in there is found too."""
+    for here, folders, files in os.walk(root):
+        found = {name for name in (*folders, *files) if secret(path := Path(here, name)) and not path.is_symlink()}
+        folders[:] = [name for name in folders if name not in found]
+        yield from (Path(here, name) for name in sorted(found))
+
+
+def secret(path: Path) -> str:
+    """Return why a file or folder of a package is nobody else's business: a file of passwords, or a repository. Empty for any other."""
+    bare = all(os.path.lexists(path / name) for name in ("HEAD", "objects", "refs")) and not path.is_symlink()
+    if bare or path.name in _REPOSITORIES:
+        return _REPOSITORY
+    return _SECRET if _SECRETS.fullmatch(path.name) else ""
+
+
+def _useless(path: Path, results: Path) -> str:
+    if path.is_symlink():
+        return ""
+    if path == results or any((path / "raw").glob("*/run.json")):
+        return "holds results of a run"
+    if path.name in _OF_TOOLS or path.name.endswith((".pyc", ".pyo")) or any((path / mark).exists() for mark in _MARKS):
+        return "was left by a tool"
+    return ""
+
+
+def _not_sendable(path: Path, root: Path) -> str:
+    mode = path.lstat().st_mode
+    if stat.S_ISLNK(mode):
+        # It would lead nowhere there. What it leads to stays here: it may be anything of the user's.
+        leads_out = path.readlink().is_absolute() or not path.resolve().is_relative_to(root)
+        return "is a link out of the package" if leads_out else ""
+    return "" if stat.S_ISDIR(mode) or stat.S_ISREG(mode) else "is no regular file"
 
 
 def _add_folder(tar: tarfile.TarFile, name: str) -> None:

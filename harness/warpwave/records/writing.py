@@ -34,15 +34,16 @@ def dump(record: Any, path: Path) -> None:
     write_text(path, to_text(record))
 
 
-def write_text(path: Path, text: Union[str, Iterable[str]]) -> None:
-    """Replace a file's content in one step: temporary file, fsync, rename. A large text may come in pieces."""
+def write_text(path: Path, text: Union[str, bytes, Iterable[str]]) -> None:
+    """Replace a file in one step: temporary file, fsync, rename. A large text may come in pieces. A link in its place is replaced, too."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # The name must not be guessable: the code under test may have access to the folder.
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
-        # A file name that is not valid text contains lone surrogates, which UTF-8 does not have. JSON accepts these escapes.
-        with open(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.writelines([text] if isinstance(text, str) else text)
+        with open(handle, "wb") as file:
+            for piece in [text] if isinstance(text, (str, bytes)) else text:
+                # A file name that is not valid text contains lone surrogates, which UTF-8 does not have. JSON accepts these escapes.
+                file.write(piece if isinstance(piece, bytes) else piece.encode("utf-8", "backslashreplace"))
             file.flush()
             os.fchmod(handle, 0o644)
             os.fsync(handle)

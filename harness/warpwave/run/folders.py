@@ -12,7 +12,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Union
 
-from warpwave.errors import explain, is_about_a_path
+from warpwave.errors import UsageError, explain, is_about_a_path
+from warpwave.git import ask_git
 
 BYTES = 64 << 10  # a run.json has 2 to 20 KiB
 
@@ -52,6 +53,7 @@ def ignored_by_git(path: Path) -> Path:
     What a user names is the user's, and may be meant for a commit. So is a `.gitignore` that is there already.
     """
     if path.resolve().parent == RUNS.resolve():
+        check_no_links(RUNS)
         with contextlib.suppress(OSError):
             RUNS.mkdir(parents=True, exist_ok=True)
             with (RUNS / ".gitignore").open("x", encoding="utf-8") as file:
@@ -69,6 +71,27 @@ def report_folder(folders: Sequence[Path]) -> Path:
 def new_run_id() -> str:
     """Return an id that is sortable and readable, and differs for two runs that start in the same second."""
     return f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def check_no_links(path: Path, results: Path | None = None) -> None:
+    """Refuse to write through a link that the user may not have made: it could lead to any file of theirs.
+
+    That is a link which git tracks, one in the results of a run (`results`, or any other), and one below the current folder if git cannot
+    say whose it is.
+
+    Raises:
+        UsageError: there is one.
+    """
+    whole = Path.cwd() / path
+    for link in (each for each in (*reversed(whole.parents), whole) if each.is_symlink()):
+        known = ask_git(link.parent, "ls-files", "-z", "--", link.name)
+        in_results = any(above == results or any((above / "raw").glob("*/run.json")) for above in link.parents)
+        if in_results or known or (known is None and link.is_relative_to(Path.cwd())):
+            raise UsageError(
+                f"{path} leads through the link {link}.",
+                "It came with the package or with results, or nobody knows where it came from. It may lead to any file of yours.",
+                f"Remove it; or name the place itself, if you want to write there: {whole.resolve()}.",
+            )
 
 
 def check_writable(folder: Path) -> None:

@@ -26,6 +26,7 @@ from warpwave.engines.docker.images import final_recipe
 from warpwave.engines.packages.environments import on_toolchain, venv_of
 from warpwave.engines.packages.plan import is_wanted, make_plan
 from warpwave.engines.protocol import Request
+from warpwave.engines.snapshot import secret
 from warpwave.errors import InfrastructureError, UsageError
 from warpwave.options import RunOptions
 from warpwave.records import COMPILED_FOLDER, COMPILED_HERE, COMPILED_MANIFEST, COMPILED_NAME, Environment, Inputs
@@ -153,9 +154,10 @@ def _files(root: Path, results: Path, package_root: Path) -> Iterator[tuple[str,
         if Path(real) == results or any(name in files for name in _FOLDER_MARKS) or _is_run(Path(folder)):
             folders.clear()
             continue
-        folders[:] = sorted(name for name in folders if name not in _FOLDERS)
+        # Not even a digest of a password leaves this machine: records are shared, and short passwords can be guessed.
+        folders[:] = sorted(name for name in folders if name not in _FOLDERS and not secret(Path(folder, name)))
         linked = [name for name in folders if (Path(folder) / name).is_symlink()]
-        for name in sorted(name for name in [*files, *linked] if not _FILES.fullmatch(name)):
+        for name in sorted(name for name in [*files, *linked] if not _FILES.fullmatch(name) and not secret(Path(folder, name))):
             path = Path(folder, name)
             # A file name is bytes, but a record holds text.
             yield os.fsencode(path.relative_to(root).as_posix()).decode("utf-8", "backslashreplace"), _content(path, package_root)

@@ -122,7 +122,7 @@ def exit_code_of(verdict: Verdict) -> ExitCode:
 def commit_of(folder: Path) -> str:
     """Return the commit that `folder` is at, with `+` if the work tree differs and `?` if git does not say; empty outside git."""
     commit = (ask_git(folder, "rev-parse", "--short=12", "HEAD") or "").strip()
-    differs = ask_git(folder, "status", "--porcelain", "--ignore-submodules=all", "--", ".") if commit else ""
+    differs = ask_git(folder, "status", "--porcelain", "--", ".") if commit else ""
     return commit + ("?" if differs is None else "+" if differs else "")
 
 

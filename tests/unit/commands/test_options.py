@@ -21,6 +21,7 @@ import command
 import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
+from engine_requests import ask
 from pydantic import TypeAdapter
 from slow_cases import slow_but
 from synthetic import run, two_targets, write_raw
@@ -30,6 +31,7 @@ from warpwave.cli.parse import chosen_packages, chosen_variables
 from warpwave.config.pyproject import PackageEnvironment, chosen_scripts, load_environment
 from warpwave.config.targets import load_targets, load_toolchains
 from warpwave.config.toolchains import chosen, leg, legs, one, split_legs
+from warpwave.engines.packages.plan import make_plan
 from warpwave.engines.protocol import Layout, Request
 from warpwave.errors import ConfigError, ExitCode, UsageError, explain
 from warpwave.options import Install, RunOptions
@@ -557,6 +559,46 @@ def test_the_variable_that_selects_gpus_is_refused(kernels, tmp_path):
     with pytest.raises(UsageError, match="CUDA_VISIBLE_DEVICES"):
         check_target(load_targets()["cuda"], options)
     check_target(load_targets()["rocm"], options)
+
+
+@pytest.mark.parametrize("named", ["link.txt", "../private.txt", "folder/private.txt", "/etc/hostname"])
+def test_a_package_names_requirements_of_its_own_repository_only(kernels, named):
+    """Its lines would go to pip, and pip would print them. Links count with what they lead to."""
+    (kernels.parent / "private.txt").write_text("a secret\n")
+    (kernels / "link.txt").symlink_to("../private.txt")
+    (kernels / "folder").symlink_to("..")
+    write(kernels, f"requirements = ['{named}']")
+    with pytest.raises(ConfigError, match="which no link leads out of"):
+        load_environment(kernels)
+
+    (kernels / "needs.txt").write_text(f"-r {named}\n")
+    request = ask(load_targets()["cpu"], kernels, kernels / "raw", install=Install((kernels / "needs.txt",)))
+    with pytest.raises(UsageError, match="lies outside of"):
+        make_plan(request)
+
+
+def test_a_part_of_a_repository_may_name_files_of_the_whole(kernels):
+    """And a file of the user's may include any other."""
+    (kernels.parent / ".git").mkdir()
+    (kernels.parent / "all.txt").write_text("einops\n")
+    write(kernels, "requirements = ['../all.txt']")
+    assert load_environment(kernels).requirements == (kernels / "../all.txt",)
+
+    (kernels.parent / ".git").rmdir()
+    (kernels.parent / "mine.txt").write_text("-r all.txt\n")
+    request = ask(load_targets()["cpu"], kernels, kernels / "raw", install=Install((kernels.parent / "mine.txt",)))
+    assert make_plan(request).files["requirements.txt"] == b"einops\n"
+
+
+def test_a_build_reads_no_project_file_through_a_link_out(kernels):
+    """Not even for the key of what it makes."""
+    (kernels.parent / "setup.cfg").write_text("[metadata]\nname = mine\n")
+    (kernels / "setup.cfg").symlink_to("../setup.cfg")
+    request = ask(load_targets()["cpu"], kernels, kernels / "raw", install=Install((), "all"))
+    before = make_plan(request).key
+    (kernels.parent / "setup.cfg").write_text("[metadata]\nname = other\n")
+
+    assert make_plan(request).key == before
 
 
 # `--bench-script 'benchmarks/*.py -- --dtype bf16'`: how it is read, and what of it a job and a shard get.

@@ -172,6 +172,17 @@ def test_a_tuned_file_that_is_none(package):
         tuned_configurations(package)
 
 
+@pytest.mark.parametrize("pattern", ["link.json", "../*.json", "/etc/*.json", "/etc/hostname"])
+def test_tuned_files_lie_in_the_repository(package, pattern):
+    """Their entries are quoted in reports. Links count with what they lead to."""
+    (package.parent / "private.json").write_text('{"16": {"A": 1}}')
+    (package / "link.json").symlink_to("../private.json")
+    (package / "pyproject.toml").write_text(f'[tool.warpwave]\ntuned = [{{files = "{pattern}"}}]\n')
+
+    with pytest.raises(ConfigError, match="which no link leads out of"):
+        tuned_configurations(package)
+
+
 # Speeds over many runs: what is in a line, where a step is, and what the command says. All data is synthetic.
 
 

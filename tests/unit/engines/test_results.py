@@ -7,19 +7,25 @@ import os
 import socket
 import stat
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import command
 import pytest
+from engine_requests import ask
 from slow_cases import slow_but
 
 from warpwave.collect import cases, collect, untrusted
 from warpwave.compare import compare
+from warpwave.config.targets import load_targets
 from warpwave.engines import results
+from warpwave.engines.docker.container import Host, container_options, readable
+from warpwave.engines.packages.plan import _walk
 from warpwave.engines.results import Watch, clear, make_portable, over, tidy
-from warpwave.engines.snapshot import _walk
+from warpwave.engines.snapshot import contents, secret, secrets_in
+from warpwave.errors import UsageError
 from warpwave.options import Cap
-from warpwave.records import Exit, Verdict
+from warpwave.records import Environment, Exit, Verdict
 from warpwave.run import exit_code_of
 from warpwave.run.attempt import diagnose
 from warpwave.run.inputs import _files
@@ -289,16 +295,44 @@ def test_a_run_that_writes_too_much_is_ended(tmp_path, fill):
     assert compare([run]).exit_code == 4
 
 
-# What of a package never leaves for another machine.
+# What of a package never leaves for another machine, and what a container on this machine does not see of it.
+
+SECRETS = [
+    *[".env", ".env.local", ".env-prod", "prod.env", ".npmrc", ".netrc", ".pypirc", ".git-credentials", ".gitconfig", ".bash_history"],
+    *["id_rsa", "id_ed25519", "id_rsa.bak", "server.pem", "service.key", "credentials", "credentials.json", "secrets.toml", "pip.conf"],
+]
+ORDINARY = [".env.example", "id_rsa.pub", "test_one.py", "secrets.py", "credentials.py", "environment.yml", "keys.py"]
+FOLDERS = [".ssh", ".aws", ".kube", ".docker", ".config", ".git", "sub/.git", "bare.git"]
 
 
-@pytest.mark.parametrize("name", [".env.local", ".npmrc", "id_rsa", "server.pem", "credentials.json"])
-def test_files_of_passwords_stay_here(tmp_path, name):
-    """An example of a settings file goes along."""
-    for each in (name, ".env.example", "test_one.py"):
-        (tmp_path / each).write_text("")
+@pytest.fixture
+def package(tmp_path):
+    """A package with every kind of secret in its root and in a folder, and two repositories."""
+    root = tmp_path / "ops"
+    for name in (*SECRETS, *ORDINARY, *(f"node_modules/{name}" for name in SECRETS), *(f"{folder}/config" for folder in FOLDERS)):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("secret")
+    for name in ("HEAD", "objects", "refs"):
+        (root / "bare.git" / name).mkdir()
+    (root / "within").symlink_to(".env")
+    return root
 
-    assert [path.name for path in _walk(tmp_path, tmp_path / "out")] == [".env.example", "test_one.py"]
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_files_of_passwords_stay_here(package, name):
+    """Neither the archive, nor the tree for a build, nor the digests of inputs have them."""
+    assert secret(package / name)
+    assert name not in {path.name for path, why in contents(package, package / "out") if not why}
+    assert name not in {path.name for path in _walk(package, package / "out")}
+    assert name not in dict(_files(package, package / "out", package))
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_ordinary_files_go_along(package, name):
+    """Examples without values, public keys, and modules with such names."""
+    assert name in {path.name for path, why in contents(package, package / "out") if not why}
+    assert name in dict(_files(package, package / "out", package))
 
 
 def test_a_link_out_is_not_followed(tmp_path):
@@ -313,3 +347,38 @@ def test_a_link_out_is_not_followed(tmp_path):
 
     assert list(found) == ["data"]
     assert found["data"].startswith("a link out of the package")
+    assert list(contents(package, tmp_path / "out")) == [(package / "data", "is a link out of the package")]
+
+
+def mounts(package, tmp_path) -> tuple[dict[str, dict], dict]:
+    target = load_targets()["cpu"]
+    request = ask(replace(target, engine="docker"), package, tmp_path / "raw")
+    environment = Environment(engine="docker", python="python3", image="i")
+    host = Host(uid=1000, gid=1000, cpus=4, memory_bytes=1 << 30, open_files=9, pid=1, boot="b", created="now")
+    body = container_options(request, environment, host)
+    return {mount["Target"]: mount for mount in body["HostConfig"]["Mounts"]}, readable(body)
+
+
+def test_a_container_here_sees_no_secret(package, tmp_path):
+    """Each is covered where it lies, also where an archive would leave out the whole folder. The report shows how many, not their names."""
+    found, shown = mounts(package, tmp_path)
+
+    for name in (*SECRETS, *(f"node_modules/{name}" for name in SECRETS)):
+        mount = found[f"/packages/ops/{name}"]
+        assert (mount["Type"], mount["Source"], mount["ReadOnly"]) == ("bind", os.devnull, True)
+    for name in FOLDERS:
+        assert found[f"/packages/ops/{name}"]["Type"] == "tmpfs"
+    assert not {f"/packages/ops/{name}" for name in (*ORDINARY, "within")} & set(found)
+    assert shown["hidden"] == 2 * len(SECRETS) + len(FOLDERS)
+    assert len(shown["mounts"]) == 3
+
+
+def test_too_many_secrets_are_refused(tmp_path):
+    """A container with fewer covers would show the rest."""
+    (tmp_path / "ops").mkdir()
+    for number in range(501):
+        (tmp_path / "ops" / f"{number}.key").write_text("")
+
+    assert len(list(secrets_in(tmp_path / "ops"))) == 501
+    with pytest.raises(UsageError, match="more than 500 files"):
+        mounts(tmp_path / "ops", tmp_path)

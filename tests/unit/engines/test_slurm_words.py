@@ -13,10 +13,11 @@ from warpwave.config.hosts import Host, Slurm
 from warpwave.config.targets import load_targets
 from warpwave.engines.slurm.queue import Entry, Status, ask_accounting, ending, look, not_begun, read_entry, read_status
 from warpwave.engines.slurm.script import (
-    _IMAGES_PATH,
+    _INSIDE,
     Places,
     Scratch,
     batch_script,
+    exported,
     layout_of,
     leg_file,
     protections,
@@ -144,15 +145,58 @@ def test_pyxis_gets_the_same_mounts_and_says_what_it_lacks(options):
         replace(options, variables={"A_SECRET": "value"}, package_variables={"THEIRS_X": "1"}),
     )
 
-    own = "USER,LOGNAME,TRITON_CACHE_DIR,PYTHONUNBUFFERED,PYTHONDONTWRITEBYTECODE,TRITON_DEFAULT_FP_FUSION,NVIDIA_DRIVER_CAPABILITIES"
-    names = f"{own},A_SECRET,PYTHONPATH"  # the names only: each user of the node can read a command line
+    # The names only: each user of the node can read a command line.
+    names = "A_SECRET LOGNAME PYTHONDONTWRITEBYTECODE PYTHONPATH PYTHONUNBUFFERED TRITON_CACHE_DIR TRITON_DEFAULT_FP_FUSION USER"
     mounts = "/s/tree/warpwave:/warpwave/warpwave:ro,/s/tree/kernel-package:/packages:ro,/s/leg/results:/results"
     assert words == [
         *["srun", "--export=ALL", "--ntasks=1", "--no-container-mount-home", "--no-container-remap-root", "--no-container-entrypoint"],
-        *["--container-readonly", "--container-workdir=/tmp", "--container-image=docker://me/cuda:13", f"--container-env={names}"],
-        *[Scratch(f"--container-mounts={mounts},", ":/tmp"), "/bin/sh", "-c", _IMAGES_PATH, "sh", "python3", *GUARD, "/results/job.json"],
+        *["--container-readonly", "--container-workdir=/tmp", "--container-env=NVIDIA_DRIVER_CAPABILITIES"],
+        *["--container-image=docker://me/cuda:13", Scratch(f"--container-mounts={mounts},", ":/tmp")],
+        *["/bin/sh", "-c", _INSIDE, "sh", names, "python3", *GUARD, "/results/job.json"],
     ]
     assert protections(site, ()) == ("seccomp=unconfined", "network=host", "ipc=host")
+
+
+CHOSEN = {
+    "LD_PRELOAD": "/results/x.so",
+    "BASH_ENV": "/results/x.sh",
+    "SLURM_CONF": "/results/c",
+    "PYTHONPATH": "/mine",
+    "MINE": "a 'b' $c\nd",
+}
+
+
+@pytest.mark.parametrize("container", ["apptainer", "enroot", "pyxis"])
+def test_no_variable_of_a_container_steers_the_node(container):
+    """Neither the user's nor warpwave's; a target's own, such as those that enroot's hooks read, may keep their names."""
+    target = load_targets()["cuda"]
+    names = exported(host(container, image="/i.sif"), target, PLACES, CHOSEN)
+
+    assert not (set(CHOSEN) | {"USER", "PYTHONPATH", "TRITON_CACHE_DIR"}) & set(names)
+    assert {name for name in names if not name.startswith(("APPTAINERENV_", "WARPWAVE_INSIDE_"))} <= set(target.environment)
+
+
+def test_what_pyxis_starts_has_the_variables_by_their_names(options):
+    """The shell in the container gives them their names back, with any value."""
+    site, target = host("pyxis", image="/i.sqsh"), load_targets()["cuda"]
+    chosen = {name: value for name, value in CHOSEN.items() if name in ("PYTHONPATH", "MINE")}
+    words = start_command(site, target, PLACES, "python3", replace(options, variables=chosen))
+    names = words[words.index(_INSIDE) + 2]
+    printed = subprocess.run(
+        ["/bin/sh", "-c", _INSIDE, "sh", names, "env", "-0"],
+        capture_output=True,
+        text=True,
+        env={"PATH": "/usr/bin:/bin", **exported(site, target, PLACES, chosen)},
+    ).stdout
+    found = dict(line.split("=", 1) for line in printed.split("\0") if line)
+
+    assert {name: found.get(name) for name in ("MINE", "USER", "NVIDIA_DRIVER_CAPABILITIES")} == {
+        "MINE": CHOSEN["MINE"],
+        "USER": "warpwave",
+        "NVIDIA_DRIVER_CAPABILITIES": target.environment["NVIDIA_DRIVER_CAPABILITIES"],
+    }
+    assert found["PYTHONPATH"] == "/warpwave:/mine"
+    assert not [name for name in found if name.startswith("WARPWAVE_INSIDE_")]
 
 
 @pytest.mark.parametrize("container", ["apptainer", "enroot"])
@@ -179,7 +223,7 @@ def sourced(text, script, *variables):
 @pytest.mark.parametrize("value", HOSTILE)
 def test_a_hostile_value_stays_one_word(value, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    text = leg_file(["program", value, Scratch("a=", value)], {"A": value}, prefix="", modules=(), cards="")
+    text = leg_file(["program", value, Scratch("a=", value)], {"A": value}, modules=(), cards="")
     shown = sourced(text.replace('"$scratch"', "/scratch"), 'printf "%s\\0" "${command[@]}" "$A"')
     leg = subprocess.run(
         ["bash", "-c", batch_script(value).partition("scratch=")[0] + 'printf "%s\\0" "$leg"'], capture_output=True, text=True
@@ -200,7 +244,7 @@ def test_over_ssh_each_word_is_quoted(value, tmp_path):
 
 def test_the_cards_are_those_that_slurm_gave():
     """If Slurm set none of the vendors' variables, its own list decides; otherwise nothing changes."""
-    text = leg_file([], {}, prefix="", modules=(), cards="THE_VISIBLE_DEVICES")
+    text = leg_file([], {}, modules=(), cards="THE_VISIBLE_DEVICES")
     shown = 'echo "$THE_VISIBLE_DEVICES $OTHER_VISIBLE_DEVICES"'
     path = ("PATH", "/usr/bin:/bin")
 
@@ -209,14 +253,14 @@ def test_the_cards_are_those_that_slurm_gave():
 
 
 def test_a_runtime_with_a_prefix_gets_slurms_cards_too():
-    text = leg_file([], {"A": "b"}, prefix="APPTAINERENV_", modules=(), cards="")
+    text = leg_file([], {"APPTAINERENV_A": "b"}, forward="APPTAINERENV_", modules=(), cards="")
     shown = sourced(text, "env | grep ^APPT", ("PATH", "/usr/bin:/bin"), ("THE_VISIBLE_DEVICES", "1"))
 
     assert sorted(shown.split()) == ["APPTAINERENV_A=b", "APPTAINERENV_THE_VISIBLE_DEVICES=1"]
 
 
 def test_a_module_that_cannot_be_loaded_is_noted(tmp_path):
-    text = leg_file([], {}, prefix="", modules=("cuda/13; x",), cards="")
+    text = leg_file([], {}, modules=("cuda/13; x",), cards="")
     shown = sourced(text, "", ("PATH", "/usr/bin:/bin"))
     defined = 'module() { printf "%s|" "$@"; return 1; }; note() { echo "note $*"; }\n'
 
@@ -240,7 +284,7 @@ def test_what_relays_no_signal_is_asked_by_a_folder_that_follows_no_link(tmp_pat
 
     assert (tmp_path / "mine").read_text() == "kept"
     assert (tmp_path / "results" / ".stop").is_dir()
-    assert "relays=" in leg_file([], {}, prefix="", modules=(), cards="", relays=False).splitlines()
+    assert "relays=" in leg_file([], {}, modules=(), cards="", relays=False).splitlines()
 
 
 # What Slurm says of a job, as verdicts and as words for the user.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from warpwave.run.choice import ImportGraph, python_files, touched
+from warpwave.run.choice import ImportGraph, changed_files, python_files, touched
 from warpwave.run.target import commit_of
 
 FILES = {
@@ -161,3 +161,96 @@ def test_a_bare_repository_inside_has_no_commit(repository: Path):
 
     assert commit_of(package) == ""
     assert commit_of(repository) != ""
+
+
+def git(*words: str, at: Path) -> None:
+    subprocess.run(["git", "-c", "protocol.file.allow=always", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=at, check=True)
+
+
+def test_a_bare_repository_that_points_to_another_has_no_commit(repository: Path):
+    """`commondir` says where its objects and settings are."""
+    package = repository / "package"
+    package.mkdir()
+    shutil.copy(repository / ".git" / "HEAD", package)
+    (package / "commondir").write_text("../.git\n")
+
+    assert commit_of(package) == ""
+
+
+def test_work_trees_and_submodules_of_ones_own_have_their_commit(repository: Path, tmp_path: Path):
+    """There `.git` is a file. The repository that it leads to knows it."""
+    git("worktree", "add", "-q", str(tmp_path / "tree"), at=repository)
+    git("init", "-q", "outer", at=tmp_path)
+    git("submodule", "--quiet", "add", str(repository), "sub", at=tmp_path / "outer")
+
+    assert commit_of(tmp_path / "tree") == commit_of(repository) != ""
+    assert commit_of(tmp_path / "outer" / "sub") == commit_of(repository)
+
+
+@pytest.mark.parametrize("how", ["file", "file of a work tree", "file inside", "link", "commondir", "linked objects"])
+def test_what_leads_to_a_repository_elsewhere_has_no_commit(repository: Path, tmp_path: Path, how: str):
+    """A package that came as an archive can have it. The commit would be that of a private repository, or its settings the stranger's."""
+    package = tmp_path / "package"
+    package.mkdir()
+    dot = package / ".git"
+    if how == "file":
+        dot.write_text(f"gitdir: {repository / '.git'}\n")
+    elif how == "file of a work tree":
+        git("worktree", "add", "-q", str(tmp_path / "tree"), at=repository)
+        dot.write_text(f"gitdir: {repository / '.git/worktrees/tree'}\n")
+    elif how == "file inside":
+        shutil.copytree(repository / ".git", package / "x" / ".git" / "modules" / "y")
+        git("config", "--file", str(package / "x/.git/modules/y/config"), "core.worktree", str(package), at=package)
+        dot.write_text("gitdir: x/.git/modules/y\n")
+    elif how == "link":
+        dot.symlink_to(repository / ".git")
+    else:
+        shutil.copytree(repository / ".git", dot)
+        shutil.rmtree(dot / "objects")
+        if how == "commondir":
+            (dot / "commondir").write_text(f"{repository / '.git'}\n")
+        else:
+            (dot / "objects").symlink_to(repository / ".git" / "objects")
+
+    assert commit_of(package) == ""
+
+
+@pytest.mark.parametrize("how", ["include", "conditional include", "settings of the work tree", "alternates"])
+def test_settings_from_elsewhere_start_nothing_either(repository: Path, tmp_path: Path, how: str):
+    """CI systems and sparse clones use them, so the commit is known."""
+    program = f"touch {tmp_path}/marker; cat"
+    settings = f'[core]\n fsmonitor = "{program}"\n[filter "x"]\n clean = "{program}"\n process = "{program}"\n required = true\n'
+    (tmp_path / "settings").write_text(settings)
+    if how == "include":
+        git("config", "include.path", str(tmp_path / "settings"), at=repository)
+    elif how == "conditional include":
+        git("config", f"includeIf.gitdir:{repository}/.path", str(tmp_path / "settings"), at=repository)
+    elif how == "settings of the work tree":
+        git("config", "extensions.worktreeConfig", "true", at=repository)
+        (repository / ".git" / "config.worktree").write_text(settings)
+    else:
+        (repository / ".git" / "objects").rename(tmp_path / "objects")
+        (repository / ".git" / "objects" / "info").mkdir(parents=True)
+        (repository / ".git" / "objects" / "info" / "alternates").write_text(f"{tmp_path / 'objects'}\n")
+        git("config", "core.alternateRefsCommand", program, at=repository)
+    (repository / ".gitattributes").write_text("*.py filter=x\n")
+    (repository / "test_one.py").write_text("def test_two(): pass\n")
+
+    assert commit_of(repository).endswith("+")
+    assert not (tmp_path / "marker").exists()
+
+
+def test_a_change_asks_no_submodule(repository: Path, tmp_path: Path):
+    """Its settings say what runs when git looks into it, and `.gitmodules` could ask git to look."""
+    git("init", "-q", "outer", at=tmp_path)
+    outer = tmp_path / "outer"
+    git("submodule", "--quiet", "add", str(repository), "sub", at=outer)
+    git("config", "--file", ".gitmodules", "submodule.sub.ignore", "none", at=outer)
+    git("add", ".", at=outer)
+    git("commit", "-qm", "one", at=outer)
+    git("config", "core.fsmonitor", f"touch {tmp_path}/marker; cat", at=outer / "sub")
+    (outer / "sub" / "test_one.py").write_text("def test_two(): pass\n")
+
+    assert changed_files(outer, "HEAD").files == ()
+    assert not commit_of(outer).endswith("+")
+    assert not (tmp_path / "marker").exists()

@@ -16,11 +16,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, Union
 
 from warpwave.engines.protocol import Layout, Request, import_path
 from warpwave.engines.results import tidy
+from warpwave.engines.snapshot import secrets_in
 from warpwave.errors import ConfigError, InfrastructureError, UsageError
 from warpwave.records import Environment
 from warpwave.records.isolated import isolated
@@ -212,6 +214,7 @@ _HARNESS, _RESULTS = "/warpwave", "/results"
 
 PACKAGE = Path(__file__).resolve().parents[2]
 GIB = 1 << 30
+_MOST_MASKS = 500
 _TMP = 2 * GIB  # the size of /tmp; the limit on the size of a file applies there too
 
 
@@ -249,7 +252,7 @@ def container_options(
 
     `command` replaces the inside. `folders` replace the mounts of the harness, the package and the results.
     """
-    program = tuple(command) or isolated(environment.python, _HARNESS, "warpwave.inside", f"{_RESULTS}/job.json")
+    program = tuple(command) or inside(environment.python)
     uid, gid = container_user(request, host)
     body: Body = {
         "Image": environment.image_id or environment.image,
@@ -288,6 +291,11 @@ def container_options(
     return body
 
 
+def inside(python: str) -> tuple[str, ...]:
+    """Return the command that a container starts."""
+    return isolated(python, _HARNESS, "warpwave.inside", f"{_RESULTS}/job.json")
+
+
 def labels_of(request: Request, host: Host) -> dict[str, str]:
     """Return the labels by which a later run recognizes a container whose run has ended."""
     return {
@@ -315,7 +323,8 @@ def readable(body: Body, hidden: Collection[str] = ()) -> dict[str, Any]:
         "devices": requests + [device["PathOnHost"] for device in host["Devices"]],
         "groups": host["GroupAdd"],
         # Leave the sources out: reports are shared, and the caller's paths are private.
-        "mounts": [f"{mount['Target']}:{'ro' if mount['ReadOnly'] else 'rw'}" for mount in host["Mounts"]],
+        "mounts": [f"{mount['Target']}:{'ro' if mount['ReadOnly'] else 'rw'}" for mount in host["Mounts"] if not _is_mask(mount)],
+        "hidden": sum(map(_is_mask, host["Mounts"])),
         "environment": [f"{name}=…" if (name := pair.partition("=")[0]) in hidden else pair for pair in body["Env"]],
         "limits": {"memory": f"{host['Memory'] / GIB:.1f} GiB", "pids": host["PidsLimit"], "shm": "1 GiB", **host["Tmpfs"]},
     }
@@ -350,10 +359,28 @@ def _folders(request: Request) -> list[dict[str, Any]]:
         _mount(str(request.options.package.resolve()), layout(request).package, True),
         _mount(str(request.raw.resolve()), _RESULTS, False),
     ]
-    if (request.options.package / ".git").is_dir():
-        # A clone's settings may hold a token, and no test needs the history.
-        mounts.append({"Type": "tmpfs", "Target": f"{layout(request).package}/.git", "ReadOnly": True})
-    return mounts
+    return mounts + _masks(request)
+
+
+def _masks(request: Request) -> list[dict[str, Any]]:
+    """Return what covers the package's secrets: its mount would show them, and no test needs them."""
+    root, there = request.options.package.resolve(), PurePosixPath(layout(request).package)
+    found = list(islice(secrets_in(root), _MOST_MASKS + 1))
+    if len(found) > _MOST_MASKS:
+        raise UsageError(
+            f"{root} has more than {_MOST_MASKS} files that may hold passwords or keys, {found[0].relative_to(root)} among them.",
+            "Each is hidden from the container by a mount of its own, and a container cannot have any number of mounts.",
+            "Rename or move them, or give a smaller folder with --kernels. `warpwave run --dry-run` lists what is hidden.",
+        )
+    return [
+        {"Type": "tmpfs", "Target": target, "ReadOnly": True} if path.is_dir() else _mount(os.devnull, target, True)
+        for path in found
+        for target in [str(there / path.relative_to(root))]
+    ]
+
+
+def _is_mask(mount: dict[str, Any]) -> bool:
+    return mount["Type"] == "tmpfs" or mount.get("Source") == os.devnull
 
 
 def _volumes(request: Request) -> list[dict[str, Any]]:

@@ -26,6 +26,7 @@ from warpwave.engines.docker.container import (
     container_name,
     container_options,
     container_user,
+    inside,
     labels_of,
     layout,
     lent,
@@ -36,6 +37,7 @@ from warpwave.engines.docker.container import (
 from warpwave.engines.docker.deadlines import Bounds
 from warpwave.engines.docker.errors import no_engine, not_created, socket_of
 from warpwave.engines.docker.images import (
+    PYTHON,
     Recipe,
     build,
     final_recipe,
@@ -433,6 +435,11 @@ class DockerEngine:
             yield
         except BROKEN as error:
             raise no_engine(error) from error
+
+
+def planned(request: Request) -> tuple[str, tuple[str, ...]]:
+    """Return the image that a run would use, and the command in its container, without asking the engine."""
+    return final_recipe(request).tag, inside(PYTHON if is_wanted(request.options) else request.target.python)
 
 
 def connect(host: HostEntry | None = None) -> DockerEngine:

@@ -187,7 +187,7 @@ def _make(request: Request, plan: Plan, venv: Path) -> None:
 def _run(command: list[str], folder: Path, log: Path) -> int:
     """Run the installer. If this process is interrupted, end what it started."""
     variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
-    with log.open("ab") as output:
+    with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644), "ab") as output:  # of an earlier attempt
         process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output, env=variables, start_new_session=True)
         try:
             return process.wait()

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from warpwave.engines.packages import installing
 from warpwave.engines.protocol import Request
+from warpwave.engines.snapshot import secret
 from warpwave.errors import UsageError
-from warpwave.git import ask_git
+from warpwave.git import ask_git, repository_of
 from warpwave.options import RunOptions
 
 # Files that say what a package is and needs. An edit of a kernel needs no new environment; an edit of these does.
@@ -49,7 +50,7 @@ def make_plan(request: Request) -> Plan:
     options = request.options
     wanted, constraints = [], []
     for path in options.install.requirements:
-        lines, more = _flat(path)
+        lines, more = _flat(path, repository_of(options.package))
         wanted += lines
         constraints += more
     wanted += options.install.named
@@ -60,9 +61,11 @@ def make_plan(request: Request) -> Plan:
         "requirements.txt": _text(wanted),
         "constraints.txt": _text(constraints),
     }
-    project = {name: (root / name).read_bytes() for name in _PROJECT if (root / name).is_file()} if mode else {}
+    project = {name: (root / name).read_bytes() for name in _PROJECT if _is_its_own(root / name, options.package)} if mode else {}
     folders = [options.package / folder for folder in options.import_folders]
-    versions = sorted(path for folder in folders for name in _VERSIONS for path in folder.glob(f"*/{name}"))
+    versions = sorted(
+        path for folder in folders for name in _VERSIONS for path in folder.glob(f"*/{name}") if _is_its_own(path, options.package)
+    )
     deciding = [hashlib.sha256(content).hexdigest() for content in [*files.values(), *project.values()]]
     deciding += [hashlib.sha256(path.read_bytes()).hexdigest() for path in versions] if mode else []
     build = options.build
@@ -76,12 +79,19 @@ def make_plan(request: Request) -> Plan:
     return Plan(files, key)
 
 
+def _is_its_own(path: Path, package: Path) -> bool:
+    return path.is_file() and path.resolve().is_relative_to(package.resolve())
+
+
 def _text(lines: list[str]) -> bytes:
     return ("\n".join(lines) + "\n").encode() if lines else b""
 
 
-def _flat(path: Path, seen: frozenset[Path] = frozenset()) -> tuple[list[str], list[str]]:
-    """Return the lines of a requirements file with the files that it includes, and those of its constraints."""
+def _flat(path: Path, repository: Path, seen: frozenset[Path] = frozenset()) -> tuple[list[str], list[str]]:
+    """Return the lines of a requirements file with the files that it includes, and those of its constraints.
+
+    A file of the package's repository may include others of it.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -98,7 +108,13 @@ def _flat(path: Path, seen: frozenset[Path] = frozenset()) -> tuple[list[str], l
             other = (path.parent / found["file"]).resolve()
             if other in seen:
                 continue
-            lines, more = _flat(other, seen | {path.resolve()})
+            if path.resolve().is_relative_to(repository) and not other.is_relative_to(repository):
+                raise UsageError(
+                    f"{path} includes {other}, which lies outside of {repository}.",
+                    "A package's requirements name files of its own repository only: its author must not choose others of yours.",
+                    f"If you want it, name it yourself: --requirements {other}.",
+                )
+            lines, more = _flat(other, repository, seen | {path.resolve()})
             constraints += more + (lines if "c" in found[1].lstrip("-")[:1] else [])
             wanted += [] if "c" in found[1].lstrip("-")[:1] else lines
         elif line:
@@ -127,8 +143,8 @@ def _walk(root: Path, results: Path) -> Iterator[Path]:
         if here == results or "pyvenv.cfg" in files or "CACHEDIR.TAG" in files:
             folders.clear()
             continue
-        folders[:] = sorted(name for name in folders if name not in _NOT_SOURCES and not name.startswith("."))
-        yield from (here / name for name in sorted(files))
+        folders[:] = sorted(name for name in folders if name not in _NOT_SOURCES and not name.startswith(".") and not secret(here / name))
+        yield from (here / name for name in sorted(files) if not secret(here / name))
 
 
 def _version(root: Path) -> str:

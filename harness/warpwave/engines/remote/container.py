@@ -51,15 +51,18 @@ def options_of(
     request: Request, environment: Environment, host: Host, archive: snapshot.Snapshot, now: float, command: Sequence[str] = ()
 ) -> Body:
     """Return the body of the create call. `command` replaces the guard and the inside, for tests of the isolation."""
-    options = request.options
-    limits = [options.limit_s + _SPARE_S, options.grace_s, options.cap.bytes, options.cap.files]
-    words = (*(str(math.ceil(limit)) for limit in limits), f"{OUTPUT}/job.json")
-    guard = isolated(environment.python, CODE, "warpwave.inside.watchdog", *words)
     folders = [_volume(code_volume(archive), CODE, True), _volume(results_volume(request), RESULTS, False)]
-    body = container_options(request, environment, host, tuple(command) or guard, folders)
+    body = container_options(request, environment, host, tuple(command) or guard(request, environment.python), folders)
     body["Labels"] = {**labels_of(request, now), ARCHIVE: archive.digest}
     body["HostConfig"]["Init"] = False  # the guard is the first process, which no other can stop, and reaps orphans
     return body
+
+
+def guard(request: Request, python: str) -> tuple[str, ...]:
+    """Return the command that a container starts: what keeps the limits, and starts the inside."""
+    options = request.options
+    limits = [options.limit_s + _SPARE_S, options.grace_s, options.cap.bytes, options.cap.files]
+    return isolated(python, CODE, "warpwave.inside.watchdog", *(str(math.ceil(limit)) for limit in limits), f"{OUTPUT}/job.json")
 
 
 def labels_of(request: Request, now: float) -> dict[str, str]:

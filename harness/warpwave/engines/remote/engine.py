@@ -32,10 +32,11 @@ from warpwave.engines.docker.container import (
 )
 from warpwave.engines.docker.engine import DockerEngine, watch
 from warpwave.engines.docker.errors import not_created
-from warpwave.engines.docker.images import proxies
+from warpwave.engines.docker.images import PYTHON, final_recipe, proxies
+from warpwave.engines.packages.plan import is_wanted
 from warpwave.engines.protocol import Answer, Layout, Request, Say
 from warpwave.engines.remote.connection import Followed, LostError, Reconnecting
-from warpwave.engines.remote.container import ARCHIVE, MADE, UNTIL, labels_of, layout, options_of, results_volume, time_in
+from warpwave.engines.remote.container import ARCHIVE, MADE, UNTIL, guard, labels_of, layout, options_of, results_volume, time_in
 from warpwave.engines.remote.files import bring_code, bring_results, collect, make_volumes
 from warpwave.engines.remote.lease import Claim, leased, release, sweep
 from warpwave.engines.ssh.command import Place, answer_of, look, not_forwarded, place_in, place_of
@@ -325,6 +326,11 @@ def _in_words(ended: Exit, request: Request) -> Exit:
         limits = f"{cap.bytes / GIB:g} GiB, and {cap.files} files"
         return replace(ended, exceeded=f"it wrote too much to its results; the limit is {limits}")
     return replace(ended, timed_out=True) if ended.code == OVERTIME else ended
+
+
+def planned(request: Request) -> tuple[str, tuple[str, ...]]:
+    """Return the image that a run would use, and the command in its container, without asking the machine."""
+    return final_recipe(request).tag, guard(request, PYTHON if is_wanted(request.options) else request.target.python)
 
 
 def connect(host: HostEntry | None = None) -> RemoteEngine:

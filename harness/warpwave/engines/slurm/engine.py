@@ -20,7 +20,7 @@ from warpwave.engines.packages.environments import has_packages
 from warpwave.engines.protocol import Answer, Layout, Request, Say
 from warpwave.engines.results import clear, tidy
 from warpwave.engines.slurm.queue import HOPELESS, PIECE, Entry, Seen, Status, ask_accounting, ending, look, look_at_node, not_begun
-from warpwave.engines.slurm.script import layout_of, leg_file, protections, runtime_of, start_command, variables_of
+from warpwave.engines.slurm.script import Scratch, exported, layout_of, leg_file, protections, runtime_of, start_command
 from warpwave.engines.slurm.site import Site, SiteLostError
 from warpwave.engines.slurm.submit import (
     Folders,
@@ -311,9 +311,10 @@ class SlurmEngine:
     def _send(self, request: Request, environment: Environment, folders: Folders) -> None:
         host, target, options, places = self._host, request.target, request.options, folders.places
         start = start_command(host, target, places, environment.python, options)
-        variables, cards = variables_of(host, target, places, options.variables), target.visible_devices or ""
+        variables, cards = exported(host, target, places, options.variables), target.visible_devices or ""
         runtime = runtime_of(host)
-        job = leg_file(start, variables, prefix=runtime.prefix, modules=host.module, cards=cards, relays=runtime.relays)
+        forward = "" if runtime.renames else runtime.prefix
+        job = leg_file(start, variables, forward=forward, modules=host.module, cards=cards, relays=runtime.relays)
         send_leg(self.site, folders, request.raw, job)
         (send_archive if folders.node else send_tree)(self.site, folders, self._taken)
 
@@ -360,6 +361,17 @@ class SlurmEngine:
     def _taken(self) -> Snapshot:
         assert self._snapshot is not None  # `prepare` comes first
         return self._snapshot
+
+
+def planned(request: Request) -> tuple[str, tuple[str, ...]]:
+    """Return the image that a job would use, and what it starts on its node, without asking the site. The archive has no name yet."""
+    host, options = request.options.host, request.options
+    assert host is not None  # the engine needs one
+    assert host.slurm is not None
+    root = host.slurm.folder.rstrip("/") or ("~/.warpwave" if host.ssh else "")
+    places = folders_of(options, request.target.name, root, "ARCHIVE").places
+    words = start_command(host, request.target, places, options.python or request.target.python, options)
+    return host.image, tuple(f"{word.before}SCRATCH{word.after}" if isinstance(word, Scratch) else word for word in words)
 
 
 def ask(host: Host, argv: Sequence[str], limit_s: float) -> Answer:

@@ -100,11 +100,14 @@ class Scratch:
 Words = Sequence[Union[str, Scratch]]
 
 
-def leg_file(command: Words, variables: Mapping[str, str], *, prefix: str, modules: Sequence[str], cards: str, relays: bool = True) -> str:
+def leg_file(
+    command: Words, variables: Mapping[str, str], *, forward: str = "", modules: Sequence[str], cards: str, relays: bool = True
+) -> str:
     """Return the file `job` of a leg, which the script sources: modules, variables, and the command.
 
-    A runtime may take variables into its container by names with a `prefix`. `cards` is the variable that selects the cards that a process
-    sees, which Slurm sets; empty if the target has none. A command that `relays` passes SIGTERM on to the inside.
+    A runtime that passes on no variable of the node gets Slurm's choice of cards under names that begin with `forward`. `cards` is the
+    variable that selects the cards that a process sees, which Slurm sets; empty if the target has none. A command that `relays` passes
+    SIGTERM on to the inside.
     """
     lines = [] if relays else ["relays="]
     if modules:
@@ -115,8 +118,8 @@ def leg_file(command: Words, variables: Mapping[str, str], *, prefix: str, modul
         ]
     if cards:
         lines += [_CARDS.replace("NAME", cards)]
-    lines += [f"export {prefix}{name}={shlex.quote(value)}" for name, value in sorted(variables.items())]
-    lines += [_FORWARD.replace("PREFIX", prefix)] if prefix else []
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in sorted(variables.items())]
+    lines += [_FORWARD.replace("PREFIX", forward)] if forward else []
     words = " ".join(word.quoted() if isinstance(word, Scratch) else shlex.quote(word) for word in command)
     return "\n".join([*lines, f"command=({words})"]) + "\n"
 
@@ -154,7 +157,8 @@ class Runtime:
     """A way to start the inside.
 
     `weakened` are the protections that it cannot give, `can_weaken` those that the user may give up. It takes variables into the container
-    whose names have the `prefix`. It `relays` SIGTERM to the inside; srun would cancel the whole step, so its inside is asked by a file.
+    whose names have the `prefix`, or what it starts there `renames` them. It `relays` SIGTERM to the inside; srun would cancel the whole
+    step, so its inside is asked by a file.
     """
 
     words: Callable[[Host, Target, Places, RunOptions], Words]
@@ -162,6 +166,7 @@ class Runtime:
     weakened: tuple[str, ...]
     can_weaken: tuple[str, ...] = ()
     prefix: str = ""
+    renames: bool = False
     relays: bool = True
     variables: Mapping[str, str] = field(default_factory=dict)
 
@@ -189,6 +194,21 @@ def variables_of(host: Host, target: Target, places: Places, chosen: Mapping[str
     given = {**runtime_of(host).variables, **own, **target.environment, **chosen}
     harness = layout_of(host, places, "", ".").harness
     return {**given, "PYTHONPATH": import_path(harness, target.environment, chosen)}
+
+
+def exported(host: Host, target: Target, places: Places, chosen: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the inside under the names that they have on the node.
+
+    On the node they would steer the shell, srun and every other program: LD_PRELOAD there is code. So each has a prefix. Only those of the
+    targets file keep their names where enroot's own hooks read them.
+    """
+    runtime, variables = runtime_of(host), variables_of(host, target, places, chosen)
+    own = set(variables) - _renamed(target, variables, chosen) if runtime.renames else set()
+    return {name if name in own else f"{runtime.prefix}{name}": value for name, value in variables.items()}
+
+
+def _renamed(target: Target, variables: Mapping[str, str], chosen: Mapping[str, str]) -> set[str]:
+    return set(variables) - (set(target.environment) - {*chosen, "PYTHONPATH"})
 
 
 def protections(host: Host, asked: Sequence[str]) -> tuple[str, ...]:
@@ -237,17 +257,22 @@ def _enroot(host: Host, target: Target, places: Places, options: RunOptions) -> 
         "--no-container-entrypoint",
     ]
     words += ["--container-writable" if "writable-root" in options.weaken else "--container-readonly", "--container-workdir=/tmp"]
+    variables = variables_of(host, target, places, options.variables)
+    renamed = _renamed(target, variables, options.variables)
     # Of a variable that the image sets too, pyxis keeps the image's value, unless it is named here.
-    names = ",".join(variables_of(host, target, places, options.variables))
-    place = (f"--container-image={host.image}", f"--container-env={names}", Scratch(f"--container-mounts={mounts},", ":/tmp"))
-    return [*words, *place, "/bin/sh", "-c", _IMAGES_PATH, "sh"]
+    words += [f"--container-env={names}"] if (names := ",".join(sorted(set(variables) - renamed))) else []
+    place = (f"--container-image={host.image}", Scratch(f"--container-mounts={mounts},", ":/tmp"))
+    return [*words, *place, "/bin/sh", "-c", _INSIDE, "sh", " ".join(sorted(renamed))]
 
 
+_PREFIX = "WARPWAVE_INSIDE_"
 # srun looks for a program on the node, so a bare `python3` would be the node's. enroot keeps the image's PATH in /etc/environment, and then
-# starts a login shell, in which /etc/profile of Debian sets another one.
-_IMAGES_PATH = """found=$(sed -n 's/^PATH=//p' /etc/environment 2>/dev/null | tr -d '"' | tail -n 1)
+# starts a login shell, in which /etc/profile of Debian sets another one. The first word has the names of the variables to rename.
+_INSIDE = """found=$(sed -n 's/^PATH=//p' /etc/environment 2>/dev/null | tr -d '"' | tail -n 1)
 [ -z "$found" ] || export PATH="$found"
-exec "$@\""""
+for name in $1; do eval "export $name=\\"\\$PREFIX$name\\"; unset PREFIX$name"; done
+shift
+exec "$@\"""".replace("PREFIX", _PREFIX)
 
 
 def _mounts(places: Places) -> list[tuple[str, str, str]]:
@@ -271,6 +296,8 @@ _PYXIS = Runtime(
     contains=True,
     weakened=("seccomp=unconfined", _NETWORK, "ipc=host"),
     can_weaken=("writable-root",),
+    prefix=_PREFIX,
+    renames=True,
     relays=False,
     variables=_PLAIN,
 )

@@ -89,14 +89,17 @@ def _check_emulator() -> None:
 def source_hash(folder: Path, root: Path | None = None) -> str:
     """Return the SHA-256 over names and contents of every Python file below `folder`: it is the same for two runs of one package.
 
-    If `folder` is only a part of the package at `root`, the other modules of the package count too.
+    If `folder` is only a part of the package at `root`, the other modules of the package count too. A link out of the package counts with
+    what it says: in a container it leads nowhere.
     """
     digest = hashlib.sha256()
     whole = root or folder
     for path in sorted(folder.rglob("*.py") if whole == folder else modules_of(whole)):
         relative = path.relative_to(whole)
         if not any(part.startswith(".") or part == "__pycache__" for part in relative.parts):
-            digest.update(relative.as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+            own = path.resolve().is_relative_to(whole.resolve()) and path.is_file()
+            content = path.read_bytes() if own or not path.is_symlink() else os.fsencode(path.readlink())
+            digest.update(relative.as_posix().encode() + b"\0" + content + b"\0")
     return digest.hexdigest()
 
 

@@ -343,7 +343,6 @@ class Reporter:
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Keep the reason of `pytest.exit` outside of a test. A signal may have come between the count of a case and its line."""
         self.stopped = str(excinfo.value) or excinfo.typename
-        if excinfo.errisinstance(KeyboardInterrupt):
 
     def pytest_internalerror(self, excrepr: object) -> None:
         """Keep the error of a failing hook, or of pytest itself."""

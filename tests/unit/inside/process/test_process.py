@@ -243,6 +243,22 @@ def test_a_first_run_has_nothing_to_be_held_against(tmp_path):
     assert stage._changed(facts(), tmp_path / "facts.json") == stage._changed(facts(), tmp_path / "cut.json") == ""
 
 
+def test_a_link_out_of_the_package_counts_with_what_it_says(tmp_path):
+    """Its content is the user's, and a container does not have it: both then name the same sources."""
+    package, outside = tmp_path / "package", tmp_path / "private.py"
+    package.mkdir()
+    outside.write_text("secret = 1\n")
+    (package / "ops.py").write_text("")
+    (package / "link.py").symlink_to("../private.py")
+    (package / "within.py").symlink_to("ops.py")
+    here = stage.source_hash(package)
+    outside.unlink()
+
+    assert stage.source_hash(package) == here
+    (package / "ops.py").write_text("x = 1\n")
+    assert stage.source_hash(package) != here
+
+
 # What a package sets reaches the stages that run its code; those who judge it load nothing of it.
 
 REPOSITORY = Path(__file__).parents[4]
