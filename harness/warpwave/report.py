@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from warpwave.collect import collect_all, find_raw
+from warpwave.collect import collect_all, find_raw, with_logs
 from warpwave.compare import compare
 from warpwave.compare.model import Comparison
 from warpwave.compare.runs import join
@@ -49,7 +49,9 @@ def make_report(
         earlier = join(collect_all(find_raw(base))) if base else []
         made = {_folder(out, record).resolve(): record for record in records}
         folders = _find(paths, made)
-        missing = [TargetRun(record) for folder, record in made.items() if folder not in folders]  # their folders could not be created
+        missing = [
+            TargetRun(with_logs(record, folder)) for folder, record in made.items() if folder not in folders
+        ]  # their folders could not be created
         return write_files(compare(join([*collect_all(folders, made), *missing]), expected, earlier), out)
 
 

@@ -199,8 +199,8 @@ def _run_lanes(
         console.say(line, err=True)
     with LegsView(console.terminal(err=True), legs, quiet=quiet, verbose=verbose) as view:
         records, refused = run_side_by_side(several, view)
-    if not quiet:
-        names = [leg.log.name for leg in legs]
+    names = [leg.log.name for leg in legs if leg.log.is_file()]
+    if names and not quiet:
         some = names if len(names) <= _MOST_LOGS else [*names[: _MOST_LOGS - 1], f"and {len(names) - _MOST_LOGS + 1} more"]
         console.say(f"Logs: {legs[0].log.parent}/{', '.join(some)}", err=True)
     return records, refused

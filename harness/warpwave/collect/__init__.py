@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from warpwave.collect.raw_folder import collect, collect_all, find_raw
+from warpwave.collect.raw_folder import collect, collect_all, find_raw, with_logs
 
-__all__ = ["collect", "collect_all", "find_raw"]
+__all__ = ["collect", "collect_all", "find_raw", "with_logs"]

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import itertools
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -83,6 +84,7 @@ _MARKERS = ("run.json", "job.json", "stages.json")
 MAX_FOLDERS = 10_000  # searched at most
 _SEARCH_DEPTH = 3  # <given>/<artifact>/raw/<target>
 _TESTS = "test/junit.xml"
+_LOG = re.compile(rf"(?<![\w/])(?:(?:{'|'.join(stage.value for stage in Stage)})/log\.txt|engine\.log)\b(?!\.\w)")  # as hints name them
 _FILES = (*_MARKERS, *(output.path for entry in STAGES.values() for output in entry.outputs), "bench/journal.jsonl")
 _COMPLETE = (Verdict.PASSED, Verdict.FAILED, Verdict.ERROR)
 _MAX_WAIVERS, _MAX_PATTERNS = 200, 1000  # each is matched against each compiled kernel
@@ -180,8 +182,8 @@ def collect(folder: Path, room: Room | None = None, known: RunRecord | None = No
         problems.append(f"job.json: more than {_MAX_WAIVERS} waivers or {_MAX_PATTERNS} patterns in them, so waivers are not reported")
         gates = None
     return TargetRun(
-        record=run,
-        stages=tuple(reports[stage] for stage in Stage if stage in reports),
+        record=with_logs(run, folder),
+        stages=tuple(with_logs(reports[stage], folder) for stage in Stage if stage in reports),
         gates=gates,
         peers=job.peers if job else (),
         division=job.division if job else "",
@@ -189,6 +191,17 @@ def collect(folder: Path, room: Room | None = None, known: RunRecord | None = No
         problems=tuple(problems),
         **values,
     )
+
+
+def with_logs(judged: Judged, folder: Path) -> Judged:
+    """Return a record or a report whose hint has the path of a log. What it says of a log that is not there is left out."""
+    said = []
+    for part in re.split(r"(?<=[.;]) ", judged.hint):
+        named = _LOG.findall(part)
+        if all((folder / name).is_file() for name in named):
+            said.append(_LOG.sub(lambda found: str(folder / found[0]), part))
+    hint = " ".join(said)
+    return dataclasses.replace(judged, hint=f"{hint[:-1]}." if hint.endswith(";") else hint)
 
 
 def _read_outputs(folder: Path, room: Room) -> tuple[dict[str, Any], list[tuple[Stage, Fault]]]:

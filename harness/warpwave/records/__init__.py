@@ -24,7 +24,7 @@ from warpwave.records.results import (
     StageReport,
     Stages,
 )
-from warpwave.records.run import NO_STAGE, Attempt, Environment, Exit, Inputs, RunRecord, TargetRun
+from warpwave.records.run import NO_STAGE, Attempt, Environment, Exit, Inputs, RunRecord, TargetRun, resume_command
 from warpwave.records.selection import Chosen, Narrowed, Selection
 from warpwave.records.words import (
     AHEAD_FILE,
@@ -126,6 +126,7 @@ __all__ = [
     "dump",
     "finite",
     "reasons",
+    "resume_command",
     "to_json",
     "to_text",
     "worst",

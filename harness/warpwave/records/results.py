@@ -299,7 +299,10 @@ class Finding:
         program = f"program ({', '.join(map(str, self.program))})"
         where = f"{self.tensor}[{self.index}]{by_dimension}, of shape {list(self.shape)}" if self.tensor else "no tensor of the launch"
         other = f"; {self.other}" if self.other else ""
-        return f"{self.access} of {where}: {lanes}, {program}{other}"
+        # An element with such an index is inside, but not all of its bytes; or a stride is 0.
+        is_past = self.defect is Defect.OUT_OF_BOUNDS and self.tensor and 0 <= self.index < math.prod(self.shape)
+        said = f"past the end of {self.tensor}, of shape {list(self.shape)}" if is_past else f"of {where}"
+        return f"{self.access} {said}: {lanes}, {program}{other}"
 
     @property
     def sentence(self) -> str:

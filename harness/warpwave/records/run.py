@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Annotated, Any, Union
 
 from warpwave.records.gates import Gates
@@ -148,6 +151,12 @@ class TargetRun:
     missing: str = ""
     division: str = ""
     narrowed: Narrowed = field(default_factory=Narrowed)
+
+
+def resume_command(command: Sequence[str], folder: PurePath) -> str:
+    """Return the shell command that continues the run in `folder`: its own, as it must have the options that it was started with."""
+    is_resumed = any(word.partition("=")[0] == "--resume" for word in command)
+    return shlex.join([*command, *([] if is_resumed else ["--resume", str(folder)])])
 
 
 # A toolchain: what compiles the kernels, as data. `docker/targets.yml` names some under `toolchains`, a command line adds others.

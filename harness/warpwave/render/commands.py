@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from warpwave.compare.model import FAILING, Comparison, TargetSummary
 from warpwave.errors import ExitCode
+from warpwave.records import resume_command
 from warpwave.render.text import visible
 
 # A run → the commands that repeat a part of it: on the same target, with each option that may decide a verdict. Pure.
@@ -101,8 +102,10 @@ def look_closer(target: TargetSummary, pattern: str) -> str:
 
 
 def next_commands(comparison: Comparison, out: PurePath) -> tuple[str, str]:
-    """Return shell commands: to run what failed again, or to see everything; and to open the page. `out` is the folder of the report."""
+    """Return shell commands: to finish the run, to run again what failed, or to see everything; and to open the page, in `out`."""
     page = visible(f"xdg-open {shlex.quote(str(out / 'comparison.html'))}")
+    if unfinished := next((target for target in comparison.targets if "--resume" in target.hint and target.command), None):
+        return visible(resume_command(unfinished.command, out)), page
     failing = {verdict.value for verdict in FAILING}
     failed = next((target for target in comparison.targets if failing & target.tests.keys()), None)
     again = rerun(failed, ["--stage", "test", "--last-failed", str(out)]) if failed and comparison.exit_code != ExitCode.USAGE else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import shlex
 import signal
 import time
 import traceback
@@ -38,6 +37,7 @@ from warpwave.records import (
     StageReport,
     Stages,
     Verdict,
+    resume_command,
     to_text,
     worst,
 )
@@ -63,7 +63,6 @@ _WORDS = {
     signal.SIGILL: "an illegal instruction; the build does not fit this CPU",
     signal.SIGFPE: "an arithmetic fault",
 }
-_LOGS = "See the last lines of log.txt in the stage's result folder."
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,11 @@ class Diagnosis:
 def diagnose(ended: Exit, stages: Stages | None, limit_s: float, memory_limit: str) -> Diagnosis:
     """Return the verdict on a target. The engine's evidence comes before the stages' reports: a dead run cannot report how it died."""
     if ended.interrupted:
-        return Diagnosis(Verdict.INCOMPLETE, f"stopped by the user or the CI system{_during(stages)}", "What was finished has been kept.")
+        return Diagnosis(
+            Verdict.INCOMPLETE,
+            f"stopped by the user or the CI system{_during(stages)}",
+            "What was finished has been kept; --resume continues the run.",
+        )
     if ended.error or ended.code is None:
         reason = ended.error or "the engine does not know how the run ended"
         hint = ended.hint or "This is not a verdict on the kernels: fix the machine (`warpwave doctor`), then run again."
@@ -106,18 +109,18 @@ def diagnose(ended: Exit, stages: Stages | None, limit_s: float, memory_limit: s
         return Diagnosis(Verdict.INCOMPLETE, reason, "Continue it with --resume, or run it again; what was finished has been kept.")
     if number is not None:
         words = _WORDS.get(number, "a signal")
-        return Diagnosis(Verdict.CRASHED, f"ended by {number.name} (exit code {ended.code}), {words}{_during(stages)}", _LOGS)
+        return Diagnosis(Verdict.CRASHED, f"ended by {number.name} (exit code {ended.code}), {words}{_during(stages)}", _log_of(stages))
     if ended.code != 0:
-        return Diagnosis(Verdict.CRASHED, f"the harness inside failed with exit code {ended.code}{_during(stages)}", _LOGS)
+        return Diagnosis(Verdict.CRASHED, f"the harness inside failed with exit code {ended.code}{_during(stages)}", _log_of(stages))
     return _from_stages(stages)
 
 
 def _from_stages(stages: Stages | None) -> Diagnosis:
     if stages is None:
-        hint = "A test may have ended the whole process, or the results folder is not writable. " + _LOGS
+        hint = "A test may have ended the whole process, or the results folder is not writable."
         return Diagnosis(Verdict.INCOMPLETE, "exit code 0, but there is no readable stages.json, so the results are unknown", hint)
     if not stages.finished:
-        return Diagnosis(Verdict.INCOMPLETE, f"exit code 0, but the run did not reach its end{_during(stages)}", _LOGS)
+        return Diagnosis(Verdict.INCOMPLETE, f"exit code 0, but the run did not reach its end{_during(stages)}", _log_of(stages))
     # A package without benchmarks may pass. A package without tests may not: a green result must mean that something was checked.
     decisive = [report for report in stages.reports if report.verdict is not Verdict.NOT_RUN or report.stage is Stage.TEST]
     verdict = worst([report.verdict for report in decisive if report.stage is not Stage.FACTS or report.verdict is not Verdict.PASSED])
@@ -146,12 +149,22 @@ def _killed(report: StageReport) -> bool:
 
 
 def _during(stages: Stages | None) -> str:
-    """Return a phrase that names the stage that was running: the first one without a result."""
+    """Return a phrase that names the stage that was running."""
+    running = _running(stages)
+    return f", in stage {running}" if running else ""
+
+
+def _log_of(stages: Stages | None) -> str:
+    running = _running(stages)
+    return f"See the last lines of {running}/log.txt." if running else "If a stage had begun, the end of its log.txt says more."
+
+
+def _running(stages: Stages | None) -> str:
+    """Return the stage that was running: the first one without a result."""
     if stages is None or stages.finished:
         return ""
     waiting = (report for report in stages.reports if report.verdict is Verdict.NOT_RUN and report.exit_code is None and not report.seconds)
-    running = next((report.stage.value for report in waiting), None)
-    return f", in stage {running}" if running else ""
+    return next((report.stage.value for report in waiting), "")
 
 
 # Turn a request into the job that the inside receives. Pure.
@@ -242,8 +255,7 @@ def attempt(
     reserve = Reserve()
     # Written after the run: during it, the code under test can write to `raw` and could plant a link for us to follow.
     noise: deque[str] = deque(maxlen=_NOISE_LINES)
-    command = shlex.join(options.command) + ("" if options.resume else f" --resume {shlex.quote(str(options.folder))}")
-    again = f"Continue it with `{command}`; what is finished is not run again."
+    again = f"Continue it with `{resume_command(options.command, options.folder)}`; what is finished is not run again."
     hashes: deque[str] = deque([""], maxlen=1)
     lease = Lease(None, raw)
     own: dict[str, str] = {}  # what the package could replace, and is written once more at the end
@@ -312,7 +324,7 @@ def attempt(
             verdict = Verdict.ABSENT if isinstance(error, UnreachableError) and not (raw / "stages.json").exists() else Verdict.INFRA
             ending = Ending(verdict, f"{error.happened} {error.meaning}", error.remedy)
         except Exception as error:  # a bug in warpwave must not cost the other targets their results
-            ending = _our_fault(error, raw, noise)
+            ending = _our_fault(error, noise)
         close(engine)
         seconds = round(time.monotonic() - clock, 3)
         ending = replace(ending, environment=environment, exit=ended, stages_hash=hashes[-1], held=lease.held)
@@ -346,12 +358,12 @@ def _lost_device(raw: Path) -> bool:
     return stages is not None and any(report.verdict is Verdict.INFRA and report.exit_code != UNWRITABLE for report in stages.reports)
 
 
-def _our_fault(error: Exception, raw: Path, noise: deque[str]) -> Ending:
+def _our_fault(error: Exception, noise: deque[str]) -> Ending:
     if isinstance(error, OSError) and error.errno in _MACHINES:
         known = explain(error)
         return Ending(Verdict.INFRA, f"the results could not be written: {known.happened} {known.meaning}", _hint(known))
     noise.extend(traceback.format_exc().splitlines())
-    hint = f"This is a bug in warpwave; please report it with {raw / 'engine.log'}."
+    hint = "This is a bug in warpwave; please report it. Its traceback is in engine.log."
     return Ending(Verdict.INFRA, f"warpwave itself failed: {type(error).__name__}: {error}", hint)
 
 

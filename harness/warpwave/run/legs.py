@@ -308,7 +308,7 @@ class _Watch:
             self.refused.append(UsageError(*value))
             self._end(leg, "refused", value[0])
         elif kind == FAILED:
-            self._end(leg, "infra", f"warpwave itself failed: {value}; see {leg.log}")
+            self._end(leg, "infra", f"warpwave itself failed: {value}" + (f"; see {leg.log}" if leg.log.is_file() else ""))
         elif kind == RECORD:
             try:
                 record = self._reader.validate_python(value)

@@ -372,6 +372,23 @@ def test_each_printed_command_has_the_options_that_decide_a_verdict(recorded, mo
     assert parse_run(shlex.split(last)[2:]).params["last_failed"] == Path("out")
 
 
+@pytest.mark.parametrize("recorded", [*RECORDED, "cpu --resume out --quick", "cpu --resume=out"])
+def test_the_command_that_finishes_a_run_is_its_own(recorded, monkeypatch):
+    """With each option, also with those that choose the tests: a run is resumed with the options that it was started with."""
+    monkeypatch.setattr("sys.argv", ["warpwave", "run", *shlex.split(recorded)])
+    asked = parse_run(shlex.split(recorded)).params
+    stopped = run("cpu", record=record("cpu", verdict=Verdict.INCOMPLETE, hint="--resume continues the run.", command=_command()))
+
+    finish, _ = next_commands(compare([stopped]), PurePath("out"))
+
+    found = parse_run(shlex.split(finish)[2:]).params
+    assert found.pop("resume") == Path("out")
+    if "--" in shlex.split(recorded):  # what stands behind the dashes is recorded as an option
+        assert found["pytest_args"]
+        found, asked = ({**params, "pytest_args": None, "tests": None, "node_ids": None} for params in (found, asked))
+    assert found == {option: value for option, value in asked.items() if option != "resume"}
+
+
 def test_a_command_is_not_printed_without_some_of_its_options():
     """The same test might pass without them."""
     (target,) = compare([run("cpu")]).targets

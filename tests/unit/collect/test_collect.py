@@ -125,6 +125,29 @@ def test_the_kernel_is_the_top_folder_of_the_test(raw, name, kernel):
     assert [kernel] == [found.kernel for found in collect(raw).cases]
 
 
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("Fix it. Its traceback is in test/log.txt.", "Fix it."),
+        ("Looked for tests; see test/log.txt.", "Looked for tests."),
+        ("See bench/log.txt.", "See {raw}/bench/log.txt."),
+        (
+            "It failed. The end of bench/log.txt has details. Report it with engine.log.",
+            "It failed. The end of {raw}/bench/log.txt has details.",
+        ),
+        ("See the author's test/log.txt.old", "See the author's test/log.txt.old"),
+    ],
+)
+def test_a_log_in_a_hint_is_one_that_exists(tmp_path, said, kept):
+    """By its whole path; a sentence about another one is left out, as of a stage that was never reached."""
+    broken = run(record=record(verdict=Verdict.CRASHED, hint=said))
+    raw = write_raw(tmp_path / "alpha", broken)
+    (raw / "bench").mkdir(exist_ok=True)
+    (raw / "bench" / "log.txt").write_text("said")
+
+    assert collect(raw).record.hint == kept.format(raw=raw)
+
+
 # A raw folder with every file there can be: what each of them is for, and what it costs when it is broken. All data is synthetic.
 
 INVALID, INCOMPLETE = Verdict.INVALID, Verdict.INCOMPLETE

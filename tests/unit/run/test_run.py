@@ -531,7 +531,7 @@ def test_the_stage_that_was_running_is_named(ended: Exit):
 
 
 ANSWERS = {
-    "stopped by hand": (Exit(0, 9, interrupted=True), "What was finished has been kept."),
+    "stopped by hand": (Exit(0, 9, interrupted=True), "What was finished has been kept; --resume continues the run."),
     "the engine": (Exit(None, 9, error="x"), "This is not a verdict on the kernels: fix the machine (`warpwave doctor`), then run again."),
     "the engine, which knows better": (Exit(None, 9, error="x", hint="Start it."), "Start it."),
     "results": (Exit(0, 9, exceeded="x"), "--results-limit, --results-files"),
@@ -540,8 +540,8 @@ ANSWERS = {
     "memory": (Exit(137, 9, oom_killed=True), "This is host memory, not the GPU's."),
     "no Python": (Exit(127, 9), "Set `python` in the targets file to a Python in the image."),
     "a kill": (Exit(137, 9), "Continue it with --resume, or run it again; what was finished has been kept."),
-    "a crash": (Exit(139, 9), "See the last lines of log.txt in the stage's result folder."),
-    "the harness": (Exit(1, 9), "See the last lines of log.txt in the stage's result folder."),
+    "a crash": (Exit(139, 9), "If a stage had begun, the end of its log.txt says more."),
+    "the harness": (Exit(1, 9), "If a stage had begun, the end of its log.txt says more."),
 }
 
 

@@ -121,7 +121,10 @@ def fails_here_only(row: CompiledKernel, cases: Mapping[str, Cases]) -> Compiled
     if not there:
         return row
     kind, colon, words = row.reason.partition(": ")
-    how = f"raises {kind} on {row.architecture}{colon}{words}" if raised else f"on {row.architecture} {row.reason}"
+    if kind == "ScriptExit":
+        how = f"on {row.architecture} {words}"
+    else:
+        how = f"raises {kind} on {row.architecture}{colon}{words}" if raised else f"on {row.architecture} {row.reason}"
     reason = f"{RUNS_ON} {few(there)}{until} and {how}"
     return dataclasses.replace(row, verdict=Verdict.FAILED if raised else row.verdict, not_run=None, reason=reason)
 

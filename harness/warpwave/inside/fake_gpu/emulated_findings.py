@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import linecache
 import re
 import struct
 import threading
@@ -18,6 +17,7 @@ import torch
 from warpwave.emulator import Access, Check, Found, Kernel, OutOfMemoryBounds
 from warpwave.emulator.code_object import first_line
 from warpwave.emulator.errors import Place
+from warpwave.inside.process.outcomes import statement
 from warpwave.records import Defect, Finding
 
 _MOST = 50  # rows of one test
@@ -89,10 +89,15 @@ class Collected:
         assert error.place is not None
         access = Access.STORE if " stored " in str(error) else Access.LOAD
         where = _Where("", (), 0, ()) if "outside of LDS" not in str(error) else _Where(_LDS, (), error.address, (error.address,))
+        said = ""
         if near := _nearest(tensors, error.address) if not where.tensor else None:
             where = _Where(near.name, tuple(near.tensor.shape), *near.index(error.address))
+            storage, tensor = near.tensor.untyped_storage(), near.tensor
+            inside = storage.data_ptr() + storage.nbytes() - error.address
+            said = beyond(inside, error.size, tuple(tensor.stride()), tuple(tensor.shape), storage.nbytes())
         thread = error.wave * wavefront + error.lane
-        self._keep(_finding(Defect.OUT_OF_BOUNDS, error.place, access, where, thread, threads, error.workgroup, f"wave {error.wave}", 1))
+        other = f"wave {error.wave}" + (f"; {said}" if said else "")
+        self._keep(_finding(Defect.OUT_OF_BOUNDS, error.place, access, where, thread, threads, error.workgroup, other, 1))
 
     def reordered(self, kernel: Kernel, found: Iterable[Different]) -> None:
         """Add elements that depend on the order of waves and workgroups. Which store is to blame is not known: the kernel is."""
@@ -169,7 +174,7 @@ def _finding(
         program=program,
         file=file,
         line=line,
-        text=linecache.getline(file, line).strip() if file else place.instruction,
+        text=statement(file, line) if file else place.instruction,
         other=other,
         times=times,
     )
@@ -190,6 +195,14 @@ def _other(one: Found) -> str:
     why = "its wave had not waited for that" if one.in_flight else "nothing orders the two"
     verb = _VERBS[one.other_access]
     return f"{here}; {who} {verb} it, and {why}; {one.other.line or ''} {one.other.instruction}".strip()
+
+
+def beyond(inside: int, size: int, strides: Sequence[int], shape: Sequence[int], nbytes: int) -> str:
+    """Say what the index of an access does not: only the first `inside` bytes of its element may be inside, or a stride may be 0."""
+    said = [f"bytes {inside} to {size - 1} of its {size} are outside"] if 0 < inside < size else []
+    if any(stride == 0 and length > 1 for stride, length in zip(strides, shape, strict=True)):
+        said.append(f"the tensor has strides {list(strides)} and {nbytes} bytes")
+    return "; ".join(said)
 
 
 def _nearest(tensors: Sequence[Given], address: int) -> Union[Given, None]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import linecache
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -17,7 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from warpwave.inside.fake_gpu.emulated_findings import beyond
 from warpwave.inside.fake_gpu.promises import Place
+from warpwave.inside.process.outcomes import statement
 from warpwave.inside.sanitize.memory import Block, Given, Lanes, Later
 from warpwave.records import Defect, Finding
 
@@ -306,6 +307,10 @@ class Found:
         owner, block = self.owner, self.block
         index, indices = owner.index(self.address) if owner else (0, ())
         code, line = block.place
+        outside = ""
+        if owner and self.defect is Defect.OUT_OF_BOUNDS:
+            end = owner.memory.start + owner.memory.nbytes
+            outside = beyond(end - self.address, block.itemsize, owner.strides, owner.shape, owner.memory.nbytes)
         return Finding(
             case="",
             kernel="",
@@ -323,17 +328,8 @@ class Found:
             file=code.co_filename,
             line=line,
             text=_text(block.place),
-            other=_told(self.other) if self.other else self._beyond() if owner and self.defect is Defect.OUT_OF_BOUNDS else "",
+            other=_told(self.other) if self.other else outside,
         )
-
-    def _beyond(self) -> str:
-        """Say what the index does not: it may be inside the shape, or be that of an element whose first bytes are inside."""
-        assert self.owner is not None
-        inside, size = self.owner.memory.start + self.owner.memory.nbytes - self.address, self.block.itemsize
-        said = [f"bytes {inside} to {size - 1} of its {size} are outside"] if 0 < inside < size else []
-        if any(stride == 0 and length > 1 for stride, length in zip(self.owner.strides, self.owner.shape, strict=True)):
-            said.append(f"the tensor has strides {list(self.owner.strides)} and {self.owner.memory.nbytes} bytes")
-        return "; ".join(said)
 
 
 class Findings:
@@ -372,7 +368,7 @@ class Findings:
 
 
 def _text(place: Place) -> str:
-    return linecache.getline(place[0].co_filename, place[1]).strip()
+    return statement(place[0].co_filename, place[1])
 
 
 _VERBS = {"load": "loads it", "store": "stores to it", "atomic": "has an atomic on it"}

@@ -10,7 +10,6 @@ whole buffer, and then take what was written. Where it is not known what a funct
 
 from __future__ import annotations
 
-import linecache
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ import torch
 
 from warpwave.inside.fake_gpu.host_side import is_packages_op, tensors_in
 from warpwave.inside.fake_gpu.redirect import Redirect
+from warpwave.inside.process.outcomes import statement
 from warpwave.inside.sanitize.memory import Given, Memory, Shadows, same_memory
 from warpwave.inside.sanitize.races import Findings
 from warpwave.records import Defect, Finding
@@ -242,7 +242,7 @@ def _finding(part: _Part, name: str) -> Finding:
         program=(),
         file=frame.f_code.co_filename,
         line=frame.f_lineno,
-        text=linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip(),
+        text=statement(frame.f_code.co_filename, frame.f_lineno),
     )
 
 

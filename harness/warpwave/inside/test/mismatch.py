@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+_REWRITER = sys.modules.get("_pytest.assertion.rewrite")  # not part of pytest's interface
 _LIBRARIES = ("/torch/testing/", "/numpy/testing/")
 _ROLES = (("actual", "expected"), ("actual", "desired"), ("x", "y"))  # what these libraries call the two
 _KNOWN = ("got", "expected")
@@ -140,11 +141,9 @@ class _Values:
         self._frame = frame
         self.tree: ast.AST = assertion
         self.made: dict[str, ast.expr] = {}
-        if any(name.startswith("@py_assert") for name in frame.f_locals):
-            from _pytest.assertion.rewrite import rewrite_asserts
-
+        if _REWRITER and any(name.startswith("@py_assert") for name in frame.f_locals):
             self.tree = ast.Module([copy.deepcopy(assertion)], [])
-            rewrite_asserts(self.tree, b"")
+            _REWRITER.rewrite_asserts(self.tree, b"")
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Name) and target.id.startswith("@"):
                 self.made.setdefault(target.id, node.value)

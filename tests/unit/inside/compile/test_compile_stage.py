@@ -479,6 +479,15 @@ def test_only_what_runs_elsewhere_fails(elsewhere, more, verdict):
     assert ("runs on gfx942 and raises KeyError on sm_90: 'x'" in found.reason) == (verdict is Verdict.FAILED)
 
 
+def test_a_script_that_exits_on_one_architecture_is_told_in_plain_words():
+    cases = {"sm_90": Cases(), "gfx942": Cases()}
+    cases["sm_90"].ended[TEST], cases["gfx942"].ended[TEST] = None, NotRun.RAISED
+    reason = "ScriptExit: it exited with 1: no AMD here"
+    row = CompiledKernel("a", HOST_CODE, "gfx942", Verdict.NOT_RUN, origin=TEST, reason=reason, not_run=NotRun.RAISED)
+
+    assert fails_here_only(row, cases).reason == "it runs on sm_90 and on gfx942 it exited with 1: no AMD here"
+
+
 @pytest.mark.parametrize(
     ("reason", "verdict"),
     [

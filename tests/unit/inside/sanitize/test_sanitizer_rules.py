@@ -157,20 +157,22 @@ def test_an_index_is_that_of_the_tensor_as_it_is_stepped_through(shape, strides,
 
 
 @pytest.mark.parametrize(
-    ("shape", "strides", "nbytes", "address", "size", "words"),
+    ("shape", "strides", "nbytes", "address", "size", "where", "words"),
     [
-        ((97,), (1,), 388, 384, 8, "bytes 4 to 7 of its 8 are outside"),
-        ((64,), (0,), 4, 4, 4, "the tensor has strides [0] and 4 bytes"),
-        ((97,), (1,), 388, 388, 4, ""),
+        ((97,), (1,), 388, 384, 8, "load past the end of x, of shape [97]", "bytes 4 to 7 of its 8 are outside"),
+        ((64,), (0,), 4, 4, 4, "load past the end of x, of shape [64]", "the tensor has strides [0] and 4 bytes"),
+        ((97,), (1,), 388, 388, 4, "load of x[97], of shape [97]", ""),
     ],
 )
-def test_an_access_outside_says_what_its_index_does_not(shape, strides, nbytes, address, size, words):
+def test_an_access_outside_says_what_its_index_does_not(shape, strides, nbytes, address, size, where, words):
+    """No element that exists is said to be outside."""
     memory = Memory(4096, nbytes)
     owner, block = Given("x", memory, 4096, 4, shape, strides), Block((CODE, 1), "load", None, (1,), size)
     found = Found(Defect.OUT_OF_BOUNDS, "kernel", block, (0, 0, 0), owner, 4096 + address, 0, 1)
 
     assert found.finding().other == words
     assert words in found.finding().sentence
+    assert found.finding().example.startswith(f"{where}: ")
 
 
 # A value that nobody wrote is a fault where a kernel uses it, and none where it is dropped.

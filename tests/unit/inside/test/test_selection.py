@@ -419,6 +419,7 @@ CASES = {
     "no size": (lambda: torch.empty(1, device="meta").nonzero(), NotRun.DATA),
     "no plain number": (_from_c_code, NotRun.DATA),
     "gap": (lambda: (_ for _ in ()).throw(NotPretended("torch.cuda.graph")), NotRun.NOT_PRETENDED),
+    "a handle for another process": (torch_device._no_handle, NotRun.NOT_PRETENDED),
     "no such attribute": (lambda: torch.cuda.no_such_thing, NotRun.NOT_PRETENDED),
     "nor of a stand-in": (lambda: streams.Stream().no_such_thing, NotRun.NOT_PRETENDED),
     "no such parameter": (lambda: torch_device.torch_device("cuda", 1, 2), NotRun.NOT_PRETENDED),
@@ -482,7 +483,7 @@ def test_a_kernels_error_is_shown_without_the_interpreters_wrapping():
         except InterpreterError as error:
             raise InterpreterError(repr(error)) from error
 
-    assert describe(_raised(launch)) == describe(_raised(kernel)) == "ValueError: no such shape (test_not_run.py:156)"
+    assert describe(_raised(launch)) == describe(_raised(kernel)) == "ValueError: no such shape (test_not_run.py:157)"
     assert describe(InterpreterError("alone")) == "InterpreterError: alone"
 
 
