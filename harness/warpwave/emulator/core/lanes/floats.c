@@ -167,7 +167,8 @@ LANES1(v_floor_f16, F16, F16, floorf(a)) LANES1(v_ceil_f16, F16, F16, ceilf(a)) 
 LANES1(v_rndne_f16, F16, F16, __builtin_rintf(a))
 static inline float fraction16(float a) { float f = a - floorf(a); return f > 0x1.ffcp-1f ? 0x1.ffcp-1f : f; }
 LANES1(v_fract_f16, F16, F16, fraction16(a)) LANES2(v_ldexp_f16, F16, F16, I16, ldexpf(a, clipped(b)))
-LANES1(v_frexp_mant_f16, F16, F16, mantissa(a)) LANES1(v_frexp_exp_i16_f16, I16, F16, exponent(a))
+/* A NaN stays as it is, also a signalling one. */
+LANES1(v_frexp_mant_f16, B16, F16, a != a ? (bits_of(a) >> 16 & 0x8000) | 0x7c00 | (bits_of(a) >> 13 & 0x3ff) : float_to_half(mantissa(a))) LANES1(v_frexp_exp_i16_f16, I16, F16, exponent(a))
 LANES3(v_minmax_f16, F16, F16, F16, F16, max_number(min_number(a, b, ieee), c, ieee)) LANES3(v_maxmin_f16, F16, F16, F16, F16, min_number(max_number(a, b, ieee), c, ieee))
 LANES3(v_maximum3_f16, F16, F16, F16, F16, maximum_of(maximum_of(a, b), c)) LANES3(v_minimum3_f16, F16, F16, F16, F16, minimum_of(minimum_of(a, b), c))
 LANES3(v_maximumminimum_f16, F16, F16, F16, F16, minimum_of(maximum_of(a, b), c))
@@ -225,7 +226,7 @@ CLASSES(v_cmp) CLASSES(v_cmpx)
 /* Conversions. */
 LANES1(v_cvt_f32_i32, F32, I32, (float)a) LANES1(v_cvt_f32_u32, F32, B32, (float)a)
 LANES1(v_cvt_i32_f32, I32, F32, f32_to_i32(a)) LANES1(v_cvt_u32_f32, B32, F32, f32_to_u32(a))
-LANES1(v_cvt_f16_f32, F16, F32, a) LANES1(v_cvt_f32_f16, F32, F16, a) LANES1(v_cvt_f32_bf16, F32, BF16, a)
+LANES1(v_cvt_f16_f32, F16, F32, a) LANES1(v_cvt_f32_f16, F32, F16, a != a ? quiet(a) : a) LANES1(v_cvt_f32_bf16, F32, BF16, a)
 LANES1(v_cvt_f32_f64, F32, F64, (float)a) LANES1(v_cvt_f64_f32, F64, F32, a)
 LANES1(v_cvt_f64_i32, F64, I32, a) LANES1(v_cvt_f64_u32, F64, B32, a) LANES1(v_cvt_i32_f64, I32, F64, to_i32(a)) LANES1(v_cvt_u32_f64, B32, F64, to_u32(a))
 LANES1(v_cvt_f16_u16, F16, B16, (float)a) LANES1(v_cvt_f16_i16, F16, I16, (float)a)

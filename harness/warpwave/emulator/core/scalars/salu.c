@@ -135,9 +135,11 @@ BIT(s_bitcmp1_b64, a >> (b & 63) & 1)
 /* Masks: save EXEC, then change it. */
 #define SAVE_EXEC(name, size, D, result)                                                                        \
     static void name(struct wave *w, const struct instruction *i) {                                             \
-        mask a = (mask)scalar##size(w, &i->s[0]), x = exec_of(w), r = result;                                   \
+        u##size a = scalar##size(w, &i->s[0]), x, r;                                                            \
+        memcpy(&x, &w->s[EXEC], sizeof x);                                                                      \
+        r = result;                                                                                             \
         set_scalar(w, &i->d, x, WORDS(D));                                                                      \
-        set_exec(w, r);                                                                                         \
+        memcpy(&w->s[EXEC], &r, sizeof r);                                                                      \
         w->scc = r != 0;                                                                                        \
     }                                                                                                           \
     static const struct operation op_##name TABLE = {#name, name, 0, D, NONE, {D}, 0, {0}};

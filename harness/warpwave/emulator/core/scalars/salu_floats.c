@@ -2,14 +2,14 @@
 #include "scalars.h"
 
 SCALAR(s_add_f32, F32, F32, F32, r = a + b) SCALAR(s_sub_f32, F32, F32, F32, r = a - b) SCALAR(s_mul_f32, F32, F32, F32, r = a * b)
-SCALAR(s_max_num_f32, F32, F32, F32, r = max_number(a, b, 0)) SCALAR(s_min_num_f32, F32, F32, F32, r = min_number(a, b, 0))
+SCALAR(s_max_num_f32, F32, F32, F32, r = max_number(a, b, w->mode & IEEE)) SCALAR(s_min_num_f32, F32, F32, F32, r = min_number(a, b, w->mode & IEEE))
 SCALAR(s_maximum_f32, F32, F32, F32, r = maximum_of(a, b)) SCALAR(s_minimum_f32, F32, F32, F32, r = minimum_of(a, b))
 SCALAR(s_fmamk_f32, F32, F32, F32, r = fmaf(a, float_source(w, &i->s[2]), b))
 SCALAR(s_fmaak_f32, F32, F32, F32, r = fmaf(a, b, float_source(w, &i->s[2])))
 SCALAR(s_fmac_f32, F32, F32, F32, r = fmaf(a, b, float_source(w, &i->d)))
 SCALAR1(s_cvt_f32_i32, F32, I32, r = (float)a) SCALAR1(s_cvt_f32_u32, F32, B32, r = (float)a)
 SCALAR1(s_cvt_i32_f32, I32, F32, r = f32_to_i32(a)) SCALAR1(s_cvt_u32_f32, B32, F32, r = f32_to_u32(a))
-SCALAR1(s_cvt_f32_f16, F32, F16, r = a) SCALAR1(s_cvt_f16_f32, F16, F32, r = a)
+SCALAR1(s_cvt_f32_f16, F32, F16, r = a != a ? quiet(a) : a) SCALAR1(s_cvt_f16_f32, F16, F32, r = a)
 SCALAR1(s_ceil_f32, F32, F32, r = ceilf(a)) SCALAR1(s_floor_f32, F32, F32, r = floorf(a))
 SCALAR1(s_trunc_f32, F32, F32, r = truncf(a)) SCALAR1(s_rndne_f32, F32, F32, r = rintf(a))
 COMPARE(s_cmp_lt_f32, F32, a < b) COMPARE(s_cmp_eq_f32, F32, a == b) COMPARE(s_cmp_le_f32, F32, a <= b)
@@ -27,12 +27,12 @@ SCALAR1(v_s_exp_f16, F16, F16, r = (float)exp2((double)a)) SCALAR1(v_s_log_f16, 
 
 /* Halves. */
 SCALAR(s_add_f16, F16, F16, F16, r = a + b) SCALAR(s_sub_f16, F16, F16, F16, r = a - b) SCALAR(s_mul_f16, F16, F16, F16, r = a * b)
-SCALAR(s_max_num_f16, F16, F16, F16, r = max_number(a, b, 0)) SCALAR(s_min_num_f16, F16, F16, F16, r = min_number(a, b, 0))
+SCALAR(s_max_num_f16, F16, F16, F16, r = max_number(a, b, w->mode & IEEE)) SCALAR(s_min_num_f16, F16, F16, F16, r = min_number(a, b, w->mode & IEEE))
 SCALAR(s_maximum_f16, F16, F16, F16, r = maximum_of(a, b)) SCALAR(s_minimum_f16, F16, F16, F16, r = minimum_of(a, b))
 SCALAR(s_fmac_f16, F16, F16, F16, r = half_to_float(fma_half(a, b, half_source(w, &i->d))))
 SCALAR1(s_ceil_f16, F16, F16, r = ceilf(a)) SCALAR1(s_floor_f16, F16, F16, r = floorf(a))
 SCALAR1(s_trunc_f16, F16, F16, r = truncf(a)) SCALAR1(s_rndne_f16, F16, F16, r = rintf(a))
-SCALAR1(s_cvt_hi_f32_f16, F32, B32, r = half_in_mode(w, a >> 16))
+SCALAR1(s_cvt_hi_f32_f16, F32, B32, r = half_in_mode(w, a >> 16); if (r != r) r = quiet(r))
 SCALAR(s_cvt_pk_rtz_f16_f32, B32, F32, F32, r = half_result(w, float_to_half_rtz(a)) | half_result(w, float_to_half_rtz(b)) << 16)
 COMPARE(s_cmp_lt_f16, F16, a < b) COMPARE(s_cmp_eq_f16, F16, a == b) COMPARE(s_cmp_le_f16, F16, a <= b)
 COMPARE(s_cmp_gt_f16, F16, a > b) COMPARE(s_cmp_lg_f16, F16, a < b || a > b) COMPARE(s_cmp_ge_f16, F16, a >= b)
