@@ -34,6 +34,7 @@ from warpwave.records import (
     worst,
 )
 from warpwave.records.selection import narrowed
+from warpwave.records.words import host_copy
 
 # Check that files are the ones their run wrote, and that their counts agree.
 
@@ -91,6 +92,7 @@ _MAX_WAIVERS, _MAX_PATTERNS = 200, 1000  # each is matched against each compiled
 _SPEEDS = ("samples", "again", "ceilings", "launched")  # fields of TargetRun
 _MAX_ARCHITECTURES = 64  # one column each
 
+Own = TypeVar("Own", Job, RunRecord)
 Judged = TypeVar("Judged", RunRecord, StageReport)
 
 
@@ -139,8 +141,8 @@ def collect(folder: Path, room: Room | None = None, known: RunRecord | None = No
     Never raises because of its content. `room` is the rest of the report's budget.
     """
     room = room or Room()
-    job, job_fault = read_record(folder, "job.json", Job, room)
-    record, record_fault = (known, None) if known else read_record(folder, "run.json", RunRecord, room)
+    job, job_fault = _of_host(folder, "job.json", Job, room)
+    record, record_fault = (known, None) if known else _of_host(folder, "run.json", RunRecord, room)
     stages, stages_fault = read_record(folder, "stages.json", Stages, room)
     values, faults = _read_outputs(folder, room)
     run = record or _stand_in(folder.name, job, stages)
@@ -202,6 +204,14 @@ def with_logs(judged: Judged, folder: Path) -> Judged:
             said.append(_LOG.sub(lambda found: str(folder / found[0]), part))
     hint = " ".join(said)
     return dataclasses.replace(judged, hint=f"{hint[:-1]}." if hint.endswith(";") else hint)
+
+
+def _of_host(folder: Path, name: str, kind: type[Own], room: Room) -> tuple[Own | None, Fault | None]:
+    """Read a record of the host: its own copy, if it is there. If the host was killed, code under test may have replaced the other one."""
+    own = host_copy(folder, name)
+    kept = folder.parent.name == "raw" and os.path.lexists(own)  # elsewhere, that folder may be another artifact
+    found, fault = read_record(own.parent, own.name, kind, room) if kept else read_record(folder, name, kind, room)
+    return found, fault and dataclasses.replace(fault, name=name)
 
 
 def _read_outputs(folder: Path, room: Room) -> tuple[dict[str, Any], list[tuple[Stage, Fault]]]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Annotated, Any, Union
 
 SCHEMA_VERSION = 1
@@ -271,6 +272,15 @@ def is_memory(unit: str) -> bool:
 
 
 # Names of files through which the host, the inside, and other runs hand things to each other.
+
+# The host's own copies of what it writes into a target's folder, where code under test can replace it. No container sees this folder.
+HOST_FOLDER = "host"
+
+
+def host_copy(raw: Path, name: str) -> Path:
+    """Return where the host's own copy of `raw/<target>/<name>` is."""
+    return raw.parent.parent / HOST_FOLDER / f"{raw.name}.{name}"
+
 
 # In a stage's folder: the host's answer to a stage that asked for its card. Empty if the host has locked it.
 LEASE_FILE = "lease"

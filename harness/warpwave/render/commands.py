@@ -40,7 +40,7 @@ _DROPPED = frozenset(
         *("--toolchain", "--triton"),  # the target's name has it: `cpu@triton-3.8`
     }
 )
-_DROPPED_FLAGS = frozenset({"--aa", "--rebuild", "--keep", "--verbose", "-v", "--no-report", "--quiet", "--full"})
+_DROPPED_FLAGS = frozenset({"--aa", "--rebuild", "--keep", "--verbose", "-v", "--no-report", "--dry-run", "--quiet", "--full"})
 # What stands behind them may be their value or the next option; neither is kept by itself.
 _OPTIONAL = frozenset({"--json"})
 _LONGEST = 4000  # characters of options; the command is repeated beside each failed test

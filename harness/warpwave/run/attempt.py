@@ -40,7 +40,9 @@ from warpwave.records import (
     resume_command,
     to_text,
     worst,
+    write_text,
 )
+from warpwave.records.words import host_copy
 from warpwave.run import inputs as handover
 from warpwave.run.cards import Lease, lock_of
 from warpwave.run.folders import Reserve
@@ -262,7 +264,7 @@ def attempt(
 
     def open_record() -> None:
         running = Ending(Verdict.INCOMPLETE, "the run has not ended: warpwave is still running, or was killed", again, environment)
-        put(raw / "run.json", to_text(record_of(request, started, 0.0, attempts, running)))
+        _put(raw, "run.json", to_text(record_of(request, started, 0.0, attempts, running)))
 
     def record_stop() -> None:
         """Record the stop before it begins: it takes seconds, and a CI system may kill this process before the kernels have ended."""
@@ -271,7 +273,7 @@ def attempt(
             Verdict.INCOMPLETE, f"{_STOPPED} {phase}; warpwave was killed before everything had ended", again, environment, how
         )
         with suppress(OSError):  # the record from the start stays
-            put(raw / "run.json", to_text(record_of(request, started, seconds, attempts, cut_short)))
+            _put(raw, "run.json", to_text(record_of(request, started, seconds, attempts, cut_short)))
 
     phase = "while the environment was prepared"
     with waiting.held(record_stop):
@@ -296,7 +298,7 @@ def attempt(
             open_record()
             own |= {"inputs.json": to_text(inputs), "job.json": to_text(job)}
             for name, text in own.items():
-                put(raw / name, text)
+                _put(raw, name, text)
             if request.options.compiled_folder and job.needs_card:
                 handover.copy(request.options.compiled_folder, raw, job.compiled)
             with ExitStack() as stack:
@@ -331,8 +333,9 @@ def attempt(
         record = record_of(request, started, seconds, attempts, ending)
         reserve.free()
         try:
-            for name, text in {**own, "run.json": to_text(record)}.items():
+            for name, text in own.items():
                 put(raw / name, text)
+            _put(raw, "run.json", to_text(record))
             if noise:
                 put(raw / "engine.log", "\n".join(noise) + "\n")
         except OSError as error:  # run.json may still say that the run has not ended; the report uses the record returned here
@@ -342,6 +345,12 @@ def attempt(
                 reason = f"the results could not be written: {known.happened}"
                 return replace(record, verdict=Verdict.INFRA, reason=reason, hint=_hint(known))
         return record
+
+
+def _put(raw: Path, name: str, text: str) -> None:
+    """Write a record of the host for readers of the results, and a copy for the host itself, which code under test cannot replace."""
+    write_text(host_copy(raw, name), text)
+    put(raw / name, text)
 
 
 def worth_another(record: RunRecord, raw: Path) -> bool:

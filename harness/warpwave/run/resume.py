@@ -1,7 +1,8 @@
 """Find a run that was stopped: read its records, check that it is the run that the user asked for, and see what is left to do.
 
-The code under test could write to its folder. So the command line alone decides what runs; the folder is only compared with it. The inputs
-that decide results are compared too, with those from the start of the run; see `inputs`.
+The code under test could write to its folder. So the host reads its own copies of what it wrote, and the command line alone decides what
+runs: the records are only compared with it. The inputs that decide results are compared too, with those from the start of the run; see
+`inputs`.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ import dataclasses
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from warpwave.collect.untrusted import read_record
 from warpwave.errors import InvalidInputError, UsageError
 from warpwave.options import RunOptions
 from warpwave.records import Attempt, Inputs, Job, RunRecord, Stages, Verdict
+from warpwave.records.words import HOST_FOLDER, host_copy
 from warpwave.run.inputs import harness_code, package
 
 # Fields of a job that may differ when a run is resumed: paths, and limits on time and workers.
@@ -40,6 +43,7 @@ _FREE = (
 )
 _NAMES = {"chosen": "choice of tests", "files": "part of the package (--shard)", "division": "division into shards"}
 _MAX_ATTEMPTS = 100
+Record = TypeVar("Record", RunRecord, Job, Inputs)
 _UNFINISHED = (Verdict.INFRA, Verdict.INCOMPLETE, Verdict.STALE, Verdict.INVALID)
 
 
@@ -61,19 +65,27 @@ def recorded_run_id(run: Path) -> str:
         if found := run_id_of(folder):
             return re.sub(r"-\d+of\d+$", "", found)  # of a shard
     raise InvalidInputError(
-        f"No run.json or job.json in {run}/raw can be read.", "They are damaged, or another version wrote them.", "Start a new run."
+        f"No run.json or job.json in {run}/{HOST_FOLDER} can be read.",
+        "warpwave keeps its own records there. They are missing or damaged, or another version made the run.",
+        "Start a new run.",
     )
+
+
+def _own(raw: Path, name: str, kind: type[Record]) -> Record | None:
+    """Return the host's own copy of a record; None if it is missing or damaged."""
+    path = host_copy(raw, name)
+    return read_record(path.parent, path.name, kind)[0]
 
 
 def run_id_of(raw: Path) -> str | None:
     """Return the run id recorded in a target's folder, or None if no valid one is recorded."""
-    record = read_record(raw, "run.json", RunRecord)[0] or read_record(raw, "job.json", Job)[0]
+    record = _own(raw, "run.json", RunRecord) or _own(raw, "job.json", Job)
     return record.run_id if record and re.fullmatch(r"[\w.-]{1,80}", record.run_id) else None
 
 
 def earlier_attempts(raw: Path) -> tuple[Attempt, ...]:
     """Return the recorded attempts so far; none if the record cannot be read."""
-    record, _ = read_record(raw, "run.json", RunRecord)
+    record = _own(raw, "run.json", RunRecord)
     return with_last(record) if record else ()
 
 
@@ -85,7 +97,7 @@ def with_last(record: RunRecord) -> tuple[Attempt, ...]:
 
 def finished(raw: Path) -> RunRecord | None:
     """Return the record of a target that has nothing left to do, or None if something is left."""
-    record, stages = read_record(raw, "run.json", RunRecord)[0], read_record(raw, "stages.json", Stages)[0]
+    record, stages = _own(raw, "run.json", RunRecord), read_record(raw, "stages.json", Stages)[0]
     if record is None or stages is None or record.exit is None or record.verdict in _UNFINISHED or record.run_id != stages.run_id:
         return None
     ended = record.exit
@@ -118,9 +130,10 @@ def check_inputs(raw: Path, now: Inputs, *, may_grow: bool = False) -> None:
 
 def _recorded(raw: Path) -> Inputs | None:
     """Return the inputs of the results in a folder, or None if there are no results."""
-    before, _ = read_record(raw, "inputs.json", Inputs)
+    before = _own(raw, "inputs.json", Inputs)
     if before is None and any((raw / name).exists() for name in ("inputs.json", "job.json", "stages.json", "facts.json")):
-        _refuse(raw, "its inputs are not on record: inputs.json is missing or damaged, or an older warpwave made the run")
+        kept = f"{HOST_FOLDER}/{host_copy(raw, 'inputs.json').name}"
+        _refuse(raw, f"its inputs are not on record: {kept} is missing or damaged, or an older warpwave made the run")
     return before
 
 
@@ -161,7 +174,7 @@ def check_same(raw: Path, job: Job) -> None:
     Raises:
         UsageError: the recorded job and `job` run different things.
     """
-    recorded, _ = read_record(raw, "job.json", Job)
+    recorded = _own(raw, "job.json", Job)
     if recorded is None:
         return
     for entry in dataclasses.fields(Job):

@@ -45,7 +45,9 @@ from warpwave.records import (
     Verdict,
     dump,
     to_json,
+    write_text,
 )
+from warpwave.records.words import host_copy
 from warpwave.run import attempt as attempt_module
 from warpwave.run import inputs as inputs_module
 from warpwave.run import run_target
@@ -183,17 +185,17 @@ JOB = Job("run-1", "cpu", (Stage.TEST,), "/kernels", "/results")
 )
 def test_another_job_is_refused(tmp_path, changes, words):
     """The key, what it was and what it is."""
-    dump(JOB, tmp_path / "job.json")
+    dump(JOB, host_copy(tmp_path / "raw" / "cpu", "job.json"))
     with pytest.raises(UsageError) as caught:
-        check_same(tmp_path, dataclasses.replace(JOB, **changes))
+        check_same(tmp_path / "raw" / "cpu", dataclasses.replace(JOB, **changes))
 
     assert all(word in caught.value.happened for word in words)
 
 
 def test_places_and_limits_may_be_others(tmp_path):
     """A longer limit is often why one tries again."""
-    dump(JOB, tmp_path / "job.json")
-    check_same(tmp_path, dataclasses.replace(JOB, kernels="/elsewhere", output="/there", test_limit_s=900.0))
+    dump(JOB, host_copy(tmp_path / "raw" / "cpu", "job.json"))
+    check_same(tmp_path / "raw" / "cpu", dataclasses.replace(JOB, kernels="/elsewhere", output="/there", test_limit_s=900.0))
 
 
 @pytest.mark.parametrize("content", ["{", '{"run_id": "../../x"}', "[]"])
@@ -202,7 +204,7 @@ def test_a_folder_that_holds_no_run(tmp_path, content):
     with pytest.raises(UsageError, match="no run to resume"):
         recorded_run_id(tmp_path)
     (tmp_path / "raw" / "cpu").mkdir(parents=True)
-    (tmp_path / "raw" / "cpu" / "run.json").write_text(content)
+    write_text(host_copy(tmp_path / "raw" / "cpu", "run.json"), content)
     with pytest.raises(InvalidInputError):
         recorded_run_id(tmp_path)
 
@@ -335,8 +337,8 @@ CHANGES = {
         lambda at: (at / "targets.yml").write_text(PACKAGE["targets.yml"].replace("[test], env", "[test, compile], env")),
         "its stages was 'test', now it is 'test compile'",
     ),
-    "no record": (lambda at: (at / "first" / "raw" / "cpu" / "inputs.json").unlink(), "an older warpwave"),
-    "a damaged record": (lambda at: (at / "first" / "raw" / "cpu" / "inputs.json").write_text("{"), "damaged"),
+    "no record": (lambda at: (at / "first" / "host" / "cpu.inputs.json").unlink(), "an older warpwave"),
+    "a damaged record": (lambda at: (at / "first" / "host" / "cpu.inputs.json").write_text("{"), "damaged"),
 }
 
 
@@ -392,7 +394,7 @@ def test_the_callers_variables_count_without_a_container(place, capsys, monkeypa
 
 def test_the_packages_of_the_python_count(place, capsys):
     """A plugin of pytest may decide as much as Triton does."""
-    path = place / "first" / "raw" / "cpu" / "inputs.json"
+    path = place / "first" / "host" / "cpu.inputs.json"
     told = json.loads(path.read_text())
     told["facts"]["package pytest"] = "1.0"
     path.write_text(json.dumps(told))
@@ -442,8 +444,8 @@ ORDER = "\n::error::planted\x1b[2J\u202e"
     ids=["harness", "file", "fact", "value"],
 )
 def test_what_a_run_says_it_was_made_of_gives_no_orders(place, capsys, change):
-    """Its folder was open to the code under test: a refusal quotes it on one line, as text."""
-    path = place / "first" / "raw" / "cpu" / "inputs.json"
+    """Names of files are the package's: a refusal quotes them on one line, as text."""
+    path = place / "first" / "host" / "cpu.inputs.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     code, said = resume(), capsys.readouterr().err
 
@@ -548,7 +550,7 @@ def test_what_is_not_stale_is_resumed(run, tmp_path):
 def test_a_run_that_never_began_has_nothing_to_mix(run, tmp_path):
     """It died before anything ran: the kernels may be edited since."""
     (tmp_path / "out" / "raw" / "cpu").mkdir(parents=True)
-    dump(RunRecord("run-1", "cpu", "l", Verdict.INFRA, "no engine", "", "", 0.0, "", "kernels", ()), tmp_path / "out/raw/cpu/run.json")
+    dump(RunRecord("run-1", "cpu", "l", Verdict.INFRA, "no engine", "", "", 0.0, "", "kernels", ()), tmp_path / "out/host/cpu.run.json")
     (tmp_path / "kernels" / "test_op.py").write_text("# edited\n")
 
     assert run(ended(), again=True).verdict is Verdict.PASSED
@@ -577,12 +579,49 @@ def test_what_tests_write_beside_themselves_does_not_stop_the_second_attempt(run
     assert run(act).verdict is Verdict.PASSED
 
 
+@pytest.fixture
+def killed_of_stale_attempts(run, tmp_path):
+    """The results of a run whose host was killed after the code under test had replaced its records in there."""
+    raw, host = tmp_path / "out" / "raw" / "cpu", tmp_path / "out" / "host"
+
+    def act(raw):
+        finished = ended()(raw) or Exit(0, 1.0)
+        shutil.copytree(host, tmp_path / "then")
+        record = json.loads((raw / "run.json").read_text())
+        record |= {"verdict": "passed", "reason": "", "run_id": "forged", "exit": dataclasses.asdict(finished)}
+        (tmp_path / "forged.json").write_text(json.dumps(record))
+        return finished
+
+    run(act)
+    shutil.rmtree(host)
+    shutil.move(tmp_path / "then", host)
+    shutil.move(tmp_path / "forged.json", raw / "run.json")
+    for name in ("inputs.json", "job.json"):
+        (raw / name).write_text("{}")
+    return raw
+
+
+def test_a_forged_record_does_not_end_or_change_a_run(run, killed_of_stale_attempts):
+    """The host has its own copies of what it wrote, and continues with them."""
+    record = run(ended(), again=True)
+
+    assert (record.run_id, record.verdict, len(record.attempts)) == ("run-1", Verdict.PASSED, 1)
+
+
+def test_a_report_of_a_killed_run_reads_what_the_host_wrote(killed_of_stale_attempts, tmp_path):
+    """Not what says that everything passed."""
+    record = collect(killed_of_stale_attempts).record
+
+    assert (record.run_id, record.verdict) == ("run-1", Verdict.INCOMPLETE)
+    assert "has not ended" in record.reason
+
+
 def test_two_runs_in_one_folder_keep_their_ids(run, tmp_path):
     """`nox -s cuda rocm` puts two of them side by side."""
     run(ended())
-    path = tmp_path / "out" / "raw" / "cpu"
-    for name in ("run.json", "job.json", "stages.json"):
-        (path / name).write_text((path / name).read_text().replace('"run-1"', '"run-2"'))
+    raw = tmp_path / "out" / "raw" / "cpu"
+    for path in (host_copy(raw, "run.json"), host_copy(raw, "job.json"), raw / "stages.json"):
+        path.write_text(path.read_text().replace('"run-1"', '"run-2"'))
 
     assert run(never, again=True).run_id == "run-2"
 
