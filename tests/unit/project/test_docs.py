@@ -68,3 +68,24 @@ def test_every_key_of_a_targets_file_is_in_the_reference():
 
     assert [key for key in keys if f"| `{key}` |" not in text] == []
     assert {key for target in shipped["targets"].values() for key in target} <= keys
+
+
+def literals():
+    """Every text in the code of warpwave; a value in an f-string is `…`."""
+    for path in (ROOT / "harness" / "warpwave").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                yield "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+def test_every_message_of_the_troubleshooting_page_is_in_the_code():
+    """A heading quotes messages of ours, with `…` for what differs. What stands behind `from` is another program's."""
+    heads = re.findall(r"^### (.*)$", (DOCS / "troubleshooting.md").read_text(), re.MULTILINE)
+    quoted = [message for head in heads for message in re.findall(r"`([^`]+)`", re.split(r"\b[Ff]rom\b", head)[0])]
+    texts = set(literals())
+
+    assert len(quoted) > 30
+    wanted = {message: re.compile(".*".join(re.escape(part.strip()) for part in message.split("…"))) for message in quoted}
+    assert [message for message, pattern in wanted.items() if not any(map(pattern.search, texts))] == []
