@@ -14,7 +14,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-_LEFT_OUT = ".cards, .rest, .legend, .tools, #gaps, #failures, #environment, #tests, #code, #kernels > h2, #kernels > p, .anchor"
+_LEFT_OUT = ".cards, .rest, .legend, .tools, #gaps, #roofline, #failures, #environment, #tests, #code, #kernels > h2, #kernels > p, .anchor"
 _LEFT_OUT += ", .summary, .wide, .numbers, .back, .page > .scroll, .page > .fold, .page > .note, .page h4, figure:nth-of-type(n + 3)"
 _STYLE = f"{_LEFT_OUT} {{ display: none !important }} header {{ position: static !important }}"
 
@@ -33,7 +33,7 @@ def draw(report: Path, picture: Path, kernel: str) -> None:
             kernel,
         )
         bottom = page.evaluate("document.querySelector('section.kernel').getBoundingClientRect().bottom")
-        page.screenshot(path=str(picture), full_page=True, clip={"x": 0, "y": 0, "width": 1120, "height": min(bottom + 12, 1400)})
+        page.screenshot(path=str(picture), full_page=True, clip={"x": 0, "y": 0, "width": 1120, "height": min(bottom + 12, 1700)})
         browser.close()
 
 
