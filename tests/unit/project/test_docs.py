@@ -56,7 +56,13 @@ def test_every_link_leads_somewhere():
     """To a file of this repository, to a heading of it where one is named, to a test, and to code."""
     assert {str(path.relative_to(ROOT)): wrong for path in TEXTS if (wrong := wrong_links(path, path.read_text()))} == {}
     planted = "[a](none.md) [b](README.md#none) `test_none.py` `inside/none.py` `harness/warpwave/none/`"
-    assert wrong_links(ROOT / "README.md", planted) == ["none.md", "README.md#none", "test_none.py", "inside/none.py", "harness/warpwave/none/"]
+    assert wrong_links(ROOT / "README.md", planted) == [
+        "none.md",
+        "README.md#none",
+        "test_none.py",
+        "inside/none.py",
+        "harness/warpwave/none/",
+    ]
 
 
 def test_every_key_of_a_targets_file_is_in_the_reference():
