@@ -29,7 +29,7 @@ def write(packages: list[Package]) -> None:
 
 def table(packages: list[Package]) -> str:
     """Return the table: a row for each package."""
-    head = ["package, version", "Triton", "options", "tests", "binaries", "needs a card", "not installed"]
+    head = ["package, version", "tests", "binaries", "needs a card", "not installed", "Triton", "options"]
     lines = ["", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     return "\n".join([*lines, *(_row(package, _result(package)) for package in packages), "", ""])
 
@@ -44,16 +44,16 @@ def _result(package: Package) -> dict[str, Any]:
 def _row(package: Package, result: dict[str, Any]) -> str:
     name = f"| {package.version} ({package.author}) |"
     if not result or "not_reached" in result:
-        return f"{name} | not run{': ' + _cell(result['not_reached']) if result else ' yet'} | | | | |"
+        return f"{name} not run{': ' + _cell(result['not_reached']) if result else ' yet'} | | | | | |"
     card = sum(result[stage]["not_run"].get(why, 0) for stage in ("test", "compile") for why in _CARD)
     modules = sorted({found for one in result.get("classes", []) for found in _MISSING.findall(one["message"])})
     cells = [
-        result["facts"]["triton"] if result["facts"] else "",
-        f"`{result['typed'].removeprefix('warpwave run cpu ').removesuffix(' --quick')}`",
         _counts(result["test"]),
         _counts(result["compile"]),
         f"{card:,}" if card else "",
         _cell(", ".join(modules)),
+        result["facts"]["triton"] if result["facts"] else "",
+        f"`{result['typed'].removeprefix('warpwave run cpu ').removesuffix(' --quick')}`",
     ]
     return f"{name} {' | '.join(cells)} |"
 
