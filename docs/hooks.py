@@ -30,7 +30,12 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(content: str, **_: Any) -> str:
-    """Make the empty corner of a table a cell: a head without a name says nothing to a screen reader."""
+    """Make the empty corner of a table a cell: a head without a name says nothing to a screen reader.
+
+    mkdocs-click's tables print click's object for a missing default, `Sentinel.UNSET`. Such a page is refused: use `:style: plain`.
+    """
+    if "Sentinel.UNSET" in content:
+        raise ValueError("a page prints Sentinel.UNSET, which is no default: use `:style: plain` with mkdocs-click")
     return re.sub(r"<th[^>]*></th>", "<td></td>", content)
 
 

@@ -1,8 +1,9 @@
 """A comparison.html → pictures for README and the docs, as a browser draws them; needs playwright and a Chromium.
 
-Its verdict, its table and two of one kernel's sweeps: python tools/picture.py reports/h100/comparison.html docs/report.png softmax
-Its verdict, its table and its first gap: python tools/picture.py FOLDER/comparison.html docs/two-vendors.png, where FOLDER is from
+Its verdict, its table and two of one kernel's sweeps: python tools/picture.py reports/h100/comparison.html docs/pictures/report.png softmax
+Its verdict, its table and its first gap: python tools/picture.py FOLDER/comparison.html docs/pictures/two-vendors.png, where FOLDER is from
 `python tests/unit/synthetic.py FOLDER`. That picture says across its top that one of the vendors is made up.
+Its upper part, down to the end of a section: python tools/picture.py RUN/comparison.html docs/pictures/tutorial-report.png '#failures'
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-_LEFT_OUT = ".cards, .rest, .legend, .tools, #gaps, #failures, #environment, #tests, #code, #kernels > h2, #kernels > p, .anchor"
+_LEFT_OUT = ".cards, .rest, .legend, .tools, #gaps, #roofline, #failures, #environment, #tests, #code, #kernels > h2, #kernels > p, .anchor"
 _LEFT_OUT += ", .summary, .wide, .numbers, .back, .page > .scroll, .page > .fold, .page > .note, .page h4, figure:nth-of-type(n + 3)"
 _STYLE = f"{_LEFT_OUT} {{ display: none !important }} header {{ position: static !important }}"
 
@@ -32,7 +33,7 @@ def draw(report: Path, picture: Path, kernel: str) -> None:
             kernel,
         )
         bottom = page.evaluate("document.querySelector('section.kernel').getBoundingClientRect().bottom")
-        page.screenshot(path=str(picture), full_page=True, clip={"x": 0, "y": 0, "width": 1120, "height": min(bottom + 12, 1400)})
+        page.screenshot(path=str(picture), full_page=True, clip={"x": 0, "y": 0, "width": 1120, "height": min(bottom + 12, 1700)})
         browser.close()
 
 
@@ -59,8 +60,22 @@ def draw_answer(report: Path, picture: Path) -> None:
         browser.close()
 
 
+def draw_top(report: Path, picture: Path, section: str) -> None:
+    """Take the page as it is, down to the end of a section, such as `#failures`."""
+    found = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))), None)
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        page = browser.new_context(bypass_csp=True, viewport={"width": 1120, "height": 900}, device_scale_factor=1).new_page()
+        page.goto(report.resolve().as_uri())
+        bottom = page.evaluate("section => document.querySelector(section).getBoundingClientRect().bottom", section)
+        page.screenshot(path=str(picture), full_page=True, clip={"x": 0, "y": 0, "width": 1120, "height": bottom + 12})
+        browser.close()
+
+
 if __name__ == "__main__":
-    if len(sys.argv) > 3:
+    if sys.argv[3:] and sys.argv[3].startswith("#"):
+        draw_top(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
+    elif len(sys.argv) > 3:
         draw(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
     else:
         draw_answer(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -326,7 +326,7 @@ def same(one: Operation, wanted: int, got: int, mask: int) -> bool:
         room, a, b = (x >> n * width & ones for x in (mask, wanted, got))
         if not room or a & room == b & room:
             continue
-        if room != ones or width == 64 and one.kind != F64:
+        if room != ones or (width == 64 and one.kind != F64):
             return False
         x, y = Number("f", width, a), Number("f", width, b)
         if a == CANONICAL[width] and is_nan(y) and b >> ({16: 9, 32: 22, 64: 51}[width]) & 1:

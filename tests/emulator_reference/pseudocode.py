@@ -108,7 +108,7 @@ def as_kind(x: Any, kind: str, width: int, to_zero: bool = False) -> Number:
     if isinstance(x, float):
         raise NotPseudocode("a float is stored as a whole number")
     if isinstance(x, Number):
-        x = x.raw if x.is_float or kind == "b" and x.kind == "b" else x.value
+        x = x.raw if x.is_float or (kind == "b" and x.kind == "b") else x.value
     return Number(kind, width, int(x) & (1 << width) - 1)
 
 

@@ -1,4 +1,4 @@
-"""Print the table of planted faults, as docs/guides/sanitize.md has it, from what was run.
+"""Print the table of planted faults from what was run. docs/guides/sanitize.md has its sums.
 
     python tests/planted/table.py [--compared RUN] [--emulated RUN] [--triton-viz FILE]
 

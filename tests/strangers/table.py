@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ from sources import Package
 RESULTS = Path(__file__).with_name("results")
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "strangers.md"
 BEGIN, END = "<!-- begin: tests/strangers/session.py -->", "<!-- end: tests/strangers/session.py -->"
-_SHOWN = 8  # classes of one package
+# What only a card can decide, or what warpwave does not pretend without one.
+_CARD = ("not-pretended", "decided-by-data")
+_MISSING = re.compile(r"No module named '([\w.]+)'")
 
 
 def write(packages: list[Package]) -> None:
@@ -25,14 +28,10 @@ def write(packages: list[Package]) -> None:
 
 
 def table(packages: list[Package]) -> str:
-    """Return the table, and below it the classes of failures."""
-    results = {package.name: _result(package) for package in packages}
-    lines = ["", "| package | typed | tests | compiled | exit code | time |", "|---|---|---|---|---|---|"]
-    for package in packages:
-        lines.append(_row(package, results[package.name]))
-    for package in packages:
-        lines += _failing(package, results[package.name])
-    return "\n".join([*lines, "", ""])
+    """Return the table: a row for each package."""
+    head = ["package, version", "tests", "binaries", "needs a card", "not installed", "Triton", "options"]
+    lines = ["", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    return "\n".join([*lines, *(_row(package, _result(package)) for package in packages), "", ""])
 
 
 def _result(package: Package) -> dict[str, Any]:
@@ -43,41 +42,31 @@ def _result(package: Package) -> dict[str, Any]:
 
 
 def _row(package: Package, result: dict[str, Any]) -> str:
-    head = f"| {package.name} ({package.author}), {package.version} |"
-    if not result:
-        return f"{head} not run yet | | | | |"
-    if "not_reached" in result:
-        return f"{head} not run: {_cell(result['not_reached'])} | | | | |"
-    counts = (_counts(result[stage]["counts"], result[stage]["not_run"]) for stage in ("test", "compile"))
-    typed = result["typed"]
-    return f"{head} `{typed}` | {' | '.join(counts)} | {result['exit_code']} | {_time(result)} |"
+    name = f"| {package.version} ({package.author}) |"
+    if not result or "not_reached" in result:
+        return f"{name} not run{': ' + _cell(result['not_reached']) if result else ' yet'} | | | | | |"
+    card = sum(result[stage]["not_run"].get(why, 0) for stage in ("test", "compile") for why in _CARD)
+    modules = sorted({found for one in result.get("classes", []) for found in _MISSING.findall(one["message"])})
+    cells = [
+        _counts(result["test"]),
+        _counts(result["compile"]),
+        f"{card:,}" if card else "",
+        _cell(", ".join(modules)),
+        result["facts"]["triton"] if result["facts"] else "",
+        f"`{result['typed'].removeprefix('warpwave run cpu ').removesuffix(' --quick')}`",
+    ]
+    return f"{name} {' | '.join(cells)} |"
 
 
-def _time(result: dict[str, Any]) -> str:
-    """Return the time of a run, with its limit: a run that reached it was cut off."""
-    used = f", {result['cpu_seconds']} s of the processor" if "cpu_seconds" in result else ""
-    again = f"; the {result['again']['tests']} failed tests again {result['again']['date']}" if "again" in result else ""
-    return f"{result['date']}: {result['seconds']} s, limit {result['limit_s']} s{used}{again}"
-
-
-def _counts(counts: dict[str, int], why: dict[str, int]) -> str:
-    told = [f"{number:,} {verdict}" for verdict, number in sorted(counts.items(), key=lambda item: (item[0] != "passed", item[0]))]
-    reasons = ", ".join(f"{number:,} {reason}" for reason, number in why.items())
-    return ", ".join(told) + (f" ({reasons})" if reasons else "") or "none"
-
-
-def _failing(package: Package, result: dict[str, Any]) -> list[str]:
-    found = result.get("classes", [])
-    if not found:
-        return []
-    lines = ["", f"### {package.name}", "", "| failures | stage | message | fault | control |", "|---|---|---|---|---|"]
-    for one in found[:_SHOWN]:
-        cells = (str(one["count"]), one["stage"], f"`{_cell(one['message'])}`", one["fault"], _cell(one["control"]))
-        lines.append(f"| {' | '.join(cells)} |")
-    if len(found) > _SHOWN:
-        left = sum(one["count"] for one in found[_SHOWN:])
-        lines += ["", f"{len(found) - _SHOWN} more classes with {left} failures are in `tests/strangers/results/{package.name}.json`."]
-    return lines
+def _counts(stage: dict[str, Any]) -> str:
+    """Return `15 pass, 2 do not, 6 out of time` of a stage; what the author skips and what an autotuner discards does not count."""
+    counts, late = stage["counts"], stage["not_run"].get("time-up", 0)
+    verdicts = {
+        "pass": counts.get("passed", 0),
+        "do not": sum(counts.get(verdict, 0) for verdict in ("failed", "error", "crashed", "oom")),
+        "out of time": counts.get("timeout", 0) + late,
+    }
+    return ", ".join(f"{number:,} {words}" for words, number in verdicts.items() if number) or "none"
 
 
 def _cell(text: str) -> str:

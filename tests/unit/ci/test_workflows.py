@@ -209,7 +209,7 @@ def test_the_job_that_may_write_installs_by_hash():
     assert "hatchling" in locked
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guides/runners.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/guides/ci.md"])
 def test_what_the_pages_call_takes_what_they_give_it(page):
     """Every input is known, and none that is required is missing."""
     known = {"gpu.yml": WORKFLOWS["gpu.yml"][True]["workflow_call"]["inputs"], "warpwave": ACTION["inputs"]}

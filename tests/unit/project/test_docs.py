@@ -1,4 +1,4 @@
-"""The links of every text lead somewhere, and the reference of a targets file has every key."""
+"""Links lead somewhere, paths and quoted messages are in the code, and the reference of a targets file has every key."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
 import yaml
 
 from warpwave.config.targets import targets_schema
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
+CODE = ROOT / "harness" / "warpwave"
 TEXTS = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "reports/README.md")),
     *sorted(DOCS.rglob("*.md")),
@@ -31,7 +33,7 @@ def anchors(text):
 
 
 def wrong_links(path, text):
-    """Each link to a file or heading that is not there, and each `test_x.py::test_y` whose file has no such function."""
+    """Each link to a file or heading that is not there, each test that no file has, and each path of code that is not there."""
     wrong = []
     for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)):
         name, _, anchor = link.partition("#")
@@ -41,21 +43,25 @@ def wrong_links(path, text):
         made = target.suffix != ".md" or "reference" in target.parts  # the headings of a reference are made from a schema
         if not target.exists() or (anchor and not made and anchor not in anchors(target.read_text())):
             wrong.append(link)
-    written = re.sub(r"<!-- begin: .*?<!-- end: ", "", text, flags=re.DOTALL)  # a table that is made names files of strangers
-    for file, name in re.findall(r"(test_\w+\.py)::(\w+)", written):
-        trees = [ast.parse(found.read_text()) for room in ("tests", "kernels") for found in (ROOT / room).rglob(file)]
-        if name not in {node.name for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)}:
-            wrong.append(f"{file}::{name}")
+    tests = {found.name for room in ("tests", "kernels") for found in (ROOT / room).rglob("test_*.py")}
+    wrong += [name for name in re.findall(r"`(test_\w+\.py)`", text) if name not in tests]
+    rooms = {found.name for found in CODE.iterdir()}
+    for name in re.findall(r"`((?:harness/warpwave/)?(\w+)/[\w/]*(?:\.\w+)?)`", text):
+        if (name[1] in rooms or name[0].startswith("harness/")) and not any((base / name[0]).exists() for base in (CODE, ROOT)):
+            wrong.append(name[0])
     return wrong
 
 
 def test_every_link_leads_somewhere():
-    """To a file of this repository, to a heading of it where one is named, and to a test."""
+    """To a file of this repository, to a heading of it where one is named, to a test, and to code."""
     assert {str(path.relative_to(ROOT)): wrong for path in TEXTS if (wrong := wrong_links(path, path.read_text()))} == {}
-    assert wrong_links(ROOT / "README.md", "[a](none.md) [b](README.md#none) `test_docs.py::test_none`") == [
+    planted = "[a](none.md) [b](README.md#none) `test_none.py` `inside/none.py` `harness/warpwave/none/`"
+    assert wrong_links(ROOT / "README.md", planted) == [
         "none.md",
         "README.md#none",
-        "test_docs.py::test_none",
+        "test_none.py",
+        "inside/none.py",
+        "harness/warpwave/none/",
     ]
 
 
@@ -68,3 +74,31 @@ def test_every_key_of_a_targets_file_is_in_the_reference():
 
     assert [key for key in keys if f"| `{key}` |" not in text] == []
     assert {key for target in shipped["targets"].values() for key in target} <= keys
+
+
+def test_the_reference_of_the_command_line_shows_no_object_of_click():
+    """mkdocs-click's tables print `Sentinel.UNSET` for an option without a default; what `--help` prints does not."""
+    assert "    :style: plain\n" in (DOCS / "reference" / "cli.md").read_text()
+    with pytest.raises(ValueError, match="style: plain"):
+        hooks.on_page_content("<td><code>Sentinel.UNSET</code></td>")
+
+
+def literals():
+    """Every text in the code of warpwave; a value in an f-string is `…`."""
+    for path in CODE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                yield "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+def test_every_message_of_the_troubleshooting_page_is_in_the_code():
+    """A heading quotes messages of ours, with `…` for what differs. What stands behind `from` is another program's."""
+    heads = re.findall(r"^### (.*)$", (DOCS / "troubleshooting.md").read_text(), re.MULTILINE)
+    quoted = [message for head in heads for message in re.findall(r"`([^`]+)`", re.split(r"\b[Ff]rom\b", head)[0])]
+    texts = set(literals())
+
+    assert len(quoted) > 30
+    wanted = {message: re.compile(".*".join(re.escape(part.strip()) for part in message.split("…"))) for message in quoted}
+    assert [message for message, pattern in wanted.items() if not any(map(pattern.search, texts))] == []

@@ -1,7 +1,8 @@
 """What the guides show is written, checked and run, page by page, in an empty folder.
 
-A fence with a `title` is a file, unless it is a console whose title says on which other machine its commands belong: those are not run.
-A console without a title is run, each line that starts with `$ `. Fences of YAML, TOML, JSON and Python have to parse.
+A fence with a `title` is a file, unless it is a console whose title says on which other machine its commands belong: those are not run. A
+`diff` with a title changes that file. A console without a title is run, each line that starts with `$ `. Other lines of it are a part of
+what the command before them prints; `exit code 1: …` says with which code it ends. Fences of YAML, TOML, JSON and Python have to parse.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from warpwave.engines.docker.images import recipe
 
 ROOT = Path(__file__).parents[3]
 GUIDES = {path.stem: path for path in sorted((ROOT / "docs" / "guides").glob("*.md"))}
-PAGES = {**GUIDES, "index": ROOT / "docs" / "index.md", "report": ROOT / "docs" / "report.md", "compare": ROOT / "docs" / "compare.md"}
+PAGES = {**GUIDES, **{name: ROOT / "docs" / f"{name}.md" for name in ("index", "tutorial", "report", "compare")}}
 EVERY = {str(path.relative_to(ROOT)): path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))}
 FENCE = re.compile(r"^```(\w+)(?: title=\"([^\"]*)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What a report of the recorded run ends with.
@@ -45,9 +46,22 @@ class Fence:
     text: str
 
     @property
-    def commands(self) -> list[str]:
-        runs_here = self.language == "console" and not self.title
-        return [line[2:] for line in self.text.splitlines() if line.startswith("$ ")] if runs_here else []
+    def commands(self) -> dict[str, list[str]]:
+        """What is typed here, each with the lines that the page shows of its output."""
+        if self.language != "console" or self.title:
+            return {}
+        typed = re.split(r"^\$ ", self.text, flags=re.MULTILINE)[1:]
+        return {line: shown for line, *shown in (part.splitlines() for part in typed)}
+
+    def write(self, folder: Path) -> None:
+        path = folder / self.title
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = self.text
+        if self.language == "diff":
+            before, after = ("".join(line[1:] for line in text.splitlines(True) if line[0] == sign) for sign in "-+")
+            assert path.read_text().count(before) == 1, before
+            text = path.read_text().replace(before, after)
+        path.write_text(text)
 
 
 def fences(path):
@@ -72,7 +86,7 @@ def run(line, folder):
 
 
 # These run whole packages, for seconds each. `.ci/run` runs the commands of README.
-LONG = ("own-package", "index", "report")
+LONG = ("own-package", "index", "report", "tutorial")
 
 
 @pytest.mark.parametrize("name", slow_but(PAGES, set(PAGES) - {*LONG}))
@@ -84,12 +98,13 @@ def test_a_guide_does_what_it_says(name, folder):
     for block in blocks:
         PARSERS.get(block.language, str)(block.text)
         if block.title and block.language != "console":
-            path = folder / block.title
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(block.text)
-        for line in block.commands:
+            block.write(folder)
+        for line, shown in block.commands.items():
             done = run(line, folder)
-            assert done.returncode == (RECORDED if "report recorded" in line else 0), f"{line}\n{done.stdout}{done.stderr}"
+            printed = done.stdout + done.stderr
+            code = next((int(found[1]) for found in map(re.compile(r"exit code (\d+):").match, shown) if found), 0)
+            assert done.returncode == (RECORDED if "report recorded" in line else code), f"{line}\n{printed}"
+            assert [text for text in shown if text not in printed] == [], printed
 
 
 def commands_of_ours(path):
