@@ -103,7 +103,7 @@ def as_kind(x: Any, kind: str, width: int, to_zero: bool = False) -> Number:
             shift = (FIELDS[width][1] if kind == "f" else 7) - (FIELDS[x.width][1] if x.kind == "f" else 7)
             moved = fraction << shift if shift >= 0 else fraction >> -shift
             infinity = rounded(math.inf, width, kind).raw
-            return Number(kind, width, sign << (width - 1) | infinity | (moved or 1 << FIELDS[width][1] - 1))
+            return Number(kind, width, sign << (width - 1) | infinity | (moved or 1 << (FIELDS[width][1] if kind == "f" else 7) - 1))
         return rounded(x.value if math.isinf(x.value) or x.value == 0 else Fraction(x.value), width, kind, to_zero)
     if isinstance(x, float):
         raise NotPseudocode("a float is stored as a whole number")
@@ -467,7 +467,7 @@ class _Expression:
             hexadecimal = self.peek().startswith("0x") and self.tokens[self.at + 1] == ")"
             made = self.choice()
             self.take(")")
-            return f"as_kind({f'Number({chr(39)}b{chr(39)}, {width}, {made})' if hexadecimal else made}, {kind.lower()!r}, {width})"
+            return f"as_kind({f'Number({chr(39)}b{chr(39)}, {width}, number({made}))' if hexadecimal else made}, {kind.lower()!r}, {width})"
         if token[0].isdigit():
             return self.literal(token)
         if self.peek() == "(" and token not in ("and", "or"):

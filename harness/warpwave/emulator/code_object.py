@@ -15,7 +15,8 @@ from warpwave.emulator.errors import InvalidCodeObject
 
 # No card has more: scratch is 64 MiB for a wave of 32 lanes. An image is bounded so that damage cannot take the host's memory.
 _LIMITS = {"kernarg_bytes": 1 << 16, "lds": 160 << 10, "scratch": 2 << 20, "registers": 1024, "spills": 1 << 20}
-_IMAGE_LIMIT = 256 << 20
+_IMAGE_LIMIT = 64 << 20
+_TEXT_LIMIT = 1 << 20  # each word of it is decoded before the first is executed; a card caches 64 KiB
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,6 @@ class Kernel:
 def load(code_object: bytes) -> Kernel:
     """Read the one kernel of a code object; raise `InvalidCodeObject` if there is none, or more than one."""
     import msgpack
-    from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
 
     try:
@@ -90,17 +90,9 @@ def load(code_object: bytes) -> Kernel:
         )
         _check(read)
         return read
-    except (
-        ELFError,
-        OverflowError,
-        MemoryError,
-        msgpack.UnpackException,
-        KeyError,
-        AttributeError,
-        ValueError,
-        TypeError,
-        IndexError,
-    ) as error:
+    except InvalidCodeObject:
+        raise
+    except Exception as error:  # damaged bytes end in nearly anything, in pyelftools and in msgpack
         hint = "Usually the bytes are not what a compiler made. Pass the code object of a compiled kernel, unchanged."
         raise InvalidCodeObject(f"A code object cannot be read: {type(error).__name__}: {error}. {hint}") from None
 
@@ -117,6 +109,8 @@ def _check(kernel: Kernel) -> None:
         raise ValueError("the kernel descriptor is not in a loaded segment")
     if not 0 <= kernel.text[0] <= kernel.entry <= kernel.end <= kernel.text[1] <= len(kernel.image):
         raise ValueError("the kernel's code is not in the loaded text")
+    if kernel.text[1] - kernel.text[0] > _TEXT_LIMIT:
+        raise ValueError(f"its code takes {kernel.text[1] - kernel.text[0]} bytes, more than {_TEXT_LIMIT}")
 
 
 def _metadata(elf: Any, unpack: Any) -> Any:
@@ -246,7 +240,6 @@ def source(elf: bytes, pc: int) -> Line:
 @lru_cache(maxsize=16)
 def _debug(elf: bytes) -> tuple[list[tuple[int, Line]], list[tuple[int, int, Line]]]:
     """Return the line of each address where it changes, and the ranges of inlined calls with the line of the call, outer ones first."""
-    from elftools.common.exceptions import DWARFError, ELFError
     from elftools.elf.elffile import ELFFile
 
     rows: list[tuple[int, Line]] = []
@@ -262,7 +255,7 @@ def _debug(elf: bytes) -> tuple[list[tuple[int, Line]], list[tuple[int, int, Lin
                 states = [entry.state for entry in program.get_entries() if entry.state is not None]
                 rows += [(state.address, (_path(program, unit, state.file), state.line)) for state in states if state.line]
                 calls += _calls(dwarf, unit, program)
-    except (ELFError, DWARFError, LookupError, AttributeError, ValueError):
+    except Exception:  # damaged debug information ends in nearly anything; the message that asks for a line must still come
         return [], []
     return sorted(rows), calls
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -363,9 +364,43 @@ def test_no_damaged_code_ends_in_a_crash_of_the_process():
     assert refused > 66
 
 
+def test_a_damaged_code_object_is_executed_or_refused(made):
+    """Bytes changed, cut out or put in anywhere, debug information included: no other error comes out, and none takes long."""
+    drawn, refused = random.Random(2), 0
+    for _ in range(600):
+        data = bytearray(made.asm["hsaco"])
+        for _ in range(drawn.choice((1, 2, 8))):
+            at = drawn.choice((drawn.randrange(len(data)), drawn.randrange(0x200), drawn.randrange(len(data) - 2000, len(data))))
+            size = drawn.choice((1, 1, 8, 20))
+            data[at : at + size * drawn.randrange(2)] = drawn.choice((drawn.randbytes(size), bytes(size), b"\xff" * size, b""))
+        try:
+            kernel = load(bytes(data))
+            execute(kernel, Launch((1, 1, 1), 64, bytes(max(kernel.kernarg_bytes, 48))), limit_instructions=10_000)
+        except EmulatorError:
+            refused += 1
+    assert refused > 100
+
+
+def test_much_that_is_no_code_is_refused_early(made):
+    """Decoding a megabyte of such words took half a minute."""
+    kernel = load(made.asm["hsaco"])
+    size = 1 << 20
+    damaged = replace(kernel, image=random.Random(1).randbytes(size), text=(0, size), entry=0, end=size)
+    with pytest.raises(InvalidCodeObject, match="words that are no instructions"):
+        program(damaged)
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("wavefront", 1), ("wavefront", "x"), ("scratch", 1 << 40), ("scratch", -1), ("lds", 1 << 31), ("kernarg_bytes", 1.5)],
+    [
+        ("wavefront", 1),
+        ("wavefront", "x"),
+        ("scratch", 1 << 40),
+        ("scratch", -1),
+        ("lds", 1 << 31),
+        ("kernarg_bytes", 1.5),
+        ("text", (0, 2 << 20)),
+    ],
 )
 def test_a_field_that_no_compiler_writes_is_refused(made, monkeypatch, field, value):
     def damaged(**fields):

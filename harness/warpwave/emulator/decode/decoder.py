@@ -7,12 +7,14 @@ from collections.abc import Callable
 from warpwave.emulator.decode import matrix, memory, scalar, vector
 from warpwave.emulator.decode.instruction import M0, ROW, SGPR, Instruction
 from warpwave.emulator.decode.operands import Context, Registers, tell
+from warpwave.emulator.errors import InvalidCodeObject
 from warpwave.emulator.library import Operation
 
 FAMILIES = {"gfx90a": "cdna", "gfx942": "cdna", "gfx950": "cdna", "gfx1100": "rdna3", "gfx1201": "rdna4"}
 _Decoder = Callable[[Context], Instruction]
 
 _SIZES, _LONGEST = (4, 8, 12, 16), 16
+_UNKNOWN, _MOST_UNKNOWN = ".long", 1024
 _Words = tuple[str, int, bytes]
 # Up to twice as many instructions are kept, of about 1.5 KB each: `young` and `old`. Kernels that follow each other have many in common.
 _MOST_KNOWN = 1 << 12
@@ -26,11 +28,20 @@ def context(code: bytes, architecture: str, wavefront: int, operations: dict[str
 
 
 def decode(at: Context, start: int, end: int) -> list[Instruction]:
-    """Decode all instructions between two offsets; what no table knows becomes an instruction without an operation."""
-    found, pc = [], start
+    """Decode all instructions between two offsets; what no table knows becomes an instruction without an operation.
+
+    Raise `InvalidCodeObject` where so much is unknown that it is no code: each such word is looked up in vain, and that takes long.
+    """
+    found, unknown, pc = [], 0, start
     while pc < end:
         at.move(pc)
         one = _known(at)
+        unknown += one.name.startswith(_UNKNOWN)
+        if unknown > _MOST_UNKNOWN:
+            raise InvalidCodeObject(
+                f"A code object for {at.architecture} has more than {_MOST_UNKNOWN} words that are no instructions of it. Usually the bytes "
+                "are damaged. Compile the kernel again."
+            )
         pair = [one] if one.second is None else [one.second, one] if one.swapped else [one, one.second]
         found += pair
         pc += one.size
@@ -89,7 +100,7 @@ def _decode_one(at: Context) -> Instruction:
         one = decoder(at)
     except (ValueError, KeyError, IndexError):
         size = 4
-        one = Instruction(f".long {at.word:#010x}", size, pc=at.pc)
+        one = Instruction(f"{_UNKNOWN} {at.word:#010x}", size, pc=at.pc)
     else:
         tell(at, one)
     if not _is_in_range(one):

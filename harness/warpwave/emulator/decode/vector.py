@@ -66,14 +66,25 @@ def sdwa(at: Context, one: Instruction, codes: list[int], kinds: tuple[int, int,
     one.modifiers += [f"src{n}_sel:{_PARTS[operand.select]}" for n, operand in enumerate(one.s)]
 
 
-def dpp(one: Instruction, extra: int) -> None:
+def dpp(at: Context, one: Instruction, extra: int) -> None:
     """src0 7:0, control 16:8, fetch inactive 18, bound control 19, neg and abs 23:20, bank mask 27:24, row mask 31:28."""
     one.flags |= LANE_SHUFFLE | (BOUND_ZERO if extra >> 19 & 1 else 0) | (FETCH_INACTIVE if extra >> 18 & 1 else 0)
     one.shuffle, one.write_banks, one.write_rows = extra >> 8 & 0x1FF, extra >> 24 & 15, extra >> 28 & 15
+    if not _has_pattern(at.family == "cdna", one.shuffle):
+        one.operation = None
     for n in range(min(2, len(one.s))):
         flags = (NEGATE if extra >> (20 + 2 * n) & 1 else 0) | (ABSOLUTE if extra >> (21 + 2 * n) & 1 else 0)
         one.s[n] = marked(one.s[n], flags)
     one.modifiers += [f"dpp:{one.shuffle:#x}", f"row_mask:{one.write_rows:#x}", f"bank_mask:{one.write_banks:#x}"]
+
+
+def _has_pattern(is_cdna: bool, control: int) -> bool:
+    """Return whether a family has a pattern of lanes: shifts of a whole wave and broadcasts between rows are CDNA's, row_xmask RDNA's."""
+    if control <= 0xFF or control in (0x140, 0x141) or 0x150 <= control <= 0x15F:
+        return True
+    if 0x101 <= control <= 0x12F:
+        return control & 15 != 0
+    return control in (0x130, 0x134, 0x138, 0x13C, 0x142, 0x143) if is_cdna else 0x160 <= control <= 0x16F
 
 
 def dpp8(one: Instruction, selectors: int, fetch_inactive: bool) -> None:
@@ -129,7 +140,7 @@ def sources(at: Context, one: Instruction, codes: list[int], kinds: tuple[int, i
         elif first == DPP:
             one.s = [at.registers.source(256 + (extra & 0xFF), kinds[0])]
             one.s += [at.registers.source(code, kind) for code, kind in zip(codes[1:], kinds[1:], strict=False)]
-            dpp(one, extra)
+            dpp(at, one, extra)
         else:
             one.s = [at.registers.source(256 + (extra & 0xFF), kinds[0])]
             one.s += [at.registers.source(code, kind) for code, kind in zip(codes[1:], kinds[1:], strict=False)]

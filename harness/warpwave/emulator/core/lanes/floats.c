@@ -56,7 +56,7 @@ static inline int exponent_of(float a) { return bits_of(a) >> 23 & 0xff; }
  * denormal quotient goes by exponents: it may be one. Recorded on RDNA3: so of 2**-126 / 1; and `scaled` where one of the two is 0. */
 static inline float divided_scale(float s0, float s1, float s2, u32 *scaled) {
     int gap = exponent_of(s2) - exponent_of(s1), is_denominator = bits_of(s0) == bits_of(s1), is_numerator = bits_of(s0) == bits_of(s2);
-    int tiny_inverse = exponent_of(1 / s1) == 0, tiny_ratio = gap <= -126 || exponent_of(s2 / s1) == 0;
+    int tiny_inverse = 1 / s1 != 0 && exponent_of(1 / s1) == 0, tiny_ratio = gap <= -126 || exponent_of(s2 / s1) == 0;
     *scaled = s2 == 0 || s1 == 0 || gap >= 96;
     if (s2 == 0 || s1 == 0) return NAN;
     if (gap >= 96) return is_denominator ? s0 * 0x1p64f : s0;
@@ -114,7 +114,7 @@ LANES1(v_frexp_mant_f64, F64, F64, mantissa64(a)) LANES1(v_frexp_exp_i32_f64, I3
 static inline int exponent_of64(double a) { return bits_of64(a) >> 52 & 0x7ff; }
 static inline double divided_scale64(double s0, double s1, double s2, u32 *scaled) {
     int gap = exponent_of64(s2) - exponent_of64(s1), is_denominator = bits_of64(s0) == bits_of64(s1), is_numerator = bits_of64(s0) == bits_of64(s2);
-    int tiny_inverse = exponent_of64(1 / s1) == 0, tiny_ratio = gap <= -1022 || exponent_of64(s2 / s1) == 0;
+    int tiny_inverse = 1 / s1 != 0 && exponent_of64(1 / s1) == 0, tiny_ratio = gap <= -1022 || exponent_of64(s2 / s1) == 0;
     *scaled = s2 == 0 || s1 == 0 || gap >= 768;
     if (s2 == 0 || s1 == 0) return NAN;
     if (gap >= 768) return is_denominator ? s0 * 0x1p128 : s0;
@@ -199,15 +199,14 @@ LANES3(v_fma_mix_f32, F32, MIX, MIX, MIX, __builtin_fmaf(a, b, c)) LANES3(v_fma_
 LANES3(v_fma_mixhi_f16, F16, MIX, MIX, MIX, __builtin_fmaf(a, b, c))
 LANES3(v_dot2_f32_f16, F32, PKH, PKH, F32, __builtin_fmaf(T(a), T(b), __builtin_fmaf(L(a), L(b), c)))
 LANES3(v_dot2c_f32_f16, F32, PKH, PKH, F32, __builtin_fmaf(T(a), T(b), __builtin_fmaf(L(a), L(b), c)))
-/* CDNA adds the third number last; RDNA adds the products to it. */
-LANES3(v_dot2_f32_bf16, F32, PKI, PKI, F32, LANES == 64
-       ? __builtin_fmaf(as_f32(a & 0xffff0000), as_f32(b & 0xffff0000), as_f32(a << 16) * as_f32(b << 16)) + c
-       : __builtin_fmaf(as_f32(a & 0xffff0000), as_f32(b & 0xffff0000), __builtin_fmaf(as_f32(a << 16), as_f32(b << 16), c)))
+/* CDNA adds the third number last; RDNA adds the products to it. Products are exact, or overflow before they are added. */
+#define BF_T(x) as_f32((x) & 0xffff0000)
+#define BF_L(x) as_f32((x) << 16)
+LANES3(v_dot2_f32_bf16, F32, PKI, PKI, F32, LANES == 64 ? BF_L(a) * BF_L(b) + BF_T(a) * BF_T(b) + c : c + BF_L(a) * BF_L(b) + BF_T(a) * BF_T(b))
 /* Summed as floats, and cut off to 16 bits without rounding: so measured on a gfx1200 (triton-lang/triton#11217). */
 LANES3(v_dot2_bf16_bf16, B16, PKI, PKI, BF16,
        bits_of(__builtin_fmaf(as_f32(a & 0xffff0000), as_f32(b & 0xffff0000), __builtin_fmaf(as_f32(a << 16), as_f32(b << 16), c))) >> 16)
-LANES3(v_dot2c_f32_bf16, F32, PKI, PKI, F32,
-       __builtin_fmaf(as_f32(a & 0xffff0000), as_f32(b & 0xffff0000), __builtin_fmaf(as_f32(a << 16), as_f32(b << 16), c)))
+LANES3(v_dot2c_f32_bf16, F32, PKI, PKI, F32, c + BF_L(a) * BF_L(b) + BF_T(a) * BF_T(b))
 
 /* Classes of numbers: one bit each of a signalling NaN, quiet NaN, -inf, -normal, -denormal, -0, +0, +denormal, +normal, +inf. */
 static inline u32 class_of(u64 bits, int width, int fraction) {
