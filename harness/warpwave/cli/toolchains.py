@@ -355,7 +355,7 @@ def _code_beside(found: Bisection, steps: Steps, step: Callable[[str], Step]) ->
     """Return what the first bad step changed in the generated code, compiled for it if the question did not need that."""
     from warpwave.cli.compare import parse_concerns
     from warpwave.compare.changed_codegen import bundle, check_comparable, diff
-    from warpwave.compare.search import plain
+    from warpwave.compare.upgrade import plain
     from warpwave.errors import WarpwaveError
     from warpwave.records import Stage
     from warpwave.render.sections.changes import diff_sections

@@ -1,4 +1,4 @@
-"""The answer that a reader came for: what is wrong, how far each kernel is from its ceiling, and what differs where it falls short."""
+"""The answer that a reader came for: what is wrong, how far each kernel is from its ceiling, and what differs there. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from warpwave.records import BY_TORCH, HOST_CODE, RUNS_ON, CompiledKernel, NotRu
 from warpwave.records.selection import is_load
 from warpwave.records.words import is_memory, is_rate
 from warpwave.stats import median
-
-# Comparison → one line a kernel: its tests, its share of the ceiling on each target, and how far it falls short. Pure.
 
 # A kernel this close to what the card can do is near; one below the other is far.
 NEAR, FAR = 0.9, 0.7
@@ -131,9 +129,9 @@ class KernelLine:
 def overview(comparison: Comparison) -> tuple[KernelLine, ...]:
     """Return every kernel: those with failed tests first, then those that do not compile, then those with the largest gap."""
     own = own_providers(comparison)
-    found = _Found(comparison)
-    kernels = dict.fromkeys([*(entry.kernel for entry in comparison.kernels), *own, *(kernel for kernel, _ in found.compiled)])
-    lines = [_line(comparison, kernel, own.get(kernel, ""), found) for kernel in kernels]
+    index = _Index(comparison)
+    kernels = dict.fromkeys([*(entry.kernel for entry in comparison.kernels), *own, *(kernel for kernel, _ in index.compiled)])
+    lines = [_line(comparison, kernel, own.get(kernel, ""), index) for kernel in kernels]
     return tuple(sorted(lines, key=lambda line: (not line.failed, not line.uncompiled, -1.0 if line.gap is None else -line.gap - 1)))
 
 
@@ -145,7 +143,7 @@ def own_providers(comparison: Comparison) -> dict[str, str]:
     return own
 
 
-class _Found:
+class _Index:
     """A comparison, indexed by kernel."""
 
     def __init__(self, comparison: Comparison) -> None:
@@ -166,35 +164,25 @@ class _Found:
             for cell in code.cells:
                 made = cell.compiled
                 if made.was_compiled and code.function != HOST_CODE:
-                    gated = made.only_gates
-                    failed = made.verdict in FAILING and not gated
-                    before = self.compiled[code.kernel, cell.target]
-                    self.compiled[code.kernel, cell.target] = Compiled(before.n + 1, before.failed + failed, before.gated + gated)
+                    before, failed = self.compiled[code.kernel, cell.target], made.verdict in FAILING and not made.only_gates
+                    counted = Compiled(before.n + 1, before.failed + failed, before.gated + made.only_gates)
+                    self.compiled[code.kernel, cell.target] = counted
 
 
-def _line(comparison: Comparison, kernel: str, own: str, found: _Found) -> KernelLine:
-    best = _of_best(found.rows.get(kernel, []), own)
+def _line(comparison: Comparison, kernel: str, own: str, index: _Index) -> KernelLine:
+    best = _of_best(index.rows.get(kernel, []), own)
+
+    def reached(speed: Speed) -> Reached:
+        of_best = best.get((speed.unit, speed.target, speed.gpu))
+        return Reached(speed.unit, speed.provider, speed.n, speed.best, speed.median_share, of_best, speed.verified, speed.share_of)
+
     squares = []
-    for target in comparison.targets:
-        tested = found.tests.get((kernel, target.target))
-        reached = tuple(_reached(entry, best) for entry in found.speeds.get((kernel, own, target.target), ()))
+    for name in (target.target for target in comparison.targets):
+        tested = index.tests.get((kernel, name))
         counts, not_run = (tested.counts, tested.not_run) if tested else ({}, {})
-        squares.append(
-            Square(
-                target.target,
-                counts,
-                not_run,
-                reached,
-                found.since.get((kernel, own, target.target)),
-                found.compiled[kernel, target.target],
-            )
-        )
-    return KernelLine(kernel, tuple(squares), found.portability.get((kernel, own)), tuple(found.ratios.get((kernel, own), ())))
-
-
-def _reached(speed: Speed, best: Mapping[tuple[str, str, str], float]) -> Reached:
-    of_best = best.get((speed.unit, speed.target, speed.gpu))
-    return Reached(speed.unit, speed.provider, speed.n, speed.best, speed.median_share, of_best, speed.verified, speed.share_of)
+        speeds = tuple(map(reached, index.speeds.get((kernel, own, name), ())))
+        squares.append(Square(name, counts, not_run, speeds, index.since.get((kernel, own, name)), index.compiled[kernel, name]))
+    return KernelLine(kernel, tuple(squares), index.portability.get((kernel, own)), tuple(index.ratios.get((kernel, own), ())))
 
 
 def _of_best(rows: Iterable[Row], own: str) -> dict[tuple[str, str, str], float]:
@@ -212,8 +200,6 @@ def _of_best(rows: Iterable[Row], own: str) -> dict[tuple[str, str, str], float]
             best[key] = median(shares)
     return best
 
-
-# Comparison → the first sentence of a report: what is wrong, and where; or that nothing is. Pure.
 
 _MOST = 8  # targets in a clause
 _FEW_CARDS = 3  # named in a clause
@@ -244,42 +230,29 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
         named = list(dict.fromkeys(made.architecture for made in cells if is_wrong(made)))
         return ", ".join(named) if len(named) <= _FEW_CARDS else f"{len(named)} architectures"
 
-    faults = (
-        (_count(targets, lambda target: _failed(target) - unloaded.get(target.target, 0)), "test", "fails", "fail"),
-        (unloaded, "benchmark file", "does not load", "do not load"),
-        (_origins(comparison), "case", "fails in host code", "fail in host code"),
-        (
-            _kernels(comparison, _is_uncompiled),
-            "kernel",
-            f"does not compile for {cards(_is_uncompiled)}",
-            f"do not compile for {cards(_is_uncompiled)}",
-        ),
-        (
-            _kernels(comparison, _is_refused),
-            "kernel",
-            f"cannot be launched on {cards(_is_refused)}",
-            f"cannot be launched on {cards(_is_refused)}",
-        ),
-        (_kernels(comparison, lambda made: made.only_gates), "kernel", "breaks a gate", "break a gate"),
-        (_count(targets, _unmeasured), "point", "could not be measured", "could not be measured"),
-        (_slower(lines), "kernel", "is slower than in the base run", "are slower than in the base run"),
-        (_far(lines, "copy"), "kernel", f"reaches less than {_LIMIT} of the copy", f"reach less than {_LIMIT} of the copy"),
-        (
-            _far(lines, "product"),
-            "kernel",
-            f"reaches less than {_LIMIT} of a product",
-            f"reach less than {_LIMIT} of a product",
-        ),
-        (_far(lines, "peer"), "kernel", f"is below {_LIMIT} of its fastest peer", f"are below {_LIMIT} of their fastest peers"),
+    failed = {target.target: count for target in targets if (count := _failed(target) - unloaded.get(target.target, 0))}
+    unmeasured = {target.target: count for target in targets if (count := _unmeasured(target))}
+    faults = (  # how many on each target, of what, and the verb for one and for many
+        (failed, "test", "fails", "fail", ""),
+        (unloaded, "benchmark file", "does", "do", " not load"),
+        (_origins(comparison), "case", "fails", "fail", " in host code"),
+        (_kernels(comparison, _is_uncompiled), "kernel", "does", "do", f" not compile for {cards(_is_uncompiled)}"),
+        (_kernels(comparison, _is_refused), "kernel", "cannot", "cannot", f" be launched on {cards(_is_refused)}"),
+        (_kernels(comparison, lambda made: made.only_gates), "kernel", "breaks", "break", " a gate"),
+        (unmeasured, "point", "could", "could", " not be measured"),
+        (_slower(lines), "kernel", "is", "are", " slower than in the base run"),
+        (_far(lines, "copy"), "kernel", "reaches", "reach", f" less than {_LIMIT} of the copy"),
+        (_far(lines, "product"), "kernel", "reaches", "reach", f" less than {_LIMIT} of a product"),
+        (_far(lines, "peer"), "kernel", f"is below {_LIMIT} of its fastest peer", f"are below {_LIMIT} of their fastest peers", ""),
     )
     clauses = [phrase(target) for target in targets if not target.complete][:_MOST]
     clauses += _on_some_architectures(cells)
     remarks = {target.target: remark for target in targets if (remark := _remark(target))}
     before: list[str] = []
-    for counted, noun, one, many in faults:
+    for counted, noun, one, many, rest in faults:
         if counted:
             there = before == list(counted) and len(counted) == 1
-            clauses.append(_clause(counted, noun, one, many, there=there, remarks=remarks if noun == "test" else {}))
+            clauses.append(_clause(counted, noun, one + rest, many + rest, there=there, remarks=remarks if noun == "test" else {}))
             before = list(counted)
     return clauses
 
@@ -322,23 +295,23 @@ def _right(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
     return clauses
 
 
-def _count(targets: Sequence[TargetSummary], count: Callable[[TargetSummary], int]) -> dict[str, int]:
-    return {target.target: number for target in targets if (number := count(target))}
+def _by_target(comparison: Comparison, named: Iterable[str]) -> dict[str, int]:
+    """Count how often each target is named, in the order of the targets."""
+    counted = Counter(named)
+    return {target.target: counted[target.target] for target in comparison.targets if counted[target.target]}
 
 
 def _kernels(comparison: Comparison, is_wrong: Callable[[CompiledKernel], bool]) -> dict[str, int]:
     """Count the kernels by target of which at least one binary is wrong."""
     found = {(cell.target, row.kernel) for row in comparison.codegen for cell in row.cells if is_wrong(cell.compiled)}
-    counted = Counter(target for target, _ in found)
-    return {target.target: counted[target.target] for target in comparison.targets if counted[target.target]}
+    return _by_target(comparison, (target for target, _ in found))
 
 
 def _is_uncompiled(made: CompiledKernel) -> bool:
     return made.verdict in FAILING and made.function != HOST_CODE and not made.only_gates and not made.binary_hash
 
 
-def _is_refused(made: CompiledKernel) -> bool:
-    """Whether it compiles, and no driver launches it."""
+def _is_refused(made: CompiledKernel) -> bool:  # it compiles, and no driver launches it
     return made.verdict in FAILING and not made.only_gates and bool(made.binary_hash)
 
 
@@ -350,8 +323,7 @@ def _origins(comparison: Comparison) -> dict[str, int]:
         for cell in row.cells
         if cell.compiled.function == HOST_CODE and cell.compiled.verdict in FAILING and not cell.compiled.reason.startswith(RUNS_ON)
     }
-    counted = Counter(target for target, _ in found)
-    return {target.target: counted[target.target] for target in comparison.targets if counted[target.target]}
+    return _by_target(comparison, (target for target, _ in found))
 
 
 def _on_some_architectures(cells: Sequence[CompiledKernel]) -> list[str]:
@@ -371,12 +343,8 @@ def _short(origin: str) -> str:
 
 def _raised(comparison: Comparison) -> list[str]:
     """Say how many cases raised, and whose fault it is as far as known: where torch refused, maybe that of what is pretended."""
-    found = {
-        cell.compiled.origin: cell.compiled.reason
-        for row in comparison.codegen
-        for cell in row.cells
-        if cell.compiled.not_run is NotRun.RAISED
-    }
+    cells = [cell.compiled for row in comparison.codegen for cell in row.cells]
+    found = {made.origin: made.reason for made in cells if made.not_run is NotRun.RAISED}
     by_torch = sum(reason.endswith(BY_TORCH) for reason in found.values())
     counts = ((len(found) - by_torch, "code of the package"), (by_torch, "torch, maybe for what is pretended"))
     said = ", ".join(f"{count} raised by {who}" for count, who in counts if count)
@@ -390,8 +358,8 @@ def _failed(target: TargetSummary) -> int:
 
 def _unloaded(comparison: Comparison) -> dict[str, int]:
     """Count by target the files of benchmarks that do not load."""
-    counted = Counter(cell.target for row in comparison.tests if is_load(row.id) for cell in row.cells if cell.result.verdict in FAILING)
-    return {target.target: counted[target.target] for target in comparison.targets if counted[target.target]}
+    cells = (cell for row in comparison.tests if is_load(row.id) for cell in row.cells)
+    return _by_target(comparison, (cell.target for cell in cells if cell.result.verdict in FAILING))
 
 
 def _unmeasured(target: TargetSummary) -> int:
@@ -407,17 +375,14 @@ def _slower(lines: Sequence[KernelLine]) -> Counter[str]:
 
 def _far(lines: Sequence[KernelLine], ground: str) -> Counter[str]:
     """Count kernels by target that are far from the ceiling, or without one from the fastest provider."""
-    found = {
-        (target, line.kernel) for line, target, one in _each(lines) if one.share is not None and one.share < FAR and one.ground == ground
-    }
+    named = ((target, line.kernel, one) for line, target, one in _each(lines) if one.ground == ground)
+    found = {(target, kernel) for target, kernel, one in named if one.share is not None and one.share < FAR}
     return Counter(target for target, _ in sorted(found))
 
 
 def _each(lines: Sequence[KernelLine]) -> Iterator[tuple[KernelLine, str, Reached]]:
     return ((line, square.target, one) for line in lines for square in line.squares for one in square.reached)
 
-
-# Comparison → the largest shortfalls, each with the case that loses most time and what differs there. Pure.
 
 _AHEAD = 0.05  # how much larger the share on another target must be, to be worth a comparison of the code
 _FASTER = 1.1  # times as fast, for a peer to show that more is possible
@@ -455,21 +420,15 @@ class Shortfall:
 
 def shortfalls(comparison: Comparison, lines: Sequence[KernelLine], most: int = 50) -> tuple[Shortfall, ...]:
     """Return the kernels below 90% of their ceiling by target, the largest gap first."""
-    short = [
-        (one.share, line, square.target, one)
-        for line in lines
-        for square in line.squares
-        for one in square.reached
-        if one.share is not None and one.share < NEAR
-    ]
+    short = [(one.share, line, target, one) for line, target, one in _each(lines) if one.share is not None and one.share < NEAR]
     short.sort(key=lambda entry: entry[0])
-    found = _Shortfall(comparison)
-    made = (found.shortfall(line, target, one) for _, line, target, one in short[:most])
+    cases = _CaseIndex(comparison)
+    made = (cases.shortfall(line, target, one) for _, line, target, one in short[:most])
     return tuple(entry for entry in made if entry)
 
 
-class _Shortfall:
-    """A comparison, indexed by what a shortfall needs."""
+class _CaseIndex:
+    """The rows and the code of a comparison, indexed by what a shortfall needs."""
 
     def __init__(self, comparison: Comparison) -> None:
         self.rows: dict[tuple[str, str], list[Row]] = defaultdict(list)
@@ -494,29 +453,20 @@ class _Shortfall:
         best = _ahead(line, target, one)
         worst = max(behind, key=lambda entry: (len(self._code(entry.row.case, one.provider, target, best)), entry.lost))
         code = self._code(worst.row.case, one.provider, target, best)
-        small = _only_small(cases)
-        peer = _peer(rows, worst, one.provider)
-        weak = _weak(cases)
         failing = next((_failing(square) for square in line.squares if square.target == target), None)
-        found = tuple(hint for hint in (failing, weak, small, peer, *(hints(*code) if code else ())) if hint)
+        found = (failing, _weak(cases), _only_small(cases), _peer(rows, worst, one.provider), *(hints(*code) if code else ()))
+        against, other_share = best or ("", None)
+        missing = target if not code else against if len(code) == 1 else ""
         return Shortfall(
-            line.kernel,
-            target,
-            one.provider,
-            one.unit,
-            one.share,
-            one.ceiling if ceiling else "the fastest peer",
-            one.n,
-            worst.row.case,
-            worst.share,
-            worst.cell.median_ms,
-            self.cards.get(target, ""),
-            best[0] if best else "",
-            self.cards.get(best[0], "") if best else "",
-            best[1] if best else None,
-            figures(*code) if code else (),
-            found,
-            self._unknown(code, target, best),
+            *(line.kernel, target, one.provider, one.unit, one.share, one.ceiling if ceiling else "the fastest peer", one.n),
+            *(worst.row.case, worst.share, worst.cell.median_ms),
+            architecture=self.cards.get(target, ""),
+            against=against,
+            other=self.cards.get(against, ""),
+            other_share=other_share,
+            figures=figures(*code) if code else (),
+            hints=tuple(hint for hint in found if hint),
+            unknown=f"This report has no code of these cases for the card of {missing}: run the compile stage." if missing else "",
         )
 
     def _code(self, case: str, provider: str, target: str, best: Union[tuple[str, float], None]) -> tuple[Side, ...]:
@@ -530,10 +480,6 @@ class _Shortfall:
             own = [row for whose, row in made if whose == name] or [row for _, row in made]
             sides += [Side(architecture, tuple(own))] if own else []
         return tuple(sides)
-
-    def _unknown(self, code: Sequence[Side], target: str, best: Union[tuple[str, float], None]) -> str:
-        missing = target if not code else best[0] if best and len(code) == 1 else ""
-        return f"This report has no code of these cases for the card of {missing}: run the compile stage." if missing else ""
 
 
 @dataclass(frozen=True)
@@ -550,45 +496,30 @@ class _Case:
         return (self.cell.median_ms or 0.0) * (1 - self.share)
 
 
-def _cases(rows: Iterable[Row], target: str, provider: str, *, ceiling: bool) -> list[_Case]:
-    """Return the provider's cases on the target that have a share."""
-    rows = list(rows)
-    best = {} if ceiling else _fastest(rows, target)
-    found = []
-    for row in rows:
-        for cell in row.cells:
-            if row.provider == provider and cell.target == target and cell.value and not cell.suspect:
-                share = cell.share if ceiling else _of(cell, best.get(row.case))
-                if share is not None:
-                    found.append(_Case(row, cell, share, cell.bytes_moved or cell.median_ms or 0.0))
-    return found
-
-
-def _fastest(rows: Iterable[Row], target: str) -> Mapping[str, float]:
-    found: dict[str, float] = {}
-    for row in rows:
+def _cases(rows: Sequence[Row], target: str, provider: str, *, ceiling: bool) -> list[_Case]:
+    """Return the provider's cases on the target that have a share: of the ceiling, or else of the fastest provider."""
+    best: dict[str, float] = {}
+    for row, _, value in _values(rows, target):
         pick = min if lower_is_better(row.unit) else max
-        for cell in row.cells:
-            if cell.target == target and cell.value and not cell.suspect:
-                found[row.case] = pick(found.get(row.case, cell.value), cell.value)
+        best[row.case] = pick(best.get(row.case, value), value)
+    found = []
+    for row, cell, value in _values(rows, target):
+        of_best = best[row.case] / value if lower_is_better(cell.unit) else value / best[row.case]
+        share = cell.share if ceiling else of_best
+        if row.provider == provider and share is not None:
+            found.append(_Case(row, cell, share, cell.bytes_moved or cell.median_ms or 0.0))
     return found
 
 
-def _of(cell: Cell, best: Union[float, None]) -> Union[float, None]:
-    if not cell.value or not best:
-        return None
-    return best / cell.value if lower_is_better(cell.unit) else cell.value / best
+def _values(rows: Sequence[Row], target: str) -> Iterator[tuple[Row, Cell, float]]:
+    """Yield the cells of a target that have a value which may be true."""
+    return ((row, cell, cell.value) for row in rows for cell in row.cells if cell.target == target and cell.value and not cell.suspect)
 
 
 def _ahead(line: KernelLine, target: str, one: Reached) -> Union[tuple[str, float], None]:
     """Return the target on which the kernel comes closest to its ceiling, if that is clearly closer than here."""
-    shares = [
-        (other.share, square.target)
-        for square in line.squares
-        for other in square.reached
-        if square.target != target and other.unit == one.unit and other.share is not None
-    ]
-    share, name = max(shares, default=(0.0, ""))
+    others = [(other.share, name) for _, name, other in _each([line]) if name != target and other.unit == one.unit]
+    share, name = max(((share, name) for share, name in others if share is not None), default=(0.0, ""))
     return (name, share) if one.share is not None and share > one.share + _AHEAD else None
 
 
@@ -609,26 +540,17 @@ def _only_small(cases: Sequence[_Case]) -> Union[Hint, None]:
     )
 
 
-def _peer(rows: Iterable[Row], case: _Case, own: str) -> Union[Hint, None]:
+def _peer(rows: Sequence[Row], case: _Case, own: str) -> Union[Hint, None]:
     """Another provider of the same case is faster on the same card: more is possible there."""
-    better = [
-        (cell.value, row.provider)
-        for row in rows
-        for cell in row.cells
-        if row.case == case.row.case
-        and row.provider not in (own, _COPY)
-        and cell.target == case.cell.target
-        and cell.value
-        and not cell.suspect
-    ]
+    same = ((value, row) for row, _, value in _values(rows, case.cell.target) if row.case == case.row.case)
+    better = [(value, row.provider) for value, row in same if row.provider not in (own, _COPY)]
     lower = lower_is_better(case.row.unit)
     value, provider = (min if lower else max)(better, default=(0.0, ""))
     if not value or not case.cell.value:
         return None
     times = case.cell.value / value if lower else value / case.cell.value
-    if times < _FASTER:
-        return None
-    return Hint("More is possible on this card.", f"{provider} is {times:.2f} times as fast at {case.row.case}")
+    evidence = f"{provider} is {times:.2f} times as fast at {case.row.case}"
+    return Hint("More is possible on this card.", evidence) if times >= _FASTER else None
 
 
 def _failing(square: Square) -> Union[Hint, None]:

@@ -1,4 +1,7 @@
-"""A bundle: the generated code of all targets of one run, ready to be compared with another bundle. Pure."""
+"""Compare the generated code of two runs, or of two vendors in one run: what changed, figure by figure, worst first. Pure.
+
+A figure is compared only if both binaries have it. Otherwise two readers would be compared, not two binaries.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,15 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import Any
 
 from warpwave.compare.codegen import Room, differing, identity, moved, pair, telling, variant
 from warpwave.compare.model import FAILING
 from warpwave.errors import UsageError
-from warpwave.records import CompiledKernel, NotRun, Stage, TargetRun, Verdict
+from warpwave.records import CompiledKernel, NotRun, Stage, StageReport, TargetRun, Verdict
 
-# What changed between two binaries of one configuration, figure by figure, and whether it got worse. Pure.
-#
-# A figure is compared only if both binaries have it. Otherwise two readers would be compared, not two binaries.
+Launch = tuple[str, str, str, str]  # kernel, function, architecture and the case that launches it
 
 
 class Concern(str, Enum):
@@ -72,11 +74,13 @@ def deltas(before: CompiledKernel, after: CompiledKernel) -> tuple[Delta, ...]:
     verdict = tuple(_verdict(before, after))
     if before.registers is None or after.registers is None:  # no binary, or no tool that reads it
         return verdict
+    private = before.private_bytes or after.private_bytes
     return (
         *verdict,
         *_matrix(before, after),
         *_more(Concern.SPILLS, "spilled registers", before.spills, after.spills, scale=_REGISTER_BYTES),
-        *_private(before, after),
+        # Private memory that only holds the spilled registers is reported already.
+        *(_more(Concern.SPILLS, "private memory", before.stack_bytes, after.stack_bytes, size=True) if private else ()),
         *_occupancy(before, after),
         *_access(before, after),
         *_copies(before, after),
@@ -110,17 +114,10 @@ def _bytes(count: int) -> str:
 
 
 def _more(concern: Concern, what: str, before: int | None, after: int | None, size: bool = False, scale: int = 1) -> Iterator[Delta]:
-    """Compare a figure for which more is worse."""
     if before is None or after is None or before == after:
         return
     shown = (_bytes(before), _bytes(after)) if size else (str(before), str(after))
     yield Delta(concern, _trend(after > before), what, *shown, float(abs(after - before) * scale))
-
-
-def _private(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
-    """Compare private memory, unless it only holds the spilled registers: those are reported already."""
-    if before.private_bytes or after.private_bytes:
-        yield from _more(Concern.SPILLS, "private memory", before.stack_bytes, after.stack_bytes, size=True)
 
 
 def _names(row: CompiledKernel, matrix: bool) -> dict[str, int | None]:
@@ -145,7 +142,7 @@ def _matrix(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
     """Compare matrix instructions: worse if a kind is gone without replacement, or an earlier generation replaces it."""
     old, new = _names(before, matrix=True), _names(after, matrix=True)
     kinds = [{_SHAPE.sub("", name) for name in names} for names in (old, new)]
-    generations = [max((_generation(name) for name in names), default=-1) for names in (old, new)]
+    generations = [max(map(_generation, names), default=-1) for names in (old, new)]
     if generations[0] != generations[1] and old and new:
         trend = _trend(generations[1] < generations[0])
     else:
@@ -184,17 +181,11 @@ def _resident(row: CompiledKernel) -> str:
 
 def _access(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
     """Compare the widest global load and store, in bits."""
-    pairs = (
-        ("widest load", _widest(before.load_widths, before.load_bits), _widest(after.load_widths, after.load_bits)),
-        ("widest store", _widest(before.store_widths, None), _widest(after.store_widths, None)),
-    )
-    for what, old, new in pairs:
+    loads = [max(row.load_widths or (), default=row.load_bits) for row in (before, after)]
+    stores = [max(row.store_widths or (), default=None) for row in (before, after)]
+    for what, (old, new) in (("widest load", loads), ("widest store", stores)):
         if old is not None and new is not None and old != new:
             yield Delta(Concern.ACCESS, _trend(new < old), what, str(old), f"{new} bits", float(abs(old - new)))
-
-
-def _widest(widths: tuple[int, ...] | None, known: int | None) -> int | None:
-    return max(widths, default=known) if widths is not None else known
 
 
 def _kinds(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
@@ -211,9 +202,6 @@ def _binary(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
     old, new = before.binary_bytes, after.binary_bytes
     if old and new and abs(new - old) > _SIZE_NOISE * min(old, new):
         yield Delta(Concern.SIZE, _trend(new > old), "binary", _bytes(old), _bytes(new), abs(new - old) / min(old, new))
-
-
-# Compare the generated code of two runs: what changed, worst first. Pure.
 
 
 class Kind(str, Enum):
@@ -276,14 +264,10 @@ def diff(before: Sequence[CompiledKernel], after: Sequence[CompiledKernel]) -> D
     functions = dict.fromkeys([*sides[0].functions, *sides[1].functions])
     room = Room()
     pairs = [found for key in functions for found in pair(sides[0].functions.get(key, []), sides[1].functions.get(key, []), room)]
-    changes = []
-    same = {True: 0, False: 0}
-    for old, new in pairs:
-        change = _change(old, new, *sides)
-        if change:
-            changes.append(change)
-        elif old and new:
-            same[old.binary_hash == new.binary_hash] += 1
+    changed = [_change(old, new, *sides) for old, new in pairs]
+    changes = [change for change in changed if change]
+    kept = [(old, new) for (old, new), change in zip(pairs, changed, strict=True) if old and new and not change]
+    same = Counter(old.binary_hash == new.binary_hash for old, new in kept)
     compared = sum(old is not None and new is not None for old, new in pairs)
     only = [tuple(sorted(mine - theirs)) for mine, theirs in (names, names[::-1])]
     return Diff(tuple(sorted(changes, key=_order)), compared, same[True], same[False], only[0], only[1])
@@ -308,63 +292,45 @@ def dead(row: CompiledKernel) -> bool:
     return row.verdict in FAILING and not row.only_gates
 
 
+def _launch(row: CompiledKernel) -> Launch:
+    return row.kernel, row.function, row.architecture, row.origin
+
+
 class _Side:
-    """The kernels of one run, indexed for look-ups."""
+    """The kernels of one run, indexed for look-ups. A launch has several configurations if it is autotuned."""
 
     def __init__(self, rows: Iterable[CompiledKernel]) -> None:
         self.functions: dict[tuple[str, str, str], list[CompiledKernel]] = defaultdict(list)
-        self.launches: dict[tuple[str, str, str, str], list[CompiledKernel]] = defaultdict(list)
+        self.launches: dict[Launch, list[CompiledKernel]] = defaultdict(list)
         self.ran: set[tuple[str, str, str]] = set()
-        self._survivors: dict[tuple[str, str, str, str], int] = {}
-        self._telling: dict[tuple[str, str, str, str], frozenset[str]] = {}
         for row in rows:
             self.functions[row.kernel, row.function, row.architecture].append(row)
-            self.launch(row).append(row)
+            self.launches[_launch(row)].append(row)
             if row.verdict is Verdict.PASSED:
                 self.ran.add((row.kernel, row.architecture, row.origin))
-
-    def launch(self, row: CompiledKernel) -> list[CompiledKernel]:
-        """Return all configurations of the launch that `row` belongs to: several if the launch is autotuned."""
-        return self.launches[row.kernel, row.function, row.architecture, row.origin]
-
-    def survivors(self, row: CompiledKernel) -> int:
-        """Return how many configurations of that launch can run."""
-        launch = (row.kernel, row.function, row.architecture, row.origin)
-        if launch not in self._survivors:
-            self._survivors[launch] = sum(not dead(other) for other in self.launches[launch])
-        return self._survivors[launch]
-
-    def telling(self, row: CompiledKernel) -> frozenset[str]:
-        """Return the names of the parts in which the configurations of that launch differ."""
-        launch = (row.kernel, row.function, row.architecture, row.origin)
-        if launch not in self._telling:
-            self._telling[launch] = telling(self.launches[launch])
-        return self._telling[launch]
+        self.survivors = cache(lambda launch: sum(not dead(other) for other in self.launches[launch]))
+        self.telling = cache(lambda launch: telling(self.launches[launch]))
 
 
 def _change(old: CompiledKernel | None, new: CompiledKernel | None, before: _Side, after: _Side) -> Change | None:
-    """Return what happened to a pair, or None if nothing did that the diff reports."""
     if old and new:
-        found, retuned = deltas(old, new), moved(old, new)
+        found, retuned, launch = deltas(old, new), moved(old, new), _launch(new)
         if not found and not retuned:
             return None
-        text = variant(new, after.telling(new).difference(differing(old, new)))
-        died = dead(new) and not dead(old) and len(after.launch(new)) > 1
-        survivors = after.survivors(new) if died else None
+        text = variant(new, after.telling(launch).difference(differing(old, new)))
+        died = dead(new) and not dead(old) and len(after.launches[launch]) > 1
+        survivors = after.survivors(launch) if died else None
         return Change(new.kernel, new.function, new.architecture, _kind(found), new.origin, text, retuned, found, old, new, survivors)
     row, side = (new, after) if new else (old, before)
     assert row is not None
     failure = _new_failure(row, before) if new else ()
     kind = Kind.WORSE if failure else Kind.ADDED if new else Kind.REMOVED
-    text = variant(row, side.telling(row))
+    text = variant(row, side.telling(_launch(row)))
     return Change(row.kernel, row.function, row.architecture, kind, row.origin, text, (), failure, old, new)
 
 
 def _new_failure(row: CompiledKernel, before: _Side) -> tuple[Delta, ...]:
-    """Return the failure of a configuration that only HEAD has, if it has one.
-
-    A new configuration that fails is worse than none. Host code that cannot run counts only if the same case ran before.
-    """
+    """A new configuration that fails is worse than none. Host code that cannot run counts only if the same case ran before."""
     could = (row.kernel, row.architecture, row.origin) in before.ran
     if row.verdict in FAILING or (not row.was_compiled and could):
         was = Verdict.PASSED if could and row.verdict is Verdict.NOT_RUN else Verdict.ABSENT
@@ -434,11 +400,7 @@ def bundle(folder: str, runs: Sequence[TargetRun]) -> Bundle:
 
 
 def check_comparable(base: Bundle, head: Bundle) -> None:
-    """Refuse two bundles without an architecture in common.
-
-    Raises:
-        UsageError: they have no architecture in common.
-    """
+    """Raise UsageError if the two bundles have no architecture in common."""
     if not base.architectures & head.architectures:
         sides = [", ".join(sorted(side.architectures)) for side in (base, head)]
         raise UsageError(
@@ -466,30 +428,20 @@ def notes(base: Bundle, head: Bundle) -> tuple[str, ...]:
 def _why(run: TargetRun) -> str:
     if run.record.verdict is Verdict.STALE:
         return "its files are of two runs"
-    report = next((report for report in run.stages if report.stage is Stage.COMPILE), None)
-    if report is None:
-        return "no compile stage"
-    return f"{report.verdict.value}{f', {report.reason}' if report.reason else ''}"
+    return next((_ending_of(report) for report in run.stages if report.stage is Stage.COMPILE), "no compile stage")
+
+
+def _ending_of(report: StageReport) -> str:
+    return f"{report.verdict.value}, {report.reason}" if report.reason else report.verdict.value
 
 
 def _faults(run: TargetRun) -> list[str]:
-    """Return why kernels may be missing:
-
-    a stage that ended early, or unreadable files. A kernel that crashed has a row, so it is no fault.
-    """
+    """Return why kernels may be missing: a stage ended early, or files are unreadable. A kernel that crashed has a row."""
     if run.record.verdict is Verdict.STALE:
         return [f"{run.record.target}: its files are of two runs"]
     shards = [f"{run.record.target}: {run.missing}"] if run.missing else []
-    return shards + [
-        f"{run.record.target}: {report.verdict.value}{f', {report.reason}' if report.reason else ''}"
-        for report in run.stages
-        if report.stage is Stage.COMPILE and report.verdict is not Verdict.NOT_RUN and not report.explained
-    ]
-
-
-# Find the generated code of one run that compiles for one vendor only. Pure.
-#
-# The letters at the start of an architecture's name are the vendor: `sm_90` and `sm_100`, `gfx942` and `gfx1201`.
+    reports = (report for report in run.stages if report.stage is Stage.COMPILE and report.verdict is not Verdict.NOT_RUN)
+    return shards + [f"{run.record.target}: {_ending_of(report)}" for report in reports if not report.explained]
 
 
 @dataclass(frozen=True)
@@ -512,28 +464,15 @@ class Split:
 def one_vendor(rows: Iterable[CompiledKernel]) -> tuple[Split, ...]:
     """Return each launch that fails on an architecture of one vendor and compiles on every one of another."""
     run = _Run(rows)
-    splits: dict[tuple[object, ...], tuple[tuple[str, ...], str, list[CompiledKernel]]] = {}
-    tells: dict[tuple[str, str, str, str], frozenset[str]] = {}
+    splits: dict[tuple[str, str, str, tuple[str, ...]], list[CompiledKernel]] = defaultdict(list)
     for row in filter(dead, run.rows):
         if lives := _lives(row, run):
-            launch = (row.kernel, row.function, row.architecture, row.origin)
-            if launch not in tells:
-                tells[launch] = telling(run.launches[launch])
-            text = variant(row, tells[launch])
-            splits.setdefault((row.kernel, row.function, text, lives), (lives, text, []))[2].append(row)
-    return tuple(
-        Split(
-            kernel=dying[0].kernel,
-            function=dying[0].function,
-            origin=dying[0].origin,
-            variant=text,
-            lives=lives,
-            dies=tuple(dict.fromkeys(row.architecture for row in dying)),
-            verdict=dying[0].verdict,
-            reason=dying[0].reason,
-        )
-        for lives, text, dying in splits.values()
-    )
+            splits[row.kernel, row.function, variant(row, run.telling(_launch(row))), lives].append(row)
+    found = []
+    for (kernel, function, text, lives), dying in splits.items():
+        dies = tuple(dict.fromkeys(row.architecture for row in dying))
+        found.append(Split(kernel, function, dying[0].origin, text, lives, dies, dying[0].verdict, dying[0].reason))
+    return tuple(found)
 
 
 _MOST_ARCHITECTURES = 128  # where a launch is looked up: the first ones that were compiled for
@@ -545,12 +484,13 @@ class _Run:
     def __init__(self, rows: Iterable[CompiledKernel]) -> None:
         self.rows = [row for row in rows if row.verdict is not Verdict.NOT_RUN]
         self.architectures = tuple(itertools.islice(dict.fromkeys(row.architecture for row in self.rows), _MOST_ARCHITECTURES))
-        self.launches: dict[tuple[str, str, str, str], list[CompiledKernel]] = defaultdict(list)
+        self.launches: dict[Launch, list[CompiledKernel]] = defaultdict(list)
+        self.telling = cache(lambda launch: telling(self.launches[launch]))
         self.cases: dict[tuple[str, str, str], list[CompiledKernel]] = defaultdict(list)
         self.constants: dict[tuple[object, ...], list[CompiledKernel]] = defaultdict(list)
         self._fates: dict[tuple[Any, ...], bool | None] = {}
         for row in self.rows:
-            self.launches[row.kernel, row.function, row.architecture, row.origin].append(row)
+            self.launches[_launch(row)].append(row)
             self.cases[row.kernel, row.architecture, row.origin].append(row)
             self.constants[self.key(row)].append(row)
 
@@ -570,7 +510,7 @@ class _Run:
         fate = self._fate((*self.key(row, architecture), row.num_stages), lambda key: _nearest(self.constants.get(key[:-1], []), row))
         if fate is not None:
             return fate
-        mine = self.launches[row.kernel, row.function, row.architecture, row.origin]
+        mine = self.launches[_launch(row)]
         theirs = self.launches.get((row.kernel, row.function, architecture, row.origin), [])
         return dead(theirs[0]) if len(mine) == len(theirs) == 1 else None
 
@@ -596,5 +536,5 @@ def _lives(row: CompiledKernel, run: _Run) -> tuple[str, ...]:
     return tuple(name for found in fates.values() if all(found.values()) for name in found)
 
 
-def _vendor(architecture: str) -> str:
+def _vendor(architecture: str) -> str:  # the letters at the start: `sm_90` and `sm_100`, `gfx942` and `gfx1201`
     return re.sub(r"\d.*", "", architecture)

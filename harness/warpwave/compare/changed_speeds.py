@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Union
 
 from warpwave.compare.model import FAILING, Cell, Change, Exclusion, Noise, Since
-from warpwave.compare.speeds import as_text, cells, flush, noise, speedup, threshold
+from warpwave.compare.speeds import as_text, cells, noise, other_settings, speedup, threshold
 from warpwave.errors import UsageError
 from warpwave.records import Sample, TargetRun, Verdict
 from warpwave.stats import geometric_mean
@@ -182,21 +182,14 @@ def _point(key: _Key, pair: TargetPair, base: Union[tuple[Sample, Cell], None], 
         return replace(blank, change=Change.ONE_SIDED, reason=f"skipped in BASE: {base[1].reason}")
     if base[1].value is not None and head[1].verdict in FAILING:
         return replace(blank, lost=True, reason=head[1].reason)
-    settings = (
-        ("parameters", base[0].params, head[0].params),
-        ("units", base[0].unit, head[0].unit),
-        ("timers", base[0].timer, head[0].timer),
-        ("flush sizes", flush(base[0]), flush(head[0])),
-    )
-    barred = [f"different {setting}: BASE {as_text(one)}, HEAD {as_text(two)}" for setting, one, two in settings if one != two]
+    differing = other_settings(base[0], head[0])
+    barred = [f"different {setting}: BASE {as_text(one)}, HEAD {as_text(two)}" for setting, one, two in differing]
     barred += [f"{where}: {as_text(cell.reason)}" for where, cell in (("BASE", base[1]), ("HEAD", head[1])) if not cell.sound]
     if barred:
         return replace(blank, reason="; ".join(barred))
     made = speedup(base[0], head[0], pair.threshold)
-    interval = made.interval
-    if interval is None:
-        return replace(blank, change=made.change, reason=made.reason)
-    return replace(blank, change=made.change, speedup=interval.value, low=interval.low, high=interval.high, reason=made.reason)
+    judged = replace(blank, change=made.change, reason=made.reason)
+    return replace(judged, speedup=made.interval.value, low=made.interval.low, high=made.interval.high) if made.interval else judged
 
 
 def _groups(points: Iterable[PointChange]) -> Iterable[GroupChange]:
@@ -212,9 +205,6 @@ def _groups(points: Iterable[PointChange]) -> Iterable[GroupChange]:
 
 def _key(sample: Sample) -> _Key:
     return (sample.kernel, sample.case, sample.provider, sample.device)
-
-
-# This run and an earlier one → how each kernel's speed changed since then. Pure.
 
 
 def since_base(base: Sequence[TargetRun], head: Sequence[TargetRun]) -> tuple[tuple[Since, ...], tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""The code of one case on two architectures → the figures beside each other, and what their differences hint at. Pure.
+"""The code of one case on two architectures: the figures beside each other, and what their differences hint at. Pure.
 
 A hint is made only of figures that both sides have. It says what may hold the kernel back, never what does: the binaries show a difference,
 and only a measurement shows its price.
@@ -105,7 +105,7 @@ _RELIEF = {
 
 
 def _occupancy(here: Side, there: Side) -> Union[Hint, None]:
-    mine, theirs = _least(here, "occupancy"), _least(there, "occupancy")
+    mine, theirs = (min(_known(side.made, "occupancy"), default=None) for side in (here, there))
     if not mine or not theirs or mine >= theirs * _FEWER:
         return None
     least = min((made for made in here.made if made.occupancy is not None), key=lambda made: made.occupancy or 0)
@@ -134,12 +134,9 @@ def _configuration(here: Side, there: Side) -> Union[Hint, None]:
 
 def _moved(here: CompiledKernel, there: CompiledKernel) -> str:
     """`ROWS 2 here, 1 there; 4 warps here, 2 there`. Stages alone are no choice of the author: each backend has its own default."""
-    names = dict.fromkeys([*here.constants, *there.constants])
-    moved = [
-        f"{name} {here.constants.get(name, 'none')} here, {there.constants.get(name, 'none')} there"
-        for name in names
-        if here.constants.get(name) != there.constants.get(name)
-    ]
+    names = {**here.constants, **there.constants}
+    values = ((name, here.constants.get(name, "none"), there.constants.get(name, "none")) for name in names)
+    moved = [f"{name} {one} here, {other} there" for name, one, other in values if one != other]
     if None not in (here.num_warps, there.num_warps) and here.num_warps != there.num_warps:
         moved.append(f"{_counted(here.num_warps, 'warp')} here, {there.num_warps} there")
     return _cut("; ".join(moved))
@@ -151,10 +148,6 @@ def _counted(count: Union[int, None], noun: str) -> str:
 
 def _most(side: Side, field: str) -> Union[int, None]:
     return max(_known(side.made, field), default=None)
-
-
-def _least(side: Side, field: str) -> Union[float, None]:
-    return min(_known(side.made, field), default=None)
 
 
 def _known(made: Iterable[CompiledKernel], field: str) -> list[int]:

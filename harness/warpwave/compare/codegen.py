@@ -1,4 +1,4 @@
-"""Generated code: the launches of one run side by side, and what changed between two runs."""
+"""Generated code: the launches of one run side by side, the pairs of two runs, and whether GPUs run what was compiled without one. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from warpwave.compare.model import CodegenCell, CodegenRow, Deviation, Fidelity,
 from warpwave.compare.speeds import as_text, first_names
 from warpwave.records import CompiledKernel, Scalar, TargetRun, Waiver, Which
 
-# Decide which kernels of different architectures share a row: same configuration, or launched by the same case. Pure.
-
 Column = tuple[str, str]  # target and architecture
 _MOST_COLUMNS = 200  # a row takes in other configurations of its case up to this many columns
 
@@ -30,7 +28,7 @@ def align(cells: Iterable[CodegenCell]) -> tuple[CodegenRow, ...]:
     on one target gets a row for each.
     """
     known = list(cells)
-    tuned, alone = _tuned(known), _launches(known)
+    tuned, alone = _tuned(known), Counter(map(_launch, known))
     rows: dict[tuple[object, ...], list[CodegenCell]] = {}
     seen: Counter[tuple[object, ...]] = Counter()
     for cell in known:
@@ -107,10 +105,6 @@ def _launch(cell: CodegenCell) -> tuple[str, str, str, Column]:
     return cell.compiled.kernel, cell.compiled.function, cell.compiled.origin, _column(cell)
 
 
-def _launches(cells: Iterable[CodegenCell]) -> Counter[tuple[str, str, str, Column]]:
-    return Counter(map(_launch, cells))
-
-
 def _without_stages(kernel: CompiledKernel) -> tuple[str, str, str]:
     return kernel.kernel, kernel.function, configuration(kernel, stages=False)
 
@@ -121,9 +115,6 @@ def _tuned(cells: Iterable[CodegenCell]) -> set[tuple[str, str, str]]:
     for cell in cells:
         found[_without_stages(cell.compiled), _column(cell)].add(cell.compiled.num_stages)
     return {key for (key, _), stages in found.items() if len(stages) > 1}
-
-
-# Compiled kernels of all targets side by side, and what each waiver let through. Pure.
 
 
 def compare_codegen(runs: Mapping[str, TargetRun]) -> tuple[CodegenRow, ...]:
@@ -159,8 +150,6 @@ def _cover(which: Which) -> Callable[[CompiledKernel], bool]:
     return lambda row: all(fit(get(row)) for get, fit in looks)
 
 
-# Match the configurations of one run with those of another, and find what distinguishes a launch's configurations. Pure.
-
 Pair = tuple[CompiledKernel | None, CompiledKernel | None]
 
 # Pairing the rest of a launch compares every pair. Above these limits, which only a malicious file reaches, the rest is listed as removed
@@ -179,10 +168,7 @@ class Room:
 
 
 def parts(row: CompiledKernel) -> dict[str, tuple[str, Scalar]]:
-    """Return the parts of a configuration by name:
-
-    argument types, constants, warps and stages. Options that a failed compile left open are absent.
-    """
+    """Return argument types, constants, warps and stages by name. Options that a failed compile left open are absent."""
     found: dict[str, tuple[str, Scalar]] = {name: ("type", kind) for name, kind in row.signature.items() if kind != "constexpr"}
     found |= {name: ("constant", value) for name, value in row.constants.items()}
     found |= {name: ("option", value) for name, value in (("warps", row.num_warps), ("stages", row.num_stages)) if value is not None}
@@ -231,7 +217,7 @@ def _retuned(left: list[CompiledKernel], right: list[CompiledKernel], room: Room
         if not new or len(old) * len(new) > _MOST_PAIRS or size > room.left * _USUAL:
             continue
         room.left -= -(-size // _USUAL)
-        texts = [[{name: _text(part) for name, part in parts(row).items()} for row in rows] for rows in (old, new)]
+        texts = [[_texts(row) for row in rows] for rows in (old, new)]
         near = sorted((_apart(a, b), i, j) for i, a in enumerate(texts[0]) for j, b in enumerate(texts[1]))
         taken: tuple[set[int], set[int]] = (set(), set())
         for _, i, j in near:
@@ -251,7 +237,7 @@ def _take(left: list[CompiledKernel], right: list[CompiledKernel], pairs: Iterab
 
 def distance(one: CompiledKernel, other: CompiledKernel) -> int:
     """Return in how many parts two configurations differ. A part that only one has counts, except warps and stages."""
-    return _apart(*({name: _text(part) for name, part in parts(row).items()} for row in (one, other)))
+    return _apart(_texts(one), _texts(other))
 
 
 def _apart(mine: dict[str, str], theirs: dict[str, str]) -> int:
@@ -266,19 +252,16 @@ def _size(row: CompiledKernel) -> int:
 
 def differing(one: CompiledKernel, other: CompiledKernel) -> list[str]:
     """Return the names of the parts in which two configurations differ."""
-    mine, theirs = parts(one), parts(other)
-    return [
-        name
-        for name in {**mine, **theirs}
-        if _text(mine.get(name)) != _text(theirs.get(name)) and not (name in _OPTIONS and (name not in mine or name not in theirs))
-    ]
+    mine, theirs = _texts(one), _texts(other)
+    alone = _OPTIONS - (mine.keys() & theirs.keys())  # an option that only one has is none
+    return [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name) and name not in alone]
 
 
 def moved(before: CompiledKernel, after: CompiledKernel) -> tuple[str, ...]:
     """Return what was retuned: `BLOCK 512 → 1024`, `4 → 8 warps`. Empty if the configuration is the same."""
     old, new = parts(before), parts(after)
     return tuple(
-        f"{old[name][1]} → {new[name][1]} {name}" if name in ("warps", "stages") else f"{name} {_value(old, name)} → {_value(new, name)}"
+        f"{old[name][1]} → {new[name][1]} {name}" if name in _OPTIONS else f"{name} {_value(old, name)} → {_value(new, name)}"
         for name in differing(before, after)
     )
 
@@ -288,29 +271,25 @@ def telling(launch: Sequence[CompiledKernel]) -> frozenset[str]:
     seen: dict[str, set[str]] = defaultdict(set)
     counted: Counter[str] = Counter()
     for row in launch:
-        for name, part in parts(row).items():
-            seen[name].add(_text(part))
+        for name, text in _texts(row).items():
+            seen[name].add(text)
             counted[name] += 1
     return frozenset(name for name, texts in seen.items() if len(texts) > 1 or counted[name] < len(launch))
 
 
 def variant(row: CompiledKernel, names: Collection[str]) -> str:
     """Return the named parts of a configuration in one line: `BLOCK=1024, 8 warps`."""
-    found = parts(row)
-    return ", ".join(
-        f"{found[name][1]} {name}" if name in ("warps", "stages") else f"{name}={_value(found, name)}" for name in found if name in names
-    )
+    named = ((name, value) for name, (_, value) in parts(row).items() if name in names)
+    return ", ".join(f"{value} {name}" if name in _OPTIONS else f"{name}={value}" for name, value in named)
 
 
 def _value(found: dict[str, tuple[str, Scalar]], name: str) -> str:
     return str(found[name][1]) if name in found else "nothing"
 
 
-def _text(part: tuple[str, Scalar] | None) -> str:
-    return "" if part is None else f"{part[0]} {type(part[1]).__name__} {part[1]}"
+def _texts(row: CompiledKernel) -> dict[str, str]:
+    return {name: f"{kind} {type(value).__name__} {value}" for name, (kind, value) in parts(row).items()}
 
-
-# Check that the compile stage makes the code that a GPU runs: compare its rows with the JIT's real launches. Pure.
 
 # Each target's launches are compared with every compile stage of the same Triton. For 1,000 targets that would be a million comparisons.
 _MOST_LANES, _MOST_LAUNCHES = 8, 300_000
@@ -331,10 +310,13 @@ def compare_launches(runs: Mapping[str, TargetRun]) -> tuple[Fidelity, ...]:
         if not run.launched:
             continue
         there, held = lanes.get(_triton(run), {}), []
+        architectures = {row.architecture for row in run.launched}
         for other in _chosen(name, there):
             room -= len(run.launched) + len(there[other].compiled)
-            row = _held_against(name, run, other, there[other]) if room > 0 else None
-            held += [row] if row else []
+            rows = [row for row in there[other].compiled if row.was_compiled and row.architecture in architectures] if room > 0 else []
+            if rows:
+                equal, deviations = held_against(run.launched, rows)
+                held.append(Fidelity(name, other, _triton(run), len(run.launched), equal, deviations))
         reason = _why_none(run, compiled) if room > 0 else "there are too many launches and compiled kernels to compare them all"
         found += held or [Fidelity(name, "", _triton(run), len(run.launched), reason=reason)]
     return tuple(found)
@@ -364,20 +346,6 @@ def held_against(launched: Iterable[CompiledKernel], compiled: Sequence[Compiled
             likeness, reason = Likeness.NOT_SEEN, "not launched there without a GPU"
         deviations.append(Deviation(row.kernel, row.function, row.architecture, row.origin, likeness, reason))
     return equal, tuple(deviations)
-
-
-def _held_against(name: str, run: TargetRun, other: str, lane: TargetRun) -> Fidelity | None:
-    """Return None if the two use different versions of Triton, or have no architecture in common."""
-    compiled = _usable(run, lane)
-    if not compiled or _triton(run) != _triton(lane):
-        return None
-    equal, deviations = held_against(run.launched, compiled)
-    return Fidelity(name, other, _triton(run), len(run.launched), equal, deviations)
-
-
-def _usable(run: TargetRun, lane: TargetRun) -> list[CompiledKernel]:
-    architectures = {row.architecture for row in run.launched}
-    return [row for row in lane.compiled if row.was_compiled and row.architecture in architectures]
 
 
 def _triton(run: TargetRun) -> str:

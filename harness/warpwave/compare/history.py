@@ -1,4 +1,4 @@
-"""Runs over time → a line for each kernel, and the steps in it. Pure.
+"""Runs over time: a line for each kernel, and the steps in it. Pure.
 
 A step is a change that stays. The level before it (the last three runs since the step before) is compared with the run itself and with the
 median of the three runs from it on: both must have moved, or one noisy run would be two steps. A case has moved if the whole interval of

@@ -28,13 +28,12 @@ from warpwave.records import (
     Waiver,
 )
 
-# Shared by all parts of a comparison.
-
 # How a test, kernel or stage ends that ran and did not pass.
 FAILING = (Verdict.FAILED, Verdict.ERROR, Verdict.TIMEOUT, Verdict.CRASHED, Verdict.OOM, Verdict.GPU_HANG)
 
-# The verdicts of something that ran to its end, with whatever result.
+# How something ends that ran to its end, with whatever result.
 COMPLETE = (Verdict.PASSED, Verdict.FAILED, Verdict.ERROR)
+_MOST_NAMES = 8  # different GPU names shown per target
 
 
 class Strict:
@@ -42,9 +41,6 @@ class Strict:
 
     __slots__ = ()
     __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "allow_inf_nan": False}
-
-
-# What the compilers produced: a row per launch, the waivers, and whether the JIT on a GPU produces the same.
 
 
 @dataclass(frozen=True)
@@ -113,9 +109,6 @@ class Fidelity(Strict):
     def count(self, likeness: Likeness) -> int:
         """Return how many of the launches have this likeness."""
         return self.equal if likeness is Likeness.EQUAL else sum(entry.likeness is likeness for entry in self.deviations)
-
-
-# Speeds: a row per case, and the summaries of the rows.
 
 
 class Change(str, Enum):
@@ -319,11 +312,6 @@ class Refusal(Strict):
     cases: tuple[str, ...]
 
 
-# The targets: what is known of each, and how they differ.
-
-_MOST_NAMES = 8  # different GPU names shown per target
-
-
 @dataclass(frozen=True)
 class DeviceSummary(Strict):
     """One GPU, with the copy bandwidth measured in this run and the one computed from its driver's figures.
@@ -430,8 +418,7 @@ class TargetSummary(Strict):
     def gpus(self) -> str:
         """The distinct names of its GPUs, the first of them if there are many."""
         names = list(dict.fromkeys(device.name for device in self.devices))
-        more = [f"{len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
-        return " + ".join([*names[:_MOST_NAMES], *more])
+        return " + ".join(names if len(names) <= _MOST_NAMES else [*names[:_MOST_NAMES], f"{len(names) - _MOST_NAMES} more"])
 
     @property
     def hardware(self) -> str:
@@ -446,9 +433,6 @@ class Difference(Strict):
     name: str
     values: dict[str, str]
     refuses: bool = False
-
-
-# Test results: a row per test.
 
 
 class Parity(str, Enum):
@@ -508,39 +492,6 @@ class KernelTests(Strict):
     counts: dict[str, int]
     seconds: float
     not_run: dict[str, int] = field(default_factory=dict)
-
-
-__all__ = [
-    "COMPLETE",
-    "FAILING",
-    "CardUse",
-    "Cell",
-    "Change",
-    "CodegenCell",
-    "CodegenRow",
-    "Comparison",
-    "Deviation",
-    "DeviceSummary",
-    "Difference",
-    "Exclusion",
-    "Fidelity",
-    "Geomean",
-    "KernelTests",
-    "Likeness",
-    "Noise",
-    "Parity",
-    "ParityRow",
-    "Portability",
-    "Ratio",
-    "Refusal",
-    "Row",
-    "Since",
-    "Speed",
-    "TargetSummary",
-    "TestCell",
-    "TestFinding",
-    "WaiverUse",
-]
 
 
 @dataclass(frozen=True)

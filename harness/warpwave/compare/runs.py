@@ -104,8 +104,7 @@ def _usable(run: TargetRun) -> TargetRun:
 
 
 def _differences(targets: Sequence[TargetSummary]) -> tuple[Difference, ...]:
-    """Return the facts that differ between the targets that reported facts."""
-    facts = {target.target: _facts(target) for target in targets if target.facts}
+    facts = {target.target: _facts(target, target.facts) for target in targets if target.facts}
     names = dict.fromkeys(name for known in facts.values() for name in known)
     found = [Difference(name, {target: known[name] for target, known in facts.items()}, name in _REFUSING) for name in names]
     return tuple(difference for difference in found if len(set(difference.values.values())) > 1)
@@ -114,9 +113,7 @@ def _differences(targets: Sequence[TargetSummary]) -> tuple[Difference, ...]:
 _REFUSING = ("kernel sources", "FP fusion")
 
 
-def _facts(target: TargetSummary) -> Mapping[str, str]:
-    facts = target.facts
-    assert facts is not None
+def _facts(target: TargetSummary, facts: Facts) -> Mapping[str, str]:
     found = {
         "torch": facts.torch,
         "triton": facts.triton,
@@ -132,15 +129,14 @@ def _facts(target: TargetSummary) -> Mapping[str, str]:
     return {name: value or "unknown" for name, value in found.items()}
 
 
-# Join the shards of one run into one run. Pure.
-#
-# Devices are renumbered, so that each number keeps the GPU it was measured on and the ceiling of that GPU.
-
 _MUST_AGREE = ("torch", "triton", "runtime", "fp_fusion", "kernels_hash")
 
 
 def join(runs: Iterable[TargetRun]) -> list[TargetRun]:
-    """Join shards of one target and commit into one run. Runs that are no shards stay as they are. Order is kept."""
+    """Join shards of one target and commit into one run. Runs that are no shards stay as they are. Order is kept.
+
+    Devices are renumbered, so that each number keeps the GPU it was measured on and the ceiling of that GPU.
+    """
     parts: dict[object, list[TargetRun]] = {}
     for position, run in enumerate(runs):
         parts.setdefault(_whole(run) or position, []).append(run)
@@ -172,16 +168,15 @@ def _join(parts: Sequence[TargetRun]) -> TargetRun:
 
 
 def _record(parts: Sequence[TargetRun], known: Sequence[Facts]) -> tuple[RunRecord, tuple[str, ...]]:
-    """Return one record for all shards:
-
-    the gravest one, or `incomplete` if a shard is missing, duplicated or ran in another environment.
-    """
+    """Return the gravest record for all shards, or `incomplete` if a shard is missing, given twice or ran in another environment."""
     records = [run.record for run in parts]
     lost = next((record for record in records if record.verdict is Verdict.ABSENT), None)
     gravest = worst([record.verdict for record in records], Verdict.INCOMPLETE)
     one = next(record for record in records if record.verdict is gravest)
     reason = f"shard {one.shard}: {one.reason}" if one.reason else ""
-    faults = [*_counted(records), *_agreed(known), *_divided(parts)]
+    facts = {name: {getattr(each, name) for each in known} for name in _MUST_AGREE}
+    differing = [f"the shards' {name} differ" for name, values in facts.items() if len(values) > 1]
+    faults = [*_counted(records), *differing, *_divided(parts)]
     if faults and gravest.severity < Verdict.INCOMPLETE.severity:
         gravest, reason = Verdict.INCOMPLETE, f"{faults[0]}: {lost.reason}" if lost and lost.reason else faults[0]
     if all(record.verdict is Verdict.ABSENT for record in records):
@@ -209,11 +204,6 @@ def _missing(records: Sequence[RunRecord]) -> str:
 def _shards(numbers: Sequence[str], whole: int) -> str:
     """`shard 2 of 4 is`, `shards 2 and 3 of 4 are`."""
     return f"shard{'s' if len(numbers) > 1 else ''} {' and '.join(numbers)} of {whole} {'are' if len(numbers) > 1 else 'is'}"
-
-
-def _agreed(known: Sequence[Facts]) -> list[str]:
-    values = {name: {getattr(facts, name) for facts in known} for name in _MUST_AGREE}
-    return [f"the shards' {name} differ" for name, found in values.items() if len(found) > 1]
 
 
 def _stages(parts: Sequence[TargetRun]) -> tuple[StageReport, ...]:
@@ -244,10 +234,10 @@ def _stage(reports: Sequence[StageReport]) -> StageReport:
 
 def _divided(parts: Sequence[TargetRun]) -> list[str]:
     """Return a fault if the shards do not add up to one package: a test may be in two of them, or in none."""
-    divisions = {run.division for run in parts if run.division}
+    if len({run.division for run in parts if run.division}) > 1:
+        return ["the shards were divided differently: by other times (--shard-times), or of another package"]
     asked = {run.narrowed for run in parts if run.division}
-    found = ["the shards were divided differently: by other times (--shard-times), or of another package"] if len(divisions) > 1 else []
-    return [*found, *(["the shards were asked for different tests"] if len(asked) > 1 and not found else [])]
+    return ["the shards were asked for different tests"] if len(asked) > 1 else []
 
 
 def _offsets(parts: Sequence[TargetRun]) -> list[int]:

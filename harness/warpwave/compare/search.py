@@ -1,4 +1,4 @@
-"""Find the first bad step of a list. The caller passes the function that runs a step; this module does no I/O."""
+"""What a search asks of each step (does a test fail, is a gate broken, is a kernel slower?), and the search for the first bad one. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from typing import Union
 from warpwave.compare.changed_codegen import Concern, Trend, dead, diff, merge
 from warpwave.compare.changed_speeds import changed_speeds
 from warpwave.compare.model import FAILING, Change
+from warpwave.compare.upgrade import plain
 from warpwave.errors import UsageError
 from warpwave.records import CompiledKernel, Stage, TargetRun, Verdict
-from warpwave.records.run import plain_target
 from warpwave.records.selection import NO_SUCH_TEST
-
-# What a search asks of each step: does this test fail, is this gate broken, did this figure get worse, is this kernel slower? Pure.
 
 
 class Answer(str, Enum):
@@ -86,23 +84,14 @@ class Question:
         }[self.kind]
 
 
-def plain(runs: Sequence[TargetRun]) -> list[TargetRun]:
-    """Return the runs under the names of their targets, whatever toolchain they were on."""
-    return [replace(run, record=replace(run.record, target=plain_target(run.record.target, run.record.toolchain))) for run in runs]
-
-
 def reply(question: Question, base: Sequence[TargetRun], runs: Sequence[TargetRun]) -> Reply:
     """Return the answer that the runs of a step give; `base` are the runs of the first step, if the question compares with it."""
     for run in runs:
         if run.record.verdict in (Verdict.INFRA, Verdict.STALE, Verdict.INVALID) or run.facts is None:
             return Reply(Answer.SKIPPED, f"{run.record.target} could not run: {run.record.reason or 'it left no facts'}")
     found = _ANSWERS[question.kind](question, plain(base), plain(runs))
-    return swapped(found) if question.fixed else found
-
-
-def swapped(found: Reply) -> Reply:
-    """Return the reply with good and bad exchanged."""
-    return replace(found, answer={Answer.GOOD: Answer.BAD, Answer.BAD: Answer.GOOD}.get(found.answer, found.answer))
+    swapped = {Answer.GOOD: Answer.BAD, Answer.BAD: Answer.GOOD} if question.fixed else {}
+    return replace(found, answer=swapped.get(found.answer, found.answer))
 
 
 def _test(question: Question, base: Sequence[TargetRun], runs: Sequence[TargetRun]) -> Reply:

@@ -1,4 +1,4 @@
-"""Speeds: samples become rows, rows become ratios and summaries, and two runs become speed changes."""
+"""Speeds: what a sample is worth, samples as rows with ratios, and the summaries of rows. Pure."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Union
 
 from warpwave.compare.model import FAILING, Cell, Change, Exclusion, Geomean, Noise, Portability, Ratio, Refusal, Row, Speed
 from warpwave.records import HARMLESS, Ceiling, Sample, Stage, TargetRun, Verdict
-from warpwave.records.words import gbps_of, is_memory, is_rate, is_time, tflops_of
+from warpwave.records.words import gbps_of, is_memory, is_time, tflops_of
 from warpwave.stats import LARGEST, Interval, geometric_mean, harmonic_mean, measurable, median, median_interval, quantile, ratio_of_medians
 
-# What no card can have measured, and is therefore no result. Pure.
-#
 # The limits are far from what hardware does: a figure beyond them was not measured, whatever the reason.
-
 # A card's clock ticks twenty times in 10 ns; no launch begins and ends within that. Timings are stored to the nanosecond.
 LEAST_MS = 1e-5
 # The fastest cards of 2025 copy 8 TB/s, and multiply 20 PFLOP/s in 4 bits.
@@ -42,8 +39,9 @@ def _value(sample: Sample) -> str:
     value, unit = sample.value, sample.unit
     if value is None or (is_memory(unit) and value >= 0) or measurable(value):
         return ""
-    known = gbps_of(unit) or tflops_of(unit) or is_time(unit) or is_memory(unit)
-    return f"{value:g} {unit} is not {'a possible figure' if is_time(unit) or is_memory(unit) else 'a speed'}" if known else ""
+    if lower_is_better(unit):
+        return f"{value:g} {unit} is not a possible figure"
+    return f"{value:g} {unit} is not a speed" if gbps_of(unit) or tflops_of(unit) else ""
 
 
 def _possible_times(sample: Sample) -> str:
@@ -114,8 +112,6 @@ def _beyond(what: str, most: float, unit: str, measured: Union[float, None]) -> 
     return f"no card reaches {what}: it is more than {why}"
 
 
-# The ceilings of a run: the copy for bandwidths, and matrix products by dtype for operations a second. Pure.
-
 _DTYPE = re.compile(r"(?:torch\.|tl\.)?(bf16|bfloat16|fp16|float16|half|fp32|float32|tf32|fp8\w*|float8\w*)")
 _LONG = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}
 # A kernel of fp32 inputs that is faster than this share of the product without matrix units uses them, in their own precision.
@@ -177,7 +173,7 @@ def dtype_of(sample: Sample) -> str:
 
 
 def dtype_in(case: str) -> str:
-    """Return the dtype in the name of a case, `softmax/fp32/N=1024`, by its short name; empty if there is none."""
+    """Return the dtype in the name of a case, `softmax/fp32/N=1024`; empty if there is none."""
     return next(filter(None, map(_short, case.split("/"))), "")
 
 
@@ -194,12 +190,6 @@ def intensity(sample: Sample) -> Union[float, None]:
         return None
     found = sample.value * scale * 1e9 * sample.median_ms / sample.argument_bytes
     return found if measurable(found) else None
-
-
-__all__ = ["Share", "copies_gbps", "dtype_of", "intensity", "is_rate", "products_tflops", "share_of"]
-
-
-# Compare two samples of one point: how much faster the second is, with its interval and the verdict. Pure.
 
 
 @dataclass(frozen=True)
@@ -244,13 +234,8 @@ def decide(interval: Interval, threshold: float) -> Change:
     return Change.SAME if 1 / beyond <= interval.low and interval.high <= beyond else Change.AMBIGUOUS
 
 
-# How far a point moves on a target though nobody changed it, from an A/A run. Pure.
-#
-# The bench stage runs twice, all of it and then all of it again in a fresh process, because BASE and HEAD are measured that way. The
-# second
-# pass has other addresses in memory, and a GPU at another temperature. Two halves of one pass, or alternating rounds, share both. They
-# would
-# call any drift between two runs a change of the code.
+# How far a point moves though nobody changed it: in an A/A run, all of the bench stage runs again in a fresh process, because BASE and HEAD
+# are measured that way. Two halves of one pass share addresses and temperature, and would call any drift a change of the code.
 
 # Nobody would act on a smaller difference, however well it is measured.
 SMALLEST = 0.01
@@ -308,8 +293,6 @@ def _sound(sample: Sample) -> bool:
 def _key(sample: Sample) -> tuple[str, str, str, int]:
     return (sample.kernel, sample.case, sample.provider, sample.device)
 
-
-# Turn samples into cells, rows and ratios. Pure: the rules for when a number may be compared.
 
 # A kernel that only reads beats a copy by a few percent. Beyond this, the bytes are counted wrong or come from a cache.
 SUSPECT_SHARE = 1.1
@@ -459,18 +442,17 @@ def _doubts(run: TargetRun) -> dict[str, str]:
 
 
 def _barriers(baseline: Union[str, None], target: str, runs: Mapping[str, TargetRun]) -> list[str]:
-    """Return what forbids every ratio between two targets."""
     if baseline is None:
         return []
     first, second = runs[baseline].facts, runs[target].facts
     if first is None or second is None:
         return [f"the facts of {baseline if first is None else target} are missing"]
-    pairs = (
-        ("kernel sources", first.kernels_hash[:12], second.kernels_hash[:12]),
-        ("FP fusion settings", first.fp_fusion, second.fp_fusion),
-    )
-    same = (first.kernels_hash == second.kernels_hash, first.fp_fusion == second.fp_fusion)
-    return [_differs(name, baseline, one, target, two) for equal, (name, one, two) in zip(same, pairs, strict=True) if not equal]
+    found = []
+    if first.kernels_hash != second.kernels_hash:
+        found.append(_differs("kernel sources", baseline, first.kernels_hash[:12], target, second.kernels_hash[:12]))
+    if first.fp_fusion != second.fp_fusion:
+        found.append(_differs("FP fusion settings", baseline, first.fp_fusion, target, second.fp_fusion))
+    return found
 
 
 def _differs(name: str, baseline: str, first: object, target: str, second: object) -> str:
@@ -492,13 +474,7 @@ def _ratio(baseline: str, target: str, measured: Mapping[str, _Measured], barrie
         if name not in measured:
             return Ratio(target, baseline, None, Change.ONE_SIDED, f"{name} has no result for this case")
     (one, first), (two, second) = measured[baseline], measured[target]
-    settings = (
-        ("parameters", one.params, two.params),
-        ("units", one.unit, two.unit),
-        ("timers", one.timer, two.timer),
-        ("flush sizes", flush(one), flush(two)),
-    )
-    reasons = [*barriers, *(_differs(name, baseline, a, target, b) for name, a, b in settings if a != b)]
+    reasons = [*barriers, *(_differs(name, baseline, a, target, b) for name, a, b in other_settings(one, two))]
     reasons += [f"{cell.target}: {as_text(cell.reason)}" for cell in (first, second) if not cell.sound]
     if reasons or first.value is None or second.value is None:
         return Ratio(target, baseline, None, Change.REFUSED, "; ".join(reasons))
@@ -509,26 +485,36 @@ def _ratio(baseline: str, target: str, measured: Mapping[str, _Measured], barrie
     return Ratio(target, baseline, ratio, found.change, found.reason, **named, threshold=limit)
 
 
+def other_settings(one: Sample, other: Sample) -> list[tuple[str, object, object]]:
+    """Return what was measured differently: two samples that differ in it are not compared."""
+    settings: tuple[tuple[str, object, object], ...] = (
+        ("parameters", one.params, other.params),
+        ("units", one.unit, other.unit),
+        ("timers", one.timer, other.timer),
+        ("flush sizes", _flush(one), _flush(other)),
+    )
+    return [(name, first, second) for name, first, second in settings if first != second]
+
+
 def first_names(names: Sequence[str]) -> str:
     """Join names with commas; of many, the first and how many more there are."""
     more = len(names) - _NAMED
     return ", ".join(names) if more <= 0 else f"{', '.join(names[:_NAMED])} and {more} more"
 
 
-def flush(sample: Sample) -> str:
+def _flush(sample: Sample) -> str:
     """Return how the cache was flushed before each timing. Caches differ in size, so compare how often the flush overwrites them."""
     return f"{sample.flush_bytes / sample.cache_bytes:g} x cache" if sample.cache_bytes else str(sample.flush_bytes)
 
 
 def _too_even(sample: Sample) -> str:
-    """Return why identical timings are doubtful: clocks resolve nanoseconds, and no GPU takes exactly as long twenty times."""
+    # Clocks resolve nanoseconds, and no GPU takes exactly as long twenty times.
     if len(sample.times_ms) < _MANY or len(set(sample.times_ms)) > 1:
         return ""
     return f"all of its {len(sample.times_ms)} timings are {sample.times_ms[0]:g} ms"
 
 
 def _half_width(sample: Sample) -> Union[float, None]:
-    """Return half the width of the median's 95% interval, over the median."""
     if not sample.times_ms or not all(map(measurable, sample.times_ms)):
         return None
     interval = median_interval(sample.times_ms, sample.rounds)
@@ -542,8 +528,6 @@ def _time(value: Union[float, None]) -> Union[float, None]:
 def _finite(value: Union[float, None]) -> Union[float, None]:
     return value if value is not None and math.isfinite(value) and abs(value) <= LARGEST else None
 
-
-# Condense rows to one page: a line per sweep, geometric means, and what was not compared. Pure.
 
 # Each kernel has an efficiency on each target. Nobody reads more than these, and most of them would be 0.
 _MOST_TARGETS, _MOST_EFFICIENCIES = 100, 100_000
@@ -626,31 +610,22 @@ def _summarize(kernel: str, provider: str, unit: str, group: list[tuple[Row, Cel
     _, best_row, best = pick(good, key=lambda entry: entry[0])
     _, last_row, last = max(reversed(good), key=lambda entry: _size(entry[1]))
     shares = [cell.share for _, _, cell in good if cell.share is not None]
-    return Speed(
-        **vars(empty)
-        | {
-            "best": best.value,
-            "best_share": best.share,
-            "share_of": _share_of(cell for _, _, cell in good),
-            "best_case": best_row.case,
-            "median": median([value for value, _, _ in good]),
-            "median_share": median(shares) if shares else None,
-            "largest": last.value,
-            "largest_share": last.share,
-            "largest_case": last_row.case,
-        }
+    ceilings = {cell.share_of for _, _, cell in good if cell.share is not None}
+    return replace(
+        empty,
+        best=best.value,
+        best_share=best.share,
+        share_of=ceilings.pop() if len(ceilings) == 1 else "the product of each dtype" if ceilings else "",
+        best_case=best_row.case,
+        median=median([value for value, _, _ in good]),
+        median_share=median(shares) if shares else None,
+        largest=last.value,
+        largest_share=last.share,
+        largest_case=last_row.case,
     )
-
-
-def _share_of(cells: Iterable[Cell]) -> str:
-    """Return the words for the ceiling of the shares; for products of several dtypes, those for all of them."""
-    found = {cell.share_of for cell in cells if cell.share is not None}
-    return found.pop() if len(found) == 1 else "the product of each dtype" if found else ""
 
 
 def _size(row: Row) -> float:
     """Return the product of the numeric parameters: what a sweep increases."""
-    numbers = [
-        float(value) for value in row.params.values() if isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-    ]
-    return math.prod(numbers) if numbers else 0.0
+    numbers = [value for value in row.params.values() if isinstance(value, int | float) and not isinstance(value, bool) and value > 0]
+    return math.prod(map(float, numbers)) if numbers else 0.0

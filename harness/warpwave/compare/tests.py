@@ -1,4 +1,4 @@
-"""Tests: the targets of one run side by side, and what changed between two runs."""
+"""Tests: the targets of one run side by side, what changed between two runs, and options that chose tests in vain. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from enum import Enum
 from warpwave.compare.model import FAILING, KernelTests, Parity, ParityRow, TargetSummary, TestCell
 from warpwave.records import HARMLESS, HOST_ERROR_PROPERTY, MOST_SECONDS, CaseResult, CompiledKernel, Stage, TargetRun, Verdict
 from warpwave.records.selection import NO_SUCH_TEST, RAN_NO_TEST, is_load
-
-# Compare the tests of two commits of one package: which tests changed. Pure.
 
 
 class Fate(str, Enum):
@@ -108,9 +106,7 @@ def _ended(run: TargetRun) -> bool:
     return report is not None and report.explained
 
 
-# Tests that were asked for in vain: the options are wrong, not the package. Pure.
-
-_FEW = 3
+_FEW = 3  # ids named
 
 
 def is_mistyped(result: CaseResult) -> bool:
@@ -126,17 +122,16 @@ def mistyped(targets: Sequence[TargetSummary], tests: Iterable[ParityRow]) -> st
     refused = {target.target: words for target in targets if target.narrowed and (words := _refused(target))}
     failing = [(row.id, cell) for row in tests for cell in row.cells if cell.result.verdict in FAILING]
     unknown = list(dict.fromkeys(name for name, cell in failing if is_mistyped(cell.result)))
+    if any(not is_mistyped(cell.result) for _, cell in failing):
+        return ""
     explained = {*refused, *(cell.target for _, cell in failing)}
-    others = (target for target in targets if target.target not in explained)
-    if any(not is_mistyped(cell.result) for _, cell in failing) or any(target.verdict is not Verdict.PASSED for target in others):
-        return ""
     bad = {verdict.value for verdict in FAILING}
-    if any(
-        target.verdict is not Verdict.ERROR or bad & {*target.compiled, *target.host_code}
-        for target in targets
-        if target.target in explained
-    ):
-        return ""
+    for target in targets:
+        is_explained = target.target in explained
+        if target.verdict is not (Verdict.ERROR if is_explained else Verdict.PASSED):
+            return ""
+        if is_explained and bad & {*target.compiled, *target.host_code}:
+            return ""
     found = [*dict.fromkeys(refused.values())]
     if unknown:
         more = f" and {len(unknown) - _FEW} more" if len(unknown) > _FEW else ""
@@ -149,8 +144,6 @@ def _refused(target: TargetSummary) -> str:
     reasons = (report.reason for report in target.stages if report.stage is Stage.TEST and report.verdict is Verdict.ERROR)
     return next((reason.removeprefix(RAN_NO_TEST) for reason in reasons if reason.startswith(RAN_NO_TEST)), "")
 
-
-# Compare the tests of all targets. Pure.
 
 # Targets named in a row as not passing. If there are very many tests, fewer; the row's cells still hold all.
 MOST_NAMED, _FEWEST_NAMED, _MOST_NAMES = 100, 10, 2_000_000
@@ -165,10 +158,8 @@ def compare_tests(runs: Mapping[str, TargetRun]) -> tuple[ParityRow, ...]:
     all_asked = [name for name in took_part if alike or not runs[name].narrowed.by]
     found: dict[tuple[str, int], dict[str, TestCell]] = {}
     for name in took_part:
-        seen: Counter[str] = Counter()
-        for case in runs[name].cases:
-            seen[case.id] += 1
-            found.setdefault((case.id, seen[case.id]), {})[name] = TestCell(name, case)
+        for key, case in _numbered(runs[name].cases):
+            found.setdefault(key, {})[name] = TestCell(name, case)
     rows = []
     most = max(_FEWEST_NAMED, min(MOST_NAMED, _MOST_NAMES // max(1, len(found))))
     shared: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -185,11 +176,8 @@ def _suspected(cells: Mapping[str, TestCell], emulated: Collection[str]) -> tupl
     elsewhere = {cell.result.verdict for name, cell in cells.items() if name not in emulated}
     if not emulated or Verdict.PASSED not in elsewhere or Verdict.FAILED in elsewhere:
         return ()
-    return tuple(
-        name
-        for name, cell in cells.items()
-        if name in emulated and cell.result.verdict is Verdict.FAILED and HOST_ERROR_PROPERTY not in cell.result.properties
-    )
+    results = ((name, cell.result) for name, cell in cells.items() if name in emulated)
+    return tuple(name for name, result in results if result.verdict is Verdict.FAILED and HOST_ERROR_PROPERTY not in result.properties)
 
 
 def count_tests(runs: Mapping[str, TargetRun]) -> tuple[KernelTests, ...]:
@@ -198,9 +186,8 @@ def count_tests(runs: Mapping[str, TargetRun]) -> tuple[KernelTests, ...]:
     for name, run in runs.items():
         by_kernel: dict[str, list[CaseResult]] = {}
         for case in run.cases:
-            if is_load(case.id) and case.verdict is Verdict.PASSED:
-                continue
-            by_kernel.setdefault(case.kernel, []).append(case)
+            if not (is_load(case.id) and case.verdict is Verdict.PASSED):
+                by_kernel.setdefault(case.kernel, []).append(case)
         for kernel, cases in by_kernel.items():
             counts = Counter(case.verdict for case in cases)
             seconds = math.fsum(case.seconds for case in cases if 0 < case.seconds < MOST_SECONDS)

@@ -1,4 +1,4 @@
-"""Compare two toolchains: what an upgrade changes, which release changed it, which part of the stack does it."""
+"""Compare the runs of one package on two toolchains: what does the second one change? Uses the other comparisons. Pure."""
 
 from __future__ import annotations
 
@@ -8,22 +8,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Union
 
-from warpwave.compare.changed_codegen import Bundle, Concern, Delta, Diff, Trend, bundle, check_comparable, dead, diff
+from warpwave.compare.changed_codegen import Bundle, Concern, Diff, Trend, bundle, check_comparable, dead, diff
 from warpwave.compare.changed_codegen import Change as CodeChange
 from warpwave.compare.changed_speeds import SpeedChanges, changed_speeds
 from warpwave.compare.codegen import Room, pair
-from warpwave.compare.model import Change
+from warpwave.compare.model import COMPLETE, Change
 from warpwave.compare.tests import ChangedTests, Fate, changed_tests
 from warpwave.errors import UsageError
 from warpwave.records import CompiledKernel, Scalar, TargetRun, Verdict
 from warpwave.records.run import plain_target
 
-# Which kernels get, or lose, a barrier at which accesses to shared memory (LDS) are in flight. Pure.
-
 
 @dataclass(frozen=True)
 class ChangedWaits:
-    """A kernel function on one architecture: in how many of its `configurations` such barriers are there before, and after.
+    """A kernel function on one architecture: in how many `configurations` accesses to shared memory (LDS) are in flight at a barrier.
 
     `example` is the sentence of the side that has more, `origin` the case that launches it.
     """
@@ -61,8 +59,7 @@ def changed_waits(before: Sequence[CompiledKernel], after: Sequence[CompiledKern
     return tuple(sorted(found, key=lambda one: (not one.worse, -abs(one.after - one.before), one.kernel, one.function)))
 
 
-# The errors that tests record (`record_property`: `max_abs_err`, `max_ulp`), before and after. Pure.
-
+# Of the errors that tests record with `record_property`: `max_abs_err`, `max_ulp`.
 _NAME = re.compile(r"(^|_)(err(or)?|ulps?|rmse?|diff)(_|$)")
 _NOISE = 0.01  # a share; a smaller change of an error is another order of additions
 
@@ -104,10 +101,7 @@ def _recorded(run: TargetRun) -> list[tuple[tuple[str, str, str], float]]:
     return found
 
 
-# Compare the runs of one package on two toolchains: what does the second one change? Uses the other comparisons. Pure.
-
 _VERSIONS = ("triton", "torch", "runtime", "driver", "python", "platform", "fp_fusion", "kernels_hash")
-_COMPLETE = (Verdict.PASSED, Verdict.FAILED, Verdict.ERROR)
 
 
 @dataclass(frozen=True)
@@ -158,10 +152,9 @@ class Upgrade:
         return bool(self.tests.compared or (self.code and self.code.diff.compared) or self.points)
 
 
-def side_of(runs: Iterable[TargetRun], toolchain: str) -> list[TargetRun]:
-    """Return the runs on a toolchain, each under the name of its target."""
-    found = (run for run in runs if run.record.toolchain == toolchain)
-    return [replace(run, record=replace(run.record, target=plain_target(run.record.target, toolchain))) for run in found]
+def plain(runs: Iterable[TargetRun]) -> list[TargetRun]:
+    """Return the runs under the names of their targets, whatever toolchain they were on."""
+    return [replace(run, record=replace(run.record, target=plain_target(run.record.target, run.record.toolchain))) for run in runs]
 
 
 def upgrade(runs: Sequence[TargetRun], base: str, head: str) -> Upgrade:
@@ -170,7 +163,7 @@ def upgrade(runs: Sequence[TargetRun], base: str, head: str) -> Upgrade:
     Raises:
         UsageError: one of the two has no run, or they have no target in common.
     """
-    sides = side_of(runs, base), side_of(runs, head)
+    sides = [plain(run for run in runs if run.record.toolchain == toolchain) for toolchain in (base, head)]
     names = [[run.record.target for run in side] for side in sides]
     both = tuple(name for name in dict.fromkeys(names[0]) if name in names[1])
     if not both:
@@ -239,19 +232,20 @@ def _faults(side: Sequence[TargetRun], toolchain: str) -> list[str]:
         where = f"{run.record.target} on {toolchain}"
         left = [report for report in run.stages if not report.explained and report.verdict is not Verdict.NOT_RUN]
         found += [f"{where}: {report.stage.value} {report.verdict.value}, {report.reason}" for report in left]
-        if not left and run.record.verdict not in _COMPLETE:  # it ended in a stage that left no report, or before any
+        if not left and run.record.verdict not in COMPLETE:  # it ended in a stage that left no report, or before any
             found.append(f"{where}: {run.record.verdict.value}, {run.record.reason}")
     return found
 
-
-# Tuned configurations, such as the JSON files that packages keep for each card: which are stale under a new toolchain. Pure.
 
 _OPTIONS = ("num_warps", "num_stages")
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """One entry of a file: the constants of a launch, with `num_warps` and `num_stages`. `function` is a kernel's name; empty for any."""
+    """An entry of a file that a package keeps for its cards: the constants of a launch, with `num_warps` and `num_stages`.
+
+    `function` is a kernel's name; empty for any.
+    """
 
     file: str
     entry: str
@@ -304,8 +298,4 @@ def _why(change: CodeChange) -> str:
     if new.is_discarded and not (old and old.is_discarded):
         return f"an autotuner would discard it now: {new.reason}"
     worse = [delta for delta in change.deltas if delta.trend is Trend.WORSE and delta.concern in (Concern.SPILLS, Concern.OCCUPANCY)]
-    return "; ".join(map(_text, worse))
-
-
-def _text(delta: Delta) -> str:
-    return f"{delta.what} {delta.before} → {delta.after}"
+    return "; ".join(f"{delta.what} {delta.before} → {delta.after}" for delta in worse)

@@ -15,8 +15,6 @@ from warpwave.records import GPU_PROPERTY, HARMLESS, HOST_CODE, Ceiling, DeviceF
 from warpwave.records.selection import is_load
 from warpwave.stats import measurable
 
-# The GPUs of one target that shared its work or its shards: what each GPU did, and where they disagree. Pure.
-
 _GIB = 1 << 30
 _CARDS = 512  # GPUs compared with each other: 64 shards of eight
 _MOST, _LONGEST = 30, 400  # facts listed, and characters of each: a file from elsewhere may hold any number
@@ -53,8 +51,9 @@ def disagreements(run: TargetRun) -> tuple[str, ...]:
         return ()
     facts = {device.index: _facts(device) for device in found}
     names = dict.fromkeys(name for known in facts.values() for name in known)
-    differing = [name for name in names if len({known.get(name) for known in facts.values()}) > 1]
-    return (*(_each(name, facts)[:_LONGEST] for name in differing[:_MOST]), *_copies(run.ceilings, [device.index for device in found]))
+    differing = [name for name in names if len({known.get(name) for known in facts.values()}) > 1][:_MOST]
+    each = {name: ", ".join(f"{known.get(name, 'unknown')} on GPU {index}" for index, known in facts.items()) for name in differing}
+    return (*(f"{name}: {text}"[:_LONGEST] for name, text in each.items()), *_copies(run.ceilings, set(facts)))
 
 
 def _facts(device: DeviceFacts) -> dict[str, str]:
@@ -70,19 +69,11 @@ def _facts(device: DeviceFacts) -> dict[str, str]:
     return {name: value for name, value in facts.items() if value is not None}
 
 
-def _each(name: str, facts: Mapping[int, Mapping[str, str]]) -> str:
-    return f"{name}: " + ", ".join(f"{known.get(name, 'unknown')} on GPU {index}" for index, known in facts.items())
-
-
-def _copies(ceilings: Iterable[Ceiling], indices: Sequence[int]) -> tuple[str, ...]:
-    """Compare the slowest and the fastest GPU by their best copies.
-
-    Report them only if the difference is at least `SMALLEST` and the p20 to p80 ranges do not overlap.
-    """
+def _copies(ceilings: Iterable[Ceiling], used: set[int]) -> tuple[str, ...]:
+    """Compare the slowest and the fastest GPU, if they are at least `SMALLEST` apart and their p20 to p80 ranges do not overlap."""
     best: dict[int, Ceiling] = {}
-    wanted = set(indices)
     for entry in ceilings:
-        sound = entry.device in wanted and copies_gbps([entry]) and measurable(entry.p20_ms) and measurable(entry.p80_ms)
+        sound = entry.device in used and copies_gbps([entry]) and measurable(entry.p20_ms) and measurable(entry.p80_ms)
         if sound and (entry.device not in best or best[entry.device].gbps < entry.gbps):
             best[entry.device] = entry
     if len(best) < 2:
@@ -120,10 +111,7 @@ def absent(name: str) -> TargetSummary:
 
 
 def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
-    """Return one run as a row: the gravest verdict of the host, the stages, the tests and the compiler, and its reason.
-
-    `suspected` is the number of tests that failed only in the emulator.
-    """
+    """Return one run as a row: the gravest verdict of the host, the stages, the tests and the compiler, and its reason."""
     record = run.record
     # That a file of benchmarks loads is no test that somebody wrote. One that does not load fails like a test.
     own = [case for case in run.cases if not (is_load(case.id) and case.verdict is Verdict.PASSED)]
@@ -143,9 +131,9 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
         for report in run.stages
         if report.verdict is not Verdict.NOT_RUN or report.stage is Stage.TEST
     ]
-    found += [(Verdict(verdict), _count_sentence(tests, "test")) for verdict in tests if Verdict(verdict) not in HARMLESS]
-    found += [(Verdict(verdict), _count_sentence(compiled, "binary")) for verdict in compiled if Verdict(verdict) in FAILING]
-    found += [(Verdict(verdict), _host_code(hosted)) for verdict in hosted if Verdict(verdict) in FAILING]
+    found += [(Verdict(word), _count_sentence(tests, "test")) for word in tests if Verdict(word) not in HARMLESS]
+    found += [(Verdict(word), _count_sentence(compiled, "binary")) for word in compiled if Verdict(word) in FAILING]
+    found += [(Verdict(word), _host_code(hosted)) for word in hosted if Verdict(word) in FAILING]
     benched = loads and (record.shard or Verdict.PASSED.value in {*points, *compiled})
     forged = _forged(run)
     found += [(Verdict.INVALID, forged)] if forged else []
@@ -205,11 +193,8 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
 def _forged(run: TargetRun) -> str:
     """Name the first point or ceiling that no card can have measured, and how many more there are; empty if there is none."""
     copies, products = copies_gbps(run.ceilings), products_tflops(run.ceilings)
-    found = [
-        (f"{one.case} [{one.provider}]", impossible(one, copies, products))
-        for one in (*run.samples, *run.again)
-        if one.verdict is Verdict.PASSED
-    ]
+    measured = (sample for sample in (*run.samples, *run.again) if sample.verdict is Verdict.PASSED)
+    found = [(f"{sample.case} [{sample.provider}]", impossible(sample, copies, products)) for sample in measured]
     found += [(f"{one.dtype or 'copy'} on GPU {one.device}", impossible_ceiling(one)) for one in run.ceilings]
     named = [f"{name}: {why}" for name, why in found if why]
     more = f"; and {len(named) - 1} more" if len(named) > 1 else ""
@@ -217,7 +202,6 @@ def _forged(run: TargetRun) -> str:
 
 
 def _card_use(run: TargetRun) -> CardUse | None:
-    """Return for how long the run had its cards, and what for; None if it had none."""
     if not run.record.held:
         return None
     return CardUse(
@@ -243,46 +227,38 @@ def sentence(targets: Sequence[TargetSummary]) -> str:
 
 def outcome(targets: Sequence[TargetSummary]) -> Outcome:
     """Return the exit code and reason: failed tests first, since a person must look; then broken infrastructure; then missing results."""
-    failing = {verdict.value for verdict in FAILING}
-    failed = [
-        target
-        for target in targets
-        if (target.complete and target.verdict is not Verdict.PASSED) or failing & {*target.tests, *target.compiled, *target.host_code}
-    ]
-    if failed:
+    if failed := [target for target in targets if (target.complete and target.verdict is not Verdict.PASSED) or _bad(target)]:
         return Outcome(ExitCode.FAILED, "; ".join(map(_failure, failed)))
     # A leg that has a record and is absent: its machine did not answer.
     if broken := [target for target in targets if target.verdict is Verdict.INFRA or (target.verdict is Verdict.ABSENT and target.run_id)]:
-        return Outcome(ExitCode.INFRASTRUCTURE, _named(broken))
+        return Outcome(ExitCode.INFRASTRUCTURE, "; ".join(map(phrase, broken)))
     if all(target.verdict is Verdict.NOT_RUN for target in targets):
-        return Outcome(ExitCode.NOTHING_RAN, _named(targets) or "nothing ran")
+        return Outcome(ExitCode.NOTHING_RAN, "; ".join(map(phrase, targets)) or "nothing ran")
     # A package that has only benchmarks misses no test on a target that can only load them.
     loaded = [target for target in targets if target.verdict is Verdict.NOT_RUN and target.loads and target.is_untested]
     fine = loaded if not any(target.tests for target in targets) else []
     wanting = [target for target in targets if target.verdict is not Verdict.PASSED and target not in fine]
-    return Outcome(ExitCode.INCOMPLETE, _named(wanting)) if wanting else Outcome()
+    return Outcome(ExitCode.INCOMPLETE, "; ".join(map(phrase, wanting))) if wanting else Outcome()
 
 
-def _named(targets: Sequence[TargetSummary]) -> str:
-    """Say what each of the deciding targets did, or why it did not."""
-    return "; ".join(map(phrase, targets))
+def _bad(target: TargetSummary) -> list[dict[str, int]]:
+    """Return the counts of tests, binaries and host code that hold a failure."""
+    return [counts for counts in (target.tests, target.compiled, target.host_code) if {*counts} & {verdict.value for verdict in FAILING}]
 
 
 def _failure(target: TargetSummary) -> str:
     """Say what failed on a target, even if its verdict is graver. If no test, point or kernel failed, report the stage."""
-    bad = {verdict.value for verdict in FAILING}
-    if target.complete and not {*target.tests, *target.points, *target.compiled, *target.host_code} <= {
-        verdict.value for verdict in HARMLESS
-    }:
+    harmless = {verdict.value for verdict in HARMLESS}
+    if target.complete and not {*target.tests, *target.points, *target.compiled, *target.host_code} <= harmless:
         return phrase(target)
-    parts = [_count_sentence(target.tests, "test", not_run=target.tests_not_run)] if bad & {*target.tests} else []
-    parts += [_count_sentence(target.compiled, "binary", bad="could not compile")] if bad & {*target.compiled} else []
-    parts += [_host_code(target.host_code)] if bad & {*target.host_code} else []
+    bad = _bad(target)
+    parts = [_count_sentence(target.tests, "test", not_run=target.tests_not_run)] if target.tests in bad else []
+    parts += [_count_sentence(target.compiled, "binary", bad="could not compile")] if target.compiled in bad else []
+    parts += [_host_code(target.host_code)] if target.host_code in bad else []
     return f"{target.target} {_listed(parts) if parts else _ended(target)}"
 
 
 def _ended(target: TargetSummary) -> str:
-    """Return `crashed (the reason)`."""
     return _PHRASES.get(target.verdict, target.verdict.value) + _because(target)
 
 
@@ -320,7 +296,10 @@ def _phrases(targets: Sequence[TargetSummary]) -> list[str]:
 def phrase(target: TargetSummary) -> str:
     """Say what a target did, or why it did not: `a passed 3 tests and measured 3 points`."""
     measured = _count_sentence(target.points, "point", "measured", "could not measure")
-    compiled = _count_sentence(_compiles(target), "binary", "compiled", "could not compile", target.compiled_not_run)
+    # A kernel that breaks a gate did compile.
+    ungated = Counter({Verdict.PASSED.value: target.only_gates, Verdict.FAILED.value: -target.only_gates})
+    ungated.update(target.compiled)
+    compiled = _count_sentence(ungated, "binary", "compiled", "could not compile", target.compiled_not_run)
     hosted = _host_code(target.host_code, target.host_code_not_run)
     gates = f"broke a gate with {target.only_gates} of them" if target.only_gates else ""
     if target.verdict is Verdict.NOT_RUN and (measured or compiled or hosted):
@@ -331,7 +310,8 @@ def phrase(target: TargetSummary) -> str:
         some = f" of those that {' and '.join(target.narrowed[:2])} chose" if target.narrowed and tests else ""
         suspected = f" ({target.suspected} of them suspected)" if target.suspected else ""
         tests = tests or ("found no test" if target.is_untested else "")
-        done = [tests + some + suspected, _loads(target), measured, compiled, gates, hosted]
+        loads = f"loaded {_nouns(target.loads, 'file')} of benchmarks" if target.loads else ""
+        done = [tests + some + suspected, loads, measured, compiled, gates, hosted]
     else:
         done = []
     parts = [text for text in done if text] or [_ended(target)]
@@ -346,16 +326,9 @@ def _host_code(counts: Mapping[str, int], not_run: Mapping[str, int] = MappingPr
     """`failed 1 case in host code`, `did not run 3 cases to the end (2 raised, 1 decided by data)`. The report names them."""
     skipped = counts.get(Verdict.NOT_RUN.value, 0)
     wrong = sum(counts.values()) - skipped
-    said = [f"failed {_nouns(wrong, 'case')} in host code"] if wrong else []
-    said += [f"did not run {_nouns(skipped, 'case')} to the end ({', '.join(reasons(skipped, not_run))})"] if skipped and not_run else []
-    return ", ".join(said)
-
-
-def _compiles(target: TargetSummary) -> dict[str, int]:
-    """Return the compiled kernels by verdict, ignoring gates: a kernel that breaks one did compile."""
-    moved = Counter({Verdict.PASSED.value: target.only_gates, Verdict.FAILED.value: -target.only_gates})
-    moved.update(target.compiled)
-    return dict(moved)
+    parts = [f"failed {_nouns(wrong, 'case')} in host code"] if wrong else []
+    parts += [f"did not run {_nouns(skipped, 'case')} to the end ({', '.join(reasons(skipped, not_run))})"] if skipped and not_run else []
+    return ", ".join(parts)
 
 
 def _count_sentence(
@@ -375,11 +348,6 @@ def _count_sentence(
 def _nouns(count: int, noun: str) -> str:
     plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{count} {noun if count == 1 else plural}"
-
-
-def _loads(target: TargetSummary) -> str:
-    """Say how many files of benchmarks load, which is no test."""
-    return f"loaded {_nouns(target.loads, 'file')} of benchmarks" if target.loads else ""
 
 
 def _count(verdicts: Iterable[Verdict]) -> dict[str, int]:

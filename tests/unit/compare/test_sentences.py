@@ -11,7 +11,7 @@ from synthetic import GPU_B, case, compiled, emulated, facts, no_gpu, record, ru
 from warpwave.compare import compare
 from warpwave.compare.answer import Shortfall, headline, overview, shortfalls
 from warpwave.compare.model import TargetSummary
-from warpwave.compare.speeds import as_text, first_names, flush, judge
+from warpwave.compare.speeds import _flush, as_text, first_names, judge
 from warpwave.compare.verdict import outcome, sentence, summarise
 from warpwave.errors import ExitCode, Outcome
 from warpwave.records import CaseResult, Stage, StageReport, Verdict
@@ -221,8 +221,8 @@ def test_a_setting_in_a_sentence_has_a_bound():
 
 def test_a_flush_is_reported_by_its_margin():
     """Caches differ in size; without one, in bytes."""
-    assert flush(sample(cache_bytes=1 << 26)) == "4 x cache"
-    assert flush(sample(cache_bytes=None)) == str(1 << 28)
+    assert _flush(sample(cache_bytes=1 << 26)) == "4 x cache"
+    assert _flush(sample(cache_bytes=None)) == str(1 << 28)
 
 
 JUDGED = [
