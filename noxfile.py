@@ -212,7 +212,7 @@ def docs(session: nox.Session) -> None:
 @nox.session
 def fuzz(session: nox.Session) -> None:
     """Fuzz every reader of what comes from elsewhere: nox -s fuzz -- 30, minutes of CPU time in all; --keep keeps what reaches new code."""
-    session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "test", "fuzz"))
+    session.install("-e", ".[emulator]", *nox.project.dependency_groups(GROUPS, "test", "fuzz"))
     session.run("python", "tests/fuzz/session.py", *session.posargs)
     # These try a few examples in the default run.
     searches = ("collect/hostile/test_hostile_values.py", "render/test_render_markdown.py", "compare/speeds/test_stats.py")
@@ -225,6 +225,17 @@ def programs(session: nox.Session) -> None:
     session.install("-e", ".[emulator]")
     install_inside(session)
     session.run("python", "tests/fuzz/programs.py", *session.posargs)
+
+
+@nox.session
+def emulator(session: nox.Session) -> None:
+    """Hold the emulator against AMD's pseudocode: nox -s emulator -- --operands 512; --recorded FOLDER runs tinygrad's cases from cards.
+
+    FOLDER is a source archive or clone of tinygrad, which has the cases in test/amd/hw.
+    """
+    session.install("-e", ".[emulator]")
+    install_inside(session)
+    session.run("python", "tests/emulator_reference/session.py", *session.posargs)
 
 
 @nox.session

@@ -30,7 +30,6 @@ EDGES = {
     ),
 }  # fmt: skip
 LITERAL = 0x40490FDB
-ROWS = 9  # S0, S1, S2, the old D0: two words each; and VCC or SCC
 
 # What is left out, and why: by the name of the operation.
 LEFT_OUT = (
@@ -128,7 +127,8 @@ class Operation:
     name: str
     text: str
     words: tuple[int, ...]
-    kind: int = 0
+    kind: int
+    core_name: str
 
     @property
     def is_scalar(self) -> bool:
@@ -142,7 +142,8 @@ class Compared:
     arch: str
     agreed: list[str] = field(default_factory=list)
     differ: list[tuple[str, str]] = field(default_factory=list)
-    left_out: dict[str, list[str]] = field(default_factory=dict)
+    left_out: dict[str, list[str]] = field(default_factory=dict)  # names of the core's operations, by the reason
+    operations: set[str] = field(default_factory=set)  # of the core, compared
 
 
 def encoded(family: str, encoding: str, opcode: int) -> tuple[int, ...]:
@@ -198,9 +199,9 @@ def operations(arch: str, compared: Compared) -> Iterator[Operation]:
         except NotPseudocode as error:
             why = why or f"its pseudocode is not read: {error}"
         if why:
-            compared.left_out.setdefault(why, []).append(mnemonic)
+            compared.left_out.setdefault(why, []).append(name)
             continue
-        yield Operation(encoding, opcode, mnemonic, text, words[: one.size // 4], numbers[one.operation].d)
+        yield Operation(encoding, opcode, mnemonic, text, words[: one.size // 4], numbers[one.operation].d, name)
 
 
 def operand(drawn: random.Random, widths: tuple[int, ...]) -> int:
@@ -272,47 +273,26 @@ def expected(family: str, one: Operation, row: tuple[int, int, int, int, int], l
     return left
 
 
-def execute(arch: str, group: list[Operation], rows: list[list[tuple[int, int, int, int, int]]]) -> list[np.ndarray]:
-    """Run operations, each on its own operands; return for each the words of D0, VCC's or SCC's bit, and EXEC's bit, a lane each."""
+def execute(arch: str, one: Operation, given: list[tuple[int, int, int, int, int]]) -> np.ndarray:
+    """Run an operation; return for each set of operands the two words of D0, VCC's or SCC's bit, and EXEC's bit."""
     wave, cdna = WAVES[arch], WAVES[arch] == 64
-    found = []
-    for one, given in zip(group, rows, strict=True):
-        scalar = one.is_scalar
-        lanes_each = [row for row in given for _ in range(wave)] if scalar else given
-        columns = []
-        for n in range(4):
-            columns += [
-                np.array([row[n] & 0xFFFFFFFF for row in lanes_each], np.uint32),
-                np.array([row[n] >> 32 for row in lanes_each], np.uint32),
-            ]
-        columns.append(np.array([row[4] for row in lanes_each], np.uint32))
-        vcc, execute_, b = ("vcc", "exec", "b64") if cdna else ("vcc_lo", "exec_lo", "b32")
-        code = ".long " + ", ".join(f"{word:#x}" for word in one.words)
-        wait = "s_nop 4" if cdna else "s_nop 0"
-        if scalar:
-            body = [f"v_readfirstlane_b32 s{s}, v{v}" for s, v in ((20, 10), (21, 11), (22, 12), (23, 13), (24, 16), (25, 17), (26, 18))]
-            body += [
-                wait,
-                "s_cmp_lg_u32 s26, 0",
-                code,
-                "s_cselect_b32 s27, 1, 0",
-                f"s_mov_{b} s[28:29], exec" if cdna else "s_mov_b32 s28, exec_lo",
-            ]
-            body += [f"s_mov_{b} {execute_}, -1", wait, "v_mov_b32 v40, s24", "v_mov_b32 v41, s25", "v_mov_b32 v42, s27"]
-        else:
-            body = ["v_mov_b32 v40, v16", "v_mov_b32 v41, v17", f"v_cmp_ne_u32 {vcc}, 0, v18", wait, code]
-            if one.encoding == "VOP3" and one.name.startswith("v_cmp_" if not cdna else "v_cmp"):
-                body += [f"s_mov_{b} {vcc}, " + ("s[40:41]" if cdna else "s40")]
-            body += [
-                f"s_mov_{b} s[28:29], exec" if cdna else "s_mov_b32 s28, exec_lo",
-                f"s_mov_{b} {execute_}, -1",
-                wait,
-                f"v_cndmask_b32 v42, 0, 1, {vcc}",
-            ]
-        body += [f"v_cndmask_b32 v43, 0, 1, {'s[28:29]' if cdna else 's28'}"]
-        out = lanes(arch, "\n".join(body), columns, 4)
-        found.append(np.stack(out)[:, ::wave] if scalar else np.stack(out))
-    return found
+    each = [row for row in given for _ in range(wave)] if one.is_scalar else given
+    columns = [np.array([row[n] >> shift & 0xFFFFFFFF for row in each], np.uint32) for n in range(4) for shift in (0, 32)]
+    columns.append(np.array([row[4] for row in each], np.uint32))
+    vcc, exec_, b, saved, target = ("vcc", "exec", "b64", "s[28:29]", "s[40:41]") if cdna else ("vcc_lo", "exec_lo", "b32", "s28", "s40")
+    code, wait = ".long " + ", ".join(f"{word:#x}" for word in one.words), "s_nop 4" if cdna else "s_nop 0"
+    after = [f"s_mov_{b} {saved}, {exec_}", f"s_mov_{b} {exec_}, -1", wait]
+    if one.is_scalar:
+        body = [f"v_readfirstlane_b32 s{s}, v{v}" for s, v in ((20, 10), (21, 11), (22, 12), (23, 13), (24, 16), (25, 17), (26, 18))]
+        body += [wait, "s_cmp_lg_u32 s26, 0", code, "s_cselect_b32 s27, 1, 0", *after]
+        body += ["v_mov_b32 v40, s24", "v_mov_b32 v41, s25", "v_mov_b32 v42, s27"]
+    else:
+        body = ["v_mov_b32 v40, v16", "v_mov_b32 v41, v17", f"v_cmp_ne_u32 {vcc}, 0, v18", wait, code]
+        if one.encoding == "VOP3" and one.name.startswith("v_cmp" if cdna else "v_cmp_"):
+            body.append(f"s_mov_{b} {vcc}, {target}")
+        body += [*after, f"v_cndmask_b32 v42, 0, 1, {vcc}"]
+    out = np.stack(lanes(arch, "\n".join([*body, f"v_cndmask_b32 v43, 0, 1, {saved}"]), columns, 4))
+    return out[:, ::wave] if one.is_scalar else out
 
 
 def same(one: Operation, wanted: int, got: int, mask: int) -> bool:
@@ -346,7 +326,7 @@ def compare(arch: str, count: int, seed: int = 1, only: str = "") -> Compared:
             continue
         scalar = one.is_scalar
         given = cases(one, count if scalar else -(-count // wave) * wave, seed)
-        found = execute(arch, [one], [given])[0]
+        found = execute(arch, one, given)
         wrong, problem = [], ""
         for n, row in enumerate(given):
             try:
@@ -375,8 +355,10 @@ def compare(arch: str, count: int, seed: int = 1, only: str = "") -> Compared:
                     f"S0 {row[0]:#x}, S1 {row[1]:#x}, S2 {row[2]:#x}, D0 {row[3]:#x}, bit {row[4]}: {got:#x} and {int(found[2][n])}, not {wanted:#x} and {bit} (mask {mask:#x})"
                 )
         if problem:
-            compared.left_out.setdefault(problem, []).append(one.name)
-        elif wrong:
+            compared.left_out.setdefault(problem, []).append(one.core_name)
+            continue
+        compared.operations.add(one.core_name)
+        if wrong:
             compared.differ.append((one.name, f"{len(wrong)} of {len(given)}: {wrong[0]}"))
         else:
             compared.agreed.append(one.name)

@@ -96,7 +96,6 @@ def bounded(read: Callable[[bytes], None], seconds: float) -> Callable[[bytes], 
 
 if __name__ == "__main__":
     name = os.environ["READER"]
-    atheris.Setup(
-        sys.argv, bounded(READERS[name], float(os.environ["SECONDS"])), custom_mutator=None if name in ("junit", "archive") else mutate
-    )
+    by_bytes = name in ("junit", "archive", "code_object")
+    atheris.Setup(sys.argv, bounded(READERS[name], float(os.environ["SECONDS"])), custom_mutator=None if by_bytes else mutate)
     atheris.Fuzz()

@@ -67,6 +67,7 @@ WHOLE: dict[str, tuple[str, Callable[[Any, Any, int], Any]]] = {
     "product of bytes": ("tl.dot({a}.to(tl.int8), {b}.to(tl.int8))", lambda a, b, k: a.astype(np.int8).astype(np.int32) @ b.astype(np.int8).astype(np.int32)),
     "floats": ("(({a} & 1023).to(tl.float32) * 0.25 + ({b} & 255).to(tl.float32)).to(tl.int32)", lambda a, b, k: ((a & 1023) * np.float32(0.25) + (b & 255)).astype(np.int32)),
     "halves": ("(({a} & 31).to(tl.float16) * ({b} & 31).to(tl.float16)).to(tl.int32)", lambda a, b, k: (a & 31) * (b & 31)),
+    "denormal quotient": ("tl.div_rn((({a} & 0xffffff) + 1).to(tl.float32) * 7.52316384526264e-37, (({b} & 0xffff) + 1).to(tl.float32)).to(tl.int32, bitcast=True)", lambda a, b, k: (((a & 0xFFFFFF) + 1).astype(np.float32) * np.float32(2.0**-120) / ((b & 0xFFFF) + 1).astype(np.float32)).view(np.int32)),
     "root": ("tl.sqrt((({a} & 255) * ({a} & 255)).to(tl.float32)).to(tl.int32)", lambda a, b, k: a & 255),
     "power": ("tl.exp2(({a} & 15).to(tl.float32)).to(tl.int32) + {b}", lambda a, b, k: (np.int32(1) << (a & 15)) + b),
     "double": ("(({a}.to(tl.float64) + {b}.to(tl.float64)) * 0.5).to(tl.int32)", lambda a, b, k: ((a.astype(np.float64) + b) * 0.5).astype(np.int32)),

@@ -235,6 +235,15 @@ def code(data: bytes) -> None:
     render_page(said, diff_sections(*sides, found, (), True), good=True, all_in="x")
 
 
+def code_object(data: bytes) -> None:
+    """A code object for an AMD card: it is read, decoded and executed, or refused."""
+    from warpwave.emulator import EmulatorError, Launch, execute, load
+
+    with contextlib.suppress(EmulatorError):
+        kernel = load(data)
+        execute(kernel, Launch((1, 1, 1), 64, bytes(max(kernel.kernarg_bytes, 64))), limit_instructions=10_000)
+
+
 READERS: dict[str, Callable[[bytes], None]] = {
     "junit": junit,
     "run": _record(RunRecord),
@@ -251,4 +260,5 @@ READERS: dict[str, Callable[[bytes], None]] = {
     "bundles": bundles,
     "shares": _lines(CardShare),
     "code": code,
+    "code_object": code_object,
 }

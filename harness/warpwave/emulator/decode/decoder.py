@@ -39,8 +39,8 @@ def decode(at: Context, start: int, end: int) -> list[Instruction]:
         unknown += one.name.startswith(_UNKNOWN)
         if unknown > _MOST_UNKNOWN:
             raise InvalidCodeObject(
-                f"A code object for {at.architecture} has more than {_MOST_UNKNOWN} words that are no instructions of it. Usually the bytes "
-                "are damaged. Compile the kernel again."
+                f"A code object for {at.architecture} has more than {_MOST_UNKNOWN} words that are no instructions of it. "
+                "Usually the bytes are damaged. Compile the kernel again."
             )
         pair = [one] if one.second is None else [one.second, one] if one.swapped else [one, one.second]
         found += pair
