@@ -240,7 +240,6 @@ def cases(one: Operation, count: int, seed: int) -> list[tuple[int, int, int, in
 def expected(family: str, one: Operation, row: tuple[int, int, int, int, int], lane: int, ieee: bool) -> dict[str, Any]:
     """Return the registers that the pseudocode leaves."""
     s0, s1, s2, d0, bit = row
-    scalar = one.is_scalar
     if FLUSHING.match(one.name):
         s0 = s0 if s0 & 0x7F800000 else s0 & 0x80000000
     full = (1 << (64 if family == "cdna" else 32)) - 1
