@@ -71,7 +71,6 @@ def test_a_link_in_results_is_refused(tmp_path):
         ["plot", "run", "--out", "reports/x"],
         ["compare", "run", "run", "--markdown", "reports/x.md"],
         ["codegen", "diff", "run", "run", "--html", "reports/x.html"],
-        ["history", "add", "run"],
         ["init", "reports/x"],
         ["list", "--json", "reports/x.json"],
     ],

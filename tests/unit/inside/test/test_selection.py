@@ -483,7 +483,11 @@ def test_a_kernels_error_is_shown_without_the_interpreters_wrapping():
         except InterpreterError as error:
             raise InterpreterError(repr(error)) from error
 
-    assert describe(_raised(launch)) == describe(_raised(kernel)) == "ValueError: no such shape (test_not_run.py:157)"
+    assert (
+        describe(_raised(launch))
+        == describe(_raised(kernel))
+        == f"ValueError: no such shape (test_selection.py:{kernel.__code__.co_firstlineno + 2})"
+    )
     assert describe(InterpreterError("alone")) == "InterpreterError: alone"
 
 

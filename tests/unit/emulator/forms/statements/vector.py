@@ -104,7 +104,7 @@ def div_scaled(s0: float, s1: float, s2: float) -> tuple[float, bool]:
         return float("nan"), True
     with np.errstate(all="ignore"):
         inverse, ratio = np.float32(1) / np.float32(s1), np.float32(s2) / np.float32(s1)
-    tiny = [exponent(float(inverse)) == 0, exponent(float(ratio)) == 0 or exponent(s2) - exponent(s1) <= -126]
+    tiny = [inverse != 0 and exponent(float(inverse)) == 0, exponent(float(ratio)) == 0 or exponent(s2) - exponent(s1) <= -126]
     same_as = {True: s0 == s1 or (s0 != s0 and s1 != s1), False: s0 == s2 or (s0 != s0 and s2 != s2)}
     if exponent(s2) - exponent(s1) >= 96:
         return (float(np.float32(s0) * np.float32(2.0**64)) if same_as[True] else s0), True

@@ -111,7 +111,10 @@ def div_scaled64(s0: float, s1: float, s2: float) -> tuple[float, bool]:
     if s1 == 0 or s2 == 0:
         return float("nan"), True
     with np.errstate(all="ignore"):
-        inverse, ratio = exponent(np.float64(1) / s1) == 0, exponent(np.float64(s2) / s1) == 0 or exponent(s2) - exponent(s1) <= -1022
+        inverse, ratio = (
+            1 / np.float64(s1) != 0 and exponent(np.float64(1) / s1) == 0,
+            exponent(np.float64(s2) / s1) == 0 or exponent(s2) - exponent(s1) <= -1022,
+        )
         up, down = float(np.float64(s0) * 2.0**128), float(np.float64(s0) * 2.0**-128)
     is_denominator, is_numerator = s0 == s1 or (s0 != s0 and s1 != s1), s0 == s2 or (s0 != s0 and s2 != s2)
     if exponent(s2) - exponent(s1) >= 768:
