@@ -327,7 +327,7 @@ def _host_code(counts: Mapping[str, int], not_run: Mapping[str, int] = MappingPr
     skipped = counts.get(Verdict.NOT_RUN.value, 0)
     wrong = sum(counts.values()) - skipped
     parts = [f"failed {_nouns(wrong, 'case')} in host code"] if wrong else []
-    parts += [f"did not run {_nouns(skipped, 'case')} to the end ({', '.join(reasons(skipped, not_run))})"] if skipped and not_run else []
+    parts += [f"did not run {_nouns(skipped, 'case')} to the end ({', '.join(reasons(skipped, not_run))})"] if skipped else []
     return ", ".join(parts)
 
 

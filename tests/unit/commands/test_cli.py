@@ -170,6 +170,7 @@ def test_a_package_that_does_not_import_is_named(warpwave, package):
 
     assert done.returncode == 1, done.stdout
     assert "nothing_of_this_name" in done.stdout
+    assert "test/log.txt" in done.stdout
     assert "\x1b" not in done.stdout + done.stderr
 
 

@@ -20,6 +20,7 @@ from warpwave.render.sections.testing import suspicion
 from warpwave.render.text import NOTHING, asked_for, counts, first_line, gravest, left_out, number, plural
 
 _FEW = 30  # lines per section before "and n more"
+_HINT = 1000  # characters: a hint ends with the path of its log, which must stay whole
 _MOST_ATTEMPTS, _MOST_GPUS = 20, 64  # per target
 _MOST_CELLS = 50_000  # tests times targets: nobody reads a larger table, and a summary cannot hold it
 
@@ -91,7 +92,7 @@ def _targets(comparison: Comparison) -> Section:
         lines += [say(name(f"{target.target}: {first_line(note, 400)}")) for note in notes]
         if target.environment and target.environment.weakened:
             lines.append(say(name(target.target), ", protections given up: ", name(", ".join(target.environment.weakened))))
-        lines += [say(name(target.target), ", what to do: ", name(first_line(target.hint, 400)))] if target.hint else []
+        lines += [say(name(target.target), ", what to do: ", name(first_line(target.hint, _HINT)))] if target.hint else []
     heads = tuple(say(head) for head in ("target", "verdict", "GPU", "tests", "points", "compiled", "time"))
     return Section("Targets", heads, tuple(rows), shorten(lines, None), right=(6,))
 
@@ -308,7 +309,7 @@ def _brief_targets(comparison: Comparison) -> list[Section]:
         ]
         notes = [*(target.environment.notes if target.environment else ()), *(note for stage in target.stages for note in stage.notes)]
         lines += [say(name(f"  {note}")) for note in notes if note.startswith(_SHOWN)]
-        lines += [say("  what to do: ", name(first_line(target.hint, 300)))] if target.hint else []
+        lines += [say("  what to do: ", name(first_line(target.hint, _HINT)))] if target.hint else []
         by = tuple(option for option in target.narrowed if option != "--quick")
         ran = sum(target.tests.values())
         if by:
