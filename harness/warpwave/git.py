@@ -45,6 +45,8 @@ def ask_git(folder: Path, *words: str, limit_s: float = 20.0) -> str | None:
     if words[0] in ("diff", "status"):
         # In a submodule git would follow the settings there. `.gitmodules` decides on this, unless the command line does.
         words = (words[0], "--ignore-submodules=dirty", *words[1:])
+    if words[0] == "diff":
+        words = (words[0], "--no-ext-diff", "--no-textconv", *words[1:])
     try:
         listed = _run(folder, ["config", "--list", "--name-only", "-z"], _SETTINGS, surroundings, limit_s)
         if listed is None:

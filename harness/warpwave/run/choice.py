@@ -51,7 +51,7 @@ def changed_files(root: Path, ref: str) -> Change:
     # What others have added to the branch since does not count. A shallow clone may not hold the commit that both began with.
     base = _git(root, "merge-base", commit.strip(), "HEAD") or commit
     tracked = _git(
-        root, "diff", "--relative", "--name-only", "--no-renames", "--no-ext-diff", "--no-textconv", "-z", base.strip(), "--", "."
+        root, "diff", "--relative", "--name-only", "--no-renames", "-z", base.strip(), "--", "."
     )
     new = _git(root, "ls-files", "--others", "--exclude-standard", "-z", "--", ".")
     if tracked is None or new is None:

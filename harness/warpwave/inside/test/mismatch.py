@@ -166,6 +166,12 @@ class _Values:
         return ast.unparse(InFull().visit(copy.deepcopy(node)))
 
 
+def _distinct(one: float, other: float) -> tuple[str, str]:
+    """Write two numbers with six digits, or with as many as it takes to tell them apart."""
+    written = [(f"{one:.{digits}g}", f"{other:.{digits}g}") for digits in (6, 9, 17)]
+    return next((pair for pair in written if pair[0] != pair[1]), written[0])
+
+
 def _numbers(compared: _Compared) -> str:
     """Return `5 of 320 elements differ; greatest difference 1.13 at [0, 3]: expected 0.692, got 1.82`; empty without two such arrays."""
     torch = sys.modules.get("torch")
@@ -189,7 +195,7 @@ def _numbers(compared: _Compared) -> str:
             wrong = int((~torch.isclose(first, second, rtol=rtol, atol=atol, equal_nan=compared.nans_are_equal)).sum())
             text = f"{wrong} of {apart.numel()} elements differ; {text}" if wrong and first.ndim else text
         text += f" at {[int(each) for each in torch.unravel_index(torch.tensor(at), apart.shape)]}" if first.ndim else ""
-        one, other = (f"{float(each.flatten()[at]):.6g}" for each in (first, second))
+        one, other = _distinct(*(float(each.flatten()[at]) for each in (first, second)))
     if compared.names == _KNOWN:
         return f"{text}: expected {other}, got {one}"
     where = [name if len(name) <= _LONGEST else f"the {word}" for name, word in zip(compared.names, ("first", "second"), strict=True)]

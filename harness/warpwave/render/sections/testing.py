@@ -63,7 +63,7 @@ def suspicion(row: ParityRow, target: str, targets: Iterable[TargetSummary]) -> 
     known = {entry.target: entry for entry in targets}
     properties = next((cell.result.properties for cell in row.cells if cell.target == target), {})
     if known[target].emulated and (by_host := properties.get(HOST_ERROR_PROPERTY)):
-        return f"no fault of the emulator: {by_host}; a {known[target].emulated} card does the same"
+        return f"no fault of the emulator: {by_host}"
     if target not in row.suspected:
         return ""
     passed = [known[cell.target] for cell in row.cells if cell.result.verdict is Verdict.PASSED and not known[cell.target].emulated]
