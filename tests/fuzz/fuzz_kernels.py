@@ -35,9 +35,9 @@ AGAIN = 16
 
 def round_narrow_floats() -> None:
     """Let Triton's interpreter round to bf16 as a card does, and not toward zero: in twice the error that would be all of it."""
-    from warpwave.inside.fake_gpu.arithmetic import narrow_floats
+    from warpwave.inside.fake_gpu.answers import arithmetic, changes
 
-    for owner, name, value in narrow_floats():
+    for owner, name, value in changes(arithmetic()):
         setattr(owner, name, value)
 
 

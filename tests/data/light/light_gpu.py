@@ -15,7 +15,7 @@ def of_interpreted_kernels(plugins):
 
 
 CHECKS = {"of_interpreted_kernels": of_interpreted_kernels}
-for name, members in (("fake_gpu.interpreter", {"interpreted_device": interpreted_device}), ("sanitize.pytest_plugin", CHECKS)):
+for name, members in (("fake_gpu.card", {"interpreted_device": interpreted_device}), ("sanitize.pytest_plugin", CHECKS)):
     module = ModuleType(f"warpwave.inside.{name}")
     vars(module).update(members)
     sys.modules[module.__name__] = module

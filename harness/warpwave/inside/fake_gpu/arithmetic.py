@@ -12,26 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 import triton.language as tl
-
-from warpwave.inside.fake_gpu.torch_device import Patch
+from triton._C.libtriton import interpreter as memory
+from triton.runtime.interpreter import TensorHandle, _get_np_dtype
 
 Array = Any  # np.ndarray; the numbers' types change from call to call
-
-
-def card_arithmetic() -> list[Patch]:
-    """Return what makes the interpreter's builder compute as cards do."""
-    from triton.runtime import interpreter
-
-    builder, scans = interpreter.InterpreterBuilder, interpreter.ScanOps
-    return [
-        *((builder, name, _of_two(choose)) for name, choose in _CHOICES.items()),
-        *((builder, name, _saturating(getattr(builder, name))) for name in ("create_fp_to_si", "create_fp_to_ui")),
-        *((scans, name, _of_its_type(getattr(scans, name))) for name in ("cumsum", "cumprod")),
-        (builder, "binary_op", _of_one_bit(builder.binary_op)),
-        (builder, "get_all_ones_value", _all_ones),
-        (builder, "create_umulhi", _high_half(builder.create_umulhi)),
-        (builder, "create_fma", _rounded_once(builder.create_fma)),
-    ]
 
 
 def smaller(x: Array, y: Array, choose: Callable[[Array, Array], Array] = np.fmin) -> Array:
@@ -45,7 +29,7 @@ def larger(x: Array, y: Array, choose: Callable[[Array, Array], Array] = np.fmax
 
 
 # `tl.minimum` returns the number of a number and a NaN, unless it is asked to propagate NaN.
-_CHOICES: dict[str, Callable[[Array, Array], Array]] = {
+CHOICES: dict[str, Callable[[Array, Array], Array]] = {
     "create_minnumf": smaller,
     "create_maxnumf": larger,
     "create_minimumf": functools.partial(smaller, choose=np.minimum),
@@ -53,11 +37,12 @@ _CHOICES: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
-def _of_two(choose: Callable[[Array, Array], Array]) -> Callable[..., Any]:
+def of_two(choose: Callable[[Array, Array], Array]) -> Callable[..., Any]:
+    """Return an operation that chooses one of two numbers."""
     return lambda builder, left, right: builder.binary_op(left, right, choose)
 
 
-def _saturating(conversion: Callable[..., Any]) -> Callable[..., Any]:
+def saturating(conversion: Callable[..., Any]) -> Callable[..., Any]:
     """Return a conversion of floats to whole numbers that ends at the largest and the smallest one; NaN is 0 in 32 bits.
 
     A type of fewer bits gets the low ones of 32. What cards do there differs, and LLVM leaves all of it open.
@@ -81,7 +66,7 @@ def _saturating(conversion: Callable[..., Any]) -> Callable[..., Any]:
     return convert
 
 
-def _of_its_type(scan: Callable[..., Any]) -> Callable[..., Any]:
+def of_its_type(scan: Callable[..., Any]) -> Callable[..., Any]:
     """Return a scan whose sums wrap around in the type of its input; NumPy's are of 64 bits."""
 
     def run(ops: Any, value: Any) -> Any:
@@ -93,7 +78,7 @@ def _of_its_type(scan: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _of_one_bit(operation: Callable[..., Any]) -> Callable[..., Any]:
+def of_one_bit(operation: Callable[..., Any]) -> Callable[..., Any]:
     """Return an operation whose comparisons have a type of one bit, and that wraps truths around at one bit.
 
     The interpreter keeps the type of what is compared. A mask that is made of a program's number and then broadcast (`(pid < n) & mask`) is
@@ -110,15 +95,14 @@ def _of_one_bit(operation: Callable[..., Any]) -> Callable[..., Any]:
     return compute
 
 
-def _all_ones(builder: Any, dtype: Any) -> Any:
-    from triton.runtime.interpreter import TensorHandle, _get_np_dtype
-
+def all_ones(builder: Any, dtype: Any) -> Any:
+    """Return a constant with all bits set."""
     kind = _get_np_dtype(dtype)
     bits = np.full(1, True) if kind == np.bool_ else np.full(kind.itemsize, 0xFF, np.uint8).view(kind)
     return TensorHandle(bits, dtype.scalar)
 
 
-def _high_half(multiply: Callable[..., Any]) -> Callable[..., Any]:
+def high_half(multiply: Callable[..., Any]) -> Callable[..., Any]:
     """Return a product of unsigned numbers; signed operands take part by their bits."""
 
     def compute(builder: Any, left: Any, right: Any) -> Any:
@@ -130,7 +114,7 @@ def _high_half(multiply: Callable[..., Any]) -> Callable[..., Any]:
     return compute
 
 
-def _rounded_once(multiply: Callable[..., Any]) -> Callable[..., Any]:
+def rounded_once(multiply: Callable[..., Any]) -> Callable[..., Any]:
     """Return a fused multiplication and addition of fp16: older releases round the product, too. In fp64 it is exact."""
 
     def compute(builder: Any, x: Any, y: Any, z: Any) -> Any:
@@ -151,10 +135,10 @@ def _rounded_once(multiply: Callable[..., Any]) -> Callable[..., Any]:
 # What torch has a type for. Triton's others are left as they are.
 _TYPES = {tl.bfloat16: torch.bfloat16, tl.float8e5: torch.float8_e5m2, tl.float8e4nv: torch.float8_e4m3fn}
 _TYPES |= {tl.float8e4b8: torch.float8_e4m3fnuz, tl.float8e5b16: torch.float8_e5m2fnuz}
-_COMPARISONS = [f"create_fcmp{kind}{name}" for kind in "OU" for name in ("LT", "GT", "LE", "GE", "EQ", "NE")]
-_ARITHMETIC = ["fadd", "fsub", "fmul", "fdiv", "frem", "fneg", "fma", "clampf", "precise_divf", "approx_divf", "minimumf", "minnumf"]
-_ARITHMETIC += ["maximumf", "maxnumf", "floor", "ceil", "exp", "exp2", "log", "log2", "sin", "cos", "sqrt", "precise_sqrt", "rsqrt", "erf"]
-_CASTS = [f"create_{name}" for name in ("si_to_fp", "ui_to_fp", "fp_to_si", "fp_to_ui", "fp_ext", "fp_trunc")]
+COMPUTED = [f"create_fcmp{kind}{name}" for kind in "OU" for name in ("LT", "GT", "LE", "GE", "EQ", "NE")]
+_ARITHMETIC = "fadd fsub fmul fdiv frem fneg fma clampf precise_divf approx_divf minimumf minnumf maximumf maxnumf floor ceil exp exp2 log"
+COMPUTED += [f"create_{name}" for name in (*_ARITHMETIC.split(), "log2", "sin", "cos", "sqrt", "precise_sqrt", "rsqrt", "erf")]
+CASTS = [f"create_{name}" for name in ("si_to_fp", "ui_to_fp", "fp_to_si", "fp_to_ui", "fp_ext", "fp_trunc", "fp_to_fp")] + ["cast_impl"]
 
 
 def widened(data: Array, dtype: Any) -> Array:
@@ -173,21 +157,6 @@ def narrowed(data: Array, dtype: Any) -> Array:
     return bits.view(np.dtype(f"u{bits.dtype.itemsize}"))
 
 
-def narrow_floats() -> list[Patch]:
-    """Return what makes the interpreter compute with narrow floats, and as cards do with others."""
-    from triton.runtime import interpreter
-
-    builder, changes = interpreter.InterpreterBuilder, card_arithmetic()
-    wide: dict[str, Any] = {name: operation for owner, name, operation in changes if owner is builder}
-    names = [*_COMPARISONS, *(f"create_{name}" for name in _ARITHMETIC)]
-    changes += [(builder, name, _computed(wide.get(name) or getattr(builder, name))) for name in names if hasattr(builder, name)]
-    changes += [(builder, name, _cast(wide.get(name) or getattr(builder, name))) for name in _CASTS]
-    changes += [(builder, name, _cast(getattr(builder, name))) for name in ("cast_impl", "create_fp_to_fp")]
-    changes += [(builder, "create_dot", _operands_widened(builder.create_dot))]
-    changes += [(builder, "create_atomic_rmw", _atomic(builder.create_atomic_rmw))]
-    return [*changes, *((ops, "apply_impl", _combined(ops.apply_impl)) for ops in (interpreter.ReduceOps, interpreter.ScanOps))]
-
-
 def _type(value: Any) -> Any:
     """Return a handle's narrow type, or nothing."""
     dtype = getattr(getattr(value, "dtype", None), "scalar", None)
@@ -199,7 +168,7 @@ def _wide(value: Any) -> Any:
     return type(value)(widened(value.data, _type(value)), tl.float32) if _type(value) else value
 
 
-def _computed(operation: Callable[..., Any]) -> Callable[..., Any]:
+def computed(operation: Callable[..., Any]) -> Callable[..., Any]:
     """Return an operation of floats that rounds its result to the type of its operands; a comparison's needs no rounding."""
 
     def compute(builder: Any, *args: Any) -> Any:
@@ -212,7 +181,7 @@ def _computed(operation: Callable[..., Any]) -> Callable[..., Any]:
     return compute
 
 
-def _operands_widened(operation: Callable[..., Any]) -> Callable[..., Any]:
+def operands_widened(operation: Callable[..., Any]) -> Callable[..., Any]:
     """Return a product whose sum has a type of its own."""
 
     def compute(builder: Any, left: Any, right: Any, *rest: Any) -> Any:
@@ -221,10 +190,10 @@ def _operands_widened(operation: Callable[..., Any]) -> Callable[..., Any]:
     return compute
 
 
-def _cast(conversion: Callable[..., Any]) -> Callable[..., Any]:
-    def cast(builder: Any, source: Any, to: Any, *rounding: Any) -> Any:
-        from triton.runtime.interpreter import _get_np_dtype
+def cast(conversion: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a conversion that rounds once to a narrow type, or from one."""
 
+    def cast(builder: Any, source: Any, to: Any, *rounding: Any) -> Any:
         if getattr(source, "is_suspected", False):  # nobody may look at it yet
             return source.converted(lambda plain: cast(builder, plain, to, *rounding))
         dtype = to.scalar
@@ -241,7 +210,7 @@ def _cast(conversion: Callable[..., Any]) -> Callable[..., Any]:
     return cast
 
 
-def _combined(apply: Callable[..., Any]) -> Callable[..., Any]:
+def combined(apply: Callable[..., Any]) -> Callable[..., Any]:
     """Return a reduction or scan that NumPy does at once, over numbers; others call a function of the language for each step."""
 
     def combine(ops: Any, values: Any) -> Any:
@@ -275,11 +244,10 @@ def _rounded(value: Any, dtype: Any) -> Any:
     return tl.tensor(handle, tl.block_type(dtype, value.shape) if value.shape else dtype)
 
 
-def _atomic(operation: Callable[..., Any]) -> Callable[..., Any]:
+def atomic(operation: Callable[..., Any]) -> Callable[..., Any]:
     """Return an atomic operation that adds narrow floats lane after lane, and exchanges floats as bits: the interpreter does neither."""
 
     def change(builder: Any, kind: Any, pointer: Any, value: Any, mask: Any, *rest: Any) -> Any:
-        from triton._C.libtriton import interpreter as memory
 
         if str(kind).endswith("XCHG") and value.data.dtype.kind == "f":
             bits = value.data.view(f"i{value.data.itemsize}")

@@ -1,22 +1,75 @@
-"""`torch.compile` without a card: functions stay Python's, and a call that the compiler would take away or move is refused.
+"""What a call writes to the memory of its arguments, and `torch.compile` without a card, which relies on what ops say of that.
 
-The compiler believes what an op says of its arguments. Outside of it nothing asks, and a test of such an op passes on a card, too.
+Functions that torch would compile stay Python's. An op that writes to an argument and does not say so is refused within them: the compiler
+would take such a call away, or move it. Outside of it nothing asks, and a test of such an op passes on a card, too.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
-from warpwave.inside.fake_gpu.contents import Contents
-from warpwave.inside.fake_gpu.host_side import is_packages_op, is_traced
+from warpwave.inside.fake_gpu.host_side import is_packages_op, is_traced, tensors_in
+from warpwave.inside.fake_gpu.torch_device import Patch, apply
 from warpwave.inside.process.outcomes import Pretended
 
+
+class Contents:
+    """The memory of named arguments. A tensor stands for its whole storage; tensors that share one share its bytes."""
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        self._tensors: list[tuple[str, torch.Tensor]] = []
+        self.sizes: dict[int, int] = {}  # in bytes, by address
+        with torch._C.DisableTorchFunction():
+            for name, value in arguments.items():
+                # A descriptor, or a pointer of another type, has a tensor as its base.
+                for tensor in tensors_in(value if isinstance(value, torch.Tensor) else getattr(value, "base", value)):
+                    if size := _bytes(tensor):
+                        self._tensors.append((name, tensor))
+                        self.sizes[tensor.untyped_storage().data_ptr()] = size
+
+    def copy(self) -> dict[int, bytes]:
+        """Return what it holds now, by address."""
+        return {start: ctypes.string_at(start, size) for start, size in self.sizes.items()}
+
+    def put(self, kept: Mapping[int, bytes]) -> None:
+        """Write what was copied."""
+        for start, data in kept.items():
+            ctypes.memmove(start, data, len(data))
+
+    def changed(self, start: int, before: bytes, after: bytes) -> list[str]:
+        """Return the arguments in the storage at `start` of which an element changed; all of them if none did, but the memory between."""
+        with torch._C.DisableTorchFunction():
+            here = [(name, tensor) for name, tensor in self._tensors if tensor.untyped_storage().data_ptr() == start]
+            found = [name for name, tensor in here if not np.array_equal(_elements(tensor, before), _elements(tensor, after))]
+        return list(dict.fromkeys(found or [name for name, _ in here]))
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    """Return the size of a tensor's storage; 0 if it has no memory, as one that torch's compiler traces with."""
+    try:
+        storage = tensor.untyped_storage()
+        return storage.nbytes() if storage.device.type == "cpu" and storage.data_ptr() and not tensor.is_nested else 0
+    except (NotImplementedError, RuntimeError):
+        return 0
+
+
+def _elements(tensor: torch.Tensor, data: bytes) -> Any:
+    size = tensor.element_size()
+    held = np.frombuffer(data, np.uint8)[tensor.storage_offset() * size :]
+    strides = (*(stride * size for stride in tensor.stride()), 1)
+    return np.lib.stride_tricks.as_strided(held, (*tensor.shape, size), strides)
+
+
+# Backends of torch's own: their kernels need a card, and their tracer sees no launch in the interpreter. Others are the author's.
+_OF_TORCH = ("inductor", "cudagraphs", "eager", "aot_eager", "aot_eager_decomp_partition")
 _within = threading.local()  # whether this thread is in a function, or a backward, that torch would have compiled
 
 
@@ -28,6 +81,41 @@ def plain(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Stand in for `torch.compile`: the author's kernels are launched all the same, and no others are generated."""
     Pretended.compiled = True
     return (lambda decorated: decorated) if function is None else function
+
+
+def by_authors_backend(compile_: Callable[..., Any], originals: list[Patch]) -> Callable[..., Any]:
+    """Return `torch.compile` for backends of the author's. A function for one of torch's stays Python's."""
+
+    def chosen(model: Any = None, **options: Any) -> Any:
+        if model is None:
+            return functools.partial(chosen, **options)
+        if options.get("backend", "inductor") in _OF_TORCH:
+            return followed(plain(model, **options))
+        return without_modes(compile_(model, **options), originals)
+
+    return chosen
+
+
+def without_modes(function: Callable[..., Any], originals: list[Patch]) -> Callable[..., Any]:
+    """Let torch's own compiler see tensors as they are, and the functions that it has rules for: the `originals`."""
+    if isinstance(function, torch.nn.Module):
+        module: Callable[..., Any] = function
+        return module
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        modes = [torch._C._get_function_stack_at(place) for place in range(torch._C._len_torch_function_stack())]
+        for _ in modes:
+            torch._C._pop_torch_function_stack()
+        try:
+            # Modes that torch's compiler enters itself work: it indexes with tensors by one.
+            with torch._C.DisableTorchFunctionSubclass(), contextlib.ExitStack() as undo:
+                apply(originals, undo)
+                return function(*args, **kwargs)
+        finally:
+            for mode in modes:
+                torch._C._push_on_torch_function_stack(mode)
+
+    return run
 
 
 def followed(function: Any) -> Any:

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 import triton.language.extra as extra
+from triton.runtime.interpreter import TensorHandle, _get_np_dtype, interpreter_semantic
 
-from warpwave.inside.fake_gpu.torch_device import Patch
 from warpwave.inside.process.outcomes import NotPretended
 
 Array = Any  # np.ndarray; the numbers' types change from call to call
@@ -239,49 +239,39 @@ FUNCTIONS: dict[str, Function] = {
 }
 
 
-# The vendors' device libraries (`libdevice`) in Triton's interpreter, which has none: there, their functions return None or raise.
-#
-# A call still goes through the pretended vendor's own wrapper, so a function takes and returns the types that it has there.
-# `device_functions.py` has what it computes.
+# The libraries (`libdevice`) in Triton's interpreter, which has none. A call still goes through the pretended vendor's own wrapper, so a
+# function takes and returns the types that it has there.
 
 
-def library(backend: str) -> list[Patch]:
-    """Return what makes every device library compute; the one without a vendor becomes that of Triton's `backend`."""
-    from triton.runtime.interpreter import InterpreterBuilder
-
-    calls = _Calls()
-    changes: list[Patch] = [(InterpreterBuilder, "create_extern_elementwise", lambda builder, *args: calls.compute(*args))]
-    vendors = {info.name: _module(f"{info.name}.libdevice") for info in pkgutil.iter_modules(extra.__path__) if info.ispkg}
-    for module in filter(None, vendors.values()):
-        changes += [(module, name, calls.named(name, function)) for name, function in _functions(module)]
-    if (here := vendors.get(backend)) is not None:
-        plain = importlib.import_module(f"{extra.__name__}.libdevice")
-        changes += [(plain, name, calls.named(name, vars(here).get(name, _lacking(here, name)))) for name, _ in _functions(plain)]
-    return changes
+def vendors() -> list[str]:
+    """Return the vendors that Triton's language has a folder of."""
+    return [info.name for info in pkgutil.iter_modules(extra.__path__) if info.ispkg]
 
 
-def _lacking(module: ModuleType, name: str) -> Callable[..., Any]:
+def library(vendor: str = "") -> ModuleType | None:
+    """Return a vendor's library, or the one that is no vendor's; None if there is none."""
+    try:
+        return importlib.import_module(".".join(filter(None, (extra.__name__, vendor, "libdevice"))))
+    except ImportError:
+        return None
+
+
+def functions(module: ModuleType) -> list[str]:
+    """Return the names of the public functions that a library defines itself."""
+    public = {name: value for name, value in vars(module).items() if isinstance(value, FunctionType) and not name.startswith("_")}
+    return [name for name, value in public.items() if value.__module__ in (module.__name__, "triton.language.core")]
+
+
+def lacking(module: ModuleType, name: str) -> Callable[..., Any]:
+    """Return a function that the vendor's library has not."""
+
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise AttributeError(f"module '{module.__name__}' has no attribute '{name}'")
 
     return refuse
 
 
-def _module(name: str) -> ModuleType | None:
-    try:
-        return importlib.import_module(f"{extra.__name__}.{name}")
-    except ImportError:
-        return None
-
-
-def _functions(module: ModuleType) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield the public functions that a library defines itself."""
-    for name, value in vars(module).items():
-        if isinstance(value, FunctionType) and not name.startswith("_") and value.__module__ in (module.__name__, "triton.language.core"):
-            yield name, value
-
-
-class _Calls:
+class Calls:
     """Remembers which function of a library a kernel is in: the vendor's wrapper knows only the name of a symbol."""
 
     def __init__(self) -> None:
@@ -292,8 +282,6 @@ class _Calls:
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            from triton.runtime.interpreter import interpreter_semantic
-
             outer, self.name = self.name, name
             try:
                 return function(*args, **{**kwargs, "_semantic": interpreter_semantic})
@@ -304,8 +292,6 @@ class _Calls:
 
     def compute(self, library: str, path: str, symbol: str, args: list[Any], returned: Any, pure: bool) -> Any:
         """Stand in for the call of a symbol: the handles of the arguments have one shape and the types of the symbol."""
-        from triton.runtime.interpreter import TensorHandle, _get_np_dtype
-
         if (function := FUNCTIONS.get(self.name)) is None:
             raise NotPretended(f"{self.name or symbol} of the device library has no counterpart in the interpreter")
         numbers = np.broadcast_arrays(*(arg.data for arg in args))

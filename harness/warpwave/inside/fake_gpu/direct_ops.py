@@ -12,17 +12,14 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from types import FrameType
 from typing import Any
 
 import torch
 
 from warpwave.inside.fake_gpu.host_side import is_host, is_traced, tensors_in
 from warpwave.inside.fake_gpu.redirect import within
-from warpwave.inside.fake_gpu.torch_device import Patch
-from warpwave.inside.fake_gpu.torch_ops import Traceable
 
-_REGISTERS = ("register_fake", "register_kernel", "register_autograd", "register_autocast", "register_vmap", "register_torch_dispatch")
+REGISTERS = ("register_fake", "register_kernel", "register_autograd", "register_autocast", "register_vmap", "register_torch_dispatch")
 
 
 class DirectOp:
@@ -135,88 +132,79 @@ class DirectOp:
         """Ignore it: a bench that measures under autocast still launches the op."""
 
 
-def direct_ops(kind: str) -> list[Patch]:
-    """Return what makes every op of a package, on a device of the type `kind`, call its function."""
-    made: dict[str, DirectOp] = {}
+class DirectOps:
+    """Makes every op of a package, on a device of the type `kind`, call its function."""
 
-    def defining(original: Callable[..., Any]) -> Callable[..., Any]:
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._made: dict[str, DirectOp] = {}
+        self._on_gpu: dict[tuple[str, str], Callable[..., Any]] = {}
+
+    def defining(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return `custom_op` or `triton_op`."""
+
         def define(name: str, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-            if _is_torchs(sys._getframe(1)):
+            # Torch itself defines an op in a module that it imports only now: such an op has rules for tensors without data.
+            if str(sys._getframe(1).f_globals.get("__name__", "")).partition(".")[0] in ("torch", "functorch"):
                 return original(name, function, **options) if function else original(name, **options)
-            return direct_op(name, function, **options)
+            return self._direct_op(name, function, **options)
 
         return define
 
-    def direct_op(name: str, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    def _direct_op(self, name: str, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         if function is None:
-            return functools.partial(direct_op, name, **options)
-        made[name] = op = DirectOp(kind, function, options.get("schema"))
-        _publish(name, op)
+            return functools.partial(self._direct_op, name, **options)
+        self._made[name] = op = DirectOp(self._kind, function, options.get("schema"))
+        namespace, _, short = name.partition("::")
+        op.default = op  # type: ignore[attr-defined]  # `torch.ops.namespace.name` finds it, also with its overload's name behind it
+        setattr(getattr(torch.ops, namespace), short, op)
         return op
 
-    def register(method: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def registering(self, method: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return one of torch's functions that register something for an op, as `method` of the op does."""
+
         def by_name(op: Any, *args: Any, **kwargs: Any) -> Any:
-            known = op if isinstance(op, DirectOp) else made.get(op) if isinstance(op, str) else None
+            known = op if isinstance(op, DirectOp) else self._made.get(op) if isinstance(op, str) else None
             if known is None:
                 return original(op, *args, **kwargs)
             rest = {key: value for key, value in kwargs.items() if key in ("setup_context", "func")}
-            return (
-                getattr(known, method)(*[value for value in args if value is not None], **rest)
-                if args or rest
-                else _decorator(known, method)
-            )
+            if args or rest:
+                return getattr(known, method)(*[value for value in args if value is not None], **rest)
+
+            def register(function: Callable[..., Any]) -> Callable[..., Any]:
+                getattr(known, method)(function)
+                return function
+
+            return register
 
         return by_name
 
-    implement: Any = torch.library.Library.impl
-    gpu = kind.upper()
-    on_gpu: dict[tuple[str, str], Callable[..., Any]] = {}
+    def implementing(self, implement: Callable[..., None]) -> Callable[..., None]:
+        """Return `Library.impl`: what is implemented for the GPU runs where torch would ask for shapes."""
 
-    def without_data(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> None:
-        """Run what is implemented for the GPU where torch would ask for shapes."""
-        op = _named(self, op_name)
-        if dispatch_key == gpu:
-            on_gpu[op] = within(fn)
-            with contextlib.suppress(RuntimeError):  # what gives shapes came first, and asks here
-                implement(self, op_name, on_gpu[op], "Meta", **options)
-        elif dispatch_key != "Meta" or op not in on_gpu:
-            implement(self, op_name, fn, dispatch_key, **options)
+        def without_data(library: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> None:
+            op = _named(library, op_name)
+            if dispatch_key == self._kind.upper():
+                self._on_gpu[op] = within(fn)
+                with contextlib.suppress(RuntimeError):  # what gives shapes came first, and asks here
+                    implement(library, op_name, self._on_gpu[op], "Meta", **options)
+            elif dispatch_key != "Meta" or op not in self._on_gpu:
+                implement(library, op_name, fn, dispatch_key, **options)
 
-    register_fake: Any = torch.library.Library._register_fake
+        return without_data
 
-    def unless_on_gpu(self: Any, op_name: Any, fn: Any, *args: Any, **options: Any) -> None:
-        """Give shapes only until the op has what runs on the GPU. With both, torch refuses the second, or chooses one."""
-        op = _named(self, op_name)
-        if op not in on_gpu:
-            register_fake(self, op_name, lambda *given, **named: on_gpu.get(op, fn)(*given, **named), *args, **options)
+    def giving_shapes(self, register_fake: Callable[..., None]) -> Callable[..., None]:
+        """Return `Library._register_fake`, for ops that have nothing for the GPU. With both, torch refuses the second, or chooses one."""
 
-    changes: list[Patch] = [(torch.library, name, defining(getattr(torch.library, name))) for name in ("custom_op", "triton_op")]
-    changes += [(torch.library.Library, "impl", without_data), (torch.library.Library, "_register_fake", unless_on_gpu)]
-    changes += [(torch.library, name, register(name, getattr(torch.library, name))) for name in _REGISTERS if hasattr(torch.library, name)]
-    return [*changes, (torch.library, "wrap_triton", Traceable)]
+        def unless_on_gpu(library: Any, op_name: Any, fn: Any, *args: Any, **options: Any) -> None:
+            op = _named(library, op_name)
+            if op not in self._on_gpu:
+                register_fake(library, op_name, lambda *given, **named: self._on_gpu.get(op, fn)(*given, **named), *args, **options)
 
-
-def _is_torchs(frame: FrameType) -> bool:
-    """Whether torch itself defines an op, in a module that it imports only now: such an op has rules for tensors without data."""
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0] in ("torch", "functorch")
+        return unless_on_gpu
 
 
 def _named(library: Any, op: Any) -> tuple[str, str]:
     """Return the namespace and name of an op of a library, which may be given as the op itself."""
     name = op if isinstance(op, str) else f"{op._schema.name}.{op._schema.overload_name}".rstrip(".")
     return library.ns, name.rpartition("::")[2]
-
-
-def _publish(name: str, op: DirectOp) -> None:
-    """Let `torch.ops.namespace.name` find an op, also with its overload's name behind it."""
-    namespace, _, short = name.partition("::")
-    op.default = op  # type: ignore[attr-defined]
-    setattr(getattr(torch.ops, namespace), short, op)
-
-
-def _decorator(op: DirectOp, method: str) -> Callable[..., Any]:
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        getattr(op, method)(function)
-        return function
-
-    return register

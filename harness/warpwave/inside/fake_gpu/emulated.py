@@ -18,16 +18,14 @@ from pathlib import Path
 from typing import Any, Union, cast
 
 import torch
-from triton.compiler.compiler import AsmDict, CompiledKernel
+from triton.compiler.compiler import AsmDict
 
 from warpwave.emulator import Argument, Check, EmulatorError, Found, Kernel, Launch, OutOfMemoryBounds, execute, load
-from warpwave.inside.fake_gpu.card import PretendedDriver, Tuning, card_with_data, fits_on, refuse
+from warpwave.inside.fake_gpu.driver import PretendedDriver, refuse
 from warpwave.inside.fake_gpu.emulated_account import Account
 from warpwave.inside.fake_gpu.emulated_findings import Collected, Different, Given, Printer, given
 from warpwave.inside.fake_gpu.launches import Launched, allocator, check_grid, check_scratch
-from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.fake_gpu.streams import Graph
-from warpwave.inside.fake_gpu.torch_device import Patch
 from warpwave.records import Architecture
 
 # A launch's Python values → the bytes that a kernel reads its arguments from.
@@ -181,9 +179,6 @@ def with_texts_on_disk(init: _Init) -> _Init:
         )
 
     return cast(_Init, made)
-
-
-TEXTS_ON_DISK: Patch = (CompiledKernel, "__init__", with_texts_on_disk(CompiledKernel.__init__))
 
 
 # Which memory a launch may touch: the storage of each tensor that it was given, and of those whose addresses it was given.
@@ -343,20 +338,6 @@ def _unequal(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     allowed = _RELATIVE * torch.maximum(a.abs(), b.abs()) + _OF_LARGEST * known.max()
     same = (a == b) | (a.isnan() & b.isnan()) | (a.isfinite() & b.isfinite() & ((a - b).abs() <= allowed))
     return (~same).nonzero().flatten()
-
-
-def emulated_device(
-    card: Architecture, kinds: Sequence[str], account: Account, checks: Collected | None = None
-) -> tuple[Tuning, Callable[[], None]]:
-    """Pretend that tensors on a GPU of any of these types are on `card`, and execute what is launched there.
-
-    Return what autotuners choose, and what undoes it all. `account` counts what is executed. With `checks`, launches are
-    checked for more than their results, and `checks` collects what is found.
-    """
-    launching = [TEXTS_ON_DISK, (Redirect, "watch", staticmethod(account.watch))]
-    tuning, undo = card_with_data(card, kinds, partial(EmulatedDriver, account, checks), launching)
-    tuning.fits = fits_on(card)
-    return tuning, undo
 
 
 class EmulatedDriver(PretendedDriver):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import functools
 import hashlib
@@ -10,36 +9,32 @@ import importlib
 import inspect
 import operator
 import pkgutil
-import re
 import sys
 import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType, ModuleType, SimpleNamespace, TracebackType
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 import torch
 import triton
 import triton.language as tl
 import triton.language.extra as extra
+from triton.backends.compiler import GPUTarget
+from triton.compiler.compiler import make_backend
 from triton.compiler.errors import CompilationError, CompileTimeAssertionFailure
 from triton.runtime.errors import InterpreterError, OutOfResources
+from triton.runtime.interpreter import InterpreterOptions, TensorHandle, interpreter_builder, interpreter_semantic
+from triton.runtime.jit import JITFunction
 
-from warpwave.inside.fake_gpu.arithmetic import narrow_floats
-from warpwave.inside.fake_gpu.card import PretendedDriver, Tuning, card_with_data, has_threads
-from warpwave.inside.fake_gpu.device_library import library
 from warpwave.inside.fake_gpu.host_side import refused, taken_apart, tensors_in
-from warpwave.inside.fake_gpu.language import language_gaps, language_members, note_types, typed
+from warpwave.inside.fake_gpu.language import note_types, typed
 from warpwave.inside.fake_gpu.launches import check_grid
-from warpwave.inside.fake_gpu.promises import promises
 from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.fake_gpu.streams import Graph
-from warpwave.inside.fake_gpu.torch_device import Patch, apply
-from warpwave.inside.fake_gpu.waiting import waiting_programs
 from warpwave.inside.process.outcomes import NotPretended, raised_in_kernel
 from warpwave.records import Architecture
 
@@ -52,15 +47,14 @@ from warpwave.records import Architecture
 _REPLACED = (tl, tl.core, tl.math, tl.core.dtype, tl.core.tensor, tl.core.tensor_descriptor_base)
 
 
-def compiling(additions: Sequence[Patch]) -> list[Patch]:
-    """Return what compiles a kernel with Triton's own language; `additions` are warpwave's, which are not there yet."""
-    import triton
-    from triton.compiler import compiler
-
-    ours = {(id(owner), name) for owner, name, _ in additions}
-    owners: dict[int, Any] = {id(owner): owner for owner in (*_REPLACED, *(owner for owner, *_ in additions if _is_of_the_language(owner)))}
-    own = [(owner, dict(vars(owner))) for owner in owners.values()]
-    compile_kernel: Any = compiler.compile
+def compiling(additions: Iterable[tuple[Any, str]], compile_kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what compiles a kernel with Triton's own language; `additions` are the attributes that warpwave is about to replace."""
+    ours = {(id(owner), name) for owner, name in additions}
+    # The modules and classes of `triton.language`.
+    of_language = [
+        owner for owner, _ in additions if str(getattr(owner, "__module__", None) or owner.__name__).startswith("triton.language")
+    ]
+    own = [(owner, dict(vars(owner))) for owner in {id(owner): owner for owner in (*_REPLACED, *of_language)}.values()]
 
     def run(*args: Any, **kwargs: Any) -> Any:
         with contextlib.ExitStack() as undo:
@@ -71,12 +65,7 @@ def compiling(additions: Sequence[Patch]) -> list[Patch]:
                         undo.callback(setattr, owner, name, value)
             return compile_kernel(*args, **kwargs)
 
-    return [(owner, "compile", run) for owner in (triton, triton.compiler, compiler)]
-
-
-def _is_of_the_language(owner: Any) -> bool:
-    """Whether it is a module or class of `triton.language`."""
-    return str(getattr(owner, "__module__", None) or getattr(owner, "__name__", "")).startswith("triton.language")
+    return run
 
 
 def _is_the_interpreters(value: Any) -> bool:
@@ -90,36 +79,19 @@ def _is_the_interpreters(value: Any) -> bool:
 WARPS = 4  # what a launch has if it does not say
 
 
-def hardware(processors: int, card: Architecture) -> Iterator[Patch]:
-    """Yield answers: programs run one after another, each on one of the `processors`; one launch ends before the next begins.
-
-    The interpreter multiplies matrices of every size. The card's compiler says which one is too small for it.
-    """
-    from triton.runtime.interpreter import InterpreterOptions, interpreter_builder
+def of_hardware(processors: int) -> dict[str, Callable[[], Any]]:
+    """Return answers: programs run one after another, each on one of the `processors`; one launch ends before the next begins."""
 
     def smid() -> Any:
         return _number(int(np.dot(interpreter_builder.grid_idx, (1, 7, 31))) % processors, tl.int32)
 
     answers: dict[str, Callable[[], Any]] = {"smid": smid}
     answers |= dict.fromkeys(("globaltimer", "memrealtime"), lambda: _number(time.perf_counter_ns(), tl.int64))
-    answers |= dict.fromkeys(("gdc_wait", "gdc_launch_dependents"), lambda: None)
-    for module in _modules():
-        for name, function in vars(module).items():
-            if getattr(function, tl.core.TRITON_BUILTIN, False):
-                yield module, name, answers.get(name) or _within_the_interpreter(function)
-    for name, value in (("num_warps", WARPS), ("warp_size", card.warp_size)):
-        if not hasattr(InterpreterOptions, name):
-            yield InterpreterOptions, name, value
-    of_compiler = _of_compiler(card)
-    if "min_dot_size" in of_compiler:
-        functions = {**interpreter_builder.codegen_fns, "min_dot_size": of_compiler["min_dot_size"]}
-        yield interpreter_builder, "codegen_fns", functions
+    return answers | dict.fromkeys(("gdc_wait", "gdc_launch_dependents"), lambda: None)
 
 
-def _of_compiler(card: Architecture) -> Mapping[str, Any]:
+def of_compiler(card: Architecture) -> Mapping[str, Any]:
     """Return what Triton's language asks of a card's compiler; nothing if this Triton does not compile for it."""
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler.compiler import make_backend
 
     try:
         backend = make_backend(GPUTarget(card.backend, card.arch, card.warp_size))
@@ -131,8 +103,6 @@ def _of_compiler(card: Architecture) -> Mapping[str, Any]:
 @contextlib.contextmanager
 def launched_with(options: Mapping[str, Any]) -> Iterator[None]:
     """Within, a kernel that asks (`tl.extra.cuda.num_warps()`) gets what its launch says."""
-    from triton.runtime.interpreter import InterpreterOptions
-
     before = InterpreterOptions.num_warps
     InterpreterOptions.num_warps = options.get("num_warps", WARPS)
     try:
@@ -142,12 +112,10 @@ def launched_with(options: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _number(value: int, dtype: Any) -> Any:
-    from triton.runtime.interpreter import TensorHandle
-
     return tl.tensor(TensorHandle(np.array([value], dtype=np.int64 if dtype is tl.int64 else np.int32), dtype), dtype)
 
 
-def _modules() -> Iterator[ModuleType]:
+def vendors_modules() -> Iterator[ModuleType]:
     """Yield the vendors' folders of the language, and the modules in them beside their device libraries.
 
     Triton imports a vendor's folder twice: `import` finds one of the two, and `tl.extra` has the other.
@@ -162,10 +130,10 @@ def _modules() -> Iterator[ModuleType]:
                 yield named
 
 
-def _within_the_interpreter(function: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        from triton.runtime.interpreter import interpreter_semantic
+def within_the_interpreter(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of the language, called with the interpreter's semantics."""
 
+    def call(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **{**kwargs, "_semantic": interpreter_semantic})
 
     return call
@@ -173,15 +141,31 @@ def _within_the_interpreter(function: Callable[..., Any]) -> Callable[..., Any]:
 
 # Tensors on the host: a card's launcher refuses them, and Triton's interpreter takes them.
 
-# How a package asks whether its kernels are interpreted. Many then choose the host: `"cpu" if is_interpreted() else "cuda"`.
-_ASKS = re.compile(r"TRITON_INTERPRET|knobs\.runtime\.interpret\b|\bInterpretedFunction\b")
+# A package may choose the host where kernels are interpreted: `"cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"`. It has to
+# ask for that, and who asks is noted: a file of tests speaks for itself, and any other module for the whole package.
+
+_ASKS = "TRITON_INTERPRET"
+_READS_FOR_OTHERS = ("os", "collections.abc", "_collections_abc", "triton.knobs")
 _OTHERS = {*sys.stdlib_module_names, "warpwave", "torch", "triton", "pytest", "_pytest", "pluggy", "numpy"}
+_asked: set[str] = set()  # files
+
+
+def noting_who_asks(read: Callable[[Any, str], str]) -> Callable[[Any, str], str]:
+    """Return how `os.environ` is read."""
+
+    def getitem(environ: Any, name: str) -> str:
+        frame: FrameType | None = sys._getframe(1) if name == _ASKS else None
+        while frame is not None and frame.f_globals.get("__name__") in _READS_FOR_OTHERS:
+            frame = frame.f_back
+        if frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] not in _OTHERS:
+            _asked.add(frame.f_code.co_filename)
+        return read(environ, name)
+
+    return getitem
 
 
 def refuse_host_tensors(executor: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Raise what Triton's launchers raise on a card, unless the package has chosen the host for the interpreter.
-
-    Such a package says so in its code, and has no tensor of a launch on the card.
+    """Raise what Triton's launchers raise on a card, unless the package has chosen the host: then no tensor of the launch is on the card.
 
     Raises:
         ValueError: an argument is a tensor that a card cannot reach.
@@ -189,7 +173,7 @@ def refuse_host_tensors(executor: Any, args: Sequence[Any], kwargs: Mapping[str,
     given = {**dict(zip(executor.arg_names, args, strict=False)), **kwargs}
     named = ((name, None if name in executor.constexprs else given.get(name)) for name in executor.arg_names)
     error = refused(taken_apart(named))
-    if error and (_has_some_on_card(given) or not any(map(_asks, _files(executor.fn)))):
+    if error and (_has_some_on_card(given) or not _may_have_chosen_the_host(executor.fn)):
         raise error
 
 
@@ -201,56 +185,13 @@ def _has_some_on_card(given: Mapping[str, Any]) -> bool:
     return not in_backward and card is not None and any(map(card.is_on_card, tensors_in(list(given.values()))))
 
 
-def _files(kernel: Any) -> Iterator[str]:
-    """Yield the files that may have chosen the device: of the kernel, of its callers, of conftest.py, and what those import."""
-    frame: FrameType | None = sys._getframe(1)
-    loaded = [sys.modules.get(kernel.__module__), *(module for name, module in list(sys.modules.items()) if name.endswith("conftest"))]
+def _may_have_chosen_the_host(kernel: Any) -> bool:
+    """Whether a file has asked that speaks for this launch: of the kernel, of its callers, or one that is no file of tests."""
+    files, frame = {kernel.__code__.co_filename}, sys._getframe(1)
     while frame is not None:
-        loaded.append(sys.modules.get(frame.f_globals.get("__name__", "")))
-        frame = frame.f_back
-    seen: set[str] = set()
-    for module in filter(_is_its_own, loaded):
-        imported = map(sys.modules.get, _imports(str(module.__file__), str(module.__package__ or "")))
-        for each in (module, *filter(_is_its_own, imported)):
-            if (path := str(each.__file__)) not in seen:
-                seen.add(path)
-                yield path
-
-
-def _is_its_own(module: ModuleType | None) -> TypeGuard[ModuleType]:
-    """Return whether a module is a package's: no part of torch, of Triton, of pytest, or of Python."""
-    name = getattr(module, "__name__", "").partition(".")[0]
-    return name not in _OTHERS and str(getattr(module, "__file__", None) or "").endswith(".py")
-
-
-@functools.cache
-def _asks(path: str) -> bool:
-    return _ASKS.search(_text(path)) is not None
-
-
-@functools.cache
-def _imports(path: str, package: str) -> tuple[str, ...]:
-    """Return the modules that a file names in its imports: `a.b` of `import a.b`, `a` and `a.b` of `from a import b`."""
-    found: list[str] = []
-    try:
-        nodes = list(ast.walk(ast.parse(_text(path))))
-    except (SyntaxError, ValueError):
-        return ()
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) + 1 - node.level] if node.level else []
-            base = ".".join(filter(None, [*above, node.module]))
-            found += [base, *(f"{base}.{alias.name}" for alias in node.names)]
-    return tuple(found)
-
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+        files.add(frame.f_code.co_filename)
+        frame = frame.f_back  # type: ignore[assignment]
+    return any(file in files or not Path(file).stem.startswith("test_") for file in _asked)
 
 
 # Lets an interpreted kernel look like a compiled one to host code, which asks what it is and reads its parameters and its source.
@@ -259,31 +200,16 @@ _COMPILED = "_compiled"
 _OF_FUNCTION = ("__globals__", "__qualname__", "__module__", "__doc__")  # what a compiled kernel takes over from its function
 
 
-def looking_compiled() -> list[Patch]:
-    """Return what makes `isinstance(kernel, triton.JITFunction)` hold. What an interpreted kernel lacks comes from a compiled one."""
-    from triton.runtime.interpreter import InterpretedFunction
-    from triton.runtime.jit import JITFunction
-
-    return [
-        (InterpretedFunction, "__getattribute__", _own),
-        (InterpretedFunction, "__getattr__", _of_compiled),
-        (InterpretedFunction, "__setattr__", _rename_too),
-        (InterpretedFunction, "_unsafe_update_src", _with_source),
-        (InterpretedFunction, "__repr__", JITFunction.__repr__),
-    ]
-
-
-def _own(self: Any, name: str) -> Any:
+def own_attribute(self: Any, name: str) -> Any:
+    """Return an attribute of its own: of the function, where a compiled kernel has the function's."""
     if name == "__class__":  # what `isinstance` asks for beside the type itself
-        from triton.runtime.jit import JITFunction
-
         return JITFunction
     if name in _OF_FUNCTION and "fn" in (own := object.__getattribute__(self, "__dict__")):
         return getattr(own["fn"], name)
     return object.__getattribute__(self, name)
 
 
-def _of_compiled(self: Any, name: str) -> Any:
+def attribute_of_compiled(self: Any, name: str) -> Any:
     """Return an attribute of the kernel that Triton would compile: its `params`, `src`, `cache_key` or `signature`.
 
     Raises:
@@ -298,18 +224,16 @@ def _of_compiled(self: Any, name: str) -> Any:
 def compiled(kernel: Any) -> Any:
     """Return the kernel that Triton would compile."""
     if _COMPILED not in vars(kernel):
-        from triton.runtime.jit import JITFunction
-
         vars(kernel)[_COMPILED] = JITFunction(kernel.fn, **kernel.kwargs)
     return vars(kernel)[_COMPILED]
 
 
-def _rename_too(self: Any, name: str, value: Any) -> None:
+def rename_too(self: Any, name: str, value: Any) -> None:
     """Set an attribute. A compiled kernel has a name of its own; here it is the function's."""
     object.__setattr__(*((self.fn, name, value) if name == "__name__" else (self, name, value)))
 
 
-def _with_source(self: Any, source: str) -> None:
+def with_source(self: Any, source: str) -> None:
     """Let a kernel have another source than its file: a package writes kernels so that are the same but for a function within."""
     rewriter = self.rewriter
 
@@ -322,57 +246,18 @@ def _with_source(self: Any, source: str) -> None:
 
     rewriter.rewrite_ast = rewrite
     self.rewritten_fn.pop(self.fn, None)
-    _of_compiled(self, "_unsafe_update_src")(source)
+    attribute_of_compiled(self, "_unsafe_update_src")(source)
 
 
-# The number of multiprocessors only sizes grids, and a grid-stride loop is right for every size. A small one is fast.
-_PROCESSORS = 4
+# Launches.
 
 
-def interpreted_device(card: Architecture, kinds: Sequence[str], more: Sequence[Patch] = ()) -> tuple[Tuning, Callable[[], None]]:
-    """Pretend that tensors on a GPU of any of these types are on `card`. Return what autotuners choose, and what undoes it all.
-
-    `more` is changed first, below all else.
-
-    `warmup` answers with an object that has the attributes which occupancy code asks for and that launches through the interpreter.
-    """
-    from triton.runtime.interpreter import GridExecutor, InterpretedFunction
-    from triton.runtime.jit import JITFunction
-
-    below = contextlib.ExitStack()
-    apply(list(more), below)
-    apply(list(waiting_programs()), below)
-    whole, card = card, replace(card, properties={**card.properties, "multiprocessor_count": _PROCESSORS})
-    launching: list[Patch] = [
-        *library(card.backend),
-        *narrow_floats(),
-        *language_gaps(),
-        *language_members(),
-        *hardware(_PROCESSORS, card),
-        *looking_compiled(),
-        (JITFunction, "run", _not_interpreted(JITFunction.run)),
-        (InterpretedFunction, "warmup", _warmup),
-        (InterpretedFunction, "run", _with_handle(InterpretedFunction.run)),
-        (GridExecutor, "_init_args_hst", _but_pointers(GridExecutor._init_args_hst)),
-        (GridExecutor, "_restore_args_dev", _back_but_pointers(GridExecutor._restore_args_dev)),
-        (GridExecutor, "__call__", _captured(GridExecutor.__call__, whole)),
-    ]
-    tuning, undo = card_with_data(card, kinds, _driver, [*launching, *compiling(launching)])
-    tuning.fits = has_threads(card)
-    below.callback(undo)
-    apply(promises(), below)
-    return tuning, below.close
-
-
-def _driver(card: Architecture, device: torch.device) -> PretendedDriver:
-    return PretendedDriver(card, device, card.properties, lambda binary: (32, 0, card.program_threads))
-
-
-def _warmup(self: Any, *args: Any, grid: Any, **kwargs: Any) -> Any:
+def warmup(self: Any, *args: Any, grid: Any, **kwargs: Any) -> Any:
+    """Return an object with the attributes that occupancy code asks for, which launches through the interpreter."""
     return _InterpretedKernel(self, args, kwargs)
 
 
-def _not_interpreted(run: Callable[..., Any]) -> Callable[..., Any]:
+def not_interpreted(run: Callable[..., Any]) -> Callable[..., Any]:
     """Return a launch that refuses what Triton compiles even here: nothing would run, and a test that only launches it would pass."""
 
     def launch(self: Any, *args: Any, warmup: bool = False, **kwargs: Any) -> Any:
@@ -384,9 +269,8 @@ def _not_interpreted(run: Callable[..., Any]) -> Callable[..., Any]:
     return launch
 
 
-def _with_handle(run: Callable[..., Any]) -> Callable[..., Any]:
+def with_handle(run: Callable[..., Any]) -> Callable[..., Any]:
     """Return what a launch returns on a card: the compiled kernel. What the language refuses is the compiler's error there."""
-    from triton.runtime.errors import InterpreterError
 
     def launch(self: Any, *args: Any, **kwargs: Any) -> Any:
         note_types(self)
@@ -438,7 +322,7 @@ class _InterpretedKernel:
         return self.function[grid]  # type: ignore[no-any-return]
 
 
-def _captured(launch: Callable[..., Any], card: Architecture) -> Callable[..., Any]:
+def launched(launch: Callable[..., Any], card: Architecture) -> Callable[..., Any]:
     """Let a graph that is being captured remember a launch, and none of the calls of torch within it.
 
     The interpreter has one current program, so threads launch one after another. NumPy warns where numbers overflow, and a package may
@@ -464,7 +348,7 @@ def _is_pointer(value: Any) -> bool:
     return hasattr(value, "data_ptr") and not isinstance(value, torch.Tensor) and not hasattr(value, "base")
 
 
-def _but_pointers(bring: Callable[..., Any]) -> Callable[..., Any]:
+def but_pointers(bring: Callable[..., Any]) -> Callable[..., Any]:
     """Bring a launch's tensors to the host, as the interpreter does. What only has an address points there already."""
 
     def brought(self: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -475,7 +359,9 @@ def _but_pointers(bring: Callable[..., Any]) -> Callable[..., Any]:
     return brought
 
 
-def _back_but_pointers(restore: Callable[..., Any]) -> Callable[..., Any]:
+def back_but_pointers(restore: Callable[..., Any]) -> Callable[..., Any]:
+    """Bring them back, as above."""
+
     def restored(self: Any, args: Any, args_host: Any, kwargs: dict[str, Any], kwargs_host: dict[str, Any]) -> Any:
         named = dict(zip(kwargs, _without_pointers(kwargs.values()), strict=True))
         return restore(self, _without_pointers(args), args_host, named, kwargs_host)

@@ -1,4 +1,4 @@
-"""Structs of kernels (`_aggregate`), which Triton's interpreter cannot make: constants are numbers there, and methods are not bound."""
+"""Triton's language in its interpreter: what kernels may write and it lacks, or means otherwise than the compiler does."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ import dataclasses
 import functools
 import importlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any, cast
 
 import numpy as np
 import triton.language as tl
+from triton._C.libtriton import ir
+from triton.language.core import _unwrap_if_constexpr
+from triton.runtime.interpreter import InterpretedFunction, InterpreterError, TensorHandle, _get_np_dtype, interpreter_semantic
+from triton.runtime.jit import KernelParam
 
 from warpwave.inside.fake_gpu.arithmetic import narrowed, widened
-from warpwave.inside.fake_gpu.ptx import inline_assembly
-from warpwave.inside.fake_gpu.torch_device import Patch
 from warpwave.inside.process.outcomes import NotPretended
 
+# Structs of kernels (`_aggregate`), which the interpreter cannot make: constants are numbers there, and methods are not bound.
 
-def aggregates() -> list[Patch]:
-    """Return what replaces the decorator; nothing for a Triton without it."""
-    make = getattr(tl.core, "_aggregate", None)
-    return [(tl.core, "_aggregate", lambda plain: _interpreted(plain, make(plain)))] if make else []
+
+def aggregate(make: Callable[[type], Any]) -> Callable[[type], Any]:
+    """Return `_aggregate`: the type has constants as the class names them, and its methods."""
+    return lambda plain: _interpreted(plain, make(plain))
 
 
 def _interpreted(plain: type, made: Any) -> Any:
-    """Return the type that Triton made of a class, with constants as the class names them, and with its methods."""
-    from triton.runtime.interpreter import InterpretedFunction
-
     constexpr = cast(type, tl.constexpr)
     fields = getattr(made, "__annotations__", None) or plain.__annotations__
     assign = made.__setattr__
@@ -43,20 +43,12 @@ def _interpreted(plain: type, made: Any) -> Any:
     for name in dir(plain):
         member = getattr(plain, name, None)
         if isinstance(member, InterpretedFunction):
-            setattr(made, name, _bound(member))
+            # A function binds to an instance; the kernel itself does not.
+            setattr(made, name, lambda *args, member=member, **kwargs: member(*args, **kwargs))
     return made
 
 
-def _bound(function: Any) -> Any:
-    def method(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
-
-    return method
-
-
-# Arguments whose type a kernel names: `n: tl.int64`, `scale: tl.float16`. The compiler takes the type; the interpreter looks at the
-# value.
-#
+# Arguments whose type a kernel names: `n: tl.int64`, `scale: tl.float16`. The compiler takes the type, the interpreter looks at the value.
 # An offset from `n * n` wraps around in 32 bits, if the value decides: then a kernel that is right on a card is wrong.
 
 _TYPES = "_warpwave_types"  # of the rewritten function, which has not the annotations that a decorator gave
@@ -64,8 +56,6 @@ _TYPES = "_warpwave_types"  # of the rewritten function, which has not the annot
 
 def note_types(kernel: Any) -> None:
     """Remember which types a kernel names for its arguments that are no pointers."""
-    from triton.runtime.jit import KernelParam
-
     function = kernel.rewrite()
     if not hasattr(function, _TYPES):
         params = [KernelParam(0, param, False, False) for param in inspect.signature(kernel.fn).parameters.values()]
@@ -86,8 +76,6 @@ def _typed(types: dict[str, Any], name: str, value: Any) -> Any:
     dtype = types.get(name)
     if dtype is None or not isinstance(value, (bool, int, float)) or (isinstance(value, float) and not dtype.is_floating()):
         return value
-    from triton.runtime.interpreter import TensorHandle, _get_np_dtype, interpreter_semantic
-
     wide = tl.float64 if dtype.is_floating() else dtype
     number = np.array([value]).astype(_get_np_dtype(wide))
     return interpreter_semantic.cast(tl.tensor(TensorHandle(number, wide), wide), dtype)
@@ -96,14 +84,7 @@ def _typed(types: dict[str, Any], name: str, value: Any) -> Any:
 # What Triton's interpreter loses when it rewrites a kernel: variables of the function around it, and how a constant is annotated.
 
 
-def closures() -> list[Patch]:
-    """Return what gives a rewritten kernel the variables and the annotations of the one that the package made."""
-    from triton.runtime.interpreter import FunctionRewriter
-
-    return [(FunctionRewriter, "_compile_and_exec", _annotated(_with_cells(FunctionRewriter._compile_and_exec)))]
-
-
-def _annotated(make: Callable[..., Any]) -> Callable[..., Any]:
+def annotated(make: Callable[..., Any]) -> Callable[..., Any]:
     """Annotate constants as the interpreter knows them: `tl.constexpr`. The compiler also takes the class under other names."""
 
     def compile_and_exec(rewriter: Any, tree: ast.Module) -> Any:
@@ -116,7 +97,9 @@ def _annotated(make: Callable[..., Any]) -> Callable[..., Any]:
     return compile_and_exec
 
 
-def _with_cells(make: Callable[..., Any]) -> Callable[..., Any]:
+def with_cells(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a rewritten kernel the variables of the function around it."""
+
     def compile_and_exec(rewriter: Any, tree: ast.Module) -> Any:
         own = rewriter.fn
         names = own.__code__.co_freevars
@@ -124,7 +107,9 @@ def _with_cells(make: Callable[..., Any]) -> Callable[..., Any]:
             return make(rewriter, tree)
         outer = ast.parse(f"def made({', '.join(names)}): pass")
         outer.body[0].body = [statement for statement in tree.body if isinstance(statement, ast.FunctionDef)]  # type: ignore[attr-defined]
-        plain = _of_globals(rewriter, make)
+        # The kernel's globals, with the names that rewritten code needs: Triton adds them when it makes a function.
+        make(rewriter, ast.parse(f"def {own.__name__}(): pass"))
+        plain = own.__globals__
         code = _inner(_inner(compile(ast.fix_missing_locations(outer), rewriter.filename, "exec")))
         cells = dict(zip(names, own.__closure__ or (), strict=True))
         made = FunctionType(code, plain, own.__name__, own.__defaults__, tuple(cells[name] for name in code.co_freevars))
@@ -134,12 +119,6 @@ def _with_cells(make: Callable[..., Any]) -> Callable[..., Any]:
     return compile_and_exec
 
 
-def _of_globals(rewriter: Any, make: Callable[..., Any]) -> dict[str, Any]:
-    """Return the kernel's globals with the names that rewritten code needs, which Triton adds to them when it makes a function."""
-    make(rewriter, ast.parse(f"def {rewriter.fn.__name__}(): pass"))
-    return rewriter.fn.__globals__  # type: ignore[no-any-return]
-
-
 def _inner(code: CodeType) -> CodeType:
     """Return the code of the one function that is made in some code."""
     return next(constant for constant in code.co_consts if isinstance(constant, CodeType))
@@ -147,27 +126,14 @@ def _inner(code: CodeType) -> CodeType:
 
 # How the names in a kernel find the interpreter's language: `tl.load` means something else while a kernel runs.
 #
-# Triton's interpreter replaces the functions of `triton.language` before a launch, and again before each call of a function from a
-# kernel,
-# although they are replaced by then. That costs more than most calls. It overlooks names of a package's own, such as `gather =
-# tl.gather`.
+# Triton's interpreter replaces the functions of `triton.language` before a launch, and again before each call of a function from a kernel.
+# That costs more than most calls. It overlooks names of a package's own, such as `gather = tl.gather`.
 
 _BUILTIN = tl.core.TRITON_BUILTIN
 _LANGUAGE = "_warpwave_language"
 
 
-def names_of_the_language() -> list[Patch]:
-    """Return what replaces the language once a launch, and forwards names of a package's own."""
-    from triton.runtime import interpreter
-
-    modules = _Modules()
-    return [
-        (interpreter, "_patch_lang", modules.forwarding(interpreter._patch_lang)),
-        (interpreter.InterpretedFunction, "__call__", modules.calling(interpreter.InterpretedFunction.__call__)),
-    ]
-
-
-class _Modules:
+class Modules:
     """The modules that hold kernels: which parts of the language they name, and what else they call its functions."""
 
     def __init__(self) -> None:
@@ -197,8 +163,6 @@ class _Modules:
         """Return what calls a function from a kernel, without replacing again what is replaced."""
 
         def run(called: Any, *args: Any, **kwargs: Any) -> Any:
-            from triton.runtime.interpreter import InterpreterError
-
             languages = self._languages(called.fn.__globals__)
             if not languages or any(getattr(language.load, _BUILTIN, False) for language in languages):
                 return call(called, *args, **kwargs)
@@ -217,35 +181,21 @@ class _Modules:
         if not str(module.get("__name__")).startswith("triton."):
             for name, value in list(module.items()):
                 if found := self.functions.get(id(value)):
-                    module[name] = _forwarded(*found)
+                    module[name] = functools.partial(_forward, *found)
         languages = tuple(language for language in (tl, tl.core) if any(value is language for value in module.values()))
         self.seen[id(module)] = (module, len(module), languages)
         return languages
 
 
-def _forwarded(owner: Any, name: str) -> Callable[..., Any]:
-    return lambda *args, **kwargs: getattr(owner, name)(*args, **kwargs)
+def _forward(owner: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+    return getattr(owner, name)(*args, **kwargs)
 
 
 # Operations of the language that Triton's interpreter lacks: reductions through descriptors, and functions of single elements.
 
 
-def operations() -> list[Patch]:
-    """Return them; nothing that this Triton's language does not have, or whose interpreter has it."""
-    from triton.runtime.interpreter import InterpreterBuilder
-
-    found: list[Patch] = []
-    if not hasattr(InterpreterBuilder, "create_descriptor_reduce"):
-        found.append((InterpreterBuilder, "create_descriptor_reduce", _reduce_in_memory))
-    if hasattr(tl, "map_elementwise") and not hasattr(InterpreterBuilder, "create_map_elementwise"):
-        found += [(owner, "map_elementwise", _map_elementwise) for owner in (tl, tl.core)]
-    return found
-
-
-def _reduce_in_memory(builder: Any, kind: Any, descriptor: Any, value: Any, offsets: Any) -> None:
+def reduce_in_memory(builder: Any, kind: Any, descriptor: Any, value: Any, offsets: Any) -> None:
     """Combine a block with what a descriptor's memory holds, as one atomic operation for each element."""
-    from triton._C.libtriton import ir
-
     name = str(kind).rpartition(".")[2]
     dtype = value.dtype.scalar
     if dtype.is_floating():
@@ -258,10 +208,8 @@ def _reduce_in_memory(builder: Any, kind: Any, descriptor: Any, value: Any, offs
     builder.create_atomic_rmw(getattr(ir.ATOMIC_OP, name), pointers, value, mask, ir.MEM_SEMANTIC.RELAXED, ir.MEM_SYNC_SCOPE.GPU)
 
 
-def _map_elementwise(function: Callable[..., Any], *args: Any, pack: Any = 1) -> Any:
+def map_elementwise(function: Callable[..., Any], *args: Any, pack: Any = 1) -> Any:
     """Call a function with `pack` elements of each tensor at a time; its branches depend on them."""
-    from triton.runtime.interpreter import TensorHandle, interpreter_semantic
-
     pack = int(getattr(pack, "value", pack))
     tensors = interpreter_semantic.broadcast_tensors(*map(interpreter_semantic.to_tensor, args))
     shape, size = tensors[0].shape, tensors[0].handle.data.size
@@ -281,59 +229,35 @@ def _map_elementwise(function: Callable[..., Any], *args: Any, pack: Any = 1) ->
 
 def _tensors(result: Any) -> Any:
     """Return what a function returned as tensors: it may return constants."""
-    from triton.runtime.interpreter import interpreter_semantic
-
     return [*map(_tensors, result)] if isinstance(result, (list, tuple, tl.tuple)) else interpreter_semantic.to_tensor(result)
 
 
 def _element(tensor: Any, place: int) -> Any:
-    from triton.runtime.interpreter import TensorHandle
-
     dtype = tensor.dtype.scalar
     return tl.tensor(TensorHandle(tensor.handle.data.reshape(-1)[place : place + 1], dtype), dtype)
 
 
 # Python's `and`, `or`, `not`, `min` and `max` in kernels: the compiler works on tensors with them, element by element. And `.value`.
 #
-# Python's own return one of their operands, or a single truth. Triton's interpreter takes each block of more than one element for true,
-# so
-# `mask & valid`, written as `mask and valid`, would be `valid`; and `min(BLOCKS, n)` of a constant and a tensor a number, which has no
-# `to`.
+# Python's own return one of their operands, or a single truth. Triton's interpreter takes each block of more than one element for true, so
+# `mask and valid` would be `valid`; and `min(BLOCKS, n)` of a constant and a tensor a number, which has no `to`.
 #
 # To the compiler, each argument of a function that is no tensor is a `tl.constexpr`, whose `value` a function may ask for. In the
-# interpreter
-# it is what the kernel passed: a number or a `tl.dtype`.
+# interpreter it is what the kernel passed: a number or a `tl.dtype`.
 
-_MEANT, _JOINED, _NEGATED, _VALUE = "_warpwave_meant", "_warpwave_joined", "_warpwave_negated", "_warpwave_value"
+NAME = "_warpwave"  # of this module in rewritten kernels: the interpreter lends its own names to them
 _OF_THE_LANGUAGE = ((builtins.min, "minimum"), (builtins.max, "maximum"))
 
 
-def python_words() -> list[Patch]:
-    """Return what rewrites them, and what rewritten kernels call instead: the interpreter lends its own names to kernels."""
-    from triton.runtime import interpreter
-
-    transformers = interpreter.ASTTransformer
-    return [
-        (interpreter, _MEANT, _meant),
-        (interpreter, _JOINED, _joined),
-        (interpreter, _NEGATED, _negated),
-        (interpreter, _VALUE, _value),
-        (transformers, "visit_Call", _calling),
-        (transformers, "visit_BoolOp", _joining),
-        (transformers, "visit_UnaryOp", _negating),
-        (transformers, "visit_Attribute", _asking),
-    ]
-
-
-def _calling(transformer: ast.NodeTransformer, node: ast.Call) -> ast.AST:
-    """Make `min(…)` a call of `_warpwave_meant(min)(…)`: a module may have a `min` of its own."""
+def calling(transformer: ast.NodeTransformer, node: ast.Call) -> ast.AST:
+    """Make `min(…)` a call of `meant(min)(…)`: a module may have a `min` of its own."""
     transformer.generic_visit(node)
     if isinstance(node.func, ast.Name) and node.func.id in ("min", "max"):
-        node.func = _call(_MEANT, node.func)
+        node.func = _called_for(node.func, meant, node.func)
     return ast.fix_missing_locations(node)
 
 
-def _joining(transformer: ast.NodeTransformer, node: ast.BoolOp) -> ast.AST:
+def joining(transformer: ast.NodeTransformer, node: ast.BoolOp) -> ast.AST:
     """Make `a and b` a call with functions of no arguments: a constant that decides leaves the rest out. A name that is assigned within
     would stay in its function, so such an expression remains Python's.
     """
@@ -342,49 +266,46 @@ def _joining(transformer: ast.NodeTransformer, node: ast.BoolOp) -> ast.AST:
         return node
     decides = ast.Constant(value=isinstance(node.op, ast.Or))
     nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
-    call = _call(_JOINED, decides, *(ast.Lambda(args=nothing, body=value) for value in node.values))
-    return ast.fix_missing_locations(ast.copy_location(call, node))
+    return _called_for(node, joined, decides, *(ast.Lambda(args=nothing, body=value) for value in node.values))
 
 
-def _negating(transformer: ast.NodeTransformer, node: ast.UnaryOp) -> ast.AST:
+def negating(transformer: ast.NodeTransformer, node: ast.UnaryOp) -> ast.AST:
+    """Make `not a` a call."""
     transformer.generic_visit(node)
-    if not isinstance(node.op, ast.Not):
-        return node
-    return ast.fix_missing_locations(ast.copy_location(_call(_NEGATED, node.operand), node))
+    return _called_for(node, negated, node.operand) if isinstance(node.op, ast.Not) else node
 
 
-def _asking(transformer: ast.NodeTransformer, node: ast.Attribute) -> ast.AST:
+def asking(transformer: ast.NodeTransformer, node: ast.Attribute) -> ast.AST:
+    """Make `a.value` a call."""
     transformer.generic_visit(node)
-    if node.attr != "value" or not isinstance(node.ctx, ast.Load):
-        return node
-    return ast.fix_missing_locations(ast.copy_location(_call(_VALUE, node.value), node))
+    return _called_for(node, value_of, node.value) if node.attr == "value" and isinstance(node.ctx, ast.Load) else node
 
 
-def _call(name: str, *args: ast.expr) -> ast.Call:
-    return ast.Call(func=ast.Name(id=name, ctx=ast.Load()), args=list(args), keywords=[])
+def _called_for(node: ast.expr, function: Callable[..., Any], *args: ast.expr) -> ast.Call:
+    """Return a call of a function of this module in place of an expression."""
+    named = ast.Attribute(value=ast.Name(id=NAME, ctx=ast.Load()), attr=function.__name__, ctx=ast.Load())
+    return ast.fix_missing_locations(ast.copy_location(ast.Call(func=named, args=list(args), keywords=[]), node))
 
 
-def _meant(function: Callable[..., Any]) -> Callable[..., Any]:
+def meant(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return what the compiler would call."""
     name = next((name for own, name in _OF_THE_LANGUAGE if function is own), "")
     return functools.partial(_compared, function, name) if name else function
 
 
 def _compared(function: Callable[..., Any], name: str, *args: Any, **options: Any) -> Any:
-    args = tuple(tl.core._unwrap_if_constexpr(each) for each in args)
+    args = tuple(_unwrap_if_constexpr(each) for each in args)
     if len(args) < 2 or not any(isinstance(each, tl.core.base_value) for each in args):
         return function(*args, **options)  # of constants, it is a constant
     compare = functools.partial(getattr(tl, name), **options)
     return functools.reduce(compare, args)
 
 
-def _joined(decides: bool, *values: Callable[[], Any]) -> Any:
+def joined(decides: bool, *values: Callable[[], Any]) -> Any:
     """Join values as the compiler does: by `or` if `decides` is True, by `and` if it is False.
 
     All tensors are computed and combined. A constant that equals `decides` is the result, and what follows it is not computed.
     """
-    from triton.runtime.interpreter import interpreter_semantic
-
     join = interpreter_semantic.or_ if decides else interpreter_semantic.and_
     tensors: list[Any] = []
     value: Any = None
@@ -397,21 +318,18 @@ def _joined(decides: bool, *values: Callable[[], Any]) -> Any:
     return functools.reduce(join, map(_truth, tensors)) if len(tensors) > 1 else tensors[0] if tensors else value
 
 
-def _negated(value: Any) -> Any:
-    from triton.runtime.interpreter import interpreter_semantic
-
+def negated(value: Any) -> Any:
+    """Negate a value as the compiler does."""
     return interpreter_semantic.not_(_truth(value)) if isinstance(value, tl.tensor) else not value
 
 
-def _value(held: Any) -> Any:
+def value_of(held: Any) -> Any:
     """Return the value of a constant, which is the constant itself where the interpreter passes it as it is."""
     return held if isinstance(held, (bool, int, float, str, tuple, tl.dtype)) and not hasattr(held, "value") else held.value
 
 
 def _truth(value: Any) -> Any:
     """Return a tensor of truths. The compiler takes no others; a number that is 1 at a launch is a constant to it, and here a tensor."""
-    from triton.runtime.interpreter import interpreter_semantic
-
     return value if value.type.scalar.is_int1() else interpreter_semantic.not_equal(value, 0)
 
 
@@ -428,18 +346,7 @@ _E2M1 = np.concatenate([_MAGNITUDES_OF_E2M1, -_MAGNITUDES_OF_E2M1])
 _BIAS_OF_E8M0, _NAN_OF_E8M0 = 127, 255
 
 
-def scaled_products() -> list[Patch]:
-    """Return what computes them."""
-    from triton.language.semantic import TritonSemantic
-    from triton.runtime.interpreter import InterpreterBuilder
-
-    found: list[Patch] = [(InterpreterBuilder, "create_dot_scaled", _dot_scaled)]
-    if not hasattr(InterpreterBuilder, "create_dot_scaled"):
-        found.append((TritonSemantic, "dot_scaled", _with_constant_formats(TritonSemantic.dot_scaled)))
-    return found
-
-
-def _with_constant_formats(dot_scaled: Callable[..., Any]) -> Callable[..., Any]:
+def with_constant_formats(dot_scaled: Callable[..., Any]) -> Callable[..., Any]:
     """Return the older releases' function, which asks constants of the compiler for the names of the formats."""
 
     def call(semantic: Any, *args: Any) -> Any:
@@ -448,7 +355,7 @@ def _with_constant_formats(dot_scaled: Callable[..., Any]) -> Callable[..., Any]
     return call
 
 
-def _dot_scaled(
+def dot_scaled(
     builder: Any,
     left: Any,
     left_scale: Any,
@@ -503,40 +410,15 @@ def _numbers(handle: Any) -> Array:
 #
 # `scale.to(tl.bfloat16)` and `i.to(tl.int64)` are usual. A float is fp32 on a card, so it also decides what a narrower type becomes.
 
-_UNWRAP = "_unwrap_if_constexpr"
 
-
-def language_gaps() -> list[Patch]:
-    """Return what closes the gaps, in Triton 3.6 and later."""
-    from triton.runtime import interpreter
-
-    return [
-        (interpreter, "_implicit_cvt", _numbers_too(interpreter._implicit_cvt)),
-        *names_of_the_language(),
-        *aggregates(),
-        *closures(),
-        *python_words(),
-        *operations(),
-        *scaled_products(),
-        (interpreter, "_patch_lang_tensor", _with_index(interpreter._patch_lang_tensor)),
-        (interpreter.ASTTransformer, "visit_For", _loop_of_tensors),
-        (interpreter.ASTTransformer, "visit_Assign", _with_values(interpreter.ASTTransformer)),
-        (interpreter.ASTTransformer, "visit_Compare", _comparing_constants(interpreter.ASTTransformer)),
-        (interpreter, _UNWRAP, tl.core._unwrap_if_constexpr),  # the interpreter lends its own names to kernels
-        *inline_assembly(),
-        (interpreter.InterpreterBuilder, "get_bf16", _constant_of_bf16),
-        (interpreter.interpreter_builder, "options", _without_overflow(interpreter.interpreter_builder.options)),
-    ]
-
-
-def _without_overflow(options: Any) -> Any:
+def without_overflow(options: Any) -> Any:
     """Return options by which the interpreter does not compute each sum and product of whole numbers again in 64 bits: unless it debugs,
     it drops the comparison, and half the time of a kernel's addresses goes into it.
     """
     return options if options.debug else dataclasses.replace(options, sanitize_overflow=False)
 
 
-def _numbers_too(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def numbers_too(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return the conversion of a launch's arguments, which leaves floats as they are. In older releases it refuses `True`."""
 
     def argument(value: Any) -> Any:
@@ -548,12 +430,10 @@ def _numbers_too(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _number(value: float, kind: type[np.generic], dtype: tl.dtype) -> Any:
-    from triton.runtime.interpreter import TensorHandle
-
     return tl.tensor(TensorHandle(np.array([value], dtype=kind), dtype), dtype)
 
 
-def _with_index(patch: Callable[..., Any]) -> Callable[..., Any]:
+def with_index(patch: Callable[..., Any]) -> Callable[..., Any]:
     """Let a loop's bounds be tensors of one element: older releases of Triton convert them in a way that NumPy refuses since 2.4."""
 
     def change(tensor: Any, scope: Any) -> None:
@@ -563,7 +443,7 @@ def _with_index(patch: Callable[..., Any]) -> Callable[..., Any]:
     return change
 
 
-def _loop_of_tensors(transformer: ast.NodeTransformer, node: ast.For) -> ast.For:
+def loop_of_tensors(transformer: ast.NodeTransformer, node: ast.For) -> ast.For:
     """Begin the body of `for i in range(…)` with `i = i`, which the interpreter makes a tensor, as it does all that is assigned.
 
     The variable of a `static_range` is a constant on a card, too. `range` itself gets no keywords: the compiler ignores them.
@@ -579,9 +459,8 @@ def _loop_of_tensors(transformer: ast.NodeTransformer, node: ast.For) -> ast.For
     return ast.fix_missing_locations(node)
 
 
-def _with_values(transformers: type[ast.NodeTransformer]) -> Callable[..., ast.AST]:
+def with_values(transformers: type[ast.NodeTransformer], assign: Callable[..., ast.AST]) -> Callable[..., ast.AST]:
     """Rewrite what is assigned, too: older releases of Triton leave the right side of an assignment as it is."""
-    assign = transformers.visit_Assign
     example = ast.Assign(targets=[ast.Name(id="x", ctx=ast.Store())], value=ast.Name(id="y", ctx=ast.Load()))
     seen: list[str] = []
 
@@ -594,52 +473,39 @@ def _with_values(transformers: type[ast.NodeTransformer]) -> Callable[..., ast.A
     def visit(transformer: ast.NodeTransformer, node: ast.Assign) -> ast.AST:
         if "y" not in seen:
             node.value = transformer.visit(node.value)
-        visited: ast.AST = assign(transformer, node)
-        return visited
+        return assign(transformer, node)
 
     return visit
 
 
-def _comparing_constants(transformers: type[ast.NodeTransformer]) -> Callable[..., ast.AST]:
+def comparing_constants(transformers: type[ast.NodeTransformer]) -> Callable[..., ast.AST]:
     """Let `x is None` hold for a constant that is None, as the compiler has it: `tl.constexpr(None)`, or a field of an aggregate."""
     compare = getattr(transformers, "visit_Compare", transformers.generic_visit)
 
     def visit(transformer: ast.NodeTransformer, node: ast.Compare) -> ast.AST:
         visited: ast.AST = compare(transformer, node)
         if isinstance(visited, ast.Compare) and isinstance(visited.ops[0], (ast.Is, ast.IsNot)):
-            visited.left, visited.comparators = _unwrapped(visited.left), list(map(_unwrapped, visited.comparators))
+            visited.left = _called_for(visited.left, _unwrap_if_constexpr, visited.left)
+            visited.comparators = [_called_for(each, _unwrap_if_constexpr, each) for each in visited.comparators]
         return visited
 
     return visit
-
-
-def _unwrapped(value: ast.expr) -> ast.Call:
-    return ast.Call(func=ast.Name(id=_UNWRAP, ctx=ast.Load()), args=[value], keywords=[])
 
 
 def _name(function: ast.expr) -> str:
     return function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
 
 
-def _constant_of_bf16(builder: Any, value: float) -> Any:
+def constant_of_bf16(builder: Any, value: float) -> Any:
     """Return a constant, which Triton's interpreter has of every type but this one."""
-    from triton.runtime.interpreter import TensorHandle
-
     return TensorHandle(narrowed(np.array([value], dtype=np.float32), tl.bfloat16), tl.bfloat16)
 
 
-# Remember which members of Triton's language the interpreter has to replace: it looks through all of them before each launch.
-
-
-def language_members() -> Iterator[Patch]:
-    """Yield what replaces the search; nothing for a Triton whose interpreter has no such function."""
-    interpreter: Any = importlib.import_module("triton.runtime.interpreter")
-    if hasattr(interpreter, "_patch_builtin") and hasattr(interpreter, "_patch_attr"):
-        yield interpreter, "_patch_builtin", remembering(interpreter)
-
-
 def remembering(interpreter: Any) -> Callable[..., None]:
-    """Return `_patch_builtin`, which replaces the builtin members of a module or class, with the names of each kept."""
+    """Return `_patch_builtin`, which replaces the builtin members of a module or class, with the names of each kept.
+
+    The interpreter looks through all members before each launch.
+    """
     kept: dict[Any, tuple[int, list[str]]] = {}
     is_builtin = importlib.import_module("triton.language.core").is_builtin
 

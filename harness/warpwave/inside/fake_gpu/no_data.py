@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import doctest
 import functools
 import re
-import unittest
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-import torch.testing._comparison as torchs_own
-import torch.utils._device as default_device
-import triton
 
 from warpwave.inside.fake_gpu.host_side import (
     forget,
@@ -33,13 +28,12 @@ from warpwave.inside.fake_gpu.host_side import (
 )
 from warpwave.inside.fake_gpu.objects import restored
 from warpwave.inside.fake_gpu.redirect import Redirect, conversion
-from warpwave.inside.fake_gpu.torch_device import Patch, advance
+from warpwave.inside.fake_gpu.torch_device import advance
 from warpwave.inside.fake_gpu.unknown import (
     Guesses,
     UnknownFloat,
     UnknownInt,
     UnknownTruth,
-    alike,
     decide,
     size,
     unknown,
@@ -101,16 +95,19 @@ def covering(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def make(*args: Any, **kwargs: Any) -> Any:
         made = function(*args, **kwargs)
-        return _covered(made) if args and _lacks_numbers(args[0]) else made
+        return _covered(made) if any(map(_has_unknown, args[:1])) else made
 
     return make
 
 
-def _lacks_numbers(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return any(map(_lacks_numbers, value))
+def _has_unknown(value: Any) -> bool:
+    return any(map(_has_unknown, value)) if isinstance(value, (list, tuple)) else lacks_numbers(value)
+
+
+def lacks_numbers(value: Any) -> bool:
+    """Whether a value is unknown: a tensor without data, an array of one, or a number of one."""
     if isinstance(value, torch.Tensor):
-        return is_meta(value) and known(value) is None
+        return is_meta(value) and known(value) is None and not is_shape(value)
     return isinstance(value, (NoNumbers, UnknownFloat, UnknownInt, UnknownTruth))
 
 
@@ -130,7 +127,7 @@ def dtype_of(array: np.ndarray) -> torch.dtype:
 # What needs the data of a tensor on the host, and what it gets.
 _ASKS: dict[str, Callable[[torch.Tensor], Any]] = {
     "__bool__": lambda tensor: decide(),
-    "is_nonzero": lambda tensor: decide(),
+    "is_nonzero": lambda tensor: UnknownTruth(),
     "__contains__": lambda tensor: decide(),
     "__int__": lambda tensor: whole(),
     "__index__": lambda tensor: size(),
@@ -141,8 +138,8 @@ _ASKS: dict[str, Callable[[torch.Tensor], Any]] = {
     "numpy": no_numbers,
     "__array__": no_numbers,
     # There is no data to compare; what is checked here is the code.
-    "allclose": lambda tensor: alike(),
-    "equal": lambda tensor: alike(),
+    "allclose": lambda tensor: UnknownTruth(),
+    "equal": lambda tensor: UnknownTruth(),
 }
 _SHAPED_BY_DATA = (
     "nonzero",
@@ -235,11 +232,7 @@ class WithoutData(Redirect):
                 return args[0]  # unknown data arrives on the host
             for tensor in written:
                 forget(tensor)
-        elif (
-            not _makes(name)
-            and not is_packages_op(func)
-            and all((not is_meta(each) or known(each) is not None) and not _is_wrapped(each) for each in sources)
-        ):
+        elif not _makes(name) and not is_packages_op(func) and all(map(_is_given, sources)):
             return self._know_more(func, args, kwargs)
         if name in _ASKS:
             return _ASKS[name](args[0])
@@ -318,35 +311,27 @@ def _counts(tensor: torch.Tensor, weights: torch.Tensor | None = None, minlength
     return torch.empty(minlength, dtype=dtype, device="meta") if minlength else None
 
 
-def arrays() -> list[Patch]:
-    """Return what makes tensors of NumPy's arrays without numbers: they have no data either."""
+def from_array(function: Callable[..., Any], alone: bool = False) -> Callable[..., Any]:
+    """Let torch make a tensor without data of an array without numbers. `alone`: the function does no more than that."""
 
-    def taking(function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def take(*args: Any, **kwargs: Any) -> Any:
-            if not args or not isinstance(args[0], NoNumbers):
-                return function(*args, **kwargs)
-            tensor = put_on_host(torch.empty(args[0].shape, dtype=dtype_of(args[0]), device="meta"))
-            return tensor if function is torch_from_numpy else function(tensor, *args[1:], **kwargs)
+    @functools.wraps(function)
+    def take(*args: Any, **kwargs: Any) -> Any:
+        if not args or not isinstance(args[0], NoNumbers):
+            return function(*args, **kwargs)
+        tensor = put_on_host(torch.empty(args[0].shape, dtype=dtype_of(args[0]), device="meta"))
+        return tensor if alone else function(tensor, *args[1:], **kwargs)
 
-        return take
-
-    torch_from_numpy = torch.from_numpy
-    default_device._device_constructors()  # torch keeps the list of its own functions from the first call on
-    numpys = [(np, name, covering(getattr(np, name))) for name in ("array", "asarray", "asanyarray", "ascontiguousarray")]
-    return [*numpys, *((torch, name, taking(getattr(torch, name))) for name in ("from_numpy", "tensor", "as_tensor", "asarray"))]
+    return take
 
 
-def exchanged() -> list[Patch]:
-    """Return what passes tensors without data on by DLPack as they are, and lets modules take them for their parameters."""
-    compatible = torch._has_compatible_shallow_copy_type
-    return [
-        (torch, "from_dlpack", lambda tensor, **options: tensor),
-        (torch.utils.dlpack, "from_dlpack", lambda tensor, **options: tensor),
-        (torch.utils.dlpack, "to_dlpack", lambda tensor: tensor),
-        # A module moves its parameters by new ones: one with data cannot become one without.
-        (torch, "_has_compatible_shallow_copy_type", lambda one, other: is_meta(one) == is_meta(other) and compatible(one, other)),
-    ]
+def compatible(function: Callable[..., bool]) -> Callable[..., bool]:
+    """Let a tensor with data be no replacement for one without."""
+
+    @functools.wraps(function)  # torch's compiler compares signatures
+    def check(one: torch.Tensor, other: torch.Tensor) -> bool:
+        return is_meta(one) == is_meta(other) and function(one, other)
+
+    return check
 
 
 def _data(tensor: torch.Tensor) -> torch.Tensor:
@@ -448,45 +433,24 @@ def _closure(reached: list[str], sources: dict[str, set[str]]) -> set[str]:
 _NOT_THERE = (NoNumbers, UnknownFloat, UnknownInt, UnknownTruth)
 
 
-def comparisons() -> list[Patch]:
-    """Return what makes the comparisons of torch, Triton, NumPy and unittest hold."""
-    return [
-        (torch, "allclose", lambda *args, **kwargs: alike()),
-        (torch, "equal", lambda *args, **kwargs: alike()),
-        (doctest.OutputChecker, "check_output", lambda *args: True),
-        (torch.testing, "assert_close", lambda *args, **kwargs: None),
-        (torch.testing, "assert_allclose", lambda *args, **kwargs: None),
-        (torch.autograd, "gradcheck", _differentiate),
-        (torch.autograd, "gradgradcheck", _differentiate),
-        (torch.library, "opcheck", lambda *args, **kwargs: {}),
-        (triton.testing, "assert_close", lambda *args, **kwargs: None),
-        # What the `assertEqual` of torch's own test classes asks, which packages of its authors use, too.
-        (torchs_own, "not_close_error_metas", _passing(torchs_own.not_close_error_metas, [])),
-        *_assertions(np.testing),
-        *_assertions(unittest.TestCase),
-    ]
+def assertions(owner: Any) -> list[str]:
+    """Return the names of what asserts something about values."""
+    names = [name for name in dir(owner) if name.startswith("assert") and not name.startswith(("assertRaises", "assertWarns"))]
+    return [name for name in names if callable(getattr(owner, name))]
 
 
-def _assertions(owner: Any) -> Iterator[Patch]:
-    for name in dir(owner):
-        if name.startswith("assert") and callable(compare := getattr(owner, name)) and not name.startswith(("assertRaises", "assertWarns")):
-            yield owner, name, _passing(compare)
-
-
-def _passing(compare: Callable[..., Any], passed: Any = None) -> Callable[..., Any]:
+def passing(compare: Callable[..., Any], passed: Any = None) -> Callable[..., Any]:
     """Let an assertion pass where it would compare data that is not there. `passed` is what it returns then."""
 
     def check(*args: Any, **kwargs: Any) -> Any:
         without = any(isinstance(value, _NOT_THERE) for value in args)
-        if without or any(is_meta(tensor) for tensor in tensors_in(args)):
-            return passed
-        return compare(*args, **kwargs)
+        return passed if without or any(map(is_meta, tensors_in(args))) else compare(*args, **kwargs)
 
     return check
 
 
-def _differentiate(function: Callable[..., Any], inputs: Any, *args: Any, **kwargs: Any) -> bool:
-    """Run a function and its backward once."""
+def differentiate(function: Callable[..., Any], inputs: Any, *args: Any, **kwargs: Any) -> bool:
+    """Stand in for `gradcheck`: run a function and its backward once."""
     given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
     for made in tensors_in(function(*given)):
         if made.requires_grad:

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import triton
 import triton.language as tl
-
-from warpwave.inside.fake_gpu.torch_device import Patch
+from triton.runtime.interpreter import interpreter_builder
 
 # Which line of a kernel runs, for what is said of it.
 
@@ -43,29 +42,20 @@ _BROKEN = "_warpwave_broken_promise"
 _ACCESSES = ("load", "store", "masked_load", "masked_store", "atomic_rmw", "atomic_cas", "atomic_store")
 
 
-def promises() -> list[Patch]:
-    """Return what checks them. It wraps all that the interpreter's builder does, so apply it after all else that changes it."""
-    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
-
-    checks = _Promises()
-    changes: list[Patch] = [
-        (TensorHandle, "set_attr", checks.making(TensorHandle.set_attr)),
-        (InterpreterBuilder, "create_assume", _assume),
-    ]
-    for name in dir(InterpreterBuilder):
-        if name.startswith("create_") and name != "create_assume":
-            wrap = checks.accessing if name.removeprefix("create_") in _ACCESSES else checks.computing
-            changes.append((InterpreterBuilder, name, wrap(getattr(InterpreterBuilder, name))))
-    return changes
+def is_access(name: str) -> bool:
+    """Whether a function of the interpreter's builder reads or writes memory."""
+    return name.removeprefix("create_") in _ACCESSES
 
 
-class _Promises:
+class Promises:
     """Marks the numbers of which something false was promised, and what is computed of them."""
 
     def __init__(self) -> None:
         self.any_is_false = False
 
     def making(self, keep: Callable[..., None]) -> Callable[..., None]:
+        """Return what keeps a promise, which notes one that is false."""
+
         def set_attr(handle: Any, name: str, values: Any) -> None:
             if name in _CHECKS and (sentence := _false(handle, name, values)):
                 self.any_is_false = True
@@ -75,6 +65,8 @@ class _Promises:
         return set_attr
 
     def computing(self, operation: Callable[..., Any]) -> Callable[..., Any]:
+        """Return an operation whose result comes from a false promise if an operand does."""
+
         @functools.wraps(operation)
         def compute(builder: Any, *args: Any, **kwargs: Any) -> Any:
             result = operation(builder, *args, **kwargs)
@@ -85,6 +77,8 @@ class _Promises:
         return compute
 
     def accessing(self, operation: Callable[..., Any]) -> Callable[..., Any]:
+        """Return an access that refuses what comes from a false promise."""
+
         @functools.wraps(operation)
         def access(builder: Any, *args: Any, **kwargs: Any) -> Any:
             if self.any_is_false:
@@ -116,13 +110,13 @@ def _false(handle: Any, name: str, values: Any) -> str:
     return _sentence(function, wrong) if wrong else ""
 
 
-def _assume(builder: Any, condition: Any) -> None:
+def assume(builder: Any, condition: Any) -> None:
+    """Refuse a condition that does not hold."""
     if not condition.data.all():
         raise AssertionError(_sentence("assume", "the condition does not hold"))
 
 
 def _sentence(function: str, wrong: str) -> str:
-    from triton.runtime.interpreter import interpreter_builder
 
     code, line = place_in_kernel()
     program = ", ".join(map(str, interpreter_builder.grid_idx))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from triton.runtime.interpreter import TensorHandle, _get_np_dtype
 
 from warpwave.inside.fake_gpu import ptx_numbers
 from warpwave.inside.fake_gpu.ptx_numbers import (
@@ -24,7 +25,6 @@ from warpwave.inside.fake_gpu.ptx_numbers import (
     width,
     write,
 )
-from warpwave.inside.fake_gpu.torch_device import Patch
 
 # Runs a program of inline PTX: one instruction after another, each for all elements at once.
 #
@@ -234,13 +234,6 @@ _WIDTHS = {"h": 16, "r": 32, "f": 32, "l": 64, "d": 64}
 _REGISTER = 32  # elements that are smaller share one, if an instance of the assembly takes several
 
 
-def inline_assembly() -> list[Patch]:
-    """Return what makes the interpreter run inline assembly."""
-    from triton.runtime.interpreter import InterpreterBuilder
-
-    return [(InterpreterBuilder, "create_inline_asm", _create)]
-
-
 class Results:
     """The tensors that the assembly makes, as the frontend asks for them."""
 
@@ -252,15 +245,15 @@ class Results:
         return self._handles[n]
 
 
-def _create(builder: Any, assembly: str, constraints: str, values: Sequence[Any], types: Sequence[Any], pure: bool, pack: int) -> Results:
+def create_inline_asm(
+    builder: Any, assembly: str, constraints: str, values: Sequence[Any], types: Sequence[Any], pure: bool, pack: int
+) -> Results:
     """Run the assembly once for each `pack` elements, which are neighbours here. On a card, which ones share an instance is left open.
 
     Args:
         values: The interpreter's handles, all of one shape.
         types: The results' types: blocks of that shape, or scalars.
     """
-    from triton.runtime.interpreter import TensorHandle, _get_np_dtype
-
     outputs, inputs = _registers(constraints)
     shape = np.broadcast_shapes(*(value.data.shape for value in values)) if values else (1,)
     size = int(np.prod(shape))

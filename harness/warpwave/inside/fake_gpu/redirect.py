@@ -279,6 +279,9 @@ _WAIT = ("item", "tolist", "__bool__", "__int__", "__float__", "__index__", "non
 _OF_DATA = (torch.tensor, torch.as_tensor, torch.asarray, torch.sparse_coo_tensor, torch.sparse_csr_tensor)
 
 
+default_device._device_constructors()  # torch keeps the list of its own functions from the first call on: before any is replaced
+
+
 def _default_device() -> Any:
     return default_device.CURRENT_DEVICE or "cpu"
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from warpwave.inside.fake_gpu.host_side import is_host, is_packages_op
+from warpwave.inside.fake_gpu.host_side import is_host, is_packages_op, tensors_in
 
 _MAKES_EMPTY = ("aten::empty", "aten::new_empty")  # memory that a graph keeps: what it holds is written by others
 # The result, or its shape, depends on numbers that only the card has.
@@ -17,7 +17,6 @@ _WAIT = (
     *("aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero", "aten::item", "aten::masked_select", "aten::nonzero"),
     *("aten::_unique", "aten::_unique2", "aten::unique_consecutive", "aten::unique_dim"),
 )
-_MADE_UP_MS = 1.0  # nothing is timed without a card, and callers divide by it
 
 
 class Stream:
@@ -106,23 +105,21 @@ class Event:
         return True
 
     def elapsed_time(self, other: Event) -> float:
-        """Return a millisecond."""
-        return _MADE_UP_MS
+        """Return a millisecond: nothing is timed without a card, and callers divide by it."""
+        return 1.0
 
 
-class StreamContext:
+class StreamContext(contextlib.ExitStack):
     """Stand in for `torch.cuda.stream` and its class: torch's compiler asks whether an object is one."""
 
     def __init__(self, stream: Stream | None) -> None:
+        super().__init__()
         self.stream = stream
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> StreamContext:
         if self.stream is not None:
-            self.stream.__enter__()
-
-    def __exit__(self, *raised: object) -> None:
-        if self.stream is not None:
-            self.stream.__exit__(*raised)
+            self.enter_context(self.stream)
+        return self
 
 
 class Graph:
@@ -184,20 +181,20 @@ class Graph:
         with torch.no_grad():
             for call, args, kwargs, result in self._calls:
                 again = call(*args, **kwargs)
-                for old, new in zip(_tensors(result), _tensors(again), strict=False):
+                for old, new in zip(tensors_in(result), tensors_in(again), strict=False):
                     if old is not new and old.data_ptr() != new.data_ptr():
                         old.detach().copy_(new.detach())
 
     def _keep(self, *given: Any) -> None:
         """Keep what the arguments of a call hold now."""
         with torch._C.DisableTorchFunction():
-            for storage in map(_storage, _tensors(given)):
+            for storage in map(_storage, tensors_in(given)):
                 if storage is not None and (address := storage.data_ptr()) not in self._before and address not in self._made:
                     self._before[address] = storage, storage.clone()
 
     def _note_made(self, result: Any) -> None:
         with torch._C.DisableTorchFunction():
-            found = [storage.data_ptr() for storage in map(_storage, _tensors(result)) if storage is not None]
+            found = [storage.data_ptr() for storage in map(_storage, tensors_in(result)) if storage is not None]
         self._made.update(address for address in found if address not in self._before)
 
     def reset(self) -> None:
@@ -208,14 +205,10 @@ class Graph:
         """Return a name of the memory that it uses."""
         return (0, 0)
 
-    def instantiate(self) -> None:
-        """It can run already."""
+    def instantiate(self, path: str = "") -> None:
+        """Do nothing: it can run already, and there is nothing to see."""
 
-    def enable_debug_mode(self) -> None:
-        """Do nothing: no graph is captured, so none can be dumped."""
-
-    def debug_dump(self, path: str) -> None:
-        """There is nothing to see."""
+    enable_debug_mode = debug_dump = instantiate
 
 
 @contextlib.contextmanager
@@ -260,15 +253,8 @@ class _Capture(TorchDispatchMode):
 def _waits(name: str, args: Any) -> bool:
     """Whether an operation on the card's tensors needs their numbers on the host."""
     if name.startswith(("aten::index.", "aten::index_put", "aten::_index_put")):
-        return any(index.dtype in (torch.bool, torch.uint8) and not is_host(index) for index in _tensors(args[1]))
-    return name.split(".")[0] in _WAIT and any(not is_host(tensor) for tensor in _tensors(args))
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    entries = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    return [tensor for entry in entries for tensor in _tensors(entry)]
+        return any(index.dtype in (torch.bool, torch.uint8) and not is_host(index) for index in tensors_in(args[1]))
+    return name.split(".")[0] in _WAIT and any(not is_host(tensor) for tensor in tensors_in(args))
 
 
 def _storage(tensor: torch.Tensor) -> Any:

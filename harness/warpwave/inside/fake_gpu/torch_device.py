@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
 
-from warpwave.inside.fake_gpu import streams
 from warpwave.inside.fake_gpu.host_side import is_meta, put_on_host
 from warpwave.inside.process.outcomes import NotPretended, Pretended
 from warpwave.records import Architecture
@@ -169,10 +167,22 @@ def _signed(seed: int) -> int:
     return (seed + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
+# What stands in torch's module of the device.
+
 _MEMORY_BYTES = 64 << 30
 
 # An attribute of something, and what it is while a card is pretended.
-Patch = tuple[object, str, object]
+Patch = tuple[Any, str, Any]
+
+
+def apply(changes: Iterable[Patch], undo: contextlib.ExitStack) -> None:
+    """Set each attribute until `undo` is closed."""
+    for owner, name, value in changes:
+        if hasattr(owner, name):
+            undo.callback(setattr, owner, name, getattr(owner, name))
+        else:
+            undo.callback(delattr, owner, name)
+        setattr(owner, name, value)
 
 
 def torch_device(kind: str) -> torch.device:
@@ -206,138 +216,23 @@ class DeviceGuard:
         """There is nothing to go back to."""
 
 
-class _Runtime:
+class Runtime:
     """Stand in for the vendor's runtime, which packages call to mark what a profiler should record: each call succeeds."""
 
     def __getattr__(self, name: str) -> Callable[..., int]:
         return lambda *args: 0
 
 
-def patches(card: Architecture, device: torch.device, capability: object, free_bytes: int | None = None) -> list[Patch]:
-    """Return what makes torch's module for the device, `torch.accelerator` and `torch.version` answer as with one such card.
-
-    `free_bytes` is what the card says of its free memory, if it is not all free.
-    """
-    module = getattr(torch, device.type)
-    properties = _properties(card, capability)
-    free = min(properties.total_memory, free_bytes or properties.total_memory)
-    answers: dict[str, object] = {
-        "_lazy_init": _nothing,
-        "init": _nothing,
-        "is_available": _always(True),
-        "is_initialized": _always(True),
-        "device_count": _always(1),
-        "current_device": _always(0),
-        "_exchange_device": _always(0),
-        "_maybe_exchange_device": _always(0),
-        "get_device_name": _always(properties.name),
-        "get_device_capability": _always(capability),
-        "get_device_properties": _always(properties),
-        "get_arch_list": _always([card.name]),
-        "get_gencode_flags": _always(""),
-        "is_bf16_supported": _always(True),
-        "can_device_access_peer": _always(False),
-        "is_current_stream_capturing": lambda: bool(streams.Graph.capturing),
-        "device": DeviceGuard,
-        "device_of": DeviceGuard,
-        "Stream": streams.Stream,
-        "ExternalStream": type("ExternalStream", (streams.Stream,), {}),
-        "StreamContext": streams.StreamContext,
-        "stream": lambda stream: streams.StreamContext(stream),
-        "current_stream": lambda device=None: streams.Stream.current(),
-        "default_stream": lambda device=None: streams.Stream.default(),
-        "get_stream_from_external": lambda pointer, device=None: streams.Stream.default(),
-        "set_stream": lambda stream: streams.Stream.make_current(stream),
-        "Event": streams.Event,
-        "CUDAGraph": streams.Graph,
-        "graph": streams.capture,
-        "graph_pool_handle": _always((0, 0)),
-        "make_graphed_callables": lambda callables, *args, **kwargs: callables,
-        "cudart": _always(_Runtime()),
-        **dict.fromkeys(_SILENT, _nothing),
-        "synchronize": streams.wait,
-        **_memory(free, properties.total_memory),
-        **_randomness(device),
-    }
-    answers = {name: _own(value) for name, value in answers.items()}
-    owners = [module, *(inner for name in _PARTS if isinstance(inner := getattr(module, name, None), ModuleType))]
-    found = [(owner, name, value) for owner in owners for name, value in answers.items() if owner is module or hasattr(owner, name)]
-    found += [(module, name, missing(f"torch.{device.type}.{name}")) for name in _unanswered(module, answers)]
-    if hasattr(module, "nvtx"):
-        found += [(module.nvtx, name, _own(_nothing)) for name in ("range_push", "range_pop", "range_start", "range_end", "mark")]
-        found.append((module.nvtx, "range", contextlib.nullcontext))
-    if hasattr(module, "profiler"):
-        found += [(module.profiler, name, _own(_nothing)) for name in ("init", "start", "stop")]
-    found += _accelerator(device, answers)
-    found += [(torch.version, name, version) for name, version in card.torch_version.items()]
-    allocators: Any = torch._C._dynamo.guards  # what torch.compile writes calls them, and authors keep such code
-    if hasattr(allocators, allocate := f"_empty_strided_{device.type}"):
-        found.append((allocators, allocate, functools.partial(_empty_strided, device)))
-    found += [(torch.UntypedStorage, name, _no_handle) for name in ("_share_cuda_", "_new_shared_cuda")]
-    if device.type == "cuda":
-        found.append((torch._C, "_cuda_getCurrentRawStream", _always(0)))
-        found += [(torch._C, name, _nothing) for name in ("_cuda_setStream", "_cuda_setDevice", "_cuda_clearCublasWorkspaces")]
-    return found
+def always(value: object) -> Callable[..., object]:
+    """Return a function that returns a value, whatever it is given."""
+    return lambda *args, **kwargs: value
 
 
-def _empty_strided(device: torch.device, size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    return torch.empty_strided(size, stride, dtype=dtype, device=device)
+def nothing(*args: object, **kwargs: object) -> None:
+    """Do nothing: there is no card to do it on."""
 
 
-def apply(changes: Iterable[Patch], undo: contextlib.ExitStack) -> None:
-    """Set each attribute until `undo` is closed."""
-    for owner, name, value in changes:
-        if hasattr(owner, name):
-            undo.callback(setattr, owner, name, getattr(owner, name))
-        else:
-            undo.callback(delattr, owner, name)
-        setattr(owner, name, value)
-
-
-_PARTS = ("memory", "random", "streams", "graphs")
-_SILENT = (
-    "set_device",
-    "empty_cache",
-    "ipc_collect",
-    "reset_peak_memory_stats",
-    "reset_accumulated_memory_stats",
-    "reset_max_memory_allocated",
-    "reset_max_memory_cached",
-    "reset_peak_host_memory_stats",
-    "reset_accumulated_host_memory_stats",
-    "set_per_process_memory_fraction",
-    "set_sync_debug_mode",
-    "_sleep",
-    "_record_memory_history",
-    "_dump_snapshot",
-)
-_SIZES = (
-    "memory_allocated",
-    "max_memory_allocated",
-    "memory_reserved",
-    "max_memory_reserved",
-    "memory_cached",
-    "max_memory_cached",
-    "device_memory_used",
-)
-
-
-def _memory(free: int, total: int) -> dict[str, object]:
-    """Nothing is allocated on a card that is not there."""
-    stats = ("memory_stats", "memory_stats_as_nested_dict", "host_memory_stats", "host_memory_stats_as_nested_dict")
-    return {
-        "get_sync_debug_mode": _always(0),
-        **{name: _made_up(int) for name in _SIZES},
-        **{name: _made_up(lambda: defaultdict(int)) for name in stats},
-        "mem_get_info": _always((free, total)),
-        "memory_summary": _always(""),
-        "memory_snapshot": _always([]),
-        "_snapshot": lambda *args, **kwargs: {"segments": [], "device_traces": [[]]},
-        "get_per_process_memory_fraction": _always(1.0),
-    }
-
-
-def _made_up(answer: Callable[[], object]) -> Callable[..., object]:
+def made_up(answer: Callable[[], object]) -> Callable[..., object]:
     """Return a function of a made-up answer, and note that a test has asked."""
 
     def answered(*args: object, **kwargs: object) -> object:
@@ -345,47 +240,6 @@ def _made_up(answer: Callable[[], object]) -> Callable[..., object]:
         return answer()
 
     return answered
-
-
-def _randomness(device: torch.device) -> dict[str, object]:
-    """The card's random numbers are the host's."""
-    generator = CardGenerator(torch.device(device.type, 0), torch.default_generator)
-    return {
-        "manual_seed": lambda seed: generator.manual_seed(int(seed)) and None,
-        "manual_seed_all": lambda seed: generator.manual_seed(int(seed)) and None,
-        "seed": lambda: generator.seed() and None,
-        "seed_all": lambda: generator.seed() and None,
-        "initial_seed": lambda: generator.initial_seed(),
-        "get_rng_state": lambda device=None: generator.get_state(),
-        "get_rng_state_all": lambda: [generator.get_state()],
-        "set_rng_state": lambda state, device=None: generator.set_state(state) and None,
-        "set_rng_state_all": lambda states: generator.set_state(states[0]) and None,
-        "default_generators": (generator,),
-    }
-
-
-def _accelerator(device: torch.device, answers: dict[str, object]) -> list[Patch]:
-    kind = torch.device(device.type)
-    same = ("is_available", "device_count", "synchronize", "current_stream", "empty_cache", *_SIZES, *_SILENT, "memory_stats")
-    values = {
-        **{name: answers[name] for name in same},
-        "current_accelerator": lambda check_available=False: kind,
-        "current_device_index": _always(0),
-        "current_device_idx": _always(0),
-        "set_device_index": _nothing,
-        "set_device_idx": _nothing,
-        "device_index": DeviceGuard,
-        "set_stream": answers["set_stream"],
-        "get_memory_info": answers["mem_get_info"],
-        "empty_host_cache": _nothing,
-    }
-    return [(torch.accelerator, name, _own(value)) for name, value in values.items() if hasattr(torch.accelerator, name)]
-
-
-def _unanswered(module: ModuleType, answers: dict[str, object]) -> list[str]:
-    """Return torch's functions that would ask a real card, and that have no answer here."""
-    public = [(name, getattr(module, name, None)) for name in getattr(module, "__all__", ())]
-    return [name for name, value in public if name not in answers and isinstance(value, FunctionType) and "_C" in value.__code__.co_names]
 
 
 def missing(name: str) -> Callable[..., object]:
@@ -397,28 +251,20 @@ def missing(name: str) -> Callable[..., object]:
     return refuse
 
 
-def _no_handle(*args: object, **kwargs: object) -> object:
+def no_handle(*args: object, **kwargs: object) -> object:
     """Refuse to share memory of the card, or to take it from a process that has."""
     raise NotPretended("a handle for another process (IPC) needs a card: its driver makes it")
 
 
-def _own(value: object) -> object:
+def own(value: object) -> object:
     """Return a copy of a function: torch's compiler has rules by function, and one that stands in for several would have several."""
     if not isinstance(value, FunctionType):
         return value
     return FunctionType(value.__code__, value.__globals__, value.__name__, value.__defaults__, value.__closure__)
 
 
-def _always(value: object) -> Callable[..., object]:
-    return lambda *args, **kwargs: value
-
-
-def _nothing(*args: object, **kwargs: object) -> None:
-    """Do nothing: there is no card to do it on."""
-
-
-def _properties(card: Architecture, capability: object) -> SimpleNamespace:
-    """What `get_device_properties` of torch's module returns: its names on the two vendors that share `torch.cuda`."""
+def properties(card: Architecture, capability: object) -> SimpleNamespace:
+    """Return what `get_device_properties` returns: its names on the two vendors that share `torch.cuda`."""
     known = card.properties
     major, minor = capability if isinstance(capability, tuple) else (0, 0)
     from_triton = {
@@ -428,9 +274,7 @@ def _properties(card: Architecture, capability: object) -> SimpleNamespace:
         "minor": minor,
         "multi_processor_count": known["multiprocessor_count"],
         "warp_size": card.warp_size,
-        "shared_memory_per_block": known["max_shared_mem"],
-        "shared_memory_per_block_optin": known["max_shared_mem"],
-        "shared_memory_per_multiprocessor": known["max_shared_mem"],
+        **dict.fromkeys(_SHARED_MEMORY, known["max_shared_mem"]),
         "regs_per_multiprocessor": known.get("max_num_regs", 0),
         "max_threads_per_multi_processor": known.get("max_threads_per_sm", 0),
         "max_threads_per_block": card.program_threads,
@@ -440,6 +284,9 @@ def _properties(card: Architecture, capability: object) -> SimpleNamespace:
         "is_multi_gpu_board": 0,
     }
     return SimpleNamespace(**{**from_triton, **card.torch_properties})
+
+
+_SHARED_MEMORY = ("shared_memory_per_block", "shared_memory_per_block_optin", "shared_memory_per_multiprocessor")
 
 
 # Autocast as a card has it: what it computes in fp32, and its state where the tensors are on the CPU.
@@ -477,25 +324,33 @@ def in_fp32(name: str, args: Any, kwargs: Any, kind: str, is_on_card: Callable[[
     return wide(args), wide(kwargs)
 
 
-def of_card(kinds: Sequence[str]) -> list[Patch]:
-    """Return what makes autocast for a GPU one for the CPU, too: that is where the tensors are.
+class Autocast:
+    """Lets autocast for a GPU of any of these types be one for the CPU, too: that is where the tensors are.
 
     torch keeps a state for each type of device, also where there is none, so its own questions have the right answers.
     """
-    autocast: Any = torch.amp.autocast_mode.autocast
-    enter, leave = autocast.__enter__, autocast.__exit__
-    open_ones: list[Any] = []
 
-    def begin(self: Any) -> Any:
-        if self.device in kinds:
-            open_ones.append(autocast("cpu", dtype=self.fast_dtype, enabled=self._enabled))
-            enter(open_ones[-1])
-        return enter(self)
+    def __init__(self, kinds: Sequence[str]) -> None:
+        self._kinds, self._make, self._open = kinds, torch.amp.autocast_mode.autocast, list[Any]()
 
-    def end(self: Any, *raised: Any) -> Any:
-        result = leave(self, *raised)
-        if self.device in kinds:
-            leave(open_ones.pop(), *raised)
-        return result
+    def entering(self, enter: Callable[..., Any]) -> Callable[..., Any]:
+        """Return autocast's `__enter__`."""
 
-    return [(autocast, "__enter__", begin), (autocast, "__exit__", end)]
+        def begin(context: Any) -> Any:
+            if context.device in self._kinds:
+                self._open.append(self._make("cpu", dtype=context.fast_dtype, enabled=context._enabled))
+                enter(self._open[-1])
+            return enter(context)
+
+        return begin
+
+    def leaving(self, leave: Callable[..., Any]) -> Callable[..., Any]:
+        """Return autocast's `__exit__`."""
+
+        def end(context: Any, *raised: Any) -> Any:
+            result = leave(context, *raised)
+            if context.device in self._kinds:
+                leave(self._open.pop(), *raised)
+            return result
+
+        return end

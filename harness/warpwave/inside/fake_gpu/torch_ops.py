@@ -1,6 +1,6 @@
 """Custom ops, and torch's own, on a pretended card whose tensors are on the CPU.
 
-Ops stay torch's own, and what a package registers for the GPU serves the CPU, too. Without data, see `no_data/direct_ops.py`.
+Ops stay torch's own, and what a package registers for the GPU serves the CPU, too. Without data, see `direct_ops.py`.
 """
 
 from __future__ import annotations
@@ -9,91 +9,109 @@ import contextlib
 import functools
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch._library.custom_ops import CustomOpDef
 
 from warpwave.inside.fake_gpu.host_side import is_host, is_traced, tensors_in
 from warpwave.inside.fake_gpu.redirect import Redirect, within
-from warpwave.inside.fake_gpu.torch_device import Patch
 
 _ANY = "CompositeExplicitAutograd"  # the key of an op's function for all devices
 
 
-def shared_ops(kinds: Iterable[str]) -> list[Patch]:
-    """Return what lets an implementation that a package registers for a GPU of these types serve the pretended card, which is on the CPU.
+class SharedOps:
+    """Lets what a package registers for a GPU of these types serve the pretended card, which is on the CPU.
 
-    If the package has one for the CPU, too, that one serves the tensors of the host. If torch has one of its own, the package replaces it
-    on the card only: torch's own goes on to serve the host, and numbers beside tensors, which a card leaves to the CPU.
+    If the package has a function for the CPU, too, that one serves the tensors of the host. If torch has one of its own, the package
+    replaces it on the card only: torch's own goes on to serve the host, and numbers beside tensors, which a card leaves to the CPU.
     """
-    gpus = {kind.upper() for kind in kinds}
-    implement: Any = torch.library.Library.impl
-    wrap = torch.library.wrap_triton
-    custom_op, kernel = torch.library.custom_op, CustomOpDef.register_kernel
-    of_op: dict[tuple[str, str], dict[str, Callable[..., Any]]] = {}
-    on_card: dict[tuple[str, str], _OnCardOnly] = {}
 
-    def on_both(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> None:
-        serves = "GPU" if dispatch_key in gpus else dispatch_key if dispatch_key == "CPU" else ""
-        if fn is torch.library.fallthrough_kernel or (not serves and dispatch_key != _ANY):
-            implement(self, op_name, fn, dispatch_key, **options)
-            return
-        op = (self.ns, str(op_name))
-        if not serves:
-            of_op[op] = {"": fn}
-            implement(self, op_name, fn, dispatch_key, **options)
-            return
-        if op not in of_op and (kernel := _torchs_own("::".join(op))):
-            on_card[op] = _OnCardOnly("::".join(op), kernel, of_op.setdefault(op, {}))
-        known = of_op.setdefault(op, {})
-        fn = within(fn)
-        if serves == "GPU":
-            implement(self, op_name, fn, dispatch_key, **options)
-        # What chooses is there since the first of the two. torch warns that it replaces a kernel; the package does so only on the card.
-        with contextlib.suppress(RuntimeError), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            if op in on_card:
-                known[serves] = fn if options.get("with_keyset") else _without_keys(fn)
-                # It may stand where warpwave has put a kernel of its own, which some releases of torch refuse to replace.
-                implement(self, op_name, on_card[op], "CPU", **{**options, "with_keyset": True, "allow_override": True})
-            else:
-                known[serves] = fn
-                implement(self, op_name, _chosen_by_place(fn, known), "CPU", **options)
+    def __init__(self, kinds: Iterable[str]) -> None:
+        self._gpus = {kind.upper() for kind in kinds}
+        self._of_op: dict[tuple[str, str], dict[str, Callable[..., Any]]] = {}
+        self._on_card: dict[tuple[str, str], _OnCardOnly] = {}
 
-    def anywhere(device_types: Any) -> Any:
-        named = {device_types} if isinstance(device_types, str) else set(device_types or ())
-        return None if {name.upper() for name in named} & gpus else device_types
+    def implementing(self, implement: Callable[..., None]) -> Callable[..., None]:
+        """Return `Library.impl`, which keeps what serves whom."""
 
-    def custom(name: str, function: Any = None, /, *, device_types: Any = None, **options: Any) -> Any:
+        def on_both(library: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> None:
+            serves = "GPU" if dispatch_key in self._gpus else dispatch_key if dispatch_key == "CPU" else ""
+            if fn is torch.library.fallthrough_kernel or (not serves and dispatch_key != _ANY):
+                implement(library, op_name, fn, dispatch_key, **options)
+                return
+            op = (library.ns, str(op_name))
+            if not serves:
+                self._of_op[op] = {"": fn}
+                implement(library, op_name, fn, dispatch_key, **options)
+                return
+            if op not in self._of_op and (kernel := _torchs_own("::".join(op))):
+                self._on_card[op] = _OnCardOnly("::".join(op), kernel, self._of_op.setdefault(op, {}))
+            known, fn = self._of_op.setdefault(op, {}), within(fn)
+            if serves == "GPU":
+                implement(library, op_name, fn, dispatch_key, **options)
+            # What chooses is there since the first of the two. torch warns that it replaces a kernel; here that is only on the card.
+            with contextlib.suppress(RuntimeError), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                if op in self._on_card:
+                    known[serves] = fn if options.get("with_keyset") else lambda keys, *args, **kwargs: fn(*args, **kwargs)
+                    # It may stand where warpwave has put a kernel of its own, which some releases of torch refuse to replace.
+                    implement(library, op_name, self._on_card[op], "CPU", **{**options, "with_keyset": True, "allow_override": True})
+                else:
+                    known[serves] = fn
+                    implement(library, op_name, _chosen_by_place(fn, known), "CPU", **options)
+
+        return on_both
+
+    def defining(self, define: Callable[..., Any]) -> Callable[..., Any]:
+        """Return `custom_op`. An op for the GPU is one for all devices."""
+
+        def custom(name: str, function: Any = None, /, *, device_types: Any = None, **options: Any) -> Any:
+            if function is None:
+                return lambda decorated: custom(name, decorated, device_types=device_types, **options)
+            if options.get("schema") is None:  # from the function itself: what stands for it has other globals
+                options["schema"] = torch.library.infer_schema(function, mutates_args=options.get("mutates_args", ()))
+            named = {device_types} if isinstance(device_types, str) else set(device_types or ())
+            if {kind.upper() for kind in named} & self._gpus:
+                device_types = None
+            return define(name, within(function), device_types=device_types, **options)
+
+        return custom
+
+
+def of_kernels(name: str, function: Any = None, /, **options: Any) -> Any:
+    """Stand in for `triton_op`: torch does not look into the op, since kernels of the interpreter cannot be traced."""
+    if function is None:
+        return lambda decorated: of_kernels(name, decorated, **options)
+    made: Any = torch.library.custom_op(name, function, **options)
+    made.register_fake(function)
+    return made
+
+
+def seeing_the_card(register: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an op's `register_kernel`."""
+
+    def register_kernel(op: Any, device_types: Any, function: Any = None, /) -> Any:
         if function is None:
-            return lambda decorated: custom(name, decorated, device_types=device_types, **options)
-        if options.get("schema") is None:  # from the function itself: what stands for it has other globals
-            options["schema"] = torch.library.infer_schema(function, mutates_args=options.get("mutates_args", ()))
-        return custom_op(name, within(function), device_types=anywhere(device_types), **options)
+            return lambda decorated: register_kernel(op, device_types, decorated)
+        return register(op, device_types, within(function))
 
-    def of_kernels(name: str, function: Any = None, /, **options: Any) -> Any:
-        """Make an op that torch does not look into: the interpreter's kernels cannot be traced."""
-        if function is None:
-            return lambda decorated: of_kernels(name, decorated, **options)
-        made = custom(name, function, **options)
-        made.register_fake(function)
-        return made
+    return register_kernel
 
-    def register_kernel(self: Any, device_types: Any, function: Any = None, /) -> Any:
-        if function is None:
-            return lambda decorated: register_kernel(self, device_types, decorated)
-        return kernel(self, device_types, within(function))
 
-    return [
-        (torch.library.Library, "impl", on_both),
-        (torch.library, "custom_op", custom),
-        (torch.library, "triton_op", of_kernels),
-        (torch.library, "wrap_triton", lambda kernel: Traceable(wrap(kernel))),
-        (CustomOpDef, "register_kernel", register_kernel),
-    ]
+def with_out_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a product of narrow numbers the `out_dtype` that torch has for cards alone: sums are not rounded to the operands' type."""
+
+    @functools.wraps(function)
+    def product(*args: Any, out_dtype: torch.dtype | None = None, out: torch.Tensor | None = None, **options: Any) -> Any:
+        if args and isinstance(args[-1], torch.dtype):
+            *args, out_dtype = args  # type: ignore[assignment]
+        if out_dtype is None:
+            return function(*args, **options) if out is None else function(*args, out=out, **options)
+        made = function(*(each.to(out_dtype) if isinstance(each, torch.Tensor) else each for each in args), **options)
+        return made if out is None else out.copy_(made)
+
+    return product
 
 
 def _chosen_by_place(function: Callable[..., Any], known: dict[str, Callable[..., Any]]) -> Callable[..., Any]:
@@ -182,10 +200,6 @@ def _torchs_own(op: str) -> Any:
         return None
 
 
-def _without_keys(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda keys, *args, **kwargs: function(*args, **kwargs)
-
-
 class Traceable:
     """What `torch.library.wrap_triton` makes of a kernel: a launch for real tensors. Where torch only traces, it launches nothing."""
 
@@ -198,25 +212,6 @@ class Traceable:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._kernel, name)
-
-
-# Puts operations before those that torch has for the CPU.
-
-
-def replaced_on_cpu(operations: Mapping[str, Callable[[Any], Callable[..., Any]]]) -> Callable[[], None]:
-    """Replace operations of torch's on the CPU. Return what undoes that. A torch without `library.get_kernel` keeps them.
-
-    Args:
-        operations: By name, what makes the new operation of torch's kernel. It gets torch's keys first.
-    """
-    get: Any = getattr(torch.library, "get_kernel", None)
-    library: Any = torch.library.Library("aten", "IMPL")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # they replace torch's own, as they should
-        for name, make in operations.items() if get else ():
-            library.impl(name, make(get(f"aten::{name}", "CPU")), "CPU", with_keyset=True)
-    undo: Callable[[], None] = library._destroy
-    return undo
 
 
 # Operations of torch's on fp16 and bf16 as a card computes them: sums are of fp32, and the result is rounded once.
@@ -243,8 +238,15 @@ _OPERATIONS: dict[str, tuple[int | None, ...]] = {
 
 
 def sum_in_fp32() -> Callable[[], None]:
-    """Replace the operations. Return what undoes that."""
-    return replaced_on_cpu({name: partial(_widened, places=places) for name, places in _OPERATIONS.items()})
+    """Replace the operations. Return what undoes that. A torch without `library.get_kernel` keeps its own."""
+    get: Any = getattr(torch.library, "get_kernel", None)
+    library: Any = torch.library.Library("aten", "IMPL")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # they replace torch's own, as they should
+        for name, places in _OPERATIONS.items() if get else ():
+            library.impl(name, _widened(get(f"aten::{name}", "CPU"), places), "CPU", with_keyset=True)
+    undo: Callable[[], None] = library._destroy
+    return undo
 
 
 def _widened(kernel: Any, places: tuple[int | None, ...]) -> Callable[..., Any]:

@@ -1,292 +1,85 @@
 """Numbers and truths that depend on the data of a tensor which has none.
 
 A package may print them, log them, record them, compare them and calculate with them. Only a decision is refused: a branch, a size or an
-index could lead to launches that would not happen with real data. `assertions` says which branches are no decisions.
+index could lead to launches that would not happen with real data. `assertions.py` says which branches are no decisions.
 """
 
 from __future__ import annotations
 
-import ast
-import dis
 import functools
-import linecache
 import math
 import operator
 import re
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import sysconfig
+import threading
+from collections.abc import Callable
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import torch
+import triton
 
 from warpwave.inside.fake_gpu.host_side import forget
-from warpwave.inside.fake_gpu.torch_device import Patch
 from warpwave.inside.process.outcomes import DecidedByData
 
-# Which code only judges the data of tensors: an assertion, a branch that only complains, and a line that only reports.
-#
-# Tests compare what kernels computed. Nothing is computed on a pretended card, so what judges it is answered as if all were well, and the
-# test goes on to its next launch.
-
-_UNITTEST = ("assertTrue", "assertFalse")
-_COMPLAINS = ("fail", "exit", "_exit")
-_REPORTS = ("print", "log", "debug", "info", "warning", "warn", "error", "write", "echo", "record_property")
-_NUMBERS = ("abs", "approx", "isclose", "isfinite", "isnan", "max", "min", "round", "str", "format")
-
-Place = tuple[int, int, int, int]  # first line, last line, first column, last column: as `co_positions` gives them
-
-
-@dataclass(frozen=True)
-class _Judgement:
-    """A statement that judges, the expression it judges by, and the truth with which all is well."""
-
-    statement: ast.stmt
-    judged: ast.AST
-    wanted: bool
-
-    def covers(self, line: int) -> bool:
-        return bool(self.judged.lineno <= line <= (self.judged.end_lineno or self.judged.lineno))  # type: ignore[attr-defined]
-
-
-def agreed(frame: FrameType) -> bool | None:
-    """Return the truth with which all is well for the code that runs in a frame; None if it is not judging, but deciding.
-
-    A helper judges if it returns its verdict to an assertion, and does nothing else with it: `assert close(out, expected)`.
-    """
-    own = _wanted(frame, _judgements(frame.f_code.co_filename), "bool")
-    if own is not None or frame.f_back is None:
-        return own
-    verdicts = [each for each in _verdicts(frame.f_code.co_filename) if each.covers(frame.f_lineno)]
-    asked = _wanted(frame.f_back, _judgements(frame.f_back.f_code.co_filename), frame.f_code.co_name) if verdicts else None
-    return None if asked is None else _wanted(frame, tuple(verdicts), "bool") == asked
-
-
-def _wanted(frame: FrameType, judgements: tuple[_Judgement, ...], called: str) -> bool | None:
-    """Return the truth that the innermost of the judgements wants of what runs in a frame, which may be a call of that name."""
-    known = [judgement for judgement in judgements if judgement.covers(frame.f_lineno)]
-    if not known:
-        return None
-    judgement = known[-1]
-    name, place = at(frame)
-    flipped = sum(_contains(node.operand, place) for node in _nots(judgement.judged)) + (name == "UNARY_NOT")
-    if name.startswith("CALL") and _is_rewritten(judgement, place):
-        flipped = max(
-            (_nesting(judgement.judged, node) for node in ast.walk(judgement.judged) if _calls_one_of(node, (called,))), default=0
-        )
-    return judgement.wanted != bool(flipped % 2)
-
-
-@functools.cache
-def _judgements(filename: str) -> tuple[_Judgement, ...]:
-    """Return what judges in a file, outer statements before those within."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(filename)))
-    except (SyntaxError, ValueError):
-        return ()
-    found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assert):
-            found.append(_Judgement(node, node, True))
-        elif isinstance(node, ast.If) and _only_complains(node.body):
-            found.append(_Judgement(node, node.test, False))
-        elif isinstance(node, ast.If) and node.orelse and _only_complains(node.orelse):
-            found.append(_Judgement(node, node.test, True))
-        elif isinstance(node, ast.Expr) and _calls_one_of(node.value, _REPORTS):
-            found.append(_Judgement(node, node, True))
-        elif isinstance(node, ast.Expr) and _calls_one_of(node.value, _UNITTEST) and node.value.args:  # type: ignore[attr-defined]
-            found.append(_Judgement(node, node.value.args[0], _calls_one_of(node.value, _UNITTEST[:1])))  # type: ignore[attr-defined]
-    for function in _functions(filename):
-        found += _only_judged(function, found)
-    return tuple(found)
-
-
-@functools.cache
-def _verdicts(filename: str) -> tuple[_Judgement, ...]:
-    """Return what decides the truth that a function of the file returns; `wanted` is the truth with which it returns `True`."""
-    found = []
-    for function in _functions(filename):
-        for node in ast.walk(function):
-            if isinstance(node, ast.If):
-                verdict = _verdict_of(node.body)
-                other = _verdict_of(node.orelse) if node.orelse else None
-                if verdict is not None or other is not None:
-                    found.append(_Judgement(node, node.test, bool(verdict) if verdict is not None else not other))
-            elif isinstance(node, ast.Return) and node.value is not None and not isinstance(node.value, ast.Constant):
-                found.append(_Judgement(node, node.value, True))
-    return tuple(found)
-
-
-def _verdict_of(block: list[ast.stmt]) -> bool | None:
-    """Return the truth that a block returns, if it only reports before; None if it does anything else."""
-    *before, last = block
-    if not (isinstance(last, ast.Return) and isinstance(last.value, ast.Constant) and isinstance(last.value.value, bool)):
-        return None
-    return last.value.value if not before or _only_complains(before) else None
-
-
-def _functions(filename: str) -> Iterator[ast.AST]:
-    try:
-        tree = ast.parse("".join(linecache.getlines(filename)))
-    except (SyntaxError, ValueError):
-        return
-    yield from (node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
-
-
-def _only_judged(function: ast.AST, judgements: list[_Judgement]) -> list[_Judgement]:
-    """Return the assignments `error = float(…)` of a function whose name is only read where something is judged by it."""
-    nodes = list(ast.walk(function))
-    found = []
-    for node in nodes:
-        if not (isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)):
-            continue
-        name = node.targets[0].id
-        reads = [read for read in nodes if isinstance(read, ast.Name) and read.id == name and isinstance(read.ctx, ast.Load)]
-        by = [next((each for each in judgements if _judges(each, read)), None) for read in reads]
-        wanted = {each and each.wanted != bool(_nesting(each.judged, read) % 2) for each, read in zip(by, reads, strict=True)}
-        if len(wanted) == 1 and None not in wanted:
-            found.append(_Judgement(node, node.value, bool(wanted.pop())))
-    return found
-
-
-def _judges(judgement: _Judgement, read: ast.Name) -> bool:
-    """Whether a name that is read there is compared or reported, and not given to a function that may launch something."""
-    if not _contains(judgement.judged, place_of(read)):
-        return False
-    calls = [node for node in ast.walk(judgement.judged) if isinstance(node, ast.Call) and _contains(node, place_of(read))]
-    return all(_calls_one_of(node, (*_REPORTS, *_NUMBERS)) for node in calls)
-
-
-def _only_complains(block: list[ast.stmt]) -> bool:
-    """Whether a block ends in an error, or only reports: what else a test would launch does not depend on it."""
-    last = block[-1]
-    if isinstance(last, ast.Raise) or (isinstance(last, ast.Expr) and _calls_one_of(last.value, _COMPLAINS)):
-        return True
-    if isinstance(last, ast.Assert):
-        return isinstance(last.test, ast.Constant) and not last.test.value
-    return all(isinstance(statement, ast.Expr) and _calls_one_of(statement.value, _REPORTS) for statement in block)
-
-
-def _calls_one_of(node: ast.AST, names: tuple[str, ...]) -> bool:
-    """Whether a node is a call of a function, or of a method, with one of the names."""
-    if not isinstance(node, ast.Call):
-        return False
-    called = node.func
-    return (called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else "") in names
-
-
-def at(frame: FrameType) -> tuple[str, Place | None]:
-    """Return the instruction that a frame is at. While it calls, Python counts in the call's caches, which stand behind it."""
-    known = _instructions(frame.f_code)
-    return next((known[offset] for offset in range(frame.f_lasti, -1, -2) if offset in known), ("", None))
-
-
-@functools.cache
-def _instructions(code: CodeType) -> dict[int, tuple[str, Place | None]]:
-    """Return by offset the name and the place of each instruction. `TO_BOOL` (Python 3.13) is called what it is made for."""
-    places: Iterator[tuple[int | None, ...]] = getattr(code, "co_positions", lambda: iter(()))()
-    found: dict[int, tuple[str, Place | None]] = {}
-    instructions = list(dis.get_instructions(code))
-    by_unit = list(places)
-    for position, instruction in enumerate(instructions):
-        following = instructions[position + 1].opname if position + 1 < len(instructions) else ""
-        name = following if instruction.opname == "TO_BOOL" else instruction.opname
-        place = by_unit[instruction.offset // 2] if instruction.offset // 2 < len(by_unit) else (None,)
-        found[instruction.offset] = (name, None if None in place else place)  # type: ignore[assignment]
-    return found
-
-
-def place_of(node: ast.AST) -> Place:
-    """Return where a node is, as `co_positions` would give it."""
-    return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset  # type: ignore[attr-defined, no-any-return]
-
-
-def _contains(node: ast.AST, place: Place | None) -> bool:
-    if place is None:
-        return False
-    first, last, start, end = place_of(node)
-    return (first, start) <= (place[0], place[2]) and (place[1], place[3]) <= (last, end)
-
-
-def _nots(node: ast.AST) -> list[ast.UnaryOp]:
-    return [inner for inner in ast.walk(node) if isinstance(inner, ast.UnaryOp) and isinstance(inner.op, ast.Not)]
-
-
-def _nesting(root: ast.AST, node: ast.AST) -> int:
-    return sum(_contains(inner.operand, place_of(node)) for inner in _nots(root))
-
-
-def _is_rewritten(judgement: _Judgement, place: Place | None) -> bool:
-    """Whether pytest has rewritten this assertion: then all of its instructions have the place of the whole statement."""
-    return isinstance(judgement.statement, ast.Assert) and place == place_of(judgement.statement)
-
-
-# Python's `math`, `max` and `min` of numbers that depend on the data of a tensor which has none.
-#
-# Host code computes scales with them: `2 ** math.floor(math.log2(x.abs().max().item()))`, `max(amax.item(), 1e-12)`. Their results depend
-# on
-# the data as well, and nothing is decided yet. C code would take such a number for the zero that it looks like.
-
 _WHOLE = ("floor", "ceil", "trunc", "isqrt", "gcd", "lcm", "comb", "perm", "factorial")
-_PICKING = {"max": "gt", "min": "lt"}  # which comparison, if it holds, makes it go over to the later number
-
-
-def mathematics(kinds: tuple[type, type, type]) -> list[Patch]:
-    """Return what lets `math` take unknown numbers. `kinds` are the types of an unknown float, whole number and truth."""
-    return [(math, name, _of_unknown(function, kinds)) for name, function in vars(math).items() if callable(function) and name[0] != "_"]
-
-
-def _of_unknown(function: Callable[..., Any], kinds: tuple[type, type, type]) -> Callable[..., Any]:
-    fractional, whole, truth = kinds
-    name = function.__name__
-    result = truth if name.startswith("is") and name != "isqrt" else whole if name in _WHOLE else fractional
-
-    @functools.wraps(function)
-    def compute(*args: Any, **kwargs: Any) -> Any:
-        if not any(isinstance(each, (fractional, whole)) for each in args):
-            return function(*args, **kwargs)
-        return (result(), result()) if name in ("frexp", "modf") else result()
-
-    return compute
-
-
-def picked(frame: FrameType, comparison: str) -> bool | None:
-    """Return the truth with which `max` or `min`, called there, takes an unknown number and not a known one; None if neither is called.
-
-    `comparison` is the one of the unknown number with the other: `gt`, `lt`.
-    """
-    place = at(frame)[1]
-    called = {name for name, where in _calls(frame.f_code.co_filename) if where == place}
-    if place is None:  # Python 3.10 knows lines only
-        called = {name for name, where in _calls(frame.f_code.co_filename) if where[0] <= frame.f_lineno <= where[1]}
-    return comparison == _PICKING[called.pop()] if len(called) == 1 else None
-
-
-@functools.cache
-def _calls(filename: str) -> list[tuple[str, tuple[int, int, int, int]]]:
-    """Return the calls of `max` and `min` in a file."""
-    try:
-        module = ast.parse("".join(linecache.getlines(filename)))
-    except (SyntaxError, ValueError, RecursionError):
-        return []
-    calls = [node for node in ast.walk(module) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
-    return [(node.func.id, place_of(node)) for node in calls if node.func.id in _PICKING]  # type: ignore[attr-defined]
-
-
 _SHOWN = "unknown"
 _WHY = "the host's code depends on the data of a tensor, and without a GPU there is none"
+
+
+_thread = threading.local()
+
+
+class Judged:
+    """Within, a function of the package evaluates what it only judges by. `assertions.py` says what that is."""
+
+    def __init__(self) -> None:
+        self.asked, self._truth = False, True
+        self._frame: FrameType | None = None
+
+    def __enter__(self) -> Judged:
+        self._frame, self._outer = sys._getframe(1), getattr(_thread, "judged", None)
+        _thread.judged = self
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._frame = None  # which has this object among its variables
+        _thread.judged = self._outer
+
+    def take(self, value: Any) -> None:
+        """Keep the truth of a value."""
+        self._truth = bool(value)
+
+    def says(self, well: bool) -> bool:
+        """Return the truth that was taken; `well` if it depends on unknown data."""
+        return well if self.asked else self._truth
+
+    @staticmethod
+    def asks() -> bool:
+        """Whether the function that asks for data is the one that judges, and none that it calls."""
+        judged: Judged | None = getattr(_thread, "judged", None)
+        frame: FrameType | None = sys._getframe(2)
+        while judged is not None and frame is not None and frame is not judged._frame:
+            is_comprehension = frame.f_code.co_name.startswith("<") and frame.f_code.co_name != "<module>"
+            if is_the_packages(frame.f_code.co_filename) and not is_comprehension:
+                return False
+            frame = frame.f_back
+        if judged is None or frame is None:
+            return False
+        judged.asked = True
+        return True
 
 
 class UnknownTruth:
     """Whether something holds that depends on data."""
 
-    def __init__(self, comparison: str = "") -> None:
-        self._comparison = comparison  # which made it, of an unknown number with another one
+    def __init__(self) -> None:
+        Asked.since_begin = True
 
     def __bool__(self) -> bool:
-        return decide(self._comparison)
+        return decide()
 
     def _combine(self, other: object = None) -> UnknownTruth:
         return self
@@ -311,13 +104,7 @@ class _Unknown:
     def _compare(self, other: object) -> UnknownTruth:
         return UnknownTruth()
 
-    __eq__ = __ne__ = __le__ = __ge__ = _compare  # type: ignore[assignment]
-
-    def __lt__(self, other: object) -> UnknownTruth:
-        return UnknownTruth("lt")
-
-    def __gt__(self, other: object) -> UnknownTruth:
-        return UnknownTruth("gt")
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _compare  # type: ignore[assignment]
 
     __hash__ = object.__hash__
 
@@ -374,9 +161,29 @@ def _calculate(name: str, kind: type[_Unknown], reflected: bool = False) -> Call
     return calculate
 
 
-def known_to_math() -> list[Patch]:
-    """Return what lets Python's `math` take unknown numbers."""
-    return mathematics((UnknownFloat, UnknownInt, UnknownTruth))
+OF_MATH = [name for name, function in vars(math).items() if callable(function) and name[0] != "_"]
+
+
+def of_unknown(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of Python's `math` that takes unknown numbers. C code would take such a number for the zero that it looks like."""
+    name = function.__name__
+    result = UnknownTruth if name.startswith("is") and name != "isqrt" else UnknownInt if name in _WHOLE else UnknownFloat
+
+    @functools.wraps(function)
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        if not any(isinstance(each, (UnknownFloat, UnknownInt)) for each in args):
+            return function(*args, **kwargs)
+        return (result(), result()) if name in ("frexp", "modf") else result()
+
+    return compute
+
+
+_SHOWS_UNKNOWN = re.compile(r"\bunknown\b|tensor\(\.\.\.")  # as texts of unknown numbers and of tensors without data do
+
+
+def matching(check: Callable[..., bool]) -> Callable[..., bool]:
+    """Let doctest take what shows unknown data for what its author expects."""
+    return lambda checker, want, got, flags: bool(_SHOWS_UNKNOWN.search(got)) or check(checker, want, got, flags)
 
 
 _OPERATIONS = ("add", "sub", "mul", "mod", "pow", "floordiv", "truediv")
@@ -435,33 +242,17 @@ def unknown_list(tensor: torch.Tensor) -> Any:
     return nested(tuple(tensor.shape))
 
 
-def decide(comparison: str = "") -> bool:
-    """Return the truth with which the code that asks goes on, if it is no decision. `comparison` is what it asks for: `lt`, `gt`.
+def decide() -> bool:
+    """Return a truth to code that only judges, which does not use it.
 
     Raises:
         DecidedByData: the code decides by data.
     """
-    asking = _asking()
-    agreeable = agreed(asking)
-    if agreeable is None and comparison:
-        agreeable = picked(asking, comparison)
-    if agreeable is not None:
-        return agreeable
+    if Judged.asks():
+        return True
     if Guesses.allowed:
         return Guesses.truth()
     raise DecidedByData(_WHY)
-
-
-def alike() -> bool | UnknownTruth:
-    """Return whether tensors without data are equal: yes, unless what judges it wants them to differ.
-
-    In an assertion that pytest has rewritten, a `not` is only seen where it is executed.
-    """
-    asking = _asking()
-    line = linecache.getline(asking.f_code.co_filename, asking.f_lineno).lstrip()
-    if "@pytest_ar" in asking.f_globals and line.startswith("assert"):
-        return UnknownTruth()
-    return agreed(asking) is not False
 
 
 def size() -> int:
@@ -476,23 +267,21 @@ def size() -> int:
 
 
 def whole() -> int:
-    """Return zero to an assertion, or to a line that only reports: it most often counts mistakes.
+    """Return zero to code that only judges or reports.
 
     Raises:
         DecidedByData: Python makes a plain number of it, and what that decides would not be seen.
     """
-    if agreed(_asking()) is None and not Guesses.allowed:
+    if not Judged.asks() and not Guesses.allowed:
         raise DecidedByData(_WHY)
     return 0
 
 
-def _asking() -> FrameType:
-    """Return the frame of the code that asks: the first one that is neither of this folder nor of torch's tensors."""
-    frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_BETWEEN):
-        frame = frame.f_back
-    return frame
+_PATHS = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+_MODULES = [str(Path(str(module.__file__)).parents[1]) for module in (torch, triton)]
+_OTHERS = (*_PATHS, *_MODULES, str(Path(__file__).parents[2]), "<")
 
 
-_PYTEST = str(Path(sys.modules["_pytest"].__file__ or "").parent) if "_pytest" in sys.modules else __file__  # `approx` compares numbers
-_BETWEEN = (str(Path(__file__).parent), torch._tensor.__file__, torch.overrides.__file__, _PYTEST)
+def is_the_packages(path: str) -> bool:
+    """Whether a file is neither Python's, nor of an installed library, nor of warpwave."""
+    return not path.startswith(_OTHERS)

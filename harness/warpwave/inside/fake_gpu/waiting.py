@@ -22,9 +22,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
+from triton._C.libtriton import ir
+from triton.runtime.interpreter import interpreter_builder
+
 from warpwave.inside.fake_gpu.launches import Launched
 from warpwave.inside.fake_gpu.promises import place_in_kernel
-from warpwave.inside.fake_gpu.torch_device import Patch
 
 Index = tuple[int, int, int]
 _PATIENCE = 200  # equal answers, until a program counts as waiting; far fewer once it has waited
@@ -33,16 +35,9 @@ _MOST_LANES = 64  # nobody waits with more
 _MOST_AT_ONCE = 512  # programs that wait; each has a thread
 
 
-def waiting_programs() -> Iterator[Patch]:
-    """Yield what runs the programs of a launch, and what counts how often each asks in vain."""
-    from triton.runtime.interpreter import GridExecutor, InterpreterBuilder
+def launching(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a launch whose programs take turns."""
 
-    yield GridExecutor, "__call__", _launching(GridExecutor.__call__)
-    for name in ("create_atomic_cas", "create_atomic_rmw", "create_masked_load"):
-        yield InterpreterBuilder, name, _asking(name, getattr(InterpreterBuilder, name))
-
-
-def _launching(call: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(call)
     def launch(executor: Any, *args: Any, **kwargs: Any) -> Any:
         function, outer = executor.fn, Programs.running
@@ -56,8 +51,8 @@ def _launching(call: Callable[..., Any]) -> Callable[..., Any]:
     return launch
 
 
-def _asking(name: str, ask: Callable[..., Any]) -> Callable[..., Any]:
-    from triton._C.libtriton import ir
+def asking(name: str, ask: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an operation of the interpreter's builder that counts how often a program asks in vain."""
 
     @functools.wraps(ask)
     def run(builder: Any, *args: Any, **kwargs: Any) -> Any:
@@ -97,7 +92,6 @@ class Programs:
     running: ClassVar[Programs | None] = None
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        from triton.runtime.interpreter import interpreter_builder
 
         self._function, self._builder = function, interpreter_builder
         self.__signature__ = inspect.signature(function)

@@ -36,8 +36,9 @@ def without_card(job: Job, card: Architecture, undo: contextlib.ExitStack) -> No
     import torch
     import triton
 
-    from warpwave.inside.fake_gpu.card import PretendedDriver, capability
-    from warpwave.inside.fake_gpu.torch_device import apply, patches, torch_device
+    from warpwave.inside.fake_gpu.answers import patches
+    from warpwave.inside.fake_gpu.driver import PretendedDriver, capability
+    from warpwave.inside.fake_gpu.torch_device import apply, torch_device
 
     device = torch_device(card.torch_device)
     told = json.loads((Path(job.output) / "facts.json").read_text(encoding="utf-8"))["devices"][0]

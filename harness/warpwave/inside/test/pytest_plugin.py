@@ -415,7 +415,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     card = Architecture.restore(json.loads(os.environ[CARD_VARIABLE]))
     kinds = os.environ.get(DEVICES_VARIABLE, "cuda").split(os.pathsep)
     if seconds:
-        from warpwave.inside.fake_gpu.emulated import emulated_device
+        from warpwave.inside.fake_gpu.card import emulated_device
         from warpwave.inside.fake_gpu.emulated_account import Account
 
         early_config.stash[_ACCOUNT] = account = Account(card.name, card.warp_size, seconds)
@@ -426,7 +426,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
             checks = check(early_config.pluginmanager)
         tuning, undo = emulated_device(card, kinds, account, checks)
     else:
-        from warpwave.inside.fake_gpu.interpreter import interpreted_device
+        from warpwave.inside.fake_gpu.card import interpreted_device
 
         patches: list[tuple[Any, str, Any]] = []
         if os.environ.get(SANITIZE_VARIABLE):

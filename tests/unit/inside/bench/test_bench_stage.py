@@ -161,7 +161,8 @@ def test_what_the_jit_compiles_for_a_point_is_recorded(tmp_path, data):
     program = f"""
 from pathlib import Path
 from warpwave.inside.bench import stage
-from warpwave.inside.fake_gpu.card import call_once, pretended_device
+from warpwave.inside.fake_gpu.card import pretended_device
+from warpwave.inside.fake_gpu.driver import call_once
 from warpwave.inside.bench.timing import Timer, Timing
 from warpwave.records import Job, Stage
 from warpwave.config.targets import load_targets

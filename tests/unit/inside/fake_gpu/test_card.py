@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
-tuner = pytest.importorskip("warpwave.inside.fake_gpu.card", reason="the inside needs torch and triton; `nox -s tests` installs them")
+tuner = pytest.importorskip("warpwave.inside.fake_gpu.tuning", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
 import command
 import numpy as np
@@ -23,7 +23,7 @@ from triton._C.libtriton import amd, nvidia
 from triton.runtime import _allocation
 
 from warpwave.config.targets import load_targets
-from warpwave.inside.fake_gpu.card import vendor_blas
+from warpwave.inside.fake_gpu.driver import vendor_products
 from warpwave.inside.fake_gpu.emulated import EmulatedDriver
 from warpwave.inside.fake_gpu.launches import LaunchRefusedError, check_grid, check_scratch
 from warpwave.inside.fake_gpu.unknown import UnknownInt
@@ -52,7 +52,7 @@ def chosen(sizes: list, turn: int = 0) -> tuple[object, Warmed]:
     tuning.turn, tuning.fits = turn, tuner.fits_on(CARD)
     asking = SimpleNamespace(fn=kernel, nargs={"x": 1}, base_fn=chosen)
     configs = [SimpleNamespace(size=size, all_kwargs=lambda size=size: {"size": size}) for size in sizes]
-    (left,) = tuning._one(lambda tuner, kwargs: configs)(asking, {"grid": (7,), "warmup": False, "n": 5})
+    (left,) = tuning.choosing(lambda tuner, kwargs: configs)(asking, {"grid": (7,), "warmup": False, "n": 5})
     return left.size, kernel
 
 
@@ -135,6 +135,7 @@ def count(x, n):
 def tuned():
     """Make a tuner of a function, as `@triton.autotune` does, where nothing can be timed."""
     torch, triton = pytest.importorskip("torch"), pytest.importorskip("triton")
+    from warpwave.inside.fake_gpu.answers import autotuning, changes
     from warpwave.inside.fake_gpu.torch_device import apply
 
     tuning = tuner.Tuning()
@@ -145,7 +146,7 @@ def tuned():
         return triton.runtime.Autotuner(Launched(function), names, configs, **options)
 
     with contextlib.ExitStack() as undo:
-        apply(tuning.patches(), undo)
+        apply(changes(autotuning(tuning)), undo)
         yield SimpleNamespace(tune=tune, tuning=tuning, ones=torch.ones)
 
 
@@ -334,7 +335,7 @@ WORKSPACE = torch.empty(16)
 
 
 def handle(card: str, module, name: str):
-    return next(made for owner, known, made in vendor_blas(CARDS[card]) if (owner, known) == (module, name))
+    return next(made for owner, known, made in vendor_products(CARDS[card]) if (owner, known) == (module, name))
 
 
 @pytest.mark.parametrize(("card", "module", "name"), [("sm_90", nvidia.cublas, "CublasLt"), ("gfx942", amd.hipblas, "HipblasLt")])
@@ -451,7 +452,7 @@ def test_a_refused_launch_is_no_fault_of_the_emulator():
 
 INTERPRETED = """
 import json, sys, torch, triton, triton.language as tl
-from warpwave.inside.fake_gpu.interpreter import interpreted_device
+from warpwave.inside.fake_gpu.card import interpreted_device
 from warpwave.records import Architecture
 interpreted_device(Architecture.restore(json.loads(sys.argv[1])), ["cuda"])
 

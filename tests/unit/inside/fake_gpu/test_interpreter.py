@@ -16,8 +16,8 @@ import triton.language as tl
 from triton.runtime import interpreter
 
 from warpwave.collect.cases import read_cases
-from warpwave.inside.fake_gpu.card import _with_out_dtype
 from warpwave.inside.fake_gpu.language import remembering
+from warpwave.inside.fake_gpu.torch_ops import with_out_dtype
 from warpwave.records import Stage, Verdict
 
 SEARCH = interpreter._patch_builtin
@@ -68,19 +68,19 @@ def test_the_interpreter_does_not_compute_what_it_drops():
     """It computes each sum of whole numbers again in 64 bits, and compares only if it debugs."""
     from triton.runtime.interpreter import InterpreterOptions
 
-    from warpwave.inside.fake_gpu.language import _without_overflow
+    from warpwave.inside.fake_gpu.language import without_overflow
 
-    assert not _without_overflow(InterpreterOptions()).sanitize_overflow
-    assert _without_overflow(InterpreterOptions(debug=True)).sanitize_overflow
+    assert not without_overflow(InterpreterOptions()).sanitize_overflow
+    assert without_overflow(InterpreterOptions(debug=True)).sanitize_overflow
 
 
 # bf16 and fp8 in Triton's interpreter, against torch.
 
 KERNELS = """
 import contextlib, json, torch, triton, triton.language as tl
-from warpwave.inside.fake_gpu.arithmetic import narrow_floats
+from warpwave.inside.fake_gpu.answers import arithmetic, changes
 from warpwave.inside.fake_gpu.torch_device import apply
-apply(narrow_floats(), contextlib.ExitStack())
+apply(changes(arithmetic()), contextlib.ExitStack())
 
 @triton.jit
 def compute(x, y, out, whole, OP: tl.constexpr, N: tl.constexpr):
@@ -248,7 +248,7 @@ def test_sums_are_not_rounded_to_the_operands_type(operands):
         ("addmm", (c, a[0], b[0]), exact[0] + c),
         ("baddbmm", (c.expand(3, 4, 5), a, b), exact + c),
     ]:
-        product = _with_out_dtype(getattr(torch, name))
+        product = with_out_dtype(getattr(torch, name))
         made = product(*given, out_dtype=torch.float32)
         assert made.dtype == torch.float32
         torch.testing.assert_close(made.double(), expected, rtol=1e-5, atol=1e-5)
@@ -260,7 +260,7 @@ def test_sums_are_not_rounded_to_the_operands_type(operands):
 
 def test_without_it_a_product_is_torchs_own(operands):
     a, b, _ = operands
-    product = _with_out_dtype(torch.bmm)
+    product = with_out_dtype(torch.bmm)
     out = torch.empty(3, 4, 5, dtype=torch.bfloat16)
     assert torch.equal(product(a, b), torch.bmm(a, b))
     assert torch.equal(product(a, b, out=out), torch.bmm(a, b))
@@ -268,7 +268,7 @@ def test_without_it_a_product_is_torchs_own(operands):
 
 def test_other_options_stay(operands):
     a, b, c = operands
-    made = _with_out_dtype(torch.addmm)(c, a[0], b[0], out_dtype=torch.float32, beta=2.0, alpha=-1.0)
+    made = with_out_dtype(torch.addmm)(c, a[0], b[0], out_dtype=torch.float32, beta=2.0, alpha=-1.0)
     torch.testing.assert_close(made, 2 * c - a[0].float() @ b[0].float(), rtol=1e-5, atol=1e-5)
 
 

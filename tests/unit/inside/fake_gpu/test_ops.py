@@ -15,12 +15,13 @@ import numpy as np
 from torch.nn import functional
 from triton.runtime import interpreter
 
+from warpwave.inside.fake_gpu.answers import changes, shared_ops
 from warpwave.inside.fake_gpu.card import keep_in_backward
-from warpwave.inside.fake_gpu.language import _with_index
+from warpwave.inside.fake_gpu.language import with_index
 from warpwave.inside.fake_gpu.no_data import WithoutData
 from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.fake_gpu.torch_device import apply
-from warpwave.inside.fake_gpu.torch_ops import shared_ops, sum_in_fp32
+from warpwave.inside.fake_gpu.torch_ops import sum_in_fp32
 from warpwave.inside.process.outcomes import hint_of
 from warpwave.inside.sanitize.memory import _materializing
 
@@ -153,7 +154,7 @@ def seen():
 
     with contextlib.ExitStack() as undo:
         undo.callback(sum_in_fp32())
-        apply(shared_ops(["cuda"]), undo)
+        apply(changes(shared_ops(["cuda"])), undo)
         undo.enter_context(Redirect(torch.device("cpu"), ["cuda"], CARD))
         library = torch.library.Library("aten", "IMPL")
         undo.callback(library._destroy)
@@ -259,7 +260,7 @@ def test_a_bound_of_one_element_is_a_number():
     class Bound:
         handle = SimpleNamespace(data=np.array([3]))
 
-    _with_index(lambda tensor, scope: scope.set_attr(tensor, "__index__", lambda value: int(value.handle.data)))(Bound, Scope())
+    with_index(lambda tensor, scope: scope.set_attr(tensor, "__index__", lambda value: int(value.handle.data)))(Bound, Scope())
 
     assert list(range(Bound())) == [0, 1, 2]
 

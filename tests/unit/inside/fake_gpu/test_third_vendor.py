@@ -212,7 +212,7 @@ def test_the_pretended_card_is_on_the_device_of_its_vendor(kind):
 INTERPRET = """
 import sys
 import torch
-from warpwave.inside.fake_gpu.interpreter import interpreted_device
+from warpwave.inside.fake_gpu.card import interpreted_device
 from warpwave.records import Architecture
 
 kinds = sys.argv[1].split(",")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import operator
+import textwrap
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
+from warpwave.inside.fake_gpu.assertions import code_of
 from warpwave.inside.fake_gpu.host_side import known
 from warpwave.inside.fake_gpu.no_data import WithoutData
+from warpwave.inside.fake_gpu.unknown import UnknownTruth
 from warpwave.inside.process.outcomes import DecidedByData
 
 CARD = torch.device("cuda", 0)
@@ -78,3 +81,76 @@ def test_what_goes_into_a_list_is_a_decision():
 
     with pytest.raises(DecidedByData):
         choose([])
+
+
+# A package's code, rewritten: `x` and `y` have no data, `n` is known. What only judges goes on; what decides ends the test.
+
+HELPERS = """
+def close(x, y):
+    if (x - y).abs().max() > 1e-3:
+        print("not close")
+        return False
+    return True
+
+def launches(x):
+    if x.max() > 0:
+        return launch()
+    return True
+
+def checked(x):
+    if float(x.sum()) != 0:
+        raise ValueError(f"sum {x.sum():.3f}")
+    return x
+"""
+GOES_ON = {
+    "a comparison": "assert (x == y).all()",
+    "a negated one": "assert not x.isnan().any(), x",
+    "two of which one is negated": "assert equal(x, y) and not equal(x, x) or n == 4",
+    "three in a row": "assert 0 < x.max().item() < 1",
+    "a number of Python's": "error = float((x - y).norm()); assert error < 1e-5",
+    "a truth that is kept": "bad = bool(x.isnan().any()); assert not bad",
+    "all of several": "assert all(number == 6 for number in x.tolist())",
+    "all that are kept": "right = all(equal(x, z) for z in (x, y)); assert right",
+    "the largest": "assert max(x.max().item(), 1e-12) <= 1",
+    "a helper": "assert close(x, y)",
+    "a helper whose verdict is kept": "right = not close(x, y); assert right",
+    "a helper that raises": "assert checked(x) is x",
+    "a branch that raises": "if x.max() > 1: raise ValueError",
+    "a branch that fails": "if n != 4: pass\nelif not equal(x, y): fail()",
+    "a branch that reports": "if equal(x, y): print('same')\nelse: print('different')",
+    "a report": "print(x.max().item() if equal(x, y) else 0, int(x.sum()))",
+    "what is known": "assert n == 4; assert not (n == 3); assert max(n, 7) == 7; assert bool(n) is True",
+}
+DECIDES = {
+    "a branch": "if x.max() > 0: launch()",
+    "a branch that raises after a launch": "if x.max() > 0:\n    launch()\n    n += 1\nelse:\n    n = 0",
+    "a branch on a verdict": "if close(x, y): launch()",
+    "a choice": "n = 2 if float(x.max()) > 0 else 3",
+    "a loop": "while x.max() > 0.1: x = x / 2",
+    "a size": "n = list(range(int(x.sum())))",
+    "a helper that launches": "assert launches(x)",
+}
+
+
+def run(body: str) -> None:
+    source = f"{HELPERS}\ndef test(x, y, n):\n{textwrap.indent(body, '    ')}\n"
+    names = {"equal": lambda x, y: UnknownTruth(), "launch": lambda: pytest.fail("launched"), "fail": lambda: pytest.fail("failed")}
+    exec(code_of(source, "/package/test_ops.py"), names)
+    names["test"](torch.randn(4, device="cuda"), torch.randn(4, device="cuda"), 4)
+
+
+@pytest.mark.parametrize("body", GOES_ON.values(), ids=GOES_ON)
+def test_what_only_judges_goes_on(body):
+    run(body)
+
+
+@pytest.mark.parametrize("body", DECIDES.values(), ids=DECIDES)
+def test_what_decides_ends_the_test(body):
+    with pytest.raises(DecidedByData):
+        run(body)
+
+
+@pytest.mark.parametrize("body", ["assert n == 5", "if n != 5: raise AssertionError", "assert not n", "assert n and not n"])
+def test_what_is_wrong_by_known_numbers_fails(body):
+    with pytest.raises(AssertionError):
+        run(body)

@@ -419,7 +419,7 @@ CASES = {
     "no size": (lambda: torch.empty(1, device="meta").nonzero(), NotRun.DATA),
     "no plain number": (_from_c_code, NotRun.DATA),
     "gap": (lambda: (_ for _ in ()).throw(NotPretended("torch.cuda.graph")), NotRun.NOT_PRETENDED),
-    "a handle for another process": (torch_device._no_handle, NotRun.NOT_PRETENDED),
+    "a handle for another process": (torch_device.no_handle, NotRun.NOT_PRETENDED),
     "no such attribute": (lambda: torch.cuda.no_such_thing, NotRun.NOT_PRETENDED),
     "nor of a stand-in": (lambda: streams.Stream().no_such_thing, NotRun.NOT_PRETENDED),
     "no such parameter": (lambda: torch_device.torch_device("cuda", 1, 2), NotRun.NOT_PRETENDED),

@@ -1,0 +1,599 @@
+"""Everything of torch, Triton, NumPy and Python that a pretended card replaces: one row for each answer, with its reason.
+
+A table is applied from its first row to its last one, so a row wraps what an earlier one has put there. `put` and `wrap` leave out what
+this release of a library does not have. What a card has and no row answers is *not pretended*: the last rows of `of_device` name it.
+
+Which device a call of torch means is no row: `redirect.py` and `no_data.py` see every call, as a mode of torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import functools
+import math
+import multiprocessing.context
+import os
+import runpy
+import threading
+import unittest
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
+from multiprocessing.reduction import ForkingPickler
+from types import FunctionType, ModuleType
+from typing import Any, Literal
+
+import _pytest.assertion.rewrite as pytests
+import numpy as np
+import torch
+import torch.distributed
+import torch.testing._comparison
+import torch.utils.checkpoint
+import triton
+from torch._library.custom_ops import CustomOpDef
+from triton.runtime.autotuner import Autotuner
+from triton.runtime.jit import JITFunction
+
+from warpwave.inside.fake_gpu import (
+    assertions,
+    compiled,
+    direct_ops,
+    driver,
+    no_data,
+    objects,
+    redirect,
+    streams,
+    torch_device,
+    torch_ops,
+    unknown,
+)
+from warpwave.inside.fake_gpu.host_side import switched_on
+from warpwave.inside.fake_gpu.torch_device import Patch, always, missing, nothing
+from warpwave.inside.fake_gpu.tuning import Tuning, untimed
+from warpwave.records import Architecture
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Attributes of a module, a class or an object, and what stands there while a card is pretended.
+
+    `how`: `put` and `wrap` change what is there, `fill` adds what is not, `add` does either. `wrap` has a function of what was there.
+    """
+
+    how: Literal["put", "wrap", "fill", "add"]
+    owner: Any
+    names: str
+    value: Any
+    why: str
+
+
+put: Callable[..., Answer] = functools.partial(Answer, "put")
+wrap: Callable[..., Answer] = functools.partial(Answer, "wrap")
+fill: Callable[..., Answer] = functools.partial(Answer, "fill")
+add: Callable[..., Answer] = functools.partial(Answer, "add")
+
+
+def changes(table: Iterable[Answer]) -> Iterator[Patch]:
+    """Yield each change when it is its turn: `wrap` takes what the owner has then."""
+    for row in table:
+        for name in row.names.split():
+            is_there = hasattr(row.owner, name)
+            if row.how == "add" or is_there == (row.how != "fill"):
+                yield row.owner, name, row.value(getattr(row.owner, name)) if row.how == "wrap" else row.value
+
+
+def each(names: Iterable[str], of_name: Callable[[str], Answer]) -> list[Answer]:
+    """Return a row for each name, where what stands there depends on the name."""
+    return list(map(of_name, names))
+
+
+# ---- torch's module of the device (`torch.cuda`, `torch.xpu`) ----
+
+SIZES = "memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_cached max_memory_cached device_memory_used"
+SILENT = """
+set_device empty_cache ipc_collect set_per_process_memory_fraction set_sync_debug_mode _sleep _record_memory_history _dump_snapshot
+reset_peak_memory_stats reset_accumulated_memory_stats reset_max_memory_allocated reset_max_memory_cached
+reset_peak_host_memory_stats reset_accumulated_host_memory_stats
+"""
+
+
+def _of_module(card: Architecture, device: torch.device, capability: object, free_bytes: int | None) -> list[tuple[str, object, str]]:
+    """The functions and classes of the module. Each of its parts (`torch.cuda.memory`) that has one of that name gets it, too."""
+    properties = torch_device.properties(card, capability)
+    total = properties.total_memory
+    generator = torch_device.CardGenerator(torch.device(device.type, 0), torch.default_generator)
+    return [
+        ("_lazy_init init", nothing, "no driver is there to be initialized"),
+        ("is_available is_initialized is_bf16_supported", always(True), "there is a card, and it is ready"),
+        ("device_count", always(1), "it is the only one"),
+        ("current_device _exchange_device _maybe_exchange_device", always(0), "and the current one"),
+        ("device device_of", torch_device.DeviceGuard, "so a guard changes nothing"),
+        ("can_device_access_peer", always(False), "it has no peer"),
+        ("get_device_name", always(properties.name), "from the targets file"),
+        ("get_device_capability", always(capability), "from the targets file"),
+        ("get_device_properties", always(properties), "from the targets file"),
+        ("get_arch_list", always([card.name]), "from the targets file"),
+        ("get_gencode_flags", always(""), "nothing is compiled with the vendor's compiler"),
+        ("Stream", streams.Stream, "one queue, which is always empty"),
+        ("ExternalStream", type("ExternalStream", (streams.Stream,), {}), "as Stream"),
+        ("StreamContext", streams.StreamContext, "torch's compiler asks whether an object is one"),
+        ("stream", lambda stream: streams.StreamContext(stream), "a context, as torch's"),
+        ("current_stream", lambda device=None: streams.Stream.current(), "that of the innermost context"),
+        ("default_stream", lambda device=None: streams.Stream.default(), "one queue"),
+        ("get_stream_from_external", lambda pointer, device=None: streams.Stream.default(), "one queue"),
+        ("set_stream", lambda stream: streams.Stream.make_current(stream), "packages restore the stream of before"),
+        ("Event", streams.Event, "everything has run; a time is made up"),
+        ("synchronize", streams.wait, "everything has run; a card refuses it while a graph is captured"),
+        ("CUDAGraph", streams.Graph, "repeats on the host what was captured"),
+        ("graph", streams.capture, "repeats on the host what was captured"),
+        ("is_current_stream_capturing", lambda: bool(streams.Graph.capturing), "libraries must not wait in a capture"),
+        ("graph_pool_handle", always((0, 0)), "a name, of memory that is not pooled"),
+        ("make_graphed_callables", lambda callables, *args, **kwargs: callables, "called, they do the same"),
+        ("cudart", always(torch_device.Runtime()), "packages mark there what a profiler should record"),
+        (SILENT, nothing, "there is no memory to free and nothing to count"),
+        (SIZES, torch_device.made_up(int), "made up: nothing is allocated, and a test that compares it is not pretended"),
+        (
+            "memory_stats memory_stats_as_nested_dict host_memory_stats host_memory_stats_as_nested_dict",
+            torch_device.made_up(lambda: defaultdict(int)),
+            "made up, as above",
+        ),
+        ("mem_get_info", always((min(total, free_bytes or total), total)), "packages ask whether a tensor fits"),
+        ("get_sync_debug_mode", always(0), "it does not warn"),
+        ("memory_summary", always(""), "nothing is allocated"),
+        ("memory_snapshot", always([]), "nothing is allocated"),
+        ("_snapshot", lambda *args, **kwargs: {"segments": [], "device_traces": [[]]}, "nothing is allocated"),
+        ("get_per_process_memory_fraction", always(1.0), "no limit is set"),
+        ("manual_seed manual_seed_all", lambda seed: generator.manual_seed(int(seed)) and None, "the numbers are the host's"),
+        ("seed seed_all", lambda: generator.seed() and None, "the numbers are the host's"),
+        ("initial_seed", lambda: generator.initial_seed(), "the numbers are the host's"),
+        ("get_rng_state", lambda device=None: generator.get_state(), "16 bytes, a seed and an offset, as a card has it"),
+        ("get_rng_state_all", lambda: [generator.get_state()], "16 bytes, as a card has it"),
+        ("set_rng_state", lambda state, device=None: generator.set_state(state) and None, "16 bytes, as a card has it"),
+        ("set_rng_state_all", lambda states: generator.set_state(states[0]) and None, "16 bytes, as a card has it"),
+        ("default_generators", (generator,), "kernels take their seed from it"),
+    ]
+
+
+def of_device(card: Architecture, device: torch.device, capability: object, free_bytes: int | None = None) -> list[Answer]:
+    """What torch has for the type of device, for `torch.accelerator`, and of its version.
+
+    `free_bytes` is what the card says of its free memory, if it is not all free.
+    """
+    module = getattr(torch, device.type)
+    parts = [part for name in ("memory", "random", "streams", "graphs") if isinstance(part := getattr(module, name, None), ModuleType)]
+    answers: dict[str, tuple[object, str]] = {}
+    for names, value, why in _of_module(card, device, capability, free_bytes):
+        answers |= {name: (torch_device.own(value), why) for name in names.split()}
+    unanswered = [name for name in getattr(module, "__all__", ()) if name not in answers and _asks_a_card(getattr(module, name, None))]
+
+    def same(names: str, of: str = "") -> list[Answer]:
+        return each(
+            names.split(), lambda name: put(torch.accelerator, name, torch_device.own(answers[of or name][0]), answers[of or name][1])
+        )
+
+    return [
+        *(add(module, name, *answer) for name, answer in answers.items()),
+        *(put(part, name, *answer) for part in parts for name, answer in answers.items()),
+        *(put(getattr(module, part, None), name, torch_device.own(nothing), "nothing is profiled") for part, name in _MARKS),
+        put(getattr(module, "nvtx", None), "range", contextlib.nullcontext, "nothing is profiled"),
+        *same(f"is_available device_count synchronize current_stream empty_cache memory_stats set_stream {SIZES} {SILENT}"),
+        *same("get_memory_info", of="mem_get_info"),
+        *same("current_device_index current_device_idx", of="current_device"),
+        *same("set_device_index set_device_idx empty_host_cache", of="set_device"),
+        *same("device_index", of="device"),
+        put(torch.accelerator, "current_accelerator", lambda check_available=False: torch.device(device.type), "the card is of this type"),
+        *(add(torch.version, name, version, "packages tell the vendor by it") for name, version in card.torch_version.items()),
+        put(
+            torch._C._dynamo.guards,  # type: ignore[attr-defined]
+            f"_empty_strided_{device.type}",
+            lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype, device=device),
+            "code that torch.compile wrote allocates with it, and authors keep such code",
+        ),
+        add(torch.UntypedStorage, "_share_cuda_ _new_shared_cuda", torch_device.no_handle, "not pretended: a driver makes such handles"),
+        *(
+            (
+                add(torch._C, "_cuda_getCurrentRawStream", always(0), "the default stream, for launchers"),
+                add(torch._C, "_cuda_setStream _cuda_setDevice _cuda_clearCublasWorkspaces", nothing, "torch's compiler calls them"),
+            )
+            if device.type == "cuda"
+            else ()
+        ),
+        *each(unanswered, lambda name: put(module, name, missing(f"torch.{device.type}.{name}"), "not pretended: it would ask a card")),
+    ]
+
+
+_MARKS = [("nvtx", name) for name in ("range_push", "range_pop", "range_start", "range_end", "mark")]
+_MARKS += [("profiler", name) for name in ("init", "start", "stop")]
+
+
+def _asks_a_card(value: object) -> bool:
+    return isinstance(value, FunctionType) and "_C" in value.__code__.co_names
+
+
+def patches(card: Architecture, device: torch.device, capability: object) -> list[Patch]:
+    """Return the changes of `of_device`, for who pretends no more than that."""
+    return list(changes(of_device(card, device, capability)))
+
+
+# ---- what sees a device, or makes a tensor, where no mode of torch sees the call ----
+
+
+def of_objects(kinds: Sequence[str]) -> list[Answer]:
+    """Generators, parameters, arrays, files, threads and processes, with a pretended device of these types."""
+    contexts: Any = multiprocessing.context
+    by_type: Any = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
+    saving: Any = torch.serialization
+    saving.add_safe_globals([objects.restored])  # for `weights_only`
+    has_groups = torch.distributed.is_available() and torch.distributed.is_gloo_available()
+    return [
+        put(torch, "Generator", torch_device.generator_type(kinds), "one of the card has a card's state"),
+        wrap(torch.nn.Parameter, "__new__", objects.keeping_side, "a parameter is where its data are"),
+        wrap(torch.Tensor, "_make_wrapper_subclass", objects.wrapping, "a package's tensor of tensors is where they are"),
+        wrap(torch, "from_numpy frombuffer", objects.from_host, "an array is on the host"),
+        wrap(torch, "range", objects.made_there, "torch makes it before a mode sees the call"),
+        wrap(torch.nested, "nested_tensor", objects.made_there, "torch makes it before a mode sees the call"),
+        put(torch.Tensor, "record_stream", lambda tensor, stream: None, "torch looks at the stream's type before a mode sees the call"),
+        put(saving, "_package_registry", objects.places(kinds, saving._package_registry), "torch writes the place of a storage"),
+        wrap(torch.Tensor, "set_", objects.where_storage_is, "torch.load makes a tensor so"),
+        wrap(torch.Tensor, "__reduce_ex__", objects.with_place, "pickle writes the place of a tensor"),
+        wrap(torch.nn.Parameter, "__reduce_ex__", objects.with_place, "pickle writes the place of a tensor"),
+        put(ForkingPickler, "_extra_reducers", {**by_type, **objects.reducers(by_type)}, "tensors are sent to other processes"),
+        wrap(
+            torch.utils.checkpoint,
+            "_allowed_determinism_checks_to_fns",
+            lambda checks: {name: objects.as_it_is(check) for name, check in checks.items()},
+            "it compares devices, of first tensors within a call of torch and of second ones outside",
+        ),
+        # Private, and in each Python from 3.10 to 3.14; `run` is what subclasses replace.
+        wrap(threading.Thread, "_bootstrap_inner", redirect.within, "a mode belongs to one thread"),
+        put(contexts.SpawnProcess, "_Popen", staticmethod(objects.fork), "a new Python would see no card"),
+        put(contexts.SpawnProcess, "_after_fork", staticmethod(contexts.ForkProcess._after_fork), "it is forked"),
+        put(contexts.ForkServerProcess, "_Popen", staticmethod(objects.fork), "a new Python would see no card"),
+        wrap(ProcessPoolExecutor, "__init__", objects.started_at_once, "its threads could hold locks that a fork copies"),
+        wrap(
+            torch.distributed if has_groups else None,
+            "init_process_group",
+            objects.on_the_host,
+            "gloo, whatever the package names: tensors are on the host, or have no data",
+        ),
+        *(
+            add(getattr(torch, kind), f"{name}Tensor", objects.tensor_type(kind, name, dtype), "torch's old name of tensors there")
+            for kind in kinds
+            if hasattr(torch, kind)
+            for name, dtype in objects.OLD_NAMES.items()
+        ),
+    ]
+
+
+def of_every_card(card: Architecture, device: torch.device, kinds: Sequence[str], free_bytes: int | None = None) -> list[Answer]:
+    """What all pretended cards answer alike."""
+    return [
+        *of_device(card, device, driver.capability(card), free_bytes),
+        *of_objects(kinds),
+        *(
+            put(module, name, products, "the vendors' libraries do not load without a driver")
+            for module, name, products in driver.vendor_products(card)
+        ),
+        put(triton.testing, "do_bench do_bench_cudagraph", driver.call_once, "nothing is timed"),
+    ]
+
+
+def in_backward(mode: torch.overrides.TorchFunctionMode) -> list[Answer]:
+    """A backward runs the package's own code, which sees the card."""
+
+    def running(run_backward: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with switched_on(mode):
+                return run_backward(*args, **kwargs)
+
+        return run
+
+    return [wrap(torch.autograd, "_engine_run_backward", running, "torch turns a mode off while a function that it saw runs")]
+
+
+# ---- a card whose tensors have no data (compile stage) ----
+
+
+def without_data(device: torch.device) -> list[Answer]:
+    """Launches, ops, comparisons and arrays."""
+    ops = direct_ops.DirectOps(device.type)
+    return [
+        wrap(JITFunction, "run", driver.with_known_arguments, "a number that depends on data is some number"),
+        put(Autotuner, "check_disk_cache", driver.without_disk_cache, "its timings are made up, and a bench must not find them there"),
+        put(torch, "compile", compiled.plain, "the author's kernels are launched all the same"),
+        # Ops run the package's function, so that every launch in it is seen; torch would only ask for shapes.
+        wrap(torch.library, "custom_op triton_op", ops.defining, "an op is called past the dispatcher"),
+        put(torch.library, "wrap_triton", torch_ops.Traceable, "a launch, where torch would trace"),
+        wrap(torch.library.Library, "impl", ops.implementing, "what is for the GPU runs where torch asks for shapes"),
+        wrap(torch.library.Library, "_register_fake", ops.giving_shapes, "until the op has what is for the GPU"),
+        *each(direct_ops.REGISTERS, lambda name: wrap(torch.library, name, functools.partial(ops.registering, name), "of such an op")),
+        # There is nothing to compare.
+        put(torch, "allclose equal", lambda *args, **kwargs: unknown.UnknownTruth(), "the data are unknown"),
+        put(torch.testing, "assert_close assert_allclose", nothing, "the data are unknown"),
+        wrap(doctest.OutputChecker, "check_output", unknown.matching, "an example that shows unknown data passes"),
+        put(triton.testing, "assert_close", nothing, "the data are unknown"),
+        put(torch.autograd, "gradcheck gradgradcheck", no_data.differentiate, "the function and its backward launch"),
+        put(torch.library, "opcheck", lambda *args, **kwargs: {}, "it traces, and compares"),
+        wrap(
+            torch.testing._comparison,
+            "not_close_error_metas",
+            functools.partial(no_data.passing, passed=[]),
+            "the assertEqual of torch's own test classes asks it",
+        ),
+        *each(no_data.assertions(np.testing), lambda name: wrap(np.testing, name, no_data.passing, "unknown data pass")),
+        *each(no_data.assertions(unittest.TestCase), lambda name: wrap(unittest.TestCase, name, no_data.passing, "unknown data pass")),
+        *each(unknown.OF_MATH, lambda name: wrap(math, name, unknown.of_unknown, "the result is unknown, and decides nothing yet")),
+        wrap(SourceFileLoader, "get_code", assertions.loaded, "assertions are rewritten"),
+        wrap(runpy, "_get_code_from_file", assertions.run_as_script, "assertions are rewritten"),
+        wrap(pytests, "rewrite_asserts", assertions.with_pytests, "assertions are rewritten"),
+        put(pytests, "_read_pyc _write_pyc", nothing, "other stages load what is kept on the disk"),
+        # Tensors as they are, for other libraries and for modules.
+        put(torch, "from_dlpack", lambda tensor, **options: tensor, "there are no data to share"),
+        put(torch.utils.dlpack, "from_dlpack", lambda tensor, **options: tensor, "there are no data to share"),
+        put(torch.utils.dlpack, "to_dlpack", lambda tensor: tensor, "there are no data to share"),
+        wrap(
+            torch,
+            "_has_compatible_shallow_copy_type",
+            no_data.compatible,
+            "a module moves a parameter by a new one: one with data cannot become one without",
+        ),
+        wrap(np, "array asarray asanyarray ascontiguousarray", no_data.covering, "NumPy would make zeros of what has no data"),
+        wrap(torch, "from_numpy", functools.partial(no_data.from_array, alone=True), "a tensor of such an array has no data either"),
+        wrap(torch, "tensor as_tensor asarray", no_data.from_array, "a tensor of such an array has no data either"),
+    ]
+
+
+# ---- a card whose tensors have data, on the CPU (test stage) ----
+
+
+def autotuning(tuning: Tuning) -> list[Answer]:
+    """One configuration for each launch."""
+    return [
+        wrap(Autotuner, "run", tuning.running, "a kernel may change what it is tuned on"),
+        wrap(Autotuner, "prune_configs", tuning.choosing, "nothing can be timed: one configuration is left"),
+        put(Autotuner, "_bench", untimed, "Triton 3.6 asks for a timing also of one"),
+    ]
+
+
+def shared_ops(kinds: Iterable[str]) -> list[Answer]:
+    """Custom ops: what a package registers for the GPU serves the CPU, where the tensors are."""
+    ops = torch_ops.SharedOps(kinds)
+    return [
+        wrap(torch.library.Library, "impl", ops.implementing, "what is for the GPU serves the CPU, where the card's tensors are"),
+        wrap(torch.library, "custom_op", ops.defining, "an op for the GPU is one for all devices"),
+        put(torch.library, "triton_op", torch_ops.of_kernels, "interpreted kernels cannot be traced: torch does not look into it"),
+        wrap(torch.library, "wrap_triton", lambda traced: lambda kernel: torch_ops.Traceable(traced(kernel)), "as above"),
+        wrap(CustomOpDef, "register_kernel", torch_ops.seeing_the_card, "a function that torch calls sees the card"),
+    ]
+
+
+def of_card_alone(kinds: Sequence[str]) -> list[Answer]:
+    """What torch has for cards alone, or has otherwise there. Its own compiler sees the originals."""
+    autocast, both = torch.amp.autocast_mode.autocast, torch_device.Autocast(kinds)
+    return [
+        wrap(autocast, "__enter__", both.entering, "the tensors are on the CPU, which has an autocast of its own"),
+        wrap(autocast, "__exit__", both.leaving, "the tensors are on the CPU, which has an autocast of its own"),
+        wrap(torch, "mm bmm addmm baddbmm", torch_ops.with_out_dtype, "torch has the argument for cards alone"),
+    ]
+
+
+def with_data(kinds: Sequence[str], tuning: Tuning, launching: Sequence[Answer]) -> list[Answer]:
+    """Ops, autotuners, `torch.compile`, and by `launching` what lets kernels run."""
+    alone = of_card_alone(kinds)
+    originals = [(row.owner, name, getattr(row.owner, name)) for row in alone for name in row.names.split()]
+    return [
+        *shared_ops(kinds),
+        *autotuning(tuning),
+        *launching,
+        wrap(torch, "compile", functools.partial(compiled.by_authors_backend, originals=originals), "torch's own backends need a card"),
+        wrap(torch.library, "opcheck", functools.partial(compiled.without_modes, originals=originals), "it traces"),
+        *alone,
+    ]
+
+
+# ---- Triton's interpreter and its language ----
+
+
+def before_launches() -> list[Answer]:
+    """What is below all that watches launches."""
+    from triton.runtime.interpreter import GridExecutor, InterpreterBuilder
+
+    from warpwave.inside.fake_gpu import waiting
+
+    asks = ("create_atomic_cas", "create_atomic_rmw", "create_masked_load")
+    return [
+        wrap(GridExecutor, "__call__", waiting.launching, "programs that wait for later ones take turns with them"),
+        *each(asks, lambda name: wrap(InterpreterBuilder, name, functools.partial(waiting.asking, name), "who asks in vain waits")),
+    ]
+
+
+def arithmetic() -> list[Answer]:
+    """Numbers as cards compute them: first what differs for all types, then bf16 and fp8, which the interpreter takes for whole numbers."""
+    from triton.runtime.interpreter import InterpreterBuilder, ReduceOps, ScanOps
+
+    from warpwave.inside.fake_gpu import arithmetic as card
+
+    builder = InterpreterBuilder
+    return [
+        *each(card.CHOICES, lambda name: put(builder, name, card.of_two(card.CHOICES[name]), "zeros and NaN as on a card")),
+        wrap(builder, "create_fp_to_si create_fp_to_ui", card.saturating, "out of range, a card saturates"),
+        wrap(ScanOps, "cumsum cumprod", card.of_its_type, "sums wrap around in the type of the input"),
+        wrap(builder, "binary_op", card.of_one_bit, "comparisons and sums of truths have one bit"),
+        put(builder, "get_all_ones_value", card.all_ones, "of every type"),
+        wrap(builder, "create_umulhi", card.high_half, "signed operands take part by their bits"),
+        wrap(builder, "create_fma", card.rounded_once, "of fp16, older releases round the product, too"),
+        wrap(builder, " ".join(card.COMPUTED), card.computed, "narrow floats are computed in fp32"),
+        wrap(builder, " ".join(card.CASTS), card.cast, "conversions of narrow floats round once, and saturate"),
+        wrap(builder, "create_dot", card.operands_widened, "narrow floats are multiplied in fp32"),
+        wrap(builder, "create_atomic_rmw", card.atomic, "narrow floats are added, and floats exchanged"),
+        wrap(ReduceOps, "apply_impl", card.combined, "narrow floats are reduced in fp32"),
+        wrap(ScanOps, "apply_impl", card.combined, "narrow floats are reduced in fp32"),
+    ]
+
+
+def language() -> list[Answer]:
+    """Words of Triton's language, and of Python in kernels, that the interpreter lacks or means otherwise than the compiler."""
+    import triton.language as tl
+    from triton.language.semantic import TritonSemantic
+    from triton.runtime import interpreter
+    from triton.runtime.interpreter import ASTTransformer, FunctionRewriter, InterpretedFunction, InterpreterBuilder
+
+    from warpwave.inside.fake_gpu import language as words
+    from warpwave.inside.fake_gpu import ptx
+
+    modules = words.Modules()
+    return [
+        wrap(interpreter, "_implicit_cvt", words.numbers_too, "a float of the host is fp32; older releases refuse True"),
+        wrap(interpreter, "_patch_lang", modules.forwarding, "names of a package's own for the language's functions"),
+        wrap(InterpretedFunction, "__call__", modules.calling, "the language is replaced once a launch, not at each call"),
+        wrap(tl.core, "_aggregate", words.aggregate, "structs: constants are numbers there, and methods not bound"),
+        wrap(FunctionRewriter, "_compile_and_exec", words.with_cells, "a rewritten kernel keeps the variables of the function around it"),
+        wrap(FunctionRewriter, "_compile_and_exec", words.annotated, "constants under other names than tl.constexpr"),
+        add(interpreter, words.NAME, words, "what a rewritten kernel calls: the interpreter lends its own names to it"),
+        add(ASTTransformer, "visit_Call", words.calling, "min and max of blocks, element by element"),
+        add(ASTTransformer, "visit_BoolOp", words.joining, "and, or of blocks, element by element"),
+        add(ASTTransformer, "visit_UnaryOp", words.negating, "not of blocks, element by element"),
+        add(ASTTransformer, "visit_Attribute", words.asking, "a constant has a value"),
+        add(ASTTransformer, "visit_For", words.loop_of_tensors, "a loop variable is a tensor"),
+        wrap(ASTTransformer, "visit_Assign", functools.partial(words.with_values, ASTTransformer), "older releases leave the right side"),
+        add(ASTTransformer, "visit_Compare", words.comparing_constants(ASTTransformer), "`x is None` of a constant"),
+        fill(InterpreterBuilder, "create_descriptor_reduce", words.reduce_in_memory, "reductions through descriptors"),
+        *(
+            put(owner, "map_elementwise", words.map_elementwise, "functions of single elements")
+            for owner in (tl, tl.core)
+            if not hasattr(InterpreterBuilder, "create_map_elementwise")
+        ),
+        *(
+            []
+            if hasattr(InterpreterBuilder, "create_dot_scaled")
+            else [wrap(TritonSemantic, "dot_scaled", words.with_constant_formats, "releases before 3.8 want constants")]
+        ),
+        add(InterpreterBuilder, "create_dot_scaled", words.dot_scaled, "releases before 3.8 have none, later ones round fp8 away"),
+        wrap(interpreter, "_patch_lang_tensor", words.with_index, "a bound of one element, which NumPy 2.4 refuses"),
+        put(InterpreterBuilder, "create_inline_asm", ptx.create_inline_asm, "inline PTX runs on all elements at once"),
+        put(InterpreterBuilder, "get_bf16", words.constant_of_bf16, "a constant of every type but this one is there"),
+        wrap(interpreter.interpreter_builder, "options", words.without_overflow, "it computes sums again, and drops the comparison"),
+        *(
+            [put(interpreter, "_patch_builtin", words.remembering(interpreter), "it looks through the language before each launch")]
+            if hasattr(interpreter, "_patch_attr")
+            else []
+        ),
+    ]
+
+
+def device_libraries(backend: str) -> list[Answer]:
+    """`libdevice`, whose functions return None or raise there. The one without a vendor becomes that of Triton's `backend`."""
+    from triton.runtime.interpreter import InterpreterBuilder
+
+    from warpwave.inside.fake_gpu.device_library import Calls, functions, lacking, library, vendors
+
+    calls, plain, here = Calls(), library(), library(backend)
+    modules = [module for module in map(library, vendors()) if module is not None]
+    return [
+        put(
+            InterpreterBuilder,
+            "create_extern_elementwise",
+            lambda builder, *args: calls.compute(*args),
+            "in double precision, and rounded once",
+        ),
+        *(
+            wrap(module, name, functools.partial(calls.named, name), "the wrapper knows only the name of a symbol")
+            for module in modules
+            for name in functions(module)
+        ),
+        *(
+            put(plain, name, calls.named(name, vars(here).get(name) or lacking(here, name)), "that of the pretended vendor")
+            for name in (functions(plain) if plain else ())
+            if here
+        ),
+    ]
+
+
+def hardware(processors: int, card: Architecture) -> list[Answer]:
+    """What kernels ask of the card itself: programs run one after another, and one launch ends before the next begins."""
+    import triton.language as tl
+    from triton.runtime.interpreter import InterpreterOptions, interpreter_builder
+
+    from warpwave.inside.fake_gpu import interpreter
+
+    known = interpreter.of_hardware(processors)
+    smallest = {name: value for name, value in interpreter.of_compiler(card).items() if name == "min_dot_size"}
+    rows = [
+        fill(InterpreterOptions, "num_warps", interpreter.WARPS, "a kernel asks how it was launched"),
+        fill(InterpreterOptions, "warp_size", card.warp_size, "from the targets file"),
+        wrap(interpreter_builder, "codegen_fns", lambda own: {**own, **smallest}, "the compiler refuses matrices that are too small"),
+    ]
+    for module in interpreter.vendors_modules():
+        for name in [name for name, value in vars(module).items() if getattr(value, tl.core.TRITON_BUILTIN, False)]:
+            if name in known:
+                rows.append(put(module, name, known[name], "one program runs at a time"))
+            else:
+                rows.append(wrap(module, name, interpreter.within_the_interpreter, "it runs in the interpreter"))
+    return rows
+
+
+def interpreted(processors: int, card: Architecture, whole: Architecture) -> list[Answer]:
+    """Launches in Triton's interpreter, on `card` with few `processors`; `whole` has the limits of the real one."""
+    from triton.compiler import compiler
+    from triton.runtime.interpreter import GridExecutor, InterpretedFunction
+
+    from warpwave.inside.fake_gpu import interpreter
+
+    rows = [
+        *device_libraries(card.backend),
+        *arithmetic(),
+        *language(),
+        *hardware(processors, card),
+        wrap(type(os.environ), "__getitem__", interpreter.noting_who_asks, "who asks for the interpreter may choose the host for it"),
+        # Host code asks what a kernel is, and reads its parameters and its source.
+        add(InterpretedFunction, "__getattribute__", interpreter.own_attribute, "isinstance(kernel, triton.JITFunction) holds"),
+        add(InterpretedFunction, "__getattr__", interpreter.attribute_of_compiled, "what it lacks comes from the kernel to be compiled"),
+        add(InterpretedFunction, "__setattr__", interpreter.rename_too, "a package may rename it"),
+        add(InterpretedFunction, "_unsafe_update_src", interpreter.with_source, "a package may write its source anew"),
+        add(InterpretedFunction, "__repr__", JITFunction.__repr__, "as a compiled kernel"),
+        wrap(JITFunction, "run", interpreter.not_interpreted, "not pretended: what Triton compiles even here would not run"),
+        add(InterpretedFunction, "warmup", interpreter.warmup, "occupancy code asks for registers, and launches it"),
+        wrap(InterpretedFunction, "run", interpreter.with_handle, "a launch returns the compiled kernel"),
+        wrap(GridExecutor, "_init_args_hst", interpreter.but_pointers, "an argument with an address of its own stays as it is"),
+        wrap(GridExecutor, "_restore_args_dev", interpreter.back_but_pointers, "an argument with an address of its own stays as it is"),
+        wrap(
+            GridExecutor, "__call__", functools.partial(interpreter.launched, card=whole), "a graph remembers launches; a card refuses some"
+        ),
+    ]
+    compile_ = interpreter.compiling([(row.owner, name) for row in rows for name in row.names.split()], compiler.compile)
+    why = "it compiles with Triton's own language, without the rows above"
+    return [*rows, *(put(owner, "compile", compile_, why) for owner in (triton, triton.compiler, compiler))]
+
+
+def promised() -> list[Answer]:
+    """What a kernel promises the compiler of its numbers is checked. It is above all else that the builder does."""
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+    from warpwave.inside.fake_gpu.promises import Promises, assume, is_access
+
+    checks, names = Promises(), [name for name in dir(InterpreterBuilder) if name.startswith("create_") and name != "create_assume"]
+    return [
+        wrap(TensorHandle, "set_attr", checks.making, "tl.multiple_of and its kin are marks of a number"),
+        put(InterpreterBuilder, "create_assume", assume, "tl.assume must hold"),
+        wrap(InterpreterBuilder, " ".join(filter(is_access, names)), checks.accessing, "an access relies on them"),
+        wrap(InterpreterBuilder, " ".join(name for name in names if not is_access(name)), checks.computing, "what is computed of them"),
+    ]
+
+
+# ---- the emulator ----
+
+
+def emulated(watch: Callable[..., None]) -> list[Answer]:
+    """Launches that the emulator executes; `watch` hears of each call of torch."""
+    from triton.compiler.compiler import CompiledKernel
+
+    from warpwave.inside.fake_gpu.emulated import with_texts_on_disk
+    from warpwave.inside.fake_gpu.redirect import Redirect
+
+    return [
+        wrap(CompiledKernel, "__init__", with_texts_on_disk, "Triton keeps all texts of hundreds of kernels in memory"),
+        put(Redirect, "watch", staticmethod(watch), "whether host code reads what a launch has made"),
+    ]

@@ -1,0 +1,222 @@
+"""Autotuning without a card: nothing can be timed, so each launch takes one configuration, and the test says which.
+
+A card runs every configuration on the memory of the first call. Here that call runs once more before its own, with the tuner's hooks.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import inspect
+import textwrap
+import threading
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+from triton.runtime.autotuner import Autotuner
+
+from warpwave.inside.fake_gpu.compiled import Contents
+from warpwave.inside.fake_gpu.streams import Graph
+from warpwave.records import Architecture
+
+
+class Tuning:
+    """Takes one of the configurations that an autotuner's own pruning leaves: the first, or number `turn`, or else the last.
+
+    Those that break the kernel's own static assertions are left out, and where `fits` can say so, those that do not fit the card, as an
+    autotuner leaves out what it cannot launch.
+    `chosen` names those taken since `begin`, by kernel. `most` is the largest number that a kernel had to choose from since then.
+    `in_place` says which kernels changed what they were tuned on.
+    """
+
+    def __init__(self) -> None:
+        self.chosen: dict[str, str] = {}
+        self.in_place: list[str] = []
+        self.turn, self.most = 0, 0
+        self.fits: Callable[[Any, dict[str, Any], Any], bool] | None = None  # tuner, arguments of the launch, configuration
+        self._tuners: list[Autotuner] = []
+        self._tuned: set[Any] = set()  # before the test
+        self._tuned_now: set[Any] = set()
+        self._call = threading.local()  # the innermost one of a tuner: its arguments, and how it was tuned
+
+    def begin(self) -> None:
+        """Forget what was chosen: every test names its own configurations."""
+        for tuner in self._tuners:
+            # An author's own autotuner may have a cache that cannot be emptied: a database of earlier runs. It names what it chooses once.
+            getattr(tuner.cache, "clear", lambda: None)()
+        self._tuners.clear()
+        self.chosen, self.most, self.in_place = {}, 0, []
+        # On a card, what fixtures and earlier tests tuned is tuned. The next turn of a test has another configuration to tune.
+        if self.turn == 0:
+            self._tuned |= self._tuned_now
+        self._tuned_now = set()
+
+    def running(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        """Return an autotuner's `run` that notes what tuning changed."""
+
+        def launch(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+            outer = getattr(self._call, "innermost", None)
+            self._call.innermost = call = _Call(tuner, args)
+            try:
+                launched = run(tuner, *args, **kwargs)
+            finally:
+                self._call.innermost = outer
+            if call.tuned and (names := call.tuned.in_place()):
+                self.in_place.append(
+                    f"autotuning changed {' and '.join(f'`{name}`' for name in names)}: `{tuner.base_fn.__name__}` reads and then writes "
+                    "there, and the first call on a card runs every configuration on the same memory. "
+                    f"Give @triton.autotune restore_value={names}, or reset_to_zero for a sum that starts at zero"
+                )
+            return launched
+
+        return launch
+
+    def choosing(self, prune: Callable[..., Any]) -> Callable[..., Any]:
+        """Return an autotuner's `prune_configs` that leaves one configuration."""
+
+        def one(tuner: Any, kwargs: Any) -> Any:
+            left = list(prune(tuner, kwargs))
+            number = self._first_that_fits(tuner, kwargs, left)
+            self._tuners.append(tuner)
+            self.most = max(self.most, len(left))
+            self.chosen[tuner.base_fn.__name__] = f"{left[number]} ({number + 1} of {len(left)})"
+            call = getattr(self._call, "innermost", None)
+            if len(left) > 1 and call and call.tuner is tuner and not Graph.capturing:
+                key = _key(tuner, kwargs)
+                if key not in self._tuned and key not in self._tuned_now:
+                    self._tuned_now.add(key)
+                    call.tuned = _Tuned(tuner, call.args, kwargs, left[number])
+            return left[number : number + 1]
+
+        return one
+
+    def _first_that_fits(self, tuner: Any, kwargs: Any, left: list[Any]) -> int:
+        asked = min(self.turn, len(left) - 1)
+        if len(left) == 1:
+            return asked
+        possible = [number for number in range(asked, len(left)) if _keeps_assertions(tuner, kwargs, left[number])]
+        return next((number for number in possible if self.fits is None or self.fits(tuner, kwargs, left[number])), asked)
+
+
+class _Call:
+    """A call of a tuner. `tuned` is there if the call is the first one for its key."""
+
+    def __init__(self, tuner: Any, args: Any) -> None:
+        self.tuner, self.args = tuner, args
+        self.tuned: _Tuned | None = None
+
+
+class _Tuned:
+    """A launch as a tuner measures it, with its hooks, on the memory of the call. It is made before the call itself."""
+
+    def __init__(self, tuner: Any, args: Any, kwargs: dict[str, Any], config: Any) -> None:
+        named = {**tuner.nargs, **kwargs, **config.all_kwargs()}
+        self._launch: Callable[[], object] = lambda: tuner.fn.run(*args, **kwargs, **config.all_kwargs())
+        self._prepare: Callable[[], object] = lambda: config.pre_hook(named) if config.pre_hook else None
+        self._memory = Contents(named)
+        self._prepare()
+        tuner.pre_hook(named)
+        self._before = self._memory.copy()
+        try:
+            self._launch()
+        except Exception as error:  # the call itself says what is wrong
+            self._memory.put(self._before)
+            tuner.post_hook(named, exception=error)
+            self._first = None
+            return
+        self._first = self._memory.copy()
+        tuner.post_hook(named, exception=None)
+        tuner.pre_hook(named, reset_only=True)
+        self._left = self._memory.copy()
+
+    def in_place(self) -> list[str]:
+        """Return the arguments that the kernel reads and then writes, if that changed the result of the call, which has just ended.
+
+        What is only written changes no result. So the launch is repeated on what it had, with one changed argument at a time.
+        """
+        end = self._memory.copy()
+        if self._first is None or end == self._first:
+            return []
+        try:
+            if self._changes({}):  # the launch is never the same: a clock
+                return []
+            changed = {start: data for start, data in self._left.items() if data != self._before[start]}
+            return [
+                name
+                for start, data in changed.items()
+                if self._changes({start: data})
+                for name in self._memory.changed(start, self._before[start], data)
+            ]
+        except Exception:  # of a launch on what no call had
+            return []
+        finally:
+            self._memory.put(end)
+
+    def _changes(self, other: dict[int, bytes]) -> bool:
+        self._memory.put({**self._before, **other})
+        self._prepare()
+        self._launch()
+        return self._memory.copy() != self._first
+
+
+def _key(tuner: Any, kwargs: dict[str, Any]) -> Any:
+    """Return what a launch is tuned for, as Triton does: the arguments that the author names, and the types of all."""
+    given = {name: value for name, value in {**tuner.nargs, **kwargs}.items() if name in tuner.arg_names}
+    types = [str(value.dtype) for value in given.values() if hasattr(value, "dtype")]
+    return (tuner, *(given[name] for name in tuner.keys if name in given), *types)
+
+
+def _keeps_assertions(tuner: Any, kwargs: dict[str, Any], config: Any) -> bool:
+    """Return whether `tl.static_assert` at the top of a kernel holds for a configuration, as far as constants decide it.
+
+    The compiler refuses a configuration for which it does not, and an autotuner leaves that one out.
+    """
+    function = tuner.base_fn
+    if not inspect.isfunction(function):
+        return True
+    defaults = {name: each.default for name, each in inspect.signature(function).parameters.items()}
+    values = {**function.__globals__, **defaults, **(getattr(tuner, "nargs", None) or {}), **kwargs, **config.all_kwargs()}
+    for condition in _assertions(function):
+        with contextlib.suppress(Exception):  # it needs what only a launch knows
+            if not eval(condition, values):  # noqa: S307 - the package's own code, in its own module
+                return False
+    return True
+
+
+@functools.cache
+def _assertions(function: Callable[..., Any]) -> list[CodeType]:
+    """Return the conditions that a kernel asserts at its top, compiled."""
+    try:
+        kernel = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    except (OSError, SyntaxError, IndexError):
+        return []
+    calls = [each.value for each in getattr(kernel, "body", ()) if isinstance(each, ast.Expr) and isinstance(each.value, ast.Call)]
+    asserted = [call.args[0] for call in calls if call.args and ast.unparse(call.func).rpartition(".")[2] == "static_assert"]
+    return [compile(ast.Expression(condition), function.__code__.co_filename, "eval") for condition in asserted]
+
+
+def has_threads(card: Architecture) -> Callable[[Any, dict[str, Any], Any], bool]:
+    """Return what says whether the programs of a configuration have no more threads than the card launches."""
+    return lambda tuner, kwargs, config: config.num_warps * card.warp_size <= card.program_threads
+
+
+def fits_on(card: Architecture) -> Callable[[Any, dict[str, Any], Any], bool]:
+    """Return what compiles a configuration, and says whether the card has the threads and the shared memory that it needs."""
+
+    def fits(tuner: Any, kwargs: dict[str, Any], config: Any) -> bool:
+        given = {name: value for name, value in kwargs.items() if name != "warmup"}
+        try:
+            kernel = tuner.fn.warmup(*tuner.nargs.values(), **{**given, **config.all_kwargs(), "grid": (1,)})
+            threads = kernel.metadata.num_warps * card.warp_size
+            return bool(threads <= card.program_threads and kernel.metadata.shared <= card.properties["max_shared_mem"])
+        except Exception:  # the launch itself says what is wrong
+            return True
+
+    return fits
+
+
+def untimed(tuner: Any, *args: Any, config: Any, **meta: Any) -> list[float]:
+    """Stand in for the timing, which Triton 3.6 asks for even if only one configuration is left."""
+    return [0.0, 0.0, 0.0]
