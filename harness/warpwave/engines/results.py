@@ -176,15 +176,23 @@ _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _STATIONS = 200
 
 
-class Watch(threading.Thread):
+class Quota:
+    """Whether a run's results exceed their limit."""
+
+    exceeded = ""
+    hopeless = False  # over twice the limit: the run gets no more time to stop by itself
+
+
+NO_QUOTA = Quota()
+
+
+class Watch(threading.Thread, Quota):
     """Measures a folder at intervals and notes when it is over its limit. Use as a context manager."""
 
     def __init__(self, folder: Path, cap: Cap, inside: Union[str, None] = None) -> None:
         """`inside` is the folder's path in the container, or None if there is no container."""
         super().__init__(daemon=True)
         self.folder, self.cap, self.inside = folder, cap, inside
-        self.exceeded = ""
-        self.hopeless = False  # over twice the limit: the run gets no more time to stop by itself
         self._enough = threading.Event()
 
     def __enter__(self) -> Watch:
@@ -210,7 +218,6 @@ def over(folder: Path, cap: Cap, inside: Union[str, None] = None) -> str:
     """Return a phrase that says which limit the folder exceeds, or an empty string."""
     seen: set[tuple[int, int]] = set()
     size = files = 0
-    limits = f"{cap.bytes / GIB:g} GiB, and {cap.files} files"
     try:
         for state in _everything(str(folder), inside):
             if state.st_nlink != 1 and not stat.S_ISDIR(state.st_mode):
@@ -221,9 +228,9 @@ def over(folder: Path, cap: Cap, inside: Union[str, None] = None) -> str:
             size += max(state.st_blocks * 512, state.st_size if stat.S_ISREG(state.st_mode) else 0)
             if size > cap.bytes or files > cap.files:
                 what = f"more than {cap.bytes / GIB:g} GiB" if size > cap.bytes else f"more than {cap.files} files and folders"
-                return f"it wrote {what} to its results; the limit is {limits}"
+                return f"it wrote {what} to its results; the limit is {cap}"
     except OSError as error:
-        return f"its results cannot be measured ({error.strerror}), so the limit of {limits} cannot be kept"
+        return f"its results cannot be measured ({error.strerror}), so the limit of {cap} cannot be kept"
     return ""
 
 
