@@ -57,11 +57,13 @@ from warpwave.engines.remote.container import labels_of as lease_labels
 from warpwave.engines.remote.container import time_in
 from warpwave.engines.remote.lease import Claim, leased, release, sweep
 from warpwave.engines.results import NO_QUOTA, Quota, Watch, clear, put
-from warpwave.engines.waiting import Output, Reader
+from warpwave.engines.waiting import Reader
 from warpwave.errors import InfrastructureError
 from warpwave.records import Environment, Exit
 
 if TYPE_CHECKING:
+    from _typeshed import SupportsNext
+
     from warpwave.config.hosts import Host as HostEntry
     from warpwave.engines.docker.client import DockerClient
 
@@ -86,7 +88,7 @@ class _LostError(Exception):
 def watch(
     api: Any,
     container: str,
-    output: Output,
+    output: SupportsNext[bytes],
     on_line: Say,
     limit_s: float,
     grace_s: float,
