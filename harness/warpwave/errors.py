@@ -106,6 +106,11 @@ class StoppedError(WarpwaveError):
     exit_code = ExitCode.INTERRUPTED
 
 
+def printable(text: str) -> str:
+    """Return text of a stranger for a message: characters that could steer a terminal become question marks."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
 # Errors from a disk, a limit of this machine or a device. Another path does not help.
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _TOO_MUCH = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}

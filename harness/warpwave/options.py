@@ -45,6 +45,10 @@ class Cap:
     bytes: int = 4 * GIB
     files: int = 50_000
 
+    def __str__(self) -> str:
+        """Return both limits as words."""
+        return f"{self.bytes / GIB:g} GiB, and {self.files} files"
+
 
 @dataclass(frozen=True)
 class RunOptions(JobOptions):

@@ -101,7 +101,7 @@ def run(engine, built, request_):
                 on_line(line)
 
         request = change(request_, **changes)
-        environment, ended = engine._run(request, built[0], keep, ["python3", "-c", program])
+        environment, ended = engine.execute(request, built[0], keep, ["python3", "-c", program])
         return environment, ended, lines, request
 
     return run

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from warpwave.errors import InfrastructureError
+from warpwave.errors import InfrastructureError, printable
 from warpwave.options import GIB, Cap
 
 OURS = frozenset({"run.json", "inputs.json", "job.json", "engine.log", "install.log"})
@@ -89,7 +89,11 @@ def unpack(pieces: Iterable[bytes], raw: Path, cap: Cap, where: str) -> None:
         try:
             _unpack(pieces, place, cap)
         except (UnusableError, FileExistsError, NotADirectoryError, IsADirectoryError) as error:
-            raise _unusable(where, str(error)) from None
+            raise InfrastructureError(
+                f"The results from {where} cannot be used: {printable(str(error))[:200].rstrip('.')}.",
+                "They are not what a run writes: the kernels wrote something else, or that machine is not yours.",
+                "Raise --results-limit or --results-files if the run needs it; otherwise look at that machine.",
+            ) from None
         _move(place, raw)
     finally:
         shutil.rmtree(place, ignore_errors=True)
@@ -237,12 +241,3 @@ def _remove(path: Path) -> None:
     else:
         with suppress(FileNotFoundError):
             path.unlink()
-
-
-def _unusable(where: str, why: str) -> InfrastructureError:
-    text = "".join(character if character.isprintable() else "?" for character in why)[:200].rstrip(".")
-    return InfrastructureError(
-        f"The results from {where} cannot be used: {text}.",
-        "What comes back from another machine is not believed. Either the kernels wrote what no run writes, or that machine is not yours.",
-        "Raise --results-limit or --results-files if the run needs it; otherwise look at that machine.",
-    )

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -43,24 +44,28 @@ def adopted() -> Iterator[Callable[[float], None]]:
 
     The function waits for the given seconds of grace, then sends SIGKILL. It leaves children alone that existed before.
     """
+
+    def adopt(on: bool) -> None:
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, int(on), 0, 0, 0)
+
+    def end(grace_s: float) -> None:
+        now = time.monotonic()
+        while (found := _children() - before) and time.monotonic() < now + grace_s + _KILL_S:
+            for pid in found:
+                if time.monotonic() >= now + grace_s:
+                    with suppress(OSError):
+                        os.kill(pid, signal.SIGKILL)
+                with suppress(OSError):  # `subprocess` may have waited for its own child already
+                    os.waitpid(pid, os.WNOHANG)
+            time.sleep(_ORPHAN_POLL_S)
+
     before = _children()
-    _adopt(True)
+    adopt(True)
     try:
-        yield lambda grace_s: _end(before, grace_s)
+        yield end
     finally:
-        _adopt(False)
-
-
-def _end(spared: set[int], grace_s: float) -> None:
-    now = time.monotonic()
-    while (found := _children() - spared) and time.monotonic() < now + grace_s + _KILL_S:
-        for pid in found:
-            if time.monotonic() >= now + grace_s:
-                with suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
-            with suppress(OSError):  # `subprocess` may have waited for its own child already
-                os.waitpid(pid, os.WNOHANG)
-        time.sleep(_ORPHAN_POLL_S)
+        adopt(False)
 
 
 def _children() -> set[int]:
@@ -73,11 +78,6 @@ def _children() -> set[int]:
                 if Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()[1].decode() == own:
                     found.add(int(entry.name))
     return found
-
-
-def _adopt(on: bool) -> None:
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, int(on), 0, 0, 0)
 
 
 _PIECE = 1 << 16
@@ -120,13 +120,14 @@ class LocalEngine:
                 "The local engine uses a Python of this machine as it is; it installs nothing.",
                 f"`{python} -m pip install {' '.join(_NEEDS)}`, or name another one with --python, or use `--engine docker`.",
             )
-        versions, notes = (toolchain.versions, toolchain.notes) if toolchain else ({}, ())
-        if not is_wanted(request.options):
-            return Environment(engine=self.name, python=python, packages=versions, notes=notes)
-        packages = provide(request, say)
-        return Environment(
-            engine=self.name, python=packages.python, packages={**versions, **packages.versions}, notes=notes + packages.notes
-        )
+        environment = Environment(engine=self.name, python=python)
+        if toolchain:
+            environment = replace(environment, packages=toolchain.versions, notes=toolchain.notes)
+        if is_wanted(request.options):
+            packages = provide(request, make_plan(request), say)
+            versions, notes = {**environment.packages, **packages.versions}, environment.notes + packages.notes
+            environment = replace(environment, python=packages.python, packages=versions, notes=notes)
+        return environment
 
     def image_id(self, request: Request) -> str | None:
         """Return None: this engine has no images."""
@@ -191,9 +192,8 @@ def _run(
     except KeyboardInterrupt:
         interrupted = True
     finally:
-        _stop(
-            process, min(request.options.grace_s, _WRITING_S) if quota.exceeded else request.options.grace_s, patient_with=int(interrupted)
-        )
+        grace_s = min(request.options.grace_s, _WRITING_S) if quota.exceeded else request.options.grace_s
+        _stop(process, grace_s, patient_with=int(interrupted))
         end_orphans(0.0 if timed_out or interrupted or quota.exceeded else _ORPHANS_S)
         if reader.ended.wait(_DRAIN_S):
             process.stdout.close()
@@ -225,24 +225,17 @@ def _variables(request: Request, environment: Environment, layout: Layout) -> di
 
 def _ends_before(process: subprocess.Popen[bytes], deadline: float, quota: Watch) -> bool:
     """Return False if the time is up. Return True if the process has ended or exceeded its limit on results."""
-    with _ending(process) as ended:
-        while (left := deadline - time.monotonic()) > 0 and not quota.exceeded:
-            ended.poll(1000 * min(left, _POLL_S))
-            if process.poll() is not None:
-                return True
-    return bool(quota.exceeded) or process.poll() is not None
-
-
-@contextmanager
-def _ending(process: subprocess.Popen[bytes]) -> Iterator[select.poll]:
-    """Yield what tells the end of a process. `Popen.wait` with a limit would look twenty times a second, for hours."""
-    ended = select.poll()
+    ended = select.poll()  # `Popen.wait` with a limit would look twenty times a second, for hours
     with ExitStack() as stack:
         with suppress(OSError):  # an old kernel, or a sandbox that forbids it: the end is then seen a little later
             descriptor = os.pidfd_open(process.pid)
             stack.callback(os.close, descriptor)
             ended.register(descriptor, select.POLLIN)
-        yield ended
+        while (left := deadline - time.monotonic()) > 0 and not quota.exceeded:
+            ended.poll(1000 * min(left, _POLL_S))
+            if process.poll() is not None:
+                return True
+    return bool(quota.exceeded) or process.poll() is not None
 
 
 def _stop(process: subprocess.Popen[bytes], grace_s: float, patient_with: int) -> None:

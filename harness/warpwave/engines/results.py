@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Union
 
@@ -172,19 +173,26 @@ def _set_mode(name: str, at: int | None, mode: int) -> None:
 
 LOOK_S = 1.0
 _SHARE = 4  # measuring takes at most one part in four of the time
-_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _STATIONS = 200
 
 
-class Watch(threading.Thread):
+class Quota:
+    """Whether a run's results exceed their limit."""
+
+    exceeded = ""
+    hopeless = False  # over twice the limit: the run gets no more time to stop by itself
+
+
+NO_QUOTA = Quota()
+
+
+class Watch(threading.Thread, Quota):
     """Measures a folder at intervals and notes when it is over its limit. Use as a context manager."""
 
     def __init__(self, folder: Path, cap: Cap, inside: Union[str, None] = None) -> None:
         """`inside` is the folder's path in the container, or None if there is no container."""
         super().__init__(daemon=True)
         self.folder, self.cap, self.inside = folder, cap, inside
-        self.exceeded = ""
-        self.hopeless = False  # over twice the limit: the run gets no more time to stop by itself
         self._enough = threading.Event()
 
     def __enter__(self) -> Watch:
@@ -210,30 +218,24 @@ def over(folder: Path, cap: Cap, inside: Union[str, None] = None) -> str:
     """Return a phrase that says which limit the folder exceeds, or an empty string."""
     seen: set[tuple[int, int]] = set()
     size = files = 0
-    limits = f"{cap.bytes / GIB:g} GiB, and {cap.files} files"
     try:
-        for state in _everything(str(folder), inside):
-            if state.st_nlink != 1 and not stat.S_ISDIR(state.st_mode):
-                if (state.st_dev, state.st_ino) in seen:
-                    continue
-                seen.add((state.st_dev, state.st_ino))
-            files += 1
-            size += max(state.st_blocks * 512, state.st_size if stat.S_ISREG(state.st_mode) else 0)
-            if size > cap.bytes or files > cap.files:
-                what = f"more than {cap.bytes / GIB:g} GiB" if size > cap.bytes else f"more than {cap.files} files and folders"
-                return f"it wrote {what} to its results; the limit is {limits}"
+        with ExitStack() as opened:
+            root = os.open(folder, _FOLDER)
+            opened.callback(os.close, root)
+            unnamed = _unlinked(os.fstat(root), inside) if inside is not None else ()
+            for state in chain(_walk(root, opened), unnamed):
+                if state.st_nlink != 1 and not stat.S_ISDIR(state.st_mode):
+                    if (state.st_dev, state.st_ino) in seen:
+                        continue
+                    seen.add((state.st_dev, state.st_ino))
+                files += 1
+                size += max(state.st_blocks * 512, state.st_size if stat.S_ISREG(state.st_mode) else 0)
+                if size > cap.bytes or files > cap.files:
+                    what = f"more than {cap.bytes / GIB:g} GiB" if size > cap.bytes else f"more than {cap.files} files and folders"
+                    return f"it wrote {what} to its results; the limit is {cap}"
     except OSError as error:
-        return f"its results cannot be measured ({error.strerror}), so the limit of {limits} cannot be kept"
+        return f"its results cannot be measured ({error.strerror}), so the limit of {cap} cannot be kept"
     return ""
-
-
-def _everything(folder: str, inside: Union[str, None]) -> Iterator[os.stat_result]:
-    with ExitStack() as opened:
-        root = os.open(folder, _OPEN_FOLDER)
-        opened.callback(os.close, root)
-        yield from _walk(root, opened)
-        if inside is not None:
-            yield from _unlinked(os.fstat(root), inside)
 
 
 def _walk(root: int, opened: ExitStack) -> Iterator[os.stat_result]:
@@ -242,7 +244,7 @@ def _walk(root: int, opened: ExitStack) -> Iterator[os.stat_result]:
     while waiting:
         above, path = waiting.pop()
         try:
-            at = os.open(path, _OPEN_FOLDER, dir_fd=above)
+            at = os.open(path, _FOLDER, dir_fd=above)
         except (FileNotFoundError, NotADirectoryError):  # removed or replaced in the meantime
             continue
         far = len(path) > _LONG_PATH

@@ -15,6 +15,7 @@ import stat
 import tarfile
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -61,7 +62,12 @@ class Snapshot:
 
     def open(self) -> IO[bytes]:
         """Open the archive at its beginning. The processes of several legs may read the same one."""
-        return open(f"/proc/self/fd/{self.file.fileno()}", "rb")
+        return reopened(self.file)
+
+
+def reopened(file: IO[bytes]) -> IO[bytes]:
+    """Open a file without a name once more, at its beginning."""
+    return open(f"/proc/self/fd/{file.fileno()}", "rb")
 
 
 _taken: dict[tuple[Path, Path], Snapshot] = {}
@@ -83,30 +89,83 @@ def take(options: RunOptions) -> Snapshot:
         UsageError: a file cannot be read, or the package is too large.
         InfrastructureError: the disk has no room for the archive.
     """
-    file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it, which removes it
+    with packing("The package", time=_TIME) as pack:
+        _add_harness(pack)
+        _add_package(pack, options)
+        pack.file(COMPLETE, io.BytesIO(), 0)
+    digest = hashlib.sha256()
+    while piece := pack.stream.read(_PIECE):
+        digest.update(piece)
+    size = pack.stream.tell()
+    pack.stream.seek(0)
+    return Snapshot(pack.stream, digest.hexdigest(), size)
+
+
+@dataclass(frozen=True)
+class Pack:
+    """A tar file that is being written. Its entries have one owner and one time, so that equal content gives equal bytes."""
+
+    stream: IO[bytes]
+    tar: tarfile.TarFile
+    owner: tuple[int, int]
+    time: int
+
+    def folder(self, name: str, mode: int = 0o755) -> None:
+        """Add a folder, without its content."""
+        entry = self._entry(name, mode)
+        entry.type = tarfile.DIRTYPE
+        self.tar.addfile(entry)
+
+    def file(self, name: str, content: IO[bytes], size: int, mode: int = 0o644) -> None:
+        """Add a file with `size` bytes of `content`."""
+        entry = self._entry(name, mode)
+        entry.size = size
+        self.tar.addfile(entry, content)
+
+    def link(self, name: str, target: str) -> None:
+        """Add a symbolic link."""
+        entry = self._entry(name, 0o777)
+        entry.type, entry.linkname = tarfile.SYMTYPE, target
+        self.tar.addfile(entry)
+
+    def _entry(self, name: str, mode: int) -> tarfile.TarInfo:
+        entry = tarfile.TarInfo(name)
+        entry.mode, entry.mtime, (entry.uid, entry.gid) = mode, self.time, self.owner
+        return entry
+
+
+@contextmanager
+def packing(what: str, owner: tuple[int, int] = (0, 0), time: int = 0) -> Iterator[Pack]:
+    """Write a tar file to a file on disk that has no name: a wheelhouse or a package may be too large for memory. The caller closes it.
+
+    At the end of the block it is complete, and at its beginning.
+
+    Raises:
+        UsageError: a file cannot be read.
+        InfrastructureError: the disk has no room for it. `what` begins the message.
+    """
+    stream = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it, which removes it
     try:
-        with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
-            _add_harness(tar)
-            _add_package(tar, options)
-            _add(tar, COMPLETE, 0o644, io.BytesIO(), 0)
-    except OSError as error:
-        file.close()
+        with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar:
+            yield Pack(stream, tar, owner, time)
+        stream.seek(0)
+    except BaseException as error:
+        stream.close()
+        if not isinstance(error, OSError):
+            raise
         if error.filename:
             happened = f"{error.filename} cannot be read: {error.strerror}."
-            raise UsageError(happened, "Every file of the package goes to the other machine.", "Make it readable, or remove it.") from None
-        happened = f"The package could not be packed: {error.strerror}."
-        meaning = f"It is written to {tempfile.gettempdir()}, which is full or too small."
+            raise UsageError(
+                happened, "It is sent to the container engine or to another machine.", "Make it readable, or remove it."
+            ) from None
+        happened = f"{what} could not be packed: {error.strerror}."
+        meaning = f"The archive is written to {tempfile.gettempdir()}, which is full or too small."
         raise InfrastructureError(happened, meaning, "Make room there, or set TMPDIR to a folder with room.") from None
-    except UsageError:
-        file.close()
-        raise
-    size = file.tell()
-    return Snapshot(file, _digest(file), size)
 
 
-def _add_harness(tar: tarfile.TarFile) -> None:
+def _add_harness(pack: Pack) -> None:
     root = Path(warpwave.__file__).parent
-    _add_folder(tar, HARNESS)
+    pack.folder(HARNESS)
     for name in _WHAT_RUNS:
         top = root / name
         for path in [top] if top.is_file() else [top, *sorted(top.rglob("*"))]:
@@ -114,35 +173,33 @@ def _add_harness(tar: tarfile.TarFile) -> None:
             if "__pycache__" in path.parts:
                 continue
             if path.is_dir():
-                _add_folder(tar, inside)
+                pack.folder(inside)
             elif path.is_file():
                 with path.open("rb") as file:
-                    _add(tar, inside, 0o644, file, os.fstat(file.fileno()).st_size)
+                    pack.file(inside, file, os.fstat(file.fileno()).st_size)
 
 
-def _add_package(tar: tarfile.TarFile, options: RunOptions) -> None:
+def _add_package(pack: Pack, options: RunOptions) -> None:
     root, left = options.package.resolve(), _MOST_BYTES
     top = f"{PACKAGE}/{root.name}"
     for folder in (PACKAGE, top):
-        _add_folder(tar, folder)
+        pack.folder(folder)
     for path, why in contents(root, options.folder.resolve()):
         if why:
             continue
         inside, state = f"{top}/{path.relative_to(root).as_posix()}", path.lstat()
         if stat.S_ISDIR(state.st_mode):
-            _add_folder(tar, inside)
+            pack.folder(inside)
         elif stat.S_ISLNK(state.st_mode):
-            entry = _entry(inside, 0o777)
-            entry.type, entry.linkname = tarfile.SYMTYPE, str(path.readlink())
-            tar.addfile(entry)
+            pack.link(inside, str(path.readlink()))
         else:
             left -= state.st_size
             if left < 0:
                 happened = f"The package {root.name} has more than {_MOST_BYTES / GIB:g} GiB, too much to send to another machine."
-                meaning = "Everything in its folder goes there, because nobody knows which data its tests read."
+                meaning = "Everything in its folder goes there, because warpwave cannot know which data its tests read."
                 raise UsageError(happened, meaning, "Give a smaller folder with --kernels, or move data out of it.")
             with path.open("rb") as file:
-                _add(tar, inside, 0o755 if state.st_mode & 0o111 else 0o644, file, state.st_size)
+                pack.file(inside, file, state.st_size, 0o755 if state.st_mode & 0o111 else 0o644)
 
 
 def contents(root: Path, results: Path, folder: Path | None = None) -> Iterator[tuple[Path, str]]:
@@ -158,7 +215,7 @@ def contents(root: Path, results: Path, folder: Path | None = None) -> Iterator[
 
 
 def secrets_in(root: Path) -> Iterator[Path]:
-    """Yield every file and folder of a package that nobody else may read. No link is followed: what it leads to in there is found too."""
+    """Yield every file and folder of a package that may hold secrets. No link is followed: what it leads to in there is found too."""
     for here, folders, files in os.walk(root):
         found = {name for name in (*folders, *files) if secret(path := Path(here, name)) and not path.is_symlink()}
         folders[:] = [name for name in folders if name not in found]
@@ -166,7 +223,7 @@ def secrets_in(root: Path) -> Iterator[Path]:
 
 
 def secret(path: Path) -> str:
-    """Return why a file or folder of a package is nobody else's business: a file of passwords, or a repository. Empty for any other."""
+    """Return why a file or folder of a package stays here: it may hold passwords, or is a repository. Empty for any other."""
     bare = all(os.path.lexists(path / name) for name in ("HEAD", "objects", "refs")) and not path.is_symlink()
     if bare or path.name in _REPOSITORIES:
         return _REPOSITORY
@@ -190,30 +247,3 @@ def _not_sendable(path: Path, root: Path) -> str:
         leads_out = path.readlink().is_absolute() or not path.resolve().is_relative_to(root)
         return "is a link out of the package" if leads_out else ""
     return "" if stat.S_ISDIR(mode) or stat.S_ISREG(mode) else "is no regular file"
-
-
-def _add_folder(tar: tarfile.TarFile, name: str) -> None:
-    entry = _entry(name, 0o755)
-    entry.type = tarfile.DIRTYPE
-    tar.addfile(entry)
-
-
-def _add(tar: tarfile.TarFile, name: str, mode: int, file: IO[bytes], size: int) -> None:
-    entry = _entry(name, mode)
-    entry.size = size
-    tar.addfile(entry, file)
-
-
-def _entry(name: str, mode: int) -> tarfile.TarInfo:
-    entry = tarfile.TarInfo(name)
-    entry.mode, entry.mtime = mode, _TIME
-    return entry
-
-
-def _digest(file: IO[bytes]) -> str:
-    digest = hashlib.sha256()
-    file.seek(0)
-    while piece := file.read(_PIECE):
-        digest.update(piece)
-    file.seek(0)
-    return digest.hexdigest()

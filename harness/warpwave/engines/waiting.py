@@ -12,9 +12,12 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Protocol, Union
+from typing import TYPE_CHECKING, Union
 
 from warpwave.engines.protocol import Say
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsNext
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -119,23 +122,14 @@ def _note(number: int, frame: object) -> None:
 MAX_LINE = 10_000
 
 
-class Output(Protocol):
-    """The output as the engine delivers it, in pieces."""
-
-    def __next__(self) -> bytes:
-        """Return the next piece."""
-        ...
-
-
 class Reader(threading.Thread):
     """Passes each line on while the main thread watches the clock. `ended` is set at the end of the output."""
 
-    def __init__(self, output: Output, on_line: Say) -> None:
+    def __init__(self, output: SupportsNext[bytes], on_line: Say) -> None:
         """Start the thread only where KeyboardInterrupt is caught: Ctrl-C may arrive before `start` returns."""
         super().__init__(daemon=True)
         self.ended = threading.Event()
-        self._output = output
-        self._on_line = on_line
+        self._output, self._on_line = output, on_line
 
     def run(self) -> None:
         """Read the output to its end."""

@@ -518,7 +518,7 @@ def test_a_gpu_that_the_engine_cannot_give(engine, built, request_, ours):
     if "nvidia" in engine._api.info()["Runtimes"]:
         pytest.skip("this engine can hand out GPUs")
     with pytest.raises(InfrastructureError) as raised:
-        engine._run(request, built[0], print, ["true"])
+        engine.execute(request, built[0], print, ["true"])
     assert "GPU" in raised.value.meaning
     assert raised.value.remedy == "Install the toolkit."
     assert container_name(request) not in ours()
@@ -528,7 +528,7 @@ def test_a_missing_kernels_folder_is_not_created(engine, built, request_, tmp_pa
     """A source that is not there is an error; some engines would make it, as root."""
     missing = Path(tmp_path / "nowhere")
     with pytest.raises((InfrastructureError, FileNotFoundError)):
-        engine._run(change(request_, kernels=missing), built[0], print, ["true"])
+        engine.execute(change(request_, kernels=missing), built[0], print, ["true"])
     assert not missing.exists()
 
 

@@ -52,7 +52,7 @@ def request_(tmp_path):
 def execute(engine, request, output: str):
     lines: list[str] = []
     environment = Environment(engine=engine.name, python="python3", image=BASE)
-    _, ended = engine._run(request, environment, lines.append, ["python3", "-c", PROGRAM.replace("os.environ['OUT']", repr(output))])
+    _, ended = engine.execute(request, environment, lines.append, ["python3", "-c", PROGRAM.replace("os.environ['OUT']", repr(output))])
     return ended, lines, sorted(path.name for path in request.raw.iterdir())
 
 

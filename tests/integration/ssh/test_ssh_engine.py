@@ -97,7 +97,7 @@ def execute(remote, request, built, program: str, said=None, on_line=lambda line
     """Run a Python program in a container as the inside would be run."""
     lines: list[str] = []
     remote._say = remote._reconnecting.say = (said if said is not None else []).append
-    return *remote._run(request, built[0], lambda line: (lines.append(line), on_line(line)), ["python3", "-c", program]), lines
+    return *remote.execute(request, built[0], lambda line: (lines.append(line), on_line(line)), ["python3", "-c", program]), lines
 
 
 def test_a_program_runs_there_with_the_same_protections(remote, asked, built, left):
@@ -140,7 +140,7 @@ def test_a_second_client_waits_for_the_card_or_is_refused(remote, host, asked, b
 
     def run_first():
         lines: list[str] = []
-        remote._run(
+        remote.execute(
             first,
             built[0],
             lambda line: (lines.append(line), started.set()),

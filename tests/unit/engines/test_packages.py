@@ -29,13 +29,13 @@ from warpwave.engines.packages.environments import (
     LOG,
     environments,
     on_toolchain,
-    provide,
     provide_toolchain,
     releases,
     unused,
     use,
     venv_of,
 )
+from warpwave.engines.packages.environments import provide as provide_plan
 from warpwave.engines.packages.installing.calls import last_words
 from warpwave.engines.packages.installing.requirements import any_companion, declared, helpers_of, is_protected, sort_out
 from warpwave.engines.packages.plan import make_plan
@@ -43,6 +43,10 @@ from warpwave.engines.slurm.engine import SlurmEngine
 from warpwave.errors import InfrastructureError, UsageError
 from warpwave.options import Build, Install
 from warpwave.records.run import Toolchain
+
+
+def provide(request, say):
+    return provide_plan(request, make_plan(request), say)
 
 
 @pytest.fixture

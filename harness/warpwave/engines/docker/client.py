@@ -44,9 +44,12 @@ def client_at(address: str) -> DockerClient:
         return docker.DockerClient(address, timeout=_CONNECT_S) if address else docker.from_env(timeout=_CONNECT_S)
 
     try:
-        _knock(where)
+        if where.startswith("unix:///"):  # try the socket first: the SDK would hide the reason in its message and leave its own socket open
+            with socket.socket(socket.AF_UNIX) as local:
+                local.settimeout(_CONNECT_S)
+                local.connect(where.removeprefix("unix://"))
         # The client asks for the version before `Bounds` can be set up.
-        client = within(3 * _CONNECT_S, make, "GET /version")
+        client = within(3 * _CONNECT_S, make, f"it did not answer GET /version within {3 * _CONNECT_S:g} s")
     except BROKEN as error:
         raise no_engine(error, where) from None
     version = str(client.api.api_version)
@@ -55,14 +58,6 @@ def client_at(address: str) -> DockerClient:
         raise no_engine(ValueError(f"its API version is {version}"), where)
     client.api.timeout = _CALL_S
     return client
-
-
-def _knock(where: str) -> None:
-    """Try a local socket first: the SDK would hide the reason in its message and leave its own socket open."""
-    if where.startswith("unix:///"):
-        with socket.socket(socket.AF_UNIX) as local:
-            local.settimeout(_CONNECT_S)
-            local.connect(where.removeprefix("unix://"))
 
 
 class Attached:

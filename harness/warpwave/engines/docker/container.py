@@ -235,6 +235,11 @@ def container_user(request: Request, host: Host) -> tuple[int, int]:
     return (NOBODY, NOBODY) if host.uid == 0 else (host.uid, host.gid)
 
 
+def name_in(entry: Mapping[str, Any]) -> str:
+    """Return the name of a container that an engine lists, or the beginning of its id."""
+    return str((entry.get("Names") or [entry["Id"][:12]])[0]).lstrip("/")
+
+
 def container_name(request: Request) -> str:
     """Return a name that is unique per run and target, and readable in `docker ps`."""
     return f"warpwave-{slug(request.options.run_id)}-{slug(request.target.name)}"

@@ -6,11 +6,11 @@ ends with the process. The main thread waits for an event, so Ctrl-C still works
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar, Union
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar, Union
 
 from warpwave.engines import waiting
 
@@ -23,42 +23,28 @@ T = TypeVar("T")
 Beat = Callable[[], object]
 
 
-class _Thread(threading.Thread, Generic[T]):
-    """A running call. Its result is in `outcome`, or its exception in `error`."""
-
-    def __init__(self, call: Callable[[], T]) -> None:
-        super().__init__(daemon=True)
-        self.call, self.done = call, threading.Event()
-        self.outcome: list[T] = []
-        self.error: Union[BaseException, None] = None
-
-    def run(self) -> None:
-        """Make the call, and keep its result or exception."""
-        try:
-            self.outcome.append(self.call())
-        except BaseException as error:  # raised in the thread that waits for the result
-            self.error = error
-        finally:
-            self.done.set()
-
-
-def within(seconds: float, call: Callable[[], T], what: str, beat: Union[Beat, None] = None) -> T:
+def within(seconds: float, call: Callable[[], T], late: str, beat: Union[Beat, None] = None) -> T:
     """Return or raise what `call` returns or raises. During a long call, call `beat` at intervals; an exception from it ends the wait.
 
     Raises:
-        TimeoutError: the call did not return within `seconds`.
+        TimeoutError: the call did not return within `seconds`, with the message `late`.
     """
-    thread = _Thread(call)
-    thread.start()
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:  # raised in the thread that waits for the result
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
     until = time.monotonic() + seconds
-    while not thread.done.wait(max(0.0, min(BEAT_S, until - time.monotonic()))):
+    while not wait([future], max(0.0, min(BEAT_S, until - time.monotonic()))).done:
         if time.monotonic() >= until:
-            raise TimeoutError(f"it did not answer {what} within {seconds:g} s")
+            raise TimeoutError(late)
         if beat is not None:
             beat()
-    if thread.error is not None:
-        raise thread.error
-    return thread.outcome[0]
+    return future.result()
 
 
 def paced(seconds: float, messages: Iterator[T], what: str, beat: Beat) -> Iterator[T]:
@@ -67,40 +53,11 @@ def paced(seconds: float, messages: Iterator[T], what: str, beat: Beat) -> Itera
     Raises:
         TimeoutError: the answer did not end within `seconds`.
     """
-    found: queue.SimpleQueue[tuple[T, ...]] = queue.SimpleQueue()  # an empty tuple marks the end
-    enough = threading.Event()
-
-    def read() -> None:
-        try:
-            for message in messages:
-                found.put((message,))
-                if enough.is_set():
-                    return
-        finally:
-            found.put(())
-
-    thread = _Thread(read)
-    thread.start()
-    until = time.monotonic() + seconds
-    try:
-        while True:
-            try:
-                message = found.get(timeout=max(0.0, min(BEAT_S, until - time.monotonic())))
-            except queue.Empty:
-                message = None
-            if message:
-                yield message[0]
-            elif message is not None:
-                break
-            elif time.monotonic() < until:
-                beat()
-            if time.monotonic() >= until:
-                raise TimeoutError(f"it did not come to the end of {what} within {seconds:g} s")
-    finally:
-        enough.set()
-    thread.done.wait()
-    if thread.error is not None:
-        raise thread.error
+    until, late = time.monotonic() + seconds, f"it did not come to the end of {what} within {seconds:g} s"
+    while (message := within(until - time.monotonic(), lambda: next(messages, None), late, beat)) is not None:
+        yield message
+        if time.monotonic() >= until:
+            raise TimeoutError(late)
 
 
 class Bounds:
@@ -119,10 +76,11 @@ class Bounds:
         # The SDK sets no timeout for long calls. It sets none for attaching either, which is a short call.
         limit = self.longest_s if self._long else options.get("timeout") or self._api.timeout
         seconds = min(limit, IMPATIENT_S) if self._late or waiting.asked() else limit
-        started, what = time.monotonic(), f"{request.method} {request.path_url.partition('?')[0]}"[:200]
+        started = time.monotonic()
+        late = f"it did not answer {f'{request.method} {request.path_url}'.partition('?')[0][:200]} within {seconds:g} s"
         given_up = threading.Event()
         try:
-            answer = within(seconds, lambda: self._ask(request, options, given_up), what, self._beat if self._long else None)
+            answer = within(seconds, lambda: self._ask(request, options, given_up), late, self._beat if self._long else None)
         except BaseException as error:
             given_up.set()
             # Ctrl-C counts too: a user who presses it has waited long enough.
@@ -133,20 +91,20 @@ class Bounds:
 
     def build(self, **options: Any) -> Iterator[Any]:
         """Build like the SDK, with a deadline."""
-        return self._whole("the build", self._build, options)
+        return self._whole("the build", lambda: self._build(**options))
 
     def pull(self, repository: str, **options: Any) -> Iterator[Any]:
         """Pull like the SDK, with a deadline."""
-        return self._whole("the pull", lambda **more: self._pull(repository, **more), options)
+        return self._whole("the pull", lambda: self._pull(repository, **options))
 
-    def _whole(self, what: str, call: Callable[..., Iterator[Any]], options: dict[str, Any]) -> Iterator[Any]:
+    def _whole(self, what: str, call: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         until = time.monotonic() + self.longest_s
         self._long = True
         try:
-            messages = call(**options)
+            messages = call()
         finally:
             self._long = False
-        return paced(max(0.0, until - time.monotonic()), messages, what, self._beat)
+        return paced(until - time.monotonic(), messages, what, self._beat)
 
     def _beat(self) -> None:
         """Ping the engine. An engine that is busy building answers at once; an engine that hangs does not."""

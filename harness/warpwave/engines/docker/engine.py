@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from warpwave.engines import waiting
 from warpwave.engines.docker.client import BROKEN, Attached, client_at
@@ -30,6 +30,7 @@ from warpwave.engines.docker.container import (
     labels_of,
     layout,
     lent,
+    name_in,
     observe,
     owner_is_dead,
     readable,
@@ -55,12 +56,14 @@ from warpwave.engines.protocol import Layout, Request, Say
 from warpwave.engines.remote.container import labels_of as lease_labels
 from warpwave.engines.remote.container import time_in
 from warpwave.engines.remote.lease import Claim, leased, release, sweep
-from warpwave.engines.results import Watch, clear, put
-from warpwave.engines.waiting import Output, Reader
+from warpwave.engines.results import NO_QUOTA, Quota, Watch, clear, put
+from warpwave.engines.waiting import Reader
 from warpwave.errors import InfrastructureError
 from warpwave.records import Environment, Exit
 
 if TYPE_CHECKING:
+    from _typeshed import SupportsNext
+
     from warpwave.config.hosts import Host as HostEntry
     from warpwave.engines.docker.client import DockerClient
 
@@ -78,52 +81,24 @@ _DRAIN_S = 5.0
 _SLICE_S = 0.1
 
 
-class Api(Protocol):
-    """The methods of the SDK's client that this file uses."""
-
-    def inspect_container(self, container: str) -> dict[str, Any]:
-        """Return the engine's description of a container."""
-        ...
-
-    def containers(self, *, all: bool, filters: dict[str, str]) -> list[dict[str, Any]]:
-        """Return the containers that match."""
-        ...
-
-    def kill(self, container: str, signal: str = ...) -> None:
-        """Send a signal."""
-        ...
-
-
-class Quota(Protocol):
-    """Tells whether the results exceed their limit; see `results_limit.Watch`."""
-
-    exceeded: str
-    hopeless: bool
-
-
-class _NoQuota:
-    exceeded, hopeless = "", False
-
-
 class _LostError(Exception):
     """The engine does not answer any more, or does not know the container any more."""
 
 
 def watch(
-    api: Api,
+    api: Any,
     container: str,
-    output: Output,
+    output: SupportsNext[bytes],
     on_line: Say,
     limit_s: float,
     grace_s: float,
-    quota: Quota | None = None,
+    quota: Quota = NO_QUOTA,
     poll_s: float = _POLL_S,
 ) -> Exit:
     """Watch a started container until it ends, exceeds a limit, or the user stops it. Then make sure that it is not running.
 
     `poll_s` is how often to ask for its state; the end of its output is noticed at once.
     """
-    quota = quota or _NoQuota()
     started = time.monotonic()
     reader = Reader(output, on_line)
     timed_out = interrupted = False
@@ -143,7 +118,9 @@ def watch(
         state = _state(api, container)
     except _LostError as lost:
         error = str(lost)
-    _drain(reader)
+    until = time.monotonic() + _DRAIN_S
+    while time.monotonic() < until and waiting.asked() < 2 and not reader.ended.wait(_SLICE_S):
+        pass  # the last lines of output are on their way
     seconds = round(time.monotonic() - started, 3)
     if state is not None and state["Running"]:
         state, error = None, "the container survives SIGKILL: a process in it hangs in the driver; drain or reboot this machine"
@@ -153,12 +130,11 @@ def watch(
     return Exit(int(state["ExitCode"]), seconds, oom_killed, timed_out, interrupted, error, quota.exceeded)
 
 
-def end(api: Api, container: str, grace_s: float, patient_with: int = 0, quota: Quota | None = None) -> None:
+def end(api: Any, container: str, grace_s: float, patient_with: int = 0, quota: Quota = NO_QUOTA) -> None:
     """Send SIGINT, then SIGTERM, then SIGKILL, with a wait after each. A GPU runtime that is killed at once can leak its memory.
 
     More than `patient_with` requests to stop skip the waits, and so do results over twice their limit.
     """
-    quota = quota or _NoQuota()
     for rung, patience in (("SIGINT", grace_s), ("SIGTERM", min(grace_s, _TERMINATE_S))):
         if patience > 0 and waiting.asked() <= patient_with and not quota.hopeless:
             with suppress(OSError):
@@ -170,17 +146,17 @@ def end(api: Api, container: str, grace_s: float, patient_with: int = 0, quota: 
     _is_over(api, container, _KILL_S)
 
 
-def leftovers(api: Api, kept: bool) -> list[tuple[str, str]]:
+def leftovers(api: Any, kept: bool) -> list[tuple[str, str]]:
     """Return the id and name of each container whose run has certainly ended. Include kept containers only if `kept` is true."""
     found = []
     for entry in api.containers(all=True, filters={"label": f"{LABEL}.run"}):
         labels = entry.get("Labels") or {}
         if (kept or labels.get(f"{LABEL}.keep") != "true") and owner_is_dead(labels, LABEL, entry.get("State") == "running"):
-            found.append((entry["Id"], (entry.get("Names") or [entry["Id"][:12]])[0].lstrip("/")))
+            found.append((entry["Id"], name_in(entry)))
     return found
 
 
-def _ends_before(api: Api, container: str, ended: threading.Event, deadline: float, quota: Quota, poll_s: float) -> bool:
+def _ends_before(api: Any, container: str, ended: threading.Event, deadline: float, quota: Quota, poll_s: float) -> bool:
     while (left := deadline - time.monotonic()) > 0 and not quota.exceeded:
         if ended.is_set():
             time.sleep(min(left, 0.1))  # the output ends a moment before the engine notices the end of the container
@@ -190,7 +166,7 @@ def _ends_before(api: Api, container: str, ended: threading.Event, deadline: flo
     return not _state(api, container)["Running"]
 
 
-def _state(api: Api, container: str) -> dict[str, Any]:
+def _state(api: Any, container: str) -> dict[str, Any]:
     """Return the container's state. If the connection broke meanwhile, do not trust an exit code: restarted engines have invented a 0."""
     broken, until = "", time.monotonic() + _RECONNECT_S
     while True:
@@ -209,14 +185,7 @@ def _state(api: Api, container: str) -> dict[str, Any]:
             return state
 
 
-def _drain(reader: Reader) -> None:
-    """Wait for the last lines of output, unless the user has asked twice to stop."""
-    until = time.monotonic() + _DRAIN_S
-    while time.monotonic() < until and waiting.asked() < 2 and not reader.ended.wait(_SLICE_S):
-        pass
-
-
-def _inspect(api: Api, container: str) -> dict[str, Any]:
+def _inspect(api: Any, container: str) -> dict[str, Any]:
     try:
         state: dict[str, Any] = api.inspect_container(container)["State"]
         return {**state, "Running": bool(state["Running"]), "ExitCode": int(state.get("ExitCode") or 0)}
@@ -226,7 +195,7 @@ def _inspect(api: Api, container: str) -> dict[str, Any]:
         raise ConnectionError(f"its answer is not the state of a container: {type(error).__name__}") from None
 
 
-def _is_over(api: Api, container: str, patience_s: float, patient_with: float = math.inf, quota: Quota | None = None) -> bool:
+def _is_over(api: Any, container: str, patience_s: float, patient_with: float = math.inf, quota: Quota = NO_QUOTA) -> bool:
     until = time.monotonic() + patience_s
     while True:
         try:
@@ -235,7 +204,7 @@ def _is_over(api: Api, container: str, patience_s: float, patient_with: float = 
         except OSError as error:
             if getattr(error, "status_code", None) == 404:
                 return True
-        if time.monotonic() >= until or waiting.asked() > patient_with or (quota and quota.hopeless):
+        if time.monotonic() >= until or waiting.asked() > patient_with or quota.hopeless:
             return False
         time.sleep(_SLICE_S)
 
@@ -269,42 +238,41 @@ class DockerEngine:
         with self._answering():
             self._host(request)  # fail now if the GPU is missing, and not after the download of many gigabytes
             self._sweep(request)
-            image = None if request.options.build.rebuild else usable(self._api, parts)
-            built = image is None
-            if image is None:
-                image = build(self._api, request, parts, say, proxies=self._proxies())
-            else:
-                say(f"{parts.target}: image {parts.tag} is there already")
+            image, built = self._image(request, parts, say)
             environment = Environment(
-                engine=self.name, python=request.target.python, image=parts.tag, image_id=image["Id"], base_image=parts.base, built=built
+                engine=self.name, python=request.target.python, image=parts.tag, image_id=image, base_image=parts.base, built=built
             )
             if is_wanted(request.options):
                 environment = self._with_packages(request, layer_recipe(request, parts), environment, say)
         return replace(environment, prepare_s=round(time.monotonic() - started, 3))
 
+    def _image(self, request: Request, parts: Recipe, say: Say, on_line: Say | None = None) -> tuple[str, bool]:
+        """Find the image of a recipe, or build it. Return its id, and whether it was built."""
+        image = None if request.options.build.rebuild else usable(self._api, parts)
+        if image is None:
+            return str(build(self._api, request, parts, say, on_line, self._proxies())["Id"]), True
+        say(f"{parts.target}: image {parts.tag} is there already")
+        return str(image["Id"]), False
+
     def _with_packages(self, request: Request, parts: Recipe, below: Environment, say: Say) -> Environment:
         """Find the layer with the package's requirements, or build it. Its log is in the run's folder."""
-        image = None if request.options.build.rebuild else usable(self._api, parts)
         lines: list[str] = []
-        if image is None:
-            try:
-                image = build(self._api, request, parts, say, lines.append, self._proxies())
-            except InfrastructureError as error:
-                if not any(line.startswith(FAILED) for line in lines):
-                    raise
-                raise install_failed(parts.target, "\n".join(lines), request.raw / LOG) from error
-            finally:
+        try:
+            image, built = self._image(request, parts, say, lines.append)
+        except InfrastructureError as error:
+            if not any(line.startswith(FAILED) for line in lines):
+                raise
+            raise install_failed(parts.target, "\n".join(lines), request.raw / LOG) from error
+        finally:
+            if lines:
                 put(request.raw / LOG, "\n".join(lines) + "\n")
-        else:
-            say(f"{parts.target}: image {parts.tag} is there already")
-        name = f"{container_name(request)}-packages"
-        found = read_packages(self._api, str(image["Id"]), name, self._labels(request))
+        found = read_packages(self._api, image, f"{container_name(request)}-packages", self._labels(request))
         return replace(
             below,
             python=found.python,
             image=parts.tag,
-            image_id=image["Id"],
-            built=below.built or bool(lines),
+            image_id=image,
+            built=below.built or built,
             packages=found.versions,
             notes=found.notes,
         )
@@ -322,9 +290,41 @@ class DockerEngine:
         """Return the mount points, which are the same for every target."""
         return layout(request)
 
-    def execute(self, request: Request, environment: Environment, on_line: Say) -> tuple[Environment, Exit]:
-        """Run the job in a new container, and remove the container afterwards."""
-        return self._run(request, environment, on_line)
+    def execute(self, request: Request, environment: Environment, on_line: Say, command: Sequence[str] = ()) -> tuple[Environment, Exit]:
+        """Run the job in a new container, and remove the container afterwards. Tests of the isolation replace the `command`."""
+        check_weakenings(request.options.weaken)
+        with waiting.interruptible(), self._answering():
+            self._sweep(request)
+            host = self._host(request)
+        body = container_options(request, environment, host, command)
+        user = container_user(request, host)
+        for folder in dict.fromkeys((request.options.package, request.options.kernels, PACKAGE)):
+            check_readable(folder, user, host)
+        container: str | None = None
+        output: Attached | None = None
+        with waiting.held(), lent(request.raw, user, host):
+            try:
+                try:
+                    with waiting.interruptible():
+                        container = str(self._api.create_container_from_config(body, container_name(request))["Id"])
+                        # Attach before the start: `docker logs --follow` can miss a last line that has no line end.
+                        output = Attached(self._api.attach_socket(container))
+                        self._api.start(container)
+                except BROKEN as error:
+                    raise not_created(error, request) from None
+                except KeyboardInterrupt:  # the container may have started before the engine answered
+                    self._remove(container or container_name(request))
+                    clear(request.raw)
+                    raise
+                with Watch(request.raw, request.options.cap, layout(request).output) as quota:
+                    ended = watch(self._api, container, output, on_line, request.options.limit_s, request.options.grace_s, quota)
+                clear(request.raw)  # before slower work, because a CI system may kill this process
+            finally:
+                if not request.options.keep:  # use the name if the call ended before the engine returned the id
+                    self._remove(container or container_name(request))
+                if output:
+                    output.close()
+        return replace(environment, options=readable(body, request.options.variables), weakened=request.options.weaken), ended
 
     @contextmanager
     def leased(self, request: Request, environment: Environment) -> Iterator[None]:
@@ -365,41 +365,6 @@ class DockerEngine:
         return (
             [f"container {name}" for _, name in containers] + remote + [f"build stage {stage.rpartition(':')[2][:12]}" for stage in stages]
         )
-
-    def _run(self, request: Request, environment: Environment, on_line: Say, command: Sequence[str] = ()) -> tuple[Environment, Exit]:
-        check_weakenings(request.options.weaken)
-        with waiting.interruptible(), self._answering():
-            self._sweep(request)
-            host = self._host(request)
-        body = container_options(request, environment, host, command)
-        user = container_user(request, host)
-        for folder in dict.fromkeys((request.options.package, request.options.kernels, PACKAGE)):
-            check_readable(folder, user, host)
-        container: str | None = None
-        output: Attached | None = None
-        with waiting.held(), lent(request.raw, user, host):
-            try:
-                try:
-                    with waiting.interruptible():
-                        container = str(self._api.create_container_from_config(body, container_name(request))["Id"])
-                        # Attach before the start: `docker logs --follow` can miss a last line that has no line end.
-                        output = Attached(self._api.attach_socket(container))
-                        self._api.start(container)
-                except BROKEN as error:
-                    raise not_created(error, request) from None
-                except KeyboardInterrupt:  # the container may have started before the engine answered
-                    self._remove(container or container_name(request))
-                    clear(request.raw)
-                    raise
-                with Watch(request.raw, request.options.cap, layout(request).output) as quota:
-                    ended = watch(self._api, container, output, on_line, request.options.limit_s, request.options.grace_s, quota)
-                clear(request.raw)  # before slower work, because a CI system may kill this process
-            finally:
-                if not request.options.keep:  # use the name if the call ended before the engine returned the id
-                    self._remove(container or container_name(request))
-                if output:
-                    output.close()
-        return replace(environment, options=readable(body, request.options.variables), weakened=request.options.weaken), ended
 
     def _sweep(self, request: Request) -> None:
         """Remove containers of killed runs, which may still hold a GPU, and the container of an earlier attempt at this run."""

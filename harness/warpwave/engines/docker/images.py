@@ -1,4 +1,4 @@
-"""Find, pull and build images through the engine's API. As in `lifecycle`, every error of the SDK's calls is an `OSError`."""
+"""Find, pull and build images through the engine's API. As in `engine`, every error of the SDK's calls is an `OSError`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ import json
 import os
 import random
 import re
-import tarfile
-import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from warpwave.config.targets import default_file
 from warpwave.engines.docker.container import LABEL, slug
@@ -26,7 +24,8 @@ from warpwave.engines.incoming import first_file
 from warpwave.engines.packages.environments import Packages, read_result
 from warpwave.engines.packages.plan import is_wanted, make_plan
 from warpwave.engines.protocol import Request, Say
-from warpwave.errors import ConfigError, InfrastructureError, UsageError
+from warpwave.engines.snapshot import packing
+from warpwave.errors import ConfigError, UsageError
 
 # Collect what an image is built from: the files sent to the engine, the build arguments, and the hash that names the image.
 #
@@ -95,7 +94,9 @@ def recipe(request: Request) -> Recipe:
         meaning = "`image.dockerfile` in the targets file is relative to that file."
         remedy = "Fix the name, or put the Dockerfile there."
         raise ConfigError(f"{error.filename} cannot be read: {error.strerror}.", meaning, remedy) from None
-    files |= _locks(target.dockerfile.parent / "locks", target.image.locks or target.kind)
+    name = target.image.locks or target.kind  # hash-locked requirements: `NAME-py3.12.txt`, and `NAME-py3.12-torch.txt` for the torch index
+    locks = sorted((target.dockerfile.parent / "locks").glob(f"{glob.escape(name)}-py*.txt"))
+    files |= {f"locks/{path.name.removeprefix(name + '-')}": _read(path, "lock") for path in locks}
     if build.pip_config:
         files["pip.conf"] = _read(build.pip_config, "pip settings")
     if build.ca_bundle:
@@ -108,12 +109,6 @@ def recipe(request: Request) -> Recipe:
         arguments={**target.image.build_args, **build.args},
         ca_bundle=build.ca_bundle,
     )
-
-
-def _locks(folder: Path, name: str) -> dict[str, bytes]:
-    """Return the hash-locked requirements of this name, if any: `py3.12.txt`, and `py3.12-torch.txt` for the torch index."""
-    found = sorted(folder.glob(f"{glob.escape(name)}-py*.txt"))
-    return {f"locks/{path.name.removeprefix(name + '-')}": _read(path, "lock") for path in found}
 
 
 def pinned(base: str, digest: str | None) -> str:
@@ -131,42 +126,20 @@ def proxies(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def pack(parts: Recipe) -> IO[bytes]:
-    """Write the build context to a tar file on disk: a wheelhouse with a GPU build of torch is too large for memory.
+    """Write the build context to a tar file on disk. Equal input gives equal bytes, so the engine's cache of build steps works.
 
     Raises:
         InfrastructureError: the disk has no room for it.
     """
-    file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it, which removes it
-    try:
-        _write(parts, file)
-    except OSError as error:
-        file.close()
-        happened = f"The build context of {parts.target} could not be written: {error.strerror}."
-        meaning = f"It is written to {tempfile.gettempdir()}, which is full or too small for the wheelhouse."
-        raise InfrastructureError(happened, meaning, "Make room there, or set TMPDIR to a folder with room.") from None
-    file.seek(0)
-    return file
-
-
-def _write(parts: Recipe, file: IO[bytes]) -> None:
-    with tarfile.open(fileobj=file, mode="w") as tar:
+    with packing(f"The build context of {parts.target}") as pack:
         contents = {**parts.files, "ca-bundle.crt": parts.ca_bundle.read_bytes()} if parts.ca_bundle else parts.files
         for name, content in contents.items():
-            tar.addfile(_entry(name, len(content), 0o755 if name.endswith(".sh") else 0o644), io.BytesIO(content))
-        # Add the folder even if it is empty, so that the Dockerfiles need no condition.
-        folder = _entry("wheelhouse", 0, 0o755)
-        folder.type = tarfile.DIRTYPE
-        tar.addfile(folder)
+            pack.file(name, io.BytesIO(content), len(content), 0o755 if name.endswith(".sh") else 0o644)
+        pack.folder("wheelhouse")  # even if it is empty, so that the Dockerfiles need no condition
         for path in parts.wheels:
             with path.open("rb") as wheel:
-                tar.addfile(_entry(f"wheelhouse/{path.name}", os.fstat(wheel.fileno()).st_size, 0o644), wheel)
-
-
-def _entry(name: str, size: int, mode: int) -> tarfile.TarInfo:
-    # Set no owner and no time: equal input then gives equal bytes, so the engine's cache of build steps works too.
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode = size, mode
-    return entry
+                pack.file(f"wheelhouse/{path.name}", wheel, os.fstat(wheel.fileno()).st_size)
+    return pack.stream
 
 
 def _hash(*parts: object) -> str:
@@ -197,37 +170,17 @@ _PAUSES_S = (5.0, 20.0)
 _PASSING = r"toomanyrequests|too many requests|\b429\b|\b50[0234]\b|service unavailable|timeout|timed out|connection reset|unexpected eof"
 
 
-class Api(Protocol):
-    """The methods of the SDK's client that this file uses."""
-
-    def inspect_image(self, image: str) -> dict[str, Any]:
-        """Return the engine's description of an image."""
-        ...
-
-    def pull(self, repository: str, *, stream: bool, decode: bool) -> Iterator[dict[str, Any]]:
-        """Pull an image and yield its messages."""
-        ...
-
-    def build(self, *, fileobj: IO[bytes], tag: str, buildargs: dict[str, str], labels: dict[str, str], **more: object) -> Iterator[Any]:
-        """Build an image and yield its messages."""
-        ...
-
-    def images(self, *, quiet: bool, filters: dict[str, object]) -> list[str]:
-        """Return the ids of the images that match."""
-        ...
-
-
-def find(api: Api, image: str) -> dict[str, Any] | None:
+def find(api: Any, image: str) -> dict[str, Any] | None:
     """Return the engine's description of an image, or None if it has no image of this name."""
     try:
-        return api.inspect_image(image)
+        return dict(api.inspect_image(image))
     except OSError as error:
         if getattr(error, "status_code", None) == 404:
             return None
         raise
 
 
-def usable(api: Api, parts: Recipe) -> dict[str, Any] | None:
+def usable(api: Any, parts: Recipe) -> dict[str, Any] | None:
     """Return the image of this recipe. Return None if the name of its base image now belongs to another image."""
     image, base = find(api, parts.tag), find(api, parts.base)
     if image is None or base is None:
@@ -237,7 +190,7 @@ def usable(api: Api, parts: Recipe) -> dict[str, Any] | None:
 
 
 def build(
-    api: Api, request: Request, parts: Recipe, say: Say, on_line: Say | None = None, proxies: Mapping[str, str] = MappingProxyType({})
+    api: Any, request: Request, parts: Recipe, say: Say, on_line: Say | None = None, proxies: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, Any]:
     """Build the image of a recipe, and print a line for each step. `on_line` gets every line. `proxies` are those of the engine's machine.
 
@@ -278,9 +231,9 @@ def build(
     return image
 
 
-def unnamed_stages(api: Api) -> list[str]:
+def unnamed_stages(api: Any) -> list[str]:
     """Return the unnamed build stages that hold wheels. They are large, and useless once the image is built."""
-    return api.images(quiet=True, filters={"dangling": True, "label": f"{LABEL}.stage=builder"})
+    return list(api.images(quiet=True, filters={"dangling": True, "label": f"{LABEL}.stage=builder"}))
 
 
 def digest(image: Mapping[str, Any]) -> str:
@@ -289,7 +242,7 @@ def digest(image: Mapping[str, Any]) -> str:
     return str(digests[0]).rpartition("@")[2] if digests else str(image.get("Id", ""))
 
 
-def _pull(api: Api, base: str, say: Say) -> dict[str, Any]:
+def _pull(api: Any, base: str, say: Say) -> dict[str, Any]:
     """Pull the base image. If the registry is busy or limits requests, try again after a random pause."""
     for pause_s in (*_PAUSES_S, None):
         say(f"pulling {base}")
@@ -317,22 +270,6 @@ _RESULT = "/opt/packages/warpwave.json"
 _MOST_BYTES = 8 << 20
 
 
-class LayerApi(Protocol):
-    """The methods of the SDK's client that this file uses."""
-
-    def create_container_from_config(self, config: dict[str, Any], name: str) -> dict[str, Any]:
-        """Create a container, and return its id."""
-        ...
-
-    def get_archive(self, container: str, path: str) -> tuple[Iterator[bytes], dict[str, Any]]:
-        """Return a file of a container as a tar stream."""
-        ...
-
-    def remove_container(self, container: str, *, force: bool, v: bool) -> None:
-        """Remove a container."""
-        ...
-
-
 def layer_recipe(request: Request, below: Recipe) -> Recipe:
     """Return the recipe of the layer on top of the image `below`."""
     plan = make_plan(request)
@@ -348,7 +285,7 @@ def final_recipe(request: Request) -> Recipe:
     return layer_recipe(request, below) if is_wanted(request.options) else below
 
 
-def read_packages(api: LayerApi, image: str, name: str, labels: dict[str, str]) -> Packages:
+def read_packages(api: Any, image: str, name: str, labels: dict[str, str]) -> Packages:
     """Return what the layer holds. A file of an image can be read only through a container; this one is never started."""
     body = {"Image": image, "Entrypoint": [PYTHON], "Cmd": ["-c", ""], "Labels": labels}
     container = str(api.create_container_from_config(body, name)["Id"])

@@ -12,16 +12,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from warpwave.engines.packages import installing
-from warpwave.engines.packages.plan import Plan, is_wanted, make_plan
+from warpwave.engines.packages.plan import Plan, installer_files, is_wanted
 from warpwave.engines.protocol import Request, Say
 from warpwave.errors import InfrastructureError
-from warpwave.records.run import Toolchain
 
 _DAY_S = 86400.0
 _MARK = "warpwave.json"
@@ -68,7 +65,8 @@ def unused(days: float, *, remove: bool = False) -> list[Unused]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 continue
-            found.append(Unused(venv, idle, _size(venv)))
+            size = sum(entry.lstat().st_size for entry in venv.rglob("*") if not entry.is_symlink() and entry.is_file())
+            found.append(Unused(venv, idle, size))
             if remove:
                 (venv / _MARK).unlink(missing_ok=True)  # a removal that is cut short leaves nothing that looks complete
                 shutil.rmtree(venv, ignore_errors=True)
@@ -79,15 +77,9 @@ def _lock_of(venv: Path) -> Path:
     return venv.with_name(f"{venv.name}.used")
 
 
-def _size(folder: Path) -> int:
-    """Return the bytes of its files. A link counts as nothing."""
-    return sum(entry.lstat().st_size for entry in folder.rglob("*") if not entry.is_symlink() and entry.is_file())
-
-
 # The local engine's packages: a virtual environment in the user's cache folder, on top of the chosen Python.
 #
-# It is made once for each set of inputs, in a folder of another name, and renamed when it is complete: a killed run leaves no half of
-# one.
+# It is made once for each set of inputs, in a folder of another name, and renamed when it is complete: a killed run leaves none half made.
 
 LOG = "install.log"
 FAILED = "warpwave: "  # how the installer's last line begins if it failed
@@ -101,7 +93,6 @@ for name in ("torch", "triton", "pytest"):
         pass
 print(json.dumps(found))
 """
-_POLL_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -124,16 +115,7 @@ def venv_of(request: Request, plan: Plan) -> Path:
     return environments() / key
 
 
-def provide(request: Request, say: Say) -> Packages:
-    """Find the environment, or make it.
-
-    Raises:
-        InfrastructureError: something cannot be installed.
-    """
-    return provide_plan(request, make_plan(request), say)
-
-
-def provide_plan(request: Request, plan: Plan, say: Say) -> Packages:
+def provide(request: Request, plan: Plan, say: Say) -> Packages:
     """Find the environment of a plan, or make it.
 
     Raises:
@@ -141,12 +123,17 @@ def provide_plan(request: Request, plan: Plan, say: Say) -> Packages:
     """
     venv = venv_of(request, plan)
     venv.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(venv.with_name(f"{venv.name}.lock"), say):
-        if not (venv / "warpwave.json").is_file():
+    with venv.with_name(f"{venv.name}.lock").open("ab") as file:  # keeps other runs from making the same environment at the same time
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another run that installs the same packages")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if not (venv / _MARK).is_file():
             say(f"{request.target.name}: installing packages into {venv}; the next run with the same inputs finds them there")
             _make(request, plan, venv)
         use(venv)
-    return read_result(str(venv / "bin" / "python"), (venv / "warpwave.json").read_text())
+    return read_result(str(venv / "bin" / "python"), (venv / _MARK).read_text())
 
 
 def read_result(python: str, text: str) -> Packages:
@@ -155,29 +142,21 @@ def read_result(python: str, text: str) -> Packages:
     return Packages(python, dict(found["packages"]), tuple(found["notes"]))
 
 
-def write_files(files: dict[str, bytes], folder: Path) -> None:
-    """Write a plan's files."""
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-
-
 def _make(request: Request, plan: Plan, venv: Path) -> None:
     build, work = request.options.build, venv.with_name(f"{venv.name}.{os.getpid()}")
     files, made = work / "plan", work / "venv"
     try:
-        write_files(plan.files, files)
+        for name, content in plan.files.items():
+            (files / name).parent.mkdir(parents=True, exist_ok=True)
+            (files / name).write_bytes(content)
         if build.wheelhouse:
             (files / "wheelhouse").symlink_to(build.wheelhouse.resolve())
         for name, source in (("pip.conf", build.pip_config), ("ca-bundle.crt", build.ca_bundle)):
             if source:
                 shutil.copyfile(source, files / name)
         python = request.options.python or sys.executable
-        code = _run(
-            [str(Path(shutil.which(python) or python).absolute()), "-m", "installing", str(files), str(made)], files, request.raw / LOG
-        )
-        if code or not (made / "warpwave.json").is_file():
+        python = str(Path(shutil.which(python) or python).absolute())
+        if _run([python, "-m", "installing", str(files), str(made)], files, request.raw / LOG) or not (made / _MARK).is_file():
             raise install_failed(request.target.name, (request.raw / LOG).read_text(errors="replace"), request.raw / LOG)
         _move(made, venv)
     finally:
@@ -220,28 +199,10 @@ def install_failed(target: str, output: str, log: Path) -> InfrastructureError:
     )
 
 
-@contextmanager
-def _alone(path: Path, say: Say) -> Iterator[None]:
-    """Keep other runs from making the same environment at the same time."""
-    with path.open("ab") as file:
-        announced = False
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if not announced:
-                    say("waiting for another run that installs the same packages")
-                announced = True
-                time.sleep(_POLL_S)
-        yield
-
-
 # The local engine's toolchain: a virtual environment with another Triton, on top of the chosen Python.
 #
 # It has Triton alone: torch and everything else come from the Python below, unless the toolchain names another torch. One environment
-# serves
-# every package, and two of them are there side by side.
+# serves every package, and two of them are there side by side.
 
 
 def provide_toolchain(request: Request, say: Say) -> tuple[Request, Packages | None]:
@@ -252,7 +213,7 @@ def provide_toolchain(request: Request, say: Say) -> tuple[Request, Packages | N
     """
     if not has_environment(request):
         return request, None
-    packages = provide_plan(request, _plan(request), say)
+    packages = provide(request, _plan(request), say)
     return replace(request, options=replace(request.options, python=packages.python)), packages
 
 
@@ -311,22 +272,11 @@ def _plan(request: Request) -> Plan:
     toolchain, build = request.target.toolchain, request.options.build
     assert toolchain is not None  # asked before
     wanted = {**asdict(toolchain), "name": "", "environment": {}, "base_image": ""}
-    files = {f"installing/{path.name}": path.read_bytes() for path in sorted(Path(installing.__file__).parent.glob("*.py"))}
-    files["packages.ini"] = Path(__file__).with_name("packages.ini").read_bytes()
+    index = Path(toolchain.index) if toolchain.index and Path(toolchain.index).is_dir() else None  # a folder of wheels
+    files = installer_files()
     deciding = [hashlib.sha256(content).hexdigest() for content in files.values()]
-    deciding += [f"{path.name} {path.stat().st_size}" for folder in (build.wheelhouse, _folder(toolchain)) for path in _wheels(folder)]
+    wheels = [path for folder in (build.wheelhouse, index) if folder for path in sorted(folder.glob("triton-*.whl"))]
+    deciding += [f"{path.name} {path.stat().st_size}" for path in wheels]
     key = hashlib.sha256(json.dumps([wanted, *deciding]).encode()).hexdigest()[:16]
-    return Plan({**files, "plan.json": json.dumps({"toolchain": {**wanted, "index": _index(toolchain)}}).encode()}, key)
-
-
-def _folder(toolchain: Toolchain) -> Path | None:
-    return Path(toolchain.index) if toolchain.index and Path(toolchain.index).is_dir() else None
-
-
-def _index(toolchain: Toolchain) -> str:
-    folder = _folder(toolchain)
-    return str(folder.resolve()) if folder else toolchain.index
-
-
-def _wheels(folder: Path | None) -> list[Path]:
-    return sorted(path for path in folder.glob("*.whl") if path.name.startswith("triton-")) if folder else []
+    plan = {"toolchain": {**wanted, "index": str(index.resolve()) if index else toolchain.index}}
+    return Plan({**files, "plan.json": json.dumps(plan).encode()}, key)

@@ -1,4 +1,4 @@
-"""What a run asks to install → a folder of files that `installer` works from, and the key under which the result is kept."""
+"""What a run asks to install → a folder of files that `installing` works from, and the key under which the result is kept."""
 
 from __future__ import annotations
 
@@ -41,6 +41,12 @@ def is_wanted(options: RunOptions) -> bool:
     return bool(options.install.requirements or options.install.named or options.install.package)
 
 
+def installer_files() -> dict[str, bytes]:
+    """Return the files of the program that installs a plan, and of its patterns."""
+    files = {f"installing/{path.name}": path.read_bytes() for path in sorted(Path(installing.__file__).parent.glob("*.py"))}
+    return {**files, "packages.ini": Path(__file__).with_name("packages.ini").read_bytes()}
+
+
 def make_plan(request: Request) -> Plan:
     """Read the requirement files and the package.
 
@@ -56,18 +62,17 @@ def make_plan(request: Request) -> Plan:
     wanted += options.install.named
     mode, root = options.install.package, options.package / options.project
     files = {
-        **{f"installing/{path.name}": path.read_bytes() for path in sorted(Path(installing.__file__).parent.glob("*.py"))},
-        "packages.ini": Path(__file__).with_name("packages.ini").read_bytes(),
-        "requirements.txt": _text(wanted),
-        "constraints.txt": _text(constraints),
+        **installer_files(),
+        "requirements.txt": "".join(f"{line}\n" for line in wanted).encode(),
+        "constraints.txt": "".join(f"{line}\n" for line in constraints).encode(),
     }
-    project = {name: (root / name).read_bytes() for name in _PROJECT if _is_its_own(root / name, options.package)} if mode else {}
     folders = [options.package / folder for folder in options.import_folders]
-    versions = sorted(
-        path for folder in folders for name in _VERSIONS for path in folder.glob(f"*/{name}") if _is_its_own(path, options.package)
-    )
-    deciding = [hashlib.sha256(content).hexdigest() for content in [*files.values(), *project.values()]]
-    deciding += [hashlib.sha256(path.read_bytes()).hexdigest() for path in versions] if mode else []
+    versions = sorted(path for folder in folders for name in _VERSIONS for path in folder.glob(f"*/{name}"))
+    # A link may lead out of the package: what it names decides nothing.
+    own = [path for path in [*(root / name for name in _PROJECT), *versions] if mode and path.is_file()]
+    own = [path for path in own if path.resolve().is_relative_to(options.package.resolve())]
+    project = any(path.parent == root and path.name in _PROJECT for path in own)
+    deciding = [hashlib.sha256(content).hexdigest() for content in [*files.values(), *(path.read_bytes() for path in own)]]
     build = options.build
     deciding += [path.name for path in sorted(build.wheelhouse.glob("*"))] if build.wheelhouse else []
     deciding += [build.pip_config.read_text(errors="replace")] if build.pip_config and build.pip_config.is_file() else []
@@ -77,14 +82,6 @@ def make_plan(request: Request) -> Plan:
     key = hashlib.sha256(json.dumps([mode, root.name, left_out, options.install.skipped, *deciding]).encode()).hexdigest()[:16]
     files |= {"plan.json": json.dumps(about).encode(), **{f"package/{name}": content for name, content in tree.items()}}
     return Plan(files, key)
-
-
-def _is_its_own(path: Path, package: Path) -> bool:
-    return path.is_file() and path.resolve().is_relative_to(package.resolve())
-
-
-def _text(lines: list[str]) -> bytes:
-    return ("\n".join(lines) + "\n").encode() if lines else b""
 
 
 def _flat(path: Path, repository: Path, seen: frozenset[Path] = frozenset()) -> tuple[list[str], list[str]]:
@@ -115,8 +112,8 @@ def _flat(path: Path, repository: Path, seen: frozenset[Path] = frozenset()) -> 
                     f"If you want it, name it yourself: --requirements {other}.",
                 )
             lines, more = _flat(other, repository, seen | {path.resolve()})
-            constraints += more + (lines if "c" in found[1].lstrip("-")[:1] else [])
-            wanted += [] if "c" in found[1].lstrip("-")[:1] else lines
+            constraints += more
+            (constraints if found[1].lstrip("-").startswith("c") else wanted).extend(lines)
         elif line:
             wanted.append(line)
     return wanted, constraints

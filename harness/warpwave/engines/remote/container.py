@@ -81,7 +81,7 @@ def labels_of(request: Request, now: float) -> dict[str, str]:
 
 def owner() -> str:
     """Return who runs this client, for a message to another one."""
-    user = "somebody"
+    user = "unknown"
     with suppress(Exception):  # the user may have no name
         user = getpass.getuser()
     return re.sub(r"[^\w.@+-]", "_", f"{user}@{socket.gethostname()}")[:100]
@@ -89,10 +89,15 @@ def owner() -> str:
 
 def time_in(info: Mapping[str, Any]) -> float:
     """Return the time of the machine that an engine describes, in seconds: the clocks of clients may differ."""
-    text = re.sub(r"(\.\d{1,6})\d*", r"\1", str(info.get("SystemTime") or ""))
+    there = moment(str(info.get("SystemTime") or ""))
+    return datetime.now(timezone.utc).timestamp() if there is None else there
+
+
+def moment(text: str) -> float | None:
+    """Return a date as an engine writes it, with nanoseconds, in seconds; None if it is none."""
     with suppress(ValueError):
-        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
-    return datetime.now(timezone.utc).timestamp()
+        return datetime.fromisoformat(re.sub(r"(\.\d{1,6})\d*", r"\1", text).replace("Z", "+00:00")).timestamp()
+    return None
 
 
 def is_past(labels: Mapping[str, str], name: str, now: float) -> bool:

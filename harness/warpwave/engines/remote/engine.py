@@ -36,7 +36,7 @@ from warpwave.engines.docker.images import PYTHON, final_recipe, proxies
 from warpwave.engines.packages.plan import is_wanted
 from warpwave.engines.protocol import Answer, Layout, Request, Say
 from warpwave.engines.remote.connection import Followed, LostError, Reconnecting
-from warpwave.engines.remote.container import ARCHIVE, MADE, UNTIL, guard, labels_of, layout, options_of, results_volume, time_in
+from warpwave.engines.remote.container import ARCHIVE, MADE, UNTIL, guard, labels_of, layout, options_of, results_volume
 from warpwave.engines.remote.files import bring_code, bring_results, collect, make_volumes
 from warpwave.engines.remote.lease import Claim, leased, release, sweep
 from warpwave.engines.ssh.command import Place, answer_of, look, not_forwarded, place_in, place_of
@@ -157,7 +157,8 @@ class RemoteEngine(DockerEngine):
         with self._answering():
             return sweep(self._api, self._now(), dry_run)
 
-    def _run(self, request: Request, environment: Environment, on_line: Say, command: Sequence[str] = ()) -> tuple[Environment, Exit]:
+    def execute(self, request: Request, environment: Environment, on_line: Say, command: Sequence[str] = ()) -> tuple[Environment, Exit]:
+        """Run the job in a new container, or follow the container of an earlier client, and bring its results back."""
         check_weakenings(request.options.weaken)
         archive = snapshot.take_once(request.options)
         with waiting.interruptible(), self._answering():
@@ -241,7 +242,9 @@ class RemoteEngine(DockerEngine):
                 "The engine there fails, or the disk here is full.",
                 "Fix that, then continue with --resume.",
             ) from None
-        return _in_words(ended, request)
+        if ended.code == OVERFULL:  # these two codes are those of the guard
+            return replace(ended, exceeded=f"it wrote too much to its results; the limit is {options.cap}")
+        return replace(ended, timed_out=True) if ended.code == OVERTIME else ended
 
     def _waits(self, why: str, request: Request) -> str:
         ends = datetime.fromtimestamp(time.time() + request.options.limit_s, timezone.utc)
@@ -299,9 +302,6 @@ class RemoteEngine(DockerEngine):
     def _labels(self, request: Request) -> dict[str, str]:
         return labels_of(request, self._now())
 
-    def _now(self) -> float:
-        return time_in(self._api.info())
-
     def _shown(self, body: Body, request: Request) -> dict[str, Any]:
         shown = readable(body, request.options.variables)
         return {**shown, "archive": body["Labels"][ARCHIVE]}
@@ -317,15 +317,6 @@ class RemoteEngine(DockerEngine):
                 f"On {self._place.name}: `docker system df`, then `docker system prune`; then continue with --resume.",
             )
         return not_created(error, request)
-
-
-def _in_words(ended: Exit, request: Request) -> Exit:
-    """Return how a run ended, if it was the guard that ended it."""
-    cap = request.options.cap
-    if ended.code == OVERFULL:
-        limits = f"{cap.bytes / GIB:g} GiB, and {cap.files} files"
-        return replace(ended, exceeded=f"it wrote too much to its results; the limit is {limits}")
-    return replace(ended, timed_out=True) if ended.code == OVERTIME else ended
 
 
 def planned(request: Request) -> tuple[str, tuple[str, ...]]:

@@ -7,19 +7,17 @@ container that uses the card, and the time at which it ends at the latest. Once 
 from __future__ import annotations
 
 import random
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
-from warpwave.engines.docker.container import slug
+from warpwave.engines.docker.container import name_in, slug
 from warpwave.engines.protocol import Say
-from warpwave.engines.remote.container import KEPT_UNTIL, MADE, OWNER, RUN, UNTIL, is_past
+from warpwave.engines.remote.container import KEPT_UNTIL, MADE, OWNER, RUN, UNTIL, is_past, moment
 from warpwave.engines.remote.files import unused
-from warpwave.errors import InfrastructureError
+from warpwave.errors import InfrastructureError, printable
 
 KIND, HOLDER = f"{MADE}.lease", f"{MADE}.holder"
 ALL = "all"
@@ -27,22 +25,6 @@ ALL = "all"
 _POLL_S = 1.0
 _START_S = 60.0  # within this time of a lease its container starts
 _TAKEN = 409
-
-
-class Api(Protocol):
-    """The methods of the SDK's client that this file uses."""
-
-    def containers(self, *, all: bool, filters: Mapping[str, object]) -> list[dict[str, Any]]:
-        """Return the containers that match."""
-        ...
-
-    def create_container_from_config(self, config: dict[str, Any], name: str) -> dict[str, Any]:
-        """Create a container, and return its id."""
-        ...
-
-    def remove_container(self, container: str, *, force: bool, v: bool) -> None:
-        """Remove a container."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -69,23 +51,15 @@ class Claim:
 
 
 @contextmanager
-def leased(api: Api, claim: Claim, wait_s: float, say: Say, now: Callable[[], float]) -> Iterator[None]:
+def leased(api: Any, claim: Claim, wait_s: float, say: Say, now: Callable[[], float]) -> Iterator[None]:
     """Hold the leases of a claim. `now` returns the time there.
 
     Raises:
         InfrastructureError: another run uses a card, and did not release it within `wait_s` seconds.
     """
     release(api, claim.holder)  # those of an earlier attempt
-    _wait(lambda: _take(api, claim, now()), claim, wait_s, say)
-    try:
-        yield
-    finally:
-        release(api, claim.holder)
-
-
-def _wait(other_run: Callable[[], str], claim: Claim, wait_s: float, say: Say) -> None:
     until, announced = time.monotonic() + wait_s, False
-    while other := other_run():
+    while other := _take(api, claim, now()):
         if time.monotonic() >= until:
             raise InfrastructureError(
                 f"{claim.words} is in use by {other}.",
@@ -96,16 +70,20 @@ def _wait(other_run: Callable[[], str], claim: Claim, wait_s: float, say: Say) -
             say(f"{claim.words} is in use by {other}: waiting up to {wait_s:g} s")
             announced = True
         time.sleep(_POLL_S * random.uniform(0.5, 1.5))  # noqa: S311 - so that two clients do not meet for ever; this is no secret
+    try:
+        yield
+    finally:
+        release(api, claim.holder)
 
 
-def release(api: Api, holder: str) -> None:
+def release(api: Any, holder: str) -> None:
     """Give up all leases of a container."""
     with suppress(OSError):
         for lease in api.containers(all=True, filters={"label": f"{HOLDER}={holder}"}):
             _remove(api, lease["Id"])
 
 
-def _take(api: Api, claim: Claim, now: float) -> str:
+def _take(api: Any, claim: Claim, now: float) -> str:
     """Take all leases of a claim, or none. Return who is in the way."""
     mine: list[str] = []
     for name in claim.names:
@@ -127,10 +105,10 @@ def _take(api: Api, claim: Claim, now: float) -> str:
     return ""
 
 
-def _in_the_way(api: Api, claim: Claim, now: float) -> str:
+def _in_the_way(api: Any, claim: Claim, now: float) -> str:
     """Return who holds a card of the claim. Take leases away whose runs are over."""
     found = ""
-    containers = {_name(entry): entry for entry in api.containers(all=True, filters={})}
+    containers = {name_in(entry): entry for entry in api.containers(all=True, filters={})}
     wanted = {*claim.names, f"warpwave-lease-{slug(claim.kind)}-{ALL}"}
     for name, entry in containers.items():
         labels = entry.get("Labels") or {}
@@ -138,7 +116,8 @@ def _in_the_way(api: Api, claim: Claim, now: float) -> str:
             if _is_over(entry, containers.get(labels.get(HOLDER, "")), now):
                 _remove(api, entry["Id"])
             elif not claim.cards or name in wanted:
-                found = f"run {_text(labels, RUN)} of {_text(labels, OWNER)}"
+                run, owner = (str(labels.get(name, "unknown")) for name in (RUN, OWNER))  # other clients have written them
+                found = printable(f"run {run[:100]} of {owner[:100]}")
     return found
 
 
@@ -146,32 +125,15 @@ def _is_over(lease: Mapping[str, Any], holder: Mapping[str, Any] | None, now: fl
     """Return whether the run of a lease has ended, or never began."""
     if is_past(lease.get("Labels") or {}, UNTIL, now):
         return True
-    if holder is not None and str(holder.get("State")) in ("running", "paused", "restarting"):
-        return False
-    if holder is not None and str(holder.get("State")) in ("exited", "dead"):
-        return True
-    return now - _created(lease, now) > _START_S
+    state = str(holder.get("State")) if holder else ""
+    if state in ("running", "paused", "restarting", "exited", "dead"):
+        return state in ("exited", "dead")
+    created = lease.get("Created")  # seconds of Docker, a date of Podman
+    created = created if isinstance(created, (int, float)) else moment(str(created))
+    return created is not None and now - created > _START_S
 
 
-def _created(entry: Mapping[str, Any], otherwise: float) -> float:
-    value = entry.get("Created")
-    if isinstance(value, (int, float)):
-        return float(value)
-    with suppress(ValueError):
-        return datetime.fromisoformat(re.sub(r"(\.\d{1,6})\d*", r"\1", str(value)).replace("Z", "+00:00")).timestamp()
-    return otherwise
-
-
-def _name(entry: Mapping[str, Any]) -> str:
-    return str((entry.get("Names") or [entry.get("Id", "")])[0]).lstrip("/")
-
-
-def _text(labels: Mapping[str, str], name: str) -> str:
-    """Return a label for a message. Other clients have written it."""
-    return "".join(character for character in str(labels.get(name, "somebody")) if character.isprintable())[:100]
-
-
-def _remove(api: Api, container: str) -> None:
+def _remove(api: Any, container: str) -> None:
     with suppress(OSError):
         api.remove_container(container, force=True, v=True)
 
@@ -192,9 +154,8 @@ def sweep(api: Any, now: float, dry_run: bool) -> list[str]:
                 api.kill(entry["Id"])
         if is_past(labels, KEPT_UNTIL, now):
             if not dry_run:
-                with suppress(OSError):
-                    api.remove_container(entry["Id"], force=True, v=True)
-            found.append(f"container {(entry.get('Names') or [entry['Id'][:12]])[0].lstrip('/')}")
+                _remove(api, entry["Id"])
+            found.append(f"container {name_in(entry)}")
     for volume in unused(api, now):
         if not dry_run:
             with suppress(OSError):  # a container may use it

@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Union
 
 from warpwave.engines.slurm.site import Site
-from warpwave.options import GIB, Cap
+from warpwave.errors import printable
+from warpwave.options import Cap
 from warpwave.records import OVERFULL, OVERTIME, Exit
 
 PIECE = 1 << 18  # bytes of output that one look brings at most
@@ -187,8 +188,7 @@ def ending(job: str, status: Status, entry: Union[Entry, None], interrupted: boo
     if status.code == OVERTIME:
         return Exit(OVERTIME, seconds, timed_out=True)
     if status.code == OVERFULL:
-        limits = f"{cap.bytes / GIB:g} GiB, and {cap.files} files"
-        return Exit(OVERFULL, seconds, exceeded=f"it wrote more than it may to its results; the limit is {limits}")
+        return Exit(OVERFULL, seconds, exceeded=f"it wrote more than it may to its results; the limit is {cap}")
     if state == "OUT_OF_MEMORY":
         return Exit(_KILLED, seconds, oom_killed=True)
     if known := _slurms_doing(job, status, entry, state):
@@ -215,7 +215,7 @@ def not_begun(ended: Exit, job: str, status: Status, container: str, words: Sequ
         return ended
     what = "The Python" if container == "none" else f"The container ({container})"
     said = "; ".join(line.strip().rstrip(".") for line in words if line.strip())
-    said = "".join(character if character.isprintable() else "?" for character in said)[-_SAID:]
+    said = printable(said)[-_SAID:]
     error = f"{what} of Slurm job {job} did not start on {status.node or 'its node'}: {said or f'exit code {ended.code}, without a word'}"
     hint = "Look at `image:`, `python:` and `container:` in hosts.yml; `warpwave doctor --hosts` asks a node for the runtime."
     return Exit(ended.code, ended.seconds, error=error, hint=hint)

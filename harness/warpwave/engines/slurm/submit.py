@@ -8,8 +8,6 @@ import math
 import os
 import re
 import subprocess
-import tarfile
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,7 +20,7 @@ from warpwave.engines.incoming import unpack
 from warpwave.engines.slurm.queue import Entry
 from warpwave.engines.slurm.script import Places, batch_script
 from warpwave.engines.slurm.site import Done, Site
-from warpwave.engines.snapshot import PACKAGE, Snapshot
+from warpwave.engines.snapshot import PACKAGE, Snapshot, packing
 from warpwave.errors import InfrastructureError, UsageError, WarpwaveError
 from warpwave.options import Cap, RunOptions
 
@@ -272,20 +270,14 @@ def send_tree(site: Site, folders: Folders, snapshot: Snapshot) -> None:
 
 def send_leg(site: Site, folders: Folders, raw: Path, job: str) -> None:
     """Make the leg's folder, with what it is to run and the results of an earlier attempt."""
-    with tempfile.TemporaryFile() as file:
-        with tarfile.open(fileobj=file, mode="w") as archive:
-            entry = tarfile.TarInfo("job")
-            content = job.encode(errors="surrogateescape")
-            entry.size, entry.mode = len(content), 0o600
-            archive.addfile(entry, io.BytesIO(content))
-            for path in sorted(raw.iterdir()):
-                if path.name not in _HOSTS_OWN and not path.name.startswith("."):
-                    archive.add(path, f"results/{path.name}")
-        file.seek(0)
-        if not folders.node:
-            _must(site, _LEG, folders.path, file)
-            return
-        _must(site, f'mkdir -p -- "$1"; cat >"$1/{_LEG_TAR}"', folders.path, file)
+    content = job.encode(errors="surrogateescape")
+    with packing("The files of the job") as pack:
+        pack.file("job", io.BytesIO(content), len(content), 0o600)
+        for path in sorted(raw.iterdir()):
+            if path.name not in _HOSTS_OWN and not path.name.startswith("."):
+                pack.tar.add(path, f"results/{path.name}")
+    with pack.stream as file:
+        _must(site, f'mkdir -p -- "$1"; cat >"$1/{_LEG_TAR}"' if folders.node else _LEG, folders.path, file)
 
 
 def send_archive(site: Site, folders: Folders, snapshot: Snapshot) -> None:

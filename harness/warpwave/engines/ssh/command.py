@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from warpwave.config.hosts import Host
 from warpwave.engines.protocol import Answer as Reply
-from warpwave.errors import ConfigError, InfrastructureError, UnreachableError
+from warpwave.errors import ConfigError, InfrastructureError, UnreachableError, printable
 
 CONNECT_S = 10  # for connecting and for the first words of the protocol
 _ALIVE_S, _ALIVE_MISSED = 5, 3  # a machine that is silent for 15 s counts as gone
@@ -225,7 +225,7 @@ def _last(said: str) -> str:
     trimmed = (line.strip().rstrip(".") for line in said.splitlines())
     lines = [line for line in trimmed if line and not line.startswith(("Warning: Permanently", "@@@"))]
     text = "; ".join(lines[-2:])
-    return "".join(character if character.isprintable() else "?" for character in text)[-300:].rstrip(". ")
+    return printable(text)[-300:].rstrip(". ")
 
 
 # Ask another machine what an engine needs to know of it: the socket, the limits of its user, device nodes, cards.

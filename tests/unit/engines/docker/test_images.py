@@ -217,7 +217,7 @@ def test_a_full_disk_is_said(request_, monkeypatch):
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(images, "_write", full)
+    monkeypatch.setattr(tarfile.TarFile, "addfile", full)
     with pytest.raises(InfrastructureError, match="No space left") as raised:
         pack(recipe(request_))
     assert "TMPDIR" in raised.value.remedy
