@@ -35,7 +35,7 @@ LITERAL = 0x40490FDB
 LEFT_OUT = (
     (
         r"v_s?mfma|v_smfmac|v_wmma|v_swmmac|v_accvgpr",
-        "products of matrices and their registers: tests/unit/emulator/forms/test_every_product.py holds them",
+        "products of matrices and their registers: tests/unit/emulator/forms/test_forms.py holds them",
     ),
     (
         r"v_readlane|v_writelane|v_readfirstlane|v_permlane|v_swap|v_mbcnt|v_movrel|v_pk_mov",

@@ -23,7 +23,7 @@ from warpwave.emulator.library import core
 
 # Operations of the core that no opcode has by itself.
 VARIANTS = (
-    (r".*_clamp$", "integers that saturate, which a modifier asks for: tests/unit/emulator/instructions/test_modes.py"),
+    (r".*_clamp$", "integers that saturate, which a modifier asks for: tests/unit/emulator/forms"),
     (r".*", "no opcode of a card with pseudocode has it (gfx90a's own are held by tests/unit/emulator/forms)"),
 )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from statements.exact import MASK32, flushed, number, raw_of, typed
-from units.cases import COUNT, PRIVATE, STAGE, Case, Machine, brains
+from cases import COUNT, PRIVATE, STAGE, Case, Machine
+from vector import MASK32, brains, flushed, number, raw_of, typed
 
 # The memory of each wave, as bytes of arrays: an input, an output and LDS, which cases change in turn; and how cases read it back.
 
@@ -152,6 +152,12 @@ class Memory:
         """Return registers to store from: v10 on, and what they hold."""
         rows = [half for row in self.machine.rows for half in (row & np.uint64(MASK32), row >> np.uint64(32))]
         return (f"v{10 + n}" if words == 1 else f"v[{10 + n}:{9 + n + words}]"), rows[n : n + words]
+
+
+def memory_of(arch: str, numbers: str | None = None) -> tuple[Machine, Memory]:
+    """Return a machine with memory; for atomics, `numbers` says which numbers they work on."""
+    machine = machine_of(arch, numbers) if numbers else Machine(arch, ("f32", "u", "u", "u", "u"))
+    return machine, Memory(machine)
 
 
 # What cases of memory share: what a load leaves in registers, and how a case reads back what a store wrote.

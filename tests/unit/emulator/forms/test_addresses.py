@@ -14,14 +14,13 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from accesses import SOME, Memory, extended, is_atomic, loaded, registers, result, size_of, statement
+from accesses import SOME, Memory, extended, is_atomic, loaded, memory_of, registers, result, size_of, statement
 from accesses import WAYS as BUFFER_WAYS
-from held import in_memory, unused, used
+from cards import unused, used
+from cases import COUNT, Case, Machine, drawn, execute_cases, lane_pattern
 from machine_code import WAVES, assembled, lanes
 from slow_cases import slow_but
-from statements.exact import MASK32
-from units.cases import COUNT, Case, Machine, drawn, execute_cases
-from units.operands import lane_pattern
+from vector import MASK32
 
 from warpwave.emulator import Launch, Unimplemented, execute, load
 
@@ -109,7 +108,7 @@ def writes(memory: Memory, name: str, way: str) -> Case:
 
 @pytest.mark.parametrize("arch", slow_but(WAVES, ["gfx942", "gfx1201"]))
 def test_records_by_index(arch):
-    machine, memory = in_memory(arch)
+    machine, memory = memory_of(arch)
     found = []
     for reached in BUFFER_WAYS[::2]:
         memory.reach(reached)
@@ -162,7 +161,7 @@ def from_register(memory: Memory, name: str, offset: str, limit: int = 512, stri
 
 @pytest.mark.parametrize("arch", slow_but(WAVES, ["gfx942", "gfx1201"]))
 def test_scalar_loads_with_an_offset_in_a_register(arch):
-    machine, memory = in_memory(arch)
+    machine, memory = memory_of(arch)
     found = []
     for name in names(arch, "s_load"):
         found += [from_register(memory, name, offset) for offset in ("s38", "m0", "s38 offset:36", "s38 offset:-16")]
@@ -185,7 +184,7 @@ REFUSED = [
 
 def error_of(arch: str, code: list[str]) -> Exception:
     """Return what ends a launch of code that reads a buffer of one record."""
-    memory, data = in_memory(arch)[1], np.zeros(64, np.uint32)
+    memory, data = memory_of(arch)[1], np.zeros(64, np.uint32)
     begin = "s_load_dwordx2 s[4:5], s[0:1], 0x0" if memory.wide else "s_load_b64 s[4:5], s[0:1], 0x0"
     code = [begin, memory.machine.scalar_wait, *resource(memory, 4, STRIDE, 1), "v_mov_b32 v30, 0", *code]
     kernel = load(assembled(arch, "\n".join(f"\t{one}" for one in code)))

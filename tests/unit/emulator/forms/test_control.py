@@ -8,12 +8,11 @@ import struct
 
 import numpy as np
 import pytest
-from held import CONTROL, PRODUCTS, unused, used, wrong_on
+from cards import CONTROL, split, unused, used
+from cases import drawn
 from machine_code import WAVES, assembled, lanes
-from shapes import split
 from slow_cases import slow_but
-from statements.exact import MASK32
-from units.cases import drawn
+from vector import MASK32
 
 from warpwave.emulator import Check, Launch, Trap, Unimplemented, execute, load
 
@@ -25,19 +24,24 @@ TAKEN = {
     **{f"s_cbranch_{name}": operator.lt for name in ("scc1", "vccnz", "execnz")},
     **{f"s_cbranch_{name}": operator.ge for name in ("scc0", "vccz", "execz")},
 }
-COUNT = 64 * 256
+LANES = 64 * 32
+SOON = slow_but(WAVES, ["gfx942", "gfx1201"])
 
 
-def forms(arch: str) -> list[str]:
+def used_forms(arch: str) -> list[str]:
     return sorted({one.split()[0] for one in used(arch) if one.startswith(CONTROL)})
 
 
-@pytest.mark.parametrize("arch", slow_but(WAVES, ["gfx1201"]))
+def unused_forms(arch: str) -> dict[str, str]:
+    return {example.split()[0]: example for one, example in unused(arch).items() if one.startswith((*CONTROL, *HINTS))}
+
+
+@pytest.mark.parametrize("arch", SOON)
 def test_used_branches(arch):
     wave, mask, exec_ = WAVES[arch], *(("vcc", "exec") if WAVES[arch] == 64 else ("vcc_lo", "exec_lo"))
-    a, b = (np.repeat(drawn("u", f"{arch} branch {n}", COUNT // wave).astype(np.uint32), wave) for n in range(2))
-    b[: COUNT // 4] = a[: COUNT // 4]
-    names = [name for name in forms(arch) if "branch" in name]
+    a, b = (np.repeat(drawn("u", f"{arch} branch {n}", LANES // wave).astype(np.uint32), wave) for n in range(2))
+    b[: LANES // 4] = a[: LANES // 4]
+    names = [name for name in used_forms(arch) if "branch" in name]
     code = f"v_readfirstlane_b32 s16, v10\n v_readfirstlane_b32 s17, v11\n s_mov_b{wave} s[20:21], {exec_}\n".replace(
         "s[20:21]", "s[20:21]" if wave == 64 else "s20"
     )
@@ -63,6 +67,9 @@ WAITS = {
     "s_wait_dscnt": [(LDS, "s_wait_dscnt 0x0")],
     "s_wait_kmcnt": [(SCALAR, "s_wait_kmcnt 0x0")],
     "s_wait_loadcnt_dscnt": [(GLOBAL, "s_wait_loadcnt_dscnt 0x0"), (LDS, "s_wait_loadcnt_dscnt 0x0")],
+    "s_waitcnt_vmcnt": [(GLOBAL, "s_waitcnt_vmcnt null, 0x0")],
+    "s_waitcnt_lgkmcnt": [(LDS, "s_waitcnt_lgkmcnt null, 0x0"), (SCALAR, "s_waitcnt_lgkmcnt null, 0x0")],
+    "s_wait_idle": [(GLOBAL, "s_wait_idle"), (LDS, "s_wait_idle"), (SCALAR, "s_wait_idle")],
     "s_wait_storecnt": [], "s_wait_storecnt_dscnt": [(LDS, "s_wait_storecnt_dscnt 0x0")], "s_waitcnt_vscnt": [], "s_wait_alu": [], "s_waitcnt_depctr": [],
 }  # fmt: skip
 
@@ -78,23 +85,23 @@ def findings(arch: str, body: str, threads: int) -> tuple[set[Check], np.ndarray
     return {one.check for one in found}, out
 
 
-@pytest.mark.parametrize("arch", slow_but(WAVES, ["gfx1201"]))
-def test_used_waits(arch):
+@pytest.mark.parametrize("arch", SOON)
+def test_waits(arch):
     """With the wait, the result may be used; without it, it is used too early."""
-    wave, names = WAVES[arch], [name for name in forms(arch) if name.startswith("s_wait")]
+    names = {*used_forms(arch), *unused_forms(arch)} & WAITS.keys()
     assert names
     for name in names:
         for flight, wait in WAITS[name]:
-            text = flight[wave].format(wait="s_wait_dscnt 0x0" if arch.startswith("gfx12") else "s_waitcnt lgkmcnt(0)")
+            text = flight[WAVES[arch]].format(wait="s_wait_dscnt 0x0" if arch.startswith("gfx12") else "s_waitcnt lgkmcnt(0)")
             use = "v_mov_b32 v41, s12" if flight is SCALAR else "v_mov_b32 v41, v40"
-            assert findings(arch, f"{text}\n {wait}\n {use}", wave)[0] == set(), name
-            assert findings(arch, f"{text}\n {use}", wave)[0] == {Check.USED_EARLY}, name
+            assert findings(arch, f"{text}\n {wait}\n {use}", WAVES[arch])[0] == set(), name
+            assert findings(arch, f"{text}\n {use}", WAVES[arch])[0] == {Check.USED_EARLY}, name
 
 
-@pytest.mark.parametrize("arch", slow_but(WAVES, ["gfx1201"]))
+@pytest.mark.parametrize("arch", SOON)
 def test_used_barriers_modes_and_ends(arch):
     """Each of two waves reads what the other wrote; a bit of MODE that was set is read; a wave that gave its registers back ends."""
-    wave, names = WAVES[arch], forms(arch)
+    wave, names = WAVES[arch], used_forms(arch)
     write, read, store = (
         ("ds_write_b32", "ds_read_b32", "global_store_dword") if wave == 64 else ("ds_store_b32", "ds_load_b32", "global_store_b32")
     )
@@ -122,17 +129,7 @@ def test_used_barriers_modes_and_ends(arch):
         assert (unset == 0).all()
 
 
-HELD = {*TAKEN, *WAITS, "s_barrier", "s_barrier_signal", "s_barrier_wait", "s_setreg_imm32_b32", "s_sendmsg", "s_endpgm"}
-
-
-@pytest.mark.parametrize("arch", WAVES)
-def test_no_other_control_is_used(arch):
-    assert set(forms(arch)) <= HELD
-
-
 # Calls, modes, clocks, hints and ends that no bundled kernel uses, on each card that has them.
-
-# ruff: noqa: E501 - a program is a line
 
 
 CALLS = ("s_getpc_b64", "s_setpc_b64", "s_swappc_b64", "s_call_b64")
@@ -143,43 +140,21 @@ HINTS = (
     "s_wait_event", "s_wait_bvhcnt", "s_wait_expcnt", "s_wait_samplecnt", "s_waitcnt_expcnt", "s_sendmsg", "s_wakeup", "s_version", "s_prefetch_data",
     "s_prefetch_data_pc_rel", "s_prefetch_inst", "s_prefetch_inst_pc_rel", "s_dcache_inv", "s_dcache_wb", "s_icache_inv", "s_sleep", "s_setprio",
 )  # fmt: skip
-MORE_WAITS = {
-    **WAITS,
-    "s_wait_idle": [(GLOBAL, "s_wait_idle"), (LDS, "s_wait_idle"), (SCALAR, "s_wait_idle")],
-    "s_waitcnt_vmcnt": [(GLOBAL, "s_waitcnt_vmcnt null, 0x0")],
-    "s_waitcnt_lgkmcnt": [(LDS, "s_waitcnt_lgkmcnt null, 0x0"), (SCALAR, "s_waitcnt_lgkmcnt null, 0x0")],
-}
-COUNT_UNUSED_CONTROL = 2048
-CARDS_NOW = slow_but(WAVES, ["gfx942", "gfx1201"])
-
-
-def forms_of_unused_control(arch: str) -> dict[str, str]:
-    return {example.split()[0]: example for one, example in unused(arch).items() if one.startswith((*CONTROL, *HINTS))}
 
 
 @pytest.mark.parametrize("arch", WAVES)
 def test_each_form_of_control_is_held(arch):
-    assert forms_of_unused_control(arch).keys() <= {*CALLS, *MODES, *CLOCKS, *HINTS, *MORE_WAITS, "s_trap"}
+    held = {*TAKEN, *WAITS, "s_barrier", "s_barrier_signal", "s_barrier_wait", "s_setreg_imm32_b32", "s_sendmsg", "s_endpgm"}
+    assert set(used_forms(arch)) <= held
+    assert unused_forms(arch).keys() <= {*CALLS, *MODES, *CLOCKS, *HINTS, *WAITS, "s_trap"}
 
 
-@pytest.mark.parametrize("arch", CARDS_NOW)
-def test_unused_waits(arch):
-    """With the wait, the result may be used; without it, it is used too early."""
-    wave = WAVES[arch]
-    for name in forms_of_unused_control(arch).keys() & MORE_WAITS.keys():
-        for flight, wait in MORE_WAITS[name]:
-            text = flight[wave].format(wait="s_wait_dscnt 0x0" if arch.startswith("gfx12") else "s_waitcnt lgkmcnt(0)")
-            use = "v_mov_b32 v41, s12" if flight is SCALAR else "v_mov_b32 v41, v40"
-            assert findings(arch, f"{text}\n {wait}\n {use}", wave)[0] == set(), name
-            assert findings(arch, f"{text}\n {use}", wave)[0] == {Check.USED_EARLY}, name
-
-
-@pytest.mark.parametrize("arch", CARDS_NOW)
+@pytest.mark.parametrize("arch", SOON)
 def test_calls_go_there_and_come_back(arch):
     """A function shifts and adds its number. Each wave calls it from two places, one in two of them by way of an address; it returns behind each."""
     wave = WAVES[arch]
-    assert set(CALLS) <= forms_of_unused_control(arch).keys()
-    a = np.repeat(drawn("u", f"{arch} calls", COUNT_UNUSED_CONTROL // wave).astype(np.uint32), wave)
+    assert set(CALLS) <= unused_forms(arch).keys()
+    a = np.repeat(drawn("u", f"{arch} calls", LANES // wave).astype(np.uint32), wave)
     code = """v_readfirstlane_b32 s22, v10
         s_bitcmp1_b32 s22, 4
         s_mov_b32 s23, 0
@@ -229,11 +204,11 @@ def test_calls_go_there_and_come_back(arch):
     assert (above == 0).all()
 
 
-@pytest.mark.parametrize("arch", CARDS_NOW)
+@pytest.mark.parametrize("arch", SOON)
 def test_fields_of_mode_are_read_and_written(arch):
     """The bits that say how floats round and what becomes of denormals: each field alone, and others stay."""
-    wave, have = WAVES[arch], forms_of_unused_control(arch)
-    start, written = (np.repeat(drawn("u", f"{arch} mode {n}", COUNT_UNUSED_CONTROL // wave).astype(np.uint32), wave) for n in range(2))
+    wave, have = WAVES[arch], unused_forms(arch)
+    start, written = (np.repeat(drawn("u", f"{arch} mode {n}", LANES // wave).astype(np.uint32), wave) for n in range(2))
     fields = [(0, 8), (0, 2), (2, 2), (4, 4), (1, 3), (7, 1), (3, 5)]
     code = "v_readfirstlane_b32 s16, v10\n v_readfirstlane_b32 s17, v11\n"
     results, expected = 0, []
@@ -270,7 +245,7 @@ def error_of(arch: str, line: str) -> Exception:
 
 @pytest.mark.parametrize("arch", WAVES)
 def test_a_trap_ends_with_an_error_that_names_it(arch):
-    error = error_of(arch, forms_of_unused_control(arch)["s_trap"])
+    error = error_of(arch, unused_forms(arch)["s_trap"])
 
     assert isinstance(error, Trap)
     assert "s_trap 1" in str(error)
@@ -298,10 +273,10 @@ def test_everything_runs_in_one_place(arch):
     places = (4, 20) if WAVES[arch] == 64 else (23, 24)
     code = "\n".join(f" s_getreg_b32 s12, hwreg({place})\n v_mov_b32 v{40 + n}, s12" for n, place in enumerate(places))
 
-    assert not np.any(lanes(arch, code, [np.zeros(COUNT_UNUSED_CONTROL, np.uint32)], len(places)))
+    assert not np.any(lanes(arch, code, [np.zeros(LANES, np.uint32)], len(places)))
 
 
-@pytest.mark.parametrize("arch", [arch for arch in WAVES if "s_memtime" in forms_of_unused_control(arch)])
+@pytest.mark.parametrize("arch", [arch for arch in WAVES if "s_memtime" in unused_forms(arch)])
 def test_clocks_go_up_and_are_the_same_at_each_run(arch):
     """Each wave reads a clock before and after a loop; one counts with the instructions, the other more slowly."""
     runs = []
@@ -309,7 +284,7 @@ def test_clocks_go_up_and_are_the_same_at_each_run(arch):
         code = "v_readfirstlane_b32 s16, v10\n s_and_b32 s16, s16, 0xff\n s_addk_i32 s16, 20\n"
         code += " s_memtime s[26:27]\n s_memrealtime s[28:29]\n s_waitcnt lgkmcnt(0)\n1:\n s_sub_u32 s16, s16, 1\n s_cmp_lg_u32 s16, 0\n s_cbranch_scc1 1b\n s_memtime s[30:31]\n s_memrealtime s[34:35]\n s_waitcnt lgkmcnt(0)\n"
         code += "\n".join(f" v_mov_b32 v{40 + n}, s{register}" for n, register in enumerate((26, 27, 28, 29, 30, 31, 34, 35)))
-        a = np.repeat(drawn("u", f"{arch} clock", COUNT_UNUSED_CONTROL // 64).astype(np.uint32), 64)
+        a = np.repeat(drawn("u", f"{arch} clock", LANES // 64).astype(np.uint32), 64)
         runs.append([row.astype(np.uint64) for row in lanes(arch, code, [a], 8)])
     first, slow, second, slower = (runs[0][n] | runs[0][n + 1] << np.uint64(32) for n in (0, 2, 4, 6))
 
@@ -319,17 +294,15 @@ def test_clocks_go_up_and_are_the_same_at_each_run(arch):
     assert (slower - slow < second - first).all()
 
 
-@pytest.mark.parametrize("arch", CARDS_NOW)
+@pytest.mark.parametrize("arch", SOON)
 def test_hints_change_no_register(arch):
     """Behind each hint, scalars, lanes, VCC, the condition code and EXEC are as they were."""
     wave = WAVES[arch]
     vcc, exec_ = ("vcc", "exec") if wave == 64 else ("vcc_lo", "exec_lo")
     hints = [
-        re.sub(r"^(s_sendmsg) .*", r"\1 sendmsg(MSG_INTERRUPT)", example)
-        for name, example in forms_of_unused_control(arch).items()
-        if name in HINTS
+        re.sub(r"^(s_sendmsg) .*", r"\1 sendmsg(MSG_INTERRUPT)", example) for name, example in unused_forms(arch).items() if name in HINTS
     ]
-    a, b, c = (drawn("u", f"{arch} hints {n}", COUNT_UNUSED_CONTROL).astype(np.uint32) for n in range(3))
+    a, b, c = (drawn("u", f"{arch} hints {n}", LANES).astype(np.uint32) for n in range(3))
     code = f"v_readfirstlane_b32 s16, v10\n v_readfirstlane_b32 s17, v11\n v_cmp_lt_u32 {vcc}, v10, v11\n s_cmp_lt_u32 s16, s17\n s_mov_b32 m0, s17\n"
     code += "".join(f" v_mov_b32 v{40 + n}, v12\n" for n in range(len(hints)))
     code += f" v_cmp_lt_u32 s[20:21], v12, v10\n s_mov_b{wave} {exec_}, s[20:21]\n".replace("s[20:21]", "s[20:21]" if wave == 64 else "s20")
@@ -342,45 +315,3 @@ def test_hints_change_no_register(arch):
     assert len(hints) > 4
     for hint, row in zip(hints, found, strict=True):
         np.testing.assert_array_equal(row, expected, err_msg=hint)
-
-
-# Instructions that the core executes and no bundled kernel uses: each is stated a second time, and without a statement the test fails.
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("arch", WAVES)
-def test_every_unused_form_does_what_is_stated(arch):
-    assert wrong_on(arch, unused(arch)) == []
-
-
-# Every instruction that compiled kernels use, card by card, against a second statement of its meaning: without one, the test fails.
-
-
-def stated_by(form: str) -> str:
-    """Return which test holds a form."""
-    if form.startswith(PRODUCTS):
-        return "test_every_product_is_one"
-    return "test_used_control" if form.startswith(CONTROL) else "test_every_used_form_does_what_is_stated"
-
-
-@pytest.mark.parametrize("arch", slow_but(WAVES, ["gfx1201"]))
-def test_every_used_form_does_what_is_stated(arch):
-    assert wrong_on(arch, used(arch)) == []
-
-
-# Opcodes that gfx90a gives to other instructions than later CDNA cards: each is read as its own, or refused under its own name.
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "v_mac_f32 v40, v10, v11", "v_mac_f32_e64 v40, v10, -v11", "v_madmk_f32 v40, v10, 0x41200000, v11",
-        "v_madak_f32 v40, v10, v11, 0x41200000", "v_mad_f32 v40, v10, v11, v12", "v_mad_legacy_f32 v40, v10, v11, v12",
-    ],
-)  # fmt: skip
-def test_what_rounds_twice_is_refused(line):
-    """They flush denormals and round the product, as no later card does: v_dot2c_f32_bf16, v_fmamk_f32 and v_fmaak_f32 took opcodes."""
-    error = error_of("gfx90a", line)
-
-    assert isinstance(error, Unimplemented)
-    assert line.split()[0].removesuffix("_e64") in str(error)

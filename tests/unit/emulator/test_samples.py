@@ -1,4 +1,4 @@
-"""A sample of what `nox -s emulator` compares: families of operations on each card, against AMD's pseudocode. And MODE's flags."""
+"""A sample of what `nox -s emulator` and `nox -s programs` compare: operations with AMD's pseudocode, random programs with numpy."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 from machine_code import _ASSEMBLY, WAVES, lanes
 
-sys.path.append(str(Path(__file__).parents[2] / "emulator_reference"))
+from warpwave.emulator import Unimplemented
+
+sys.path += [str(Path(__file__).parents[2] / name) for name in ("emulator_reference", "fuzz")]
 
 import machine_code
+import programs
 from comparison import compare
 
 SAMPLE = (
@@ -59,10 +62,25 @@ def test_a_result_is_scaled_only_without_ieee_and_denormals(monkeypatch, ieee, d
 
 
 def test_a_pattern_of_lanes_that_a_family_lacks_is_refused():
-    from warpwave.emulator import Unimplemented
-
     broadcast = 0x7E500200 | 0xFA, 0xFF00000A | 0x142 << 8  # v_mov_b32 v40, v10 row_bcast:15
     code = ".long " + ", ".join(f"{word:#x}" for word in broadcast)
     lanes("gfx942", code, [np.zeros(64, np.uint32)], 1)
     with pytest.raises(Unimplemented):
         lanes("gfx1100", code, [np.zeros(32, np.uint32)], 1)
+
+
+def on_the_card(function, tensors, warps):
+    return programs.by_emulator(function, "gfx942", tensors, warps)
+
+
+def test_a_program_agrees():
+    assert programs.compared(3, on_the_card) == ""
+
+
+def test_a_disagreement_is_reported(monkeypatch):
+    _, plan, *_ = programs.drawn(3)
+    last = plan[-1][0]
+    text, _ = programs.WHOLE[last]
+    monkeypatch.setitem(programs.WHOLE, last, (text, lambda a, b, k: np.zeros_like(a)))
+
+    assert programs.compared(3, on_the_card).endswith("counts differ")

@@ -7,9 +7,9 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from statements.exact import MASK32
-from units.cases import COUNT, Case, Machine
-from units.operands import bits_of, flags_of, literals_of
+from cards import flags_of, literals_of
+from cases import COUNT, Case, Machine, bits_of
+from vector import MASK32
 
 LOW = np.uint64(MASK32)
 
