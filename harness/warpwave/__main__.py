@@ -33,6 +33,7 @@ from warpwave.cli.options import (
     json_option,
     json_words,
     output_options,
+    strict_option,
 )
 from warpwave.cli.run import run
 from warpwave.cli.show import check_expected, draw_report, print_answer, print_error, show_report
@@ -64,6 +65,7 @@ cli.add_command(run)
 )
 @click.option("--targets", "overlay", type=FILE, help="A targets file, whose targets --expect may name too.")
 @click.option("--base", multiple=True, type=FOLDER, help="Folder of an earlier run; the report shows how speeds changed since. Repeatable.")
+@strict_option
 @output_options
 def report(
     folders: tuple[Path, ...],

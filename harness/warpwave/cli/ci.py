@@ -15,7 +15,7 @@ import click
 from warpwave import console
 from warpwave.cli.doctor import outcome as outcome_of_findings
 from warpwave.cli.doctor import print_findings
-from warpwave.cli.options import COMMAND, FILE, FOLDER, OUT_FILE, OUT_FOLDER
+from warpwave.cli.options import COMMAND, FILE, FOLDER, OUT_FILE, OUT_FOLDER, strict_option
 from warpwave.cli.run import parse_run
 from warpwave.errors import ExitCode, InfrastructureError, Outcome, UsageError
 from warpwave.records.words import MOST_SHARDS
@@ -200,8 +200,9 @@ def tidy(folder: Path) -> Outcome:
 )
 @click.option("--threshold", metavar="SHARE", default="", envvar="THRESHOLD", help="As in `warpwave compare`.  [default: the A/A run's]")
 @click.option("--summary", "page", type=click.Path(path_type=Path, dir_okay=False), help="Add the job's summary to this file.")
+@strict_option
 def report(
-    folders: tuple[Path, ...], expect: str, out: Path, base: Path | None, fail_on: str, threshold: str, page: Path | None
+    folders: tuple[Path, ...], expect: str, out: Path, base: Path | None, fail_on: str, threshold: str, page: Path | None, *, strict: bool
 ) -> Outcome:
     """Merge the results in FOLDERs, compare them with the base branch, annotate, and decide the status.
 
@@ -217,7 +218,7 @@ def report(
     since = against_base(base, folders, asked) if base else Since()
     comparison = merge(folders, out, _names(expect))
     export(comparison, out / "exports")
-    ended = outcome(comparison)
+    ended = outcome(comparison, strict=strict)
     if ended.ok and since.worse:
         ended = Outcome(ExitCode.FAILED, f"since the base branch: {since.worse}")
     # The output of this step must match its status. The report's own files do not include the base branch.

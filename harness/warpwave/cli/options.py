@@ -439,6 +439,9 @@ build_options = several(
     ),
     click.option("--keep", is_flag=True, help="Keep the container after the run."),
 )
+strict_option = click.option(
+    "--strict", is_flag=True, help="Exit with 4 if something could not be checked, such as a test that needs a card."
+)
 output_options = several(
     "What is printed",
     json_option(),

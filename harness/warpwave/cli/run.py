@@ -19,6 +19,7 @@ from warpwave.cli.options import (
     output_options,
     package_options,
     several,
+    strict_option,
     what_options,
     where_options,
 )
@@ -63,6 +64,7 @@ class _Run(GroupedCommand):
         "--dry-run", is_flag=True, help="Run nothing: show what would be run where, which files it would see, and which stay here."
     ),
     click.option("--no-report", is_flag=True, help="Write no report; a later `warpwave report` can."),
+    strict_option,
     output_options,
 )
 def run(**options: Any) -> Outcome:

@@ -54,7 +54,7 @@ def show_report(made: Report, out: Path, options: dict[str, Any], ended: Outcome
     from warpwave.render.terminal import render_terminal
     from warpwave.render.text import json_text
 
-    ended = ended if ended is not None and not ended.ok else outcome(made.comparison)
+    ended = ended if ended is not None and not ended.ok else outcome(made.comparison, strict=options.get("strict", False))
     comparison = replace(made.comparison, sentence=ended.lead(made.comparison.sentence))
     # In pieces, like the report's own file, so that a comparison of a million tests is not copied first; and on one line.
     head = f'{json_text({**ended.fields(), "out": str(out)})[:-1]}, "comparison": '

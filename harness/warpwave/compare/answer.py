@@ -13,6 +13,7 @@ from warpwave.compare.code_hints import Figure, Hint, Side, figures, hints
 from warpwave.compare.model import FAILING, Cell, Comparison, Geomean, KernelTests, Row, Since, Speed, TargetSummary
 from warpwave.compare.speeds import lower_is_better
 from warpwave.compare.tests import mistyped
+from warpwave.compare.unchecked import checked_of
 from warpwave.compare.verdict import phrase, sentence
 from warpwave.records import BY_TORCH, HOST_CODE, RUNS_ON, CompiledKernel, NotRun, Verdict
 from warpwave.records.selection import is_load
@@ -216,6 +217,7 @@ def headline(comparison: Comparison, lines: Sequence[KernelLine]) -> str:
     words = mistyped(comparison.targets, comparison.tests)
     lead = lead.removeprefix(f"{words}.").strip() if words else lead  # the command's reason may be the same words
     said = [words[0].upper() + words[1:]] if words else _wrong(comparison, lines)
+    said += [counted] if said and not words and (counted := checked_of(comparison.targets)) else []
     said = said or ([] if comparison.exit_code and not lead else _right(comparison, lines))
     return " ".join(filter(None, (lead, f"{'; '.join(said)}."))) if said else comparison.sentence
 
@@ -283,10 +285,12 @@ def _right(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
     """Return what is good: tests that pass, and the least share of the copy that a kernel reaches. What raised comes before that."""
     tested = [target.target for target in comparison.targets if target.tests.get(Verdict.PASSED.value)]
     more = f" and {len(tested) - _MOST} more targets" if len(tested) > _MOST else ""
-    clauses = _raised(comparison)
+    clauses = [*filter(None, [checked_of(comparison.targets)]), *_raised(comparison)]
     clauses += [f"{'all' if clauses else 'All'} tests that ran pass on {', '.join(tested[:_MOST])}{more}"] if tested else []
     untested = [target.target for target in comparison.targets if target.is_untested]
     clauses += [f"{'no' if clauses else 'No'} test was found on {', '.join(untested[:_MOST])}"] if untested else []
+    made = sum(target.compiled.get(Verdict.PASSED.value, 0) for target in comparison.targets)
+    clauses += [f"{made} {'binary was' if made == 1 else 'binaries were'} compiled"] if made and not tested else []
     shares = [(one.of_ceiling, target, line.kernel) for line, target, one in _each(lines) if one.of_ceiling and one.ground == "copy"]
     if shares:
         share, target, kernel = min(shares)

@@ -21,6 +21,7 @@ from warpwave.records import (
     Facts,
     Finding,
     Gates,
+    NotRun,
     Scalar,
     Stage,
     StageReport,
@@ -346,6 +347,17 @@ class CardUse(Strict):
 
 
 @dataclass(frozen=True)
+class Cause(Strict):
+    """Why `count` tests or points could not be checked, one of which is the `example`; `text` says it, and `hint` what to do."""
+
+    why: NotRun
+    count: int
+    text: str
+    hint: str
+    example: str
+
+
+@dataclass(frozen=True)
 class TargetSummary(Strict):
     """One target. `tests`, `points` and `compiled` are counts per verdict, of tests, measured points and compiled kernels. `tests_not_run`
     and `compiled_not_run` count those with the verdict `not-run` by their reason. `host_code` and `host_code_not_run` count the cases of
@@ -357,8 +369,8 @@ class TargetSummary(Strict):
     `disagreements` are between the GPUs that shared the work. `narrowed` are the options by which the run had some of the package's tests
     only, and `chosen` says in lines what they chose and why. `emulated` names the architecture whose machine code a CPU executed; empty on
     a real card. `suspected` counts the tests that failed only in the emulator. `loads` counts those that load a file of benchmarks:
-    warpwave adds one for each. `card_use` is None if no card of this machine was locked. `repository` is the https address of the remote,
-    and behind `#` the path of the package in it.
+    warpwave adds one for each. `unchecked` lists why tests and points were not checked, which is no failure. `card_use` is None if no card
+    of this machine was locked. `repository` is the https address of the remote, and behind `#` the path of the package in it.
     """
 
     target: str
@@ -396,6 +408,7 @@ class TargetSummary(Strict):
     emulated: str = ""
     suspected: int = 0
     loads: int = 0
+    unchecked: tuple[Cause, ...] = ()
     card_use: Union[CardUse, None] = None
     repository: str = ""
 

@@ -13,6 +13,7 @@ from warpwave.compare.codegen import compare_codegen, compare_launches, use_of_w
 from warpwave.compare.model import Comparison, Difference, ParityRow, TargetSummary, TestFinding
 from warpwave.compare.speeds import benched, compare_speeds, condense, geomeans, is_bandwidth, noise, portabilities, refusals
 from warpwave.compare.tests import compare_tests, count_tests, mistyped
+from warpwave.compare.unchecked import not_checked
 from warpwave.errors import ExitCode, Outcome
 from warpwave.records import MOST_SECONDS, Facts, RunRecord, Shard, StageReport, TargetRun, Verdict, worst
 
@@ -66,11 +67,15 @@ def exit_code(comparison: Comparison) -> ExitCode:
     return ExitCode(comparison.exit_code)
 
 
-def outcome(comparison: Comparison) -> Outcome:
-    """Return the exit code with its reason: what the targets' verdicts say, or else which report could not be written."""
+def outcome(comparison: Comparison, *, strict: bool = False) -> Outcome:
+    """Return the exit code with its reason: what the targets' verdicts say, or else which report could not be written.
+
+    With `strict`, what could not be checked makes a good comparison an incomplete one.
+    """
     found = _outcome(comparison.targets, comparison.tests)
     if found.code == comparison.exit_code:
-        return found
+        wanting = [words for target in comparison.targets if (words := not_checked(target))] if strict and found.ok else []
+        return Outcome(ExitCode.INCOMPLETE, f"--strict: {'; '.join(wanting)}") if wanting else found
     return Outcome(exit_code(comparison), comparison.problems[-1] if comparison.problems else comparison.sentence.rstrip("."))
 
 

@@ -10,8 +10,22 @@ from typing import Union
 from warpwave.compare.model import COMPLETE, FAILING, CardUse, DeviceSummary, TargetSummary
 from warpwave.compare.speeds import SMALLEST, copies_gbps, impossible, impossible_ceiling, judge, products_tflops
 from warpwave.compare.tests import count_reasons
+from warpwave.compare.unchecked import causes
 from warpwave.errors import ExitCode, Outcome
-from warpwave.records import GPU_PROPERTY, HARMLESS, HOST_CODE, Ceiling, DeviceFacts, NotRun, Stage, TargetRun, Verdict, reasons, worst
+from warpwave.records import (
+    GPU_PROPERTY,
+    HARMLESS,
+    HOST_CODE,
+    UNCHECKED,
+    Ceiling,
+    DeviceFacts,
+    NotRun,
+    Stage,
+    TargetRun,
+    Verdict,
+    reasons,
+    worst,
+)
 from warpwave.records.selection import is_load
 from warpwave.stats import measurable
 
@@ -138,9 +152,15 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
     forged = _forged(run)
     found += [(Verdict.INVALID, forged)] if forged else []
     tested = any(report.stage is Stage.TEST for report in run.stages)
-    if tests and set(tests) == {Verdict.NOT_RUN.value}:
+    unchecked = causes(run)
+    # Where no test could run, what was compiled still was checked; but not where the author skips every test.
+    untested = all(case.verdict is Verdict.NOT_RUN and case.not_run in (NotRun.EMPTY, *UNCHECKED) for case in own)
+    if untested and Verdict.PASSED.value in compiled:
+        found = [entry for entry in found if entry[0] is not Verdict.NOT_RUN]
+    elif tests and set(tests) == {Verdict.NOT_RUN.value}:
         empty = set(count_reasons(run.cases)) == {NotRun.EMPTY.value}
-        found.append((Verdict.NOT_RUN, "no test was found" if empty else "every test was skipped"))
+        lacking = "no test could be checked" if unchecked else "every test was skipped"
+        found.append((Verdict.NOT_RUN, "no test was found" if empty else lacking))
     elif record.verdict is not Verdict.ABSENT and (
         (tested and not tests and not benched) or not (tests or points or compiled or hosted or benched)
     ):
@@ -174,6 +194,7 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
         ceilings=run.ceilings,
         tests=tests,
         loads=loads,
+        unchecked=unchecked,
         points=points,
         compiled=compiled,
         tests_not_run=count_reasons(run.cases),

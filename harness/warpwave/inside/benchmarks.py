@@ -20,8 +20,8 @@ from types import ModuleType
 from typing import Any
 
 from warpwave.inside.process.journal import Journal
-from warpwave.inside.process.outcomes import DecidedByData, NotPretended, describe, why_not_run
-from warpwave.records import Job, NotRun, Scalar, Verdict, finite
+from warpwave.inside.process.outcomes import OF_ENVIRONMENT, DecidedByData, NotPretended, describe, reason_of
+from warpwave.records import UNCHECKED, Job, NotRun, Scalar, Verdict, finite
 from warpwave.records.selection import is_bench, kernel_of
 
 
@@ -127,9 +127,10 @@ def load_case(journal: Journal, path: Path, job: Job, done: set[str]) -> ModuleT
         module = load_module(path, Path(job.kernels))
     except Exception as error:
         traceback.print_exc()
-        why = why_not_run(error)
-        if why in (NotRun.DATA, NotRun.NOT_PRETENDED) and (isinstance(error, (DecidedByData, NotPretended)) or not job.needs_card):
-            journal.write("finish", id=identity, verdict=Verdict.NOT_RUN.value, reason=describe(error), not_run=why)
+        why, words = reason_of(error)
+        pretended = isinstance(error, (DecidedByData, NotPretended)) or not job.needs_card
+        if why in OF_ENVIRONMENT or (why in (NotRun.DATA, *UNCHECKED) and pretended):
+            journal.write("finish", id=identity, verdict=Verdict.NOT_RUN.value, reason=words or describe(error), not_run=why)
         else:
             journal.write("finish", id=identity, verdict=Verdict.ERROR.value, reason=describe(error))
         return None

@@ -21,7 +21,8 @@ import pytest
 
 from warpwave.inside.environment import enter
 from warpwave.inside.process.journal import Journal
-from warpwave.inside.process.outcomes import NOT_BUILT, NotBuilt
+from warpwave.inside.process.lacking import NOT_BUILT, Package
+from warpwave.inside.process.outcomes import NotBuilt
 from warpwave.inside.process.workers import JOURNAL_VARIABLE
 
 # Whether a package goes on if an import fails: whether a `try` with a handler for that, or `suppress`, is around it.
@@ -98,9 +99,13 @@ _ADDED_BY_CMAKE = re.compile(r"\b(?:pybind11|nanobind|Python3?)_add_(?:module|li
 _MOST_BYTES = 1 << 20
 
 
-def enter_package(folders: Iterable[str], first: Iterable[str] = ()) -> None:
-    """Put a package's folders on the path, as `enter` does, and stand in for its extensions that are not there."""
+def enter_package(folders: Iterable[str], first: Iterable[str] = (), root: Path | None = None) -> None:
+    """Put a package's folders on the path, as `enter` does, and stand in for its extensions that are not there.
+
+    `root` is the package's root, below which its sources are looked for; without it, nothing that fails is explained by them.
+    """
     folders = list(folders)
+    Package.root, Package.folders = root, tuple(map(Path, folders))
     enter(folders, first)
     if not any(isinstance(finder, Unbuilt) for finder in sys.meta_path):
         sys.meta_path.append(Unbuilt(folders))

@@ -42,6 +42,9 @@ HOST_CODE = "(host code)"
 RUNS_ON = "it runs on"
 BY_TORCH = " (torch raised it, maybe for what is pretended)"
 
+# Begins a note of the compile stage: most of a package's launches were not seen.
+MOSTLY_UNSEEN = "only"
+
 # pydantic's settings for every record. This is a plain dict, so that nothing has to be imported for it here.
 STRICT = {"extra": "forbid", "allow_inf_nan": False}
 
@@ -88,9 +91,11 @@ class NotRun(str, Enum):
 
     `SKIPPED` is the author's own decision, and so is `XFAILED`: a test that failed as expected while it was compiled. `EMPTY`: a file has
     nothing to run. `DATA`: the host's code depends on data that a pretended GPU does not have. `RAISED`: its code raised an exception that
-    nothing of the others explains. `IMPORT`: a module does not import. `NOT_PRETENDED`: it needs something of a GPU that warpwave does not
-    pretend, which is a gap of warpwave. `TIME_UP`: never reached. `STOPPED`: the run was stopped before it. `DISCARDED`: an autotuner tries
-    this configuration and has a clean one for the same launch.
+    nothing of the others explains. `IMPORT`: a module does not import. `REQUIREMENT`: a module of another package is not installed.
+    `NEEDS_BUILD`: it calls compiled code of the package, which is not built here. `NEEDS_CARD`: it compares what only a card knows, such as
+    times. `NOT_PRETENDED`: it needs something of a GPU that warpwave does not pretend, which is a gap of warpwave. `TIME_UP`: never
+    reached. `STOPPED`: the run was stopped before it. `DISCARDED`: an autotuner tries this configuration and has a clean one for the same
+    launch.
     """
 
     SKIPPED = "skipped"
@@ -99,6 +104,9 @@ class NotRun(str, Enum):
     DATA = "decided-by-data"
     RAISED = "raised"
     IMPORT = "import-failed"
+    REQUIREMENT = "missing-requirement"
+    NEEDS_BUILD = "needs-build"
+    NEEDS_CARD = "needs-card"
     NOT_PRETENDED = "not-pretended"
     TIME_UP = "time-up"
     STOPPED = "stopped"
@@ -117,7 +125,13 @@ def reasons(number: int, counts: Mapping[str, int]) -> list[str]:
     return [f"{count} {why.words}" for why, count in known.items() if count]
 
 
+# What could not be checked, and is no fault of the package.
+UNCHECKED = (NotRun.REQUIREMENT, NotRun.NEEDS_BUILD, NotRun.NEEDS_CARD, NotRun.NOT_PRETENDED)
+
 _WORDS = {
+    NotRun.REQUIREMENT: "with a missing requirement",
+    NotRun.NEEDS_BUILD: "needing a build",
+    NotRun.NEEDS_CARD: "needing a card",
     NotRun.XFAILED: "expected to fail",
     NotRun.EMPTY: "with nothing to run",
     NotRun.TIME_UP: "not reached in time",

@@ -16,7 +16,7 @@ from warpwave.inside.environment import root_of
 from warpwave.inside.fake_gpu.launches import LaunchRefusedError
 from warpwave.inside.fake_gpu.unknown import Asked, explained
 from warpwave.inside.process.journal import Journal
-from warpwave.inside.process.outcomes import Pretended, describe, why_not_run
+from warpwave.inside.process.outcomes import Pretended, describe, reason_of
 from warpwave.inside.scripts.hooks import TIMER_METHODS, Hooks, Measurement
 from warpwave.inside.scripts.script import Call, Names, Script, benches_of, run, scripts_of
 from warpwave.inside.test.collection import Collection, Failure, few_of_each, last_line
@@ -138,7 +138,7 @@ def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
 
     def on_start(nodeid: str) -> None:
         recorder.kernel, recorder.origin, recorder.failure = kernel_name(root / nodeid.split("::")[0], job), nodeid, None
-        Asked.since_begin = Pretended.memory = False
+        Asked.since_begin = Pretended.memory = Pretended.timing = False
         journal.write("start", id=nodeid)
 
     def on_end(nodeid: str, ended: BaseException | Failure | None) -> None:
@@ -163,7 +163,8 @@ def finish(journal: Journal, recorder: Recorder, ended: BaseException | Failure 
     # A kernel that does not compile or needs more than the card has already has a row.
     elif ended is not None and ended is not recorder.failure and type(ended).__name__ != "OutOfResources":
         traceback.print_exception(ended)
-        reason, why = describe(ended), why_not_run(ended)
+        why, words = reason_of(ended)
+        reason = words or describe(ended)
         broken = why is NotRun.IMPORT
         last = traceback.extract_tb(ended.__traceback__)[-1:]
         if isinstance(ended, RuntimeError) and any("/torch/" in frame.filename or "/warpwave/inside/" in frame.filename for frame in last):

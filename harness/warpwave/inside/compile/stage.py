@@ -37,6 +37,7 @@ from warpwave.inside.test.settings import files_with_tests
 from warpwave.records import (
     BY_TORCH,
     HOST_CODE,
+    MOSTLY_UNSEEN,
     RUNS_ON,
     Architecture,
     CompiledKernel,
@@ -144,14 +145,13 @@ def never_ran(architecture: str, identity: str, job: Job, up: bool) -> CompiledK
 
 
 def mostly_run(report: StageReport, cases: list[Cases]) -> StageReport:
-    """Return the report as incomplete if fewer than half of the cases ran to their end: kernels that nobody launched are not good ones."""
+    """Return the report with a note if fewer than half of the cases ran to their end: kernels that nobody launched are not checked."""
     counted = Counter(why for each in cases for why in each.ended.values() if why not in (NotRun.SKIPPED, NotRun.XFAILED, NotRun.EMPTY))
     whole, total = counted[None], counted.total()
     if report.verdict is not Verdict.PASSED or 2 * whole >= total:
         return report
-    reason = f"only {whole} of {total} tests and points ran to their end, so most launches were not seen; {report.reason}"
-    hint = "Each row says why. Give the kernels benchmarks whose host code does not depend on data, or run the tests on a card."
-    return dataclasses.replace(report, verdict=Verdict.INCOMPLETE, reason=reason[:500], hint=hint)
+    note = f"{MOSTLY_UNSEEN} {whole} of {total} tests and points ran to their end, so most launches were not seen and not compiled"
+    return dataclasses.replace(report, notes=(note, *report.notes))
 
 
 # Errors of the compiler that a test expects: `with pytest.raises(CompilationError):` around a launch. On a card, such a test passes.
@@ -313,8 +313,7 @@ def _report(
         compiled_for = ", ".join(card.name for card in job.architectures)
         notes = (f"--quick compiled for {compiled_for} only, and left out {', '.join(left_out)}", *notes)
     report = StageReport(Stage.COMPILE, verdict, reason=reason, hint=hint, counts=counts, notes=tuple(notes), **unseen)  # type: ignore[arg-type]
-    gap = next((f"{row.origin}: {row.reason}" for row in rows if row.not_run is NotRun.NOT_PRETENDED), "")
-    report = with_reasons(report, Counter(row.not_run for row in rows if row.not_run), "launch", gap)
+    report = with_reasons(report, Counter(row.not_run for row in rows if row.not_run))
     return doubted(mostly_run(report, cases), wrong)
 
 
@@ -371,7 +370,7 @@ def work(job: Job, card: Architecture) -> None:
     # Rows lost to a power cut are compiled already and found in the cache. So do not wait for the disk at each of 5,000 points.
     journal = Journal.from_environment(durable=("end",))
     recorder = Recorder(card, journal, job.gates, root_of(job))
-    enter_package(package_folders(job), first=python_path(job))
+    enter_package(package_folders(job), first=python_path(job), root=root_of(job))
     strict = job.gates is not None and job.gates.candidates == "all"
     followed = contextlib.nullcontext() if strict else Candidates(journal).followed(recorder)
     hooks = Hooks(job.quick)

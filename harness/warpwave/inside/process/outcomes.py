@@ -21,7 +21,8 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
-from warpwave.records import NotRun, StageReport, Verdict, worst
+from warpwave.inside.process.lacking import missing_modules, unbuilt
+from warpwave.records import UNCHECKED, NotRun, StageReport, Verdict, worst
 
 _TOOLS_ERROR = re.compile(r"\b(?:error|fatal)\s*: (.+)")
 _NOT_BELIEVED = "Something in the package changes how it is run or reported. Read its source; SECURITY.md says what can be relied on."
@@ -35,11 +36,12 @@ class NotPretended(NotImplementedError):  # noqa: N818 - as above
     """A package asked for something that a real GPU has and the pretended one lacks: a gap of warpwave, and no fault of the package."""
 
 
-NOT_BUILT = "is compiled code of the package, which is not built here"
-
-
 class NotBuilt(NotPretended):
     """A package called an extension of its own that is not built here."""
+
+
+class NeedsCard(NotPretended):
+    """A package asked for what only a card has, or its driver: time, a handle for another process."""
 
 
 def doubted(report: StageReport, doubts: Iterable[str]) -> StageReport:
@@ -226,18 +228,27 @@ class Pretended:
     """Set where the answer is given."""
 
     memory = False  # statistics of the card's memory; reset before each test
+    timing = False  # how long something took on the card; reset before each test
     ran_compiled = False  # a function ran that `torch.compile` left as it is; reset before each test
     compiled = False  # `torch.compile` left a function as it is, maybe one of a module that several tests share
 
 
 def compares_pretended(error: BaseException) -> bool:
-    """Return whether an assertion failed of a test that compares memory statistics, or how often torch compiled something."""
-    if not isinstance(error, AssertionError):
+    """Return whether an assertion failed of a test that compares how often torch compiled something."""
+    if not isinstance(error, AssertionError) or _is_of_tensors(error):
         return False
+    return Pretended.compiled and _counts_graphs(error.__traceback__)
+
+
+def _compares_a_cards(error: BaseException) -> bool:
+    """Return whether a test failed at numbers after it asked how much memory or time something takes on the card."""
+    asked = Pretended.memory or Pretended.timing
+    return asked and isinstance(error, (AssertionError, ArithmeticError)) and not _is_of_tensors(error)
+
+
+def _is_of_tensors(error: BaseException) -> bool:
     last = traceback.extract_tb(error.__traceback__)[-1:]
-    if any(part in frame.filename for frame in last for part in _OF_TENSORS):
-        return False
-    return Pretended.memory or (Pretended.compiled and _counts_graphs(error.__traceback__))
+    return any(part in frame.filename for frame in last for part in _OF_TENSORS)
 
 
 def _counts_graphs(trace: TracebackType | None) -> bool:
@@ -278,49 +289,67 @@ _NO_DATA = re.compile(
 )
 # How Python names the function in a TypeError about its arguments: `patches.<locals>.<lambda>() takes …`
 _CALLED = re.compile(r"^([A-Za-z_]\w*)(?:[\w.<>]*)\(\) ")
-_GAP = "This is a gap of warpwave, and no fault of the package: report it with that text. On a card, these run."
-_BUILD_IT = (
-    "The package's build script names that extension, and its compiler is not here. "
-    "Test this where the extension is installed, or leave it out."
-)
 _GAPS = (AttributeError, NotImplementedError, TypeError, KeyError)
 
 
-def with_reasons(report: StageReport, reasons: Mapping[NotRun, int], noun: str, gap: str) -> StageReport:
-    """Return the report of a stage with what did not run. If something is not pretended, the stage is incomplete, and `gap` says what.
+# What is not checked on a card either.
+OF_ENVIRONMENT = (NotRun.REQUIREMENT, NotRun.NEEDS_BUILD)
 
-    A test that failed on its own still shows as a failed one, and decides the exit code.
-    """
-    report = dataclasses.replace(report, not_run={why.value: reasons[why] for why in NotRun if reasons.get(why)})
-    missing = reasons.get(NotRun.NOT_PRETENDED, 0)
-    if not missing or report.verdict.severity > Verdict.INCOMPLETE.severity:
-        return report
-    many = f"{missing} {noun}" if missing == 1 else f"{missing} {noun}es" if noun.endswith("ch") else f"{missing} {noun}s"
-    text = f"{many} need{'s' if missing == 1 else ''} what warpwave does not pretend without a GPU: {gap}"
-    return dataclasses.replace(report, verdict=Verdict.INCOMPLETE, reason=text[:500], hint=_BUILD_IT if NOT_BUILT in gap else _GAP)
+
+def with_reasons(report: StageReport, reasons: Mapping[NotRun, int]) -> StageReport:
+    """Return the report of a stage with what did not run, by its reason."""
+    return dataclasses.replace(report, not_run={why.value: reasons[why] for why in NotRun if reasons.get(why)})
 
 
 def why_not_run(error: BaseException) -> NotRun:
     """Return the reason. An exception that nothing explains is `RAISED`: whose fault it is, only a card can say."""
+    return reason_of(error)[0]
+
+
+def unchecked(error: BaseException | None) -> tuple[NotRun, str] | None:
+    """Return why something could not be checked, and that in a sentence if the error's own words do not say it; None if it failed."""
+    why, words = reason_of(error) if error is not None else (NotRun.RAISED, "")
+    return (why, words) if why in UNCHECKED else None
+
+
+def reason_of(error: BaseException) -> tuple[NotRun, str]:
+    """Return the reason, and a sentence about it where the error's own words do not say it."""
     pytest = sys.modules.get("pytest")
     if isinstance(error, unittest.SkipTest) or (pytest and isinstance(error, pytest.skip.Exception)):
-        return NotRun.SKIPPED
+        return NotRun.SKIPPED, ""
     if pytest and isinstance(error, pytest.xfail.Exception):
-        return NotRun.XFAILED
+        return NotRun.XFAILED, ""
     if several := _in_group(error):
         reasons = set(map(why_not_run, several))
-        return reasons.pop() if len(reasons) == 1 else NotRun.RAISED
+        return (reasons.pop() if len(reasons) == 1 else NotRun.RAISED), ""
     for each in _chain(error):
         text = str(each)
         if isinstance(each, DecidedByData) or (_NO_DATA.search(text) and isinstance(each, (RuntimeError, TypeError, ValueError))):
-            return NotRun.DATA
+            return NotRun.DATA, ""
+        if isinstance(each, NotBuilt):
+            return NotRun.NEEDS_BUILD, text
+        if words := unbuilt(each, [frame.filename for frame in traceback.extract_tb(each.__traceback__)]):
+            return NotRun.NEEDS_BUILD, words
+        if isinstance(each, NeedsCard) or _compares_a_cards(each):
+            return NotRun.NEEDS_CARD, ""
         if isinstance(each, NotPretended) or _NO_CARD.search(text) or _is_gap(each) or compares_pretended(each):
-            return NotRun.NOT_PRETENDED
+            return NotRun.NOT_PRETENDED, ""
         if isinstance(each, BrokenProcessPool) or (isinstance(each, subprocess.CalledProcessError) and _is_python(each.cmd)):
-            return NotRun.NOT_PRETENDED  # other processes do not see the pretended card
+            return NotRun.NEEDS_CARD, ""  # other processes do not see the pretended card
         if isinstance(each, OSError) and (library := _NO_LIBRARY.search(text)) and library[1] in _drivers():
-            return NotRun.NOT_PRETENDED
-    return NotRun.IMPORT if isinstance(error, ImportError) else NotRun.RAISED
+            return NotRun.NEEDS_CARD, ""
+        if isinstance(each, ImportError) and (library := _NO_LIBRARY.search(text)) and library[1] in _drivers():
+            return NotRun.NEEDS_CARD, ""
+    return _of_an_import(error)
+
+
+def _of_an_import(error: BaseException) -> tuple[NotRun, str]:
+    """Return the reason of a failed import; the words name each module that is missing."""
+    raised_for_it = isinstance(error, (ImportError, RuntimeError, NotImplementedError))
+    failed = next((each for each in _chain(error) if isinstance(each, ModuleNotFoundError)), None) if raised_for_it else None
+    if failed is not None and (missing := missing_modules(failed)):
+        return NotRun.REQUIREMENT, "; ".join([f"{type(failed).__name__}: {failed}", *(f"No module named '{name}'" for name in missing[1:])])
+    return (NotRun.IMPORT if isinstance(error, ImportError) else NotRun.RAISED), ""
 
 
 def _is_python(command: object) -> bool:
@@ -426,7 +455,7 @@ def missing_of(messages: Iterable[str], root: Path | None = None) -> str:
 
     `root` is the package's root: what its `.gitmodules` names may not be checked out.
     """
-    wanted = Counter(next(filter(None, match.groups())) for match in map(_MISSING.search, messages) if match)
+    wanted = Counter(next(filter(None, match.groups())) for message in messages for match in _MISSING.finditer(message))
     without_conftest = _NO_CONFTEST if wanted.pop("conftest", 0) else ""
     other_version = {name: installed for name in wanted if (installed := _installed(name))}
     told = []

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from warpwave.inside.process.journal import Journal
-from warpwave.inside.process.outcomes import DecidedByData, why_not_run, with_place
+from warpwave.inside.process.outcomes import DecidedByData, unchecked, with_place
 from warpwave.inside.test.settings import selection, settings
 from warpwave.records import NotRun, Selection
 from warpwave.records.selection import NO_SUCH_TEST, TEST_FILES, at_and_above, file_of, is_bench, is_test
@@ -128,15 +128,16 @@ class Collection:
         if error is None:
             return Failure(report.nodeid, last_line(str(report.longrepr)), NotRun.IMPORT, broken=True)
         cause = error.__cause__ or getattr(error, "cause", None) or error
-        why = why_not_run(cause)
-        broken = why is not NotRun.NOT_PRETENDED and DecidedByData not in (type(error), type(cause))
-        why = NotRun.IMPORT if broken else why
+        found = unchecked(cause)
+        broken = found is None and DecidedByData not in (type(error), type(cause))
+        why = found[0] if found else NotRun.IMPORT if broken else NotRun.DATA
+        words = found[1] if found else ""
         if type(error).__name__ != _BROKEN:
-            return Failure(report.nodeid, with_place(cause) or last_line(str(report.longrepr)), why, broken)
+            return Failure(report.nodeid, words or with_place(cause) or last_line(str(report.longrepr)), why, broken)
         path = Path(getattr(error, "path", report.nodeid))
         name = path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)
         text = next(iter(str(cause).splitlines()), "")
-        failure = Failure(name, with_place(cause) or f"{type(cause).__name__}: {text}", why, broken)
+        failure = Failure(name, words or with_place(cause) or f"{type(cause).__name__}: {text}", why, broken)
         self.below[report.nodeid] = failure
         return failure
 

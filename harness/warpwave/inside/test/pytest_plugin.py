@@ -26,13 +26,14 @@ from warpwave.inside.multi_gpu.pytest_plugin import NEIGHBOURS, Neighbours
 from warpwave.inside.process.journal import Journal, settle
 from warpwave.inside.process.lease import await_card, await_card_at_first_use
 from warpwave.inside.process.outcomes import (
+    OF_ENVIRONMENT,
     DecidedByData,
     NotPretended,
     Pretended,
     describe,
     first_of_several,
     raised_in_kernel,
-    why_not_run,
+    unchecked,
     with_child,
     with_place,
 )
@@ -245,7 +246,7 @@ class Reporter:
         """Record the start: from here on, a crash is this case's."""
         self.reports, self.raised, self.called = [], {}, ()
         self.printed_before, self.printed = written_so_far(), None
-        self.compiling.seconds, Pretended.memory, Pretended.ran_compiled = 0.0, False, False
+        self.compiling.seconds, Pretended.memory, Pretended.timing, Pretended.ran_compiled = 0.0, False, False, False
         self.compiling.watch()
         Launched.kernels.clear()
         if self.account:
@@ -296,8 +297,8 @@ class Reporter:
             if advice := Launched.advice():
                 first, *rest = message.split("\n", 1)
                 message = "\n".join([f"{first}. {advice}", *rest])
-            if self.pretended and error is not None and why_not_run(error) is NotRun.NOT_PRETENDED:
-                outcome, why = "skipped", NotRun.NOT_PRETENDED
+            if (found := unchecked(error)) and (self.pretended or found[0] in OF_ENVIRONMENT):
+                outcome, why, message = "skipped", found[0], found[1] or message
         elif skipped:
             outcome, message, why = "skipped", _skip_reason(skipped[0]), NotRun.SKIPPED
             if hasattr(skipped[0], "wasxfail"):

@@ -30,7 +30,7 @@ _PATHS = ("--ignore", "--ignore-glob", "--confcutdir")
 
 
 # At once: a plugin of the package (`-p tests.helpers`) is imported before pytest calls any hook.
-enter_package(settings().get("folders", ()))
+enter_package(settings().get("folders", ()), root=Path(settings()["root"]) if "root" in settings() else None)
 
 
 def pytest_plugin_registered(manager: pytest.PytestPluginManager) -> None:

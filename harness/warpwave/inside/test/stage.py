@@ -45,6 +45,7 @@ from warpwave.records import (
     HARMLESS,
     JUNIT_XFAIL,
     MOST_FINDINGS,
+    UNCHECKED,
     CaseResult,
     Defect,
     Finding,
@@ -340,12 +341,14 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
     tests = [case for case in cases if case.not_run is not NotRun.EMPTY]
     verdict = worst([Verdict.PASSED if case.verdict is Verdict.XFAILED else case.verdict for case in ran])
     bad = [case for case in ran if case.verdict not in HARMLESS]
-    reason = "" if ran else "every test was skipped" if tests else "no test was found"
+    lacking = any(case.not_run in UNCHECKED for case in tests)
+    reason = "" if ran else "no test could be checked" if lacking else "every test was skipped" if tests else "no test was found"
     if not tests and results.stopped:
         reason = f"no test was found; pytest stopped early: {results.stopped}"
     if bad:
         reason = f"{bad[0].id}: {next(iter(bad[0].message.splitlines()), '')}"
-    hint = hint_of((case.message for case in bad), root_of(results.job))
+    about = [case.message for case in cases if case.not_run is NotRun.REQUIREMENT or case in bad]
+    hint = hint_of(about, root_of(results.job))
     if not tests:
         hint = "pytest collects files called test_*.py below the kernel folder; see test/log.txt."
         if results.deselected:
@@ -379,10 +382,9 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         left_out=results.left_out,
         used_s=round(sum(used.seconds for used in results.used.values()), 3) if job.needs_card else None,
         compiled_here=compiled_kernels() - results.compiled_before,
-        notes=tuple(filter(None, [missing_of((case.message for case in bad), root_of(results.job)), *notes])),
+        notes=tuple(filter(None, [missing_of(about, root_of(results.job)), *notes])),
     )
-    gap = next((f"{case.id}: {case.message}" for case in cases if case.not_run is NotRun.NOT_PRETENDED), "")
-    return doubted(with_reasons(report, Counter(case.not_run for case in cases if case.not_run), "test", gap), results.wrong)
+    return doubted(with_reasons(report, Counter(case.not_run for case in cases if case.not_run)), results.wrong)
 
 
 def main() -> None:

@@ -9,8 +9,9 @@ from warpwave.compare.answer import headline, overview, shortfalls
 from warpwave.compare.changed_codegen import one_vendor
 from warpwave.compare.model import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary
 from warpwave.compare.tests import is_mistyped
+from warpwave.compare.unchecked import cause_lines
 from warpwave.compare.verdict import phrase
-from warpwave.records import GPU_PROPERTY, HARMLESS, NO_STAGE, Verdict
+from warpwave.records import GPU_PROPERTY, HARMLESS, MOSTLY_UNSEEN, NO_STAGE, Verdict
 from warpwave.records.selection import is_load
 from warpwave.render.commands import repro
 from warpwave.render.sections import codegen, speeds, testing
@@ -33,6 +34,7 @@ def outline(comparison: Comparison, full: bool) -> list[Section]:
         *_facts(comparison),
         *testing.card_sections(comparison),
         *_tests(comparison, few),
+        *_not_checked(comparison, few),
         *testing.finding_sections(comparison, few),
         *speeds.speeds(comparison),
     ]
@@ -247,6 +249,19 @@ def _every_test(comparison: Comparison) -> list[Section]:
     return [Section("Every test", heads, tuple(rows), folded=True)] if rows else []
 
 
+def _not_checked(comparison: Comparison, few: int | None) -> list[Section]:
+    """Return the causes for which tests and points were not checked, most first, each with what to do."""
+    several = len(comparison.targets) > 1
+    lines: list[Line] = []
+    for target in comparison.targets:
+        for cause in target.unchecked[:few]:
+            text, hint = cause_lines(cause)
+            lines += [say(*([name(target.target), ": "] if several else []), name(text)), say("  what to do: ", name(hint))]
+        if few is not None and len(target.unchecked) > few:
+            lines.append(say(f"… and {plural(len(target.unchecked) - few, 'more cause')}"))
+    return [Section("Not checked, and no failure", lines=tuple(lines))] if lines else []
+
+
 def _refusal(refusal: Refusal) -> Line:
     subject = name(f"{refusal.kernel} {refusal.provider}")
     return say(
@@ -260,8 +275,8 @@ def _listing(title: str, lines: Iterable[Line], few: int | None, total: int, *, 
 
 # Comparison → the sections of the answer: what the terminal shows on one screen, and Markdown unfolded. Pure.
 
-_GAPS, _PROBLEMS, _TARGETS, _REMARKS = 3, 5, 8, 3
-_SHOWN = (NO_STAGE, "torch.compile was replaced")  # the notes that limit what the answer says
+_GAPS, _PROBLEMS, _TARGETS, _REMARKS, _CAUSES = 3, 5, 8, 3, 4
+_SHOWN = (NO_STAGE, MOSTLY_UNSEEN, "torch.compile was replaced")  # the notes that limit what the answer says
 
 
 @dataclass(frozen=True)
@@ -286,6 +301,7 @@ def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, figur
         (speeds.kernels(comparison, lines), 20 if len(comparison.targets) <= 3 else 16),
         (_brief_targets(comparison), 9),
         (did_not_pass(comparison, failures, rest), 9),
+        (_not_checked(comparison, _CAUSES), 2 * _CAUSES + 1),
         (testing.finding_sections(comparison, min(failures, 3)), 6),
         (speeds.gaps(comparison, found, len(found) if figures else _GAPS, figures=figures), 5 if bad else 20),
         (bad, 6),

@@ -1,0 +1,94 @@
+"""What could not be checked, and is no failure: how many tests, for which causes, and what to do about each. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from warpwave.compare.model import Cause, TargetSummary
+from warpwave.records import HOST_CODE, MOSTLY_UNSEEN, UNCHECKED, NotRun, Stage, TargetRun, Verdict
+
+_MOST = 50  # causes kept of a target
+_MODULE = re.compile(r"No module named '([\w.]+)'|No package metadata was found for ([\w.-]+)")
+_EXCEPTION = re.compile(r"^\w+(?:Error|NotBuilt|NotPretended|NeedsCard): ")
+_HINTS = {
+    NotRun.NEEDS_BUILD: "Run them where the package is built and installed, or leave them out.",
+    NotRun.NEEDS_CARD: "Run them on a target with a card.",
+    NotRun.NOT_PRETENDED: "This is a gap of warpwave, and no fault of the package: report it with that text. On a card, these run.",
+}
+_LEADS = {
+    NotRun.REQUIREMENT: "a requirement is missing",
+    NotRun.NEEDS_BUILD: "needs a build",
+    NotRun.NEEDS_CARD: "needs a card",
+    NotRun.NOT_PRETENDED: "not pretended",
+}
+
+
+def causes(run: TargetRun) -> tuple[Cause, ...]:
+    """Return why tests, and points of the compile stage, were not checked: the cause of most first.
+
+    A test that has the same reason in both stages counts once. Missing modules are one cause, whichever a test needs first.
+    """
+    found: defaultdict[tuple[NotRun, str], dict[str, None]] = defaultdict(dict)
+    modules: dict[str, None] = {}
+    for why, subject, text in _rows(run):
+        if why is NotRun.REQUIREMENT:
+            modules.update(dict.fromkeys(name for match in _MODULE.finditer(text) for name in match.groups() if name))
+        found[why, "" if why is NotRun.REQUIREMENT else _EXCEPTION.sub("", text)][subject] = None
+    made = [_cause(why, text, list(subjects), list(modules)) for (why, text), subjects in found.items()]
+    return tuple(sorted(made, key=lambda cause: -cause.count)[:_MOST])
+
+
+def _rows(run: TargetRun) -> Iterator[tuple[NotRun, str, str]]:
+    """Yield why, which test or point, and the first line of what it said."""
+    tests = {case.id for case in run.cases}
+    seen = set()
+    for case in run.cases:
+        if case.verdict is Verdict.NOT_RUN and case.not_run in UNCHECKED:
+            seen.add(case.id)
+            yield case.not_run, case.id, next(iter(case.message.splitlines()), "")
+    for row in run.compiled:
+        is_known = row.origin in seen or row.origin in tests  # the test stage says how the test itself ended
+        if row.verdict is Verdict.NOT_RUN and row.not_run in UNCHECKED and row.function == HOST_CODE and not is_known:
+            yield row.not_run, row.origin, row.reason
+
+
+def _cause(why: NotRun, text: str, subjects: Sequence[str], modules: Sequence[str]) -> Cause:
+    if why is not NotRun.REQUIREMENT:
+        return Cause(why, len(subjects), text, _HINTS[why], subjects[0])
+    names = " ".join(f"--with {name.partition('.')[0].replace('_', '-')}" for name in modules)
+    hint = f"Add {names} (pip's names may differ), or --install for the package with what it declares." if names else "Add --install."
+    return Cause(why, len(subjects), f"not installed: {', '.join(modules)}" if modules else "not installed", hint, subjects[0])
+
+
+def cause_lines(cause: Cause) -> tuple[str, str]:
+    """Return a cause and its hint: `12 tests or points, needs a card: …`."""
+    more = f" and {cause.count - 1} more" if cause.count > 1 else ""
+    return f"{cause.example}{more}: {_LEADS[cause.why]}: {cause.text}", cause.hint
+
+
+def checked(target: TargetSummary) -> tuple[int, int]:
+    """Return how many tests were checked, of how many that the author does not skip."""
+    not_run = target.tests_not_run
+    total = sum(target.tests.values()) - sum(not_run.get(why.value, 0) for why in (NotRun.SKIPPED, NotRun.EMPTY))
+    return total - sum(not_run.get(why.value, 0) for why in UNCHECKED), total
+
+
+def checked_of(targets: Iterable[TargetSummary]) -> str:
+    """Return `212 of 240 tests checked`, by target if there are several; empty if every test was."""
+    several = list(targets)
+    counts = [(target.target, *checked(target)) for target in several]
+    some = [f"{done} of {total} tests checked{f' on {name}' if len(several) > 1 else ''}" for name, done, total in counts if done < total]
+    return ", ".join(some)
+
+
+def not_checked(target: TargetSummary) -> str:
+    """Return why a target is not checked as a whole, for `--strict`; empty if it is."""
+    done, total = checked(target)
+    unseen = [note for report in target.stages if report.stage is Stage.COMPILE for note in report.notes if note.startswith(MOSTLY_UNSEEN)]
+    if done < total:
+        return f"{target.target}: {done} of {total} tests checked"
+    if target.unchecked:
+        return f"{target.target}: {target.unchecked[0].example}: {target.unchecked[0].text}"
+    return f"{target.target}: {unseen[0]}" if unseen else ""

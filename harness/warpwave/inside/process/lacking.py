@@ -1,0 +1,207 @@
+"""What a package calls or imports and this environment does not have: compiled code that is not built, modules of others.
+
+Neither is a fault of the package. A misspelt name looks alike, and is one.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import metadata
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+NOT_BUILT = "is compiled code of the package, which is not built here"
+
+
+class Package:
+    """Set by the process that runs the package: its root, and the folders that its modules are imported from."""
+
+    root: Path | None = None
+    folders: tuple[Path, ...] = ()
+
+
+# What torch says of an operator or a class that nothing has registered.
+_NO_OPERATOR = re.compile(
+    r"'_OpNamespace' '(\w+)' object has no attribute '([A-Za-z]\w*)'|[Oo]perator (\w+)::(\w+) does not exist"
+    r"|No such operator (\w+)::(\w+)|Tried to instantiate class '(\w+)\.(\w+)', but it does not exist"
+)
+_NO_LIBRARY = re.compile(r"Could not load this library: (.+)")
+# What torch says while it builds an extension, if there is no compiler for it.
+_NO_COMPILER = re.compile(
+    r"\b[A-Z]+_HOME\b.* not set|Ninja is required|version file not found|No such file or directory: '[^']*(?:cc|ninja)'"
+)
+_BUILDING = "/torch/utils/cpp_extension.py"
+_COMPILED = frozenset({".cpp", ".cc", ".cxx", ".cu", ".cuh", ".h", ".hpp", ".hip", ".mm"})
+_NOT_SOURCES = frozenset({"build", "dist", "node_modules", "__pycache__"})
+_MOST_FILES, _MOST_BYTES = 4000, 1 << 20
+
+
+def unbuilt(error: BaseException, files: Sequence[str]) -> str:
+    """Return what an error misses of the package's compiled code, in a sentence; empty if it is about something else.
+
+    Args:
+        error: What was raised. It may be about an operator with a misspelt name, which is the author's mistake.
+        files: The files of its traceback.
+    """
+    text = str(error)
+    if found := _NO_OPERATOR.search(text):
+        namespace, name = filter(None, found.groups())
+        return _unbuilt_operator(namespace, name)
+    if (found := _NO_LIBRARY.search(text)) and not Path(found[1].strip()).exists():
+        return f"{Path(found[1].strip()).name} {NOT_BUILT}"
+    if any(file.endswith(_BUILDING) for file in files) and _NO_COMPILER.search(text):
+        return f"an extension that torch.utils.cpp_extension builds {NOT_BUILT}: {' '.join(text.split())[:200]}"
+    return ""
+
+
+def _unbuilt_operator(namespace: str, name: str) -> str:
+    """Return a sentence about an operator; empty if its name is misspelt, as far as namespaces and sources can say.
+
+    A namespace without any operator is that of compiled code. In one that has some, compiled code must name the operator.
+    """
+    quoted = re.compile(rf'"\(?(?:{namespace}::)?{name}\b')
+    declares = re.compile(rf'\bTORCH_LIBRARY\w*\(\s*{namespace}\b|"{namespace}::')
+    is_known = has_operators(namespace)
+    named = next((path for path, source in compiled_sources() if quoted.search(source)), None)
+    is_declared = any(declares.search(source) for _, source in compiled_sources())
+    if named is None or (is_known and not is_declared):
+        if is_known or is_declared or any(is_near(namespace, other) for other in _namespaces()):
+            return ""
+        return f"torch.ops.{namespace}.{name} is registered by compiled code, which is not installed or built here"
+    return f"torch.ops.{namespace}.{name} is registered by compiled code of the package, which is not built here ({named})"
+
+
+def has_operators(namespace: str) -> bool:
+    """Return whether something has registered an operator of this namespace, as torch has for `aten`."""
+    return namespace in _namespaces()
+
+
+def _namespaces() -> set[str]:
+    import torch
+
+    names: Iterable[str] = torch._C._dispatch_get_all_op_names()
+    return {name.partition("::")[0] for name in names}
+
+
+def compiled_sources() -> tuple[tuple[str, str], ...]:
+    """Return the package's files of C++ and its kin: their paths below its root, and their texts."""
+    return _sources_of(Package.root) if Package.root else ()
+
+
+@functools.lru_cache(maxsize=4)
+def _sources_of(root: Path) -> tuple[tuple[str, str], ...]:
+    found = []
+    for path in _files_below(root):
+        if path.suffix in _COMPILED and path.stat().st_size < _MOST_BYTES:
+            found.append((path.relative_to(root).as_posix(), path.read_text(encoding="utf-8", errors="replace")))
+            if len(found) == _MOST_FILES:
+                break
+    return tuple(found)
+
+
+def _files_below(root: Path) -> Iterator[Path]:
+    for folder, folders, files in os.walk(root):
+        if "pyvenv.cfg" in files:
+            folders.clear()
+            continue
+        folders[:] = [name for name in sorted(folders) if name not in _NOT_SOURCES and not name.startswith(".")]
+        yield from (Path(folder, name) for name in sorted(files))
+
+
+# Modules of other packages that are not installed.
+
+
+def missing_modules(error: ModuleNotFoundError) -> list[str]:
+    """Return the modules of other packages that an import needs and that are not installed, the missing one first.
+
+    Empty if it is the package's own module, or has the name of a known one with one letter wrong: these are the author's mistakes.
+    """
+    missing = error.name if isinstance(error, metadata.PackageNotFoundError) else _requirement(error.name or "")
+    if not missing:
+        return []
+    importing = _importing(error)
+    others = (_requirement(name) for name in _imports_from(importing)) if importing else ()
+    return list(dict.fromkeys([missing, *filter(None, others)]))
+
+
+def _requirement(name: str) -> str:
+    """Return the uppermost name of a module, if it is missing and may be another package's."""
+    top = name.partition(".")[0]
+    if not top or top == "conftest" or top in sys.builtin_module_names or top in sys.modules or PathFinder.find_spec(top):
+        return ""
+    own = _own_modules(Package.root) if Package.root else frozenset()
+    known = {*own, *sys.stdlib_module_names, *sys.modules, *metadata.packages_distributions()}
+    return "" if top in own or any(is_near(top, other) for other in known if len(other) > 3 and "." not in other) else top
+
+
+@functools.lru_cache(maxsize=4)
+def _own_modules(root: Path) -> frozenset[str]:
+    """Return the names of all modules and folders of a package's Python files."""
+    files = [path.relative_to(root) for path in _files_below(root) if path.suffix == ".py"]
+    return frozenset({part for path in files for part in path.parts[:-1]} | {path.stem for path in files})
+
+
+def _importing(error: BaseException) -> Path | None:
+    """Return the first file of the package that an import passed: the one that was to be imported."""
+    trace = error.__traceback__
+    while trace is not None:
+        file = Path(trace.tb_frame.f_code.co_filename)
+        if Package.root and file.is_relative_to(Package.root) and trace.tb_frame.f_code.co_name == "<module>":
+            return file
+        trace = trace.tb_next
+    return None
+
+
+def _imports_from(file: Path) -> Iterator[str]:
+    """Yield what a file, and those of the package's modules that it imports, import unless a `try` guards it."""
+    seen: set[Path] = set()
+    left = [file]
+    while left:
+        path = left.pop(0)
+        if path in seen:
+            continue
+        seen.add(path)
+        for level, name in _names_imported(path):
+            if not level:
+                yield name
+            folders = (path.parents[level - 1],) if level else (path.parent, *Package.folders)
+            module = Path(*name.split("."))
+            left += [place for folder in folders for place in (folder / f"{module}.py", folder / module / "__init__.py") if place.is_file()]
+
+
+def _names_imported(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the modules that a file imports at its top, each with the number of dots before it."""
+    try:
+        nodes: list[ast.AST] = list(ast.parse(path.read_text(encoding="utf-8", errors="replace")).body)
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return
+    while nodes:
+        node = nodes.pop(0)
+        if isinstance(node, ast.Import):
+            yield from ((0, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module] if node.module else [alias.name for alias in node.names]
+            yield from ((node.level, name) for name in names if name)
+        elif isinstance(node, (ast.If, ast.ClassDef)) and not _is_for_types(node):
+            nodes += node.body
+
+
+def _is_for_types(node: ast.If | ast.ClassDef) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+
+
+def is_near(name: str, other: str) -> bool:
+    """Return whether two names differ by one letter: another one, one more, one less, or two that are swapped."""
+    if name == other or abs(len(name) - len(other)) > 1:
+        return False
+    if len(name) == len(other):
+        wrong = [place for place, (one, two) in enumerate(zip(name, other, strict=True)) if one != two]
+        swapped = len(wrong) == 2 and wrong[1] == wrong[0] + 1 and name[wrong[0]] == other[wrong[1]] and name[wrong[1]] == other[wrong[0]]
+        return len(wrong) == 1 or swapped
+    short, long = sorted((name, other), key=len)
+    return any(long[:place] + long[place + 1 :] == short for place in range(len(long)) if not long[place].isdigit())
