@@ -333,6 +333,13 @@ what_options = several(
         help="Check what interpreted or emulated kernels do to memory: bounds, unwritten data, races.  [default: on]",
     ),
     click.option(
+        "--gates",
+        type=click.Choice(["package", "strict"]),
+        default="package",
+        show_default=True,
+        help="Fail on the gates that the package's pyproject.toml sets, or also on those that only advise.",
+    ),
+    click.option(
         "--autotune",
         type=click.Choice(["one", "all"]),
         default=Job.autotune,

@@ -285,6 +285,7 @@ def _right(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
     more = f" and {len(tested) - _MOST} more targets" if len(tested) > _MOST else ""
     clauses = _raised(comparison)
     clauses += [f"{'all' if clauses else 'All'} tests that ran pass on {', '.join(tested[:_MOST])}{more}"] if tested else []
+    clauses += _advice(comparison)
     untested = [target.target for target in comparison.targets if target.is_untested]
     clauses += [f"{'no' if clauses else 'No'} test was found on {', '.join(untested[:_MOST])}"] if untested else []
     shares = [(one.of_ceiling, target, line.kernel) for line, target, one in _each(lines) if one.of_ceiling and one.ground == "copy"]
@@ -293,6 +294,24 @@ def _right(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
         where = f"{kernel} on {target} is the furthest away"
         clauses.append(f"{'every' if clauses else 'Every'} kernel reaches at least {share:.0%} of the copy ({where})")
     return clauses
+
+
+# What advice says of a kernel, by gate; what was found stands in the middle.
+_ADVICE = {"spills": "spills {}", "private_bytes": "keeps {} in private memory", "explicit_precision": "has a precision {}"}
+
+
+def _advice(comparison: Comparison) -> list[str]:
+    """Return `1 kernel has advice: order_kernel spills 28 registers on sm_90`."""
+    found: dict[tuple[str, str], tuple[str, str, str]] = {}
+    for made in (cell.compiled for row in comparison.codegen for cell in row.cells):
+        for gate in made.advice.keys() - made.waived.keys():
+            found.setdefault((made.kernel, made.function), (gate, made.advice[gate], made.architecture))
+    if not found:
+        return []
+    (_, function), (gate, what, architecture) = min(found.items())
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    noun = "1 kernel has" if len(found) == 1 else f"{len(found)} kernels have"
+    return [f"{noun} advice: {function} {_ADVICE.get(gate, gate + ': {}').format(what)} on {architecture}{more}"]
 
 
 def _by_target(comparison: Comparison, named: Iterable[str]) -> dict[str, int]:

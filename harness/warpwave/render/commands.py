@@ -23,7 +23,7 @@ _KEPT = frozenset(
         *("--kernels", "--engine", "--python", "--targets", "--hosts", "--gpu", "--gpus", "--base-image", "--wheelhouse", "--ca-bundle"),
         *("--pip-config", "--build-network", "--build-arg", "--weaken", "--requirements", "--with", "--env", "--autotune", "--pytest-args"),
         *("--bench", "--bench-script", "--launches", "--compiled", "--compiled-hash", "--test-workers", "--precision"),
-        *("--test-timeout", "--timeout", "--results-limit", "--results-files"),
+        *("--test-timeout", "--timeout", "--results-limit", "--results-files", "--gates"),
     }
 )
 _KEPT_FLAGS = frozenset(

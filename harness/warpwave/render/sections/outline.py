@@ -280,7 +280,8 @@ def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, figur
     lines = overview(comparison)
     found = shortfalls(comparison, lines)
     broken = [*codegen.codegen(comparison, every=False), *codegen.gate_sections(comparison, 3)]
-    bad = [section for section in broken if section.title in (codegen.UNCOMPILED, codegen.RAISED, codegen.BROKEN, codegen.NOT_JUDGED)]
+    shown = (codegen.UNCOMPILED, codegen.RAISED, codegen.BROKEN, codegen.ADVICE, codegen.NOT_JUDGED)
+    bad = [section for section in broken if section.title in shown]
     parts: Sequence[tuple[list[Section], int]] = (
         (speeds.kernels(comparison, lines), 20 if len(comparison.targets) <= 3 else 16),
         (_brief_targets(comparison), 9),
