@@ -217,6 +217,7 @@ def headline(comparison: Comparison, lines: Sequence[KernelLine]) -> str:
     lead = lead.removeprefix(f"{words}.").strip() if words else lead  # the command's reason may be the same words
     said = [words[0].upper() + words[1:]] if words else _wrong(comparison, lines)
     said = said or ([] if comparison.exit_code and not lead else _right(comparison, lines))
+    said += _known(comparison) if said and not words else []
     return " ".join(filter(None, (lead, f"{'; '.join(said)}."))) if said else comparison.sentence
 
 
@@ -284,7 +285,8 @@ def _right(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
     tested = [target.target for target in comparison.targets if target.tests.get(Verdict.PASSED.value)]
     more = f" and {len(tested) - _MOST} more targets" if len(tested) > _MOST else ""
     clauses = _raised(comparison)
-    clauses += [f"{'all' if clauses else 'All'} tests that ran pass on {', '.join(tested[:_MOST])}{more}"] if tested else []
+    others = "other tests" if any(Verdict.KNOWN.value in target.tests for target in comparison.targets) else "tests that ran"
+    clauses += [f"{'all' if clauses else 'All'} {others} pass on {', '.join(tested[:_MOST])}{more}"] if tested else []
     clauses += _advice(comparison)
     untested = [target.target for target in comparison.targets if target.is_untested]
     clauses += [f"{'no' if clauses else 'No'} test was found on {', '.join(untested[:_MOST])}"] if untested else []
@@ -294,6 +296,16 @@ def _right(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
         where = f"{kernel} on {target} is the furthest away"
         clauses.append(f"{'every' if clauses else 'Every'} kernel reaches at least {share:.0%} of the copy ({where})")
     return clauses
+
+
+def _known(comparison: Comparison) -> list[str]:
+    """Return `3 known failures`, and how many of the list are not needed any more."""
+    known = comparison.known
+    if known is None:
+        return []
+    left = len(known.unneeded)
+    gone = f"{left} listed {'failure is' if left == 1 else 'failures are'} gone"
+    return ([known.words] if known.count else []) + ([gone] if left else [])
 
 
 # What advice says of a kernel, by gate; what was found stands in the middle.

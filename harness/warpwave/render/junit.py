@@ -112,7 +112,7 @@ def _kind(verdict: Verdict, never_skipped: bool) -> str:
     """Return the element for a verdict; empty if the case passed."""
     if verdict is Verdict.PASSED or verdict is Verdict.FAILED:
         return "failure" if verdict is Verdict.FAILED else ""
-    return "skipped" if verdict in (Verdict.NOT_RUN, Verdict.XFAILED) and not never_skipped else "error"
+    return "skipped" if verdict in (Verdict.NOT_RUN, Verdict.XFAILED, Verdict.KNOWN) and not never_skipped else "error"
 
 
 def _time(seconds: float) -> float:

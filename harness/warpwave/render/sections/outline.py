@@ -33,6 +33,7 @@ def outline(comparison: Comparison, full: bool) -> list[Section]:
         *testing.card_sections(comparison),
         *_tests(comparison, few),
         *testing.finding_sections(comparison, few),
+        *testing.known_sections(comparison, few),
         *speeds.speeds(comparison),
     ]
     sections += [
@@ -287,6 +288,7 @@ def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, figur
         (_brief_targets(comparison), 9),
         (did_not_pass(comparison, failures, rest), 9),
         (testing.finding_sections(comparison, min(failures, 3)), 6),
+        (testing.known_sections(comparison, failures), 7),
         (speeds.gaps(comparison, found, len(found) if figures else _GAPS, figures=figures), 5 if bad else 20),
         (bad, 6),
         (vendor_section(ONE_VENDOR, one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells), 4), 6),
