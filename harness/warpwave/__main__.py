@@ -22,6 +22,7 @@ from warpwave.cli.ci import ci
 from warpwave.cli.compare import codegen, export, history, plot
 from warpwave.cli.compare import compare as compare_command
 from warpwave.cli.doctor import clean, doctor
+from warpwave.cli.known import known, read_known
 from warpwave.cli.options import (
     FILE,
     FOLDER,
@@ -32,6 +33,7 @@ from warpwave.cli.options import (
     complete_target,
     json_option,
     json_words,
+    known_options,
     output_options,
     strict_option,
 )
@@ -66,6 +68,7 @@ cli.add_command(run)
 @click.option("--targets", "overlay", type=FILE, help="A targets file, whose targets --expect may name too.")
 @click.option("--base", multiple=True, type=FOLDER, help="Folder of an earlier run; the report shows how speeds changed since. Repeatable.")
 @strict_option
+@known_options()
 @output_options
 def report(
     folders: tuple[Path, ...],
@@ -85,11 +88,12 @@ def report(
 
     expected = [name for value in expect for name in value.split(",")]
     check_expected(expected, overlay, folders)
+    listed = read_known(options, runs=folders)
     where = out or report_folder(folders)
     if out is not None:
         check_writable(out)
     with without_collector():
-        made = make_report(list(folders), where, expected, base=base)
+        made = make_report(list(folders), where, expected, base=base, known=listed)
         if svg is not None:
             draw_report(made.comparison, svg, full=options["full"])
         return show_report(made, where, options)
@@ -129,6 +133,7 @@ cli.add_command(ci)
 
 
 cli.add_command(clean)
+cli.add_command(known)
 
 
 @cli.command()

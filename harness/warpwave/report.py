@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from warpwave.collect import collect_all, find_raw, with_logs
 from warpwave.compare import compare
+from warpwave.compare.known import Known
 from warpwave.compare.model import Comparison
 from warpwave.compare.runs import join
 from warpwave.errors import ExitCode, InvalidInputError
@@ -28,19 +29,27 @@ class Report(NamedTuple):
     files: tuple[str, ...]
 
 
-def write_report(paths: Iterable[Path], out: Path, expected: Sequence[str] = (), records: Sequence[RunRecord] = ()) -> Comparison:
+def write_report(
+    paths: Iterable[Path], out: Path, expected: Sequence[str] = (), records: Sequence[RunRecord] = (), known: Known | None = None
+) -> Comparison:
     """Return only the comparison of `make_report`."""
-    return make_report(paths, out, expected, records).comparison
+    return make_report(paths, out, expected, records, known=known).comparison
 
 
 def make_report(
-    paths: Iterable[Path], out: Path, expected: Sequence[str] = (), records: Sequence[RunRecord] = (), base: Sequence[Path] = ()
+    paths: Iterable[Path],
+    out: Path,
+    expected: Sequence[str] = (),
+    records: Sequence[RunRecord] = (),
+    base: Sequence[Path] = (),
+    known: Known | None = None,
 ) -> Report:
     """Collect the raw folders at or below `paths`, compare them, and write the report's files to `out`.
 
     The files are junit.xml, bandwidth.csv and comparison.html, .md and .json. If a file cannot be written, the others still are: `problems`
     names it, and exit code 0 becomes that of infrastructure. `records` are the runs below `out` that this process made. They count even if
-    they could not be written to the disk. `base` are folders of an earlier run, since which speeds may have changed.
+    they could not be written to the disk. `base` are folders of an earlier run, since which speeds may have changed. What `known` lists
+    does not fail.
 
     Raises:
         InvalidInputError: there is no raw folder.
@@ -52,7 +61,7 @@ def make_report(
         missing = [
             TargetRun(with_logs(record, folder)) for folder, record in made.items() if folder not in folders
         ]  # their folders could not be created
-        return write_files(compare(join([*collect_all(folders, made), *missing]), expected, earlier), out)
+        return write_files(compare(join([*collect_all(folders, made), *missing]), expected, earlier, known), out)
 
 
 def _folder(out: Path, record: RunRecord) -> Path:

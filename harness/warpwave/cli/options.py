@@ -333,6 +333,13 @@ what_options = several(
         help="Check what interpreted or emulated kernels do to memory: bounds, unwritten data, races.  [default: on]",
     ),
     click.option(
+        "--gates",
+        type=click.Choice(["package", "strict"]),
+        default="package",
+        show_default=True,
+        help="Fail on the gates that the package's pyproject.toml sets, or also on those that only advise.",
+    ),
+    click.option(
         "--autotune",
         type=click.Choice(["one", "all"]),
         default=Job.autotune,
@@ -361,6 +368,42 @@ what_options = several(
     click.option("--compiled", type=FOLDER, metavar="RUN", help="Use the kernels that this run compiled with --save-compiled."),
     click.option("--compiled-hash", metavar="SHA256", help="Refuse --compiled if the list of its kernels has another SHA-256."),
 )
+
+
+def known_options(*, words: bool = False, for_workflow: bool = False) -> Options:
+    """Return the options about known failures, the same for every command with a report; `cli/known.py` reads them.
+
+    With `words`, `--fail-on` also takes words for what may not get worse. In a workflow, variables set the options.
+    """
+    listed = "new|worse|any|nothing" if not words else "WHAT,WHAT"
+    more = "; or words for what may not get worse" if words else ""
+    return several(
+        "Known failures",
+        click.option(
+            "--known",
+            type=click.Path(path_type=Path),
+            metavar="FILE|RUN",
+            envvar="KNOWN" if for_workflow else None,
+            help="What may fail: a list, or what failed in that run.  [default: known-failures.txt of the package]",
+        ),
+        click.option(
+            "--known-base",
+            metavar="REF",
+            envvar="GITHUB_BASE_REF",
+            help="Of the list, only what it has in this commit counts; what was added since is shown.  [default: a pull request's base]",
+        ),
+        click.option("--known-strict", is_flag=True, help="Fail also if something is listed that does not fail any more."),
+        click.option(
+            "--fail-on",
+            metavar=listed,
+            type=str if words else click.Choice(["new", "worse", "any", "nothing"]),
+            envvar="FAIL_ON" if for_workflow else None,
+            help="Fail on failures that are not known; on those and what got worse since the base; on all; or never"
+            f"{more}.  [default: {'worse' if words else 'new'}]",
+        ),
+    )
+
+
 limit_options = several(
     "Limits",
     click.option(

@@ -318,7 +318,7 @@ def parse_options(options: dict[str, Any], *, divided: bool = False) -> RunOptio
             "bench_scripts": chosen_scripts(options["bench_scripts"], kernels, root),
             "launches": _parse_launches(options["launches"]) if options["launches"] else load_launches(kernels),
             "peers": load_peers(kernels),
-            "gates": load_gates(kernels),
+            "gates": load_gates(kernels, strict=options["gates"] == "strict"),
             "pytest_args": chosen_pytest_args(options["keyword"], options["pytest_args"]),
             "test_limit_s": options["test_timeout"] or (_QUICK_TEST_S if options["quick"] else Job.test_limit_s),
             # The stage's limit comes first: it keeps the stage's results whole, and leaves time to save them before the target's limit.

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from warpwave import console
+from warpwave.cli.known import keep_copy, read_known
 from warpwave.cli.legs import chosen_targets, legs_of
 from warpwave.cli.options import (
     COMMAND,
     GroupedCommand,
     build_options,
     complete_target,
+    known_options,
     limit_options,
     output_options,
     package_options,
@@ -57,6 +59,7 @@ class _Run(GroupedCommand):
 @package_options
 @where_options
 @build_options
+@known_options()
 @several(
     "What is printed",
     click.option("-v", "--verbose", is_flag=True, help="Print every test and point as it ends."),
@@ -92,6 +95,7 @@ def run(**options: Any) -> Outcome:
         for path in (leg.raw, leg.log):
             check_no_links(path, asked.out)
         check_target(leg.target, leg.options)  # check all targets before the first one runs, which may take an hour
+    known = read_known(options, kernels=options["kernels"])
     if options["dry_run"]:
         return _show_plan(legs, options)
     check_writable(ignored_by_git(asked.out))
@@ -103,9 +107,10 @@ def run(**options: Any) -> Outcome:
     if refused and not records:
         raise refused[0]
     ended = _cut_short(records, refused)
+    keep_copy(known, asked.out)
     if options["no_report"]:
-        return show_records(records, asked.out, options, ended)
-    made = make_report([asked.out], asked.out, [target.name for target, _ in chosen], records)
+        return show_records(records, asked.out, options, ended, known)
+    made = make_report([asked.out], asked.out, [target.name for target, _ in chosen], records, known=known)
     return show_report(made, asked.out, options, ended, next_too=True)
 
 

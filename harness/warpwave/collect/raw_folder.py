@@ -190,6 +190,7 @@ def collect(folder: Path, room: Room | None = None, known: RunRecord | None = No
         peers=job.peers if job else (),
         division=job.division if job else "",
         narrowed=narrowed(job.chosen, job.quick, job.pytest_args) if job else Narrowed(),
+        some_launches=job is not None and (job.benches != Job.benches or set(job.launches) != set(Job.launches) or job.files is not None),
         problems=tuple(problems),
         **values,
     )

@@ -219,6 +219,7 @@ def headline(comparison: Comparison, lines: Sequence[KernelLine]) -> str:
     said = [words[0].upper() + words[1:]] if words else _wrong(comparison, lines)
     said += [counted] if said and not words and (counted := checked_of(comparison.targets)) else []
     said = said or ([] if comparison.exit_code and not lead else _right(comparison, lines))
+    said += _known(comparison) if said and not words else []
     return " ".join(filter(None, (lead, f"{'; '.join(said)}."))) if said else comparison.sentence
 
 
@@ -285,8 +286,10 @@ def _right(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
     """Return what is good: tests that pass, and the least share of the copy that a kernel reaches. What raised comes before that."""
     tested = [target.target for target in comparison.targets if target.tests.get(Verdict.PASSED.value)]
     more = f" and {len(tested) - _MOST} more targets" if len(tested) > _MOST else ""
+    others = "other tests" if any(Verdict.KNOWN.value in target.tests for target in comparison.targets) else "tests that ran"
     clauses = [*filter(None, [checked_of(comparison.targets)]), *_raised(comparison)]
-    clauses += [f"{'all' if clauses else 'All'} tests that ran pass on {', '.join(tested[:_MOST])}{more}"] if tested else []
+    clauses += [f"{'all' if clauses else 'All'} {others} pass on {', '.join(tested[:_MOST])}{more}"] if tested else []
+    clauses += _advice(comparison)
     untested = [target.target for target in comparison.targets if target.is_untested]
     clauses += [f"{'no' if clauses else 'No'} test was found on {', '.join(untested[:_MOST])}"] if untested else []
     made = sum(target.compiled.get(Verdict.PASSED.value, 0) for target in comparison.targets)
@@ -297,6 +300,34 @@ def _right(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
         where = f"{kernel} on {target} is the furthest away"
         clauses.append(f"{'every' if clauses else 'Every'} kernel reaches at least {share:.0%} of the copy ({where})")
     return clauses
+
+
+def _known(comparison: Comparison) -> list[str]:
+    """Return `3 known failures`, and how many of the list are not needed any more."""
+    known = comparison.known
+    if known is None:
+        return []
+    left = len(known.unneeded)
+    gone = f"{left} listed {'failure is' if left == 1 else 'failures are'} gone"
+    return ([known.words] if known.count else []) + ([gone] if left else [])
+
+
+# What advice says of a kernel, by gate; what was found stands in the middle.
+_ADVICE = {"spills": "spills {}", "private_bytes": "keeps {} in private memory", "explicit_precision": "has a precision {}"}
+
+
+def _advice(comparison: Comparison) -> list[str]:
+    """Return `1 kernel has advice: order_kernel spills 28 registers on sm_90`."""
+    found: dict[tuple[str, str], tuple[str, str, str]] = {}
+    for made in (cell.compiled for row in comparison.codegen for cell in row.cells):
+        for gate in made.advice.keys() - made.waived.keys():
+            found.setdefault((made.kernel, made.function), (gate, made.advice[gate], made.architecture))
+    if not found:
+        return []
+    (_, function), (gate, what, architecture) = min(found.items())
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    noun = "1 kernel has" if len(found) == 1 else f"{len(found)} kernels have"
+    return [f"{noun} advice: {function} {_ADVICE.get(gate, gate + ': {}').format(what)} on {architecture}{more}"]
 
 
 def _by_target(comparison: Comparison, named: Iterable[str]) -> dict[str, int]:

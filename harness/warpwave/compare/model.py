@@ -456,6 +456,7 @@ class Parity(str, Enum):
     MISSING_ON = "missing-on"
     SKIPPED_ON = "skipped-on"
     XFAILED_ON = "xfailed-on"
+    KNOWN_ON = "known-on"
     PASSED_NOWHERE = "passed-nowhere"
     ONE_TARGET = "one-target"
 
@@ -507,12 +508,66 @@ class KernelTests(Strict):
     not_run: dict[str, int] = field(default_factory=dict)
 
 
+class Standing(str, Enum):
+    """What became of an entry of the known failures. `CHANGED`: it fails for another reason. `ADDED`: only the judged change has it."""
+
+    KNOWN = "known"
+    FIXED = "passes now"
+    GONE = "is gone"
+    CHANGED = "fails for another reason"
+    EXPIRED = "has expired"
+    ADDED = "is added by this change"
+    UNSEEN = "was not run"
+
+
+@dataclass(frozen=True)
+class KnownUse(Strict):
+    """An entry of the known failures, as its file has it, what became of it, and on which targets."""
+
+    entry: str
+    standing: Standing
+    targets: tuple[str, ...] = ()
+    comment: str = ""
+
+
+@dataclass(frozen=True)
+class KnownFailures(Strict):
+    """The list of known failures that a report was given, and what its exit code depends on.
+
+    `source` is the file or the run. `fail_on` is `new`, `worse`, `any` or `nothing`. `strict`: an entry that is not needed any more fails.
+    """
+
+    source: str = ""
+    uses: tuple[KnownUse, ...] = ()
+    fail_on: str = "new"
+    strict: bool = False
+
+    def of(self, *standings: Standing) -> tuple[KnownUse, ...]:
+        """Return the entries of which this became."""
+        return tuple(use for use in self.uses if use.standing in standings)
+
+    @property
+    def count(self) -> int:
+        """How many entries fail as listed."""
+        return len(self.of(Standing.KNOWN))
+
+    @property
+    def words(self) -> str:
+        """`3 known failures`."""
+        return f"{self.count} known failure{'' if self.count == 1 else 's'}"
+
+    @property
+    def unneeded(self) -> tuple[KnownUse, ...]:
+        """The entries of what passes now, or is not there any more."""
+        return self.of(Standing.FIXED, Standing.GONE)
+
+
 @dataclass(frozen=True)
 class Comparison(Strict):
     """All targets of one report. `sentence` is the verdict in words, `exit_code` the verdict as a number.
 
     `baseline` is the target that ratios divide by: the first that measured speeds. It is None if fewer than two did.
-    `since` says what changed since the base run, if one was given.
+    `since` says what changed since the base run, if one was given. `known` says what became of the known failures, if a list was given.
     """
 
     sentence: str
@@ -534,6 +589,7 @@ class Comparison(Strict):
     refusals: tuple[Refusal, ...] = ()
     problems: tuple[str, ...] = ()
     since: tuple[Since, ...] = ()
+    known: Union[KnownFailures, None] = None
     schema_version: int = SCHEMA_VERSION
 
     @property

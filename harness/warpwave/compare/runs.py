@@ -7,10 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from warpwave.compare import known as known_failures
 from warpwave.compare import verdict
 from warpwave.compare.changed_speeds import since_base
 from warpwave.compare.codegen import compare_codegen, compare_launches, use_of_waivers
-from warpwave.compare.model import Comparison, Difference, ParityRow, TargetSummary, TestFinding
+from warpwave.compare.known import Known
+from warpwave.compare.model import Change, Comparison, Difference, KnownFailures, ParityRow, Since, TargetSummary, TestFinding
 from warpwave.compare.speeds import benched, compare_speeds, condense, geomeans, is_bandwidth, noise, portabilities, refusals
 from warpwave.compare.tests import compare_tests, count_tests, mistyped
 from warpwave.compare.unchecked import not_checked
@@ -20,11 +22,16 @@ from warpwave.records import MOST_SECONDS, Facts, RunRecord, Shard, StageReport,
 _NOT_PORTED = "performance portability is not computed: {} targets, with their kernels, are too many"
 
 
-def compare(runs: Iterable[TargetRun], expected: Sequence[str] = (), base: Sequence[TargetRun] = ()) -> Comparison:
+def compare(
+    runs: Iterable[TargetRun], expected: Sequence[str] = (), base: Sequence[TargetRun] = (), known: Known | None = None
+) -> Comparison:
     """Compare the targets. `expected` targets come first and in that order, whether or not they have a run.
 
-    `base` is an earlier run of the same targets, since which speeds may have changed.
+    `base` is an earlier run of the same targets, since which speeds may have changed. What `known` lists does not fail.
     """
+    failures = None
+    if known is not None:
+        runs, failures = known_failures.apply(list(runs), known)
     named = _named(runs, expected)
     given = {name: run for name, run in named.items() if run}
     tests = compare_tests(given)
@@ -38,7 +45,7 @@ def compare(runs: Iterable[TargetRun], expected: Sequence[str] = (), base: Seque
     too_many = () if ported or len(asked) < 2 or not any(is_bandwidth(row.unit) for row in rows) else (_NOT_PORTED.format(len(asked)),)
     return Comparison(
         sentence=verdict.sentence(targets),
-        exit_code=int(_outcome(targets, tests).code),
+        exit_code=int(_outcome(targets, tests, failures, since).code),
         targets=targets,
         baseline=baseline,
         differences=_differences(targets),
@@ -56,6 +63,7 @@ def compare(runs: Iterable[TargetRun], expected: Sequence[str] = (), base: Seque
         refusals=refusals(rows),
         problems=(*(f"{name}: {problem}" for name, run in given.items() for problem in run.problems), *too_many, *refused),
         since=since,
+        known=failures,
     )
 
 
@@ -72,17 +80,19 @@ def outcome(comparison: Comparison, *, strict: bool = False) -> Outcome:
 
     With `strict`, what could not be checked makes a good comparison an incomplete one.
     """
-    found = _outcome(comparison.targets, comparison.tests)
+    found = _outcome(comparison.targets, comparison.tests, comparison.known, comparison.since)
     if found.code == comparison.exit_code:
         wanting = [words for target in comparison.targets if (words := not_checked(target))] if strict and found.ok else []
         return Outcome(ExitCode.INCOMPLETE, f"--strict: {'; '.join(wanting)}") if wanting else found
     return Outcome(exit_code(comparison), comparison.problems[-1] if comparison.problems else comparison.sentence.rstrip("."))
 
 
-def _outcome(targets: Sequence[TargetSummary], tests: Sequence[ParityRow]) -> Outcome:
+def _outcome(targets: Sequence[TargetSummary], tests: Sequence[ParityRow], known: KnownFailures | None, since: Sequence[Since]) -> Outcome:
     """Return what the verdicts say, unless only the options that chose tests are wrong."""
-    words = mistyped(targets, tests)
-    return Outcome(ExitCode.USAGE, words) if words else verdict.outcome(targets)
+    if words := mistyped(targets, tests):
+        return Outcome(ExitCode.USAGE, words)
+    slower = sum(one.changes.get(Change.SLOWER.value, 0) for one in since)
+    return known_failures.decide(verdict.outcome(targets), known, slower)
 
 
 def _named(runs: Iterable[TargetRun], expected: Sequence[str]) -> dict[str, TargetRun | None]:

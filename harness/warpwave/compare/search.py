@@ -110,9 +110,9 @@ def _test(question: Question, base: Sequence[TargetRun], runs: Sequence[TargetRu
 
 def _gate(question: Question, base: Sequence[TargetRun], runs: Sequence[TargetRun]) -> Reply:
     rows = _rows(question, runs)
-    broken = [row for row in rows if question.what in row.broken]
-    if broken:
-        return Reply(Answer.BAD, f"{broken[0].function} for {broken[0].architecture}: {broken[0].broken[question.what]}")
+    for row in rows:
+        if found := {**row.advice, **row.broken}.get(question.what):
+            return Reply(Answer.BAD, f"{row.function} for {row.architecture}: {found}")
     return _compiled(rows) or Reply(Answer.GOOD, f"{len(rows)} configurations keep it")
 
 

@@ -82,7 +82,9 @@ def _fate(old: CaseResult | None, new: CaseResult | None) -> Fate | None:
     if new is None:
         return Fate.GONE
     if new.verdict in FAILING:
-        return Fate.STILL if old and old.verdict in FAILING else Fate.BROKEN
+        return Fate.STILL if old and old.verdict in (*FAILING, Verdict.KNOWN) else Fate.BROKEN
+    if new.verdict is Verdict.KNOWN:
+        return Fate.STILL
     if old is None:
         return Fate.NEW
     if new.verdict is Verdict.PASSED:
@@ -217,6 +219,7 @@ def _parity(cells: Mapping[str, TestCell], took_part: list[str], all_asked: list
         (Parity.MISSING_ON, (name for name in all_asked if name not in cells) if len(cells) < len(took_part) else ()),
         (Parity.SKIPPED_ON, (name for name, verdict in verdicts.items() if verdict is Verdict.NOT_RUN)),
         (Parity.XFAILED_ON, (name for name, verdict in verdicts.items() if verdict is Verdict.XFAILED)),
+        (Parity.KNOWN_ON, (name for name, verdict in verdicts.items() if verdict is Verdict.KNOWN)),
     )
     for parity, behind in found:
         if named := tuple(itertools.islice(behind, most)):

@@ -345,9 +345,10 @@ def _listed(parts: Sequence[str]) -> str:
 
 def _host_code(counts: Mapping[str, int], not_run: Mapping[str, int] = MappingProxyType({})) -> str:
     """`failed 1 case in host code`, `did not run 3 cases to the end (2 raised, 1 decided by data)`. The report names them."""
-    skipped = counts.get(Verdict.NOT_RUN.value, 0)
-    wrong = sum(counts.values()) - skipped
+    skipped, known = counts.get(Verdict.NOT_RUN.value, 0), counts.get(Verdict.KNOWN.value, 0)
+    wrong = sum(counts.values()) - skipped - known
     parts = [f"failed {_nouns(wrong, 'case')} in host code"] if wrong else []
+    parts += [f"has {_nouns(known, 'known failure')} in host code"] if known else []
     parts += [f"did not run {_nouns(skipped, 'case')} to the end ({', '.join(reasons(skipped, not_run))})"] if skipped else []
     return ", ".join(parts)
 
@@ -359,10 +360,11 @@ def _count_sentence(
     total = sum(counts.values())
     if not total:
         return ""
-    passed, expected, skipped = (counts.get(verdict.value, 0) for verdict in HARMLESS)
-    wrong = total - passed - expected - skipped
+    passed, expected, known, skipped = (counts.get(verdict.value, 0) for verdict in HARMLESS)
+    wrong = total - passed - expected - known - skipped
     text = f"{bad} {wrong} of {_nouns(total, noun)}" if wrong else f"{good} {_nouns(passed, noun)}"
-    beside = [*([_nouns(expected, "expected failure")] if expected else []), *reasons(skipped, not_run)]
+    beside = [_nouns(count, what) for count, what in ((expected, "expected failure"), (known, "known failure")) if count]
+    beside += reasons(skipped, not_run)
     return f"{text} ({', '.join(beside)})" if beside else text
 
 

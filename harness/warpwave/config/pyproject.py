@@ -25,7 +25,7 @@ from warpwave.config.files import refusal, refuse, validate
 from warpwave.config.package_variables import ALLOWED, not_allowed
 from warpwave.errors import ConfigError, UsageError
 from warpwave.git import repository_of
-from warpwave.records import CANDIDATES, OPEN, BenchScript, Gates, Limits, Rule, Waiver, Which
+from warpwave.records import ADVICE, CANDIDATES, OPEN, BenchScript, Gates, Limits, Rule, Waiver, Which
 from warpwave.records.selection import find_scripts, kernel_of
 
 # What each key of `[tool.warpwave]` may be: pydantic models that refuse anything else, with a sentence that names what is allowed.
@@ -219,16 +219,21 @@ _PATTERNS = tuple(field.name for field in dataclasses.fields(Which))
 _EXAMPLE = "docs/gates.md shows every key with its meaning"
 
 
-def load_gates(kernels: Path) -> Gates:
+def load_gates(kernels: Path, *, strict: bool = False) -> Gates:
     """Return the gates in the nearest `pyproject.toml` at or above the folder `kernels`; the defaults if there are none.
+
+    If `strict`, the gates that only advise fail a run as well.
 
     Raises:
         ConfigError: the file cannot be read, or a setting is not allowed.
     """
     path, table = _warpwave(kernels)
+    base = dataclasses.replace(ADVICE, lds_waits=True, release_waits=True) if strict else Limits()
+    own = table.gates.model_fields_set & set(VALUES) if table.gates else ()
+    advice = OPEN if strict else dataclasses.replace(ADVICE, **{gate: getattr(OPEN, gate) for gate in own})
     if path is None:
-        return Gates()
-    limits = _limits(table.gates, Limits()) if table.gates else Limits()
+        return Gates(base, advice=advice)
+    limits = _limits(table.gates, base) if table.gates else base
     rules = tuple(Rule(_which(rule), _limits(rule, OPEN)) for rule in table.rules)
     waivers = tuple(Waiver(waiver.gate, waiver.reason.strip(), _which(waiver)) for waiver in table.waivers)
     if path.parent.resolve() != kernels.resolve():
@@ -236,7 +241,7 @@ def load_gates(kernels: Path) -> Gates:
         own = _groups(kernels)
         waivers = tuple(waiver for waiver in waivers if _is_about(waiver, own) or not _is_about(waiver, _groups(path.parent)))
     candidates = table.gates.candidates if table.gates else CANDIDATES[0]
-    return Gates(limits=limits, rules=rules, waivers=waivers, source=path.name, candidates=candidates)
+    return Gates(limits=limits, rules=rules, waivers=waivers, source=path.name, candidates=candidates, advice=advice)
 
 
 def _is_about(waiver: Waiver, groups: set[str]) -> bool:

@@ -7,7 +7,7 @@ them, and the host reads them through `collect`, which validates every field aga
 
 from __future__ import annotations
 
-from warpwave.records.gates import CANDIDATES, OPEN, Gates, Limits, Rule, Waiver, Which
+from warpwave.records.gates import ADVICE, CANDIDATES, OPEN, Gates, Limits, Rule, Waiver, Which
 from warpwave.records.job import Arch, Architecture, BenchScript, Card, Job, JobOptions, Multiprocessor, PytestSettings
 from warpwave.records.registry import CHOSEN, STAGES, Output
 from warpwave.records.results import (
@@ -60,6 +60,7 @@ from warpwave.records.words import (
 from warpwave.records.writing import dump, finite, to_json, to_text, write_text
 
 __all__ = [
+    "ADVICE",
     "AHEAD_FILE",
     "BY_TORCH",
     "CANDIDATES",

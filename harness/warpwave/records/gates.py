@@ -44,23 +44,31 @@ class Which:
 class Limits:
     """A value per gate, named as in `pyproject.toml`; None or False opens the gate. docs/gates.md explains each.
 
+    The defaults fail a run of every package: what breaks them gives wrong results on the card.
+
     Upper limits: `spills` in registers per thread, `private_bytes` per thread. Lower limits: `occupancy` as a share of a multiprocessor's
     warps (0 to 1), `load_bits` and `store_bits` of the widest global access.
     """
 
     __pydantic_config__ = STRICT
-    spills: Union[int, None] = 0
-    private_bytes: Union[int, None] = 0
+    spills: Union[int, None] = None
+    private_bytes: Union[int, None] = None
     occupancy: Union[float, None] = None
     load_bits: Union[int, None] = None
     store_bits: Union[int, None] = None
     matrix: bool = False
-    explicit_precision: bool = True
+    explicit_precision: bool = False
     lds_waits: bool = True
     release_waits: bool = True
 
+    def asks(self, gate: str) -> bool:
+        """Return whether the gate is not open. A limit of 0 is one."""
+        return getattr(self, gate) is not None and getattr(self, gate) is not False
 
-OPEN = Limits(spills=None, private_bytes=None, explicit_precision=False, lds_waits=False, release_waits=False)
+
+OPEN = Limits(lds_waits=False, release_waits=False)
+# What is reported, and fails no run: it costs time or portability, and the kernel may still be right.
+ADVICE = dataclasses.replace(OPEN, spills=0, private_bytes=0, explicit_precision=True)
 
 
 @dataclass(frozen=True)
@@ -86,6 +94,7 @@ class Waiver:
 class Gates:
     """What the author of a kernel package demands of its generated code. `source` is the file that says so; empty for the defaults.
 
+    `advice` has the gates that are only reported: those of `ADVICE` that the author's file does not set.
     `candidates` says which configurations of an autotuned launch must be clean: with `best`, one of them, because the autotuner chooses;
     with `all`, every one.
     """
@@ -96,10 +105,12 @@ class Gates:
     waivers: tuple[Waiver, ...] = ()
     source: Prose = ""
     candidates: Name = CANDIDATES[0]
+    advice: Limits = ADVICE
 
     @classmethod
     def restore(cls, raw: dict[str, Any]) -> Gates:
         """Undo `dataclasses.asdict`. The data is trusted, as in `Job.load`."""
         rules = tuple(Rule(Which.restore(entry["which"]), Limits(**entry["limits"])) for entry in raw["rules"])
         waivers = tuple(Waiver(**{**entry, "which": Which.restore(entry["which"])}) for entry in raw["waivers"])
-        return cls(Limits(**raw["limits"]), rules, waivers, raw["source"], raw.get("candidates", CANDIDATES[0]))
+        advice = Limits(**raw["advice"]) if "advice" in raw else ADVICE
+        return cls(Limits(**raw["limits"]), rules, waivers, raw["source"], raw.get("candidates", CANDIDATES[0]), advice)

@@ -336,9 +336,10 @@ class CompiledKernel:
     `unnamed_precision` holds `file.py:line` of each product of fp32 operands that leaves its precision to the compiler. `in_flight` has a
     sentence for each barrier at which accesses to shared memory (LDS) are in flight that another wave can overtake, `published_early` one
     for each place that publishes data before a cache has written it back. `broken` holds, for each gate that the kernel breaks, what was
-    found and what is allowed. `waived` holds the reasons of the waivers that apply. `unjudged` says why a gate that was asked for could not
-    be judged. `not_run` says why a case is a row that compiled nothing; a module that does not import is an `error`, and has it too. A
-    configuration that an autotuner would discard has all of its figures, and is `not-run` because of that.
+    found and what is allowed, and `advice` what was found for the gates that only advise. `waived` holds the reasons of the waivers that
+    apply. `unjudged` says why a gate that was asked for could not be judged. `not_run` says why a case is a row that compiled nothing; a
+    module that does not import is an `error`, and has it too. A configuration that an autotuner would discard has all of its figures, and
+    is `not-run` because of that.
     """
 
     __pydantic_config__ = STRICT
@@ -379,6 +380,7 @@ class CompiledKernel:
     in_flight: Annotated[tuple[Prose, ...], Many] = ()
     published_early: Annotated[tuple[Prose, ...], Many] = ()
     broken: Annotated[dict[Name, Prose], Bound(longest=20)] = field(default_factory=dict)
+    advice: Annotated[dict[Name, Prose], Bound(longest=20)] = field(default_factory=dict)
     waived: Annotated[dict[Name, Prose], Bound(longest=20)] = field(default_factory=dict)
     unjudged: Annotated[dict[Name, Prose], Bound(longest=20)] = field(default_factory=dict)
     reason: Prose = ""

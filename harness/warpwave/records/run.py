@@ -130,7 +130,7 @@ class TargetRun:
     `compiled` comes from the compile stage, without a GPU; `launched` is what the JIT compiled on the GPU in the bench stage. `again` are
     the points of `samples`, measured a second time: an A/A run. `shares` are the parts of the GPUs that shared the work. `peers` are the
     providers that the author excluded from the compile stage. `missing` says which shards of a run are missing, `division` is a digest of
-    what each of them has.
+    what each of them has. `some_launches`: options left out benches, or the launches of benches or tests.
     """
 
     __pydantic_config__ = STRICT
@@ -151,6 +151,7 @@ class TargetRun:
     missing: str = ""
     division: str = ""
     narrowed: Narrowed = field(default_factory=Narrowed)
+    some_launches: bool = False
 
 
 def resume_command(command: Sequence[str], folder: PurePath) -> str:

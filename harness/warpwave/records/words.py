@@ -52,11 +52,13 @@ STRICT = {"extra": "forbid", "allow_inf_nan": False}
 class Verdict(str, Enum):
     """What happened to a case, a stage or a target, mildest first. `worst` relies on the order.
 
-    Only a test is `XFAILED`: it failed, as its author expects (`pytest.mark.xfail`).
+    Only a test is `XFAILED`: it failed, as its author expects (`pytest.mark.xfail`). `KNOWN` is a failure that the package's list of known
+    failures, or an earlier run, has with the same reason: no stage gives this verdict, only a report.
     """
 
     PASSED = "passed"
     XFAILED = "xfailed"
+    KNOWN = "known"
     ABSENT = "absent"
     NOT_RUN = "not-run"
     FAILED = "failed"
@@ -76,8 +78,8 @@ class Verdict(str, Enum):
         return _SEVERITY[self]
 
 
-# What is no fault of a test: neither a failure nor anything that left it without a result.
-HARMLESS = (Verdict.PASSED, Verdict.XFAILED, Verdict.NOT_RUN)
+# What fails no run: neither a new failure nor anything that left a test without a result.
+HARMLESS = (Verdict.PASSED, Verdict.XFAILED, Verdict.KNOWN, Verdict.NOT_RUN)
 _SEVERITY = {verdict: position for position, verdict in enumerate(Verdict)}
 
 

@@ -23,7 +23,7 @@ _KEPT = frozenset(
         *("--kernels", "--engine", "--python", "--targets", "--hosts", "--gpu", "--gpus", "--base-image", "--wheelhouse", "--ca-bundle"),
         *("--pip-config", "--build-network", "--build-arg", "--weaken", "--requirements", "--with", "--env", "--autotune", "--pytest-args"),
         *("--bench", "--bench-script", "--launches", "--compiled", "--compiled-hash", "--test-workers", "--precision"),
-        *("--test-timeout", "--timeout", "--results-limit", "--results-files"),
+        *("--test-timeout", "--timeout", "--results-limit", "--results-files", "--gates"),
     }
 )
 _KEPT_FLAGS = frozenset(
@@ -36,11 +36,13 @@ _KEPT_FLAGS = frozenset(
 _DROPPED = frozenset(
     {
         *("--stage", "-k", "--test", "--last-failed", "--changed-since", "--deselect-from", "--shard", "--shard-times"),
-        *("--commit", "--out", "--resume", "--gpu-wait", "--save-compiled"),
+        *("--commit", "--out", "--resume", "--gpu-wait", "--save-compiled", "--known", "--known-base", "--fail-on"),
         *("--toolchain", "--triton"),  # the target's name has it: `cpu@triton-3.8`
     }
 )
-_DROPPED_FLAGS = frozenset({"--aa", "--rebuild", "--keep", "--verbose", "-v", "--no-report", "--dry-run", "--quiet", "--full"})
+_DROPPED_FLAGS = frozenset(
+    {"--aa", "--rebuild", "--keep", "--verbose", "-v", "--no-report", "--dry-run", "--quiet", "--full", "--known-strict"}
+)
 # What stands behind them may be their value or the next option; neither is kept by itself.
 _OPTIONAL = frozenset({"--json"})
 _LONGEST = 4000  # characters of options; the command is repeated beside each failed test
@@ -101,15 +103,21 @@ def look_closer(target: TargetSummary, pattern: str) -> str:
 # A run that ended → the two commands that most users type next. Pure.
 
 
-def next_commands(comparison: Comparison, out: PurePath) -> tuple[str, str]:
-    """Return shell commands: to finish the run, to run again what failed, or to see everything; and to open the page, in `out`."""
+def next_commands(comparison: Comparison, out: PurePath) -> tuple[str, ...]:
+    """Return shell commands: to finish the run, to run again what failed, or to see everything; and to open the page, in `out`.
+
+    If failures may be listed as known, or are listed and gone, a third one does that.
+    """
     page = visible(f"xdg-open {shlex.quote(str(out / 'comparison.html'))}")
     if unfinished := next((target for target in comparison.targets if "--resume" in target.hint and target.command), None):
         return visible(resume_command(unfinished.command, out)), page
     failing = {verdict.value for verdict in FAILING}
     failed = next((target for target in comparison.targets if failing & target.tests.keys()), None)
     again = rerun(failed, ["--stage", "test", "--last-failed", str(out)]) if failed and comparison.exit_code != ExitCode.USAGE else ""
-    return again or visible(f"warpwave report {shlex.quote(str(out))} --full"), page
+    listing = visible(f"warpwave known update {shlex.quote(str(out))}")
+    known = comparison.known
+    more = (f"{listing} --prune",) if known and known.unneeded else (listing,) if comparison.exit_code == ExitCode.FAILED else ()
+    return again or visible(f"warpwave report {shlex.quote(str(out))} --full"), page, *more
 
 
 # Where a kernel is in the source → an address at the commit of the run, if its remote is known. Pure.

@@ -112,7 +112,7 @@ def _kind(verdict: Verdict, never_skipped: bool) -> str:
     """Return the element for a verdict; empty if the case passed."""
     if verdict is Verdict.PASSED or verdict is Verdict.FAILED:
         return "failure" if verdict is Verdict.FAILED else ""
-    return "skipped" if verdict in (Verdict.NOT_RUN, Verdict.XFAILED) and not never_skipped else "error"
+    return "skipped" if verdict in (Verdict.NOT_RUN, Verdict.XFAILED, Verdict.KNOWN) and not never_skipped else "error"
 
 
 def _time(seconds: float) -> float:
@@ -184,12 +184,14 @@ def _named(test: str, kernel: str, occurrence: int) -> tuple[str, str]:
 
 
 def _compiled(kernel: CompiledKernel) -> _Case:
-    waived = {f"waived.{gate}": f"{kernel.broken.get(gate, '')}: {reason}" for gate, reason in kernel.waived.items()}
+    found = {**kernel.advice, **kernel.broken}
+    waived = {f"waived.{gate}": f"{found.get(gate, '')}: {reason}" for gate, reason in kernel.waived.items()}
+    told = waived | {f"advice.{gate}": text for gate, text in kernel.advice.items() if gate not in kernel.waived}
     if kernel.not_run:
-        waived["not_run"] = kernel.not_run.value
+        told["not_run"] = kernel.not_run.value
     detail = how_to_waive(kernel) if kernel.only_gates else ""
     name = configuration(kernel) or kernel.function
-    return _Case(f"{kernel.kernel}.{kernel.function}", name, kernel.seconds, kernel.verdict, kernel.reason, detail, properties=waived)
+    return _Case(f"{kernel.kernel}.{kernel.function}", name, kernel.seconds, kernel.verdict, kernel.reason, detail, properties=told)
 
 
 def _run(target: TargetSummary) -> list[_Case]:

@@ -24,7 +24,11 @@ from warpwave.render.sections.model import REST, Bit, Line, Section
 from warpwave.render.sections.outline import brief, outline
 from warpwave.render.text import halves, visible
 
-_STYLES = {Verdict.PASSED: "green", Verdict.XFAILED: "green", Verdict.ABSENT: "yellow", Verdict.NOT_RUN: "yellow"}
+_STYLES = {
+    **dict.fromkeys((Verdict.PASSED, Verdict.XFAILED), "green"),
+    **dict.fromkeys((Verdict.ABSENT, Verdict.NOT_RUN), "yellow"),
+    Verdict.KNOWN: "dim",
+}
 _FAR = {Distance.NEAR: "blue", Distance.SHORT: "yellow", Distance.FAR: "bold red"}
 _NARROWEST = 5
 _NAME = 24

@@ -22,22 +22,26 @@ from warpwave.records import CompiledKernel, Gates, Limits, Verdict
 def judge(row: CompiledKernel, gates: Gates, unknown: Mapping[str, str] | None = None) -> CompiledKernel:
     """Return the row with the gates that it breaks, those of them that are waived, and those that cannot be judged; failed if one is left.
 
+    Gates that only advise fail no row.
+
     `unknown` says of some gates why the figure for them is not known; for the others the reason is that the binary does not tell it.
     """
     if row.verdict is not Verdict.PASSED:
         return row
     limits = strictest([gates.limits, *(rule.limits for rule in gates.rules if rule.which.covers(row))])
     broken = {gate: found for gate, check in _CHECKS.items() if (found := check(row, getattr(limits, gate)))}
-    asked = [gate for gate in FIGURES if getattr(limits, gate) is not None and getattr(limits, gate) is not False]
+    advised = ((gate, check(row, getattr(gates.advice, gate))) for gate, check in _CHECKS.items() if gate not in broken)
+    advice = {gate: found.removesuffix(", 0 allowed") for gate, found in advised if found}
+    asked = [gate for gate in FIGURES if limits.asks(gate) or gates.advice.asks(gate)]
     unjudged = {gate: (unknown or {}).get(gate, _UNTOLD) for gate in asked if getattr(row, FIGURES[gate]) is None}
     waived: dict[str, str] = {}
     for waiver in gates.waivers:
-        if waiver.gate in broken and waiver.which.covers(row):
+        if waiver.gate in {*broken, *advice} and waiver.which.covers(row):
             waived.setdefault(waiver.gate, waiver.reason)
     left = [f"{gate}: {found}" for gate, found in broken.items() if gate not in waived]
     verdict = Verdict.FAILED if left else row.verdict
     reason = "; ".join(left) or row.reason
-    return dataclasses.replace(row, verdict=verdict, broken=broken, waived=waived, unjudged=unjudged, reason=reason)
+    return dataclasses.replace(row, verdict=verdict, broken=broken, advice=advice, waived=waived, unjudged=unjudged, reason=reason)
 
 
 def strictest(limits: Sequence[Limits]) -> Limits:

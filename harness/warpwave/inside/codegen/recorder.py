@@ -108,7 +108,7 @@ class Recorder:
     def refuse_launch(self, binary: str, reason: str) -> None:
         """Write the row of a kernel that compiles and cannot be launched, once."""
         if row := self._rows.pop(binary, None):
-            told = {"kernel": self.kernel, "origin": self.origin, "verdict": Verdict.FAILED, "reason": reason, "broken": {}}
+            told = {"kernel": self.kernel, "origin": self.origin, "verdict": Verdict.FAILED, "reason": reason, "broken": {}, "advice": {}}
             self._write(dataclasses.replace(row, **told), None)  # type: ignore[arg-type]
 
     def load(self, binary: bytes) -> tuple[int, int, int]:

@@ -1,7 +1,8 @@
 """Follow autotuners: which compiled kernels are candidates for the same launch, and which of them nobody would run.
 
 An autotuner times every candidate and runs the best. A candidate that breaks a gate, or does not fit the card, is a finding only if no
-candidate of its launch is clean: same kernel, same arguments, same architecture. A launch that no autotuner made has one candidate.
+candidate of its launch passes: same kernel, same arguments, same architecture. One with advice is worth a word only if none is without.
+A launch that no autotuner made has one candidate.
 
 The worker notes launches with unclean candidates in its journal. Only the supervisor knows all of them, so it decides.
 """
@@ -39,12 +40,20 @@ class _Launch:
         self.rows[id(row)], self.raised[id(row)] = row, error
 
     @property
-    def clean(self) -> int:
+    def passed(self) -> int:
         return sum(row.verdict is Verdict.PASSED for row in self.rows.values())
 
     @property
+    def clean(self) -> int:
+        return sum(row.verdict is Verdict.PASSED and not row.advice for row in self.rows.values())
+
+    @property
     def unclean(self) -> list[CompiledKernel]:
-        return [row for row in self.rows.values() if row.verdict is Verdict.FAILED]
+        return list(filter(_is_unclean, self.rows.values()))
+
+
+def _is_unclean(row: CompiledKernel) -> bool:
+    return row.verdict is Verdict.FAILED or (row.verdict is Verdict.PASSED and bool(row.advice))
 
 
 class Candidates:
@@ -138,7 +147,7 @@ class Candidates:
             if launch.function == row.function:
                 launch.add(row, error)
                 return
-        if row.verdict is Verdict.FAILED:
+        if _is_unclean(row):
             self._note([row], 0, 1)
 
     def _close(self, launch: _Launch, ended: BaseException | None) -> None:
@@ -146,7 +155,8 @@ class Candidates:
         fatal = [row for row in launch.unclean if ended is not None and launch.raised[id(row)] is ended]
         passed_over = [row for row in launch.unclean if not any(row is each for each in fatal)]
         self._note(fatal, 0, 1)
-        self._note(passed_over, launch.clean, len(launch.rows))
+        self._note([row for row in passed_over if row.verdict is Verdict.FAILED], launch.passed, len(launch.rows))
+        self._note([row for row in passed_over if row.verdict is Verdict.PASSED], launch.clean, len(launch.rows))
 
     def _note(self, rows: Iterable[CompiledKernel], clean: int, of: int) -> None:
         names = [name for name in map(key, rows) if (name, clean > 0) not in self._noted]
@@ -207,12 +217,17 @@ class Discarded:
                 self._needed.add(name)
 
     def mark(self, row: CompiledKernel) -> CompiledKernel:
-        """Return the row; as one that an autotuner discards, if every launch of it has a clean candidate."""
-        if row.verdict is not Verdict.FAILED or not self._passed_over:
+        """Return the row; as one that an autotuner discards, if every launch of it has a better candidate.
+
+        One that passes loses its advice.
+        """
+        if not _is_unclean(row) or not self._passed_over:
             return row
         name = key(row)
         if name in self._needed or name not in self._passed_over:
             return row
+        if row.verdict is Verdict.PASSED:
+            return dataclasses.replace(row, advice={})
         clean, of = self._passed_over[name]
         reason = f"{row.reason}; {clean} of {of} candidates for this launch {'is' if clean == 1 else 'are'} clean"
         return dataclasses.replace(row, verdict=Verdict.NOT_RUN, not_run=NotRun.DISCARDED, reason=reason)

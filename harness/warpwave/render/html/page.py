@@ -67,7 +67,7 @@ def render_html(comparison: Comparison) -> str:
         pages=pages,
         bodies=bodies_shown,
         failures=tests.failures(comparison),
-        findings=testing.finding_sections(comparison, tests.MOST_FINDINGS),
+        findings=[*testing.finding_sections(comparison, tests.MOST_FINDINGS), *testing.known_sections(comparison, tests.MOST_FINDINGS)],
         parity=tests.parity(comparison),
         left_out=left_out,
         generated=generated,

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from warpwave.compare.codegen import by_generation, configuration
 from warpwave.compare.model import FAILING, CodegenCell, CodegenRow, Comparison, Deviation, Fidelity, Likeness, WaiverUse
-from warpwave.records import HOST_CODE, CompiledKernel, Limits, NotRun, Verdict, Which
+from warpwave.records import HOST_CODE, CompiledKernel, Gates, NotRun, Verdict, Which
 from warpwave.render.sections.model import MOST_LINES, Bit, Line, Section, lacking, name, say, shorten
 from warpwave.render.text import NOTHING, first_line, halves, plural
 
@@ -52,6 +52,8 @@ def _deviation(entry: Deviation) -> Line:
 
 BROKEN = "Gates broken"
 NOT_JUDGED = "Gates not judged"
+ADVICE = "Advice"
+ADVICE_LEGEND = "Advice fails no run. To fail on it, set the gate in the package's pyproject.toml, or use --gates strict: docs/gates.md."
 _FEW_PLACES = 3  # configurations of one finding
 
 
@@ -61,6 +63,8 @@ def gate_sections(comparison: Comparison, few: int | None) -> list[Section]:
     found: list[Section] = []
     if findings := _findings(cells):
         found.append(_broken(findings, few))
+    if lines := _advice(cell for row in comparison.codegen for cell in row.cells):
+        found.append(Section(ADVICE, lines=shorten(lines, few), legend=(ADVICE_LEGEND,)))
     if lines := _discarded(cell for row in comparison.codegen for cell in row.cells if cell.compiled.is_discarded):
         found.append(Section("Candidates that an autotuner discards", lines=shorten(lines, few)))
     if lines := _unjudged(cell for row in comparison.codegen for cell in row.cells):
@@ -120,6 +124,21 @@ def _finding(key: tuple[str, str, str, str], rows: Sequence[CompiledKernel]) -> 
     places = list(dict.fromkeys(filter(None, map(_place, rows))))
     more = [say(f"  and {plural(len(places) - _FEW_PLACES, 'more configuration')}")] if len(places) > _FEW_PLACES else []
     return [head + say(name(f"{gate}: {found}")), *(say("  ", name(place)) for place in places[:_FEW_PLACES]), *more]
+
+
+def _advice(cells: Iterable[CodegenCell]) -> list[Line]:
+    """Return a line per function, target and gate: the architectures, what was found first, and the places."""
+    groups: dict[tuple[str, str, str], list[CompiledKernel]] = {}
+    for cell in cells:
+        made = cell.compiled
+        for gate in made.advice.keys() - made.waived.keys():
+            groups.setdefault((f"{made.kernel} {made.function}", cell.target, gate), []).append(made)
+    return [
+        say(name(function), " on ", name(target), " for ", name(", ".join(_architectures(rows))), ": ")
+        + say(Bit(gate, Verdict.ABSENT), ": ", name(rows[0].advice[gate]), *([f", and in {len(rows) - 1} more"] if len(rows) > 1 else []))
+        + say(", at ", name(_place(rows[0])))
+        for (function, target, gate), rows in sorted(groups.items())
+    ]
 
 
 def _place(row: CompiledKernel) -> str:
@@ -187,7 +206,7 @@ def _open(comparison: Comparison) -> list[Line]:
     found: dict[str, list[str]] = {}
     for target in comparison.targets:
         if target.compiled and target.gates:
-            for text in _looser(target.gates.limits):
+            for text in _looser(target.gates):
                 found.setdefault(text, []).append(target.target)
     return [say(name(text), " for every kernel on ", name(", ".join(targets))) for text, targets in found.items()]
 
@@ -201,14 +220,15 @@ def _left_out(comparison: Comparison) -> list[Line]:
     return [say(name(", ".join(peers)), " on ", name(", ".join(targets)), ", by pyproject.toml") for peers, targets in found.items()]
 
 
-def _looser(limits: Limits) -> list[str]:
-    usual = Limits()
+def _looser(gates: Gates) -> list[str]:
     found = []
-    for gate in ("spills", "private_bytes"):
-        value, default = getattr(limits, gate), getattr(usual, gate)
-        if value is None or value > default:
-            found.append(f"{gate} switched off" if value is None else f"{gate} up to {value}")
-    return found + [f"{gate} switched off" for gate in ("explicit_precision", "lds_waits", "release_waits") if not getattr(limits, gate)]
+    for gate in ("spills", "private_bytes", "explicit_precision", "lds_waits", "release_waits"):
+        value = getattr(gates.limits, gate)
+        if not gates.limits.asks(gate) and not gates.advice.asks(gate):
+            found.append(f"{gate} switched off")
+        elif value and value is not True:
+            found.append(f"{gate} up to {value}")
+    return found
 
 
 # Comparison → sections: generated code side by side, and what did not compile.

@@ -36,6 +36,7 @@ def outline(comparison: Comparison, full: bool) -> list[Section]:
         *_tests(comparison, few),
         *_not_checked(comparison, few),
         *testing.finding_sections(comparison, few),
+        *testing.known_sections(comparison, few),
         *speeds.speeds(comparison),
     ]
     sections += [
@@ -296,13 +297,15 @@ def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, figur
     lines = overview(comparison)
     found = shortfalls(comparison, lines)
     broken = [*codegen.codegen(comparison, every=False), *codegen.gate_sections(comparison, 3)]
-    bad = [section for section in broken if section.title in (codegen.UNCOMPILED, codegen.RAISED, codegen.BROKEN, codegen.NOT_JUDGED)]
+    shown = (codegen.UNCOMPILED, codegen.RAISED, codegen.BROKEN, codegen.ADVICE, codegen.NOT_JUDGED)
+    bad = [section for section in broken if section.title in shown]
     parts: Sequence[tuple[list[Section], int]] = (
         (speeds.kernels(comparison, lines), 20 if len(comparison.targets) <= 3 else 16),
         (_brief_targets(comparison), 9),
         (did_not_pass(comparison, failures, rest), 9),
         (_not_checked(comparison, _CAUSES), 2 * _CAUSES + 1),
         (testing.finding_sections(comparison, min(failures, 3)), 6),
+        (testing.known_sections(comparison, failures), 7),
         (speeds.gaps(comparison, found, len(found) if figures else _GAPS, figures=figures), 5 if bad else 20),
         (bad, 6),
         (vendor_section(ONE_VENDOR, one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells), 4), 6),

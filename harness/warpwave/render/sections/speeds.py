@@ -201,8 +201,9 @@ def _square(square: Square, *, untested: bool) -> Line:
     if square.failed:
         bits.append(Bit(f"{square.failed} failed", gravest(square.counts)))
     elif square.counts and not shares:
-        passed = square.counts.get(Verdict.PASSED.value, 0)
+        passed, known = (square.counts.get(verdict.value, 0) for verdict in (Verdict.PASSED, Verdict.KNOWN))
         bits.append(Bit(f"{passed} passed" if passed else counts(square.counts, square.not_run)))
+        bits += [Bit(f" {known} known", Verdict.KNOWN)] if passed and known else []
     made = square.compiled
     if made.failed:
         bits.append(Bit(f"{' ' if bits and bits[-1].text != ' ' else ''}{made.failed} uncompiled", Verdict.FAILED))

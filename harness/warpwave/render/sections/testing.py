@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from warpwave.compare.model import Comparison, DeviceSummary, ParityRow, TargetSummary, TestFinding
+from warpwave.compare.model import Comparison, DeviceSummary, ParityRow, Standing, TargetSummary, TestFinding
 from warpwave.records import HOST_ERROR_PROPERTY, NotRun, Verdict
 from warpwave.render.sections.model import MOST_LINES, Bit, Line, Section, name, say, shorten
 from warpwave.render.text import NOTHING, first_line, number, plural
@@ -27,6 +27,38 @@ def _lines(rows: list[TestFinding]) -> list[Line]:
     tests = plural(len({row.finding.case for row in rows}), "test")
     head = say(name(target), " ", Bit(found.defect.value, Verdict.FAILED), f" in {tests}: ", name(f"{found.function} at {found.place}"))
     return [head + say(": ", name(found.text)), say("  ", name(found.example))]
+
+
+# Comparison → what became of the known failures.
+
+PRUNE = "`warpwave known update RUN --prune` removes from the list what is not needed any more."
+# Those that need somebody first. What was not run is only counted.
+_COLOURS = {
+    Standing.CHANGED: Verdict.FAILED,
+    Standing.EXPIRED: Verdict.FAILED,
+    Standing.ADDED: Verdict.ABSENT,
+    Standing.FIXED: Verdict.PASSED,
+    Standing.GONE: Verdict.ABSENT,
+    Standing.KNOWN: Verdict.KNOWN,
+}
+
+
+def known_sections(comparison: Comparison, few: int | None) -> list[Section]:
+    """Return a line for each known failure that was run, those first that are to be looked at; empty without a list."""
+    known = comparison.known
+    if known is None or not known.uses:
+        return []
+    lines = [
+        say(Bit(standing.value, colour), *([" on ", name(", ".join(use.targets))] if use.targets else []), ": ", name(use.entry))
+        + (say("  # ", name(use.comment)) if use.comment else ())
+        for standing, colour in _COLOURS.items()
+        for use in known.of(standing)
+    ]
+    unseen = len(known.of(Standing.UNSEEN))
+    lines += [say(f"{plural(unseen, 'entry', 'entries')} about what was not run")] if unseen else []
+    legend = [PRUNE] if known.unneeded else []
+    legend += ["What this change adds to the list counts once it is merged."] if known.of(Standing.ADDED) else []
+    return [Section(f"Known failures, by {known.source}", lines=shorten(lines, few), legend=tuple(legend))]
 
 
 # Comparison → the tests that did not run and that nobody skipped, by their reason.

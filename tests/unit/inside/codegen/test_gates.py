@@ -23,7 +23,7 @@ from warpwave.compare.codegen import configuration
 from warpwave.config.pyproject import load_gates, load_launches, load_peers
 from warpwave.errors import ConfigError
 from warpwave.inside.codegen.gates import judge, strictest, unnamed_products
-from warpwave.records import OPEN, Gates, Job, Limits, NotRun, Rule, Stage, Verdict, Waiver, Which, dump, to_json
+from warpwave.records import ADVICE, OPEN, Gates, Job, Limits, NotRun, Rule, Stage, Verdict, Waiver, Which, dump, to_json
 from warpwave.render.junit import render_junit
 from warpwave.render.markdown import render_markdown
 
@@ -34,6 +34,9 @@ def row(**more):
 
 def only(**limits):
     return Gates(dataclasses.replace(OPEN, **limits))
+
+
+STRICT = Gates(dataclasses.replace(ADVICE, lds_waits=True, release_waits=True), advice=OPEN)
 
 
 FOUND = [
@@ -91,7 +94,7 @@ def test_a_gate_without_a_figure_is_not_judged_and_says_why():
 
     assert judged.unjudged == {"spills": untold, "private_bytes": untold, "occupancy": "no limits", "matrix": untold}
     assert (judged.verdict, judged.broken) == (Verdict.PASSED, {})
-    assert judge(bare, Gates(OPEN)).unjudged == {}
+    assert judge(bare, Gates(OPEN, advice=OPEN)).unjudged == {}
     assert judge(row(spills=3), Gates(Limits())).unjudged == {}
 
 
@@ -147,13 +150,37 @@ def test_a_waiver_takes_its_gate_and_its_kernels_only():
         Waiver("spills", "on purpose", Which(("softmax",), types=("*fp32*",))),
         Waiver("spills", "too late", Which()),
     )
-    gates = Gates(Limits(load_bits=128), waivers=waivers)
+    gates = Gates(Limits(spills=0, load_bits=128), waivers=waivers)
     spilling = row(spills=6, stack_bytes=24, load_widths=(128,))
     passed, failed = judge(spilling, gates), judge(dataclasses.replace(spilling, load_widths=(64,)), gates)
 
     assert (passed.verdict, passed.reason, passed.waived) == (Verdict.PASSED, "", {"spills": "on purpose"})
     assert passed.broken == {"spills": "6 registers, 0 allowed"}
     assert (failed.verdict, failed.reason) == (Verdict.FAILED, "load_bits: 64 bits at most, 128 wanted")
+
+
+def test_advice_fails_no_row():
+    """A default gate that the package does not set is told and passes; one that it sets fails; a waiver is about both."""
+    spilling = row(spills=6, stack_bytes=24)
+    advised, failed = judge(spilling, Gates()), judge(spilling, Gates(Limits(spills=0)))
+    waived = judge(spilling, Gates(waivers=(Waiver("spills", "on purpose", Which()),)))
+
+    assert (advised.verdict, advised.reason, advised.broken, advised.advice) == (Verdict.PASSED, "", {}, {"spills": "6 registers"})
+    assert (failed.verdict, failed.advice) == (Verdict.FAILED, {})
+    assert (waived.verdict, waived.waived) == (Verdict.PASSED, {"spills": "on purpose"})
+
+
+def test_a_reader_sees_advice():
+    """In the first sentence and in a list, with the place; the run is good. Advice that is waived is not repeated."""
+    spilling = row_of_gates_shown(spills=6, stack_bytes=24, source="ops/softmax.py:41")
+    comparison = compare([run(compiled=(judge(spilling, Gates()),), gates=Gates())])
+    text = render_markdown(comparison)
+    waived = Gates(waivers=(Waiver("spills", "on purpose", Which()),))
+
+    assert comparison.exit_code == 0
+    assert "1 kernel has advice: _softmax_fwd spills 6 registers on sy_90" in text.replace("\\", "")
+    assert "`softmax _softmax_fwd` on `alpha` for `sy_90`: ⚠️ spills: `6 registers`, at `ops/softmax.py:41" in text
+    assert "advice" not in render_markdown(compare([run(compiled=(judge(spilling, waived),), gates=waived)]))
 
 
 def test_what_no_card_can_launch_is_beyond_gates():
@@ -201,20 +228,27 @@ reason = "no time yet"
 def test_every_key_arrives(package):
     """The nearest file above the kernels counts; what it leaves out has its default, and a rule sets nothing else."""
     assert load_gates(package(SPELT)) == Gates(
-        limits=Limits(spills=2, private_bytes=None, explicit_precision=True),
+        limits=Limits(spills=2),
         rules=(
             Rule(Which(("softmax", "log_*"), launched_by=("bench",)), dataclasses.replace(OPEN, load_bits=128, occupancy=0.5, matrix=True)),
         ),
         waivers=(Waiver("spills", "no time yet", Which(("matmul",), architecture=("gfx1*",), types=("*bf16*",))),),
         source="pyproject.toml",
         candidates="all",
+        advice=dataclasses.replace(OPEN, explicit_precision=True),
     )
+    assert load_gates(package(SPELT), strict=True).limits == Limits(spills=2, explicit_precision=True)
 
 
 @pytest.mark.parametrize("text", ["", "[project]\nname = 'kernels'\n", "[tool.warpwave]\n"])
 def test_the_defaults_hold_where_nothing_is_said(package, text):
-    """No spills, no private memory, and a precision with each product."""
-    assert load_gates(package(text)).limits == Limits(spills=0, private_bytes=0, explicit_precision=True)
+    """Lost waits fail a run. No spills, no private memory and a precision with each product are advice, unless `strict`."""
+    assert load_gates(package(text)).limits == Limits(lds_waits=True, release_waits=True)
+    assert load_gates(package(text)).advice == Limits(
+        spills=0, private_bytes=0, explicit_precision=True, lds_waits=False, release_waits=False
+    )
+    assert load_gates(package(text), strict=True).limits == Limits(spills=0, private_bytes=0, explicit_precision=True)
+    assert load_gates(package(text), strict=True).advice == OPEN
     assert load_gates(package(text)).candidates == "best"
 
 
@@ -367,7 +401,7 @@ WAIVERS = (
 
 def test_what_a_reader_sees_of_gates():
     """Broken gates apart from kernels that do not compile; each waiver with its reason and its use; what stands open."""
-    gates = Gates(Limits(private_bytes=None), waivers=WAIVERS)
+    gates = Gates(Limits(spills=0), waivers=WAIVERS, advice=OPEN)
     spilling = row_of_gates_shown(spills=6, stack_bytes=24)
     host = row_of_gates_shown(function="(host code)", verdict=Verdict.NOT_RUN, reason="needs data")
     comparison = compare(
@@ -387,11 +421,11 @@ def test_what_a_reader_sees_of_gates():
 
 def test_peers_that_nobody_compiled_are_shown():
     """The report names the peers that the author left out, also if nothing else was compiled, but not without a compile stage."""
-    peers = dataclasses.replace(judged_run(Gates(), row_of_gates_shown()), peers=("torch", "<copy>"))
+    peers = dataclasses.replace(judged_run(STRICT, row_of_gates_shown()), peers=("torch", "<copy>"))
     for stages, kernels, shown in ((peers.stages, peers.compiled, True), (peers.stages, (), True), ((), (), False)):
         text = render_markdown(compare([dataclasses.replace(peers, stages=stages, compiled=kernels)]))
         assert ("`torch, <copy>` on `alpha`, by pyproject.toml" in text) is shown
-    assert "Not compiled" not in render_markdown(compare([judged_run(Gates(), row_of_gates_shown())]))
+    assert "Not compiled" not in render_markdown(compare([judged_run(STRICT, row_of_gates_shown())]))
 
 
 def test_peers_come_with_the_bundle(tmp_path):
@@ -413,12 +447,12 @@ def test_a_bundle_may_not_keep_the_report_busy(tmp_path):
 
 def test_nothing_is_said_of_gates_that_all_meet():
     """The defaults, met, take no room."""
-    assert "Gates" not in render_markdown(compare([judged_run(Gates(), row_of_gates_shown())]))
+    assert "Gates" not in render_markdown(compare([judged_run(STRICT, row_of_gates_shown())]))
 
 
 def test_junit_has_broken_and_waived_gates():
     """A broken gate is a failure with what to do about it, ready to paste; a waived one passes and says so."""
-    gates = Gates(waivers=WAIVERS)
+    gates = dataclasses.replace(STRICT, waivers=WAIVERS)
     spilling = row_of_gates_shown(spills=6, stack_bytes=24)
     root = ElementTree.fromstring(render_junit(compare([judged_run(gates, spilling, dataclasses.replace(spilling, architecture="sy_80"))])))
     passed, failed = (root.find(f"testsuite[@name='alpha/compile/{name}']/testcase") for name in ("sy_90", "sy_80"))
@@ -436,7 +470,7 @@ def test_a_finding_names_its_configurations_and_their_place_in_the_source():
     """The first three, and how many more there are; equal ones of other architectures once."""
     several = [row_of_gates_shown(spills=6, stack_bytes=24, num_warps=2**power, source="ops/softmax.py:41") for power in range(5)]
     other = dataclasses.replace(several[0], architecture="sy_80")
-    lines = render_markdown(compare([judged_run(Gates(), *several, other)])).splitlines()
+    lines = render_markdown(compare([judged_run(STRICT, *several, other)])).splitlines()
     at = next(number for number, line in enumerate(lines) if "failed: `spills: 6 registers, 0 allowed`" in line)
 
     assert lines[at].startswith("- `softmax _softmax_fwd` on `alpha` for `sy_80, sy_90`, 6 times")
@@ -457,9 +491,9 @@ def test_the_waiver_to_paste_silences_the_finding_and_no_other(package_of_gates_
         ),
         row_of_gates_shown(spills=6, stack_bytes=99, function="_bwd"),
     ]
-    text = render_markdown(compare([judged_run(Gates(), *broken)]))
+    text = render_markdown(compare([judged_run(STRICT, *broken)]))
     pasted = re.search(r"^```toml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[1]
-    found = load_gates(package_of_gates_shown(pasted))
+    found = load_gates(package_of_gates_shown(pasted), strict=True)
 
     assert [(waiver.gate, waiver.which.function) for waiver in found.waivers] == [
         ("spills", ("_fwd",)),
@@ -473,9 +507,9 @@ def test_the_waiver_to_paste_silences_the_finding_and_no_other(package_of_gates_
 
 def test_discarded_candidates_are_counted_and_never_red():
     """A row that an autotuner discards: in the count and in a list of its own, and no finding."""
-    spilling = judge(row_of_gates_shown(spills=6, stack_bytes=24), Gates())
+    spilling = judge(row_of_gates_shown(spills=6, stack_bytes=24), STRICT)
     discarded = dataclasses.replace(spilling, verdict=Verdict.NOT_RUN, not_run=NotRun.DISCARDED, num_warps=1)
-    comparison = compare([run(compiled=(row_of_gates_shown(), discarded), gates=Gates())])
+    comparison = compare([run(compiled=(row_of_gates_shown(), discarded), gates=STRICT)])
     text = render_markdown(comparison)
 
     assert comparison.exit_code == 0
@@ -489,7 +523,7 @@ def test_discarded_candidates_are_counted_and_never_red():
 
 def test_a_candidate_that_is_discarded_now_is_no_worse_verdict():
     """`codegen diff` compares its figures: with a base where it was clean, and with one where it was a finding."""
-    clean, broken = row_of_gates_shown(registers=40, spills=0), judge(row_of_gates_shown(registers=40, spills=6, stack_bytes=24), Gates())
+    clean, broken = row_of_gates_shown(registers=40, spills=0), judge(row_of_gates_shown(registers=40, spills=6, stack_bytes=24), STRICT)
     discarded = dataclasses.replace(broken, verdict=Verdict.NOT_RUN, not_run=NotRun.DISCARDED)
     found = {
         name: [(delta.concern.value, delta.trend.value) for change in diff([before], [after]).changes for delta in change.deltas]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -22,7 +23,7 @@ from warpwave.config.targets import load_targets
 from warpwave.inside.compile.candidates import Discarded, key
 from warpwave.inside.compile.stage import Expected
 from warpwave.inside.process.journal import Audit
-from warpwave.records import BenchScript, CompiledKernel, Gates, Job, NotRun, Stage, Verdict, dump
+from warpwave.records import ADVICE, OPEN, BenchScript, CompiledKernel, Gates, Job, NotRun, Stage, Verdict, dump
 
 BOTH = ("sm_90", "gfx942")
 
@@ -266,7 +267,7 @@ def compiled(run_inside, data):
     card = next(card for card in load_targets()["cpu"].architectures if card.name == "sm_90")
 
     def run(candidates):
-        gates = Gates(candidates=candidates)
+        gates = Gates(dataclasses.replace(ADVICE, lds_waits=True, release_waits=True), candidates=candidates, advice=OPEN)
         output = run_inside(data / "candidates", Stage.COMPILE, architectures=(card,), benches=("bench_*.py",), gates=gates)
         rows = defaultdict(list)
         for line in (output / "compile" / "kernels.jsonl").read_text().splitlines():
@@ -351,6 +352,15 @@ def test_one_launch_that_needs_it_is_enough():
             discarded.note({"event": "candidates", "rows": rows, "clean": clean, "of": 3})
         marked = [discarded.mark(row(num_warps=warps, origin="elsewhere", seconds=2.0)) for warps in (1, 2, 4)]
         assert [each.not_run for each in marked] == [None, NotRun.DISCARDED, None]
+
+
+def test_advice_about_a_candidate_that_nobody_keeps_is_no_advice():
+    """Where another candidate has none; the row still passes."""
+    advised = CompiledKernel("k", "f", "sm_90", Verdict.PASSED, advice={"spills": "3 registers"})
+    for clean, left in ((1, {}), (0, {"spills": "3 registers"})):
+        discarded = Discarded()
+        discarded.note({"event": "candidates", "rows": [key(advised)], "clean": clean, "of": 2})
+        assert discarded.mark(advised) == dataclasses.replace(advised, advice=left)
 
 
 @pytest.mark.parametrize("fields", [{}, {"rows": "x", "clean": 1, "of": 2}, {"rows": ["x"], "clean": None, "of": 2}])

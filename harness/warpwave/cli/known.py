@@ -1,0 +1,168 @@
+"""`warpwave known update RUN`; and what `--known`, `--known-base`, `--known-strict` and `--fail-on` mean to every report."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import click
+
+from warpwave import console
+from warpwave.cli.options import FOLDER, OUT_FILE, Json, JsonCommand, json_option
+from warpwave.cli.show import print_answer
+from warpwave.compare.known import FILE, NEW, Entry, Known, Listed, entries_of, parse, render
+from warpwave.compare.known import update as updated
+from warpwave.errors import ConfigError, Outcome, UsageError
+from warpwave.git import ask_git, repository_of
+from warpwave.records import TargetRun
+
+_LARGEST = 16 << 20  # bytes of a file
+_MOST_LINES = 20
+
+
+def read_known(options: dict[str, Any], *, kernels: Path | None = None, runs: Sequence[Path] = ()) -> Known | None:
+    """Return the known failures that the options name, and what the exit code depends on; None without a list and without such options.
+
+    Without `--known`, the list is the package's own, at or above the folder `kernels`; or what was used for the folders `runs`.
+
+    Raises:
+        UsageError: what an option names does not exist.
+        ConfigError: the list has a wrong line.
+    """
+    path: Path | None = options["known"]
+    policy = {"today": date.today().isoformat(), "fail_on": options["fail_on"] or NEW, "strict": options["known_strict"]}
+    if path is not None and path.is_dir():
+        return Known(entries_of(read_runs([path])), f"the run {path}", **policy)
+    if path is not None and not path.is_file():
+        meaning = "The path is misspelt, or the list was not written yet."
+        raise UsageError(f"--known: there is no {path}.", meaning, "Give a file or a run. `warpwave known update RUN` writes the file.")
+    kept = [folder / FILE for folder in runs if _is_own(folder / FILE)]
+    path = path or (find(kernels) if kernels is not None else None)
+    if path is None and not kept:
+        return Known(**policy) if options["fail_on"] or options["known_strict"] else None
+    if path is None:
+        entries = [entry for each in kept for entry in _read(each).entries]
+        return Known(tuple(entries), str(kept[0]) if len(kept) == 1 else f"{len(kept)} lists", **policy)
+    own = _read(path).entries
+    base = options["known_base"]
+    if not base or not os.path.lexists(repository_of(path.parent) / ".git"):
+        return Known(own, str(path), **policy)
+    before = _at(path, base)
+    known = {(entry.key, entry.target, entry.until) for entry in before}
+    added = tuple(entry for entry in own if (entry.key, entry.target, entry.until) not in known)
+    return Known(before, f"{path} of {base}", added, **policy)
+
+
+def find(kernels: Path) -> Path | None:
+    """Return the nearest list at or above a folder, up to its repository or to the current folder; None without one."""
+    folder, here = kernels.resolve(), Path.cwd()
+    stop = repository_of(folder)
+    stop = here if folder.is_relative_to(here) and stop.is_relative_to(here) else stop
+    above = [each for each in (folder, *folder.parents) if each.is_relative_to(stop)]
+    return next((each / FILE for each in above if _is_own(each / FILE)), None)
+
+
+def _is_own(path: Path) -> bool:
+    """Return whether a list is there. A link is none: a stranger's would have another file's lines printed."""
+    return path.is_file() and not path.is_symlink()
+
+
+def _read(path: Path) -> Listed:
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise ConfigError(
+                f"{path} is larger than {_LARGEST >> 20} MiB.",
+                "It is no list of known failures.",
+                "`warpwave known update RUN` writes one.",
+            )
+        return parse(path.read_text(encoding="utf-8"), str(path))
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not UTF-8.", "It is no text, or was saved in another encoding.", "Save it as UTF-8.") from None
+
+
+def _at(path: Path, base: str) -> tuple[Entry, ...]:
+    """Return the entries that the list has on the base branch; none if it does not have the list.
+
+    Raises:
+        UsageError: git does not have that commit here.
+    """
+    folder = path.parent
+    refs = [*_merged_into(folder, base), f"refs/remotes/origin/{base}", f"refs/heads/{base}", *([] if base.startswith("-") else [base])]
+    found = (ask_git(folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}") for ref in refs)
+    commit = next(filter(None, found), None)
+    if commit is None:
+        raise UsageError(
+            f"--known-base {base}: git has no such commit here.",
+            f"Of a pull request, the base branch's {path.name} counts, and a shallow checkout does not have it.",
+            f"Check out with `fetch-depth: 2`, or run `git fetch origin {base}` before.",
+        )
+    text = ask_git(folder, "show", f"{commit.strip()}:./{path.name}")
+    return parse(text, f"{path.name} of {base}").entries if text is not None else ()
+
+
+def _merged_into(folder: Path, base: str) -> list[str]:
+    """Return what the runner's own merge of a pull request was made on. No other merge says which of its parents is the base."""
+    is_merge = re.fullmatch(r"refs/pull/\d+/merge", os.environ.get("GITHUB_REF", "")) and os.environ.get("GITHUB_BASE_REF") == base
+    head = ask_git(folder, "rev-parse", "--verify", "--quiet", "HEAD") if is_merge else None
+    return ["HEAD^1"] if head and head.strip() == os.environ.get("GITHUB_SHA") else []
+
+
+def read_runs(folders: Sequence[Path]) -> list[TargetRun]:
+    """Collect the raw folders below these, and join shards."""
+    from warpwave.collect import collect_all, find_raw
+    from warpwave.compare.runs import join
+
+    return join(collect_all(find_raw(folders)))
+
+
+def keep_copy(known: Known | None, out: Path) -> None:
+    """Write what counted beside the results, so that a later `warpwave report` says the same."""
+    from warpwave.records import write_text
+
+    if known is not None and known.entries:
+        write_text(out / FILE, render(Listed(known.entries)))
+
+
+@click.group()
+def known() -> None:
+    """Known failures: a list in the package's repository, of what may fail for now."""
+
+
+@known.command(cls=JsonCommand)
+@click.argument("runs", nargs=-1, required=True, type=FOLDER, metavar="RUN...")
+@click.option(
+    "--known", "file", type=OUT_FILE, metavar="FILE", help=f"The list.  [default: {FILE} here or above, up to the repository's root]"
+)
+@click.option("--prune", is_flag=True, help="Only remove what is not needed any more; add nothing.")
+@json_option()
+def update(runs: tuple[Path, ...], file: Path | None, prune: bool, json: Json) -> Outcome:
+    """Write the list of known failures from RUNs: what fails there is listed, and what passes is not any more.
+
+    What the RUNs did not run stays as it is: other targets, tests that -k or --quick left out. Comments and dates stay.
+    """
+    from warpwave.records import write_text
+    from warpwave.render.text import json_text, plural
+
+    path = file or find(Path.cwd()) or Path.cwd() / FILE
+    listed = _read(path) if path.is_file() else Listed()
+    made = updated(listed, read_runs(runs), date.today().isoformat(), prune=prune)
+    count = len(made.listed.entries)
+    if path.is_file() or count:
+        write_text(path, render(made.listed))
+    changes = {"added": made.added, "removed": made.removed, "expired": made.expired}
+    if print_answer(json, [json_text({**Outcome().fields(), "file": str(path), "entries": count, **changes}, indent=1) + "\n"]):
+        return Outcome()
+    told = ", ".join(f"{len(lines)} {what}" for what, lines in changes.items())
+    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    console.say(f"{shown}: {plural(count, 'known failure')} ({told})" if path.is_file() else "Nothing fails, so there is nothing to list.")
+    for mark, lines in (("+", made.added), ("-", made.removed), ("expired:", made.expired)):
+        console.say([f"  {mark} {line}" for line in lines[:_MOST_LINES]])
+        if len(lines) > _MOST_LINES:
+            console.say(f"  … and {len(lines) - _MOST_LINES} more")
+    if made.expired:
+        console.say("An expired entry does not count. Change or remove its date, or fix what it lists.")
+    return Outcome()

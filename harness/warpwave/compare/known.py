@@ -1,0 +1,442 @@
+"""Known failures: what a package lists in its own file, or what an earlier run had. They are shown, and fail no run. Pure.
+
+An entry is one line. Its words are the kind, the target (`*`: any), the reason, and what it is about. A word with spaces is in quotes:
+
+    test cpu failed test_ladder.py::test_wrong  # forgets the factor of two
+    kernel cpu "needs N bytes of shared memory, gfx942 has N" gfx942 ladder gram_kernel until 2027-01-31
+
+What fails for another reason than the listed one is a new failure. So is what the list has no more right to excuse: its date has passed, or
+only the change that is being judged added it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import Union
+
+from warpwave.compare.model import FAILING, KnownFailures, KnownUse, Standing
+from warpwave.errors import ConfigError, ExitCode, Outcome
+from warpwave.records import HOST_CODE, RUNS_ON, CaseResult, CompiledKernel, Sample, Stage, StageReport, TargetRun, Verdict, worst
+from warpwave.records.run import plain_target
+
+FILE = "known-failures.txt"
+# The words behind the target, by kind. A `case` is host code that did not get through while it was compiled.
+KINDS = {
+    "bench": ("reason", "case", "provider"),
+    "case": ("reason", "architecture", "test or point"),
+    "gate": ("gate", "architecture", "kernel", "function"),
+    "kernel": ("reason", "architecture", "kernel", "function"),
+    "test": ("reason", "test"),
+}
+NEW, WORSE, ANY, NOTHING = FAIL_ON = ("new", "worse", "any", "nothing")
+LISTABLE = (*FAILING, Verdict.INVALID)
+_HEADER = (
+    "# Known failures of this package: they are shown, and fail no run. What is not listed here fails.",
+    "# `warpwave known update RUN` writes this file. It keeps comments (# …) and dates (until YYYY-MM-DD).",
+)
+_MOST_ENTRIES = 100_000
+_LONGEST_REASON = 120
+_EXAMPLE = "docs/guides/known.md shows each kind. `warpwave known update RUN` writes the file."
+
+_Row = Union[CaseResult, CompiledKernel, Sample]
+Key = tuple[str, ...]  # the kind and the words behind the target: what fails, and why
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the file. `until` is its last day, `YYYY-MM-DD`. `above` are the comment lines before it."""
+
+    key: Key
+    target: str
+    until: str = ""
+    comment: str = ""
+    above: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """The entry as the file has it, without its comment."""
+        kind, *words = self.key
+        return " ".join([kind, *map(_quoted, (self.target, *words)), *(["until", self.until] if self.until else [])])
+
+    def is_about(self, run: TargetRun) -> bool:
+        """Return whether the entry counts for this run's target. One for `cpu` also counts on a toolchain, `cpu@triton-3.8`."""
+        return self.target in ("*", run.record.target, plain_target(run.record.target, run.record.toolchain))
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The content of a file: its first lines, the entries, and the comment lines behind the last one."""
+
+    entries: tuple[Entry, ...] = ()
+    header: tuple[str, ...] = _HEADER
+    rest: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a report takes for known, and what its exit code depends on.
+
+    `source` says where the entries are from. `added` are entries that only the judged change has: they are shown, and excuse nothing.
+    `today` is `YYYY-MM-DD`. With `strict`, an entry that is not needed any more fails the run.
+    """
+
+    entries: tuple[Entry, ...] = ()
+    source: str = ""
+    added: tuple[Entry, ...] = ()
+    today: str = ""
+    fail_on: str = NEW
+    strict: bool = False
+
+
+def parse(text: str, source: str) -> Listed:
+    """Read a file of known failures. Entries that a merge has doubled count once.
+
+    Raises:
+        ConfigError: a line is no entry; the message names it by its number.
+    """
+    lines = [line.strip() for line in text.removeprefix("\ufeff").split("\n")]
+    start = next((place for place, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    start = start if start == len(lines) or not lines[start] else 0  # comments right above the first entry are about that one
+    header, above = tuple(lines[:start]), list[str]()
+    entries: dict[tuple[Key, str], Entry] = {}
+    for number, line in enumerate(lines[start:], start=start + 1):
+        if line.startswith("#"):
+            above.append(line)
+        elif line:
+            entry = replace(_entry(line, f"{source}, line {number}"), above=tuple(above))
+            known = entries.setdefault((entry.key, entry.target), entry)
+            entries[entry.key, entry.target] = replace(known, comment=known.comment or entry.comment, until=min(known.until, entry.until))
+            above = []
+        if len(entries) > _MOST_ENTRIES:
+            raise ConfigError(
+                f"{source} has more than {_MOST_ENTRIES} entries.", "It is no list of known failures, or one of generated tests.", _EXAMPLE
+            )
+    return Listed(tuple(entries.values()), header or _HEADER, tuple(above))
+
+
+def _entry(line: str, where: str) -> Entry:
+    if line.startswith(("<<<<<<<", "=======", ">>>>>>>")):
+        raise ConfigError(f"{where}: {line[:60]!r} is a mark of git.", "A merge left a conflict.", "Keep both sides, and delete the marks.")
+    try:
+        (kind, *words), comment = _split(line)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}.", "A word with spaces is in double quotes, as in JSON.", _EXAMPLE) from None
+    if kind not in KINDS:
+        meaning = f"The first word is one of {', '.join(KINDS)}; a comment begins with #."
+        raise ConfigError(f"{where}: {kind[:60]!r} is no kind of entry.", meaning, _EXAMPLE)
+    count = 1 + len(KINDS[kind])
+    own, end = words[:count], words[count:]
+    if len(own) < count or not all(own) or (end and (len(end) != 2 or end[0] != "until")):
+        raise ConfigError(
+            f"{where}: {line[:100]!r} is no entry.",
+            f"Behind `{kind}` stand the target, {', '.join(KINDS[kind])}, and nothing else but `until YYYY-MM-DD`.",
+            _EXAMPLE,
+        )
+    until = end[1] if end else ""
+    if until and not (re.fullmatch(r"\d{4}-\d{2}-\d{2}", until, re.ASCII) and _is_day(until)):
+        raise ConfigError(f"{where}: {until[:60]!r} is no day.", "`until` takes the last day of the entry.", "Write it as 2027-01-31.")
+    return Entry((kind, *own[1:]), own[0], until, comment)
+
+
+def _is_day(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _split(line: str) -> tuple[list[str], str]:
+    """Return the words of a line, and its comment. A # within a word, as in `test_a[c#]`, begins none."""
+    words: list[str] = []
+    rest = line
+    while rest and not rest.startswith("#"):
+        if rest.startswith('"'):
+            try:
+                word, end = json.JSONDecoder().raw_decode(rest)
+            except ValueError:
+                raise ValueError(f"the quotes of {rest[:60]!r} are wrong") from None
+            if rest[end : end + 1].strip():
+                raise ValueError(f"{rest[end : end + 20]!r} stands right behind quotes")
+        else:
+            word = re.split(r"[ \t]", rest, maxsplit=1)[0]
+            end = len(word)
+        words.append(word)
+        rest = rest[end:].strip(" \t")
+    return words, rest[1:].strip()
+
+
+def _quoted(word: str) -> str:
+    """Return a word as the file has it: as it is, or as a JSON string in which all that cannot be seen is escaped."""
+    if word and word.isprintable() and not word.startswith(('"', "#")) and " " not in word:
+        return word
+    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in json.dumps(word, ensure_ascii=False))
+
+
+def render(listed: Listed) -> str:
+    """Return the file: its first lines, an empty one, and the entries in the order of their text, so that git merges them well."""
+    lines = [*listed.header, ""]
+    for entry in sorted(listed.entries, key=lambda entry: entry.line):
+        lines += [*entry.above, entry.line + (f"  # {entry.comment}" if entry.comment else "")]
+    return "\n".join([*lines, *listed.rest]) + "\n"
+
+
+# What fails in a run, as keys of entries.
+
+
+@dataclass
+class _Failures:
+    """What fails on one target, and what is known of the rest. `complete` are the kinds of which the run had all that there is."""
+
+    failing: dict[Key, None] = field(default_factory=dict)
+    about: set[Key] = field(default_factory=set)  # what fails, without the reason
+    passed: set[Key] = field(default_factory=set)
+    there: set[Key] = field(default_factory=set)
+    complete: set[str] = field(default_factory=set)
+
+
+def _about(key: Key) -> Key:
+    """Return a key without its reason."""
+    return (key[0], *key[2:])
+
+
+def _test_keys(run: TargetRun) -> dict[str, dict[Key, None]]:
+    """Return the keys of each failing test: how it ended, and each kind of defect that the sanitizer found in it."""
+    found: dict[str, dict[Key, None]] = {}
+    for case in run.cases:
+        if case.verdict in LISTABLE:
+            found.setdefault(case.id, {})["test", case.verdict.value, case.id] = None
+    for finding in run.findings:
+        if finding.case in found:
+            found[finding.case]["test", finding.defect.value, finding.case] = None
+    return found
+
+
+def _row_keys(row: CompiledKernel) -> list[Key]:
+    """Return the keys of a compiled row: a key for each gate that it breaks, or has advice about."""
+    where = (row.architecture, row.kernel, row.function)
+    gates: list[Key] = [("gate", gate, *where) for gate in {**row.broken, **row.advice} if gate not in row.waived]
+    if row.verdict not in LISTABLE or row.only_gates:
+        return gates if row.only_gates or row.verdict is Verdict.PASSED else []
+    if row.function == HOST_CODE:
+        raised = re.search(r" raises (\w+) on ", row.reason) if row.reason.startswith(RUNS_ON) else None
+        return [("case", raised[1] if raised else row.verdict.value, row.architecture, row.origin or row.kernel)]
+    return [("kernel", _reason(row), *where)]
+
+
+def _reason(row: CompiledKernel) -> str:
+    """Return why a kernel does not compile or start, without what changes from run to run: numbers and folders."""
+    text = next(iter(row.reason.strip().splitlines()), "") or row.verdict.value
+    text = re.sub(r"0x[0-9a-fA-F]+|(?<![\w.])\d+(\.\d+)*", "N", re.sub(r"(/[\w.+-]+)+/", "", text))
+    return (text if row.verdict is Verdict.FAILED else f"{row.verdict.value}: {text}")[:_LONGEST_REASON].strip()
+
+
+def _failures(run: TargetRun) -> _Failures:
+    found = _Failures(complete=_complete(run))
+    for keys in _test_keys(run).values():
+        found.failing.update(keys)
+    for case in run.cases:
+        found.there.add(("test", case.id))
+        if case.verdict in (Verdict.PASSED, Verdict.XFAILED):
+            found.passed.add(("test", case.id))
+    for row in run.compiled:
+        found.failing.update(dict.fromkeys(_row_keys(row)))
+        where = (row.architecture, row.kernel, row.function)
+        named: list[Key] = [("kernel", *where), ("gate", *where)]
+        if row.function == HOST_CODE:
+            named = [("case", row.architecture, row.origin or row.kernel)]
+        found.there.update(named)
+        if row.verdict is Verdict.PASSED:
+            found.passed.update(named)
+    for sample in run.samples:
+        subject = ("bench", sample.case, sample.provider)
+        found.there.add(subject)
+        if sample.verdict in LISTABLE:
+            found.failing[("bench", sample.verdict.value, *subject[1:])] = None
+        elif sample.verdict is Verdict.PASSED:
+            found.passed.add(subject)
+    found.about.update(map(_about, found.failing))
+    return found
+
+
+def _complete(run: TargetRun) -> set[str]:
+    """Return the kinds of which the run had all that there is: only then can something be gone."""
+    narrowed = [option for option in run.narrowed.by if option != "--quick"]
+    left_out = any(report.left_out for report in run.stages) or ("--quick" in run.narrowed.by and _has_sweeps(run))
+    if narrowed or left_out or run.missing or run.record.shard or run.some_launches:
+        return set()
+    kinds = {Stage.TEST: ("test",), Stage.COMPILE: ("kernel", "gate", "case"), Stage.BENCH: ("bench",)}
+    return {kind for report in run.stages if report.explained for kind in kinds.get(report.stage, ())}
+
+
+def _has_sweeps(run: TargetRun) -> bool:
+    return bool(run.samples) or any(row.launched_by == "bench" and row.function != HOST_CODE for row in run.compiled)
+
+
+# Entries against runs.
+
+
+def entries_of(runs: Iterable[TargetRun]) -> tuple[Entry, ...]:
+    """Return an entry for each failure of each target: an earlier run in place of a file."""
+    found = {(key, plain_target(run.record.target, run.record.toolchain)): None for run in runs for key in _failures(run).failing}
+    return tuple(Entry(key, target) for key, target in found)
+
+
+def apply(runs: Sequence[TargetRun], known: Known) -> tuple[list[TargetRun], KnownFailures]:
+    """Return the runs with `known` as the verdict of what fails as listed, and what became of each entry.
+
+    A stage that failed by nothing else has passed, and so has its run.
+    """
+    counting = [entry for entry in known.entries if not entry.until or entry.until >= known.today]
+    marked = []
+    for run in runs:
+        listed = {entry.key for entry in counting if entry.is_about(run)}
+        marked.append(_mark(run, listed) if listed else run)
+    failures = [(run, _failures(run)) for run in runs] if known.entries or known.added else []
+    expired = {id(entry) for entry in known.entries} - {id(entry) for entry in counting}
+    uses = []
+    for entry in known.entries:
+        standing, on = _standing(entry, failures)
+        standing = Standing.EXPIRED if standing is Standing.KNOWN and id(entry) in expired else standing
+        uses.append(KnownUse(entry.line, standing, on, entry.comment))
+    uses += [KnownUse(entry.line, Standing.ADDED, _standing(entry, failures)[1], entry.comment) for entry in known.added]
+    return marked, KnownFailures(known.source, tuple(uses), known.fail_on, known.strict)
+
+
+def _standing(entry: Entry, failures: Sequence[tuple[TargetRun, _Failures]]) -> tuple[Standing, tuple[str, ...]]:
+    """Return what became of an entry, and on which targets. Where something was not run, nothing is said about it."""
+    there = [(run.record.target, _on_target(entry.key, found)) for run, found in failures if entry.is_about(run)]
+    for standing in (Standing.KNOWN, Standing.CHANGED):
+        if on := tuple(target for target, each in there if each is standing):
+            return standing, on
+    # One target's pass says nothing about the others that `*` stands for.
+    enough = len(there) > 1 if entry.target == "*" else bool(there)
+    kinds = {each for _, each in there}
+    if not enough or Standing.UNSEEN in kinds:
+        return Standing.UNSEEN, ()
+    return Standing.FIXED if Standing.FIXED in kinds else Standing.GONE, tuple(target for target, _ in there)
+
+
+def _on_target(key: Key, found: _Failures) -> Standing:
+    kind, about = key[0], _about(key)
+    if key in found.failing:
+        return Standing.KNOWN
+    if about in found.about and kind != "gate":
+        return Standing.CHANGED
+    if kind in ("test", "bench") and about in found.passed:
+        return Standing.FIXED
+    unread = kind == "test" and ("test", key[-1].partition("::")[0]) in found.there  # its file does not import, or is skipped
+    if kind not in found.complete or unread:
+        return Standing.UNSEEN
+    # A kernel has many configurations: it is fixed only if a whole run has none that fails.
+    return Standing.FIXED if about in found.passed else Standing.UNSEEN if about in found.there else Standing.GONE
+
+
+def _mark(run: TargetRun, listed: Collection[Key]) -> TargetRun:
+    tests = {test for test, keys in _test_keys(run).items() if all(key in listed for key in keys)}
+    cases = tuple(
+        replace(case, verdict=Verdict.KNOWN, message=_was(case.verdict, case.message))
+        if case.verdict in LISTABLE and case.id in tests
+        else case
+        for case in run.cases
+    )
+    compiled = tuple(_mark_row(row, listed) for row in run.compiled)
+    samples = tuple(
+        replace(one, verdict=Verdict.KNOWN, reason=_was(one.verdict, one.reason))
+        if one.verdict in LISTABLE and ("bench", one.verdict.value, one.case, one.provider) in listed
+        else one
+        for one in run.samples
+    )
+    rows = {Stage.TEST: (run.cases, cases), Stage.COMPILE: (run.compiled, compiled), Stage.BENCH: (run.samples, samples)}
+    stages = tuple(_stage(report, *rows.get(report.stage, ((), ()))) for report in run.stages)
+    record, before, now = run.record, _worst(run.stages), _worst(stages)
+    ended = record.exit
+    orderly = ended is None or (ended.code == 0 and not (ended.timed_out or ended.interrupted or ended.error or ended.exceeded))
+    if record.verdict is before and now is not before and orderly and not run.problems:
+        record = replace(record, verdict=now, reason="", hint="")
+    return replace(run, record=record, stages=stages, cases=cases, compiled=compiled, samples=samples)
+
+
+def _mark_row(row: CompiledKernel, listed: Collection[Key]) -> CompiledKernel:
+    """Return the row, as known if all that fails it is listed, and without the advice that is listed."""
+    keys = _row_keys(row)
+    failing = [key for key in keys if key[0] != "gate" or key[1] in row.broken]
+    if row.verdict in LISTABLE and failing and all(key in listed for key in failing):
+        row = replace(row, verdict=Verdict.KNOWN, reason=_was(row.verdict, row.reason))
+    known = {key[1] for key in keys if key[0] == "gate" and key in listed}
+    left = {gate: text for gate, text in row.advice.items() if gate not in known}
+    return row if left == row.advice else replace(row, advice=left)
+
+
+def _was(verdict: Verdict, text: str) -> str:
+    return f"{verdict.value}: {text}" if text else verdict.value
+
+
+def _stage(report: StageReport, before: Iterable[_Row], after: Iterable[_Row]) -> StageReport:
+    """Return a stage's report without its known failures, if they alone explain its verdict."""
+    was, now = {row.verdict for row in before}, {row.verdict for row in after}
+    if report.verdict not in LISTABLE or report.verdict not in was - now or report.exit_code or report.doubts:
+        return report
+    return replace(report, verdict=worst([verdict for verdict in now if verdict in LISTABLE], Verdict.PASSED), reason="", hint="")
+
+
+def _worst(stages: Iterable[StageReport]) -> Verdict:
+    return worst([report.verdict for report in stages if report.verdict is not Verdict.NOT_RUN])
+
+
+def decide(found: Outcome, known: Union[KnownFailures, None], slower: int = 0) -> Outcome:
+    """Return the outcome of a report: `--fail-on` and `--known-strict` have the last word. `slower` counts cases since the base run."""
+    if known is None:
+        return found
+    if known.fail_on == NOTHING:
+        return Outcome()
+    if found.ok and known.fail_on == ANY and known.count:
+        return Outcome(ExitCode.FAILED, f"{known.words}, and --fail-on any")
+    if found.ok and known.fail_on in (ANY, WORSE) and slower:
+        return Outcome(ExitCode.FAILED, f"{slower} case{'' if slower == 1 else 's'} slower than in the base run")
+    if found.ok and known.strict and (left := len(known.unneeded)):
+        noun = "1 known failure is" if left == 1 else f"{left} known failures are"
+        return Outcome(ExitCode.FAILED, f"{noun} listed and not needed any more (--known-strict)")
+    return found
+
+
+# The file after a run.
+
+
+@dataclass(frozen=True)
+class Update:
+    """A file after a run, and what changed in it, as lines of the file."""
+
+    listed: Listed
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    expired: tuple[str, ...] = ()
+
+
+def update(listed: Listed, runs: Sequence[TargetRun], today: str, *, prune: bool = False) -> Update:
+    """Return the file without what the runs do not need any more, and with what fails in them; that is left out with `prune`.
+
+    What the runs did not have stays as it is.
+    """
+    failures = [(run, _failures(run)) for run in runs]
+    unneeded = (Standing.FIXED, Standing.GONE, Standing.CHANGED)
+    standings = {entry: _standing(entry, failures)[0] for entry in listed.entries}
+    kept = [entry for entry, standing in standings.items() if standing not in unneeded]
+    removed = [entry.line for entry, standing in standings.items() if standing in unneeded]
+    new: list[Entry] = []
+    if not prune:
+        covered: Mapping[str, set[Key]] = {run.record.target: {entry.key for entry in kept if entry.is_about(run)} for run, _ in failures}
+        fresh = {
+            (key, plain_target(run.record.target, run.record.toolchain)): None
+            for run, found in failures
+            for key in found.failing
+            if key not in covered[run.record.target]
+        }
+        new = [Entry(key, target) for key, target in fresh]
+    expired = [entry.line for entry, standing in standings.items() if standing is Standing.KNOWN and entry.until and entry.until < today]
+    after = replace(listed, entries=tuple(sorted((*kept, *new), key=lambda entry: entry.line)))
+    return Update(after, tuple(sorted(entry.line for entry in new)), tuple(sorted(removed)), tuple(expired))

@@ -1,0 +1,330 @@
+"""Known failures: what is listed is grey, what is new is red, and what is fixed is named."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from synthetic import case, compiled, finding, record, run, sample
+
+from warpwave.compare import compare, outcome
+from warpwave.compare.answer import headline, overview
+from warpwave.compare.known import Entry, Known, Listed, entries_of, parse, render, update
+from warpwave.compare.model import Standing
+from warpwave.errors import ConfigError
+from warpwave.records import HOST_CODE, RUNS_ON, Defect, NotRun, Stage, StageReport, Verdict
+from warpwave.records.selection import Narrowed
+from warpwave.render.junit import render_junit
+from warpwave.render.markdown import render_markdown
+
+BAD, GOOD = "softmax/test_softmax.py::test_bad", "softmax/test_softmax.py::test_good"
+LISTED = Entry(("test", "failed", BAD), "alpha")
+LDS = "needs 131072 bytes of shared memory, sy_90 has 65536"
+
+
+def ran(*cases, target="alpha", verdict=Verdict.FAILED, stages=None, **more):
+    """A whole run with these tests, whose test stage has this verdict."""
+    counts = {each.verdict.value: 1 for each in cases}
+    reports = stages or (StageReport(Stage.TEST, verdict, reason="one of them", counts=counts, exit_code=0),)
+    told = {"verdict": verdict, "reason": "test: one of them", **more.pop("told", {})}
+    own = dataclasses.replace(record(target), **told)
+    return run(target, **{"record": own, "cases": cases, "samples": (), "compiled": (), "stages": reports, **more})
+
+
+def bad(verdict=Verdict.FAILED, test=BAD, **more):
+    return case(test, verdict, message="AssertionError: not close", **more)
+
+
+def judged(made, *entries, **policy):
+    return compare([made] if not isinstance(made, list) else made, known=Known(entries, "known.txt", **policy))
+
+
+def standings(comparison):
+    return {use.entry: use.standing for use in comparison.known.uses}
+
+
+# The file.
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "t.py::test[a b]",
+        "t.py::test[c#]",
+        "#t.py::x",
+        't.py::test["]',
+        "t.py::tést[ü-\u202e-\n]",
+        "t.py::test[\ud800]",
+        "x" * 5000,
+        "until",
+    ],
+)
+def test_every_id_survives_the_file(subject):
+    """Spaces, signs of comments and quotes, what cannot be seen, and any length: an entry is one line, and is read as it was written."""
+    entry = Entry(("test", "failed", subject), "alpha", "2027-01-31", "why # really")
+    text = render(Listed((entry,)))
+
+    assert parse(text, "f").entries == (entry,)
+    assert len(text.split("\n")) == len(render(Listed()).split("\n")) + 1
+    assert text.encode("utf-8")
+
+
+def test_a_hand_written_file_is_read():
+    """With comments, a date, other line ends, a mark of byte order, and entries that a merge doubled."""
+    text = "\ufeff# ours\r\n\r\n# a story\r\ntest * failed a.py::b   until 2027-01-31  # slow card\r\ngate alpha spills sm_90 k f\n# end\n"
+    listed = parse(text + "gate alpha spills sm_90 k f # late\n", "f")
+
+    assert listed.header == ("# ours",)
+    assert listed.entries == (
+        Entry(("test", "failed", "a.py::b"), "*", "2027-01-31", "slow card", ("# a story",)),
+        Entry(("gate", "spills", "sm_90", "k", "f"), "alpha", "", "late"),
+    )
+    assert parse(render(listed), "f").entries == tuple(sorted(listed.entries, key=lambda entry: entry.line))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("tset alpha failed a.py::b", "no kind of entry"),
+        ("test alpha failed", "no entry"),
+        ("test alpha failed a.py::b more", "no entry"),
+        ("test alpha failed a.py::b until tomorrow", "no day"),
+        ("test alpha failed a.py::b until 2027-02-30", "no day"),
+        ('test alpha "failed a.py::b', "quotes"),
+        ('test alpha "failed"x a.py::b', "quotes"),
+        ("<<<<<<< HEAD", "mark of git"),
+    ],
+)
+def test_a_wrong_line_is_named_by_its_number(line, said):
+    """Nothing of the file is used then: a misspelt entry would excuse nothing, or too much."""
+    with pytest.raises(ConfigError, match=f"known.txt, line 3: .*{said}"):
+        parse(f"# known\n\n{line}\n", "known.txt")
+
+
+# What is listed does not fail.
+
+
+def test_a_listed_failure_is_known_and_fails_nothing():
+    """It stays visible, counted and not passed; the target is complete."""
+    comparison = judged(ran(bad(), case(GOOD)), LISTED)
+    (target,) = comparison.targets
+
+    assert (comparison.exit_code, target.verdict, target.complete) == (0, Verdict.PASSED, True)
+    assert target.tests == {"known": 1, "passed": 1}
+    assert headline(comparison, overview(comparison)) == "All other tests pass on alpha; 1 known failure."
+    assert "known on alpha: test alpha failed" in render_markdown(comparison).replace("`", "").replace("\\", "")
+    assert '<skipped message="failed: AssertionError: not close" type="known"' in render_junit(comparison)
+
+
+@pytest.mark.parametrize(
+    ("made", "code"),
+    [
+        (ran(bad(), bad(test=GOOD)), 1),  # another test
+        (ran(bad(Verdict.CRASHED), case(GOOD), verdict=Verdict.CRASHED), 1),  # another reason
+        (ran(bad(), case(GOOD), target="beta"), 1),  # another target
+        (ran(bad(), case(GOOD), told={"verdict": Verdict.INFRA, "reason": "the card is gone"}), 3),  # more than a failure
+        (ran(bad(), case(GOOD), stages=(StageReport(Stage.TEST, Verdict.CRASHED, counts={"failed": 1}, exit_code=9),)), 4),
+    ],
+)
+def test_what_is_not_listed_fails(made, code):
+    """A list excuses what it names, for the reason that it names."""
+    assert judged(made, LISTED).exit_code == code
+
+
+def test_a_stage_that_doubts_its_results_is_not_excused():
+    """Its rows do not explain its verdict."""
+    doubted = StageReport(Stage.TEST, Verdict.INVALID, counts={"failed": 1}, doubts=("2 collected, 1 reported",))
+    assert judged(ran(bad(), case(GOOD), stages=(doubted,), told={"verdict": Verdict.INVALID}), LISTED).exit_code != 0
+
+
+def test_a_new_defect_in_a_known_test_is_new():
+    """The sanitizer's findings are reasons of their own."""
+    race = finding(case=BAD, defect=Defect.RACE)
+    made = ran(bad(), case(GOOD), findings=(race,))
+
+    assert judged(made, LISTED).exit_code == 1
+    assert judged(made, *entries_of([made])).exit_code == 0
+
+
+def test_kernels_gates_host_code_and_points_are_known_too():
+    """A whole run in which something of each kind fails is green with its own failures, and red without any one of them."""
+    rows = (
+        compiled(function="big", verdict=Verdict.FAILED, reason=LDS),
+        compiled(function="spilling", verdict=Verdict.FAILED, broken={"spills": "6 registers, 0 allowed"}, reason="spills: 6 registers"),
+        compiled(function=HOST_CODE, verdict=Verdict.FAILED, origin=GOOD, reason=f"{RUNS_ON} sy_80 and raises KeyError on sy_90: 'hip'"),
+        compiled(),
+    )
+    stages = (
+        StageReport(Stage.TEST, Verdict.PASSED),
+        StageReport(Stage.BENCH, Verdict.ERROR, reason="a point", counts={"error": 1}),
+        StageReport(Stage.COMPILE, Verdict.FAILED, reason="a kernel", counts={"failed": 3}),
+    )
+    points = (sample(), sample(2048, value=None, verdict=Verdict.ERROR, reason="RuntimeError"))
+    made = ran(case(GOOD), stages=stages, compiled=rows, samples=points, verdict=Verdict.ERROR)
+    entries = entries_of([made])
+
+    assert {entry.key[:2] for entry in entries} == {
+        ("kernel", "needs N bytes of shared memory, sy_90 has N"),
+        ("gate", "spills"),
+        ("case", "KeyError"),
+        ("bench", "error"),
+    }
+    assert judged(made, *entries).exit_code == 0
+    for left in entries:
+        assert judged(made, *(entry for entry in entries if entry != left)).exit_code == 1, left.line
+
+
+def test_other_numbers_are_the_same_reason():
+    """Bytes, lines and addresses change with every commit; a kernel that fails otherwise is new."""
+    first, again, other = (
+        ran(case(GOOD), verdict=Verdict.FAILED, stages=STAGES, compiled=(compiled(verdict=Verdict.FAILED, reason=reason),))
+        for reason in (LDS, LDS.replace("131072", "262144"), "CompilationError: at 3:4")
+    )
+
+    assert judged(again, *entries_of([first])).exit_code == 0
+    assert judged(other, *entries_of([first])).exit_code == 1
+
+
+STAGES = (StageReport(Stage.TEST, Verdict.PASSED), StageReport(Stage.COMPILE, Verdict.FAILED, counts={"failed": 1}))
+
+
+def test_listed_advice_is_counted_and_said_no_more():
+    """It fails nothing; a list that has it keeps the first line short. Other advice stays."""
+    made = ran(case(GOOD), verdict=Verdict.PASSED, compiled=(compiled(advice={"spills": "6 registers", "private_bytes": "8 bytes"}),))
+    comparison = judged(made, Entry(("gate", "spills", "sy_90", "softmax", "_softmax_fwd"), "alpha"))
+
+    assert comparison.codegen[0].cells[0].compiled.advice == {"private_bytes": "8 bytes"}
+    assert (comparison.exit_code, comparison.known.words) == (0, "1 known failure")
+
+
+# What became of an entry.
+
+
+@pytest.mark.parametrize(
+    ("made", "standing"),
+    [
+        (ran(bad(), case(GOOD)), Standing.KNOWN),
+        (ran(case(BAD), case(GOOD), verdict=Verdict.PASSED), Standing.FIXED),
+        (ran(case(BAD, Verdict.XFAILED), case(GOOD), verdict=Verdict.PASSED), Standing.FIXED),
+        (ran(case(GOOD), verdict=Verdict.PASSED), Standing.GONE),
+        (ran(bad(Verdict.TIMEOUT), case(GOOD), verdict=Verdict.TIMEOUT), Standing.CHANGED),
+        (ran(case(BAD, Verdict.NOT_RUN, not_run=NotRun.SKIPPED), case(GOOD), verdict=Verdict.PASSED), Standing.UNSEEN),
+        (ran(case(GOOD), verdict=Verdict.PASSED, narrowed=Narrowed(("-k good",))), Standing.UNSEEN),
+        (ran(case(GOOD), verdict=Verdict.PASSED, missing="shard 2 of 2 is missing"), Standing.UNSEEN),
+        (ran(case(GOOD), stages=(StageReport(Stage.TEST, Verdict.PASSED, left_out=3),)), Standing.UNSEEN),
+        (ran(case(GOOD), stages=(StageReport(Stage.TEST, Verdict.CRASHED),)), Standing.UNSEEN),
+        (ran(case(BAD.partition("::")[0], Verdict.ERROR), case(GOOD), verdict=Verdict.ERROR), Standing.UNSEEN),  # it does not import
+        (ran(case(GOOD), target="beta", verdict=Verdict.PASSED), Standing.UNSEEN),
+    ],
+)
+def test_what_became_of_a_test(made, standing):
+    """Only what ran is fixed, and only what a whole run does not have is gone."""
+    assert standings(judged(made, LISTED)) == {LISTED.line: standing}
+
+
+def test_a_kernel_is_fixed_by_a_whole_run_only():
+    """A quick run that leaves sizes out may have left out the one that fails."""
+    entry = Entry(("kernel", "needs N bytes of shared memory, sy_90 has N", "sy_90", "softmax", "_softmax_fwd"), "alpha")
+    stages = (StageReport(Stage.TEST, Verdict.PASSED), StageReport(Stage.COMPILE, Verdict.PASSED))
+    for quick, origin, standing in (
+        (False, "bench", Standing.FIXED),
+        (True, "bench", Standing.UNSEEN),
+        (True, GOOD, Standing.FIXED),
+    ):
+        narrowed = Narrowed(("--quick",) if quick else ())
+        made = ran(case(GOOD), verdict=Verdict.PASSED, stages=stages, compiled=(compiled(origin=origin),), narrowed=narrowed)
+        assert standings(judged(made, entry)) == {entry.line: standing}
+    other = ran(case(GOOD), verdict=Verdict.PASSED, stages=stages, compiled=(compiled(function="other"),), some_launches=True)
+    assert standings(judged(other, entry)) == {entry.line: Standing.UNSEEN}
+
+
+def test_any_target_is_not_judged_by_one():
+    """An entry of all targets is fixed if it passes on several, and known if it fails on one."""
+    entry = dataclasses.replace(LISTED, target="*")
+    good, other = (ran(case(BAD), target=target, verdict=Verdict.PASSED) for target in ("alpha", "beta"))
+
+    assert standings(judged(good, entry)) == {entry.line: Standing.UNSEEN}
+    assert standings(judged([good, other], entry)) == {entry.line: Standing.FIXED}
+    assert standings(judged([good, ran(bad(), case(GOOD), target="beta")], entry)) == {entry.line: Standing.KNOWN}
+
+
+def test_an_entry_of_a_target_counts_on_its_toolchains():
+    """`cpu` is meant on `cpu@triton-3.8`, too."""
+    made = ran(bad(), case(GOOD), target="alpha@new", told={"toolchain": "new"})
+    assert judged(made, LISTED).exit_code == 0
+
+
+def test_an_expired_entry_excuses_nothing():
+    """Its last day is in it."""
+    entry = dataclasses.replace(LISTED, until="2027-01-31")
+    made = ran(bad(), case(GOOD))
+
+    assert judged(made, entry, today="2027-01-31").exit_code == 0
+    late = judged(made, entry, today="2027-02-01")
+    assert (late.exit_code, standings(late)) == (1, {entry.line: Standing.EXPIRED})
+
+
+def test_what_a_change_adds_excuses_nothing_and_is_shown():
+    """Nobody hides a fault beside the line that excuses it."""
+    comparison = judged(ran(bad(), case(GOOD)), added=(LISTED,))
+
+    assert (comparison.exit_code, standings(comparison)) == (1, {LISTED.line: Standing.ADDED})
+    assert "is added by this change on alpha" in render_markdown(comparison).replace("`", "")
+
+
+# The last word on the exit code.
+
+
+@pytest.mark.parametrize(
+    ("made", "policy", "code"),
+    [
+        (ran(bad(), case(GOOD)), {"fail_on": "new"}, 0),
+        (ran(bad(), case(GOOD)), {"fail_on": "any"}, 1),
+        (ran(bad(), bad(test=GOOD)), {"fail_on": "nothing"}, 0),
+        (ran(bad(), told={"verdict": Verdict.INFRA, "reason": "no card"}), {"fail_on": "nothing"}, 0),
+        (ran(case(BAD), verdict=Verdict.PASSED), {}, 0),
+        (ran(case(BAD), verdict=Verdict.PASSED), {"strict": True}, 1),
+        (ran(case(GOOD), verdict=Verdict.PASSED, narrowed=Narrowed(("-k good",))), {"strict": True}, 0),
+    ],
+)
+def test_the_policy_has_the_last_word(made, policy, code):
+    """The report and the command's own outcome agree, and every code has its reason."""
+    comparison = judged(made, LISTED, **policy)
+    ended = outcome(comparison)
+
+    assert (comparison.exit_code, int(ended.code), bool(ended.reason)) == (code, code, code != 0)
+
+
+def test_what_got_slower_since_the_base_fails_where_it_is_asked_for():
+    """`worse` is `new`, and speeds."""
+    base, slow = (run(samples=tuple(sample(n, value) for n in (1024, 2048))) for value in (3000.0, 1500.0))
+    for fail_on, code in (("new", 0), ("worse", 1), ("any", 1), ("nothing", 0)):
+        comparison = compare([slow], base=[base], known=Known(fail_on=fail_on))
+        assert (comparison.exit_code, int(outcome(comparison).code)) == (code, code), fail_on
+
+
+# The file after a run.
+
+
+def test_an_update_adds_removes_and_keeps():
+    """What fails is listed once, what passes is not, and what did not run keeps its line, comment and date."""
+    fixed, other = Entry(("test", "failed", GOOD), "alpha"), Entry(("test", "failed", BAD), "beta", "2020-01-01", "a card is on its way")
+    kept = dataclasses.replace(LISTED, until="2020-01-01", comment="for a year", above=("# why",))
+    new = bad(test="softmax/test_softmax.py::test_new")
+    made = update(Listed((fixed, other, kept), ("# ours",)), [ran(bad(), case(GOOD), new)], "2026-01-01")
+
+    assert set(made.listed.entries) == {other, kept, Entry(("test", "failed", new.id), "alpha")}
+    assert made.listed.header == ("# ours",)
+    assert (len(made.added), made.removed, made.expired) == (1, (fixed.line,), (kept.line,))
+    pruned = update(Listed((fixed, other, kept)), [ran(bad(), case(GOOD), new)], "2026-01-01", prune=True)
+    assert set(pruned.listed.entries) == {other, kept}
+
+
+def test_an_update_makes_the_same_run_green_and_twice_changes_nothing():
+    """Also where two tests have one id and end differently."""
+    made = ran(bad(), bad(Verdict.CRASHED), case(GOOD), verdict=Verdict.CRASHED)
+    once = update(Listed(), [made], "2026-01-01").listed
+
+    assert judged(made, *once.entries).exit_code == 0
+    assert update(parse(render(once), "f"), [made], "2026-01-01") == update(once, [made], "2026-01-01")
+    assert not update(once, [made], "2026-01-01").added
