@@ -53,6 +53,7 @@ from warpwave.records.words import (
     Stage,
     Verdict,
     reasons,
+    with_card,
     worst,
 )
 from warpwave.records.writing import dump, finite, to_json, to_text, write_text
@@ -129,6 +130,7 @@ __all__ = [
     "resume_command",
     "to_json",
     "to_text",
+    "with_card",
     "worst",
     "write_text",
 ]

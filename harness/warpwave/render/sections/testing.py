@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from warpwave.compare.model import Comparison, DeviceSummary, ParityRow, TargetSummary, TestFinding
-from warpwave.records import HOST_ERROR_PROPERTY, NotRun, Verdict
+from warpwave.records import HOST_ERROR_PROPERTY, NotRun, Verdict, with_card
 from warpwave.render.sections.model import MOST_LINES, Bit, Line, Section, name, say, shorten
 from warpwave.render.text import NOTHING, first_line, number, plural
 
@@ -63,13 +63,14 @@ def suspicion(row: ParityRow, target: str, targets: Iterable[TargetSummary]) -> 
     known = {entry.target: entry for entry in targets}
     properties = next((cell.result.properties for cell in row.cells if cell.target == target), {})
     if known[target].emulated and (by_host := properties.get(HOST_ERROR_PROPERTY)):
-        return f"no fault of the emulator: {by_host}; a {known[target].emulated} card does the same"
+        return f"no fault of the emulator: {by_host}; a {with_card(known[target].emulated, known[target].card)} card does the same"
     if target not in row.suspected:
         return ""
     passed = [known[cell.target] for cell in row.cells if cell.result.verdict is Verdict.PASSED and not known[cell.target].emulated]
     card = known[target].emulated
     judges = [entry for entry in passed if any(device.architecture == card for device in entry.devices)]
     names = ", ".join(entry.target for entry in (judges or passed)[:_MOST])
+    card = with_card(card, known[target].card)
     if judges:
         return f"suspected: it passed on {names}, a {card} card, so the emulator is wrong; report it"
     return f"suspected: it passed on {names}; a run on a {card} card settles whether the kernel or the emulator is wrong"
