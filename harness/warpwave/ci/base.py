@@ -148,7 +148,7 @@ def _generated_code(before: Sequence[TargetRun], after: Sequence[TargetRun], fai
     for change in regressed:
         concern = change.worse_in(failing)[0]
         delta = next(delta for delta in change.deltas if delta.concern is concern)
-        where = f"{change.function} for {change.architecture}"
+        where = f"{change.function} for {change.hardware}"
         lines.append(_annotate(True, concern.value, where, f"{delta.what}: {delta.before} → {delta.after}; launched by {change.origin}"))
     sections = code_page.diff_sections(*sides, found, failing, False)
     sentence = code_page.code_sentence(found, failing)

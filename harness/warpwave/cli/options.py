@@ -305,6 +305,12 @@ what_options = several(
         shell_complete=complete_list(lambda: ("bench", "test")),
         help="Compile the launches of bench, test or both.  [default: pyproject.toml's, or both]",
     ),
+    click.option(
+        "--architectures",
+        metavar="A,A",
+        default="",
+        help="Compile for these only, by name of the card or of its code: mi300x,h100,gfx1100.  [default: the target's own]",
+    ),
     click.option("-k", "keyword", metavar="EXPR", help="Run only tests that match, as in pytest."),
     click.option("--test", "tests", multiple=True, metavar="ID", help="Run only this test, file or folder: pytest's node id; repeatable."),
     click.option("--last-failed", type=FOLDER, metavar="RUN", help="Run only the tests that did not pass in that earlier run."),

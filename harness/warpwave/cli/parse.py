@@ -17,6 +17,7 @@ import click
 from warpwave.cli.options import COMMAND, STAGES, overridden
 from warpwave.config.package import find_project, find_root, import_folders, load_pytest_settings, package_names
 from warpwave.config.pyproject import PackageEnvironment, chosen_scripts, load_environment, load_gates, load_launches, load_peers
+from warpwave.config.targets import load_architectures, named_architectures
 from warpwave.engines.docker.container import check_weakenings
 from warpwave.errors import NothingRanError, UsageError
 from warpwave.options import GIB, Build, Cap, Install, RunOptions
@@ -292,6 +293,7 @@ def parse_options(options: dict[str, Any], *, divided: bool = False) -> RunOptio
     gpu, share = chosen_gpus(options["gpu"], options["gpus"])
     run_id = recorded_run_id(options["resume"]) if options["resume"] else new_run_id()
     # Options that have the same name and value on the command line and in `RunOptions`.
+    saved = named_architectures(options["save_compiled"] or "", load_architectures(options["overlay"]), "--save-compiled")
     folder = inputs.find(options["compiled"]) if options["compiled"] else None
     same = {field.name: options[field.name] for field in fields(RunOptions) if field.name in options}
     return RunOptions(
@@ -309,7 +311,7 @@ def parse_options(options: dict[str, Any], *, divided: bool = False) -> RunOptio
             "chosen": chosen,
             "stages": _parse_stages(options["stages"]),
             "gpu": gpu,
-            "save_compiled": tuple(options["save_compiled"].split(",")) if options["save_compiled"] else (),
+            "save_compiled": tuple(card.name for card in saved),
             "compiled_folder": folder,
             "compiled": inputs.digest_of(folder, options["compiled_hash"] or "") if folder else "",
             "share": share,

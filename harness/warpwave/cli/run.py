@@ -82,13 +82,14 @@ def run(**options: Any) -> Outcome:
       warpwave run cuda rocm                   on this machine's cards, or where hosts.yml says
       warpwave run cuda --last-failed RUN      only the tests that failed in that run
     """
-    from warpwave.config.targets import load_targets
+    from warpwave.config.targets import compiling_for, load_architectures, load_targets, named_architectures
     from warpwave.report import make_report
     from warpwave.run import check_target
     from warpwave.run.folders import check_no_links, check_writable, ignored_by_git
     from warpwave.run.legs import lanes
 
-    chosen = chosen_targets(options, load_targets(options["overlay"]))
+    only = named_architectures(options["architectures"], load_architectures(options["overlay"]), "--architectures")
+    chosen = [(compiling_for(target, only), host) for target, host in chosen_targets(options, load_targets(options["overlay"]))]
     asked = parse_options(options, divided=any(host and (host.shards > 1 or host.also) for _, host in chosen))
     legs = legs_of(chosen, asked)
     for leg in legs:

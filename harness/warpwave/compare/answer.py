@@ -230,7 +230,7 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
     unloaded = _unloaded(comparison)
 
     def cards(is_wrong: Callable[[CompiledKernel], bool]) -> str:
-        named = list(dict.fromkeys(made.architecture for made in cells if is_wrong(made)))
+        named = list(dict.fromkeys(made.hardware for made in cells if is_wrong(made)))
         return ", ".join(named) if len(named) <= _FEW_CARDS else f"{len(named)} architectures"
 
     failed = {target.target: count for target in targets if (count := _failed(target) - unloaded.get(target.target, 0))}
@@ -495,9 +495,9 @@ class _CaseIndex:
         return Shortfall(
             *(line.kernel, target, one.provider, one.unit, one.share, one.ceiling if ceiling else "the fastest peer", one.n),
             *(worst.row.case, worst.share, worst.cell.median_ms),
-            architecture=self.cards.get(target, ""),
+            architecture=code[0].architecture if code else self.cards.get(target, ""),
             against=against,
-            other=self.cards.get(against, ""),
+            other=code[1].architecture if len(code) > 1 else self.cards.get(against, ""),
             other_share=other_share,
             figures=figures(*code) if code else (),
             hints=tuple(hint for hint in found if hint),
@@ -513,7 +513,7 @@ class _CaseIndex:
             architecture = self.cards.get(name, "")
             made = self.code.get((f"{case} [{provider}]", architecture), []) if architecture else []
             own = [row for whose, row in made if whose == name] or [row for _, row in made]
-            sides += [Side(architecture, tuple(own))] if own else []
+            sides += [Side(own[0].hardware, tuple(own))] if own else []
         return tuple(sides)
 
 

@@ -235,6 +235,12 @@ class Change:
     after: CompiledKernel | None
     survivors: int | None = None
 
+    @property
+    def hardware(self) -> str:
+        """The architecture as reports show it: `gfx942 (MI300X)`."""
+        row = self.after or self.before
+        return row.hardware if row else self.architecture
+
     def worse_in(self, concerns: Iterable[Concern]) -> tuple[Concern, ...]:
         """Return which of the concerns have a figure that got worse, gravest first."""
         found = {delta.concern for delta in self.deltas if delta.trend is Trend.WORSE}

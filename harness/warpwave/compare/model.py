@@ -27,6 +27,7 @@ from warpwave.records import (
     StageReport,
     Verdict,
     Waiver,
+    with_card,
 )
 
 # How a test, kernel or stage ends that ran and did not pass.
@@ -368,9 +369,10 @@ class TargetSummary(Strict):
     crashed test does not change that, a crashed stage does. `attempts` are the earlier attempts. Whatever they finished was kept.
     `disagreements` are between the GPUs that shared the work. `narrowed` are the options by which the run had some of the package's tests
     only, and `chosen` says in lines what they chose and why. `emulated` names the architecture whose machine code a CPU executed; empty on
-    a real card. `suspected` counts the tests that failed only in the emulator. `loads` counts those that load a file of benchmarks:
-    warpwave adds one for each. `unchecked` lists why tests and points were not checked, which is no failure. `card_use` is None if no card
-    of this machine was locked. `repository` is the https address of the remote, and behind `#` the path of the package in it.
+    a real card, and `card` is the name that people know it by. `suspected` counts the tests that failed only in the emulator. `loads`
+    counts those that load a file of benchmarks: warpwave adds one for each. `unchecked` lists why tests and points were not checked, which
+    is no failure. `card_use` is None if no card of this machine was locked. `repository` is the https address of the remote, and behind `#`
+    the path of the package in it.
     """
 
     target: str
@@ -411,6 +413,7 @@ class TargetSummary(Strict):
     unchecked: tuple[Cause, ...] = ()
     card_use: Union[CardUse, None] = None
     repository: str = ""
+    card: str = ""
 
     @property
     def deselected(self) -> int:
@@ -435,8 +438,8 @@ class TargetSummary(Strict):
 
     @property
     def hardware(self) -> str:
-        """The names of its GPUs, or the architecture that was emulated: `gfx942, emulated`."""
-        return f"{self.emulated}, {EMULATED}" if self.emulated else self.gpus
+        """The names of its GPUs, or the architecture that was emulated: `gfx942 (MI300X), emulated`."""
+        return f"{with_card(self.emulated, self.card)}, {EMULATED}" if self.emulated else self.gpus
 
 
 @dataclass(frozen=True)

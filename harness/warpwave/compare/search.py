@@ -112,7 +112,7 @@ def _gate(question: Question, base: Sequence[TargetRun], runs: Sequence[TargetRu
     rows = _rows(question, runs)
     for row in rows:
         if found := {**row.advice, **row.broken}.get(question.what):
-            return Reply(Answer.BAD, f"{row.function} for {row.architecture}: {found}")
+            return Reply(Answer.BAD, f"{row.function} for {row.hardware}: {found}")
     return _compiled(rows) or Reply(Answer.GOOD, f"{len(rows)} configurations keep it")
 
 
@@ -122,7 +122,7 @@ def _worse(question: Question, base: Sequence[TargetRun], runs: Sequence[TargetR
     if changes:
         one = changes[0]
         moved = next(delta for delta in one.deltas if delta.concern is concern and delta.trend is Trend.WORSE)
-        return Reply(Answer.BAD, f"{one.function} for {one.architecture}: {moved.what} {moved.before} → {moved.after}")
+        return Reply(Answer.BAD, f"{one.function} for {one.hardware}: {moved.what} {moved.before} → {moved.after}")
     return _compiled(rows) or Reply(Answer.GOOD, f"none of {len(rows)} configurations is worse")
 
 
@@ -131,7 +131,7 @@ def _compiled(rows: Sequence[CompiledKernel]) -> Reply | None:
     if not rows:
         return Reply(Answer.SKIPPED, "nothing was compiled that the question is about")
     lost = [row for row in rows if dead(row)]
-    return Reply(Answer.SKIPPED, f"{lost[0].function} does not compile for {lost[0].architecture}: {lost[0].reason}") if lost else None
+    return Reply(Answer.SKIPPED, f"{lost[0].function} does not compile for {lost[0].hardware}: {lost[0].reason}") if lost else None
 
 
 def _rows(question: Question, runs: Sequence[TargetRun]) -> list[CompiledKernel]:

@@ -189,6 +189,7 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
         environment=record.environment,
         stages=run.stages,
         emulated=record.emulated,
+        card=record.card,
         suspected=suspected,
         card_use=_card_use(run),
         ceilings=run.ceilings,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union
 from pydantic import TypeAdapter
 
 from warpwave.config.files import keys, merge, read_yaml, refusal, validate
+from warpwave.config.hardware import all_names, named, nearest
 from warpwave.errors import ConfigError, UsageError
 from warpwave.records import CHOSEN, EMULATED, Architecture, Card, Stage
 from warpwave.records.registry import DEFAULT, HERE
@@ -250,8 +252,14 @@ def load_targets(overlay: Path | None = None) -> dict[str, Target]:
         ConfigError: a file is missing, is not YAML, or contains something that is not allowed.
     """
     file, folders, where = _load(overlay)
-    cards = {name: _describe(name, card, where) for name, card in file.architectures.items()}
+    cards = _described(file, where)
     return {name: _resolve(name, entry, folders[name], cards, where) for name, entry in file.targets.items()}
+
+
+def load_architectures(overlay: Path | None = None) -> dict[str, Architecture]:
+    """Return the architectures of the same files by name. Raises as above."""
+    file, _, where = _load(overlay)
+    return _described(file, where)
 
 
 def load_toolchains(overlay: Path | None = None) -> Toolchains:
@@ -311,11 +319,33 @@ def select(targets: dict[str, Target], names: list[str]) -> list[Target]:
     return [targets[name] for name in dict.fromkeys(names)]
 
 
+def named_architectures(text: str, known: Mapping[str, Architecture], option: str) -> tuple[Architecture, ...]:
+    """Return what a list with commas means, each once and in its order. `option` is named in errors.
+
+    Raises:
+        UsageError: a name is unknown.
+    """
+    found: dict[str, Architecture] = {}
+    for name in filter(str.strip, text.split(",")):
+        if (card := named(name, known)) is None:
+            like = nearest(name, known)
+            raise UsageError(
+                f"{option}: there is no card or architecture named {name!r}.",
+                f"The nearest is {like}." if like else "The targets file does not describe it.",
+                f"Choose from: {all_names(known)}. A targets file of your own (--targets) can describe more.",
+            )
+        found[card.name] = card
+    return tuple(found.values())
+
+
+def compiling_for(target: Target, chosen: Sequence[Architecture]) -> Target:
+    """Return the target, compiling for these architectures alone; as it is if there are none. Interpreted host code sees the first."""
+    first = chosen[0] if target.interpret and chosen else target.interpret_as
+    return replace(target, architectures=tuple(chosen), quick=(), interpret_as=first) if chosen else target
+
+
 def _resolve(name: str, entry: Entry, folder: Path, cards: dict[str, Architecture], where: Path) -> Target:
-    named = {f"architectures[{position}]": arch for position, arch in enumerate(entry.architectures)}
-    for key, arch in {**named, "interpret_as": entry.interpret_as, "emulate": entry.emulate}.items():
-        if arch is not None and arch not in cards:
-            raise _refusal(where, f"targets.{name}.{key}", repr(arch), f"one of {', '.join(cards)}")
+    entry = _with_keys(name, entry, cards, where)
     for pattern in entry.probe.faults:
         try:
             re.compile(pattern)
@@ -324,9 +354,6 @@ def _resolve(name: str, entry: Entry, folder: Path, cards: dict[str, Architectur
     if entry.probe.cards.run and not _names_a_card(entry.probe.cards.rows):
         allowed = "a regular expression with a group `uuid`"
         raise _refusal(where, f"targets.{name}.probe.cards.rows", repr(entry.probe.cards.rows), allowed)
-    # Not refused: one that the target does not compile for, since a file of the user's may replace its architectures only.
-    if unknown := [arch for arch in entry.quick if arch not in cards]:
-        raise _refusal(where, f"targets.{name}.quick", repr(unknown[0]), f"one of {', '.join(cards)}")
     if not entry.stages:
         raise _refusal(where, f"targets.{name}.stages", "an empty list", "at least one of test, bench, compile")
     if entry.emulate:
@@ -350,6 +377,28 @@ def _resolve(name: str, entry: Entry, folder: Path, cards: dict[str, Architectur
     )
 
 
+def _with_keys(name: str, entry: Entry, known: dict[str, Architecture], where: Path) -> Entry:
+    """Return the entry with the key of each architecture, whatever it calls it."""
+
+    def key(path: str, text: str) -> str:
+        if (card := named(text, known)) is None:
+            like = nearest(text, known)
+            allowed = f"one of {', '.join(card.shown for card in known.values())}"
+            raise _refusal(where, f"targets.{name}.{path}", repr(text), f"{allowed}; the nearest is {like}" if like else allowed)
+        return card.name
+
+    def keys_of(path: str, texts: Sequence[str]) -> tuple[str, ...]:
+        return tuple(key(f"{path}[{position}]", text) for position, text in enumerate(texts))
+
+    return replace(
+        entry,
+        architectures=keys_of("architectures", entry.architectures),
+        quick=keys_of("quick", entry.quick),  # one that the target does not compile for is allowed: a file may replace `architectures` only
+        interpret_as=key("interpret_as", entry.interpret_as) if entry.interpret_as is not None else None,
+        emulate=key("emulate", entry.emulate) if entry.emulate is not None else None,
+    )
+
+
 def _check_emulated(name: str, entry: Entry, cards: dict[str, Architecture], where: Path) -> None:
     """Refuse what makes no sense for a target whose tests run on no card."""
     able = [card.name for card in cards.values() if card.can_emulate]
@@ -365,11 +414,12 @@ def _check_emulated(name: str, entry: Entry, cards: dict[str, Architecture], whe
             raise _refusal(where, f"targets.{name}.{key}", "it beside `emulate`", "one of the two: tests run in one place")
 
 
-def _describe(name: str, card: Card, where: Path) -> Architecture:
-    for key in ("multiprocessor_count", "max_shared_mem"):
-        if key not in card.properties:
-            raise _refusal(where, f"architectures.{name}.properties.{key}", "nothing", "a number: host code asks every card for it")
-    return Architecture(name=name, **vars(card))
+def _described(file: File, where: Path) -> dict[str, Architecture]:
+    for name, card in file.architectures.items():
+        for key in ("multiprocessor_count", "max_shared_mem"):
+            if key not in card.properties:
+                raise _refusal(where, f"architectures.{name}.properties.{key}", "nothing", "a number: host code asks every card for it")
+    return {name: Architecture(name=name, **vars(card)) for name, card in file.architectures.items()}
 
 
 def _names_a_card(rows: str) -> bool:

@@ -55,6 +55,7 @@ from warpwave.records.words import (
     Stage,
     Verdict,
     reasons,
+    with_card,
     worst,
 )
 from warpwave.records.writing import dump, finite, to_json, to_text, write_text
@@ -134,6 +135,7 @@ __all__ = [
     "resume_command",
     "to_json",
     "to_text",
+    "with_card",
     "worst",
     "write_text",
 ]

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Union
 
 from warpwave.records.gates import Gates
 from warpwave.records.selection import TEST_FILES, Chosen
-from warpwave.records.words import SCHEMA_VERSION, STRICT, Bound, Bytes, Few, Many, Name, Page, Stage, Verdict, Word
+from warpwave.records.words import SCHEMA_VERSION, STRICT, Bound, Bytes, Few, Many, Name, Page, Stage, Verdict, Word, with_card
 
 # What Triton's `GPUTarget` says of an architecture: a number, a text, or a mapping of facts, depending on the backend.
 Fact = Union[bool, int, float, str, None, list[Union[int, float, str]]]
@@ -54,6 +54,7 @@ class Card:
     number of blocks in a cluster (0: any). Without `multiprocessor` no occupancy is computed. `can_emulate`: warpwave can execute its
     machine code on a CPU.
     `torch_compile_ahead`: without the user's word, torch's compiler works before this card is taken.
+    `cards` are the names that people know such cards by; reports show the first. `also` are other names of the architecture.
     """
 
     __pydantic_config__ = STRICT
@@ -72,6 +73,8 @@ class Card:
     can_emulate: bool = False
     torch_compile_ahead: bool = False
     multiprocessor: Union[Multiprocessor, None] = None
+    cards: Annotated[tuple[Name, ...], Few] = ()
+    also: Annotated[tuple[Name, ...], Few] = ()
 
 
 @dataclass(frozen=True)
@@ -81,10 +84,21 @@ class Architecture(Card):
     __pydantic_config__ = STRICT
     name: str = field(kw_only=True)
 
+    @property
+    def card(self) -> str:
+        """The name that people know it by; empty if the targets file has none."""
+        return self.cards[0] if self.cards else ""
+
+    @property
+    def shown(self) -> str:
+        """`gfx942 (MI300X)`."""
+        return with_card(self.name, self.card)
+
     @classmethod
     def restore(cls, raw: dict[str, Any]) -> Architecture:
         """Undo `dataclasses.asdict`. The values are trusted, as in `Job.load`."""
-        return cls(**{**raw, "multiprocessor": Multiprocessor(**raw["multiprocessor"]) if raw.get("multiprocessor") else None})
+        names = {key: tuple(raw.get(key, ())) for key in ("cards", "also")}
+        return cls(**{**raw, **names, "multiprocessor": Multiprocessor(**raw["multiprocessor"]) if raw.get("multiprocessor") else None})
 
 
 @dataclass(frozen=True)

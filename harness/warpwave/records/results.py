@@ -29,6 +29,7 @@ from warpwave.records.words import (
     Stage,
     Verdict,
     Word,
+    with_card,
 )
 
 
@@ -331,7 +332,8 @@ class CompiledKernel:
     share `occupancy` (0 to 1) of the warp slots. `limited_by` names each resource without room for another program. `compiler_waves` is the
     compiler's own estimate per SIMD. It ignores shared memory, which is requested at launch, and that only whole programs start.
 
-    `source` is `file.py:line` of the function's `def`, relative to the package's root if it is in there.
+    `source` is `file.py:line` of the function's `def`, relative to the package's root if it is in there. `card` is the name that
+    people know the architecture by.
 
     `unnamed_precision` holds `file.py:line` of each product of fp32 operands that leaves its precision to the compiler. `in_flight` has a
     sentence for each barrier at which accesses to shared memory (LDS) are in flight that another wave can overtake, `published_early` one
@@ -386,6 +388,12 @@ class CompiledKernel:
     reason: Prose = ""
     not_run: Union[NotRun, None] = None
     source: Prose = ""
+    card: Name = ""
+
+    @property
+    def hardware(self) -> str:
+        """The architecture as reports show it: `gfx942 (MI300X)`."""
+        return with_card(self.architecture, self.card)
 
     @property
     def types(self) -> str:

@@ -91,9 +91,9 @@ class RunRecord:
     `shard` is `2/4` if the target ran the second of four parts of the package. `stages_hash` is the SHA-256 of stages.json as the inside
     last wrote it, if the inside reported it. `held` are the seconds for which each stage had its cards locked, added up over the cards.
     It is empty if the run used none of this machine. `emulated` names the architecture whose machine code a CPU executed; it is empty on a
-    real card. `toolchain` names the toolchain that the target was put on; its name is then a part of `target`.
-    `host` says in words where the leg ran, if a hosts file said it. `snapshot` is a digest of the package and of warpwave, as the run found
-    them: the legs of one run have the same.
+    real card, and `card` is the name that people know it by. `toolchain` names the toolchain that the target was put on; its name is then a
+    part of `target`. `host` says in words where the leg ran, if a hosts file said it. `snapshot` is a digest of the package and of
+    warpwave, as the run found them: the legs of one run have the same.
     `repository` is the https address of the remote, and behind `#` the path of the package in it.
     """
 
@@ -120,6 +120,7 @@ class RunRecord:
     host: Word = ""
     snapshot: Word = ""
     repository: Page = ""
+    card: Name = ""
     schema_version: int = SCHEMA_VERSION
 
 

@@ -287,6 +287,11 @@ def is_memory(unit: str) -> bool:
     return unit.strip().lower() in _SIZE_UNITS
 
 
+def with_card(architecture: str, card: str) -> str:
+    """Return an architecture as reports show it, with the name that people know it by, if there is one: `gfx942 (MI300X)`."""
+    return f"{architecture} ({card})" if card else architecture
+
+
 # Names of files through which the host, the inside, and other runs hand things to each other.
 
 # The host's own copies of what it writes into a target's folder, where code under test can replace it. No container sees this folder.

@@ -22,7 +22,7 @@ from warpwave.records import Verdict
 from warpwave.render.excerpt import rest, shown
 from warpwave.render.sections.model import REST, Bit, Line, Section
 from warpwave.render.sections.outline import brief, outline
-from warpwave.render.text import halves, visible
+from warpwave.render.text import stacked, visible
 
 _STYLES = {
     **dict.fromkeys((Verdict.PASSED, Verdict.XFAILED), "green"),
@@ -96,7 +96,7 @@ def _draw(section: Section) -> list[RenderableType]:
             label = _text(head)
             if narrow:
                 # Stack short lines, to leave room for the names on the left.
-                label = Text("\n".join(word for half in halves(label.plain) for word in half.split(" ", 1)))
+                label = Text("\n".join(stacked(label.plain)))
             limit = max(*map(len, label.plain.split("\n")), _NARROWEST) if narrow else None
             # The names in the first column stay whole, if there is room beside them.
             lead = position == 0 and section.narrow is None and all(len(_text(row[0]).plain) <= _NAME for row in section.rows)

@@ -157,11 +157,10 @@ def gravest(found: dict[str, int]) -> Verdict:
     return next((verdict for verdict in reversed(Verdict) if found.get(verdict.value)), Verdict.NOT_RUN)
 
 
-def halves(architecture: str) -> tuple[str, str]:
-    """Return an architecture's family and generation: `gfx` and `1201`, `sm_` and `90`."""
-    family = re.match(r"\D*", architecture)
-    cut = family.end() if family else 0
-    return architecture[:cut], architecture[cut:]
+def stacked(hardware: str) -> list[str]:
+    """Return the short lines of a narrow column's head: `gfx`, `1201`, `RX`, `9070`, `XT` for `gfx1201 (RX 9070 XT)`."""
+    family, rest = re.fullmatch(r"(\D*)(.*)", hardware, re.DOTALL).groups()  # type: ignore[union-attr]  # anything matches
+    return [family, *re.split(r"[ ()]+", rest.rstrip(")"))]
 
 
 def distinct(stems: Iterable[str], taken: Collection[str] = ()) -> Iterator[str]:

@@ -419,6 +419,7 @@ def record_of(request: Request, started: datetime, seconds: float, attempts: tup
         stages_hash=ending.stages_hash,
         toolchain=request.target.toolchain.name if request.target.toolchain else "",
         emulated=request.target.emulate.name if request.target.emulate else "",
+        card=request.target.emulate.card if request.target.emulate else "",
         held=ending.held,
     )
 

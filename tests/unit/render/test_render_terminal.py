@@ -12,6 +12,8 @@ from synthetic import ARCHITECTURES, MADE_UP, case, compared, compiled, no_gpu, 
 
 from warpwave.compare import compare
 from warpwave.records import Stage, StageReport, Verdict
+from warpwave.render.html.page import render_html
+from warpwave.render.markdown import render_markdown
 from warpwave.render.sections.speeds import draw_bar
 from warpwave.render.terminal import render_terminal
 from warpwave.render.text import visible
@@ -314,3 +316,17 @@ def test_a_test_that_fails_with_the_words_of_the_compiler_is_named_beside_them(s
     text = " ".join(show([run("a", cases=(failed,), compiled=(dead,))], full=False).split())
 
     assert (f"{failed.id} fails with the same words" in text) is joined
+
+
+def test_a_card_without_a_card_is_shown_beside_its_code_name_everywhere():
+    """On the first screen, in lines about what is wrong, in both tables of generated code, in Markdown and on the page."""
+    good, bad = compiled("syn942", card="MS300X"), compiled("sy_90", card="S100", verdict=Verdict.FAILED, reason="out of resource")
+    runs = [run("cpu", None, samples=(), ceilings=(), compiled=(good, bad))]
+    screen, whole = show(runs, full=False), show(runs)
+
+    assert "compiled for sy_90 (S100), syn942 (MS300X)" in screen
+    assert "1 kernel does not compile for sy_90 (S100)" in screen
+    assert "for sy_90 (S100): failed: out of resource" in whole
+    assert "MS300X" in next(line for line in whole.splitlines() if line.startswith("function")), "stacked, without brackets"
+    assert "syn942 (MS300X)" in render_markdown(compare(runs))
+    assert "syn942 (MS300X)" in render_html(compare(runs))

@@ -121,6 +121,7 @@ class Recorder:
             kernel=self.kernel,
             function=src.name,
             architecture=self.card.name,
+            card=self.card.card,
             verdict=Verdict.PASSED,
             origin=self.origin,
             signature={str(name): str(kind) for name, kind in src.signature.items() if kind != "constexpr"},

@@ -95,13 +95,14 @@ class Cases:
             self.ended[event["id"]] = NotRun(why) if why else None
 
 
-def never_reached(architecture: str, cases: Mapping[str, Cases], files: Iterable[str] = ()) -> list[str]:
-    """Return the tests that did not end on an architecture. It may not have come to collect them; another one has.
+def never_reached(hardware: str, cases: Mapping[str, Cases], files: Iterable[str] = ()) -> list[str]:
+    """Return the tests that did not end on an architecture, which `cases` has as reports show it. It may not have come to collect them;
+    another one has.
 
     If none has, tests are not known, and `files` stand for those in them.
     """
     known = dict.fromkeys(identity for each in cases.values() for identity in each.announced) or dict.fromkeys(files)
-    return [identity for identity in known if identity not in cases[architecture].ended]
+    return [identity for identity in known if identity not in cases[hardware].ended]
 
 
 def fails_here_only(row: CompiledKernel, cases: Mapping[str, Cases]) -> CompiledKernel:
@@ -112,7 +113,7 @@ def fails_here_only(row: CompiledKernel, cases: Mapping[str, Cases]) -> Compiled
     """
     raised = row.not_run is NotRun.RAISED and not row.reason.endswith(BY_TORCH)
     died = row.function == HOST_CODE and row.verdict is Verdict.CRASHED
-    if not (raised or died) or row.origin not in cases[row.architecture].ended:
+    if not (raised or died) or row.origin not in cases[row.hardware].ended:
         return row
     ended = {name: each.ended[row.origin] for name, each in cases.items() if row.origin in each.ended}
     there = [name for name, why in ended.items() if why in (None, NotRun.EMPTY)]
@@ -123,9 +124,9 @@ def fails_here_only(row: CompiledKernel, cases: Mapping[str, Cases]) -> Compiled
         return row
     kind, colon, words = row.reason.partition(": ")
     if kind == "ScriptExit":
-        how = f"on {row.architecture} {words}"
+        how = f"on {row.hardware} {words}"
     else:
-        how = f"raises {kind} on {row.architecture}{colon}{words}" if raised else f"on {row.architecture} {row.reason}"
+        how = f"raises {kind} on {row.hardware}{colon}{words}" if raised else f"on {row.hardware} {row.reason}"
     reason = f"{RUNS_ON} {few(there)}{until} and {how}"
     return dataclasses.replace(row, verdict=Verdict.FAILED if raised else row.verdict, not_run=None, reason=reason)
 
@@ -136,12 +137,12 @@ def never_loaded(cases: Cases, job: Job) -> list[str]:
     return [path.relative_to(root).as_posix() for path in benches_of(job) if loading(path, job) not in known]
 
 
-def never_ran(architecture: str, identity: str, job: Job, up: bool) -> CompiledKernel:
+def never_ran(card: Architecture, identity: str, job: Job, up: bool) -> CompiledKernel:
     """Return the row of a test that did not end, because the time was `up` or somebody stopped the run."""
     why = "the time was up before this test" if up else "the run was stopped before this test"
     kernel = kernel_of(identity.partition("::")[0], job.package_names)
     kind = NotRun.TIME_UP if up else NotRun.STOPPED
-    return CompiledKernel(kernel, HOST_CODE, architecture, Verdict.NOT_RUN, origin=identity, reason=why, not_run=kind)
+    return CompiledKernel(kernel, HOST_CODE, card.name, Verdict.NOT_RUN, origin=identity, reason=why, not_run=kind, card=card.card)
 
 
 def mostly_run(report: StageReport, cases: list[Cases]) -> StageReport:
@@ -212,7 +213,7 @@ def compile_all(job: Job) -> StageReport:
     rows: list[CompiledKernel] = []
     wrong: dict[str, None] = {}
     unseen = {"deselected": 0, "left_out": 0}  # tests, the same for every architecture
-    cases = {card.name: Cases() for card in job.architectures}
+    cases = {card.shown: Cases() for card in job.architectures}
     notes: dict[str, None] = {}
     discarded, expected = Discarded(), Expected()
     lock, stop = threading.Lock(), threading.Event()
@@ -245,7 +246,7 @@ def compile_all(job: Job) -> StageReport:
                     wrong[f"{card.name}: {event['reason']}"] = None
                 if event["event"] == "collected":
                     unseen.update({key: max(known, int(event.get(key, 0))) for key, known in unseen.items()})
-                cases[card.name].note(event)
+                cases[card.shown].note(event)
                 for row in fresh(event, card):
                     if row.architecture != card.name:
                         wrong[f"{card.name}: a kernel was reported for {row.architecture}"] = None
@@ -273,9 +274,9 @@ def compile_all(job: Job) -> StageReport:
             up = time_is_up()
             files = files_with_tests(job) if "test" in job.launches else []
             for card in job.architectures:
-                benches = never_loaded(cases[card.name], job) if "bench" in job.launches else []
-                for identity in (*benches, *never_reached(card.name, cases, files)):
-                    keep(never_ran(card.name, identity, job, up))
+                benches = never_loaded(cases[card.shown], job) if "bench" in job.launches else []
+                for identity in (*benches, *never_reached(card.shown, cases, files)):
+                    keep(never_ran(card, identity, job, up))
             ended = report()
             if up:
                 sealing.close(ended, job)  # the inside adds that the time was up
@@ -310,7 +311,7 @@ def _report(
     if lacking := missing_of((row.reason for row in rows if row.verdict is not Verdict.PASSED), root_of(job)):
         notes = (lacking, *notes)
     if left_out := job.not_compiled_for:
-        compiled_for = ", ".join(card.name for card in job.architectures)
+        compiled_for = ", ".join(card.shown for card in job.architectures)
         notes = (f"--quick compiled for {compiled_for} only, and left out {', '.join(left_out)}", *notes)
     report = StageReport(Stage.COMPILE, verdict, reason=reason, hint=hint, counts=counts, notes=tuple(notes), **unseen)  # type: ignore[arg-type]
     report = with_reasons(report, Counter(row.not_run for row in rows if row.not_run))
@@ -346,7 +347,7 @@ def _reason(rows: list[CompiledKernel], verdict: Verdict) -> str:
     """Return the reason of the first row with the stage's verdict; if nothing failed, that of the first row that could not run."""
     wrong = [row for row in rows if row.verdict is not Verdict.PASSED and not row.is_discarded]
     first = next((row for row in wrong if row.verdict is verdict), wrong[0] if wrong else None)
-    return f"{first.function} for {first.architecture}: {first.reason}"[:500] if first else ""
+    return f"{first.function} for {first.hardware}: {first.reason}"[:500] if first else ""
 
 
 def _rows(event: Event, card: Architecture) -> list[CompiledKernel]:
@@ -357,7 +358,8 @@ def _rows(event: Event, card: Architecture) -> list[CompiledKernel]:
         kernel = event.get("kernel") or event["id"].split("/")[0].split()[0]
         verdict = Verdict(event["verdict"])
         why = NotRun(event["not_run"]) if event.get("not_run") else None
-        return [CompiledKernel(kernel, HOST_CODE, card.name, verdict, origin=event["id"], reason=event["reason"], not_run=why)]
+        told = {"origin": event["id"], "reason": event["reason"], "not_run": why, "card": card.card}
+        return [CompiledKernel(kernel, HOST_CODE, card.name, verdict, **told)]
     return []
 
 

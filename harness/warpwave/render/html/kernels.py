@@ -32,7 +32,7 @@ _FEW = 60
 
 @dataclass(frozen=True)
 class Column:
-    """An architecture that one target's compiler generated code for."""
+    """An architecture, as reports show it, that one target's compiler generated code for."""
 
     architecture: str
     target: str
@@ -79,7 +79,7 @@ class Generated:
 def generated(comparison: Comparison) -> Generated:
     """Return everything that was compiled, by function. The page's data holds the single configurations."""
     cells = [cell for row in comparison.codegen for cell in row.cells]
-    found = {(cell.compiled.architecture, cell.target) for cell in cells}
+    found = {(cell.compiled.hardware, cell.target) for cell in cells}
     columns = tuple(Column(*entry) for entry in sorted(found, key=lambda entry: (by_generation(entry[0]), entry[1])))
     groups: dict[tuple[str, str], dict[Column, list[CompiledKernel]]] = {}
     counted: dict[tuple[str, str], int] = {}
@@ -89,7 +89,7 @@ def generated(comparison: Comparison) -> Generated:
         counted[row.kernel, row.function] = counted.get((row.kernel, row.function), 0) + 1
         group = groups.setdefault((row.kernel, row.function), {})
         for cell in row.cells:
-            group.setdefault(Column(cell.compiled.architecture, cell.target), []).append(cell.compiled)
+            group.setdefault(Column(cell.compiled.hardware, cell.target), []).append(cell.compiled)
     targets = {target.target: target for target in comparison.targets}
     functions = tuple(
         Function(
@@ -550,12 +550,12 @@ def _tests_data(comparison: Comparison) -> dict[str, Any]:
 
 def _code_data(comparison: Comparison) -> dict[str, Any]:
     """Return a row per configuration: kernel, function, configuration, then a cell per target and architecture."""
-    cells = {(cell.compiled.architecture, cell.target) for row in comparison.codegen for cell in row.cells}
+    cells = {(cell.compiled.hardware, cell.target) for row in comparison.codegen for cell in row.cells}
     columns = sorted(cells, key=lambda column: (by_generation(column[0]), column[1]))
     several = len({target for _, target in columns}) > 1
     rows: list[list[Any]] = []
     for row in comparison.codegen:
-        found = {(cell.compiled.architecture, cell.target): _cell_data(cell) for cell in row.cells}
+        found = {(cell.compiled.hardware, cell.target): _cell_data(cell) for cell in row.cells}
         rows.append([visible(row.kernel), visible(row.function), visible(row.config), *(found.get(column, "") for column in columns)])
     heads = [visible(f"{architecture} {target}" if several else architecture) for architecture, target in columns]
     return {"columns": heads, "rows": rows}

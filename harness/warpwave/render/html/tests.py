@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from warpwave.compare.model import FAILING, Comparison, DeviceSummary, Parity, ParityRow, TargetSummary
-from warpwave.records import CaseResult, Verdict
+from warpwave.records import CaseResult, Verdict, with_card
 from warpwave.render.commands import repro
 from warpwave.render.sections.testing import remarks, several, suspicion, use_of_cards
 from warpwave.render.text import first_line, number
@@ -210,7 +210,7 @@ def _told(target: TargetSummary) -> dict[str, str]:
     seen, environment = target.facts, target.environment
     gpus = list(dict.fromkeys(map(_gpu, target.devices)))
     copies = list(dict.fromkeys(filter(None, map(_copy, target.devices))))
-    found = {"GPU": _joined(gpus), "emulated": target.emulated, "copy bandwidth": _joined(copies)}
+    found = {"GPU": _joined(gpus), "emulated": with_card(target.emulated, target.card), "copy bandwidth": _joined(copies)}
     if seen is not None:
         found |= {
             "driver": seen.driver or "",

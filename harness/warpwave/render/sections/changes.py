@@ -100,7 +100,7 @@ def _changed(title: str, changes: Sequence[Change], failing: Collection[Concern]
     blocks: dict[tuple[str, str, str], dict[Line, list[str]]] = {}
     for change in changes:
         block = blocks.setdefault((change.kernel, change.function, change.origin), {})
-        block.setdefault(_story(change, failing), []).append(change.architecture)
+        block.setdefault(_story(change, failing), []).append(change.hardware)
     drawn = []
     for head, stories in blocks.items():
         lines = [say("  ", name(", ".join(dict.fromkeys(where)))) + story for story, where in stories.items()]
@@ -150,12 +150,12 @@ def _one_sided(title: str, changes: Sequence[Change], few: int | None) -> list[S
         functions.setdefault((change.kernel, change.function), []).append(change)
     blocks = []
     for (kernel, function), found in functions.items():
-        where = dict.fromkeys(change.architecture for change in found)
+        where = dict.fromkeys(change.hardware for change in found)
         lines = [_head(kernel, function, "") + say(f": {plural(len(found), 'configuration')} for ", name(", ".join(where)))]
         if few is None or len(found) <= _FEW_CASES:
             cases: dict[tuple[str, str], list[str]] = {}
             for change in found:
-                cases.setdefault((change.origin, change.variant), []).append(change.architecture)
+                cases.setdefault((change.origin, change.variant), []).append(change.hardware)
             for (origin, text), on in cases.items():
                 lines.append(
                     say("  ", name(origin), *((" [", name(text), "]") if text else ()), " for ", name(", ".join(dict.fromkeys(on))))

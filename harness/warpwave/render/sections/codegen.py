@@ -14,7 +14,7 @@ from warpwave.compare.codegen import by_generation, configuration
 from warpwave.compare.model import FAILING, CodegenCell, CodegenRow, Comparison, Deviation, Fidelity, Likeness, WaiverUse
 from warpwave.records import HOST_CODE, CompiledKernel, Gates, NotRun, Verdict, Which
 from warpwave.render.sections.model import MOST_LINES, Bit, Line, Section, lacking, name, say, shorten
-from warpwave.render.text import NOTHING, first_line, halves, plural
+from warpwave.render.text import NOTHING, first_line, plural, stacked
 
 TITLE = "Generated code against the card's own JIT"
 
@@ -118,7 +118,7 @@ def _broken(findings: _Findings, few: int | None) -> Section:
 
 def _finding(key: tuple[str, str, str, str], rows: Sequence[CompiledKernel]) -> list[Line]:
     function, target, gate, found = key
-    where = ", ".join(_architectures(rows))
+    where = ", ".join(_hardware(rows))
     many = f", {len(rows)} times" if len(rows) > 1 else ""
     head = say(name(function), " on ", name(target), " for ", name(where), many, ": ", Bit("failed", Verdict.FAILED), ": ")
     places = list(dict.fromkeys(filter(None, map(_place, rows))))
@@ -146,13 +146,13 @@ def _place(row: CompiledKernel) -> str:
     return ", ".join(filter(None, (row.source, configuration(row))))
 
 
-def _architectures(rows: Iterable[CompiledKernel]) -> list[str]:
-    return sorted({row.architecture for row in rows}, key=by_generation)
+def _hardware(rows: Iterable[CompiledKernel]) -> list[str]:
+    return sorted({row.hardware for row in rows}, key=by_generation)
 
 
 def _waive(gate: str, rows: Sequence[CompiledKernel]) -> str:
     """Return the waiver that silences a gate for all of these rows of one kernel. A JSON string is a TOML string too."""
-    where = [glob.escape(architecture) for architecture in _architectures(rows)]
+    where = [glob.escape(name) for name in sorted({row.architecture for row in rows}, key=by_generation)]
     entries = {"gate": gate, "kernel": glob.escape(rows[0].kernel), "function": glob.escape(rows[0].function)}
     listed = {**entries, "architecture": where if len(where) > 1 else where[0], "reason": "…"}
     return "\n".join(["[[tool.warpwave.waivers]]", *(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in listed.items())])
@@ -164,7 +164,7 @@ def _discarded(cells: Iterable[CodegenCell]) -> list[Line]:
     for cell in cells:
         groups.setdefault((f"{cell.compiled.kernel} {cell.compiled.function}", cell.target), []).append(cell.compiled)
     return [
-        say(name(function), " on ", name(target), " for ", name(", ".join(_architectures(rows))), f", {plural(len(rows), 'candidate')}: ")
+        say(name(function), " on ", name(target), " for ", name(", ".join(_hardware(rows))), f", {plural(len(rows), 'candidate')}: ")
         + say(Bit("discarded", Verdict.NOT_RUN), ": ", name(rows[0].reason))
         for (function, target), rows in sorted(groups.items())
     ]
@@ -178,7 +178,7 @@ def _unjudged(cells: Iterable[CodegenCell]) -> list[Line]:
         for gate, why in cell.compiled.unjudged.items():
             reasons.setdefault(why, []).append(gate)
         for why, gates in reasons.items():
-            groups.setdefault((cell.target, ", ".join(gates), why), []).append(cell.compiled.architecture)
+            groups.setdefault((cell.target, ", ".join(gates), why), []).append(cell.compiled.hardware)
     return [
         say(name(gates), " on ", name(target), " for ", name(", ".join(sorted(set(where)))), f", {plural(len(where), 'kernel')}: ")
         + say(Bit("not judged", Verdict.NOT_RUN), ": ", name(why))
@@ -253,8 +253,8 @@ def codegen(comparison: Comparison, every: bool) -> list[Section]:
     cells = [cell for row in comparison.codegen for cell in row.cells]
     if not cells:
         return []
-    order = sorted(dict.fromkeys(cell.compiled.architecture for cell in cells), key=by_generation)
-    columns = sorted(dict.fromkeys((cell.compiled.architecture, cell.target) for cell in cells), key=lambda column: order.index(column[0]))
+    order = sorted(dict.fromkeys(cell.compiled.hardware for cell in cells), key=by_generation)
+    columns = sorted(dict.fromkeys((cell.compiled.hardware, cell.target) for cell in cells), key=lambda column: order.index(column[0]))
     counted = Counter(architecture for architecture, _ in columns)
     twice = {architecture for architecture in order if counted[architecture] > 1}
     heads = {column: say(name(column[0])) + (say(" ", name(column[1])) if column[0] in twice else ()) for column in columns}
@@ -299,7 +299,7 @@ def _not_compiled(title: str, cells: list[CodegenCell], failed: Mapping[tuple[st
         groups.setdefault((f"{made.kernel} {made.function}", cell.target, first_line(made.reason), made.verdict), []).append(made)
     lines = []
     for (function, target, reason, verdict), found in groups.items():
-        where = list(dict.fromkeys(made.architecture for made in found))
+        where = list(dict.fromkeys(made.hardware for made in found))
         shown = name(", ".join(where)) if len(where) <= 3 else f"{len(where)} architectures"
         origins = list(dict.fromkeys(made.origin for made in found if made.origin))
         same = [test for test in origins if (words := failed.get((target, test))) and words in reason]
@@ -324,7 +324,7 @@ def _not_compiled(title: str, cells: list[CodegenCell], failed: Mapping[tuple[st
 
 def _pages(columns: list[tuple[str, str]], twice: set[str]) -> list[list[tuple[str, str]]]:
     """Split the columns into pages of about equal size that fit beside the function's name."""
-    widths = [max(*map(len, halves(name)), len(target) if name in twice else 0, 5) + 1 for name, target in columns]
+    widths = [max(*map(len, stacked(name)), len(target) if name in twice else 0, 5) + 1 for name, target in columns]
     pages = math.ceil(sum(widths) / _CODEGEN_WIDTH)
     size = math.ceil(len(columns) / pages)
     return [columns[start : start + size] for start in range(0, len(columns), size)]
@@ -335,7 +335,7 @@ def _codegen(comparison: Comparison, columns: list[tuple[str, str]], heads: dict
     for row in comparison.codegen:
         group = groups.setdefault(_label(row, every), {})
         for cell in row.cells:
-            group.setdefault((cell.compiled.architecture, cell.target), []).append(cell.compiled)
+            group.setdefault((cell.compiled.hardware, cell.target), []).append(cell.compiled)
     rows = tuple((say(name(label)), *(_generated(group.get(column, []), every) for column in columns)) for label, group in groups.items())
     return Section(
         "Generated code, every configuration" if every else "Generated code",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from warpwave.compare.answer import headline, overview, shortfalls
 from warpwave.compare.changed_codegen import one_vendor
+from warpwave.compare.codegen import by_generation
 from warpwave.compare.model import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary
 from warpwave.compare.tests import is_mistyped
 from warpwave.compare.unchecked import cause_lines
@@ -277,6 +278,7 @@ def _listing(title: str, lines: Iterable[Line], few: int | None, total: int, *, 
 # Comparison → the sections of the answer: what the terminal shows on one screen, and Markdown unfolded. Pure.
 
 _GAPS, _PROBLEMS, _TARGETS, _REMARKS, _CAUSES = 3, 5, 8, 3, 4
+_ARCHITECTURES = 4  # named behind what a target did
 _SHOWN = (NO_STAGE, MOSTLY_UNSEEN, "torch.compile was replaced")  # the notes that limit what the answer says
 
 
@@ -317,9 +319,14 @@ def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, figur
 def _brief_targets(comparison: Comparison) -> list[Section]:
     """Return what each target did, or why it did not and what to do; and what was left out or given up."""
     lines: list[Line] = []
+    compiled: dict[str, set[str]] = {}
+    for cell in (cell for row in comparison.codegen for cell in row.cells):
+        compiled.setdefault(cell.target, set()).add(cell.compiled.hardware)
     gravest_first = sorted(comparison.targets, key=lambda target: target.complete)
     for target in gravest_first[:_TARGETS]:
-        lines.append(say(name(phrase(target)), *([f" ({target.emulated}, emulated)"] if target.emulated else [])))
+        lines.append(say(name(phrase(target)), *([f" ({target.hardware})"] if target.emulated else [])))
+        where = [] if target.devices else sorted(compiled.get(target.target, ()), key=by_generation)
+        lines += [say("  compiled for ", name(", ".join(where)))] if 0 < len(where) <= _ARCHITECTURES else []
         lines += [say(f"  {use}")] if (use := testing.use_of_cards(target)) else []
         lines += [say(name(f"  {remark}")) for remark in testing.remarks(target)[:_REMARKS]]
         lines += [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from warpwave.compare.model import Comparison, DeviceSummary, ParityRow, Standing, TargetSummary, TestFinding
-from warpwave.records import HOST_ERROR_PROPERTY, NotRun, Verdict
+from warpwave.records import HOST_ERROR_PROPERTY, NotRun, Verdict, with_card
 from warpwave.render.sections.model import MOST_LINES, Bit, Line, Section, name, say, shorten
 from warpwave.render.text import NOTHING, first_line, number, plural
 
@@ -102,6 +102,7 @@ def suspicion(row: ParityRow, target: str, targets: Iterable[TargetSummary]) -> 
     card = known[target].emulated
     judges = [entry for entry in passed if any(device.architecture == card for device in entry.devices)]
     names = ", ".join(entry.target for entry in (judges or passed)[:_MOST])
+    card = with_card(card, known[target].card)
     if judges:
         return f"suspected: it passed on {names}, a {card} card, so the emulator is wrong; report it"
     return f"suspected: it passed on {names}; a run on a {card} card settles whether the kernel or the emulator is wrong"

@@ -80,7 +80,7 @@ def _code(found: Upgrade) -> list[str]:
     ):
         wordings.append(([change for change in changes if change.worse_in([concern]) and not _died(change)], one, many))
     return [
-        f"{plural(len(functions), 'function')} {one if len(functions) == 1 else many} ({_where(change.architecture for change in group)})"
+        f"{plural(len(functions), 'function')} {one if len(functions) == 1 else many} ({_where(change.hardware for change in group)})"
         for group, one, many in wordings
         if (functions := {(change.kernel, change.function) for change in group})
     ]

@@ -21,7 +21,7 @@ from warpwave.config.targets import load_targets
 from warpwave.inside.benchmarks import loading
 from warpwave.inside.compile.stage import Cases, mostly_run, never_loaded, never_ran, never_reached
 from warpwave.inside.test.settings import files_with_tests
-from warpwave.records import CaseResult, Chosen, Job, NotRun, Stage, StageReport, Verdict
+from warpwave.records import Architecture, CaseResult, Chosen, Job, NotRun, Stage, StageReport, Verdict
 from warpwave.render.junit import render_junit
 
 
@@ -355,10 +355,10 @@ def test_a_card_that_was_not_begun_lacks_the_tests_of_the_others():
     assert never_reached("one", cases) == ["b"]
     assert never_reached("two", cases, ["test_x.py"]) == ["a", "b"]
     assert never_reached("one", {"one": Cases()}, ["test_x.py"]) == ["test_x.py"], "before the tests of a file are known"
-    job = Job("r", "t", (), "/kernels", "/out")
-    assert never_ran("two", "x/test_x.py::a", job, up=True).not_run is NotRun.TIME_UP
-    assert never_ran("two", "x/test_x.py", job, up=True).kernel == "x"
-    assert never_ran("two", "x/test_x.py::a", job, up=False).not_run is NotRun.STOPPED
+    job, two = Job("r", "t", (), "/kernels", "/out"), Architecture("synthetic", "two", 64, {}, name="two")
+    assert never_ran(two, "x/test_x.py::a", job, up=True).not_run is NotRun.TIME_UP
+    assert never_ran(two, "x/test_x.py", job, up=True).kernel == "x"
+    assert never_ran(two, "x/test_x.py::a", job, up=False).not_run is NotRun.STOPPED
 
 
 def test_no_row_is_missing_if_the_time_is_up_at_the_start(monkeypatch, tmp_path):
