@@ -134,7 +134,7 @@ def _advice(cells: Iterable[CodegenCell]) -> list[Line]:
         for gate in made.advice.keys() - made.waived.keys():
             groups.setdefault((f"{made.kernel} {made.function}", cell.target, gate), []).append(made)
     return [
-        say(name(function), " on ", name(target), " for ", name(", ".join(_architectures(rows))), ": ")
+        say(name(function), " on ", name(target), " for ", name(", ".join(_hardware(rows))), ": ")
         + say(Bit(gate, Verdict.ABSENT), ": ", name(rows[0].advice[gate]), *([f", and in {len(rows) - 1} more"] if len(rows) > 1 else []))
         + say(", at ", name(_place(rows[0])))
         for (function, target, gate), rows in sorted(groups.items())
