@@ -18,7 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from warpwave.errors import InfrastructureError
-from warpwave.options import GIB, Cap
+from warpwave.options import GIB
+from warpwave.records import Cap
 
 OURS = frozenset({"run.json", "inputs.json", "job.json", "engine.log", "install.log"})
 """What this machine writes into a results folder."""
@@ -244,5 +245,5 @@ def _unusable(where: str, why: str) -> InfrastructureError:
     return InfrastructureError(
         f"The results from {where} cannot be used: {text}.",
         "What comes back from another machine is not believed. Either the kernels wrote what no run writes, or that machine is not yours.",
-        "Raise --results-limit or --results-files if the run needs it; otherwise look at that machine.",
+        "Raise limits.results_gib or limits.results_files in a targets file if the run needs it; otherwise look at that machine.",
     )

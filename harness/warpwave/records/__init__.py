@@ -7,8 +7,8 @@ them, and the host reads them through `collect`, which validates every field aga
 
 from __future__ import annotations
 
-from warpwave.records.gates import CANDIDATES, OPEN, Gates, Limits, Rule, Waiver, Which
-from warpwave.records.job import Arch, Architecture, BenchScript, Card, Job, JobOptions, Multiprocessor, PytestSettings
+from warpwave.records.gates import CANDIDATES, OPEN, GateLimits, Gates, Rule, Waiver, Which
+from warpwave.records.job import Arch, Architecture, BenchScript, Cap, Card, Declared, Job, Limits, Multiprocessor, PytestSettings, What
 from warpwave.records.registry import CHOSEN, STAGES, Output
 from warpwave.records.results import (
     MOST_FINDINGS,
@@ -55,7 +55,7 @@ from warpwave.records.words import (
     reasons,
     worst,
 )
-from warpwave.records.writing import dump, finite, to_json, to_text, write_text
+from warpwave.records.writing import dump, finite, from_json, to_json, to_text, write_text
 
 __all__ = [
     "AHEAD_FILE",
@@ -88,22 +88,24 @@ __all__ = [
     "Architecture",
     "Attempt",
     "BenchScript",
+    "Cap",
     "Card",
     "CardShare",
     "CaseResult",
     "Ceiling",
     "Chosen",
     "CompiledKernel",
+    "Declared",
     "Defect",
     "DeviceFacts",
     "Environment",
     "Exit",
     "Facts",
     "Finding",
+    "GateLimits",
     "Gates",
     "Inputs",
     "Job",
-    "JobOptions",
     "Limits",
     "Multiprocessor",
     "Narrowed",
@@ -122,9 +124,11 @@ __all__ = [
     "TargetRun",
     "Verdict",
     "Waiver",
+    "What",
     "Which",
     "dump",
     "finite",
+    "from_json",
     "reasons",
     "resume_command",
     "to_json",

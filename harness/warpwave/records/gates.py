@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Union
+from typing import Annotated, Union
 
 from warpwave.records.results import CompiledKernel
 from warpwave.records.words import STRICT, Few, LongName, Many, Name, Prose
@@ -34,14 +34,9 @@ class Which:
         patterns = {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)}
         return all(any(fnmatchcase(getattr(row, name), pattern) for pattern in alternatives) for name, alternatives in patterns.items())
 
-    @classmethod
-    def restore(cls, raw: dict[str, Any]) -> Which:
-        """Undo `dataclasses.asdict`."""
-        return cls(**{name: tuple(patterns) for name, patterns in raw.items()})
-
 
 @dataclass(frozen=True)
-class Limits:
+class GateLimits:
     """A value per gate, named as in `pyproject.toml`; None or False opens the gate. docs/gates.md explains each.
 
     Upper limits: `spills` in registers per thread, `private_bytes` per thread. Lower limits: `occupancy` as a share of a multiprocessor's
@@ -60,7 +55,7 @@ class Limits:
     release_waits: bool = True
 
 
-OPEN = Limits(spills=None, private_bytes=None, explicit_precision=False, lds_waits=False, release_waits=False)
+OPEN = GateLimits(spills=None, private_bytes=None, explicit_precision=False, lds_waits=False, release_waits=False)
 
 
 @dataclass(frozen=True)
@@ -69,7 +64,7 @@ class Rule:
 
     __pydantic_config__ = STRICT
     which: Which
-    limits: Limits
+    limits: GateLimits
 
 
 @dataclass(frozen=True)
@@ -91,15 +86,8 @@ class Gates:
     """
 
     __pydantic_config__ = STRICT
-    limits: Limits = field(default_factory=Limits)
+    limits: GateLimits = field(default_factory=GateLimits)
     rules: Annotated[tuple[Rule, ...], Many] = ()
     waivers: tuple[Waiver, ...] = ()
     source: Prose = ""
     candidates: Name = CANDIDATES[0]
-
-    @classmethod
-    def restore(cls, raw: dict[str, Any]) -> Gates:
-        """Undo `dataclasses.asdict`. The data is trusted, as in `Job.load`."""
-        rules = tuple(Rule(Which.restore(entry["which"]), Limits(**entry["limits"])) for entry in raw["rules"])
-        waivers = tuple(Waiver(**{**entry, "which": Which.restore(entry["which"])}) for entry in raw["waivers"])
-        return cls(Limits(**raw["limits"]), rules, waivers, raw["source"], raw.get("candidates", CANDIDATES[0]))

@@ -38,7 +38,7 @@ class Plan:
 
 def is_wanted(options: RunOptions) -> bool:
     """Return whether the run asks to install anything."""
-    return bool(options.install.requirements or options.install.named or options.install.package)
+    return bool(options.package.install.requirements or options.package.install.named or options.package.install.package)
 
 
 def make_plan(request: Request) -> Plan:
@@ -49,32 +49,32 @@ def make_plan(request: Request) -> Plan:
     """
     options = request.options
     wanted, constraints = [], []
-    for path in options.install.requirements:
-        lines, more = _flat(path, repository_of(options.package))
+    for path in options.package.install.requirements:
+        lines, more = _flat(path, repository_of(options.package.folder))
         wanted += lines
         constraints += more
-    wanted += options.install.named
-    mode, root = options.install.package, options.package / options.project
+    wanted += options.package.install.named
+    mode, root = options.package.install.package, options.package.folder / options.package.project
     files = {
         **{f"installing/{path.name}": path.read_bytes() for path in sorted(Path(installing.__file__).parent.glob("*.py"))},
         "packages.ini": Path(__file__).with_name("packages.ini").read_bytes(),
         "requirements.txt": _text(wanted),
         "constraints.txt": _text(constraints),
     }
-    project = {name: (root / name).read_bytes() for name in _PROJECT if _is_its_own(root / name, options.package)} if mode else {}
-    folders = [options.package / folder for folder in options.import_folders]
+    project = {name: (root / name).read_bytes() for name in _PROJECT if _is_its_own(root / name, options.package.folder)} if mode else {}
+    folders = [options.package.folder / folder for folder in options.package.declared.import_folders]
     versions = sorted(
-        path for folder in folders for name in _VERSIONS for path in folder.glob(f"*/{name}") if _is_its_own(path, options.package)
+        path for folder in folders for name in _VERSIONS for path in folder.glob(f"*/{name}") if _is_its_own(path, options.package.folder)
     )
     deciding = [hashlib.sha256(content).hexdigest() for content in [*files.values(), *project.values()]]
     deciding += [hashlib.sha256(path.read_bytes()).hexdigest() for path in versions] if mode else []
     build = options.build
     deciding += [path.name for path in sorted(build.wheelhouse.glob("*"))] if build.wheelhouse else []
     deciding += [build.pip_config.read_text(errors="replace")] if build.pip_config and build.pip_config.is_file() else []
-    tree, left_out = _tree(root, options.out) if mode and project else ({}, "")
+    tree, left_out = _tree(root, options.where.out) if mode and project else ({}, "")
     version = _version(root) if project else ""
-    about = {"mode": mode, "name": root.name, "version": version, "left_out": left_out, "skipped": list(options.install.skipped)}
-    key = hashlib.sha256(json.dumps([mode, root.name, left_out, options.install.skipped, *deciding]).encode()).hexdigest()[:16]
+    about = {"mode": mode, "name": root.name, "version": version, "left_out": left_out, "skipped": list(options.package.install.skipped)}
+    key = hashlib.sha256(json.dumps([mode, root.name, left_out, options.package.install.skipped, *deciding]).encode()).hexdigest()[:16]
     files |= {"plan.json": json.dumps(about).encode(), **{f"package/{name}": content for name, content in tree.items()}}
     return Plan(files, key)
 

@@ -16,7 +16,7 @@ from warpwave.engines.docker.deadlines import Beat, paced
 from warpwave.engines.incoming import OURS, unpack
 from warpwave.engines.remote.container import CODE, KEPT_UNTIL, MADE, OUTPUT, RESULTS, UNTIL, code_volume, is_past
 from warpwave.errors import InfrastructureError
-from warpwave.options import Cap
+from warpwave.records import Cap
 
 CODE_LABEL = f"{MADE}.code"
 

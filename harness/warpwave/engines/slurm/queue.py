@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Union
 
 from warpwave.engines.slurm.site import Site
-from warpwave.options import GIB, Cap
-from warpwave.records import OVERFULL, OVERTIME, Exit
+from warpwave.options import GIB
+from warpwave.records import OVERFULL, OVERTIME, Cap, Exit
 
 PIECE = 1 << 18  # bytes of output that one look brings at most
 _UNKNOWN = re.compile(r"invalid job id", re.IGNORECASE)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from warpwave.compare.codegen import by_generation, configuration
 from warpwave.compare.model import FAILING, CodegenCell, CodegenRow, Comparison, Deviation, Fidelity, Likeness, WaiverUse
-from warpwave.records import HOST_CODE, CompiledKernel, Limits, NotRun, Verdict, Which
+from warpwave.records import HOST_CODE, CompiledKernel, GateLimits, NotRun, Verdict, Which
 from warpwave.render.sections.model import MOST_LINES, Bit, Line, Section, lacking, name, say, shorten
 from warpwave.render.text import NOTHING, first_line, halves, plural
 
@@ -201,8 +201,8 @@ def _left_out(comparison: Comparison) -> list[Line]:
     return [say(name(", ".join(peers)), " on ", name(", ".join(targets)), ", by pyproject.toml") for peers, targets in found.items()]
 
 
-def _looser(limits: Limits) -> list[str]:
-    usual = Limits()
+def _looser(limits: GateLimits) -> list[str]:
+    usual = GateLimits()
     found = []
     for gate in ("spills", "private_bytes"):
         value, default = getattr(limits, gate), getattr(usual, gate)
