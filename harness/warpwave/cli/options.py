@@ -13,7 +13,7 @@ from typing import Any, Union
 import click
 
 from warpwave.errors import UsageError
-from warpwave.records import CHOSEN, PytestSettings, What
+from warpwave.records import CHOSEN, MOST_SECONDS, PytestSettings, What
 from warpwave.records.registry import HERE
 
 # What the options of several commands have in common: types of paths, `--json`, completion in the shell.
@@ -308,6 +308,12 @@ def parse_compiled(text: str | None) -> tuple[Path, str] | None:
     return (Path(folder), digest) if at and re.fullmatch(r"[0-9a-f]{64}", digest) else (Path(text), "")
 
 
+def _check_time(context: click.Context, parameter: click.Parameter, seconds: float | None) -> float | None:
+    if seconds is not None and not 0 < seconds <= MOST_SECONDS:
+        raise click.BadParameter(f"{seconds:g} is not a time in seconds, above 0.")
+    return seconds
+
+
 def parse_workers(text: str) -> int:
     """Return how many processes run tests on each card; 0 for as many as fit.
 
@@ -389,8 +395,16 @@ limit_options = several(
         callback=lambda context, parameter, text: parse_workers(text),
         help="Run tests in N processes on each card, or on this machine's cores; auto: as many as fit. Never while anything is measured.",
     ),
-    click.option("--test-timeout", type=float, metavar="S", help="Limit for one test or point.  [default: 300, or 120 with --quick]"),
-    click.option("--timeout", type=float, default=10800.0, show_default=True, metavar="S", help="Limit for one target."),
+    click.option(
+        "--test-timeout",
+        type=float,
+        callback=_check_time,
+        metavar="S",
+        help="Limit for one test or point.  [default: 300, or 120 with --quick]",
+    ),
+    click.option(
+        "--timeout", type=float, callback=_check_time, default=10800.0, show_default=True, metavar="S", help="Limit for one target."
+    ),
 )
 package_options = several(
     "The package and what it needs",

@@ -16,7 +16,7 @@ from pydantic import Field, TypeAdapter
 
 from warpwave.config.files import keys, merge, read_yaml, refusal, validate
 from warpwave.errors import ConfigError, UsageError
-from warpwave.records import CHOSEN, EMULATED, Architecture, Cap, Card, Limits, Stage
+from warpwave.records import CHOSEN, EMULATED, MOST_SECONDS, Architecture, Cap, Card, Limits, Stage
 from warpwave.records.registry import DEFAULT, HERE
 from warpwave.records.run import Linker, Toolchain, Toolchains
 
@@ -199,7 +199,7 @@ class Bounds:
     """How long this user waits for a GPU in use, and how much a target may write to its results."""
 
     __pydantic_config__ = _STRICT
-    gpu_wait_s: Annotated[float, Field(ge=0)] = Limits.gpu_wait_s
+    gpu_wait_s: Annotated[float, Field(ge=0, le=MOST_SECONDS)] = Limits.gpu_wait_s
     results_gib: Annotated[float, Field(gt=0)] = Cap.bytes / (1 << 30)
     results_files: Annotated[int, Field(ge=1)] = Cap.files
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Union
 
 from warpwave.records.gates import Gates
 from warpwave.records.selection import TEST_FILES, Chosen
-from warpwave.records.words import STRICT, Bound, Bytes, Few, Many, Name, Page, Stage, Verdict, Word
+from warpwave.records.words import STRICT, Bound, Bytes, Few, Many, Name, Page, Seconds, Stage, Verdict, Word
 from warpwave.records.writing import from_json
 
 # What Triton's `GPUTarget` says of an architecture: a number, a text, or a mapping of facts, depending on the backend.
@@ -153,11 +153,11 @@ class Limits:
     """
 
     __pydantic_config__ = STRICT
-    test_s: float = 300.0
-    stage_s: float = 3600.0
-    target_s: float = 3 * 3600.0
-    grace_s: float = 30.0
-    gpu_wait_s: float = 600.0
+    test_s: Seconds = 300.0
+    stage_s: Seconds = 3600.0
+    target_s: Seconds = 3 * 3600.0
+    grace_s: Seconds = 30.0
+    gpu_wait_s: Seconds = 600.0
     cap: Cap = field(default_factory=Cap)
     test_workers: int = 1
 

@@ -856,6 +856,13 @@ def test_wrong_builds_and_limits_are_refused(kernels, tmp_path, text, where):
         parsed(kernels, "--targets", str(tmp_path / "mine.yml"))
 
 
+@pytest.mark.parametrize("words", [["--timeout", "0"], ["--timeout=-5"], ["--test-timeout", "nan"], ["--timeout", "1e10"]])
+def test_a_limit_is_a_time(kernels, words):
+    """A run without any would end before it began."""
+    with pytest.raises(click.UsageError, match="not a time"):
+        parsed(kernels, *words)
+
+
 def test_a_package_cannot_say_how_it_is_built_or_limited(kernels):
     """Its author may be a stranger."""
     for text in ("build = {wheelhouse = 'x'}", "limits = {results_gib = 100}", "weaken = ['network=host']", "install = 'all'"):

@@ -343,6 +343,7 @@ def test_a_job_comes_back_as_it_was():
         ({"run_id": 1}, "Job.run_id: 1 is not str"),
         ({"what": {"quick": "yes"}}, "Job.what.quick: 'yes' is not bool"),
         ({"what": {"quick": 1}}, "Job.what.quick: 1 is not bool"),
+        ({"gpus": True}, "Job.gpus: True is not int"),
         ({"what": {"stages": ["test", "dance"]}}, r"Job.what.stages\[1\]: 'dance' is not Stage"),
         ({"what": {"chosen": {"tests": [1]}}}, r"Job.what.chosen.tests\[0\]: 1 is not str"),
         ({"limits": {"test_s": None}}, "Job.limits.test_s: None is not float"),
