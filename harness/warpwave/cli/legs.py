@@ -25,11 +25,6 @@ from warpwave.run.legs import Leg
 # Turn `--toolchain` and `--triton` into legs: each target on each toolchain.
 
 
-def with_named(targets: dict[str, Target], options: Mapping[str, Any]) -> dict[str, Target]:
-    """Return the targets, and the legs that the options' names mean, such as `cpu@triton-3.8`."""
-    return split_legs(targets, options["names"], load_toolchains(options.get("overlay")), partial(newest, options))
-
-
 def on_toolchains(target: Target, options: Mapping[str, Any]) -> list[Target]:
     """Return a leg of the target for each toolchain that the options name; the target as it is if they name none."""
     names, versions = options.get("toolchains", ()), options.get("tritons", ())
@@ -117,7 +112,8 @@ def chosen_targets(options: Mapping[str, Any], targets: dict[str, Target]) -> li
     known = options["here"] and set(options["names"]) <= set(targets)  # then the file says nothing that matters
     hosts = load_hosts(path, targets, trusted=trusted) if path and not known else {}
     chosen: dict[str, tuple[Target, Host | None]] = {}
-    named = with_named(targets, options)
+    # The targets, and the legs that names such as `cpu@triton-3.8` mean.
+    named = split_legs(targets, options["names"], load_toolchains(options.get("overlay")), partial(newest, options))
     for name in options["names"]:
         found = [hosts[name]] if name in hosts else [host for host in hosts.values() if host.target == name]
         if options["here"] and name in targets:

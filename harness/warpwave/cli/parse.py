@@ -80,7 +80,7 @@ def chosen_variables(pairs: Sequence[str]) -> dict[str, str]:
     """Return the user's variables for the kernels. NAME alone takes the caller's value.
 
     Raises:
-        UsageError: a name is not allowed, or the caller has no such variable.
+        UsageError: a name is none, or belongs to warpwave, or the caller has no such variable.
     """
     found = {}
     for pair in pairs:
@@ -90,27 +90,17 @@ def chosen_variables(pairs: Sequence[str]) -> dict[str, str]:
                 meaning = "A name alone passes your own value on."
                 raise UsageError(f"--env {name}: you have no variable of this name.", meaning, f"Write --env {name}=VALUE.")
             value = os.environ[name]
+        if not _NAME.fullmatch(name):
+            meaning = "Names have letters, digits and underscores."
+            raise UsageError(f"--env {name!r} is not a variable's name.", meaning, "Write --env NAME=VALUE.")
+        if _OWN.fullmatch(name):
+            raise UsageError(
+                f"--env {name}: warpwave sets {name} itself.",
+                "Its value decides where results go, or whether two targets can be compared.",
+                f"Leave {name} out.",
+            )
         found[name] = value
-    for name in found:
-        check_variable(name)
     return found
-
-
-def check_variable(name: str) -> None:
-    """Refuse a name that is none, or that belongs to the harness.
-
-    Raises:
-        UsageError: it is one of those.
-    """
-    if not _NAME.fullmatch(name):
-        meaning = "Names have letters, digits and underscores."
-        raise UsageError(f"--env {name!r} is not a variable's name.", meaning, "Write --env NAME=VALUE.")
-    if _OWN.fullmatch(name):
-        raise UsageError(
-            f"--env {name}: warpwave sets {name} itself.",
-            "Its value decides where results go, or whether two targets can be compared.",
-            f"Leave {name} out.",
-        )
 
 
 # Turn the options that choose tests into one choice: by id, by an earlier run, by a change.

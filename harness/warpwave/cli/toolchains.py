@@ -32,7 +32,6 @@ from warpwave.compare.search import Kind, Question
 from warpwave.config.targets import Target, load_builds, load_targets, load_toolchains, select
 from warpwave.config.toolchains import one
 from warpwave.errors import ExitCode, Outcome, UsageError, WarpwaveError
-from warpwave.options import RunOptions
 from warpwave.records import SCHEMA_VERSION, Stage, write_text
 from warpwave.records.run import EMULATOR, Toolchain, Toolchains
 
@@ -41,18 +40,6 @@ if TYPE_CHECKING:
     from warpwave.compare.upgrade import Upgrade
     from warpwave.render.sections.model import Section
     from warpwave.search.steps import Step, Steps
-
-
-def one_target(options: dict[str, Any]) -> tuple[Target, Toolchains]:
-    """Return the target of a search, and all toolchains.
-
-    Raises:
-        UsageError: several toolchains were given, so there are several legs.
-    """
-    legs = legs_on_toolchains([options["name"]], options)
-    if len(legs) > 1:
-        raise UsageError("Several toolchains were given.", "A search runs on one target.", "Give one --toolchain, or none.")
-    return legs[0], load_toolchains(options["overlay"])
 
 
 def toolchain_of(text: str, known: Toolchains, options: dict[str, Any]) -> Toolchain:
@@ -89,13 +76,6 @@ def _releases(known: Toolchains, options: dict[str, Any]) -> list[str]:
             meaning = "The package index, or the folder of wheels, does not have it."
             raise UsageError(f"There is no Triton {end} for this Python.", meaning, f"Choose from {', '.join(there)}.")
     return there[there.index(ends[0]) : there.index(ends[1]) + 1]
-
-
-def options_maker(options: dict[str, Any]) -> Callable[[Path], RunOptions]:
-    """Return a function that makes the options of a step's run from the folder of its results."""
-    from warpwave.cli.parse import parse_options
-
-    return lambda out: parse_options({**options, "out": out, "resume": None})
 
 
 # The options that say what a search asks of each step.
@@ -293,16 +273,20 @@ def bisect(**options: Any) -> Outcome:
 
 
 def _over_toolchains(question: Question, options: dict[str, Any]) -> tuple[Bisection, list[Section]]:
+    from warpwave.cli.parse import parse_options
     from warpwave.compare.search import bisect as search
     from warpwave.config.toolchains import leg
     from warpwave.search.steps import Step, Steps, stepper
 
-    target, known = one_target(options)
+    legs = legs_on_toolchains([options["name"]], options)
+    if len(legs) > 1:
+        raise UsageError("Several toolchains were given.", "A search runs on one target.", "Give one --toolchain, or none.")
+    target, known = legs[0], load_toolchains(options["overlay"])
     toolchains = {toolchain.name: toolchain for toolchain in listed(known, options)}
-    make, out = options_maker(options), _out(options)
+    out = _out(options)
 
     def step(name: str) -> Step:
-        return Step(name, leg(target, toolchains[name], known), make(out))
+        return Step(name, leg(target, toolchains[name], known), parse_options({**options, "out": out, "resume": None}))
 
     with ExitStack() as stack:
         steps = Steps(question, {"target": target.name, "steps": list(toolchains)}, out, *_progress(options, stack))
