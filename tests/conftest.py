@@ -11,7 +11,7 @@ import pytest
 
 from warpwave.config.package import load_pytest_settings
 from warpwave.config.targets import load_targets
-from warpwave.records import Job, Stage, dump
+from warpwave.records import Stage, dump
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -112,6 +112,7 @@ def run_inside(tmp_path_factory):
 
     def run(package: Path, *stages: Stage, light: bool = False, **overrides) -> Path:
         import command  # as above
+        from engine_requests import make_job
 
         output = tmp_path_factory.mktemp("raw")
         cards = load_targets()["cpu"].architectures
@@ -122,7 +123,7 @@ def run_inside(tmp_path_factory):
             "benches": ("*.py",),
             **overrides,
         }
-        dump(Job("run-1", "cpu", tuple(stages), str(package), str(output), **settings), output / "job.json")
+        dump(make_job("run-1", "cpu", tuple(stages), str(package), str(output), **settings), output / "job.json")
         variables = {"PYTHONPATH": str(REPOSITORY / "harness"), "TRITON_DEFAULT_FP_FUSION": "1", "TRITON_CACHE_DIR": str(output / "cache")}
         alone = stages == (Stage.COMPILE,)
         module, kind = ("warpwave.inside.compile.stage", "compiler") if alone else ("warpwave.inside", "stages")

@@ -1,28 +1,29 @@
-"""The options of a run in one object, from the command line to the engine. `job.json` contains a part of them."""
+"""The options of a run in five groups, from the command line to the engine. `job.json` contains a part of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Union
+from typing import Any, Union
 
 from warpwave.config.hosts import Host
-from warpwave.records import Gates, JobOptions, Shard, Stage
+from warpwave.config.targets import Builds
+from warpwave.records import Declared, Limits, Shard, What
 
 GIB = 1 << 30
 
 
 @dataclass(frozen=True)
-class Build:
-    """How to build an image on this machine, for example through a mirror or without a network."""
+class Build(Builds):
+    """How an image is built, as the user's file says and the command line, and how a container of it runs.
+
+    `weaken` names the protections of the container to give up. With `keep`, it stays after the run.
+    """
 
     base_image: Union[str, None] = None
-    wheelhouse: Union[Path, None] = None
-    ca_bundle: Union[Path, None] = None
-    pip_config: Union[Path, None] = None
-    network: Union[str, None] = None
-    args: dict[str, str] = field(default_factory=dict)
     rebuild: bool = False
+    weaken: tuple[str, ...] = ()
+    keep: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,68 +40,68 @@ class Install:
 
 
 @dataclass(frozen=True)
-class Cap:
-    """The limit on a results folder. The default is about twice what `collect` reads of one, which leaves room for logs."""
+class Package:
+    """What is run: the folder `kernels`, a part of the package whose folder is `root` (by default `kernels` is all of it).
 
-    bytes: int = 4 * GIB
-    files: int = 50_000
+    `project` is the folder in it that is installed. `commit` is empty until the run has determined it. `variables` are the user's, for the
+    kernels. `snapshot` is a digest of the package and of warpwave, taken once for all legs.
+    """
 
-    def __str__(self) -> str:
-        """Return both limits as words."""
-        return f"{self.bytes / GIB:g} GiB, and {self.files} files"
+    kernels: Path
+    root: Union[Path, None] = None
+    project: str = "."
+    commit: str = ""
+    repository: str = ""
+    declared: Declared = field(default_factory=Declared)
+    install: Install = field(default_factory=Install)
+    variables: dict[str, str] = field(default_factory=dict)
+    snapshot: str = ""
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the whole package."""
+        return self.root or self.kernels
 
 
 @dataclass(frozen=True)
-class RunOptions(JobOptions):
-    """The options of a run, the same for all of its targets.
+class Where:
+    """Where it runs, and where results go.
 
-    `root` is the folder of the whole package, of which `kernels` is a part; by default `kernels` is all of it. `project` is the folder in
-    it that is installed.
-    `variables` are the user's, for the kernels. `shard_times` are the seconds that an earlier run took for its files.
-    `commit` is empty until the run has determined it. With `share`, the run's GPUs share its work. `limit_s` is the limit for one target.
-    `grace_s` is how long a stopped target may take to write its results. `weaken` names the protections of the container to give up.
-    `compiled_folder` holds the kernels of which `compiled` is the hash.
-    `host` is the machine that runs the leg, as hosts.yml describes it; None: this machine. `whole` is the folder of the whole run, if `out`
-    is that of one of its shards. `snapshot` is a digest of the package and of warpwave, taken once for all legs.
+    `whole` is the folder of the whole run, if `out` is that of one of its shards. `host` is the machine that runs the leg, as hosts.yml
+    describes it; None: this machine. With `share`, the GPUs share the work. `shard_times` are the seconds that an earlier run took for its
+    files. `compiled` is the folder with the kernels whose hash `What.compiled` is.
     """
 
     run_id: str
     out: Path
-    kernels: Path
+    whole: Union[Path, None] = None
+    resume: bool = False
     engine: Union[str, None] = None
-    stages: Union[tuple[Stage, ...], None] = None
+    host: Union[Host, None] = None
+    python: Union[str, None] = None
     gpu: Union[str, None] = None
     share: bool = False
-    commit: str = ""
-    repository: str = ""
-    gates: Gates = field(default_factory=Gates, kw_only=True)
-    limit_s: float = 3 * 3600.0
-    grace_s: float = 30.0
-    python: Union[str, None] = None
-    build: Build = field(default_factory=Build)
-    weaken: tuple[str, ...] = ()
-    keep: bool = False
-    cap: Cap = field(default_factory=Cap)
-    command: tuple[str, ...] = ()
-    resume: bool = False
-    gpu_wait_s: float = 600.0
     shard: Union[Shard, None] = None
     shard_times: dict[str, float] = field(default_factory=dict)
-    root: Union[Path, None] = None
-    project: str = "."
-    install: Install = field(default_factory=Install)
-    variables: dict[str, str] = field(default_factory=dict)
-    compiled_folder: Union[Path, None] = None
-    host: Union[Host, None] = None
-    whole: Union[Path, None] = None
-    snapshot: str = ""
+    compiled: Union[Path, None] = None
+    command: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
         """The folder of the whole run, which the user names."""
         return self.whole or self.out
 
-    @property
-    def package(self) -> Path:
-        """The folder of the whole package."""
-        return self.root or self.kernels
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The options of a run, the same for all of its targets."""
+
+    where: Where
+    package: Package
+    what: What = field(default_factory=What)
+    build: Build = field(default_factory=Build)
+    limits: Limits = field(default_factory=Limits)
+
+    def placed(self, **changes: Any) -> RunOptions:
+        """Return the same options with another place: `changes` are fields of `where`."""
+        return replace(self, where=replace(self.where, **changes))

@@ -49,7 +49,8 @@ def keep_compiled(out: Path, target: str, variables: dict[str, str]) -> None:
     raw = out / "run" / "raw" / target
     card = json.loads((raw / "facts.json").read_text())["devices"][0]["architecture"]
     (raw / "compile").mkdir(exist_ok=True)
-    dump(dataclasses.replace(Job.load(raw / "job.json"), save_compiled=(card,)), out / "job.json")
+    job = Job.load(raw / "job.json")
+    dump(dataclasses.replace(job, what=dataclasses.replace(job.what, save_compiled=(card,))), out / "job.json")
     subprocess.run([sys.executable, "-c", PACK, str(out / "job.json")], env=variables, check=True)
 
 

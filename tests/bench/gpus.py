@@ -22,7 +22,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[2]
 sys.path.insert(0, str(REPOSITORY / "harness"))
 
-from warpwave.records import Job
+from warpwave.records import What
 
 PACKAGE = Path(__file__).with_name("softmax")
 PATH = os.pathsep.join(filter(None, (str(REPOSITORY / "harness"), os.environ.get("PYTHONPATH"))))
@@ -31,7 +31,7 @@ WHAT = {"command": "the command", "stage": "the bench stage", "sweep": "the swee
 
 def run(chosen: list[str], arguments: argparse.Namespace, out: Path) -> dict:
     """One run on these cards; its times in seconds, and what each card did."""
-    which = ["--gpus", ",".join(chosen)] if len(chosen) > 1 else ["--gpu", chosen[0]]
+    which = ["--gpu", ",".join(chosen)]
     command = [sys.executable, "-m", "warpwave", "run", arguments.target, "--engine", "local", "--stage", "bench", "--no-report"]
     command += ["--kernels", str(arguments.kernels), "--bench", arguments.bench, *which, "--out", str(out)]
     command += ["--precision", str(arguments.precision)]
@@ -107,7 +107,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpus", default="0,1", help="the cards; the first one is the one that is alone")
     parser.add_argument("--runs", type=int, default=2)
-    parser.add_argument("--precision", type=float, default=Job.precision, help="as in `warpwave run`: a finer one makes a longer sweep")
+    parser.add_argument("--precision", type=float, default=What.precision, help="as in `warpwave run`: a finer one makes a longer sweep")
     parser.add_argument("--target", default="cuda")
     parser.add_argument("--targets", type=Path, help="as in `warpwave run`")
     parser.add_argument("--kernels", type=Path, default=PACKAGE)

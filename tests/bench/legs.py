@@ -24,8 +24,8 @@ from rich.console import Console
 from warpwave.cli.progress import LegsView
 from warpwave.config.hosts import Host
 from warpwave.config.targets import load_targets
-from warpwave.options import RunOptions
-from warpwave.records import Stage, StageReport, Stages, Verdict
+from warpwave.options import Package, RunOptions, Where
+from warpwave.records import Stage, StageReport, Stages, Verdict, What
 from warpwave.records.writing import to_text
 from warpwave.report import make_report
 from warpwave.run.inputs import snapshot_of
@@ -78,13 +78,11 @@ def legs_of(number: int, folder: Path, python: Path) -> list[Leg]:
     package, out = folder / "package", folder / f"out-{number}"
     package.mkdir(exist_ok=True)
     (package / "test_op.py").write_text("def test_nothing():\n    pass\n")
-    options = RunOptions("run-1", out, package, engine="local", python=str(python), stages=(Stage.TEST,))
-    options = replace(options, snapshot=snapshot_of(options), commit="none")
+    options = RunOptions(Where("run-1", out, engine="local", python=str(python)), Package(package), What(stages=(Stage.TEST,)))
+    options = replace(options, package=replace(options.package, snapshot=snapshot_of(options), commit="none"))
     cpu = load_targets()["cpu"]
     names = [f"leg-{position:03}" for position in range(1, number + 1)]
-    return [
-        Leg(replace(cpu, name=name, entry="cpu"), replace(options, host=Host(name=name, target="cpu", engine="local"))) for name in names
-    ]
+    return [Leg(replace(cpu, name=name, entry="cpu"), options.placed(host=Host(name=name, target="cpu", engine="local"))) for name in names]
 
 
 class Meter(LegsView):
@@ -139,7 +137,7 @@ def measure(number: int, folder: Path, python: Path, quiet: bool) -> None:
     if passed != number:
         sys.exit(f"{passed} of {number} legs passed: {[record.reason for record in records][:3]} {refused[:1]}")
     began = time.process_time()
-    make_report([legs[0].options.out], legs[0].options.out, [leg.name for leg in legs], records)
+    make_report([legs[0].options.where.out], legs[0].options.where.out, [leg.name for leg in legs], records)
     report = time.process_time() - began
     # The children's time has that of the program that stands for other machines, which has written it down.
     used = python.with_name(f"{python.name}.used")

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "harness"))
 
 from warpwave.collect import untrusted
 from warpwave.collect.cases import MAX_MEMORY as MAX_CASES_MEMORY
-from warpwave.records import DeviceFacts, Facts, Gates, Job, Stage, StageReport, Stages, Verdict, to_json
+from warpwave.records import DeviceFacts, Facts, Gates, Job, Stage, StageReport, Stages, Verdict, What, to_json
 
 Rows = Iterable[dict[str, Any]]
 DISK = 250 << 20
@@ -42,7 +42,7 @@ def target(
     (folder / "run.json").write_text(
         json.dumps({**base, "started": "2026-01-01T00:00:00+00:00", "kernels": "k", "command": ["warpwave"], **record})
     )
-    (folder / "job.json").write_text(to_json(Job(run_id, name, stages, "/kernels", "/out", gates=gates)))
+    (folder / "job.json").write_text(to_json(Job(run_id, name, "/kernels", "/out", what=What(stages=stages, gates=gates))))
     reports = tuple(StageReport(stage, Verdict.PASSED, 1.0) for stage in stages)
     (folder / "stages.json").write_text(to_json(Stages(run_id, name, True, reports)))
     devices = (DeviceFacts(0, "GPU A", "sy_90", 1 << 36, 100),)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from raw_folders import case, ceiling, kernel, sample, target
 
-from warpwave.records import Gates, Limits, Waiver, Which
+from warpwave.records import GateLimits, Gates, Waiver, Which
 
 FAILED = '<failure message="m" type="x">' + "a line of a traceback\n" * 20 + "</failure>"
 SKIPPED = '<skipped message="no such card"/>'
@@ -200,7 +200,7 @@ def _fidelity(root: Path) -> None:
 
 def _gates(root: Path) -> None:
     which = [Which(kernel=tuple(f"*a{w}*b{i}*c*" for i in range(5))) for w in range(200)]
-    gates = Gates(Limits(), waivers=tuple(Waiver("spills", f"r{n}", each) for n, each in enumerate(which)))
+    gates = Gates(GateLimits(), waivers=tuple(Waiver("spills", f"r{n}", each) for n, each in enumerate(which)))
     broken = {f"g{i}": "found 9, allowed 0" for i in range(19)}
     rows = (kernel(f"aab{n}c", f"_f{n}", verdict="failed", broken={**broken, "spills": str(n)}) for n in range(MOST))
     target(root, compiled=rows, gates=gates)

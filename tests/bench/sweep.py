@@ -26,6 +26,7 @@ sys.path.insert(0, str(REPOSITORY / "harness"))
 from warpwave.records import (
     Job,
     Stage,
+    What,
     dump,
 )
 from warpwave.stats import (
@@ -94,7 +95,7 @@ def run_perf_report(folder: Path, precision: float) -> dict:
 
 
 def run_harness(folder: Path, precision: float) -> dict:
-    dump(Job("bench", "bench", (Stage.BENCH,), str(PACKAGE), str(folder), precision=precision), folder / "job.json")
+    dump(Job("bench", "bench", str(PACKAGE), str(folder), what=What(stages=(Stage.BENCH,), precision=precision)), folder / "job.json")
     (folder / "bench").mkdir()
     described = subprocess.run([sys.executable, "-c", CARD, "job.json"], cwd=folder, env=environment(folder / "other"), capture_output=True)
     if described.returncode:
@@ -159,7 +160,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=2)
-    parser.add_argument("--precision", type=float, default=Job.precision, help="half-width at which the harness ends a point")
+    parser.add_argument("--precision", type=float, default=What.precision, help="half-width at which the harness ends a point")
     parser.add_argument("--keep", type=Path, help="folder for all that was measured")
     parser.add_argument("--as-perf-report", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -31,8 +31,7 @@ from warpwave.compare.tests import changed_tests
 from warpwave.engines.incoming import UnusableError, first_file, unpack
 from warpwave.engines.waiting import MAX_LINE, split_lines
 from warpwave.errors import InfrastructureError, UsageError
-from warpwave.options import Cap
-from warpwave.records import CardShare, Ceiling, CompiledKernel, Facts, Inputs, Job, RunRecord, Sample, Stages, TargetRun, to_json
+from warpwave.records import Cap, CardShare, Ceiling, CompiledKernel, Facts, Inputs, Job, RunRecord, Sample, Stages, TargetRun, to_json
 from warpwave.render.charts.pictures import pictures
 from warpwave.render.exports import FORMATS
 from warpwave.render.html import render_sections

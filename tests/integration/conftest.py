@@ -61,6 +61,14 @@ def wheelhouse(engine) -> Path:
 
 
 @pytest.fixture(scope="session")
+def offline(wheelhouse, tmp_path_factory) -> list[str]:
+    """The options of a run that build the image without any network."""
+    own = tmp_path_factory.mktemp("own") / "targets.yml"
+    own.write_text(f"build: {{wheelhouse: '{wheelhouse.resolve()}'}}\n")
+    return ["--base-image", str(BASE), "--targets", str(own)]
+
+
+@pytest.fixture(scope="session")
 def session_request(wheelhouse, tmp_path_factory) -> Request:
     """The cpu target on the base image, built from the wheelhouse."""
     kernels = tmp_path_factory.mktemp("kernels")
@@ -85,7 +93,7 @@ def request_(session_request, tmp_path) -> Request:
     """A request of its own for each test, with an empty results folder."""
     raw = tmp_path / "raw"
     raw.mkdir()
-    return change(session_request, run_id=f"t{abs(hash(tmp_path)) % 10**8}", raw=raw, limit_s=60.0, grace_s=5.0)
+    return change(session_request, run_id=f"t{abs(hash(tmp_path)) % 10**8}", raw=raw, target_s=60.0, grace_s=5.0)
 
 
 @pytest.fixture

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from engine_requests import make_options
+
 from warpwave.cli.legs import legs_of
 from warpwave.collect import collect
 from warpwave.config.hosts import Host, Slurm
 from warpwave.config.targets import load_targets
-from warpwave.options import RunOptions
 from warpwave.records import RunRecord, Stage
 from warpwave.run import run_target
 from warpwave.run.legs import Leg
@@ -63,12 +64,12 @@ class Runs:
 
     def leg(self, name: str, slurm: Slurm, *, resume: bool = False, shards: int = 1, python: str = "", **more: Any) -> list[Leg]:
         """The legs of a run, as the command line makes them: one for each shard."""
-        options = {key: more.pop(key) for key in ("grace_s", "limit_s", "cap", "weaken") if key in more}
+        options = {key: more.pop(key) for key in ("grace_s", "target_s", "cap", "weaken") if key in more}
         host = Host(
             name=name, target="cpu", slurm=slurm, **{"container": "none", "python": python or str(self.program), "shards": shards, **more}
         )
         target = load_targets()["cpu"]
-        asked = RunOptions(f"run-{name}", self.folder / name, self.package, stages=(Stage.TEST,), resume=resume, **options)
+        asked = make_options(f"run-{name}", self.folder / name, self.package, stages=(Stage.TEST,), resume=resume, **options)
         return legs_of([(replace(target, name=name, entry="cpu"), host)], asked)
 
     def run(self, leg: Leg) -> RunRecord:
@@ -129,8 +130,8 @@ class Client:
 
     def __init__(self, leg: Leg) -> None:
         self.leg = leg
-        shard = leg.options.shard
-        self.said = leg.options.folder.parent / f"{leg.target.name}{shard.number if shard else ''}.said"
+        shard = leg.options.where.shard
+        self.said = leg.options.where.folder.parent / f"{leg.target.name}{shard.number if shard else ''}.said"
         self.process = multiprocessing.get_context("spawn").Process(target=_run, args=(leg, self.said), daemon=True)
         self.process.start()
 

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
+from engine_requests import make_job
 from recorded import recorded
 
 from warpwave.collect import collect_all, find_raw
@@ -28,7 +29,6 @@ from warpwave.records import (
     Facts,
     Finding,
     Gates,
-    Job,
     RunRecord,
     Sample,
     Stage,
@@ -191,7 +191,7 @@ def write_raw(folder: Path, source: TargetRun, finished=True) -> Path:
     """Lay a run out on disk as the host and the inside would."""
     stages = tuple(report.stage for report in source.stages)
     card = source.record.emulated and Architecture("synthetic", source.record.emulated, 64, {}, name=source.record.emulated)
-    job = Job(source.record.run_id, source.record.target, stages, kernels="/kernels", output="/out", emulate=card or None)
+    job = make_job(source.record.run_id, source.record.target, stages, kernels="/kernels", output="/out", emulate=card or None)
     files = {
         "job.json": to_json(job),
         "run.json": to_json(source.record),
@@ -500,5 +500,5 @@ def write_whole(parent: Path) -> Path:
     for name, text in EXTRA.items():
         (made / name).write_text(text)
     stages = tuple(report.stage for report in WHOLE.stages)
-    (made / "job.json").write_text(to_json(Job("run-1", "alpha", stages, "/kernels", "/out", gates=WHOLE.gates, peers=WHOLE.peers)))
+    (made / "job.json").write_text(to_json(make_job("run-1", "alpha", stages, "/kernels", "/out", gates=WHOLE.gates, peers=WHOLE.peers)))
     return made

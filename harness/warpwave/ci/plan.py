@@ -187,7 +187,7 @@ def cards() -> dict[str, list[str]]:
 
 def keeping(architectures: str) -> list[str]:
     """Return the options of a run that only compiles, for these architectures, and keeps it; none if none are named."""
-    return ["--stage", "compile", "--launches", "bench,test", "--save-compiled", architectures] if architectures else []
+    return ["--stage", "compile", "--save-compiled", architectures] if architectures else []
 
 
 def taking(folder: Path | None, digest: str) -> list[str]:
@@ -197,7 +197,7 @@ def taking(folder: Path | None, digest: str) -> list[str]:
     if not folder.is_dir():
         console.say(f"{folder} is missing, so this job compiles for itself: the artifact could not be downloaded.")
         return []
-    return ["--stage", "test,bench", "--compiled", str(folder), "--compiled-hash", digest]
+    return ["--stage", "test,bench", "--compiled", f"{folder}@{digest}"]
 
 
 def digest_in(folder: Path) -> str:

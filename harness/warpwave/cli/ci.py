@@ -264,12 +264,12 @@ def _legs(params: dict[str, Any]) -> list[list[dict[str, str]]]:
     """Return the names of the legs that these options mean, with their targets, in lanes."""
     from warpwave.cli.legs import chosen_targets
     from warpwave.config.targets import load_targets
-    from warpwave.options import RunOptions
+    from warpwave.options import Package, RunOptions, Where
     from warpwave.run.legs import Leg, lanes
 
     chosen = chosen_targets(params, load_targets(params["overlay"]))
     nothing = Path()
-    legs = [Leg(target, RunOptions("", nothing, nothing, host=host)) for target, host in chosen]
+    legs = [Leg(target, RunOptions(Where("", nothing, host=host), Package(nothing))) for target, host in chosen]
     return [[{"name": leg.target.name, "target": leg.target.kind, "engine": leg.engine} for leg in lane] for lane in lanes(legs)]
 
 

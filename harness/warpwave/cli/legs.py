@@ -13,7 +13,7 @@ from warpwave import console
 from warpwave.config.hosts import Host, find_hosts, load_hosts
 from warpwave.config.package import find_root
 from warpwave.config.pyproject import load_environment
-from warpwave.config.targets import Target, load_targets, load_toolchains, select
+from warpwave.config.targets import Target, load_builds, load_targets, load_toolchains, select
 from warpwave.config.toolchains import chosen, legs, split_legs
 from warpwave.errors import ConfigError, InfrastructureError, UsageError
 from warpwave.options import RunOptions
@@ -23,11 +23,6 @@ from warpwave.run.inputs import snapshot_of
 from warpwave.run.legs import Leg
 
 # Turn `--toolchain` and `--triton` into legs: each target on each toolchain.
-
-
-def with_named(targets: dict[str, Target], options: Mapping[str, Any]) -> dict[str, Target]:
-    """Return the targets, and the legs that the options' names mean, such as `cpu@triton-3.8`."""
-    return split_legs(targets, options["names"], load_toolchains(options.get("overlay")), partial(newest, options))
 
 
 def on_toolchains(target: Target, options: Mapping[str, Any]) -> list[Target]:
@@ -58,7 +53,7 @@ def newest(options: Mapping[str, Any], index: str = "") -> str:
     """
     from warpwave.engines.packages.environments import releases
 
-    wheels = Path(index) if index and Path(index).is_dir() else options["wheelhouse"]
+    wheels = Path(index) if index and Path(index).is_dir() else load_builds(options["overlay"])[0].wheelhouse
     found = releases(options["python"], wheels, "" if wheels else index)
     if not found:
         raise InfrastructureError(
@@ -117,7 +112,8 @@ def chosen_targets(options: Mapping[str, Any], targets: dict[str, Target]) -> li
     known = options["here"] and set(options["names"]) <= set(targets)  # then the file says nothing that matters
     hosts = load_hosts(path, targets, trusted=trusted) if path and not known else {}
     chosen: dict[str, tuple[Target, Host | None]] = {}
-    named = with_named(targets, options)
+    # The targets, and the legs that names such as `cpu@triton-3.8` mean.
+    named = split_legs(targets, options["names"], load_toolchains(options.get("overlay")), partial(newest, options))
     for name in options["names"]:
         found = [hosts[name]] if name in hosts else [host for host in hosts.values() if host.target == name]
         if options["here"] and name in targets:
@@ -140,7 +136,8 @@ def legs_of(chosen: Sequence[tuple[Target, Host | None]], asked: RunOptions) -> 
         UsageError: an option cannot be used with a leg's host.
     """
     legs = []
-    asked = replace(asked, commit=asked.commit or commit_of(asked.kernels), snapshot=snapshot_of(asked))
+    package = asked.package
+    asked = replace(asked, package=replace(package, commit=package.commit or commit_of(package.kernels), snapshot=snapshot_of(asked)))
     for target, host in chosen:
         if host is None:
             legs.append(Leg(target, asked))
@@ -155,9 +152,9 @@ def legs_of(chosen: Sequence[tuple[Target, Host | None]], asked: RunOptions) -> 
         for number in range(1, shards + 1) if shards > 1 else ():
             own = machines[(number - 1) % len(machines)]
             part = Shard(number, shards)
-            folder = asked.out / "shards" / f"{number}of{shards}"
-            run_id = f"{asked.run_id}-{number}of{shards}"
-            legs.append(Leg(target, replace(options, host=own, shard=part, out=folder, whole=asked.out, run_id=run_id)))
+            folder = asked.where.out / "shards" / f"{number}of{shards}"
+            run_id = f"{asked.where.run_id}-{number}of{shards}"
+            legs.append(Leg(target, options.placed(host=own, shard=part, out=folder, whole=asked.where.out, run_id=run_id)))
     return legs
 
 
@@ -168,17 +165,16 @@ def _on_host(asked: RunOptions, host: Host) -> RunOptions:
         base_image=asked.build.base_image or host.build.base_image or None,
         network=asked.build.network or host.build.network or None,
         args={**host.build.args, **asked.build.args},
+        weaken=tuple(dict.fromkeys((*asked.build.weaken, *host.weaken))),
     )
-    return replace(
-        asked,
-        host=host,
-        engine=host.runs_with or asked.engine,
-        python=host.python or asked.python,
-        gpu=asked.gpu or host.gpu or None,
-        weaken=tuple(dict.fromkeys((*asked.weaken, *host.weaken))),
-        variables={**(host.environment if host.trusted else {}), **asked.variables},
-        package_variables={**({} if host.trusted else host.environment), **asked.package_variables},
-        build=build,
+    # What the user's own file sets is the user's; what a package's file sets is the package's.
+    mine, theirs = (host.environment, {}) if host.trusted else ({}, host.environment)
+    package, where = asked.package, asked.where
+    declared = replace(package.declared, variables={**theirs, **package.declared.variables})
+    package = replace(package, variables={**mine, **package.variables}, declared=declared)
+    options = replace(asked, build=build, package=package)
+    return options.placed(
+        host=host, engine=host.runs_with or where.engine, python=host.python or where.python, gpu=where.gpu or host.gpu or None
     )
 
 
@@ -187,13 +183,13 @@ def _check_secrets(host: Host, asked: RunOptions) -> None:
     if host.trusted or not host.ssh:
         return
     build = asked.build
-    files = {"--pip-config": build.pip_config, "--wheelhouse": build.wheelhouse, "--ca-bundle": build.ca_bundle}
-    given = [f"--env {name}" for name in asked.variables]
-    given += [f"--build-arg {name}" for name in build.args]
-    given += [option for option, value in files.items() if value]
-    own = {path.resolve() for path in load_environment(asked.kernels).requirements}
-    given += ["--requirements"] if any(path not in own for path in asked.install.requirements) else []
-    given += [f"--with {name}" for name in asked.install.named]
+    files = {f"build.{name}": getattr(build, name) for name in ("pip_config", "wheelhouse", "ca_bundle")}
+    given = [f"--env {name}" for name in asked.package.variables]
+    given += [f"build.args.{name}" for name in build.args]
+    given += [name for name, value in files.items() if value]
+    own = {path.resolve() for path in load_environment(asked.package.kernels).requirements}
+    given += ["--requirements"] if any(path not in own for path in asked.package.install.requirements) else []
+    given += [f"--with {name}" for name in asked.package.install.named]
     if given:
         raise UsageError(
             f"{', '.join(given)} would go to {host.ssh}, which the package's own hosts.yml names for {host.name}.",
@@ -204,7 +200,7 @@ def _check_secrets(host: Host, asked: RunOptions) -> None:
 
 def _check_options(host: Host, asked: RunOptions) -> None:
     """Refuse options that describe this machine for a leg on another one."""
-    for option, value in (("--engine", asked.engine), ("--python", asked.python)):
+    for option, value in (("--engine", asked.where.engine), ("--python", asked.where.python)):
         if value and host.runs_with:
             raise UsageError(
                 f"{option} {value} was given, and the hosts file says where {host.name} runs: {host.where}.",
@@ -217,7 +213,7 @@ def _check_options(host: Host, asked: RunOptions) -> None:
             "A Slurm site builds no image from the target's Dockerfile.",
             "Build one from docker/*.Dockerfile, as docs/guides/slurm.md shows, and give its path.",
         )
-    if asked.shard and (host.shards > 1 or host.also):
+    if asked.where.shard and (host.shards > 1 or host.also):
         raise UsageError(
             f"--shard was given, and the hosts file divides {host.name} already.", "A shard cannot be divided again.", "Leave --shard out."
         )

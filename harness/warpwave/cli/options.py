@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,8 +13,7 @@ from typing import Any, Union
 import click
 
 from warpwave.errors import UsageError
-from warpwave.options import GIB, Cap
-from warpwave.records import CHOSEN, Job, PytestSettings
+from warpwave.records import CHOSEN, MOST_SECONDS, PytestSettings, What
 from warpwave.records.registry import HERE
 
 # What the options of several commands have in common: types of paths, `--json`, completion in the shell.
@@ -68,15 +68,48 @@ def complete_list(words: Callable[[], Sequence[str]]) -> Callable[[click.Context
 
 
 class JsonCommand(click.Command):
-    """A command with `--json`, alone or with a file behind it."""
+    """A command with `--json`, alone or with a file behind it. An option that has moved is refused with its new place."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         """Parse the words, after the file of `--json` was told from an argument of the command."""
-        return super().parse_args(context, json_words(self, args))
+        words = json_words(self, args)
+        try:
+            return super().parse_args(context, words)
+        except click.NoSuchOption as error:
+            if error.option_name not in _MOVED:
+                raise
+            if isinstance(context.obj, dict) and "--json=-" in words:
+                context.obj["json"] = True
+            happened = f"{error.option_name} is not an option any more."
+            raise UsageError(happened, "It has moved to another place.", _MOVED[error.option_name]) from None
+
+
+_PACKAGE_FILE = "below [tool.warpwave] in the package's pyproject.toml (docs/reference/pyproject.md)."
+_OWN_FILE = "in a targets file of yours: --targets FILE (docs/reference/targets.md)."
+_AHEAD = f"Write architectures: {{NAME: {{torch_compile_ahead: true}}}} {_OWN_FILE}"
+# Where to find what was an option once.
+_MOVED = {
+    "--gpus": "Write --gpu 0,1 or --gpu all.",
+    "--compiled-hash": "Write --compiled RUN@SHA256.",
+    "--install-no-deps": "Write --install=alone.",
+    "--commit": "Set the variable WARPWAVE_COMMIT.",
+    "--launches": f'Write launches = ["bench"] or ["test"] {_PACKAGE_FILE}',
+    "--autotune": f'Write autotune = "all" {_PACKAGE_FILE}',
+    "--wheelhouse": f"Write build: {{wheelhouse: FOLDER}} {_OWN_FILE}",
+    "--ca-bundle": f"Write build: {{ca_bundle: FILE}} {_OWN_FILE}",
+    "--pip-config": f"Write build: {{pip_config: FILE}} {_OWN_FILE}",
+    "--build-network": f"Write build: {{network: MODE}} {_OWN_FILE}",
+    "--build-arg": f"Write build: {{args: {{NAME: VALUE}}}} {_OWN_FILE}",
+    "--gpu-wait": f"Write limits: {{gpu_wait_s: SECONDS}} {_OWN_FILE}",
+    "--results-limit": f"Write limits: {{results_gib: GIB}} {_OWN_FILE}",
+    "--results-files": f"Write limits: {{results_files: NUMBER}} {_OWN_FILE}",
+    "--torch-compile-ahead": _AHEAD,
+    "--no-torch-compile-ahead": _AHEAD,
+}
 
 
 def json_words(command: click.Command, words: Sequence[str]) -> list[str]:
-    """Return the words with `--json` as `--json=-`, and `--json FILE.json` as `--json=FILE.json`.
+    """Return the words with `--json` as `--json=-`, `--json FILE.json` as `--json=FILE.json`, and `--install` as `--install=all`.
 
     Click would take any word behind an option with an optional value as its value: `report --json FOLDER` would have no folder.
     """
@@ -89,6 +122,8 @@ def json_words(command: click.Command, words: Sequence[str]) -> list[str]:
             return [*found, word, *rest]
         if word == "--json":
             word = f"--json={rest.pop(0) if rest and rest[0].endswith('.json') else '-'}"
+        elif word == "--install":
+            word = "--install=all"
         elif word in valued and rest:
             found.append(word)
             word = rest.pop(0)
@@ -170,7 +205,7 @@ class GroupedCommand(JsonCommand):
 
 # Check the options that the user passes through to pytest.
 
-_PROCESSES = "warpwave runs one pytest on each GPU and watches it; --gpus and --shard share the work."
+_PROCESSES = "warpwave runs one pytest on each GPU and watches it; --gpu 0,1 and --shard share the work."
 _FILES = "warpwave writes pytest's results and settings itself, and reads them back."
 _NO_RUN = "With it, pytest runs no test."
 _MEMORY = "pytest's cache is off, because the package's folder is never written to."
@@ -264,6 +299,20 @@ STAGES = [stage.value for stage in CHOSEN]
 MOST_WORKERS = 64
 
 
+def parse_compiled(text: str | None) -> tuple[Path, str] | None:
+    """Return the folder of a run, and the SHA-256 that the list of its kernels must have; empty if none is named."""
+    if text is None:
+        return None
+    folder, at, digest = text.rpartition("@")
+    return (Path(folder), digest) if at and re.fullmatch(r"[0-9a-f]{64}", digest) else (Path(text), "")
+
+
+def _check_time(context: click.Context, parameter: click.Parameter, seconds: float | None) -> float | None:
+    if seconds is not None and not 0 < seconds <= MOST_SECONDS:
+        raise click.BadParameter(f"{seconds:g} is not a time in seconds, above 0.")
+    return seconds
+
+
 def parse_workers(text: str) -> int:
     """Return how many processes run tests on each card; 0 for as many as fit.
 
@@ -300,12 +349,6 @@ what_options = several(
         help="Run these files of the package as they are, and measure each do_bench in them; repeatable.",
     ),
     click.option(
-        "--launches",
-        metavar="W,W",
-        shell_complete=complete_list(lambda: ("bench", "test")),
-        help="Compile the launches of bench, test or both.  [default: pyproject.toml's, or both]",
-    ),
-    click.option(
         "--architectures",
         metavar="A,A",
         default="",
@@ -323,11 +366,6 @@ what_options = several(
         callback=lambda context, parameter, texts: pytest_words(texts),
         help="Options for pytest, quoted; repeatable. Or write them behind `--`.",
     ),
-    click.option("--commit", metavar="SHA", help="Commit of the kernels, if their folder is not in git.", envvar="WARPWAVE_COMMIT"),
-    click.option("--gpu", metavar="N", help="Index of the GPU to use.  [default: the first visible one]"),
-    click.option("--gpus", metavar="LIST", help="Share tests and sweeps between these GPUs: a list such as 0,1, or `all` visible ones."),
-    click.option("--shard", metavar="I/N", help="Run only part I of N of the test files and benches; `report` joins the parts."),
-    click.option("--shard-times", type=FOLDER, metavar="RUN", help="Balance shards by the times of that earlier run.  [default: by size]"),
     click.option(
         "--quick",
         is_flag=True,
@@ -346,24 +384,12 @@ what_options = several(
         help="Fail on the gates that the package's pyproject.toml sets, or also on those that only advise.",
     ),
     click.option(
-        "--autotune",
-        type=click.Choice(["one", "all"]),
-        default=Job.autotune,
-        show_default=True,
-        help="Without a card, run each test with one configuration of its autotuned kernels, or once with each.",
-    ),
-    click.option(
         "--precision",
         type=click.FloatRange(0, 1, min_open=True),
-        default=Job.precision,
+        default=What.precision,
         show_default=True,
         metavar="SHARE",
         help="Measure a point until its median is this precise, with 95% confidence, or the benchmark's own time limit is reached.",
-    ),
-    click.option(
-        "--torch-compile-ahead/--no-torch-compile-ahead",
-        default=None,
-        help="Let torch.compile compile for the sweep before the card is taken.  [default: as the targets file says of the card]",
     ),
     click.option("--aa", "again", is_flag=True, help="Measure everything twice (A/A), to see how much speeds vary without a change."),
     click.option(
@@ -371,8 +397,12 @@ what_options = several(
         metavar="A,A",
         help="Keep what the compile stage compiles for these architectures, for --compiled of another run.",
     ),
-    click.option("--compiled", type=FOLDER, metavar="RUN", help="Use the kernels that this run compiled with --save-compiled."),
-    click.option("--compiled-hash", metavar="SHA256", help="Refuse --compiled if the list of its kernels has another SHA-256."),
+    click.option(
+        "--compiled",
+        metavar="RUN[@SHA256]",
+        callback=lambda context, parameter, text: parse_compiled(text),
+        help="Use the kernels that this run compiled with --save-compiled; refuse them if the SHA-256 of their list is another.",
+    ),
 )
 
 
@@ -420,25 +450,16 @@ limit_options = several(
         callback=lambda context, parameter, text: parse_workers(text),
         help="Run tests in N processes on each card, or on this machine's cores; auto: as many as fit. Never while anything is measured.",
     ),
-    click.option("--test-timeout", type=float, metavar="S", help="Limit for one test or point.  [default: 300, or 120 with --quick]"),
     click.option(
-        "--results-limit",
-        type=click.FloatRange(0, min_open=True),
-        default=Cap().bytes / GIB,
-        show_default=True,
-        metavar="GIB",
-        help="Stop a target that writes more than this to its results.",
+        "--test-timeout",
+        type=float,
+        callback=_check_time,
+        metavar="S",
+        help="Limit for one test or point.  [default: 300, or 120 with --quick]",
     ),
     click.option(
-        "--results-files",
-        type=click.IntRange(1),
-        default=Cap().files,
-        show_default=True,
-        metavar="N",
-        help="Stop a target that writes more files and folders than this.",
+        "--timeout", type=float, callback=_check_time, default=10800.0, show_default=True, metavar="S", help="Limit for one target."
     ),
-    click.option("--timeout", type=float, default=10800.0, show_default=True, metavar="S", help="Limit for one target."),
-    click.option("--gpu-wait", type=float, default=600.0, show_default=True, metavar="S", help="How long to wait for a GPU in use."),
 )
 package_options = several(
     "The package and what it needs",
@@ -446,8 +467,12 @@ package_options = several(
         "--requirements", type=FILE, multiple=True, metavar="FILE", help="Install these packages beside torch and Triton; repeatable."
     ),
     click.option("--with", "with_packages", multiple=True, metavar="NAME", help="Install this package, as pip names it; repeatable."),
-    click.option("--install", is_flag=True, help="Install the package at the kernels' root, with what it declares to need."),
-    click.option("--install-no-deps", is_flag=True, help="Install the package at the kernels' root alone."),
+    click.option(
+        "--install",
+        type=click.Choice(["all", "alone"]),
+        metavar="[=alone]",
+        help="Install the package at the kernels' root, with what it declares to need, or alone.",
+    ),
     click.option("--env", multiple=True, metavar="NAME[=VALUE]", help="Set a variable for the kernels, or pass yours on; repeatable."),
 )
 where_options = several(
@@ -461,6 +486,9 @@ where_options = several(
         help="Run each target on this toolchain of the targets file, as a leg of its own; repeatable.",
     ),
     click.option("--triton", "tritons", multiple=True, metavar="VERSION", help="The same for a release, or `newest`; repeatable."),
+    click.option("--gpu", metavar="LIST", help="Use this GPU; share the work between several: 0,1 or `all`.  [default: the first one]"),
+    click.option("--shard", metavar="I/N", help="Run only part I of N of the test files and benches; `report` joins the parts."),
+    click.option("--shard-times", type=FOLDER, metavar="RUN", help="Balance shards by the times of that earlier run.  [default: by size]"),
     click.option("--python", metavar="PATH", help="Python of the local engine.  [default: this one]"),
     click.option("--out", type=OUT_FOLDER, help="Folder for the results.  [default: reports/runs/RUN_ID]"),
     click.option("--resume", type=OUT_FOLDER, metavar="RUN", help="Finish the run in that folder; finished parts are not run again."),
@@ -473,11 +501,6 @@ where_options = several(
 build_options = several(
     "How the image is built",
     click.option("--base-image", metavar="NAME", help="Base image instead of the target's, e.g. from your own registry."),
-    click.option("--wheelhouse", type=FOLDER, help="Folder of wheels; the image is then built without a package index."),
-    click.option("--ca-bundle", type=FILE, help="Certificates that pip trusts during the build."),
-    click.option("--pip-config", type=FILE, help="pip.conf for the build."),
-    click.option("--build-network", metavar="MODE", help="Network of the build, e.g. host."),
-    click.option("--build-arg", "build_args", multiple=True, metavar="K=V", help="Passed to the Dockerfile; repeatable."),
     click.option("--rebuild", is_flag=True, help="Build even if an image with the same contents exists."),
     click.option(
         "--weaken",

@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,12 @@ import click
 
 from warpwave.cli.options import COMMAND, STAGES, overridden
 from warpwave.config.package import find_project, find_root, import_folders, load_pytest_settings, package_names
-from warpwave.config.pyproject import PackageEnvironment, chosen_scripts, load_environment, load_gates, load_launches, load_peers
-from warpwave.config.targets import load_architectures, named_architectures
+from warpwave.config.pyproject import PackageEnvironment, load_environment, load_what
+from warpwave.config.targets import Bounds, Builds, load_architectures, load_builds, named_architectures
 from warpwave.engines.docker.container import check_weakenings
 from warpwave.errors import NothingRanError, UsageError
-from warpwave.options import GIB, Build, Cap, Install, RunOptions
-from warpwave.records import Chosen, Job, PytestSettings, Stage
+from warpwave.options import GIB, Build, Install, Package, RunOptions, Where
+from warpwave.records import Cap, Chosen, Declared, Limits, Stage, What
 from warpwave.records.selection import is_bench, is_test
 from warpwave.run import inputs
 from warpwave.run.choice import (
@@ -61,13 +61,7 @@ def chosen_packages(options: dict[str, Any], kernels: Path) -> Install:
     Raises:
         UsageError: a file is missing, or two options contradict each other.
     """
-    own = load_environment(kernels) if options["install"] else PackageEnvironment()
-    if options["install"] and options["install_no_deps"]:
-        raise UsageError(
-            "--install and --install-no-deps were both given.",
-            "The first installs what the package needs, the second installs the package alone.",
-            "Give one of them.",
-        )
+    own = load_environment(kernels) if options["install"] == "all" else PackageEnvironment()
     files = tuple(Path(path) for path in options["requirements"]) or own.requirements
     for file in files:
         if not file.is_file():
@@ -79,15 +73,14 @@ def chosen_packages(options: dict[str, Any], kernels: Path) -> Install:
                 "It takes one requirement, as in a requirements file: a name, and a version if it matters.",
                 "Write --with einops, or --with 'einops>=0.7'; for options of pip, use --requirements FILE.",
             )
-    mode = "all" if options["install"] else "alone" if options["install_no_deps"] else ""
-    return Install(tuple(file.resolve() for file in files), mode, tuple(options["with_packages"]), own.skipped)
+    return Install(tuple(file.resolve() for file in files), options["install"] or "", tuple(options["with_packages"]), own.skipped)
 
 
 def chosen_variables(pairs: Sequence[str]) -> dict[str, str]:
     """Return the user's variables for the kernels. NAME alone takes the caller's value.
 
     Raises:
-        UsageError: a name is not allowed, or the caller has no such variable.
+        UsageError: a name is none, or belongs to warpwave, or the caller has no such variable.
     """
     found = {}
     for pair in pairs:
@@ -97,44 +90,23 @@ def chosen_variables(pairs: Sequence[str]) -> dict[str, str]:
                 meaning = "A name alone passes your own value on."
                 raise UsageError(f"--env {name}: you have no variable of this name.", meaning, f"Write --env {name}=VALUE.")
             value = os.environ[name]
+        if not _NAME.fullmatch(name):
+            meaning = "Names have letters, digits and underscores."
+            raise UsageError(f"--env {name!r} is not a variable's name.", meaning, "Write --env NAME=VALUE.")
+        if _OWN.fullmatch(name):
+            raise UsageError(
+                f"--env {name}: warpwave sets {name} itself.",
+                "Its value decides where results go, or whether two targets can be compared.",
+                f"Leave {name} out.",
+            )
         found[name] = value
-    for name in found:
-        check_variable(name)
     return found
-
-
-def check_variable(name: str) -> None:
-    """Refuse a name that is none, or that belongs to the harness.
-
-    Raises:
-        UsageError: it is one of those.
-    """
-    if not _NAME.fullmatch(name):
-        meaning = "Names have letters, digits and underscores."
-        raise UsageError(f"--env {name!r} is not a variable's name.", meaning, "Write --env NAME=VALUE.")
-    if _OWN.fullmatch(name):
-        raise UsageError(
-            f"--env {name}: warpwave sets {name} itself.",
-            "Its value decides where results go, or whether two targets can be compared.",
-            f"Leave {name} out.",
-        )
 
 
 # Turn the options that choose tests into one choice: by id, by an earlier run, by a change.
 
 POSITIONAL = "node_ids"  # the parameter of ids that stand behind the target
 _MOST_LINES = 20
-
-
-@dataclass(frozen=True)
-class Package:
-    """Where a package is, and which of its files have tests and benches. Folders are relative to the root."""
-
-    kernels: Path
-    root: Path
-    import_folders: tuple[str, ...]
-    pytest: PytestSettings
-    benches: tuple[str, ...]
 
 
 def take_node_ids(context: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
@@ -147,7 +119,7 @@ def take_node_ids(context: click.Context, parameter: click.Parameter, words: tup
     return targets
 
 
-def chosen_tests(options: dict[str, Any], package: Package) -> tuple[Chosen, tuple[str, ...]]:
+def chosen_tests(options: dict[str, Any], package: Package, benches: tuple[str, ...]) -> tuple[Chosen, tuple[str, ...]]:
     """Return the tests that were asked for, and the patterns of benches: a change chooses those, too.
 
     Raises:
@@ -159,18 +131,18 @@ def chosen_tests(options: dict[str, Any], package: Package) -> tuple[Chosen, tup
     given = [option for option, value in ways.items() if value]
     if len(given) > 1:
         raise UsageError(f"{given[0]} and {given[1]} were both given.", "Each of them chooses the tests of a run.", "Give one of them.")
-    chosen, benches = Chosen(), package.benches
+    chosen = Chosen()
     if ids:
-        found = named(placed(ids, "--test", package.kernels, package.root), "--test", package.kernels)
+        found = named(placed(ids, "--test", package.kernels, package.folder), "--test", package.kernels)
         chosen = Chosen(found, how=("--test",), must_exist=True)
     elif run := options["last_failed"]:
         failed = failed_tests(run)
         chosen = Chosen(still_there(failed, "--last-failed", package.kernels, run), how=(f"--last-failed {run}",))
         gone = len(failed) - len(chosen.tests or ())
         lost = f"; the files of {gone} of them are gone" if gone > 0 else ""
-        chosen = _explained(chosen, [f"{len(failed)} test{'' if len(failed) == 1 else 's'} failed in {run}{lost}"])
+        chosen = replace(chosen, why=(f"{len(failed)} test{'' if len(failed) == 1 else 's'} failed in {run}{lost}",))
     elif ref := options["changed_since"]:
-        chosen, benches = _touched_by(ref, package)
+        chosen, benches = _touched_by(ref, package, benches)
     return _without(chosen, options["deselect_from"], package), benches
 
 
@@ -203,27 +175,26 @@ def _without(chosen: Chosen, file: Path | None, package: Package) -> Chosen:
     known = listed(file, "--deselect-from")
     # A list is kept for years: ids of files that are gone are named in the report, and refuse no run.
     ids = [_at_kernels(nodeid, package) for nodeid in known]
-    return Chosen(
-        chosen.tests, checked(ids, "--deselect-from"), (*chosen.how, f"--deselect-from {file}"), chosen.why, must_exist=chosen.must_exist
-    )
+    return replace(chosen, without=checked(ids, "--deselect-from"), how=(*chosen.how, f"--deselect-from {file}"))
 
 
 def _at_kernels(nodeid: str, package: Package) -> str:
     try:
-        return placed([nodeid], "--deselect-from", package.kernels, package.root)[0]
+        return placed([nodeid], "--deselect-from", package.kernels, package.folder)[0]
     except UsageError:
         return nodeid
 
 
-def _touched_by(ref: str, package: Package) -> tuple[Chosen, tuple[str, ...]]:
+def _touched_by(ref: str, package: Package, patterns: tuple[str, ...]) -> tuple[Chosen, tuple[str, ...]]:
     """Return the test files and benches that a change touches."""
-    change = changed_files(package.root, ref)
-    above = package.kernels.relative_to(package.root)
-    files = set(python_files(package.root)) | {path for path in change.files if path.endswith(".py")}
+    root, settings = package.folder, package.declared.pytest
+    change = changed_files(root, ref)
+    above = package.kernels.relative_to(root)
+    files = set(python_files(root)) | {path for path in change.files if path.endswith(".py")}
     here = {path: Path(path).relative_to(above).as_posix() for path in sorted(files) if Path(path).is_relative_to(above)}
-    found = {path: own for path, own in here.items() if (package.root / path).is_file()}
-    wanted = [path for path, own in found.items() if is_test(own, package.pytest.python_files) or is_bench(own, package.benches)]
-    graph = ImportGraph(package.root, files, (*package.import_folders, *package.pytest.pythonpath))
+    found = {path: own for path, own in here.items() if (root / path).is_file()}
+    wanted = [path for path, own in found.items() if is_test(own, settings.python_files) or is_bench(own, patterns)]
+    graph = ImportGraph(root, files, (*package.declared.import_folders, *settings.pythonpath))
     hit = touched(graph, wanted, change.files)
     if not hit.reasons:
         raise NothingRanError(
@@ -232,12 +203,12 @@ def _touched_by(ref: str, package: Package) -> tuple[Chosen, tuple[str, ...]]:
             "There is nothing to run. Leave --changed-since out to run everything.",
         )
     own = tuple(found[path] for path in hit.reasons)
-    benches = tuple(glob.escape(path) for path in own if is_bench(path, package.benches))
+    benches = tuple(glob.escape(path) for path in own if is_bench(path, patterns))
     lines = [
         f"{len(own)} of {len(wanted)} test files and benches are touched by what has changed since {ref} ({change.commit})",
         *_reasons(hit, found),
     ]
-    return _explained(Chosen(own, how=(f"--changed-since {ref}",)), lines), benches or (NOTHING,)
+    return Chosen(own, how=(f"--changed-since {ref}",), why=tuple(lines)), benches or (NOTHING,)
 
 
 def _reasons(hit: Touched, names: dict[str, str]) -> list[str]:
@@ -251,10 +222,6 @@ def _named(files: Sequence[str]) -> str:
     return f": {', '.join(files[:5])}{' …' if len(files) > 5 else ''}" if files else ""
 
 
-def _explained(chosen: Chosen, why: Sequence[str]) -> Chosen:
-    return Chosen(chosen.tests, chosen.without, chosen.how, tuple(why), chosen.must_exist)
-
-
 _QUICK_TEST_S = 120.0
 
 
@@ -265,18 +232,21 @@ def parse_options(options: dict[str, Any], *, divided: bool = False) -> RunOptio
         UsageError: an option asks for something that does not exist.
         ConfigError: the kernel package's `pyproject.toml` is not valid.
     """
+    package = _package(options)
+    compiled, planned = options["compiled"] or (None, "")
+    compiled = inputs.find(compiled) if compiled else None
+    what = _what(options, package, inputs.digest_of(compiled, planned) if compiled else "")
+    builds, bounds = load_builds(options["overlay"])
+    return RunOptions(_where(options, compiled, divided), package, what, _build(options, builds), _limits(options, bounds))
+
+
+def _package(options: dict[str, Any]) -> Package:
     kernels: Path = options["kernels"]
     if not kernels.is_dir():
         raise UsageError(
             f"There is no kernel package at {kernels}.",
             "warpwave looks for a folder of test_*.py and bench_*.py files; the default is `kernels` in the current folder.",
             "Give its path with --kernels.",
-        )
-    if options["resume"] and options["out"] and options["resume"].resolve() != options["out"].resolve():
-        raise UsageError(
-            f"--resume names {options['resume']} and --out names {options['out']}.",
-            "A run is resumed in its own folder.",
-            "Leave --out out.",
         )
     for text in (*sys.argv, str(kernels.resolve())):
         if not text.isascii() and text.encode("utf-8", "replace") != text.encode("utf-8", "surrogatepass"):
@@ -285,64 +255,82 @@ def parse_options(options: dict[str, Any], *, divided: bool = False) -> RunOptio
                 "It is recorded in run.json, and JSON can hold only text.",
                 "Rename that file or folder, or give the option in UTF-8.",
             )
-    check_weakenings(options["weaken"])  # for every engine: a report must not claim that a protection was given up which does not exist
     root = find_root(kernels)
-    settings, folders = overridden(load_pytest_settings(kernels, root), options["pytest_args"]), import_folders(root)
-    patterns = options["benches"] or RunOptions.benches
-    chosen, benches = chosen_tests(options, Package(kernels.resolve(), root, folders, settings, patterns))
-    gpu, share = chosen_gpus(options["gpu"], options["gpus"])
-    run_id = recorded_run_id(options["resume"]) if options["resume"] else new_run_id()
-    # Options that have the same name and value on the command line and in `RunOptions`.
-    saved = named_architectures(options["save_compiled"] or "", load_architectures(options["overlay"]), "--save-compiled")
-    folder = inputs.find(options["compiled"]) if options["compiled"] else None
-    same = {field.name: options[field.name] for field in fields(RunOptions) if field.name in options}
-    return RunOptions(
-        **{
-            **same,
-            "run_id": run_id,
-            "out": Path(os.path.realpath(options["resume"] or options["out"] or RUNS / run_id)),
-            "kernels": kernels.resolve(),
-            "root": root,
-            "project": find_project(root),
-            "repository": repository_of(root),
-            "import_folders": folders,
-            "package_names": package_names(root),
-            "pytest": settings,
-            "chosen": chosen,
-            "stages": _parse_stages(options["stages"]),
-            "gpu": gpu,
-            "save_compiled": tuple(card.name for card in saved),
-            "compiled_folder": folder,
-            "compiled": inputs.digest_of(folder, options["compiled_hash"] or "") if folder else "",
-            "share": share,
-            "commit": options["commit"] or "",
-            "benches": benches,
-            "bench_scripts": chosen_scripts(options["bench_scripts"], kernels, root),
-            "launches": _parse_launches(options["launches"]) if options["launches"] else load_launches(kernels),
-            "peers": load_peers(kernels),
-            "gates": load_gates(kernels, strict=options["gates"] == "strict"),
-            "pytest_args": chosen_pytest_args(options["keyword"], options["pytest_args"]),
-            "test_limit_s": options["test_timeout"] or (_QUICK_TEST_S if options["quick"] else Job.test_limit_s),
-            # The stage's limit comes first: it keeps the stage's results whole, and leaves time to save them before the target's limit.
-            "stage_limit_s": options["timeout"] - min(120.0, options["timeout"] / 10),
-            "limit_s": options["timeout"],
-            "build": _build(options),
-            "cap": Cap(max(1, round(options["results_limit"] * GIB)), options["results_files"]),
-            "command": _command(),
-            "resume": options["resume"] is not None,
-            "gpu_wait_s": options["gpu_wait"],
-            "install": chosen_packages(options, kernels),
-            "variables": chosen_variables(options["env"]),
-            "package_variables": load_environment(kernels).env,
-            "shard": parse_shard(options["shard"]) if options["shard"] else None,
-            "shard_times": chosen_shard_times(options["shard_times"], divided=bool(options["shard"]) or divided),
-        }
+    return Package(
+        kernels=kernels.resolve(),
+        root=root,
+        project=find_project(root),
+        commit=os.environ.get("WARPWAVE_COMMIT", ""),
+        repository=repository_of(root),
+        declared=Declared(
+            import_folders=import_folders(root),
+            names=package_names(root),
+            variables=load_environment(kernels).env,
+            pytest=overridden(load_pytest_settings(kernels, root), options["pytest_args"]),
+        ),
+        install=chosen_packages(options, kernels),
+        variables=chosen_variables(options["env"]),
     )
 
 
-def _build(options: dict[str, Any]) -> Build:
-    same = {field.name: options[field.name] for field in fields(Build) if field.name in options}
-    return Build(**same, network=options["build_network"], args=dict(_key_value(pair) for pair in options["build_args"]))
+def _what(options: dict[str, Any], package: Package, compiled: str) -> What:
+    declared = load_what(options["kernels"], package.folder, options["bench_scripts"], strict=options["gates"] == "strict")
+    chosen, benches = chosen_tests(options, package, options["benches"] or What.benches)
+    saved = named_architectures(options["save_compiled"] or "", load_architectures(options["overlay"]), "--save-compiled")
+    kept = tuple(card.name for card in saved)
+    if kept:  # for runs with a card, which launch everything
+        declared["launches"] = What.launches
+    return What(
+        chosen=chosen,
+        stages=_parse_stages(options["stages"]),
+        benches=benches,
+        pytest_args=chosen_pytest_args(options["keyword"], options["pytest_args"]),
+        save_compiled=kept,
+        compiled=compiled,
+        **declared,
+        **{name: options[name] for name in ("quick", "sanitize", "again", "precision")},
+    )
+
+
+def _where(options: dict[str, Any], compiled: Path | None, divided: bool) -> Where:
+    resume: Path | None = options["resume"]
+    if resume and options["out"] and resume.resolve() != options["out"].resolve():
+        raise UsageError(
+            f"--resume names {resume} and --out names {options['out']}.", "A run is resumed in its own folder.", "Leave --out out."
+        )
+    gpu, share = chosen_gpus(options["gpu"])
+    run_id = recorded_run_id(resume) if resume else new_run_id()
+    return Where(
+        run_id=run_id,
+        out=Path(os.path.realpath(resume or options["out"] or RUNS / run_id)),
+        resume=resume is not None,
+        engine=options["engine"],
+        python=options["python"],
+        gpu=gpu,
+        share=share,
+        shard=parse_shard(options["shard"]) if options["shard"] else None,
+        shard_times=chosen_shard_times(options["shard_times"], divided=bool(options["shard"]) or divided),
+        compiled=compiled,
+        command=_command(),
+    )
+
+
+def _limits(options: dict[str, Any], bounds: Bounds) -> Limits:
+    target_s: float = options["timeout"]
+    return Limits(
+        test_s=options["test_timeout"] or (_QUICK_TEST_S if options["quick"] else Limits.test_s),
+        # The stage's limit comes first: it keeps the stage's results whole, and leaves time to save them before the target's limit.
+        stage_s=target_s - min(120.0, target_s / 10),
+        target_s=target_s,
+        gpu_wait_s=bounds.gpu_wait_s,
+        cap=Cap(max(1, round(bounds.results_gib * GIB)), bounds.results_files),
+        test_workers=options["test_workers"],
+    )
+
+
+def _build(options: dict[str, Any], builds: Builds) -> Build:
+    check_weakenings(options["weaken"])  # for every engine: a report must not claim that a protection was given up which does not exist
+    return Build(**vars(builds), **{name: options[name] for name in ("base_image", "rebuild", "weaken", "keep")})
 
 
 def _command() -> tuple[str, ...]:
@@ -357,46 +345,28 @@ def _command() -> tuple[str, ...]:
     return (*words[:place], "--pytest-args", shlex.join(words[place + 1 :]))
 
 
-def chosen_gpus(gpu: str | None, gpus: str | None) -> tuple[str | None, bool]:
-    """Return the run's GPUs (None for all visible ones), and whether they share its work.
+def chosen_gpus(text: str | None) -> tuple[str | None, bool]:
+    """Return the run's GPUs (None: all visible ones, of which a run that does not share uses the first), and whether they share its work.
 
     Raises:
-        UsageError: the list is empty or names a GPU twice, or both options were given.
+        UsageError: the text is not a list of GPUs, or names one twice.
     """
-    if gpus is None:
-        return gpu, False
-    if gpu is not None:
-        raise UsageError("--gpu and --gpus were both given.", "--gpu uses one card; --gpus shares the work.", "Give one of them.")
-    if gpus == "all":
-        return None, True
-    names = [name.strip() for name in gpus.split(",")]
+    if text is None or text == "all":
+        return None, text == "all"
+    names = [name.strip() for name in text.split(",")]
     if "all" in names or not all(names) or len(set(names)) < len(names):
         raise UsageError(
-            f"--gpus {gpus!r} is not a list of GPUs.",
+            f"--gpu {text!r} is not a list of GPUs.",
             "Name each GPU once: two processes on one card would spoil each other's times.",
-            "For example --gpus 0,1 or --gpus all.",
+            "For example --gpu 0, --gpu 0,1 or --gpu all.",
         )
-    return ",".join(names), True
+    return ",".join(names), len(names) > 1
 
 
-def _parse_stages(text: str | None) -> tuple[Stage, ...] | None:
+def _parse_stages(text: str | None) -> tuple[Stage, ...]:
     if text is None:
-        return None
+        return ()
     for name in text.split(","):
         if name not in STAGES:
             raise UsageError(f"There is no stage {name!r}.", "Stages are separated by commas.", f"Choose from {', '.join(STAGES)}.")
     return tuple(Stage(name) for name in text.split(","))
-
-
-def _parse_launches(text: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(text.split(",")))
-    if not set(names) <= {"bench", "test"}:
-        raise UsageError(f"--launches {text!r} is not valid.", "Benches and tests launch kernels.", "Choose bench, test or bench,test.")
-    return names
-
-
-def _key_value(pair: str) -> tuple[str, str]:
-    key, equals, value = pair.partition("=")
-    if not equals:
-        raise UsageError(f"--build-arg {pair!r} has no value.", "Build arguments are written K=V.", "For example --build-arg TORCH=base.")
-    return key, value

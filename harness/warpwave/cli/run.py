@@ -94,12 +94,12 @@ def run(**options: Any) -> Outcome:
     legs = legs_of(chosen, asked)
     for leg in legs:
         for path in (leg.raw, leg.log):
-            check_no_links(path, asked.out)
+            check_no_links(path, asked.where.out)
         check_target(leg.target, leg.options)  # check all targets before the first one runs, which may take an hour
     known = read_known(options, kernels=options["kernels"])
     if options["dry_run"]:
         return _show_plan(legs, options)
-    check_writable(ignored_by_git(asked.out))
+    check_writable(ignored_by_git(asked.where.out))
     several = lanes(legs)
     if len(several) > 1:
         records, refused = _run_lanes(several, legs, quiet=options["quiet"], verbose=options["verbose"])
@@ -108,11 +108,11 @@ def run(**options: Any) -> Outcome:
     if refused and not records:
         raise refused[0]
     ended = _cut_short(records, refused)
-    keep_copy(known, asked.out)
+    keep_copy(known, asked.where.out)
     if options["no_report"]:
-        return show_records(records, asked.out, options, ended, known)
-    made = make_report([asked.out], asked.out, [target.name for target, _ in chosen], records, known=known)
-    return show_report(made, asked.out, options, ended, next_too=True)
+        return show_records(records, asked.where.out, options, ended, known)
+    made = make_report([asked.where.out], asked.where.out, [target.name for target, _ in chosen], records, known=known)
+    return show_report(made, asked.where.out, options, ended, next_too=True)
 
 
 def _show_plan(legs: Sequence[Leg], options: dict[str, Any]) -> Outcome:
@@ -120,7 +120,7 @@ def _show_plan(legs: Sequence[Leg], options: dict[str, Any]) -> Outcome:
     from warpwave.engines.snapshot import contents, secrets_in
     from warpwave.render.text import json_text
 
-    root, results = legs[0].options.package, legs[0].options.folder
+    root, results = legs[0].options.package.folder, legs[0].options.where.folder
     files: list[dict[str, Any]] = []
     left_out: list[dict[str, str]] = []
     for path, why in contents(root, results):
@@ -164,7 +164,7 @@ def _planned(leg: Leg) -> dict[str, str]:
         seen = "a copy of the files listed below"
     elif ENGINES[engine].container:
         seen = "read-only in its place, without what is hidden"
-    falls_back = not (leg.options.engine or leg.options.host or leg.target.needs_card or engine == FALLBACK)
+    falls_back = not (leg.options.where.engine or leg.options.where.host or leg.target.needs_card or engine == FALLBACK)
     return {
         "target": leg.name,
         "where": leg.where,
@@ -216,8 +216,8 @@ def _run_lanes(
 
 def _said_before(legs: Sequence[Leg], *, first: bool = True) -> list[str]:
     """Return the lines that precede legs: which tests were chosen and why, and which protections are given up."""
-    weakened = [f"{leg.name}: protections given up: {', '.join(leg.options.weaken)}" for leg in legs if leg.options.weaken]
-    return [*(legs[0].options.chosen.why if first else ()), *weakened]
+    weakened = [f"{leg.name}: protections given up: {', '.join(leg.options.build.weaken)}" for leg in legs if leg.options.build.weaken]
+    return [*(legs[0].options.what.chosen.why if first else ()), *weakened]
 
 
 def _cut_short(records: Sequence[RunRecord], refused: Sequence[WarpwaveError]) -> Outcome:

@@ -29,30 +29,17 @@ from warpwave.cli.options import (
 from warpwave.cli.show import print_answer
 from warpwave.compare.changed_codegen import Concern
 from warpwave.compare.search import Kind, Question
-from warpwave.config.targets import Target, load_toolchains
+from warpwave.config.targets import Target, load_builds, load_targets, load_toolchains, select
 from warpwave.config.toolchains import one
-from warpwave.errors import ExitCode, Outcome, UsageError
-from warpwave.options import RunOptions
+from warpwave.errors import ExitCode, Outcome, UsageError, WarpwaveError
+from warpwave.records import SCHEMA_VERSION, Stage, write_text
 from warpwave.records.run import EMULATOR, Toolchain, Toolchains
 
 if TYPE_CHECKING:
     from warpwave.compare.search import Bisection
-    from warpwave.compare.upgrade import Stale, Upgrade
-    from warpwave.records import Stage
+    from warpwave.compare.upgrade import Upgrade
     from warpwave.render.sections.model import Section
     from warpwave.search.steps import Step, Steps
-
-
-def one_target(options: dict[str, Any]) -> tuple[Target, Toolchains]:
-    """Return the target of a search, and all toolchains.
-
-    Raises:
-        UsageError: several toolchains were given, so there are several legs.
-    """
-    legs = legs_on_toolchains([options["name"]], options)
-    if len(legs) > 1:
-        raise UsageError("Several toolchains were given.", "A search runs on one target.", "Give one --toolchain, or none.")
-    return legs[0], load_toolchains(options["overlay"])
 
 
 def toolchain_of(text: str, known: Toolchains, options: dict[str, Any]) -> Toolchain:
@@ -82,20 +69,13 @@ def _releases(known: Toolchains, options: dict[str, Any]) -> list[str]:
 
     if not (options["good"] and options["bad"]):
         raise UsageError("A release is missing.", "The search runs between a good and a bad release.", "Give --good and --bad.")
-    there = releases(options["python"], options["wheelhouse"])
+    there = releases(options["python"], load_builds(options["overlay"])[0].wheelhouse)
     ends = [toolchain_of(options[side], known, options).triton for side in ("good", "bad")]
     for end in ends:
         if end not in there:
             meaning = "The package index, or the folder of wheels, does not have it."
             raise UsageError(f"There is no Triton {end} for this Python.", meaning, f"Choose from {', '.join(there)}.")
     return there[there.index(ends[0]) : there.index(ends[1]) + 1]
-
-
-def options_maker(options: dict[str, Any]) -> Callable[[Path], RunOptions]:
-    """Return a function that makes the options of a step's run from the folder of its results."""
-    from warpwave.cli.parse import parse_options
-
-    return lambda out: parse_options({**options, "out": out, "resume": None})
 
 
 # The options that say what a search asks of each step.
@@ -168,14 +148,12 @@ def upgrade(**options: Any) -> Outcome:
     from warpwave.compare.upgrade import stale, used
     from warpwave.compare.upgrade import upgrade as compare
     from warpwave.config.pyproject import tuned_configurations
-    from warpwave.config.targets import load_toolchains
-    from warpwave.config.toolchains import one
     from warpwave.render.sections.upgrade import sentence, upgrade_sections
     from warpwave.search.steps import read_runs
 
     failing = parse_concerns(options["fail_on"])
     known = load_toolchains(options["overlay"])
-    sides = [one(known, options[side], partial(_newest, options)) for side in ("base", "head")]
+    sides = [one(known, options[side], partial(newest, options)) for side in ("base", "head")]
     if sides[0].name == sides[1].name:
         return _same(sides[0].name, options["summary"])
     runs = read_runs(list(options["folders"]) or [_run(sides, options)])
@@ -188,19 +166,14 @@ def upgrade(**options: Any) -> Outcome:
     text = sentence(found, old)
     ended = outcome(found, failing, text)
     lead = ended.lead(text)
-    sections = upgrade_sections(found, failing, old, options["full"])
-    _write(lead, ended, sections, options)
-    if not print_answer(options["json"], [_json(found, old, lead, ended, failing)]):
-        from warpwave.render.terminal import draw_page
-
-        console.show(draw_page(lead, sections, good=ended.ok))
-    return ended
+    if options["summary"] is not None:
+        write_text(options["summary"], f"{lead}\n")
+    body = {"fail_on": [concern.value for concern in failing], "upgrade": asdict(found), "stale": [asdict(each) for each in old]}
+    return _show(lead, upgrade_sections(found, failing, old, options["full"]), ended, options, "upgrade", body)
 
 
 def _same(name: str, summary: Path | None) -> Outcome:
     """Say that there is nothing to compare: a scheduled job meets this until the next release."""
-    from warpwave.records import write_text
-
     text = f"Both sides are {name}: there is nothing to compare."
     if summary is not None:
         summary.parent.mkdir(parents=True, exist_ok=True)
@@ -221,10 +194,8 @@ def outcome(found: Upgrade, failing: Sequence[Concern], text: str) -> Outcome:
 
 def _run(sides: list[Toolchain], options: dict[str, Any]) -> Path:
     """Run each target on both toolchains, in turns, and return the folder of the results."""
-    from warpwave.cli.legs import say_runs_here
     from warpwave.cli.parse import parse_options
     from warpwave.cli.progress import Progress
-    from warpwave.config.targets import load_targets, load_toolchains, select
     from warpwave.config.toolchains import legs
     from warpwave.run.folders import check_writable, ignored_by_git
     from warpwave.search.steps import in_turns, run_legs
@@ -232,15 +203,15 @@ def _run(sides: list[Toolchain], options: dict[str, Any]) -> Path:
     known, targets = load_toolchains(options["overlay"]), load_targets(options["overlay"])
     asked = parse_options(options)
     chosen = select(targets, list(options["names"]) or _default_targets(targets))
-    _check_stages(asked.stages, chosen)
+    _check_stages(asked.what.stages, chosen)
     say_runs_here([target.name for target in chosen], options["kernels"])
     wanted = [legs([target], sides, known) for target in chosen]
-    check_writable(ignored_by_git(asked.out))
+    check_writable(ignored_by_git(asked.where.out))
     for leg in (leg for toolchains in wanted for leg in in_turns(toolchains, asked)):
         with Progress(console.terminal(err=True), leg.name, quiet=options["quiet"]) as progress:
             run_legs([leg.target], leg.options, progress.say, progress.on_event)
-    console.say(f"Results: {asked.out}", err=True)
-    return asked.out
+    console.say(f"Results: {asked.where.out}", err=True)
+    return asked.where.out
 
 
 def _check_stages(stages: Sequence[Stage] | None, chosen: Sequence[Target]) -> None:
@@ -249,8 +220,6 @@ def _check_stages(stages: Sequence[Stage] | None, chosen: Sequence[Target]) -> N
     Raises:
         UsageError: the run would measure, and test nothing.
     """
-    from warpwave.records import Stage
-
     if stages and Stage.BENCH in stages and Stage.TEST not in stages and any(Stage.BENCH in target.stages for target in chosen):
         raise UsageError(
             "This upgrade would measure speeds, and compare none of them.",
@@ -266,36 +235,6 @@ def _default_targets(targets: dict[str, Target]) -> list[str]:
     emulates = all(map(find_spec, EMULATOR))
     emulated = [name for name, target in targets.items() if target.emulate and emulates]
     return [name for name, target in targets.items() if target.interpret or name in emulated[:1]]
-
-
-def _newest(options: dict[str, Any], index: str) -> str:
-    from warpwave.cli.legs import newest
-
-    return newest(options, index)
-
-
-def _write(lead: str, ended: Outcome, sections: Sequence[Section], options: dict[str, Any]) -> None:
-    """Write the pages that were asked for."""
-    from warpwave.records import write_text
-    from warpwave.render.html import render_sections
-    from warpwave.render.markdown import render_page
-
-    source = "what `upgrade --full --json` prints"
-    if options["markdown"] is not None:
-        write_text(options["markdown"], render_page(lead, sections, good=ended.ok, all_in=source))
-    if options["html_file"] is not None:
-        write_text(options["html_file"], render_sections(lead, sections, exit_code=int(ended.code), kind="upgrade", source=source))
-    if options["summary"] is not None:
-        write_text(options["summary"], f"{lead}\n")
-
-
-def _json(found: Upgrade, old: Sequence[Stale], lead: str, ended: Outcome, failing: Sequence[Concern]) -> str:
-    from warpwave.records import SCHEMA_VERSION
-    from warpwave.render.text import json_text
-
-    fail_on = [concern.value for concern in failing]
-    body = {**ended.fields(), "sentence": lead, "fail_on": fail_on, "upgrade": asdict(found), "stale": [asdict(one) for one in old]}
-    return json_text({**body, "schema_version": SCHEMA_VERSION}, indent=1) + "\n"
 
 
 # `warpwave bisect`: which release of Triton, or which toolchain of a list, made it bad.
@@ -330,20 +269,24 @@ def bisect(**options: Any) -> Outcome:
     found, code = _over_toolchains(question, options)
     text = bisection_sentence(found, question.fixed)
     ended = Outcome() if found.first_bad else Outcome(ExitCode.INCOMPLETE, text.rstrip("."))
-    return _show(text, [*bisection_sections(found, question.fixed), *code], ended, options, "bisect", found)
+    return _show(text, [*bisection_sections(found, question.fixed), *code], ended, options, "bisect", {"bisect": asdict(found)})
 
 
 def _over_toolchains(question: Question, options: dict[str, Any]) -> tuple[Bisection, list[Section]]:
+    from warpwave.cli.parse import parse_options
     from warpwave.compare.search import bisect as search
     from warpwave.config.toolchains import leg
     from warpwave.search.steps import Step, Steps, stepper
 
-    target, known = one_target(options)
+    legs = legs_on_toolchains([options["name"]], options)
+    if len(legs) > 1:
+        raise UsageError("Several toolchains were given.", "A search runs on one target.", "Give one --toolchain, or none.")
+    target, known = legs[0], load_toolchains(options["overlay"])
     toolchains = {toolchain.name: toolchain for toolchain in listed(known, options)}
-    make, out = options_maker(options), _out(options)
+    out = _out(options)
 
     def step(name: str) -> Step:
-        return Step(name, leg(target, toolchains[name], known), make(out))
+        return Step(name, leg(target, toolchains[name], known), parse_options({**options, "out": out, "resume": None}))
 
     with ExitStack() as stack:
         steps = Steps(question, {"target": target.name, "steps": list(toolchains)}, out, *_progress(options, stack))
@@ -356,8 +299,6 @@ def _code_beside(found: Bisection, steps: Steps, step: Callable[[str], Step]) ->
     from warpwave.cli.compare import parse_concerns
     from warpwave.compare.changed_codegen import bundle, check_comparable, diff
     from warpwave.compare.upgrade import plain
-    from warpwave.errors import WarpwaveError
-    from warpwave.records import Stage
     from warpwave.render.sections.changes import diff_sections
     from warpwave.render.sections.model import Section, name, say
 
@@ -388,8 +329,8 @@ def _progress(options: dict[str, Any], stack: ExitStack) -> tuple[Any, Any]:
     return progress.say, progress.on_event
 
 
-def _show(text: str, sections: Sequence[Section], ended: Outcome, options: dict[str, Any], kind: str, found: Any) -> Outcome:
-    from warpwave.records import SCHEMA_VERSION, write_text
+def _show(lead: str, sections: Sequence[Section], ended: Outcome, options: dict[str, Any], kind: str, body: dict[str, Any]) -> Outcome:
+    """Write the pages that were asked for, and show the answer."""
     from warpwave.render.html import render_sections
     from warpwave.render.markdown import render_page
     from warpwave.render.terminal import draw_page
@@ -397,10 +338,10 @@ def _show(text: str, sections: Sequence[Section], ended: Outcome, options: dict[
 
     source = f"what `{kind} --json` prints"
     if options["markdown"] is not None:
-        write_text(options["markdown"], render_page(text, sections, good=ended.ok, all_in=source))
+        write_text(options["markdown"], render_page(lead, sections, good=ended.ok, all_in=source))
     if options["html_file"] is not None:
-        write_text(options["html_file"], render_sections(text, sections, exit_code=int(ended.code), kind=kind, source=source))
-    body = {**ended.fields(), "sentence": text, kind: asdict(found), "schema_version": SCHEMA_VERSION}
-    if not print_answer(options["json"], [json_text(body, indent=1) + "\n"]):
-        console.show(draw_page(text, sections, good=ended.ok))
+        write_text(options["html_file"], render_sections(lead, sections, exit_code=int(ended.code), kind=kind, source=source))
+    document = {**ended.fields(), "sentence": lead, **body, "schema_version": SCHEMA_VERSION}
+    if not print_answer(options["json"], [json_text(document, indent=1) + "\n"]):
+        console.show(draw_page(lead, sections, good=ended.ok))
     return ended

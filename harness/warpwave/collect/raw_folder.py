@@ -165,7 +165,7 @@ def collect(folder: Path, room: Room | None = None, known: RunRecord | None = No
         values |= dict.fromkeys(_SPEEDS, ())
     if stages and not stages.finished and (progress := _measured(folder, len(values["samples"]), room)):
         run = dataclasses.replace(run, reason=f"{run.reason}; {progress}" if run.reason else progress)
-    for stage in job.stages if job else ():
+    for stage in job.what.stages if job else ():
         if stage not in reports and not (stage is Stage.FACTS and values["facts"]):
             reports[stage] = StageReport(stage, Verdict.NOT_RUN, reason="asked for, but there is no report of it")
             run = _lower(run, Verdict.INCOMPLETE, f"the stage {stage.value} was asked for, but there is no report of it")
@@ -179,7 +179,7 @@ def collect(folder: Path, room: Room | None = None, known: RunRecord | None = No
     if readable and (text := miscounted(reports[Stage.TEST], values["cases"])):
         reports[Stage.TEST] = _lower(reports[Stage.TEST], Verdict.INVALID, text)
         problems.append(f"{_TESTS}: {Verdict.INVALID.value}: {text}")
-    gates = job.gates if job else None
+    gates = job.what.gates if job else None
     if gates and (len(gates.waivers) > _MAX_WAIVERS or sum(map(_patterns, gates.waivers)) > _MAX_PATTERNS):
         problems.append(f"job.json: more than {_MAX_WAIVERS} waivers or {_MAX_PATTERNS} patterns in them, so waivers are not reported")
         gates = None
@@ -187,10 +187,11 @@ def collect(folder: Path, room: Room | None = None, known: RunRecord | None = No
         record=with_logs(run, folder),
         stages=tuple(with_logs(reports[stage], folder) for stage in Stage if stage in reports),
         gates=gates,
-        peers=job.peers if job else (),
+        peers=job.what.peers if job else (),
         division=job.division if job else "",
-        narrowed=narrowed(job.chosen, job.quick, job.pytest_args) if job else Narrowed(),
-        some_launches=job is not None and (job.benches != Job.benches or set(job.launches) != set(Job.launches) or job.files is not None),
+        narrowed=narrowed(job.what.chosen, job.what.quick, job.what.pytest_args) if job else Narrowed(),
+        some_launches=job is not None
+        and (job.what.benches != What.benches or set(job.what.launches) != set(What.launches) or job.files is not None),
         problems=tuple(problems),
         **values,
     )

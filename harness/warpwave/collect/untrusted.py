@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, NoReturn, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from warpwave.records import SCHEMA_VERSION, Verdict
+from warpwave.records import SCHEMA_VERSION, Job, Verdict
 
 MAX_SECONDS = 120.0  # per file, for any reason: a slow disk, a slow network, a million small items
 
@@ -207,7 +207,7 @@ def read_record(folder: Path, name: str, kind: type[T], room: Room | None = None
             data = file.read(min(os.fstat(file.fileno()).st_size, MAX_JSON_BYTES) + 1)
             budget = Budget(MAX_JSON_BYTES, MAX_MEMORY, room)
             budget.read(len(data))
-            record, size = _parse(data, _adapter(kind))
+            record, size = _parse(data, kind)
             budget.keep(size)
             return record
 
@@ -221,7 +221,7 @@ def read_lines(folder: Path, name: str, kind: type[T], room: Room | None = None)
         with opened(folder, name, MAX_LINES_BYTES) as file:
             budget = Budget(MAX_LINES_BYTES, MAX_MEMORY, room)
             try:
-                return _lines(file, _adapter(kind), budget)
+                return _lines(file, kind, budget)
             except RejectedError:
                 budget.give_back()
                 raise
@@ -257,7 +257,7 @@ def guarded(name: str, read: Callable[[], T]) -> tuple[T | None, Fault | None]:
         return None, Fault(name, Verdict.INVALID, str(error))
 
 
-def _lines(file: BinaryIO, adapter: TypeAdapter[T], budget: Budget) -> tuple[tuple[T, ...], int, str, bool]:
+def _lines(file: BinaryIO, kind: type[T], budget: Budget) -> tuple[tuple[T, ...], int, str, bool]:
     """Return the records, the number of wrong lines, the first error, and whether the last line is cut off."""
     records: list[T] = []
     wrong, first = 0, ""
@@ -273,7 +273,7 @@ def _lines(file: BinaryIO, adapter: TypeAdapter[T], budget: Budget) -> tuple[tup
         if not line.strip():
             continue
         try:
-            record, size = _parse(line.strip(), adapter)
+            record, size = _parse(line.strip(), kind)
         except RejectedError as error:
             if not line.endswith(b"\n"):
                 return tuple(records), wrong, first, True
@@ -287,16 +287,19 @@ def _lines(file: BinaryIO, adapter: TypeAdapter[T], budget: Budget) -> tuple[tup
     return tuple(records), wrong, first, False
 
 
-def _parse(data: bytes, adapter: TypeAdapter[T]) -> tuple[T, int]:
+def _parse(data: bytes, kind: type[T]) -> tuple[T, int]:
     """Return a record, and the approximate bytes of memory it takes."""
     # Parse twice on purpose: the standard library detects duplicate keys and every literal, pydantic validates the annotations.
     raw = _decode(data)
     size = _measure(raw)
-    version = raw.get("schema_version", SCHEMA_VERSION) if isinstance(raw, dict) else SCHEMA_VERSION
-    if version != SCHEMA_VERSION:
-        raise RejectedError(f"schema_version is {clip(repr(version), 40)}, this warpwave reads {SCHEMA_VERSION}")
+    current = getattr(kind, "schema_version", SCHEMA_VERSION)
+    version = raw.get("schema_version", current) if isinstance(raw, dict) else current
+    if kind is Job and version == 1 and isinstance(raw, dict):
+        data, version = json.dumps(Job.of_version_1(raw)).encode(), current
+    if version != current:
+        raise RejectedError(f"schema_version is {clip(repr(version), 40)}, this warpwave reads {current}")
     try:
-        return adapter.validate_json(data, strict=True), size
+        return _adapter(kind).validate_json(data, strict=True), size
     except ValidationError as error:
         if error.error_count() > _MAX_ERRORS:  # listing each error would take many times the memory of the file
             raise RejectedError(f"{error.error_count()} of its values are wrong") from None

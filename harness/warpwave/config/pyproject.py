@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, model_validator
 
@@ -25,7 +25,7 @@ from warpwave.config.files import refusal, refuse, validate
 from warpwave.config.package_variables import ALLOWED, not_allowed
 from warpwave.errors import ConfigError, UsageError
 from warpwave.git import repository_of
-from warpwave.records import ADVICE, CANDIDATES, OPEN, BenchScript, Gates, Limits, Rule, Waiver, Which
+from warpwave.records import ADVICE, CANDIDATES, OPEN, BenchScript, GateLimits, Gates, Rule, Waiver, Which
 from warpwave.records.selection import find_scripts, kernel_of
 
 # What each key of `[tool.warpwave]` may be: pydantic models that refuse anything else, with a sentence that names what is allowed.
@@ -94,39 +94,24 @@ def _check_reason(value: Any) -> Any:
     return value
 
 
-def _check_launches(value: Any) -> Any:
-    if not isinstance(value, list) or not value or not all(name in _LAUNCHERS for name in value):
-        refuse(f"a list of {' and '.join(_LAUNCHERS)}")
-    return value
+def _texts(allowed: str, fits: Callable[[str], Any] = str.strip, least: int = 0) -> AfterValidator:
+    """Return a check of a list of texts, which all fit; `allowed` says in words what that is."""
+
+    def check(value: Any) -> Any:
+        if not (isinstance(value, list) and len(value) >= least and all(isinstance(text, str) and fits(text) for text in value)):
+            refuse(allowed)
+        return value
+
+    return AfterValidator(check)
 
 
-def _check_peers(value: Any) -> Any:
-    if not (isinstance(value, list) and all(isinstance(name, str) and name.strip() for name in value)):
-        refuse("a list of providers' names")
-    return value
-
-
-def _check_scripts(value: Any) -> Any:
-    if not (isinstance(value, list) and all(isinstance(text, str) and text.strip() for text in value)):
-        refuse('a list of globs, each with its arguments behind --, such as ["benchmarks/*.py -- --dtype bf16"]')
-    return value
+_SCRIPTS = _texts('a list of globs, each with its arguments behind --, such as ["benchmarks/*.py -- --dtype bf16"]')
+_NAMES = _texts('a list of packages\' names, without versions, such as ["flash-attn"]', _NAME.fullmatch)
 
 
 def _check_candidates(value: Any) -> Any:
     if value not in CANDIDATES:
         refuse('"best", where one clean candidate of an autotuned launch is enough, or "all"')
-    return value
-
-
-def _check_texts(value: Any) -> Any:
-    if not (isinstance(value, list) and all(isinstance(text, str) and text.strip() for text in value)):
-        refuse("a list of files, relative to this one")
-    return value
-
-
-def _check_names(value: Any) -> Any:
-    if not (isinstance(value, list) and all(isinstance(text, str) and _NAME.fullmatch(text) for text in value)):
-        refuse('a list of packages\' names, without versions, such as ["flash-attn"]')
     return value
 
 
@@ -190,11 +175,12 @@ class Warpwave(_Strict):
     gates: _Everywhere | None = None
     rules: list[_Rule] = []
     waivers: list[_Waiver] = []
-    launches: Annotated[Any, AfterValidator(_check_launches)] = _LAUNCHERS
-    peers: Annotated[Any, AfterValidator(_check_peers)] = ()
-    bench_scripts: Annotated[Any, AfterValidator(_check_scripts)] = Field(default=(), alias="bench-scripts")
-    requirements: Annotated[Any, AfterValidator(_check_texts)] = ()
-    skip_requirements: Annotated[Any, AfterValidator(_check_names)] = Field(default=(), alias="skip-requirements")
+    launches: Annotated[Any, _texts("a list of bench and test", _LAUNCHERS.__contains__, 1)] = _LAUNCHERS
+    peers: Annotated[Any, _texts("a list of providers' names")] = ()
+    autotune: Literal["one", "all"] = "one"
+    bench_scripts: Annotated[Any, _SCRIPTS] = Field(default=(), alias="bench-scripts")
+    requirements: Annotated[Any, _texts("a list of files, relative to this one")] = ()
+    skip_requirements: Annotated[Any, _NAMES] = Field(default=(), alias="skip-requirements")
     tuned: Annotated[Any, AfterValidator(_check_tuned)] = ()
     env: Annotated[Any, AfterValidator(_check_env)] = Field(default_factory=dict)
 
@@ -216,7 +202,7 @@ else:
 
 
 _PATTERNS = tuple(field.name for field in dataclasses.fields(Which))
-_EXAMPLE = "docs/gates.md shows every key with its meaning"
+_EXAMPLE = "docs/reference/pyproject.md shows every key, docs/gates.md every gate"
 
 
 def load_gates(kernels: Path, *, strict: bool = False) -> Gates:
@@ -228,7 +214,7 @@ def load_gates(kernels: Path, *, strict: bool = False) -> Gates:
         ConfigError: the file cannot be read, or a setting is not allowed.
     """
     path, table = _warpwave(kernels)
-    base = dataclasses.replace(ADVICE, lds_waits=True, release_waits=True) if strict else Limits()
+    base = dataclasses.replace(ADVICE, lds_waits=True, release_waits=True) if strict else GateLimits()
     own = table.gates.model_fields_set & set(VALUES) if table.gates else ()
     advice = OPEN if strict else dataclasses.replace(ADVICE, **{gate: getattr(OPEN, gate) for gate in own})
     if path is None:
@@ -255,31 +241,44 @@ def _groups(kernels: Path) -> set[str]:
     return {kernel_of(path) for path in paths} | {part for path in paths for part in path.split("/")[:-1]}
 
 
-def load_launches(kernels: Path) -> tuple[str, ...]:
-    """Return whose launches to compile, `launches = ["bench"]` in the same file; by default those of benches and tests.
+def load_what(kernels: Path, root: Path, scripts: Sequence[str] = (), *, strict: bool = False) -> dict[str, Any]:
+    """Return what the same file says of a run, by fields of `What`: scripts that measure, whose launches to compile, and more.
+
+    `root` is the package's folder, in which each glob of `bench-scripts` has to match a file. `scripts` are globs of the command line,
+    which replace those of the file. `strict` is as for `load_gates`.
 
     Raises:
         ConfigError: as above.
+        UsageError: one of `scripts` is no glob, or matches no file.
     """
-    return tuple(dict.fromkeys(_warpwave(kernels)[1].launches))
+    path, table = _warpwave(kernels)
+    named = dict.fromkeys(scripts or table.bench_scripts)
+    return {
+        "bench_scripts": tuple(_script(text, kernels, root, None if scripts else path) for text in named),
+        "launches": tuple(dict.fromkeys(table.launches)),
+        "peers": tuple(dict.fromkeys(table.peers)),
+        "autotune": table.autotune,
+        "gates": load_gates(kernels, strict=strict),
+    }
 
 
-def load_peers(kernels: Path) -> tuple[str, ...]:
-    """Return the benchmark providers that launch no kernel of the package, `peers = ["torch"]`. The compile stage leaves them out.
-
-    Raises:
-        ConfigError: as above.
-    """
-    return tuple(dict.fromkeys(_warpwave(kernels)[1].peers))
-
-
-def load_bench_scripts(kernels: Path) -> tuple[str, ...]:
-    """Return the benchmarks that are scripts, `bench-scripts = ["benchmarks/*.py -- --dtype bf16"]`, as `--bench-script` takes them.
-
-    Raises:
-        ConfigError: as above.
-    """
-    return tuple(dict.fromkeys(_warpwave(kernels)[1].bench_scripts))
+def _script(text: str, kernels: Path, root: Path, path: Path | None) -> BenchScript:
+    try:
+        words = shlex.split(text)
+    except ValueError:  # an open quote
+        words = []
+    pattern, *rest = words or [""]
+    if not pattern or pattern == "--" or (rest and rest[0] != "--"):
+        allowed = "a glob, and behind -- the arguments for each file, as in 'benchmarks/*.py -- --dtype bf16'"
+    elif Path(pattern).is_absolute() or ".." in Path(pattern).parts:
+        allowed = f"a glob of files in {root}: nothing else is there where the script runs"
+    elif not find_scripts(pattern, root, kernels):
+        allowed = f"a glob that matches a file in {root}"
+    else:
+        return BenchScript(pattern, tuple(rest[1:]))
+    if path is None:
+        raise UsageError(f"--bench-script {text!r} is not allowed.", f"Allowed is {allowed}.", "docs/guides/own-package.md has one.")
+    raise refusal(path, "tool.warpwave.bench-scripts", repr(text), allowed, _EXAMPLE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -334,7 +333,7 @@ def _warpwave(kernels: Path) -> tuple[Path | None, Warpwave]:
     return (path, table) if table else (None, Warpwave())
 
 
-def _limits(table: Any, base: Limits) -> Limits:
+def _limits(table: Any, base: GateLimits) -> GateLimits:
     """Return `base` with the gates that a table sets; false opens a gate."""
     values = {gate: getattr(table, gate) for gate in table.model_fields_set & set(VALUES)}
     return dataclasses.replace(base, **{gate: getattr(OPEN, gate) if value is False else value for gate, value in values.items()})
@@ -351,41 +350,6 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} cannot be read: {error}.", "It is not text, or not readable for this user.", "Fix or move it.") from None
     except (ValueError, RecursionError) as error:  # TOMLDecodeError is a ValueError; so is an invalid number or date
         raise ConfigError(f"{path} is not valid TOML: {error}.", "Usually a quote or a bracket is missing.", "Fix that line.") from None
-
-
-# Benchmarks that are scripts: `benchmarks/*.py -- --dtype bf16`, a glob in the package and the arguments for each file.
-
-_SCRIPT_EXAMPLE = "For example --bench-script 'benchmarks/*.py -- --dtype bf16'."
-
-
-def chosen_scripts(texts: Sequence[str], kernels: Path, root: Path) -> tuple[BenchScript, ...]:
-    """Return the scripts of the command line, or those that the package's own file names.
-
-    Raises:
-        UsageError: a text cannot be read, or matches no file below `root`, the package's folder.
-    """
-    return tuple(_script(text, kernels, root) for text in texts or load_bench_scripts(kernels))
-
-
-def _script(text: str, kernels: Path, root: Path) -> BenchScript:
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise UsageError(f"--bench-script {text!r} cannot be read: {error}.", "It is split as a shell does it.", _SCRIPT_EXAMPLE) from None
-    pattern, *rest = words or [""]
-    if not pattern or pattern == "--" or (rest and rest[0] != "--"):
-        raise UsageError(f"--bench-script {text!r} is not a glob with arguments.", "A script's arguments come behind --.", _SCRIPT_EXAMPLE)
-    if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
-        raise UsageError(
-            f"--bench-script {text!r} leaves the package.",
-            "Only files of the package are there where the script runs.",
-            f"Give a path relative to {root}.",
-        )
-    if not find_scripts(pattern, root, kernels):
-        raise UsageError(
-            f"--bench-script {text!r} matches no file in {root}.", "The path is misspelt, or relative to another folder.", _SCRIPT_EXAMPLE
-        )
-    return BenchScript(pattern, tuple(rest[1:]))
 
 
 # Read the tuned configurations that a package keeps in JSON files: an entry is a mapping of constants, `num_warps` and `num_stages`.

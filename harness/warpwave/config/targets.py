@@ -11,14 +11,14 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from warpwave.config.files import keys, merge, read_yaml, refusal, validate
 from warpwave.config.hardware import all_names, named, nearest
 from warpwave.errors import ConfigError, UsageError
-from warpwave.records import CHOSEN, EMULATED, Architecture, Card, Stage
+from warpwave.records import CHOSEN, EMULATED, MOST_SECONDS, Architecture, Cap, Card, Limits, Stage
 from warpwave.records.registry import DEFAULT, HERE
 from warpwave.records.run import Linker, Toolchain, Toolchains
 
@@ -181,6 +181,32 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Builds:
+    """How this user's images and environments are built, whatever the target. Paths are relative to the file.
+
+    With `wheelhouse`, a folder of wheels, no package index is asked. pip trusts `ca_bundle` and reads `pip_config`. The build has this
+    `network`, and the Dockerfile gets `args`.
+    """
+
+    __pydantic_config__ = _STRICT
+    wheelhouse: Union[Path, None] = None
+    ca_bundle: Union[Path, None] = None
+    pip_config: Union[Path, None] = None
+    network: Union[str, None] = None
+    args: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How long this user waits for a GPU in use, and how much a target may write to its results."""
+
+    __pydantic_config__ = _STRICT
+    gpu_wait_s: Annotated[float, Field(ge=0, le=MOST_SECONDS)] = Limits.gpu_wait_s
+    results_gib: Annotated[float, Field(gt=0)] = Cap.bytes / (1 << 30)
+    results_files: Annotated[int, Field(ge=1)] = Cap.files
+
+
+@dataclass(frozen=True)
 class File:
     """The whole YAML file."""
 
@@ -190,6 +216,8 @@ class File:
     architectures: dict[str, Card] = field(default_factory=dict)
     toolchains: dict[str, Toolchain] = field(default_factory=dict)
     linker: Linker = field(default_factory=Linker)
+    build: Builds = field(default_factory=Builds)
+    limits: Bounds = field(default_factory=Bounds)
 
 
 @dataclass(frozen=True)
@@ -269,6 +297,15 @@ def load_toolchains(overlay: Path | None = None) -> Toolchains:
         if entry.name or not re.fullmatch(r"[A-Za-z0-9][\w.+-]{0,79}", name):
             raise _refusal(where, f"toolchains.{name}", "such a name", "letters, digits and . _ + - as the key, and no key `name` below it")
     return Toolchains({name: replace(entry, name=name) for name, entry in file.toolchains.items()}, file.linker)
+
+
+def load_builds(overlay: Path | None) -> tuple[Builds, Bounds]:
+    """Return how the user's own file builds, and what it limits. Raises as above."""
+    if overlay is None:
+        return Builds(), Bounds()
+    file = _load(overlay)[0]
+    paths: dict[str, Any] = {name: overlay.resolve().parent / path for name, path in vars(file.build).items() if isinstance(path, Path)}
+    return replace(file.build, **paths), file.limits
 
 
 def _load(overlay: Path | None) -> tuple[File, dict[str, Path], Path]:

@@ -24,8 +24,8 @@ from warpwave.doctor.machine import FAIL, PASS, SKIP, WARN, Finding, Machine, fo
 from warpwave.engines.choose import load_engine
 from warpwave.engines.protocol import Answer
 from warpwave.errors import InfrastructureError
-from warpwave.options import RunOptions
-from warpwave.records import Stage, Verdict
+from warpwave.options import Package, RunOptions, Where
+from warpwave.records import Limits, Stage, Verdict, What
 from warpwave.records.run import EMULATOR
 from warpwave.run import run_target
 from warpwave.run.folders import new_run_id
@@ -401,15 +401,10 @@ def run_kernel(target: Target, engine: str | None) -> Finding:
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="warpwave-doctor-") as folder:
         options = RunOptions(
-            run_id=new_run_id(),
-            out=Path(folder),
-            kernels=starter() / "kernels",
-            engine=engine,
-            stages=(Stage.TEST,),
-            test_limit_s=_LIMIT_S,
-            stage_limit_s=_LIMIT_S,
-            limit_s=_LIMIT_S,
-            gpu_wait_s=_PATIENCE_S,
+            Where(new_run_id(), Path(folder), engine=engine),
+            Package(starter() / "kernels"),
+            What(stages=(Stage.TEST,)),
+            limits=Limits(test_s=_LIMIT_S, stage_s=_LIMIT_S, target_s=_LIMIT_S, gpu_wait_s=_PATIENCE_S),
         )
         run_target(target, options, say=lambda line: None, on_event=lambda event: None)
         seen = summarise(target.name, collect(Path(folder) / "raw" / target.name))

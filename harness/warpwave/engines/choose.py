@@ -31,7 +31,7 @@ def _name(name: str, host: Host | None) -> str:
 def planned(request: Request) -> tuple[str, str, tuple[str, ...]]:
     """Return the engine that a run would use, its image and the command that it would start. No engine is asked."""
     options, target = request.options, request.target
-    name = _name((options.host.runs_with if options.host else "") or options.engine or target.engine, options.host)
+    name = _name((options.where.host.runs_with if options.where.host else "") or options.where.engine or target.engine, options.where.host)
     image, words = importlib.import_module(ENGINES[name].module).planned(request)
     return name, image, words
 

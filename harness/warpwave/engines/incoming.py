@@ -18,7 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from warpwave.errors import InfrastructureError, printable
-from warpwave.options import GIB, Cap
+from warpwave.options import GIB
+from warpwave.records import Cap
 
 OURS = frozenset({"run.json", "inputs.json", "job.json", "engine.log", "install.log"})
 """What this machine writes into a results folder."""

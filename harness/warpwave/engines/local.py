@@ -104,7 +104,7 @@ class LocalEngine:
     def prepare(self, request: Request, say: Say) -> Environment:
         """Make sure that the Python of the toolchain has what the inside needs, and add what the package needs."""
         request, toolchain = provide_toolchain(request, say)
-        python = request.options.python or sys.executable
+        python = request.options.where.python or sys.executable
         try:
             done = subprocess.run([python, "-c", _LOOK, *_NEEDS], capture_output=True, text=True, timeout=60)
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -136,7 +136,7 @@ class LocalEngine:
     def layout(self, request: Request) -> Layout:
         """Return real paths. The harness is a link in a folder of its own, so PYTHONPATH holds no other package of its environment."""
         options = request.options
-        return Layout(str(request.raw / ".harness"), str(options.kernels), str(request.raw), str(options.package))
+        return Layout(str(request.raw / ".harness"), str(options.package.kernels), str(request.raw), str(options.package.folder))
 
     def execute(self, request: Request, environment: Environment, on_line: Say) -> tuple[Environment, Exit]:
         """Run the job to its end, to its limit, or until the user stops it. Leave no process behind."""
@@ -158,7 +158,7 @@ class LocalEngine:
 def planned(request: Request) -> tuple[str, tuple[str, ...]]:
     """Return no image, and the command that a run would start, without making an environment."""
     options = on_toolchain(request).options
-    python = str(venv_of(request, make_plan(request)) / "bin" / "python") if is_wanted(options) else options.python or sys.executable
+    python = str(venv_of(request, make_plan(request)) / "bin" / "python") if is_wanted(options) else options.where.python or sys.executable
     return "", tuple(_command(python, LocalEngine().layout(request)))
 
 
@@ -184,16 +184,16 @@ def _run(
     assert process.stdout is not None  # asked for above
     reader = Reader(iter(partial(process.stdout.read, _PIECE), b""), on_line)
     timed_out = interrupted = False
-    quota = Watch(request.raw, request.options.cap)
+    quota = Watch(request.raw, request.options.limits.cap)
     try:
         with quota, waiting.interruptible():
             reader.start()
-            timed_out = not _ends_before(process, started + request.options.limit_s, quota)
+            timed_out = not _ends_before(process, started + request.options.limits.target_s, quota)
     except KeyboardInterrupt:
         interrupted = True
     finally:
-        grace_s = min(request.options.grace_s, _WRITING_S) if quota.exceeded else request.options.grace_s
-        _stop(process, grace_s, patient_with=int(interrupted))
+        limits = request.options.limits
+        _stop(process, min(limits.grace_s, _WRITING_S) if quota.exceeded else limits.grace_s, patient_with=int(interrupted))
         end_orphans(0.0 if timed_out or interrupted or quota.exceeded else _ORPHANS_S)
         if reader.ended.wait(_DRAIN_S):
             process.stdout.close()
@@ -210,16 +210,16 @@ def _variables(request: Request, environment: Environment, layout: Layout) -> di
         # Triton warns if this is unset, because its default will change. Setting it also makes vendors comparable.
         "TRITON_DEFAULT_FP_FUSION": "1",
         **request.target.environment,
-        **request.options.variables,
+        **request.options.package.variables,
     }
     if has_packages(request):  # packages bring tools, such as ninja
         chosen["PATH"] = os.pathsep.join([str(Path(environment.python).parent), os.environ.get("PATH", os.defpath)])
-    if request.target.visible_devices and request.options.gpu is not None:
-        chosen[request.target.visible_devices] = request.options.gpu
+    if request.target.visible_devices and request.options.where.gpu is not None:
+        chosen[request.target.visible_devices] = request.options.where.gpu
     return {
         **os.environ,
         **chosen,
-        "PYTHONPATH": import_path(layout.harness, os.environ, request.target.environment, request.options.variables),
+        "PYTHONPATH": import_path(layout.harness, os.environ, request.target.environment, request.options.package.variables),
     }
 
 

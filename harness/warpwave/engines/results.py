@@ -20,8 +20,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Union
 
-from warpwave.options import GIB, Cap
-from warpwave.records import write_text
+from warpwave.options import GIB
+from warpwave.records import Cap, write_text
 
 _LONG_PATH = 500  # characters below the results folder, of up to 4 bytes each; the system allows paths of 4096 bytes
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW

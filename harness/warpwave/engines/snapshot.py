@@ -75,7 +75,7 @@ _taken: dict[tuple[Path, Path], Snapshot] = {}
 
 def take_once(options: RunOptions) -> Snapshot:
     """Pack the package of a run, or return the archive that this process, or the one that forked it, has made for the run already."""
-    key = (options.package, options.folder)
+    key = (options.package.folder, options.where.folder)
     if key not in _taken:
         _taken[key] = take(options)
         atexit.register(_taken[key].file.close)
@@ -180,11 +180,11 @@ def _add_harness(pack: Pack) -> None:
 
 
 def _add_package(pack: Pack, options: RunOptions) -> None:
-    root, left = options.package.resolve(), _MOST_BYTES
+    root, left = options.package.folder.resolve(), _MOST_BYTES
     top = f"{PACKAGE}/{root.name}"
     for folder in (PACKAGE, top):
         pack.folder(folder)
-    for path, why in contents(root, options.folder.resolve()):
+    for path, why in contents(root, options.where.folder.resolve()):
         if why:
             continue
         inside, state = f"{top}/{path.relative_to(root).as_posix()}", path.lstat()

@@ -41,11 +41,11 @@ _ORDERLY = (Verdict.PASSED, Verdict.NOT_RUN, Verdict.FAILED, Verdict.ERROR)
 
 def run(job: Job, job_path: Path) -> None:
     """Run all stages in order. A stage that is not reached is reported as not run, with the reason."""
-    reports = [StageReport(stage, Verdict.NOT_RUN, reason="the run ended before this stage") for stage in (Stage.FACTS, *job.stages)]
+    reports = [StageReport(stage, Verdict.NOT_RUN, reason="the run ended before this stage") for stage in (Stage.FACTS, *job.what.stages)]
     finished = _finished(job)
     reports = [finished.get(report.stage, report) for report in reports]
     _save(job, reports, finished=False)
-    until, ahead, compiled = time.monotonic() + job.stage_limit_s, not job.needs_card, 0
+    until, ahead, compiled = time.monotonic() + job.limits.stage_s, not job.needs_card, 0
     notes: tuple[str, ...] = ()
     for position, planned in enumerate(reports):
         if planned.stage in finished:
@@ -80,7 +80,9 @@ def _finished(job: Job) -> dict[Stage, StageReport]:
     except (OSError, ValueError, TypeError, KeyError):
         return {}
     return {
-        report.stage: report for report in reports if report.exit_code == 0 and report.verdict in _ORDERLY and report.stage in job.stages
+        report.stage: report
+        for report in reports
+        if report.exit_code == 0 and report.verdict in _ORDERLY and report.stage in job.what.stages
     }
 
 
@@ -89,13 +91,13 @@ def _run_stage(job: Job, job_path: Path, stage: Stage, left_s: float) -> StageRe
 
     Return its report, or one that says how it died.
     """
-    limit = min(STAGES[stage].limit_s or job.stage_limit_s, left_s)
+    limit = min(STAGES[stage].limit_s or job.limits.stage_s, left_s)
     if limit <= 0:
         return StageReport(stage, Verdict.TIMEOUT, 0.0, "never reached: the time was up", _LONGER)
     folder = Path(job.output) / stage.value
     folder.mkdir(exist_ok=True)
     (folder / "report.json").unlink(missing_ok=True)
-    environment = {**os.environ, **({} if stage is Stage.FACTS else job.package_variables)}
+    environment = {**os.environ, **({} if stage is Stage.FACTS else job.declared.variables)}
     if job.interpret and STAGES[stage].interprets:
         environment["TRITON_INTERPRET"] = "1"
     reading, writing = os.pipe()
@@ -156,7 +158,7 @@ def _compile_ahead(job: Job, job_path: Path, limit_s: float) -> tuple[int, tuple
     """
     log_path = Path(job.output) / "log-ahead.txt"
     command = [sys.executable, "-m", "warpwave.inside.precompile", str(job_path)]
-    environment = {**os.environ, **job.package_variables, FOLDER_VARIABLE: str(Path.cwd())}
+    environment = {**os.environ, **job.declared.variables, FOLDER_VARIABLE: str(Path.cwd())}
     with open(log_path, "ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True, cwd=os.sep)
     try:

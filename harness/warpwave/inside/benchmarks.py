@@ -82,7 +82,7 @@ def find_benches(root: Path, patterns: tuple[str, ...]) -> list[Path]:
 def kernel_name(path: Path, job: Job) -> str:
     """Return the kernel that a file is about; one above the kernels folder, such as a `conftest.py` there, goes by its own name."""
     root = Path(job.kernels)
-    return kernel_of(path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name, job.package_names)
+    return kernel_of(path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name, job.declared.names)
 
 
 def load_module(path: Path, root: Path) -> ModuleType:
@@ -155,7 +155,7 @@ def _nothing_in(module: ModuleType) -> str:
 
     if any(isinstance(value, triton.testing.Mark) for value in vars(module).values()):
         return "its perf_report has no size or no provider; nothing to measure"
-    return "no module-level perf_report; nothing to measure. Give a script with --bench-script"
+    return "no module-level perf_report; nothing to measure. Name a script in bench-scripts of [tool.warpwave]"
 
 
 def points(module: ModuleType, path: Path, job: Job) -> Iterator[Point]:
@@ -173,7 +173,7 @@ def points(module: ModuleType, path: Path, job: Job) -> Iterator[Point]:
         # Two benchmarks of a file may have the same plot name. They are two, not one with each point twice.
         plot = getattr(mark.fn, "__name__", "") if names & taken else None
         taken |= names
-        yield from mark_points(mark, kernel, job.quick, own=own, plot=plot)
+        yield from mark_points(mark, kernel, job.what.quick, own=own, plot=plot)
 
 
 _OWN = "triton"  # what a benchmark without providers measures

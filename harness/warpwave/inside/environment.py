@@ -59,13 +59,13 @@ def package_folders(job: Job) -> list[str]:
 
     pytest adds the latter for tests if there is a `conftest.py` in it, and benches below it import the same helpers.
     """
-    folders = [*(root_of(job) / folder for folder in job.import_folders), Path(job.kernels)]
+    folders = [*(root_of(job) / folder for folder in job.declared.import_folders), Path(job.kernels)]
     return [*dict.fromkeys(map(os.path.normpath, folders))]
 
 
 def python_path(job: Job) -> list[str]:
     """Return the folders of the package's `pythonpath`."""
-    return [os.path.normpath(root_of(job) / folder) for folder in job.pytest.pythonpath]
+    return [os.path.normpath(root_of(job) / folder) for folder in job.declared.pytest.pythonpath]
 
 
 def enter(folders: Iterable[str], first: Iterable[str] = ()) -> None:

@@ -20,7 +20,7 @@ from warpwave.records import COMPILED_FOLDER, COMPILED_HERE, COMPILED_KINDS, COM
 
 def pack(job: Job) -> None:
     """Write the folder if it was asked for. Its manifest is sealed like a result, and so is every file that it lists."""
-    wanted = [card for card in job.architectures if card.name in job.save_compiled]
+    wanted = [card for card in job.architectures if card.name in job.what.save_compiled]
     if not wanted:
         return
     folder = Path(job.output) / COMPILED_FOLDER
@@ -70,7 +70,7 @@ def unpack(job: Job, card: Architecture) -> tuple[int, str]:
     """Take the kernels of this job's folder, and delete it. Return their number, and why they were refused; empty if they were not."""
     folder = Path(job.output) / COMPILED_HERE
     try:
-        if sealing.digest_of(folder / COMPILED_MANIFEST) != job.compiled:
+        if sealing.digest_of(folder / COMPILED_MANIFEST) != job.what.compiled:
             raise RefusedError("their list was changed after this run had begun")
         manifest = json.loads((folder / COMPILED_MANIFEST).read_text(encoding="utf-8"))
         _check(manifest, job, card)

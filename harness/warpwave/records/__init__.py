@@ -7,8 +7,8 @@ them, and the host reads them through `collect`, which validates every field aga
 
 from __future__ import annotations
 
-from warpwave.records.gates import ADVICE, CANDIDATES, OPEN, Gates, Limits, Rule, Waiver, Which
-from warpwave.records.job import Arch, Architecture, BenchScript, Card, Job, JobOptions, Multiprocessor, PytestSettings
+from warpwave.records.gates import ADVICE, CANDIDATES, OPEN, GateLimits, Gates, Rule, Waiver, Which
+from warpwave.records.job import Arch, Architecture, BenchScript, Cap, Card, Declared, Job, Limits, Multiprocessor, PytestSettings, What
 from warpwave.records.registry import CHOSEN, STAGES, Output
 from warpwave.records.results import (
     MOST_FINDINGS,
@@ -58,7 +58,7 @@ from warpwave.records.words import (
     with_card,
     worst,
 )
-from warpwave.records.writing import dump, finite, to_json, to_text, write_text
+from warpwave.records.writing import dump, finite, from_json, to_json, to_text, write_text
 
 __all__ = [
     "ADVICE",
@@ -94,22 +94,24 @@ __all__ = [
     "Architecture",
     "Attempt",
     "BenchScript",
+    "Cap",
     "Card",
     "CardShare",
     "CaseResult",
     "Ceiling",
     "Chosen",
     "CompiledKernel",
+    "Declared",
     "Defect",
     "DeviceFacts",
     "Environment",
     "Exit",
     "Facts",
     "Finding",
+    "GateLimits",
     "Gates",
     "Inputs",
     "Job",
-    "JobOptions",
     "Limits",
     "Multiprocessor",
     "Narrowed",
@@ -128,9 +130,11 @@ __all__ = [
     "TargetRun",
     "Verdict",
     "Waiver",
+    "What",
     "Which",
     "dump",
     "finite",
+    "from_json",
     "reasons",
     "resume_command",
     "to_json",

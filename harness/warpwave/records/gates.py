@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Union
+from typing import Annotated, Union
 
 from warpwave.records.results import CompiledKernel
 from warpwave.records.words import STRICT, Few, LongName, Many, Name, Prose
@@ -34,14 +34,9 @@ class Which:
         patterns = {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)}
         return all(any(fnmatchcase(getattr(row, name), pattern) for pattern in alternatives) for name, alternatives in patterns.items())
 
-    @classmethod
-    def restore(cls, raw: dict[str, Any]) -> Which:
-        """Undo `dataclasses.asdict`."""
-        return cls(**{name: tuple(patterns) for name, patterns in raw.items()})
-
 
 @dataclass(frozen=True)
-class Limits:
+class GateLimits:
     """A value per gate, named as in `pyproject.toml`; None or False opens the gate. docs/gates.md explains each.
 
     The defaults fail a run of every package: what breaks them gives wrong results on the card.
@@ -66,7 +61,7 @@ class Limits:
         return getattr(self, gate) is not None and getattr(self, gate) is not False
 
 
-OPEN = Limits(lds_waits=False, release_waits=False)
+OPEN = GateLimits(lds_waits=False, release_waits=False)
 # What is reported, and fails no run: it costs time or portability, and the kernel may still be right.
 ADVICE = dataclasses.replace(OPEN, spills=0, private_bytes=0, explicit_precision=True)
 
@@ -77,7 +72,7 @@ class Rule:
 
     __pydantic_config__ = STRICT
     which: Which
-    limits: Limits
+    limits: GateLimits
 
 
 @dataclass(frozen=True)
@@ -100,17 +95,9 @@ class Gates:
     """
 
     __pydantic_config__ = STRICT
-    limits: Limits = field(default_factory=Limits)
+    limits: GateLimits = field(default_factory=GateLimits)
     rules: Annotated[tuple[Rule, ...], Many] = ()
     waivers: tuple[Waiver, ...] = ()
     source: Prose = ""
     candidates: Name = CANDIDATES[0]
-    advice: Limits = ADVICE
-
-    @classmethod
-    def restore(cls, raw: dict[str, Any]) -> Gates:
-        """Undo `dataclasses.asdict`. The data is trusted, as in `Job.load`."""
-        rules = tuple(Rule(Which.restore(entry["which"]), Limits(**entry["limits"])) for entry in raw["rules"])
-        waivers = tuple(Waiver(**{**entry, "which": Which.restore(entry["which"])}) for entry in raw["waivers"])
-        advice = Limits(**raw["advice"]) if "advice" in raw else ADVICE
-        return cls(Limits(**raw["limits"]), rules, waivers, raw["source"], raw.get("candidates", CANDIDATES[0]), advice)
+    advice: GateLimits = ADVICE

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union
 
 from warpwave.records.gates import Gates
 from warpwave.records.selection import TEST_FILES, Chosen
-from warpwave.records.words import SCHEMA_VERSION, STRICT, Bound, Bytes, Few, Many, Name, Page, Stage, Verdict, Word, with_card
+from warpwave.records.words import STRICT, Bound, Bytes, Few, Many, Name, Page, Seconds, Stage, Verdict, Word, with_card
+from warpwave.records.writing import from_json
 
 # What Triton's `GPUTarget` says of an architecture: a number, a text, or a mapping of facts, depending on the backend.
 Fact = Union[bool, int, float, str, None, list[Union[int, float, str]]]
@@ -53,7 +53,7 @@ class Card:
     largest size of each axis of a grid, `axis_threads` the largest number of threads along one axis (0: any), and `cluster` the largest
     number of blocks in a cluster (0: any). Without `multiprocessor` no occupancy is computed. `can_emulate`: warpwave can execute its
     machine code on a CPU.
-    `torch_compile_ahead`: without the user's word, torch's compiler works before this card is taken.
+    `torch_compile_ahead`: torch's compiler works before this card is taken.
     `cards` are the names that people know such cards by; reports show the first. `also` are other names of the architecture.
     """
 
@@ -94,12 +94,6 @@ class Architecture(Card):
         """`gfx942 (MI300X)`."""
         return with_card(self.name, self.card)
 
-    @classmethod
-    def restore(cls, raw: dict[str, Any]) -> Architecture:
-        """Undo `dataclasses.asdict`. The values are trusted, as in `Job.load`."""
-        names = {key: tuple(raw.get(key, ())) for key in ("cards", "also")}
-        return cls(**{**raw, **names, "multiprocessor": Multiprocessor(**raw["multiprocessor"]) if raw.get("multiprocessor") else None})
-
 
 @dataclass(frozen=True)
 class PytestSettings:
@@ -115,12 +109,6 @@ class PytestSettings:
     testpaths: Annotated[tuple[Page, ...], Many] = ()
     addopts: Annotated[tuple[Page, ...], Many] = ()
 
-    @classmethod
-    def restore(cls, raw: dict[str, Any]) -> PytestSettings:
-        """Undo `dataclasses.asdict`; trusted, as in `Job.load`."""
-        lists: dict[str, Any] = {key: tuple(value) for key, value in raw.items() if key != "file"}
-        return cls(raw.get("file", ""), **lists)
-
 
 @dataclass(frozen=True)
 class BenchScript:
@@ -132,22 +120,21 @@ class BenchScript:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobOptions:
-    """What the user asks of the stages. An option here comes from the command line and goes into `job.json` under the same name.
+class What:
+    """What to run: the choice of stages, tests and benches, and how each of them is done.
 
-    Without `gates` generated code is not judged. The bench stage ends a point when its median is known to within `precision` (a share of
-    it; the half-width of the 95% interval), or when its time is up. With `again` it measures everything twice: an A/A run. With
-    `torch_compile_ahead`, torch's compiler works for the sweep before the card is taken; None leaves that to the card's entry in the
-    targets file. The compile stage leaves out the launches of the providers `peers`, which are not the package's own. Modules are imported
-    from `import_folders`, which are relative to the package's root. `package_names` are what the package calls itself.
-    `package_variables` are those that its own files set: only stages that run its code get them. `sanitize` says whether the test stage
-    checks the accesses of interpreted kernels to memory; None leaves that to warpwave. `test_workers` processes run tests at a time, on
-    each card; 0 means as many as fit. The compile stage packs what it compiled for the architectures `save_compiled`.
-    `compiled` is the SHA-256 of such kernels' list in another run, if this one is to use them.
+    Without `stages`, a target runs its own. Without `gates`, generated code is not judged. The bench stage ends a point when its median is
+    known to within `precision` (a share of it; the half-width of the 95% interval), or when its time is up. With `again` it measures
+    everything twice: an A/A run. The compile stage leaves out the launches of the providers `peers`, which are not the package's own.
+    `sanitize` says whether the test stage checks the accesses of interpreted kernels to memory; None leaves that to warpwave. With
+    `autotune`, a test without a card runs with `one` configuration of its autotuned kernels, or with `all`. The compile stage packs what it
+    compiled for the architectures `save_compiled`. `compiled` is the SHA-256 of such kernels' list in another run, if this one is to use
+    them.
     """
 
     __pydantic_config__ = STRICT
     chosen: Chosen = field(default_factory=Chosen)  # first: where two jobs differ, `--resume` names the first difference
+    stages: Annotated[tuple[Stage, ...], Few] = ()
     benches: tuple[str, ...] = ("bench_*.py",)
     bench_scripts: Annotated[tuple[BenchScript, ...], Few] = ()
     launches: tuple[str, ...] = ("bench", "test")
@@ -158,23 +145,59 @@ class JobOptions:
     autotune: str = "one"
     again: bool = False
     precision: float = 0.0075
-    torch_compile_ahead: Union[bool, None] = None
-    test_workers: int = 1
     save_compiled: Annotated[tuple[Name, ...], Few] = ()
     compiled: Word = ""
-    test_limit_s: float = 300.0
-    stage_limit_s: float = 3600.0
     gates: Union[Gates, None] = None
+
+
+@dataclass(frozen=True)
+class Cap:
+    """The limit on a results folder. The default is about twice what `collect` reads of one, which leaves room for logs."""
+
+    __pydantic_config__ = STRICT
+    bytes: int = 4 << 30
+    files: int = 50_000
+
+    def __str__(self) -> str:
+        """Return both limits as words."""
+        return f"{self.bytes / (1 << 30):g} GiB, and {self.files} files"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Limits, in seconds: for one test or point, for a stage, for a target; how long a stopped target may take to write its results; how
+    long to wait for a card in use. `cap` limits the results. `test_workers` processes run tests at a time, on each card; 0: as many as fit.
+    """
+
+    __pydantic_config__ = STRICT
+    test_s: Seconds = 300.0
+    stage_s: Seconds = 3600.0
+    target_s: Seconds = 3 * 3600.0
+    grace_s: Seconds = 30.0
+    gpu_wait_s: Seconds = 600.0
+    cap: Cap = field(default_factory=Cap)
+    test_workers: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """What a package's own files say of it: folders to import from, relative to its root; what it calls itself; pytest's settings.
+
+    `variables` are those that its files set: only stages that run its code get them.
+    """
+
+    __pydantic_config__ = STRICT
     import_folders: Annotated[tuple[Page, ...], Few] = (".",)
-    package_names: Annotated[tuple[Page, ...], Few] = ()
-    package_variables: Annotated[dict[Name, Page], Many] = field(default_factory=dict)
+    names: Annotated[tuple[Page, ...], Few] = ()
+    variables: Annotated[dict[Name, Page], Many] = field(default_factory=dict)
     pytest: PytestSettings = field(default_factory=PytestSettings)
 
 
 @dataclass(frozen=True)
-class Job(JobOptions):
+class Job:
     """The job of the inside, as `job.json` holds it. Paths are those that the inside sees.
 
+    `what`, `limits` and `declared` are those of the run's options, for this target and shard.
     `package_root` is the folder of the whole package, of which `kernels` is a part; empty if `kernels` is all of it.
     `device_faults` are patterns of what a GPU's runtime prints when it aborts a process, and the verdict that each stands for.
     `visible_devices` is the variable that selects the cards which a process sees. If it is set, the cards share tests and sweeps; `gpus` is
@@ -190,9 +213,11 @@ class Job(JobOptions):
     __pydantic_config__ = STRICT
     run_id: Name
     target: Name
-    stages: Annotated[tuple[Stage, ...], Few]
     kernels: Page
     output: Page
+    what: What = field(default_factory=What)
+    limits: Limits = field(default_factory=Limits)
+    declared: Declared = field(default_factory=Declared)
     interpret: bool = False
     interpret_as: Union[Architecture, None] = None
     emulate: Union[Architecture, None] = None
@@ -213,7 +238,7 @@ class Job(JobOptions):
     files: Union[tuple[Page, ...], None] = None
     division: Word = ""
     lease: bool = False
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = 2
 
     @property
     def needs_card(self) -> bool:
@@ -223,34 +248,26 @@ class Job(JobOptions):
     @property
     def sanitizes(self) -> bool:
         """Whether the test stage checks accesses to memory: without a card, unless the user says otherwise."""
-        return not self.needs_card and self.sanitize is not False
+        return not self.needs_card and self.what.sanitize is not False
 
     @classmethod
     def load(cls, path: Path) -> Job:
-        """Read a job that the host wrote; it is trusted, so this is a plain conversion."""
-        raw = json.loads(path.read_text())
-        raw["stages"] = tuple(Stage(stage) for stage in raw["stages"])
-        raw["architectures"] = tuple(Architecture.restore(entry) for entry in raw["architectures"])
-        for key in ("interpret_as", "emulate"):
-            raw[key] = Architecture.restore(raw[key]) if raw.get(key) else None
-        for key in (
-            "probe",
-            "benches",
-            "launches",
-            "peers",
-            "pytest_args",
-            "card_query",
-            "torch_devices",
-            "not_compiled_for",
-            "import_folders",
-            "package_names",
-            "save_compiled",
-        ):
-            if key in raw:
-                raw[key] = tuple(raw[key])
-        raw["bench_scripts"] = tuple(BenchScript(each["pattern"], tuple(each["arguments"])) for each in raw.get("bench_scripts", ()))
-        raw["chosen"] = Chosen.restore(raw.get("chosen", {}))
-        raw["pytest"] = PytestSettings.restore(raw.get("pytest", {}))
-        raw["gates"] = Gates.restore(raw["gates"]) if raw.get("gates") else None
-        raw["device_faults"] = {pattern: Verdict(verdict) for pattern, verdict in raw.get("device_faults", {}).items()}
-        return cls(**raw)
+        """Read a job that the host wrote. Raises ValueError if it is not one."""
+        return from_json(cls, path.read_text())
+
+    @staticmethod
+    def of_version_1(raw: dict[str, Any]) -> dict[str, Any]:
+        """Return a job of version 1, as JSON has it, in today's form. Its options were not in groups."""
+        groups: dict[str, dict[str, str]] = {
+            "what": {name: name for name in What.__dataclass_fields__},
+            "limits": {"test_limit_s": "test_s", "stage_limit_s": "stage_s", "test_workers": "test_workers"},
+            "declared": {
+                "import_folders": "import_folders",
+                "package_names": "names",
+                "package_variables": "variables",
+                "pytest": "pytest",
+            },
+        }
+        found = {group: {name: raw[old] for old, name in names.items() if old in raw} for group, names in groups.items()}
+        gone = {"torch_compile_ahead", *(old for names in groups.values() for old in names)}
+        return {**{key: value for key, value in raw.items() if key not in gone}, **found, "schema_version": Job.schema_version}

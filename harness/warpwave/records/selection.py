@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Union
+from typing import Annotated, Union
 
 from warpwave.records.words import STRICT, Few, Page, Prose
 
@@ -34,12 +34,6 @@ class Chosen:
     how: Annotated[tuple[Page, ...], Few] = ()
     why: Annotated[tuple[Prose, ...], Few] = ()
     must_exist: bool = False
-
-    @classmethod
-    def restore(cls, raw: dict[str, Any]) -> Chosen:
-        """Undo `dataclasses.asdict`; trusted, as in `Job.load`."""
-        found: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
-        return cls(**found)
 
     def __str__(self) -> str:
         parts = [] if self.tests is None else [f"{len(self.tests)} chosen: {' '.join(self.tests[:3])}"]

@@ -20,23 +20,17 @@ from warpwave.render.text import visible
 # runs, where, with what, how it is checked and for how long. The first of each two sets has the options with a value.
 _KEPT = frozenset(
     {
-        *("--kernels", "--engine", "--python", "--targets", "--hosts", "--gpu", "--gpus", "--base-image", "--wheelhouse", "--ca-bundle"),
-        *("--pip-config", "--build-network", "--build-arg", "--weaken", "--requirements", "--with", "--env", "--autotune", "--pytest-args"),
-        *("--bench", "--bench-script", "--launches", "--compiled", "--compiled-hash", "--test-workers", "--precision"),
-        *("--test-timeout", "--timeout", "--results-limit", "--results-files", "--gates"),
+        *("--kernels", "--engine", "--python", "--targets", "--hosts", "--gpu", "--base-image", "--weaken", "--requirements", "--with"),
+        *("--env", "--pytest-args", "--bench", "--bench-script", "--compiled", "--test-workers", "--precision"),
+        *("--test-timeout", "--timeout", "--gates", "--architectures"),
     }
 )
-_KEPT_FLAGS = frozenset(
-    {
-        *("--sanitize", "--no-sanitize", "--install", "--install-no-deps", "--here", "--quick"),
-        *("--torch-compile-ahead", "--no-torch-compile-ahead"),
-    }
-)
+_KEPT_FLAGS = frozenset({"--sanitize", "--no-sanitize", "--install", "--here", "--quick"})
 # What chooses the part that runs is replaced, and what only decides where results go or how they are shown is left out.
 _DROPPED = frozenset(
     {
         *("--stage", "-k", "--test", "--last-failed", "--changed-since", "--deselect-from", "--shard", "--shard-times"),
-        *("--commit", "--out", "--resume", "--gpu-wait", "--save-compiled", "--known", "--known-base", "--fail-on"),
+        *("--out", "--resume", "--save-compiled", "--known", "--known-base", "--fail-on"),
         *("--toolchain", "--triton"),  # the target's name has it: `cpu@triton-3.8`
     }
 )
@@ -75,7 +69,7 @@ def _options(command: Iterable[str]) -> Iterator[list[str]]:
             whole = [word] if equals else [word, *islice(words, 1)]
             if option in _KEPT:
                 yield whole
-        elif word in _KEPT_FLAGS:
+        elif option in _KEPT_FLAGS:
             yield [word]
 
 
@@ -95,7 +89,7 @@ def look_closer(target: TargetSummary, pattern: str) -> str:
 
     The patterns that the run was given stay. Without any, and with an empty `pattern`, every benchmark runs. A quick look is not repeated.
     """
-    given = any(word.partition("=")[0] in ("--bench", "--bench-script") for word in target.command)
+    given = any(word.partition("=")[0] == "--bench" for word in target.command)
     benches = ["--bench", pattern] if pattern and not given else []
     return rerun(target, ["--stage", "bench,compile", *benches, "--full"], without=("--quick",))
 

@@ -10,7 +10,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Union
@@ -31,7 +31,6 @@ from warpwave.records import (
     Environment,
     Exit,
     Job,
-    JobOptions,
     RunRecord,
     Stage,
     StageReport,
@@ -89,7 +88,7 @@ def diagnose(ended: Exit, stages: Stages | None, limit_s: float, memory_limit: s
         hint = ended.hint or "This is not a verdict on the kernels: fix the machine (`warpwave doctor`), then run again."
         return Diagnosis(Verdict.INFRA, reason, hint)
     if ended.exceeded:
-        hint = "Write large files to /tmp, which is removed after the run, or raise the limit (--results-limit, --results-files)."
+        hint = "Write large files to /tmp, which is removed after the run, or raise the limit: `limits` in a targets file."
         return Diagnosis(Verdict.CRASHED, f"ended because {ended.exceeded}{_during(stages)}", hint)
     if ended.timed_out:
         hint = "A kernel never ends, or the limit is too short: look at the test that was running, or give a longer limit."
@@ -175,21 +174,22 @@ def _running(stages: Stages | None) -> str:
 def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...], lease: bool = False) -> Job:
     """Return the job for the inside."""
     target, options = request.target, request.options
-    asked: dict[str, Any] = {field.name: getattr(options, field.name) for field in fields(JobOptions)}
+    where, package, what = options.where, options.package, replace(options.what, stages=stages)
+    part = part_of(options, where.shard) if where.shard else None
+    if part:
+        what = replace(what, benches=part.benches, bench_scripts=share_scripts(options))
     # What the user gives comes before what a file of the package says.
-    asked["package_variables"] = {name: value for name, value in options.package_variables.items() if name not in options.variables}
-    if options.shard:
-        part = part_of(options, options.shard)
-        asked |= {"files": part.files, "benches": part.benches, "division": part.division}
-        asked["bench_scripts"] = share_scripts(options)
-    few = tuple(card for card in target.architectures if options.quick and card.name in target.quick)
+    variables = {name: value for name, value in package.declared.variables.items() if name not in package.variables}
+    few = tuple(card for card in target.architectures if what.quick and card.name in target.quick)
     compiled_for = few or target.architectures
     return Job(
-        run_id=options.run_id,
+        run_id=where.run_id,
         target=target.name,
-        stages=stages,
         kernels=layout.kernels,
         output=layout.output,
+        what=what,
+        limits=options.limits,
+        declared=replace(package.declared, variables=variables),
         package_root=layout.package,
         interpret=target.interpret,
         interpret_as=target.interpret_as if target.interpret else None,
@@ -202,11 +202,12 @@ def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...], lease: b
         torch_devices=target.torch_devices,
         device_faults={pattern: Verdict(verdict) for pattern, verdict in target.probe.faults.items()},
         lease=lease,
-        visible_devices=target.visible_devices if options.share else None,
-        gpus=len(options.gpu.split(",")) if options.share and options.gpu and target.visible_devices else 0,
-        card_query=target.probe.cards.run if options.share else (),
-        card_rows=target.probe.cards.rows if options.share else "",
-        **asked,
+        visible_devices=target.visible_devices if where.share else None,
+        gpus=len(where.gpu.split(",")) if where.share and where.gpu and target.visible_devices else 0,
+        card_query=target.probe.cards.run if where.share else (),
+        card_rows=target.probe.cards.rows if where.share else "",
+        files=part.files if part else None,
+        division=part.division if part else "",
     )
 
 
@@ -257,7 +258,7 @@ def attempt(
     reserve = Reserve()
     # Written after the run: during it, the code under test can write to `raw` and could plant a link for us to follow.
     noise: deque[str] = deque(maxlen=_NOISE_LINES)
-    again = f"Continue it with `{resume_command(options.command, options.folder)}`; what is finished is not run again."
+    again = f"Continue it with `{resume_command(options.where.command, options.where.folder)}`; what is finished is not run again."
     hashes: deque[str] = deque([""], maxlen=1)
     lease = Lease(None, raw)
     own: dict[str, str] = {}  # what the package could replace, and is written once more at the end
@@ -285,7 +286,7 @@ def attempt(
                 engine = _engine(options, target, say, patient=resumed)
                 begun = time.monotonic()
                 found = engine.prepare(request, say)
-                lacking = [stage.value for stage in options.stages or () if stage not in target.stages]
+                lacking = [stage.value for stage in options.what.stages if stage not in target.stages]
                 notes = (*found.notes, *(f"{NO_STAGE} {stage}, so that was left out" for stage in lacking))
                 environment = replace(found, prepare_s=round(time.monotonic() - begun, 3), notes=notes)
             lease = Lease(lock_of(engine, request, environment, say, raw), raw)
@@ -299,8 +300,8 @@ def attempt(
             own |= {"inputs.json": to_text(inputs), "job.json": to_text(job)}
             for name, text in own.items():
                 _put(raw, name, text)
-            if request.options.compiled_folder and job.needs_card:
-                handover.copy(request.options.compiled_folder, raw, job.compiled)
+            if request.options.where.compiled and job.needs_card:
+                handover.copy(request.options.where.compiled, raw, job.what.compiled)
             with ExitStack() as stack:
                 phase = "while it waited for its GPU"
                 stack.callback(lease.end)
@@ -310,7 +311,7 @@ def attempt(
                 phase = "while the kernels ran"
                 environment, ended = engine.execute(request, environment, lambda line: _dispatch(line, noise, on_event, hashes, lease))
             memory = environment.options.get("limits", {}).get("memory", "")
-            outcome = diagnose(ended, _read_stages(raw), options.limit_s, memory)
+            outcome = diagnose(ended, _read_stages(raw), options.limits.target_s, memory)
             ending = Ending(outcome.verdict, outcome.reason, outcome.hint or (target.probe.fix if unusable(raw) else ""))
             if ended.code == 0 and (wrong := was_changed(raw, "stages.json", hashes[-1])):
                 ending = Ending(Verdict.INVALID, f"stages.json: {wrong}", _FORGED)
@@ -385,7 +386,7 @@ def _engine(options: RunOptions, target: Target, say: Say, patient: bool) -> Eng
     until = time.monotonic() + (_ENGINE_WAIT_S if patient else 0.0)
     while True:
         try:
-            return choose_engine(options.engine, target, say, options.host)
+            return choose_engine(options.where.engine, target, say, options.where.host)
         except UnreachableError:
             raise
         except InfrastructureError:
@@ -398,7 +399,7 @@ def record_of(request: Request, started: datetime, seconds: float, attempts: tup
     """Return the host's record of an attempt that ended this way."""
     options = request.options
     return RunRecord(
-        run_id=options.run_id,
+        run_id=options.where.run_id,
         target=request.target.name,
         label=request.target.label,
         verdict=ending.verdict,
@@ -406,16 +407,16 @@ def record_of(request: Request, started: datetime, seconds: float, attempts: tup
         hint=ending.hint,
         started=started.isoformat(timespec="seconds"),
         seconds=seconds,
-        commit=request.options.commit,
-        repository=options.repository,
-        kernels=options.kernels.name,
-        command=options.command,
+        commit=request.options.package.commit,
+        repository=options.package.repository,
+        kernels=options.package.kernels.name,
+        command=options.where.command,
         environment=ending.environment,
         exit=ending.exit,
         attempts=attempts,
-        shard=str(options.shard or ""),
-        host=options.host.where if options.host else "",
-        snapshot=options.snapshot,
+        shard=str(options.where.shard or ""),
+        host=options.where.host.where if options.where.host else "",
+        snapshot=options.package.snapshot,
         stages_hash=ending.stages_hash,
         toolchain=request.target.toolchain.name if request.target.toolchain else "",
         emulated=request.target.emulate.name if request.target.emulate else "",

@@ -243,15 +243,16 @@ def lock_of(engine: Engine, request: Request, environment: Environment, say: Say
     Runs of this machine lock files. An engine that clients of other machines use as well keeps a lease beside it, which they see. A run
     that shares all visible GPUs locks each of them by its number once the facts stage has counted them, so that each can be released.
     """
-    options = request.options
+    where = request.options.where
     if not ENGINES[engine.name].local_gpus or not (request.target.visible_devices or request.target.probe.require):
         return None
     leased = getattr(engine, "leased", None)
 
     @contextmanager
     def lock() -> Iterator[Held]:
-        chosen = options.gpu or (_numbers(raw) if options.share and not os.environ.get(request.target.visible_devices or "") else None)
-        here = gpus(request.target.kind, chosen, options.run_id, options.gpu_wait_s, say)
+        counted = where.share and not os.environ.get(request.target.visible_devices or "")
+        chosen = where.gpu or (_numbers(raw) if counted else None)
+        here = gpus(request.target.kind, chosen, where.run_id, request.options.limits.gpu_wait_s, say)
         with here as held, leased(request, environment) if leased else nullcontext():
             yield held
 

@@ -50,9 +50,7 @@ def changed_files(root: Path, ref: str) -> Change:
         )
     # What others have added to the branch since does not count. A shallow clone may not hold the commit that both began with.
     base = _git(root, "merge-base", commit.strip(), "HEAD") or commit
-    tracked = _git(
-        root, "diff", "--relative", "--name-only", "--no-renames", "-z", base.strip(), "--", "."
-    )
+    tracked = _git(root, "diff", "--relative", "--name-only", "--no-renames", "-z", base.strip(), "--", ".")
     new = _git(root, "ls-files", "--others", "--exclude-standard", "-z", "--", ".")
     if tracked is None or new is None:
         raise InfrastructureError(

@@ -75,7 +75,7 @@ print(json.dumps(found))
 def gather(request: Request, environment: Environment) -> Inputs:
     """Return the inputs that decide the results of this request in this environment."""
     target, options = request.target, request.options
-    variables = {**_calling(environment), **target.environment, **options.package_variables, **options.variables}
+    variables = {**_calling(environment), **target.environment, **options.package.declared.variables, **options.package.variables}
     facts = {
         "engine": environment.engine,
         "image": environment.image or "",
@@ -84,25 +84,25 @@ def gather(request: Request, environment: Environment) -> Inputs:
         # Store digests only: a variable may hold a secret.
         **{f"variable {name}": _digest(value.encode(errors="surrogateescape")) for name, value in variables.items()},
         **({} if _is_elsewhere(environment) else _hardware(target)),
-        "gpu": options.gpu or "",
-        "shard": str(options.shard or ""),
+        "gpu": options.where.gpu or "",
+        "shard": str(options.where.shard or ""),
         **({"requirements": make_plan(request).key} if is_wanted(options) else {}),
-        "protections": " ".join(sorted(options.weaken)),
+        "protections": " ".join(sorted(options.build.weaken)),
     }
-    return Inputs(options.run_id, target.name, package(options), harness_code(), facts)
+    return Inputs(options.where.run_id, target.name, package(options), harness_code(), facts)
 
 
 def still_there(request: Request, recorded: Environment) -> Environment:
     """Return the environment that a finished run would have today, as far as we know without preparing it."""
     request = on_toolchain(request)
     options = request.options
-    if options.engine not in (None, recorded.engine):
-        return replace(recorded, engine=str(options.engine))
+    if options.where.engine not in (None, recorded.engine):
+        return replace(recorded, engine=str(options.where.engine))
     if _is_elsewhere(recorded) and not ENGINES[recorded.engine].container:
         return recorded  # nothing is known here of an environment that another machine has
     if recorded.image is None:
         own = venv_of(request, make_plan(request)) / "bin" / "python" if is_wanted(options) else None
-        return replace(recorded, python=str(own or options.python or sys.executable))
+        return replace(recorded, python=str(own or options.where.python or sys.executable))
     return replace(recorded, image=final_recipe(request).tag, image_id=_image_id(request, recorded))
 
 
@@ -111,8 +111,8 @@ def package(options: RunOptions) -> dict[str, str]:
 
     Caches, editors' files and results of runs do not count.
     """
-    found = dict(_files(options.kernels, options.folder, options.package))
-    if options.package != options.kernels:
+    found = dict(_files(options.package.kernels, options.where.folder, options.package.folder))
+    if options.package.folder != options.package.kernels:
         found |= dict(islice(_sources(options), _MOST_SOURCES))
     if len(found) <= _MOST_NAMED:
         return found
@@ -124,15 +124,16 @@ def package(options: RunOptions) -> dict[str, str]:
 
 def _sources(options: RunOptions) -> Iterator[tuple[str, str]]:
     """Return the digests of a package's modules and settings outside the kernels folder: `../my_ops/relu.py`. Its data may be large."""
-    for folder, folders, files in os.walk(options.package):
+    root, kernels = options.package.folder, options.package.kernels
+    for folder, folders, files in os.walk(root):
         here = Path(folder)
-        if here in (options.kernels, options.folder) or any(name in files for name in _FOLDER_MARKS) or _is_run(here):
+        if here in (kernels, options.where.folder) or any(name in files for name in _FOLDER_MARKS) or _is_run(here):
             folders.clear()
             continue
         folders[:] = sorted(name for name in folders if name not in _FOLDERS | _BUILT and not name.startswith("."))
         for name in sorted(name for name in files if name.endswith(".py") or name in _SETTINGS):
             path = here / name
-            yield os.fsencode(os.path.relpath(path, options.kernels)).decode("utf-8", "backslashreplace"), _content(path, options.package)
+            yield os.fsencode(os.path.relpath(path, kernels)).decode("utf-8", "backslashreplace"), _content(path, root)
 
 
 def snapshot_of(options: RunOptions) -> str:
@@ -216,7 +217,7 @@ def _calling(environment: Environment) -> dict[str, str]:
 def _image_id(request: Request, recorded: Environment) -> str | None:
     """Return the image's id today, or the recorded id if no engine answers or the image was removed: nothing suggests a change then."""
     try:
-        engine = load_engine(recorded.engine, request.options.host)
+        engine = load_engine(recorded.engine, request.options.where.host)
     except InfrastructureError:
         return recorded.image_id
     try:
@@ -281,7 +282,7 @@ def digest_of(folder: Path, expected: str = "") -> str:
     if expected and digest != expected:
         raise UsageError(
             f"{folder} does not hold the kernels that were planned: the SHA-256 of their list is {digest}.",
-            "--compiled-hash names another one, so the artifact was replaced or is of another run.",
+            "--compiled names another one, so the artifact was replaced or is of another run.",
             _REMEDY,
         )
     return digest

@@ -41,39 +41,39 @@ class Leg:
     @property
     def name(self) -> str:
         """The leg's name, with its shard."""
-        shard = self.options.shard
-        return f"{self.target.name} {shard}" if shard and self.options.whole else self.target.name
+        shard = self.options.where.shard
+        return f"{self.target.name} {shard}" if shard and self.options.where.whole else self.target.name
 
     @property
     def where(self) -> str:
         """Where the leg runs, in words."""
-        return self.options.host.where if self.options.host else "this machine"
+        return self.options.where.host.where if self.options.where.host else "this machine"
 
     @property
     def engine(self) -> str:
         """The name of the engine that runs the leg, if no option names another."""
-        return (self.options.host.runs_with if self.options.host else "") or self.options.engine or self.target.engine
+        return (self.options.where.host.runs_with if self.options.where.host else "") or self.options.where.engine or self.target.engine
 
     @property
     def raw(self) -> Path:
         """The folder of the leg's results."""
-        return self.options.out / "raw" / self.target.name
+        return self.options.where.out / "raw" / self.target.name
 
     @property
     def log(self) -> Path:
         """The file in which a leg that runs beside others keeps what it says."""
-        shard = self.options.shard
-        part = f"-{shard.number}of{shard.of}" if shard and self.options.whole else ""
-        return self.options.folder / "logs" / f"{self.target.name}{part}.log"
+        shard = self.options.where.shard
+        part = f"-{shard.number}of{shard.of}" if shard and self.options.where.whole else ""
+        return self.options.where.folder / "logs" / f"{self.target.name}{part}.log"
 
     @property
     def _machine(self) -> Hashable:
         """What tells apart the legs that would disturb each other: the machine. Slurm gives each job cards and cores of its own."""
-        host = self.options.host
+        host = self.options.where.host
         if host is None or (host.slurm is None and not host.ssh):
             return ""
         # Shards of one leg are there to use one machine's cards at once; the lease of each card decides.
-        return self.name if host.slurm is not None or self.options.whole else host.ssh
+        return self.name if host.slurm is not None or self.options.where.whole else host.ssh
 
 
 def lanes(legs: Sequence[Leg]) -> list[list[Leg]]:

@@ -7,7 +7,6 @@ runs: the records are only compared with it. The inputs that decide results are 
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,16 +23,14 @@ from warpwave.run.inputs import harness_code, package
 _FREE = (
     "lease",
     "compiled",
-    "test_workers",
+    "limits",
     "kernels",
     "package_root",
-    "package_names",
-    "package_variables",
+    "names",
+    "variables",
     "output",
     "driver_file",
     "probe",
-    "test_limit_s",
-    "stage_limit_s",
     "workers",
     "probe_limit_s",
     "device_faults",
@@ -112,7 +109,7 @@ def check_run(options: RunOptions) -> None:
         UsageError: they have changed, or their old state is not recorded.
     """
     files, code = package(options), harness_code()
-    for raw in sorted(path for path in (options.out / "raw").glob("*") if path.is_dir() and not path.is_symlink()):
+    for raw in sorted(path for path in (options.where.out / "raw").glob("*") if path.is_dir() and not path.is_symlink()):
         if before := _recorded(raw):
             _refuse(raw, _code_changed(before, code) or _files_changed(before.files, files))
 
@@ -177,10 +174,12 @@ def check_same(raw: Path, job: Job) -> None:
     recorded = _own(raw, "job.json", Job)
     if recorded is None:
         return
-    for entry in dataclasses.fields(Job):
-        before, now = (getattr(each, entry.name) for each in (recorded, job))
-        if entry.name not in _FREE and before != now:
-            what = _NAMES.get(entry.name) or entry.name.replace("_", " ")
+    groups = ("what", "declared")
+    earlier, later = ({**vars(each.what), **vars(each.declared), **vars(each)} for each in (recorded, job))
+    for name in later:
+        before, now = earlier[name], later[name]
+        if name not in (*_FREE, *groups) and before != now:
+            what = _NAMES.get(name) or name.replace("_", " ")
             raise UsageError(
                 f"The run in {raw} is another one: its {what} was {_short(before)}, now it is {_short(now)}.",
                 "A run is resumed with the options that it was started with; otherwise two runs would be mixed.",

@@ -48,17 +48,17 @@ def part_of(options: RunOptions, shard: Shard) -> Part:
     files = files_of(options)
     shares = divide(_weights(options, files), shard.of)
     mine = tuple(sorted(shares[shard.number - 1]))
-    benches = tuple(glob.escape(path) for path in mine if is_bench(path, options.benches))
+    benches = tuple(glob.escape(path) for path in mine if is_bench(path, options.what.benches))
     digest = hashlib.sha256("\n".join(" ".join(sorted(share)) for share in shares).encode(errors="surrogateescape")).hexdigest()
     return Part(mine, benches or (NOTHING,), digest[:16])
 
 
 def files_of(options: RunOptions) -> list[str]:
     """Return the test files and benches of a package in which something was asked for, sorted."""
-    selection = Selection(options.chosen)
-    found = (path.relative_to(options.kernels).as_posix() for path in sorted(options.kernels.rglob("*.py")))
-    patterns = options.pytest.python_files
-    return [path for path in found if (is_test(path, patterns) and selection.looks_into(path)) or is_bench(path, options.benches)]
+    selection = Selection(options.what.chosen)
+    found = (path.relative_to(options.package.kernels).as_posix() for path in sorted(options.package.kernels.rglob("*.py")))
+    patterns = options.package.declared.pytest.python_files
+    return [path for path in found if (is_test(path, patterns) and selection.looks_into(path)) or is_bench(path, options.what.benches)]
 
 
 def divide(weights: Mapping[str, float], shards: int) -> list[list[str]]:
@@ -80,7 +80,7 @@ def _weights(options: RunOptions, files: Sequence[str]) -> dict[str, float]:
 
     A file that the chosen stages do not run weighs nothing: a shard of tests alone would have nothing to measure.
     """
-    sizes = {path: max(1, (options.kernels / path).stat().st_size) for path in files}
+    sizes = {path: max(1, (options.package.kernels / path).stat().st_size) for path in files}
     known = {path: _seconds(options, path) for path in files}
     timed = {path: seconds for path, seconds in known.items() if seconds is not None}
     rate = sum(timed.values()) / sum(sizes[path] for path in timed) if timed else 1.0
@@ -89,22 +89,22 @@ def _weights(options: RunOptions, files: Sequence[str]) -> dict[str, float]:
 
 def _runs(options: RunOptions, path: str) -> bool:
     """Whether a chosen stage runs a file. The compile stage runs tests and benches."""
-    own = Stage.BENCH if is_bench(path, options.benches) else Stage.TEST
-    return options.stages is None or bool({own, Stage.COMPILE} & set(options.stages))
+    own = Stage.BENCH if is_bench(path, options.what.benches) else Stage.TEST
+    return not options.what.stages or bool({own, Stage.COMPILE} & set(options.what.stages))
 
 
 def _seconds(options: RunOptions, path: str) -> float | None:
-    if path in options.shard_times or not is_bench(path, options.benches):
-        return options.shard_times.get(path)
-    return options.shard_times.get(kernel_of(path, options.package_names))
+    if path in options.where.shard_times or not is_bench(path, options.what.benches):
+        return options.where.shard_times.get(path)
+    return options.where.shard_times.get(kernel_of(path, options.package.declared.names))
 
 
 def share_scripts(options: RunOptions) -> tuple[BenchScript, ...]:
     """Return the benchmark scripts of the options' shard, one entry for each file with its arguments."""
-    assert options.shard is not None
+    assert options.where.shard is not None
     found = [
         BenchScript(glob.escape(name), script.arguments)
-        for script in options.bench_scripts
-        for _, name in find_scripts(script.pattern, options.package, options.kernels)
+        for script in options.what.bench_scripts
+        for _, name in find_scripts(script.pattern, options.package.folder, options.package.kernels)
     ]
-    return tuple(found[options.shard.number - 1 :: options.shard.of])
+    return tuple(found[options.where.shard.number - 1 :: options.where.shard.of])

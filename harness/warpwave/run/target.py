@@ -34,11 +34,12 @@ def run_target(target: Target, options: RunOptions, say: Say, on_event: OnEvent)
     Raises:
         UsageError: the request makes no sense, or differs from the run to resume. Nothing was started and nothing changed.
     """
-    stages, raw = check_target(target, options), options.out / "raw" / target.name
-    if options.resume:
+    stages, raw = check_target(target, options), options.where.out / "raw" / target.name
+    if options.where.resume:
         check_run(options)
-        options = replace(options, run_id=run_id_of(raw) or options.run_id)
-    options = replace(options, commit=options.commit or commit_of(options.kernels))
+        options = options.placed(run_id=run_id_of(raw) or options.where.run_id)
+    package = options.package
+    options = replace(options, package=replace(package, commit=package.commit or commit_of(package.kernels)))
     request = Request(target, options, raw)
     try:
         resumed = _make(raw, options)
@@ -71,12 +72,12 @@ def check_target(target: Target, options: RunOptions) -> tuple[Stage, ...]:
     stages = _stages(target, options)
     _check_shareable(target, options)
     _check_sanitizable(target, options)
-    if target.visible_devices in options.variables:
+    if target.visible_devices in options.package.variables:
         raise UsageError(
             f"--env {target.visible_devices}: warpwave sets {target.visible_devices} itself.", "It selects the GPUs of a run.", "Use --gpu."
         )
-    raw = options.out / "raw" / target.name
-    if os.path.lexists(raw) and not (options.resume and raw.is_dir() and not raw.is_symlink()):
+    raw = options.where.out / "raw" / target.name
+    if os.path.lexists(raw) and not (options.where.resume and raw.is_dir() and not raw.is_symlink()):
         raise _taken(raw)
     return stages
 
@@ -102,7 +103,7 @@ def _check_finished(request: Request, stages: tuple[Stage, ...], record: RunReco
     """
     if record.environment is not None:
         check_inputs(request.raw, gather(request, still_there(request, record.environment)))
-    layout = Layout("", str(request.options.kernels), str(request.raw), str(request.options.package))
+    layout = Layout("", str(request.options.package.kernels), str(request.raw), str(request.options.package.folder))
     check_same(request.raw, job_of(layout, request, stages))
 
 
@@ -128,18 +129,18 @@ def commit_of(folder: Path) -> str:
 
 def _stages(target: Target, options: RunOptions) -> tuple[Stage, ...]:
     """Return the target's stages, or those of them that the user asked for."""
-    if options.stages is None:
+    if not options.what.stages:
         return target.stages
-    chosen = tuple(stage for stage in target.stages if stage in options.stages)
+    chosen = tuple(stage for stage in target.stages if stage in options.what.stages)
     if not chosen and target.emulate:
         raise UsageError(
-            f"The target {target.name!r} has no stage {' or '.join(stage.value for stage in options.stages)}.",
+            f"The target {target.name!r} has no stage {' or '.join(stage.value for stage in options.what.stages)}.",
             "Emulated targets measure nothing: a CPU executes the machine code, and its time says nothing about a card.",
             f"Choose from {', '.join(stage.value for stage in target.stages)}, or measure on a target with a card.",
         )
     if not chosen:
         raise UsageError(
-            f"The target {target.name!r} has no stage {' or '.join(stage.value for stage in options.stages)}.",
+            f"The target {target.name!r} has no stage {' or '.join(stage.value for stage in options.what.stages)}.",
             "Each target lists its stages in targets.yml. A target without a GPU has no stage that measures time.",
             f"Choose from {', '.join(stage.value for stage in target.stages)}. Targets with a card can measure: `warpwave list`.",
         )
@@ -148,7 +149,7 @@ def _stages(target: Target, options: RunOptions) -> tuple[Stage, ...]:
 
 def _check_sanitizable(target: Target, options: RunOptions) -> None:
     """Refuse to check accesses to memory where nothing stands between kernels and memory. By default, only other targets are checked."""
-    if options.sanitize and not target.interpret and not target.emulate:
+    if options.what.sanitize and not target.interpret and not target.emulate:
         raise UsageError(
             f"--sanitize was given, and the target {target.name!r} neither interprets nor emulates its kernels.",
             "Accesses to memory are checked in Triton's interpreter, where the target `cpu` runs tests, and in the emulator.",
@@ -161,11 +162,11 @@ def _check_shareable(target: Target, options: RunOptions) -> None:
 
     A target without a GPU has nothing to share, and runs as usual.
     """
-    if options.share and target.probe.require and not target.visible_devices:
+    if options.where.share and target.probe.require and not target.visible_devices:
         raise UsageError(
             f"The target {target.name!r} cannot share its work between GPUs.",
             "Its entry in the targets file does not name the variable that selects which cards a process sees.",
-            f"Add it as targets.{target.name}.visible_devices, or leave --gpus out.",
+            f"Add it as targets.{target.name}.visible_devices, or give one card with --gpu.",
         )
 
 
@@ -179,7 +180,7 @@ def _make(raw: Path, options: RunOptions) -> bool:
     try:
         raw.mkdir(parents=True)
     except FileExistsError:
-        if options.resume and raw.is_dir() and not raw.is_symlink():
+        if options.where.resume and raw.is_dir() and not raw.is_symlink():
             return True
         raise _taken(raw) from None
     return False

@@ -33,14 +33,14 @@ def run_legs(legs: Sequence[Target], options: RunOptions, say: Say, on_event: On
         UsageError: a leg makes no sense, or its folder holds another run.
         StoppedError: the user stopped it.
     """
-    asked = [(leg, replace(options, resume=(options.out / "raw" / leg.name).exists())) for leg in legs]
+    asked = [(leg, options.placed(resume=(options.where.out / "raw" / leg.name).exists())) for leg in legs]
     for leg, own in asked:
         check_target(leg, own)  # before the first one runs
     records = []
     for leg, own in asked:
         records.append(run_target(leg, own, say, on_event))
         if waiting.asked():
-            remedy = f"The same command with --out {options.out} continues."
+            remedy = f"The same command with --out {options.where.out} continues."
             raise StoppedError("Stopped by the user or the CI system.", "What is finished has been kept.", remedy)
     return records
 
@@ -131,9 +131,10 @@ class Steps:
     def runs(self, step: Step, stages: Sequence[Stage] | None = None, number: int = 1) -> list[TargetRun]:
         """Return the runs of a step with these stages, or with those that the question needs. What has run already runs no more."""
         folder = self.folder(step) / ("-".join(stage.value for stage in stages) if stages else str(number))
-        wanted = tuple(stages) if stages else step.options.stages or self.question.stages
+        wanted = tuple(stages) if stages else step.options.what.stages or self.question.stages
         if not (folder / "done").is_file():
-            run_legs([step.leg], replace(step.options, out=folder, stages=wanted), self.say, self.on_event)
+            options = replace(step.options.placed(out=folder), what=replace(step.options.what, stages=wanted))
+            run_legs([step.leg], options, self.say, self.on_event)
             write_text(folder / "done", "")
         return read_runs([folder])
 
@@ -194,19 +195,18 @@ def in_turns(toolchains: Sequence[Target], options: RunOptions) -> list[Leg]:
     Where they measure, the package is divided into shards. All toolchains run the first shard, then all run the second one, and so on, each
     time in the reverse order. A card that becomes warmer, or a machine that becomes busier, then slows down no toolchain more than another.
     """
-    measured = Stage.BENCH in (options.stages or tuple(Stage)) and any(Stage.BENCH in target.stages for target in toolchains)
-    benches = [path for path in files_of(options) if is_bench(path, options.benches)]
+    measured = Stage.BENCH in (options.what.stages or tuple(Stage)) and any(Stage.BENCH in target.stages for target in toolchains)
+    benches = [path for path in files_of(options) if is_bench(path, options.what.benches)]
     turns = min(len(benches), _MOST_TURNS)
-    if not measured or turns < 2 or options.shard:
+    if not measured or turns < 2 or options.where.shard:
         return [Leg(target, options) for target in toolchains]
     legs = []
     for number in range(1, turns + 1):
-        part = replace(
-            options,
+        part = options.placed(
             shard=Shard(number, turns),
-            out=options.out / "shards" / f"{number}of{turns}",
-            whole=options.out,
-            run_id=f"{options.run_id}-{number}of{turns}",
+            out=options.where.out / "shards" / f"{number}of{turns}",
+            whole=options.where.out,
+            run_id=f"{options.where.run_id}-{number}of{turns}",
         )
         legs += [Leg(target, part) for target in (toolchains if number % 2 else reversed(toolchains))]
     return legs

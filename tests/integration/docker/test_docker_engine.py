@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from engine_requests import change
+from engine_requests import change, make_options
 from wheels import make_package
 
 from warpwave.collect import collect
@@ -24,8 +24,8 @@ from warpwave.engines import waiting
 from warpwave.engines.choose import clean
 from warpwave.engines.docker.container import boot, container_name, container_options
 from warpwave.errors import InfrastructureError, UsageError
-from warpwave.options import Build, Cap, Install, RunOptions
-from warpwave.records import Exit, Stage, Verdict
+from warpwave.options import Build, Install
+from warpwave.records import Cap, Exit, Stage, Verdict
 from warpwave.report import write_report
 from warpwave.run import attempt as attempt_module
 from warpwave.run import run_target
@@ -64,7 +64,7 @@ def test_exit_codes_arrive(run, ours, program, code):
 
 def test_a_run_over_its_limit_may_finish_its_files(run, ours):
     """At the limit comes SIGINT first: what the program does about it is kept, and nothing is left."""
-    _, ended, _, request = run(POLITE, limit_s=2.0)
+    _, ended, _, request = run(POLITE, target_s=2.0)
     assert ended.timed_out
     assert ended.code == 0
     assert (request.raw / "partial").read_text() == "kept"
@@ -73,7 +73,7 @@ def test_a_run_over_its_limit_may_finish_its_files(run, ours):
 
 def test_a_run_that_ignores_signals_is_killed(run, ours):
     """A program deaf to SIGINT and SIGTERM is killed within limit and grace."""
-    _, ended, _, request = run(STUBBORN, limit_s=2.0, grace_s=1.0)
+    _, ended, _, request = run(STUBBORN, target_s=2.0, grace_s=1.0)
     assert ended.timed_out
     assert ended.code == 137
     assert not ended.oom_killed
@@ -117,7 +117,9 @@ def test_a_test_that_eats_all_memory_is_named(engine, built, request_, tmp_path,
     monkeypatch.setattr(engine, "_host", lambda request: replace(observed(request), memory_bytes=1920 << 20))
     monkeypatch.setattr(attempt_module, "choose_engine", lambda *_: engine)
     target = replace(request_.target, interpret=False, stages=(Stage.TEST,))
-    settings = RunOptions("run-oom", tmp_path / "out", tmp_path / "package", build=request_.options.build, commit=request_.options.commit)
+    settings = make_options(
+        "run-oom", tmp_path / "out", tmp_path / "package", build=request_.options.build, commit=request_.options.package.commit
+    )
     record = run_target(target, settings, lambda line: None, lambda event: None)
     cases = {case.id.rpartition("::")[2]: case for case in collect(tmp_path / "out" / "raw" / "cpu").cases}
     eater = cases.pop("test_that_eats")
@@ -173,7 +175,7 @@ def test_leftovers_of_dead_runs_only(engine, run, request_, built, ours):
     }
     created = {}
     for name, (pid, where, keep) in cases.items():
-        request = change(request_, run_id=f"{request_.options.run_id}-{name}", keep=keep)
+        request = change(request_, run_id=f"{request_.options.where.run_id}-{name}", keep=keep)
         body = container_options(request, built[0], replace(host, pid=pid, boot=where), ["sleep", "600"])
         created[name] = container_name(request)
         engine._api.create_container_from_config(body, created[name])
@@ -204,7 +206,7 @@ FILLS = {
 def test_results_have_a_cap(run, ours, fill):
     """However the room is taken: the run ends long before its time, and says why. What is linked often takes its room once."""
     program = "import os, signal, sys, time\ntime.sleep(0.5)\n" + FILLS[fill]
-    _, ended, _, request = run(program, cap=Cap(32 << 20, 2000), limit_s=120.0)
+    _, ended, _, request = run(program, cap=Cap(32 << 20, 2000), target_s=120.0)
     if fill == "hard links":
         assert (ended.code, ended.exceeded) == (3, "")
     else:
@@ -240,11 +242,11 @@ def test_a_disk_that_is_full_is_infrastructure(built, request_, tmp_path, kib):
         )
         for path in (tmp_path, package):
             path.chmod(0o755)
-        settings = RunOptions(
+        settings = make_options(
             "full", disk / "out", package, engine="docker", stages=(Stage.TEST,), build=request_.options.build, gpu_wait_s=1.0
         )
         record = run_target(replace(request_.target, interpret=False), settings, lambda line: None, lambda event: None)
-        comparison = write_report([settings.out], settings.out, ["cpu"], [record])
+        comparison = write_report([settings.where.out], settings.where.out, ["cpu"], [record])
         kept = json.loads((disk / "out" / "raw" / "cpu" / "run.json").read_text()) if kib > 8 else {"verdict": "infra"}
         assert kib == 512 or (record.verdict, comparison.exit_code, kept["verdict"]) == (Verdict.INFRA, 3, "infra"), record
         assert kept["verdict"] != "incomplete"
@@ -342,7 +344,7 @@ def test_a_base_image_that_cannot_be_had(engine, request_):
     with pytest.raises(InfrastructureError, match="could not be pulled") as raised:
         engine.prepare(change(request_, build=build), lambda line: None)
     assert "--base-image" in raised.value.remedy
-    assert "--wheelhouse" in raised.value.remedy
+    assert "build.wheelhouse" in raised.value.remedy
 
 
 @pytest.fixture
@@ -452,7 +454,7 @@ def test_the_flags_reach_the_engine(engine, run, request_):
 def test_a_hostile_program_reaches_nothing(run, request_, monkeypatch):
     """Code under test writes to its results and to /tmp, and nowhere else; no network, no capability, none of the caller's secrets."""
     monkeypatch.setenv("GITHUB_TOKEN", "hunter2")
-    _, ended, lines, request = run(HOSTILE.replace("KERNELS", request_.options.kernels.name))
+    _, ended, lines, request = run(HOSTILE.replace("KERNELS", request_.options.package.kernels.name))
     assert ended.code == 0, lines
     found = json.loads(lines[-1])
     reached = {key for key, value in found.items() if key.startswith("write ") and value == "1"}
@@ -468,7 +470,7 @@ def test_a_hostile_program_reaches_nothing(run, request_, monkeypatch):
     assert status["Seccomp"] == "2"
     assert "0" not in status["Uid"].split()
     assert "hunter2" not in json.dumps(found["environment"])
-    assert (request.options.kernels / "test_nothing.py").read_text() == "def test_nothing(): pass\n"
+    assert (request.options.package.kernels / "test_nothing.py").read_text() == "def test_nothing(): pass\n"
 
 
 def test_results_belong_to_the_caller(run, tmp_path):
@@ -624,12 +626,6 @@ def warpwave(tmp_path, wheelhouse, engine):
     return run
 
 
-@pytest.fixture
-def offline(wheelhouse) -> list[str]:
-    """What builds the image without any network."""
-    return ["--base-image", os.environ["WARPWAVE_BASE_IMAGE"], "--wheelhouse", str(wheelhouse)]
-
-
 def test_a_strangers_package_goes_through_the_whole_line(warpwave, offline, built, data, tmp_path):
     """A script with a hard-coded device, untouched: compiled for eight cards, merged; all of it the caller's afterwards."""
     done = warpwave("--kernels", str(data / "scripted"), "--bench", "*.py", *offline)
@@ -659,9 +655,9 @@ def test_deaths_are_named_in_a_container_too(warpwave, offline, built, data, tmp
     assert outcomes["test_after"] == []
 
 
-def test_a_missing_base_image_is_three_beats(warpwave, wheelhouse, data, tmp_path):
+def test_a_missing_base_image_is_three_beats(warpwave, offline, data, tmp_path):
     """What is missing, why it could not be had, and the two options that help; exit code 3, and a comparison that says so."""
-    done = warpwave("--kernels", str(data / "scripted"), "--base-image", "nowhere.invalid/base:1", "--wheelhouse", str(wheelhouse))
+    done = warpwave("--kernels", str(data / "scripted"), *offline, "--base-image", "nowhere.invalid/base:1")
     record = json.loads((tmp_path / "out" / "raw" / "cpu" / "run.json").read_text())
 
     assert done.returncode == 3

@@ -15,7 +15,7 @@ def test_a_spoilt_card_has_one_culprit_a_fault(run_inside, data):
     """Two wild stores, one allocation and one endless kernel: four tests, and the innocent between them pass."""
     if not torch.accelerator.is_available():
         pytest.skip("there is no GPU")
-    output = run_inside(data / "gpu_faults", Stage.TEST, benches=(), interpret=False, test_limit_s=30.0)
+    output = run_inside(data / "gpu_faults", Stage.TEST, benches=(), interpret=False, test_s=30.0)
     found = {}
     for case in ElementTree.parse(output / "test" / "junit.xml").getroot().iter("testcase"):
         bad = next((child for child in case if child.tag in ("failure", "error")), None)

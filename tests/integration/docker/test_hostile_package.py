@@ -83,10 +83,10 @@ def test_the_processes_of_the_host_are_not_there(run):
 
 
 @pytest.fixture
-def done(tmp_path, wheelhouse, engine, built, data) -> subprocess.CompletedProcess[str]:
+def done(tmp_path, offline, engine, built, data) -> subprocess.CompletedProcess[str]:
     """The run of the hostile package, as a user would start it."""
     words = ["run", "cpu", "--engine", "docker", "--stage", "test", "--test-timeout", "30", "--kernels", str(data / "hostile")]
-    words += ["--out", str(tmp_path / "out"), "--base-image", os.environ["WARPWAVE_BASE_IMAGE"], "--wheelhouse", str(wheelhouse)]
+    words += ["--out", str(tmp_path / "out"), *offline]
     (data / "hostile" / "test_hostile.py").chmod(0o644)
     variables = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(REPOSITORY / "harness"), "GITHUB_TOKEN": "hunter2"}
     return subprocess.run([sys.executable, "-m", "warpwave", *words], cwd=tmp_path, capture_output=True, text=True, env=variables)
@@ -131,12 +131,11 @@ def test_deaf():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_no_link_survives_a_cancelled_job(built, session_request, tmp_path, seed):
+def test_no_link_survives_a_cancelled_job(built, offline, tmp_path, seed):
     """SIGINT, then more signals at random moments, as a CI system and people send them: no link, and a record that is true."""
     (tmp_path / "package").mkdir(mode=0o755)
     (tmp_path / "package" / "test_deaf.py").write_text(DEAF)
-    build = ["--base-image", session_request.options.build.base_image, "--wheelhouse", str(session_request.options.build.wheelhouse)]
-    words = ["run", "cpu", "--stage", "test", "--engine", "docker", *build, "--kernels", "package", "--out", "out", "--no-report"]
+    words = ["run", "cpu", "--stage", "test", "--engine", "docker", *offline, "--kernels", "package", "--out", "out", "--no-report"]
     process = subprocess.Popen(
         [sys.executable, "-m", "warpwave", *words], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(REPOSITORY / "harness")}
     )
@@ -183,7 +182,7 @@ def test_a_module_is_planted():
 
 
 @pytest.fixture
-def run_forged(tmp_path, wheelhouse, built, data):
+def run_forged(tmp_path, offline, built, data):
     """The run of a package of tests/data/forged, or of given tests, as a user would start it; with the target of its report."""
 
     def run(name: str = "", text: str = "", stages: str = "test") -> tuple[subprocess.CompletedProcess[str], dict]:
@@ -197,7 +196,7 @@ def run_forged(tmp_path, wheelhouse, built, data):
         for path in (package, *package.iterdir()):
             path.chmod(0o755 if path.is_dir() else 0o644)
         words = ["run", "cpu", "--engine", "docker", "--stage", stages, "--kernels", str(package), "--out", str(tmp_path / "out")]
-        words += ["--base-image", os.environ["WARPWAVE_BASE_IMAGE"], "--wheelhouse", str(wheelhouse)]
+        words += offline
         variables = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(REPOSITORY / "harness")}
         done = subprocess.run([sys.executable, "-m", "warpwave", *words], cwd=tmp_path, capture_output=True, text=True, env=variables)
         return done, json.loads((tmp_path / "out" / "comparison.json").read_text())["targets"][0]

@@ -72,14 +72,14 @@ targets:
 class Runs:
     """Starts, kills and resumes runs of one small package."""
 
-    def __init__(self, folder: Path, engine: OwnEngine, options: list[str]) -> None:
+    def __init__(self, folder: Path, engine: OwnEngine, wheelhouse: Path, options: list[str]) -> None:
         self.folder, self.engine, self.options = folder, engine, options
         self.seconds: dict[str, float] = {}
         self.package = folder / "package"
         (self.package / "op").mkdir(parents=True)
         (self.package / "op" / "bench_op.py").write_text(BENCH)
         (self.package / "op" / "test_op.py").write_text(TESTS)
-        (folder / "targets.yml").write_text(TARGETS)
+        (folder / "targets.yml").write_text(f"{TARGETS}build: {{wheelhouse: '{wheelhouse.resolve()}'}}\n")
         for path in (folder, *folder.rglob("*")):
             path.chmod(0o755 if path.is_dir() else 0o644)
 
@@ -151,8 +151,8 @@ def runs(engine, built, wheelhouse, tmp_path_factory):
         own.take(built[0].image, engine._api)
         if "build" in STEPS:
             own.take(os.environ["WARPWAVE_BASE_IMAGE"], engine._api)
-        options = ["--base-image", os.environ["WARPWAVE_BASE_IMAGE"], "--wheelhouse", str(wheelhouse), "--no-report", "--quiet"]
-        made = Runs(tmp_path_factory.mktemp("killed"), own, options)
+        options = ["--base-image", os.environ["WARPWAVE_BASE_IMAGE"], "--no-report", "--quiet"]
+        made = Runs(tmp_path_factory.mktemp("killed"), own, wheelhouse, options)
         yield made
     finally:
         own.stop()

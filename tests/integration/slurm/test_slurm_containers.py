@@ -62,7 +62,7 @@ def test_kernels_run_in_the_sites_container(container, network, processes, runs)
     cases = {case.id: case for case in collect(leg.raw).cases}
 
     assert record.verdict is Verdict.PASSED, record.reason
-    assert record.environment.weakened == runtime_of(leg.options.host).weakened
+    assert record.environment.weakened == runtime_of(leg.options.where.host).weakened
     assert cases["test_add.py::test_add"].verdict is Verdict.PASSED
     seen = cases["test_walls.py::test_walls"].properties
     assert (seen["network"], seen["processes"], seen["secret"], seen["caller"]) == (network, processes, SECRET, "False")

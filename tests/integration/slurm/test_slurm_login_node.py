@@ -75,7 +75,7 @@ def test_a_leg_runs_through_a_login_node_and_leaves_nothing_there(runs, shared, 
     assert not os.path.lexists(leg.raw / "passwd")
     assert collect(leg.raw).record == record
     assert list(shared.iterdir()) == []
-    assert not (leg.options.out / "slurm").exists()
+    assert not (leg.options.where.out / "slurm").exists()
 
 
 def test_a_connection_that_breaks_loses_nothing(runs, shared, there, login, monkeypatch):
@@ -96,14 +96,14 @@ def test_a_connection_that_breaks_loses_nothing(runs, shared, there, login, monk
 def test_a_question_runs_where_the_card_is(runs, there):
     (leg,) = runs.leg("asked", Slurm(partition="mi300x", gres="gpu:mi300x:1"), **there)
 
-    assert ask(leg.options.host, ["sh", "-c", 'echo "$ROCR_VISIBLE_DEVICES $SLURM_JOB_PARTITION"'], 10.0).text == "1 mi300x\n"
+    assert ask(leg.options.where.host, ["sh", "-c", 'echo "$ROCR_VISIBLE_DEVICES $SLURM_JOB_PARTITION"'], 10.0).text == "1 mi300x\n"
     with pytest.raises(InfrastructureError, match="nvalid partition"):
-        ask(replace(leg.options.host, slurm=Slurm(partition="nope")), ["true"], 10.0)
+        ask(replace(leg.options.where.host, slurm=Slurm(partition="nope")), ["true"], 10.0)
 
 
 def test_a_login_node_that_does_not_answer_is_unreachable(runs, there, login):
     (leg,) = runs.leg("absent", NO_CARD, **there)
-    closed = replace(leg.options.host, ssh_config=login.configuration("closed", port=1))
+    closed = replace(leg.options.where.host, ssh_config=login.configuration("closed", port=1))
 
     with pytest.raises(UnreachableError, match="cannot be reached over ssh"):
         connect(closed)

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import pytest
 import yaml
-from engine_requests import change
+from engine_requests import change, having
 from own_sshd import OwnSshd, missing
 
 from warpwave.config.hosts import Host
@@ -116,7 +116,7 @@ def test_a_program_runs_there_with_the_same_protections(remote, asked, built, le
     assert (ended.code, ended.error) == (0, "")
     assert sorted(path.name for path in asked.raw.iterdir()) == ["found", "job.json"]
     assert environment.options["archive"] == snapshot.take_once(asked.options).digest
-    assert left(asked.options.run_id) == []
+    assert left(asked.options.where.run_id) == []
 
 
 def test_a_connection_that_breaks_loses_nothing(remote, asked, built, left):
@@ -128,7 +128,7 @@ def test_a_connection_that_breaks_loses_nothing(remote, asked, built, left):
     assert (ended.code, lines) == (0, [str(number) for number in range(8)])
     assert [line for line in said if "connected to card again" in line]
     assert (asked.raw / "end").exists()
-    assert left(asked.options.run_id) == []
+    assert left(asked.options.where.run_id) == []
 
 
 def test_a_second_client_waits_for_the_card_or_is_refused(remote, host, asked, built, tmp_path):
@@ -153,7 +153,7 @@ def test_a_second_client_waits_for_the_card_or_is_refused(remote, host, asked, b
     other, said = connect(host), []
     try:
         assert started.wait(30)
-        with pytest.raises(InfrastructureError, match=f"the GPUs of cpu on card is in use by run {first.options.run_id} of "):
+        with pytest.raises(InfrastructureError, match=f"the GPUs of cpu on card is in use by run {first.options.where.run_id} of "):
             execute(other, second, built, "print(2)")
         _, after, lines = execute(other, change(second, gpu_wait_s=60.0), built, "print(2)", said)
     finally:
@@ -178,7 +178,7 @@ def test_a_run_of_the_machine_itself_and_a_client_over_ssh_never_share_a_card(fi
             execute(remote, there, built, "print(1)")
         assert execute(remote, there, built, "print(1)")[1].code == 0
     else:
-        refused = pytest.raises(InfrastructureError, match=f"on this machine is in use by run {there.options.run_id} of ")
+        refused = pytest.raises(InfrastructureError, match=f"on this machine is in use by run {there.options.where.run_id} of ")
         with remote._cards(there, environment.image_id), refused, engine.leased(local, environment):
             pytest.fail("two runs have one card")
         with engine.leased(local, environment):
@@ -202,7 +202,7 @@ def test_a_full_disk_there_is_said(remote, engine, asked, built, left):
         with suppress(OSError):  # the run has done it
             engine._api.remove_volume(code_volume(archive))
 
-    assert left(asked.options.run_id) == []
+    assert left(asked.options.where.run_id) == []
 
 
 def test_what_dead_clients_left_goes_at_its_time(remote, engine, asked, built):
@@ -265,7 +265,7 @@ def test_a_server_that_forwards_no_sockets_is_named(sshd, host):
 
 
 @pytest.fixture(scope="module")
-def killed(sshd, host, built, session_request, tmp_path_factory):
+def killed(sshd, host, built, offline, tmp_path_factory):
     """A run of Triton's interpreter whose client was killed while the tests ran; its package, its folder and its command."""
     folder = tmp_path_factory.mktemp("killed")
     package = folder / "my_ops"
@@ -274,7 +274,6 @@ def killed(sshd, host, built, session_request, tmp_path_factory):
     (package / "test_slow.py").write_text("import time\ndef test_slow(): time.sleep(6)\n")
     leg = {"ssh": "card", "ssh_config": host.ssh_config, "socket": host.socket, "environment": {"TOKEN": SECRET}}
     (folder / "hosts.yml").write_text(yaml.safe_dump({"cpu": leg}))
-    build = session_request.options.build
     where = ["--hosts", str(folder / "hosts.yml"), "--kernels", str(package), "--stage", "test", "--no-report"]
     command = [
         sys.executable,
@@ -283,10 +282,7 @@ def killed(sshd, host, built, session_request, tmp_path_factory):
         "run",
         "cpu",
         *where,
-        "--base-image",
-        str(build.base_image),
-        "--wheelhouse",
-        str(build.wheelhouse),
+        *offline,
     ]
     with open(folder / "log", "wb") as log:
         client = subprocess.Popen([*command, "--out", str(folder / "out")], stdout=log, stderr=log, start_new_session=True)
@@ -339,11 +335,11 @@ def test_the_container_ends_itself(host, asked, built, tmp_path, monkeypatch, le
     monkeypatch.setattr(
         module, "watch", lambda api, name, output, say, limit, *more, **also: patient(api, name, output, say, 300.0, *more, **also)
     )
-    options = change(asked, limit_s=12.0, grace_s=20.0, out=tmp_path / "out", kernels=package).options
-    record = run_target(asked.target, replace(options, engine="ssh"), lambda line: None, lambda event: None)
+    options = change(asked, target_s=12.0, grace_s=20.0, out=tmp_path / "out", kernels=package).options
+    record = run_target(asked.target, having(options, engine="ssh"), lambda line: None, lambda event: None)
 
     assert record.verdict is Verdict.TIMEOUT, record.reason
     assert record.exit is not None
     assert (record.exit.code, record.exit.timed_out) == (124, True)
     assert (tmp_path / "out" / "raw" / "cpu" / "stages.json").exists()
-    assert left(asked.options.run_id) == []
+    assert left(asked.options.where.run_id) == []

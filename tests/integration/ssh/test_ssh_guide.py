@@ -42,10 +42,9 @@ def _program(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def test_the_guide_does_what_it_says(machine, built, session_request):
+def test_the_guide_does_what_it_says(machine, built, offline):
     """The machine answers, the doctor finds it fit to run, and a kernel passes its test there."""
-    build = session_request.options.build
-    more = f"--base-image {shlex.quote(str(build.base_image))} --wheelhouse {shlex.quote(str(build.wheelhouse))}"
+    more = shlex.join(offline)
     _program(
         machine / "bin" / "warpwave",
         f'case $1 in run) exec {sys.executable} -m warpwave "$@" {more} ;; esac\nexec {sys.executable} -m warpwave "$@"',

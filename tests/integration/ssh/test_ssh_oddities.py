@@ -114,7 +114,7 @@ def test_a_kept_connection_is_used_and_keeps_nothing_of_ours(engine, server):
         subprocess.run(["ssh", "-F", str(config), "-O", "exit", "card"], capture_output=True)
 
 
-def test_docker_host_over_ssh_runs_a_package(engine, built, session_request, server, tmp_path):
+def test_docker_host_over_ssh_runs_a_package(engine, built, offline, server, tmp_path):
     """DOCKER_HOST=ssh://… takes the same way, with the user's own configuration."""
     server.start()
     (tmp_path / "bin").mkdir()
@@ -125,10 +125,9 @@ def test_docker_host_over_ssh_runs_a_package(engine, built, session_request, ser
     (tmp_path / "ops" / "test_ones.py").write_text("import torch\ndef test_ones(): assert torch.ones(2).sum() == 2\n")
     socket = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
     environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "DOCKER_HOST": f"ssh://card{socket}"}
-    build = session_request.options.build
     words = ["run", "cpu", "--engine", "docker", "--kernels", "ops", "--stage", "test", "--out", "out"]
     done = subprocess.run(
-        [sys.executable, "-m", "warpwave", *words, "--base-image", str(build.base_image), "--wheelhouse", str(build.wheelhouse)],
+        [sys.executable, "-m", "warpwave", *words, *offline],
         cwd=tmp_path,
         env={**environment, "PYTHONPATH": str(Path.cwd() / "harness")},
         capture_output=True,

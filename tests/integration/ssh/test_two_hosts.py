@@ -47,7 +47,7 @@ LIMIT_S = 300
 
 
 @pytest.fixture(scope="module")
-def ran(built, wheelhouse, tmp_path_factory):
+def ran(built, offline, tmp_path_factory):
     """The folder of the run; how the stopped command and the resumed one ended; and what of Slurm and of the engine was left."""
     folder = tmp_path_factory.mktemp("hosts")
     (folder / "package").mkdir()
@@ -59,7 +59,7 @@ def ran(built, wheelhouse, tmp_path_factory):
         socket = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
         (folder / "hosts.yml").write_text(HOSTS.format(config=sshd.config, socket=socket, base=BASE, python=sys.executable))
         words = [sys.executable, "-m", "warpwave", "run", "far", "batch", "--kernels", "package", "--hosts", "hosts.yml", "--stage", "test"]
-        words += ["--wheelhouse", str(wheelhouse)]
+        words += offline[2:]  # the base image is in the hosts file
         environment = {**os.environ, **slurm.environment, "PYTHONPATH": str(Path.cwd() / "harness")}
         options = {"cwd": folder, "env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         stopped = subprocess.Popen([*words, "--out", "out"], **options)

@@ -76,8 +76,8 @@ FIELDS = {
         ("reports", [{"stage": "test", "verdict": "passed"}] * 1000),
     ),
     "job.json": (
-        ("peers", ["a"] * 5000),
-        ("stages", ["test"] * 5000),
+        ("what", {"peers": ["a"] * 5000}),
+        ("what", {"stages": ["test"] * 5000}),
     ),
     "bench/samples.jsonl": (
         *(("device", -1), ("device", 1 << 40), ("kernel", DEEP), ("provider", DEEP), ("case", DEEP)),

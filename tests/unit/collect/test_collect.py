@@ -8,16 +8,17 @@ import os
 from pathlib import Path
 
 import pytest
+from engine_requests import having, make_job
 from recorded import recorded
 from synthetic import CEILING, WHOLE, case, compiled, edit, emulated, lines, record, run, sample, write_raw
 
 from warpwave.collect import collect, collect_all, find_raw, raw_folder
 from warpwave.collect.cases import read_cases
-from warpwave.collect.untrusted import Room
+from warpwave.collect.untrusted import Room, read_record
 from warpwave.config.package import package_names
 from warpwave.errors import ExitCode, InvalidInputError
 from warpwave.inside.benchmarks import find_benches, kernel_name
-from warpwave.records import Job, RunRecord, Stage, StageReport, Verdict, to_json
+from warpwave.records import Gates, Job, RunRecord, Stage, StageReport, Verdict, to_json
 from warpwave.records.selection import is_bench, is_test, kernel_of
 from warpwave.report import write_report
 
@@ -267,6 +268,26 @@ def test_a_name_of_a_folder_is_no_text_until_it_is_made_one(tmp_path):
 
 
 @pytest.mark.parametrize("key", ["run_id", "target"])
+def test_a_job_of_version_1_is_read(tmp_path):
+    """Its options were not in groups, and an option of then is gone: a run of then can still be compared."""
+    folder = write_raw(tmp_path / "alpha", run())
+    raw = json.loads((folder / "job.json").read_text())
+    what, limits, declared = (raw.pop(group) for group in ("what", "limits", "declared"))
+    old = {**raw, **what, "quick": True, "peers": ["torch"], "gates": dataclasses.asdict(Gates(source="pyproject.toml"))}
+    old |= {"test_limit_s": limits["test_s"], "stage_limit_s": 60.0, "test_workers": 2, "torch_compile_ahead": None, "schema_version": 1}
+    old |= {"package_names": ["ops"], "package_variables": {"OPS_X": "1"}, "pytest": declared["pytest"], "import_folders": ["src"]}
+    (folder / "job.json").write_text(json.dumps(old))
+    found = collect(folder)
+
+    assert found.problems == ()
+    assert (found.peers, found.gates, found.narrowed.by) == (("torch",), Gates(source="pyproject.toml"), ("--quick",))
+    job = read_record(folder, "job.json", Job)[0]
+    assert (job.limits.stage_s, job.limits.test_workers, job.declared.names) == (60.0, 2, ("ops",))
+    assert (job.declared.variables, job.declared.import_folders) == ({"OPS_X": "1"}, ("src",))
+    (folder / "job.json").write_text(json.dumps({**old, "dance": 1}))
+    assert collect(folder).problems[0].startswith("job.json: invalid: dance")
+
+
 @pytest.mark.parametrize("name", ["job.json", "stages.json"])
 def test_a_file_of_another_run_names_both(folder, name, key):
     """Its own first, then that of run.json; long names are cut."""
@@ -563,7 +584,7 @@ def known_then(again, then):
 
 # What a package's files are: one rule for the host and the inside.
 
-JOB = Job("r", "t", (), "/root", "/out")
+JOB = make_job("r", "t", (), "/root", "/out")
 KERNELS = {
     "softmax/bench_softmax.py": "softmax",
     "softmax/deep/test_rows.py": "softmax",
@@ -606,7 +627,7 @@ def test_a_file_is_about_one_kernel(path):
 @pytest.mark.parametrize("path", OWN)
 def test_a_folder_with_the_package_s_name_says_nothing(path):
     """In any spelling; `kernel_name` asks the job for the name."""
-    job = dataclasses.replace(JOB, package_names=("flash-ops",))
+    job = having(JOB, names=("flash-ops",))
 
     assert kernel_of(path, ["flash-ops"]) == kernel_name(Path("/root", path), job) == OWN[path]
 

@@ -75,7 +75,7 @@ SPELLINGS = {
 def test_an_id_is_one_whatever_its_path_begins_at(package, how, option):
     """pytest prints it relative to its root, a shell completes it from here, and a report has it relative to --kernels."""
     kernels, nodeid = SPELLINGS[how]
-    chosen = parse("--kernels", kernels, *option, nodeid).chosen
+    chosen = parse("--kernels", kernels, *option, nodeid).what.chosen
 
     assert (chosen.tests, chosen.how, chosen.must_exist) == (("test_add.py::test_x[(1, 2)]",), ("--test",), True)
 
@@ -83,7 +83,7 @@ def test_an_id_is_one_whatever_its_path_begins_at(package, how, option):
 def test_targets_and_ids_are_kept_apart(package):
     """Each may be repeated."""
     context = parse_run(["cpu", "tests/test_add.py", "cuda", "tests/deep/test_none.py::T::test_x[a.b::c]", "--kernels", "p"])
-    found = parse_options(context.params).chosen.tests
+    found = parse_options(context.params).what.chosen.tests
 
     assert context.params["names"] == ("cpu", "cuda")
     assert found == ("tests/test_add.py", "tests/deep/test_none.py::T::test_x[a.b::c]")
@@ -93,14 +93,14 @@ def test_words_behind_two_dashes_are_pytest_s(package):
     """Each with its value."""
     asked = parse("--kernels", "p", "-k", "add", "--pytest-args", "--tb short", "--", "-m", "not slow", "-x", "--ignore", "tests/deep")
 
-    assert asked.pytest_args == ("-k=add", "--tb=short", "-m=not slow", "-x", "--ignore=tests/deep")
+    assert asked.what.pytest_args == ("-k=add", "--tb=short", "-m=not slow", "-x", "--ignore=tests/deep")
 
 
 def test_a_command_with_two_dashes_can_be_continued(package):
     """What is added to the recorded command is no option of pytest's."""
     context = parse_run(["cpu", "--kernels", "p", "--", "-m", "not slow"])
     with context:
-        recorded = parse_options(context.params).command
+        recorded = parse_options(context.params).where.command
 
     assert recorded == ("warpwave", "run", "cpu", "--kernels", "p", "--pytest-args", "-m 'not slow'")
     again = parse_run([*recorded[2:], "--resume", "out"]).params
@@ -179,7 +179,7 @@ def _earlier(folder, **more):
 
 def test_what_failed_in_an_earlier_run_runs_again(package, tmp_path):
     """Of both stages; a test whose file is gone is counted; a module stands for its tests."""
-    chosen = parse("--kernels", "p", "--last-failed", str(_earlier(tmp_path / "run"))).chosen
+    chosen = parse("--kernels", "p", "--last-failed", str(_earlier(tmp_path / "run"))).what.chosen
 
     assert chosen.tests == (
         "tests/test_add.py::test_x[(1, 2)]",
@@ -202,7 +202,7 @@ def test_a_run_without_a_failure_leaves_nothing_to_run(package, tmp_path):
 def test_a_list_of_tests_is_left_out(package, tmp_path):
     """With comments, ids that begin at the root, and some of files that are gone."""
     (tmp_path / "skip.txt").write_text("# slow\n\ntests/test_add.py::test_x[#1, 2]\n  test_mul.py  \ntests/test_gone.py::test_y\n")
-    chosen = parse("--kernels", "p/tests", "--deselect-from", "skip.txt", "test_add.py").chosen
+    chosen = parse("--kernels", "p/tests", "--deselect-from", "skip.txt", "test_add.py").what.chosen
 
     assert chosen.without == ("test_add.py::test_x[#1, 2]", "test_mul.py", "tests/test_gone.py::test_y")
     assert (chosen.tests, chosen.how) == (("test_add.py",), ("--test", "--deselect-from skip.txt"))
@@ -210,7 +210,7 @@ def test_a_list_of_tests_is_left_out(package, tmp_path):
 
 def test_shards_are_balanced_by_an_earlier_run(package, tmp_path):
     """The seconds of tests, and of what they launch compiled; a point's are its kernel's."""
-    times = parse("--kernels", "p", "--shard", "1/2", "--shard-times", str(_earlier(tmp_path / "run"))).shard_times
+    times = parse("--kernels", "p", "--shard", "1/2", "--shard-times", str(_earlier(tmp_path / "run"))).where.shard_times
 
     seconds = {"tests/test_add.py": 6.0, "tests/test_mul.py": 4.0, "mul": 5.0}
     assert {name: value for name, value in times.items() if value} == seconds
@@ -225,13 +225,13 @@ def test_what_a_change_touches_runs(package, git):
     asked = parse("--kernels", "p", "--changed-since", "HEAD~1")
     later = parse("--kernels", "p", "--changed-since", "HEAD")
 
-    assert sorted(asked.chosen.tests) == ["bench_mul.py", "tests/deep/test_new.py", "tests/test_add.py", "tests/test_mul.py"]
-    assert asked.benches == ("bench_mul.py",)
-    assert asked.chosen.why[0].startswith("4 of 6 test files and benches are touched by what has changed since HEAD~1 (")
-    assert "tests/test_mul.py: needs ops/add.py" in asked.chosen.why
-    assert "tests/deep/test_new.py: it has changed" in asked.chosen.why
-    assert asked.chosen.why[-1] == "no test needs 1 of the changed files: README.md"
-    assert (later.chosen.tests, later.benches) == (("tests/deep/test_new.py",), ("(no bench in this run)",))
+    assert sorted(asked.what.chosen.tests) == ["bench_mul.py", "tests/deep/test_new.py", "tests/test_add.py", "tests/test_mul.py"]
+    assert asked.what.benches == ("bench_mul.py",)
+    assert asked.what.chosen.why[0].startswith("4 of 6 test files and benches are touched by what has changed since HEAD~1 (")
+    assert "tests/test_mul.py: needs ops/add.py" in asked.what.chosen.why
+    assert "tests/deep/test_new.py: it has changed" in asked.what.chosen.why
+    assert asked.what.chosen.why[-1] == "no test needs 1 of the changed files: README.md"
+    assert (later.what.chosen.tests, later.what.benches) == (("tests/deep/test_new.py",), ("(no bench in this run)",))
 
 
 def test_what_others_changed_since_is_not_this_change(package, git):
@@ -244,7 +244,7 @@ def test_what_others_changed_since_is_not_this_change(package, git):
     git("commit", "-qam", "theirs")
     git("checkout", "-q", "mine")
 
-    assert parse("--kernels", "p", "--changed-since", "theirs").chosen.tests == ("bench_mul.py", "tests/test_mul.py")
+    assert parse("--kernels", "p", "--changed-since", "theirs").what.chosen.tests == ("bench_mul.py", "tests/test_mul.py")
 
 
 def test_a_change_that_touches_no_test_leaves_nothing_to_run(package, git):

@@ -14,6 +14,7 @@ from pathlib import Path
 import command
 import pytest
 import yaml
+from engine_requests import make_job
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -420,7 +421,7 @@ def test_a_job_brings_an_architecture_back_whole(overlay, tmp_path):
     """With its limits, which the inside computes occupancy from; a job of an earlier version has neither them nor a device."""
     cards = load_targets(overlay(THIRD.replace("arch: bmg,", "arch: {arch: bmg, sizes: [16]},")))["third"].architectures
     cards += load_targets()["cpu"].architectures
-    job = Job("run-1", "third", (Stage.COMPILE,), "/kernels", "/output", architectures=cards, torch_devices=("xpu", "cuda"))
+    job = make_job("run-1", "third", (Stage.COMPILE,), "/kernels", "/output", architectures=cards, torch_devices=("xpu", "cuda"))
     dump(job, tmp_path / "job.json")
 
     assert Job.load(tmp_path / "job.json") == job
@@ -440,7 +441,7 @@ def test_a_job_brings_an_architecture_back_whole(overlay, tmp_path):
 def test_an_emulated_card_reaches_the_inside(tmp_path):
     """Whole: host code asks it for its facts. It stands first among the devices, and needs no card."""
     target = load_targets()["gfx942-emulated"]
-    job = Job("run-1", target.name, (Stage.TEST,), "/kernels", "/output", emulate=target.emulate)
+    job = make_job("run-1", target.name, (Stage.TEST,), "/kernels", "/output", emulate=target.emulate)
     dump(job, tmp_path / "job.json")
     loaded = Job.load(tmp_path / "job.json")
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from engine_requests import make_options
 
 pytest.importorskip("triton", reason="the local engine needs torch and triton; `nox -s tests` installs them")
 
@@ -27,8 +28,8 @@ from warpwave.doctor import elsewhere
 from warpwave.doctor.elsewhere import examine_leg
 from warpwave.engines.protocol import Answer
 from warpwave.errors import ConfigError, InfrastructureError, UnreachableError, UsageError
-from warpwave.options import Build, Install, RunOptions
-from warpwave.records import Shard
+from warpwave.options import Build, Install
+from warpwave.records import Declared, Shard
 from warpwave.records.registry import ENGINES, Entry
 
 TARGETS = load_targets()
@@ -204,7 +205,7 @@ def test_here_a_leg_is_its_target_on_this_machine(tmp_path, package):
 
 def legs(tmp_path, entry, trusted=True, **more):
     host = load(tmp_path, f"cuda: {entry}", trusted=trusted)["cuda"]
-    options = RunOptions("run-1", tmp_path / "out", **{"kernels": tmp_path, **more})
+    options = make_options("run-1", tmp_path / "out", **{"kernels": tmp_path, **more})
     return legs_of([(replace(TARGETS["cuda"], name="cuda"), host)], options)
 
 
@@ -219,8 +220,8 @@ def test_a_host_adds_to_the_options(tmp_path):
     )
     options = leg.options
 
-    assert (options.engine, options.gpu, options.weaken) == ("ssh", "3", ("shm", "network"))
-    assert options.variables == {"A": "mine", "B": "host"}
+    assert (options.where.engine, options.where.gpu, options.build.weaken) == ("ssh", "3", ("shm", "network"))
+    assert options.package.variables == {"A": "mine", "B": "host"}
     assert (options.build.base_image, options.build.args) == ("mine", {"X": "mine", "Y": "host"})
 
 
@@ -229,24 +230,24 @@ def test_variables_of_a_file_in_the_package_are_the_packages(tmp_path):
     entry = "{ssh: a, environment: {TRITON_DEBUG: file}}"
     (own,), (theirs,) = legs(tmp_path, entry), legs(tmp_path, entry, trusted=False)
 
-    assert (own.options.variables, own.options.package_variables) == ({"TRITON_DEBUG": "file"}, {})
-    assert (theirs.options.variables, theirs.options.package_variables) == ({}, {"TRITON_DEBUG": "file"})
+    assert (own.options.package.variables, own.options.package.declared.variables) == ({"TRITON_DEBUG": "file"}, {})
+    assert (theirs.options.package.variables, theirs.options.package.declared.variables) == ({}, {"TRITON_DEBUG": "file"})
 
 
 def test_shards_are_legs_of_their_own(tmp_path):
     """Over the machines in turn, each with its part, its folder and its id; the run is named by the folder of the whole."""
     made = legs(tmp_path, "{ssh: [a, b], shards: 3}")
 
-    assert [(leg.name, leg.options.host.ssh, leg.options.shard) for leg in made] == [
+    assert [(leg.name, leg.options.where.host.ssh, leg.options.where.shard) for leg in made] == [
         ("cuda 1/3", "a", Shard(1, 3)),
         ("cuda 2/3", "b", Shard(2, 3)),
         ("cuda 3/3", "a", Shard(3, 3)),
     ]
     assert made[1].raw == tmp_path / "out" / "shards" / "2of3" / "raw" / "cuda"
-    assert {leg.options.folder for leg in made} == {tmp_path / "out"}
-    assert [leg.options.run_id for leg in made] == ["run-1-1of3", "run-1-2of3", "run-1-3of3"]
-    assert len({leg.options.snapshot for leg in made}) == 1
-    assert made[0].options.snapshot
+    assert {leg.options.where.folder for leg in made} == {tmp_path / "out"}
+    assert [leg.options.where.run_id for leg in made] == ["run-1-1of3", "run-1-2of3", "run-1-3of3"]
+    assert len({leg.options.package.snapshot for leg in made}) == 1
+    assert made[0].options.package.snapshot
 
 
 @pytest.mark.parametrize(
@@ -268,9 +269,9 @@ def test_a_slurm_leg_without_an_image_is_refused_before_anything_connects(tmp_pa
 
 SECRETS = {
     "--env TOKEN": {"variables": {"TOKEN": "secret"}},
-    "--build-arg TOKEN": {"build": Build(args={"TOKEN": "secret"})},
-    "--pip-config": {"build": Build(pip_config=Path("pip.conf"))},
-    "--wheelhouse": {"build": Build(wheelhouse=Path("wheels"))},
+    "build.args.TOKEN": {"build": Build(args={"TOKEN": "secret"})},
+    "build.pip_config": {"build": Build(pip_config=Path("pip.conf"))},
+    "build.wheelhouse": {"build": Build(wheelhouse=Path("wheels"))},
     "--requirements": {"install": Install((Path("private.txt"),))},
 }
 
@@ -286,7 +287,7 @@ def test_what_the_user_gives_stays_off_a_machine_that_the_package_names(tmp_path
     assert "secret" not in str(refused.value)
     assert "--hosts FILE" in refused.value.remedy
     legs(tmp_path, "{ssh: a}", kernels=tmp_path, **SECRETS[option])
-    legs(tmp_path, "{ssh: a}", trusted=False, kernels=tmp_path, package_variables={"TRITON_DEBUG": "1"})
+    legs(tmp_path, "{ssh: a}", trusted=False, kernels=tmp_path, declared=Declared(variables={"TRITON_DEBUG": "1"}))
 
 
 def test_a_shard_is_not_divided_again(tmp_path):

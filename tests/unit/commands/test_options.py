@@ -21,21 +21,23 @@ import command
 import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
-from engine_requests import ask
+from engine_requests import ask, make_job, make_options
 from pydantic import TypeAdapter
 from slow_cases import slow_but
 from synthetic import run, two_targets, write_raw
 
 from warpwave.__main__ import _run_cli, cli
-from warpwave.cli.parse import chosen_packages, chosen_variables
-from warpwave.config.pyproject import PackageEnvironment, chosen_scripts, load_environment
+from warpwave.cli.options import parse_compiled
+from warpwave.cli.parse import chosen_packages, chosen_variables, parse_options
+from warpwave.cli.run import parse_run
+from warpwave.config.pyproject import PackageEnvironment, load_environment, load_what
 from warpwave.config.targets import load_targets, load_toolchains
 from warpwave.config.toolchains import chosen, leg, legs, one, split_legs
 from warpwave.engines.packages.plan import make_plan
 from warpwave.engines.protocol import Layout, Request
 from warpwave.errors import ConfigError, ExitCode, UsageError, explain
-from warpwave.options import Install, RunOptions
-from warpwave.records import BenchScript, Job, Shard, Stage, dump, to_json
+from warpwave.options import Build, Install
+from warpwave.records import BenchScript, Cap, Declared, Job, Shard, Stage, dump, to_json
 from warpwave.records.run import Toolchain, plain_target
 from warpwave.records.selection import find_scripts
 from warpwave.run import check_target
@@ -438,7 +440,6 @@ def test_enumerations_complete_in_the_shell():
     assert completed("export", "x", "--format", "benchm") == ["benchmark-action", "benchmark-action-times"]
     assert "test,bench" in completed("run", "cpu", "--stage", "test,b")
     assert "test,test" not in completed("run", "cpu", "--stage", "test,t")
-    assert completed("run", "cpu", "--launches", "t") == ["test"]
     assert completed("codegen", "diff", "a", "b", "--fail-on", "spills,ma") == ["spills,matrix"]
     assert completed("run", "cpu", "--weaken", "net") == ["network=bridge", "network=host"]
     assert completed("report", "x", "--expect", "cu") == ["cuda"]
@@ -470,7 +471,7 @@ def test_a_protection_that_does_not_exist_cannot_be_given_up(tmp_path, capsys):
 
 # `--requirements`, `--install` and `--env`, on the command line and in the package's own file.
 
-NOTHING = {"requirements": (), "with_packages": (), "install": False, "install_no_deps": False}
+NOTHING = {"requirements": (), "with_packages": (), "install": None}
 
 
 @pytest.fixture
@@ -491,15 +492,15 @@ def test_what_is_asked_for(kernels):
     needs = kernels / "needs.txt"
 
     assert chosen_packages(NOTHING, kernels) == Install()
-    assert chosen_packages({**NOTHING, "install": True, "requirements": (needs,)}, kernels) == Install((needs,), "all")
-    assert chosen_packages({**NOTHING, "install_no_deps": True}, kernels) == Install((), "alone")
+    assert chosen_packages({**NOTHING, "install": "all", "requirements": (needs,)}, kernels) == Install((needs,), "all")
+    assert chosen_packages({**NOTHING, "install": "alone"}, kernels) == Install((), "alone")
     write(kernels, "requirements = ['needs.txt']\nenv = {TRITON_DEBUG = '1'}")
     assert load_environment(kernels) == PackageEnvironment((needs,), {"TRITON_DEBUG": "1"})
-    assert chosen_packages({**NOTHING, "install": True}, kernels) == Install((needs,), "all")
+    assert chosen_packages({**NOTHING, "install": "all"}, kernels) == Install((needs,), "all")
     write(kernels, "skip-requirements = ['flash-attn']")
-    assert chosen_packages({**NOTHING, "install": True}, kernels) == Install((), "all", (), ("flash-attn",))
+    assert chosen_packages({**NOTHING, "install": "all"}, kernels) == Install((), "all", (), ("flash-attn",))
     write(kernels, "requirements = ['needs.txt']\nskip-requirements = ['flash-attn']\nenv = {TRITON_DEBUG = '1'}")
-    assert chosen_packages({**NOTHING, "install_no_deps": True}, kernels) == Install((), "alone")
+    assert chosen_packages({**NOTHING, "install": "alone"}, kernels) == Install((), "alone")
     assert chosen_packages(NOTHING, kernels) == Install(), "a stranger's file alone starts no build"
     assert chosen_variables(("TRITON_DEBUG=2",)) == {"TRITON_DEBUG": "2"}
 
@@ -515,10 +516,8 @@ def test_a_wrong_setting_is_refused(kernels, text):
         load_environment(kernels)
 
 
-def test_contradictions_and_missing_files_are_refused(kernels):
+def test_missing_files_are_refused(kernels):
     """Before anything is installed."""
-    with pytest.raises(UsageError, match="both given"):
-        chosen_packages({**NOTHING, "install": True, "install_no_deps": True}, kernels)
     with pytest.raises(UsageError, match=r"gone\.txt"):
         chosen_packages({**NOTHING, "requirements": (kernels / "gone.txt",)}, kernels)
 
@@ -546,15 +545,15 @@ def test_variables_of_the_harness_are_refused(kernels, monkeypatch, pair):
 
 def test_what_the_user_gives_comes_before_the_package(tmp_path):
     """Both are for the kernels; the package's go into the job, since they are no secret."""
-    options = RunOptions("r", tmp_path, tmp_path, variables={"A": "mine"}, package_variables={"A": "theirs", "B": "theirs"})
+    options = make_options("r", tmp_path, tmp_path, variables={"A": "mine"}, declared=Declared(variables={"A": "theirs", "B": "theirs"}))
     request = Request(load_targets()["cpu"], options, tmp_path)
 
-    assert job_of(Layout("", "", ""), request, ()).package_variables == {"B": "theirs"}
+    assert job_of(Layout("", "", ""), request, ()).declared.variables == {"B": "theirs"}
 
 
 def test_the_variable_that_selects_gpus_is_refused(kernels, tmp_path):
     """--gpu does that, and the record says so."""
-    options = RunOptions("r", tmp_path / "out", kernels, variables={"CUDA_VISIBLE_DEVICES": "1"})
+    options = make_options("r", tmp_path / "out", kernels, variables={"CUDA_VISIBLE_DEVICES": "1"})
 
     with pytest.raises(UsageError, match="CUDA_VISIBLE_DEVICES"):
         check_target(load_targets()["cuda"], options)
@@ -601,7 +600,7 @@ def test_a_build_reads_no_project_file_through_a_link_out(kernels):
     assert make_plan(request).key == before
 
 
-# `--bench-script 'benchmarks/*.py -- --dtype bf16'`: how it is read, and what of it a job and a shard get.
+# `bench-scripts = ["benchmarks/*.py -- --dtype bf16"]`: how it is read, and what of it a job and a shard get.
 
 
 @pytest.fixture
@@ -625,54 +624,48 @@ def package(tmp_path):
 )
 def test_a_glob_and_its_arguments(package, text, script):
     """Split as a shell splits it; the first -- ends the glob. Where the root has none, the kernels folder may."""
-    assert chosen_scripts([text], package / "my_ops", package) == (script,)
+    (package / "pyproject.toml").write_text(f"[tool.warpwave]\nbench-scripts = [{json.dumps(text)}]\n")
+    assert load_what(package / "my_ops", package)["bench_scripts"] == (script,)
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "is not a glob with arguments"),
-        ("-- --dtype bf16", "is not a glob with arguments"),
-        ("speed.py --dtype bf16", "is not a glob with arguments"),
-        ("'speed.py", "cannot be read: No closing quotation"),
-        ("/etc/*.py", "leaves the package"),
-        ("../*.py", "leaves the package"),
-        ("benchmark/*.py", "matches no file in"),
+        ("-- --dtype bf16", "allowed is a glob, and behind -- the arguments"),
+        ("speed.py --dtype bf16", "allowed is a glob, and behind -- the arguments"),
+        ("'speed.py", "allowed is a glob, and behind -- the arguments"),
+        ("/etc/*.py", "allowed is a glob of files in"),
+        ("../*.py", "allowed is a glob of files in"),
+        ("benchmark/*.py", "allowed is a glob that matches a file in"),
     ],
 )
 def test_what_cannot_be_run_is_refused(package, text, words):
     """Before anything runs, and with what to write."""
-    with pytest.raises(UsageError) as raised:
-        chosen_scripts([text], package / "my_ops", package)
+    (package / "pyproject.toml").write_text(f"[tool.warpwave]\nbench-scripts = [{json.dumps(text)}]\n")
+    with pytest.raises(ConfigError) as raised:
+        load_what(package / "my_ops", package)
+    assert "tool.warpwave.bench-scripts: found" in raised.value.happened
     assert words in raised.value.happened
-    assert raised.value.remedy.endswith(".")
 
 
-def test_a_package_names_its_own_scripts(package):
-    """The command line comes first."""
-    (package / "pyproject.toml").write_text("[tool.warpwave]\nbench-scripts = ['benchmarks/*.py -- --quick']\n")
-    assert chosen_scripts([], package, package) == (BenchScript("benchmarks/*.py", ("--quick",)),)
-    assert chosen_scripts(["speed.py"], package, package) == (BenchScript("speed.py"),)
+def test_scripts_are_a_list(package):
+    """One text would be read letter by letter."""
     (package / "pyproject.toml").write_text("[tool.warpwave]\nbench-scripts = 'benchmarks/*.py'\n")
     with pytest.raises(ConfigError, match=r"bench-scripts: found 'benchmarks/.*allowed is a list of globs"):
-        chosen_scripts([], package, package)
+        load_what(package, package)
 
 
 def test_scripts_travel_in_the_job(tmp_path):
-    """And a job from before there were any has none."""
-    job = Job("run-1", "cpu", (Stage.BENCH,), "/kernels", "/out", bench_scripts=(BenchScript("*.py", ("-x",)), BenchScript("a.py")))
+    job = make_job("run-1", "cpu", (Stage.BENCH,), "/kernels", "/out", bench_scripts=(BenchScript("*.py", ("-x",)), BenchScript("a.py")))
     dump(job, tmp_path / "job.json")
-    old = {key: value for key, value in json.loads(to_json(job)).items() if key != "bench_scripts"}
-    (tmp_path / "old.json").write_text(json.dumps(old))
 
     assert Job.load(tmp_path / "job.json") == job == TypeAdapter(Job).validate_json(to_json(job), strict=True)
-    assert Job.load(tmp_path / "old.json").bench_scripts == ()
 
 
 def test_each_script_is_in_one_shard(package):
     """With its arguments; the shards need not talk to each other."""
     asked = (BenchScript("benchmarks/**/*.py", ("-x",)), BenchScript("speed.py"))
-    options = [RunOptions("run-1", package, package, bench_scripts=asked, shard=Shard(number, 3)) for number in (1, 2, 3)]
+    options = [make_options("run-1", package, package, bench_scripts=asked, shard=Shard(number, 3)) for number in (1, 2, 3)]
     shares = [share_scripts(each) for each in options]
     files = [[path for script in share for path, _ in find_scripts(script.pattern, package)] for share in shares]
 
@@ -785,3 +778,132 @@ def test_help_shows_what_most_people_type_and_help_all_every_option():
     assert len(texts["--help"].splitlines()) < 48
     assert shown["--help-all"] == names
     assert "Limits:" in texts["--help-all"]
+
+
+# What was an option once, and where it is now.
+
+
+def parsed(kernels, *words):
+    return parse_options(parse_run(["cpu", "--kernels", str(kernels), *words]).params)
+
+
+@pytest.mark.parametrize(
+    "command", [["run", "cpu"], ["upgrade", "--from", "3.8.0", "--to", "3.9.0"], ["bisect", "cpu", "--over", "triton"]]
+)
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        (["--gpus", "0,1"], "--gpu 0,1"),
+        (["--compiled-hash=0"], "--compiled RUN@SHA256"),
+        (["--install-no-deps"], "--install=alone"),
+        (["--commit", "abc"], "WARPWAVE_COMMIT"),
+        (["--bench-script", "x.py"], "[tool.warpwave]"),
+        (["--launches=test"], "[tool.warpwave]"),
+        (["--autotune", "all"], "[tool.warpwave]"),
+        (["--wheelhouse", "w"], "build: {wheelhouse: FOLDER} in a targets file"),
+        (["--ca-bundle", "c"], "build: {ca_bundle: FILE} in a targets file"),
+        (["--pip-config", "p"], "build: {pip_config: FILE} in a targets file"),
+        (["--build-network", "host"], "build: {network: MODE} in a targets file"),
+        (["--build-arg", "K=V"], "build: {args: {NAME: VALUE}} in a targets file"),
+        (["--gpu-wait", "9"], "limits: {gpu_wait_s: SECONDS} in a targets file"),
+        (["--results-limit", "9"], "limits: {results_gib: GIB} in a targets file"),
+        (["--results-files", "9"], "limits: {results_files: NUMBER} in a targets file"),
+        (["--no-torch-compile-ahead"], "torch_compile_ahead: true}} in a targets file"),
+    ],
+)
+def test_an_option_that_has_moved_names_its_new_place(capsys, command, words, place):
+    """In three beats, with exit code 2; with --json in the answer, too."""
+    assert _run_cli([*command, *words]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == f"error: {words[0].partition('=')[0]} is not an option any more."
+    assert place in lines[2]
+    assert _run_cli([*command, *words, "--json"]) == 2
+    assert place in json.loads(capsys.readouterr().out)["error"]["hint"]
+
+
+def test_builds_and_limits_are_in_the_users_targets_file(kernels, tmp_path):
+    """Paths are relative to the file. What it does not say stays as it was."""
+    own = tmp_path / "mine" / "targets.yml"
+    own.parent.mkdir()
+    own.write_text(
+        "build: {wheelhouse: ../wheels, pip_config: /etc/pip.conf, network: host, args: {TORCH: base}}\n"
+        "limits: {gpu_wait_s: 5, results_gib: 0.5, results_files: 7}\n"
+    )
+    found, usual = parsed(kernels, "--targets", str(own), "--base-image", "mine:1"), parsed(kernels)
+
+    assert (found.build.wheelhouse.resolve(), found.build.pip_config) == (tmp_path / "wheels", Path("/etc/pip.conf"))
+    assert (found.build.network, found.build.args, found.build.base_image) == ("host", {"TORCH": "base"}, "mine:1")
+    assert (found.build.ca_bundle, found.build.rebuild) == (None, False)
+    assert (found.limits.gpu_wait_s, found.limits.cap) == (5, Cap(1 << 29, 7))
+    assert (usual.build, usual.limits.cap, usual.limits.gpu_wait_s) == (Build(), Cap(), 600)
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("build: {wheels: x}", "build.wheels: found a key that does not exist"),
+        ("build: {args: {K: 1}}", "build.args.K"),
+        ("limits: {results_gib: 0}", "limits.results_gib"),
+        ("limits: {results_files: 0.5}", "limits.results_files"),
+        ("limits: {gpu_wait_s: -1}", "limits.gpu_wait_s"),
+        ("limits: {timeout: 1}", "limits.timeout"),
+    ],
+)
+def test_wrong_builds_and_limits_are_refused(kernels, tmp_path, text, where):
+    """With the path of the key."""
+    (tmp_path / "mine.yml").write_text(text)
+    with pytest.raises(ConfigError, match=re.escape(where)):
+        parsed(kernels, "--targets", str(tmp_path / "mine.yml"))
+
+
+@pytest.mark.parametrize("words", [["--timeout", "0"], ["--timeout=-5"], ["--test-timeout", "nan"], ["--timeout", "1e10"]])
+def test_a_limit_is_a_time(kernels, words):
+    """A run without any would end before it began."""
+    with pytest.raises(click.UsageError, match="not a time"):
+        parsed(kernels, *words)
+
+
+def test_a_package_cannot_say_how_it_is_built_or_limited(kernels):
+    """Its author may be a stranger."""
+    for text in ("build = {wheelhouse = 'x'}", "limits = {results_gib = 100}", "weaken = ['network=host']", "install = 'all'"):
+        write(kernels, text)
+        with pytest.raises(ConfigError, match="found a key that does not exist"):
+            parsed(kernels)
+
+
+@pytest.mark.parametrize(("words", "mode"), [([], ""), (["--install"], "all"), (["--install=all"], "all"), (["--install=alone"], "alone")])
+def test_install_has_a_value_of_its_own(kernels, words, mode):
+    """What stands behind it is a target, as ever."""
+    params = parse_run(["--kernels", str(kernels), *words, "cpu"]).params
+
+    assert (params["names"], parse_options(params).package.install.package) == (("cpu",), mode)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("run", (Path("run"), "")),
+        ("a@b", (Path("a@b"), "")),
+        (f"a@b@{'5e' * 32}", (Path("a@b"), "5e" * 32)),
+        ("run@", (Path("run@"), "")),
+        ("run@5e", (Path("run@5e"), "")),
+    ],
+)
+def test_compiled_kernels_may_be_named_with_their_hash(text, found):
+    """A part that is no hash belongs to the folder's name, so a hash that was cut off is never taken for none."""
+    assert parse_compiled(text) == found
+
+
+def test_the_commit_of_a_package_without_git_is_a_variable(kernels, monkeypatch):
+    """As a workflow sets it."""
+    assert parsed(kernels).package.commit == ""
+    monkeypatch.setenv("WARPWAVE_COMMIT", "0123abc")
+    assert parsed(kernels).package.commit == "0123abc"
+
+
+def test_kernels_for_another_run_are_those_of_all_launches(kernels):
+    """Whatever the package says of its own compile stage: the run that takes them launches tests and benches."""
+    write(kernels, "launches = ['bench']")
+
+    assert parsed(kernels).what.launches == ("bench",)
+    assert parsed(kernels, "--save-compiled", "sm_90").what.launches == ("bench", "test")

@@ -254,7 +254,7 @@ def test_a_job_says_how_it_was_narrowed(tmp_path, options, by):
     """What stops early, or only prints, narrows nothing."""
     raw = write_raw(tmp_path / "alpha", run("alpha"))
     chosen = options.get("chosen", Chosen())
-    edit(raw / "job.json", **{**options, "chosen": dataclasses.asdict(chosen)})
+    edit(raw / "job.json", what={**options, "chosen": dataclasses.asdict(chosen)})
     found = collect(raw)
 
     assert (found.narrowed.by, found.narrowed.chosen, found.problems) == (by, chosen, ())

@@ -19,7 +19,7 @@ from warpwave.compare import tests as collecting_parity
 from warpwave.compare.answer import overview, shortfalls
 from warpwave.compare.changed_codegen import Concern, bundle, diff, one_vendor
 from warpwave.compare.changed_speeds import changed_speeds
-from warpwave.records import DeviceFacts, Gates, Limits, Verdict, Waiver, Which
+from warpwave.records import DeviceFacts, GateLimits, Gates, Verdict, Waiver, Which
 from warpwave.render import excerpt as limits
 from warpwave.render.charts.sweeps import sweeps
 from warpwave.render.excerpt import shown
@@ -74,7 +74,7 @@ SHAPES = {
     "waivers": lambda n: [
         run(
             compiled=tuple(compiled(function=f"f{i}") for i in range(4)),
-            gates=Gates(Limits(), waivers=tuple(Waiver("spills", f"r{i}", Which(function=(f"*{i}*",))) for i in range(n))),
+            gates=Gates(GateLimits(), waivers=tuple(Waiver("spills", f"r{i}", Which(function=(f"*{i}*",))) for i in range(n))),
         )
     ],
     "numbers of tests": lambda n: [run(cases=tuple(case(f"k/test_a.py::a[{i}]", properties={f"p{i}": "1.5"}) for i in range(n)))],

@@ -12,21 +12,20 @@ from warpwave.config.files import refuse, validate
 from warpwave.config.hosts import load_hosts
 from warpwave.config.pyproject import (
     PackageEnvironment,
-    load_bench_scripts,
     load_environment,
     load_gates,
-    load_launches,
-    load_peers,
     load_tuned,
+    load_what,
 )
 from warpwave.config.targets import load_targets
 from warpwave.errors import ConfigError
-from warpwave.records import Gates, Waiver, Which
+from warpwave.records import BenchScript, Gates, Waiver, What, Which
 
 WHOLE = """
 [tool.warpwave]
 launches = ["bench", "test", "bench"]
 peers = ["torch", "copy", "torch"]
+autotune = "all"
 bench-scripts = ["benchmarks/*.py -- --dtype bf16", "b.py", "b.py"]
 requirements = ["needs.txt", "more/needs.txt"]
 env = {TRITON_DEBUG = "1"}
@@ -48,10 +47,13 @@ def package(tmp_path):
 
 def test_each_key_arrives_once_and_paths_are_those_of_the_file(package, tmp_path):
     kernels = package(WHOLE)
+    (tmp_path / "b.py").touch()
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "a.py").touch()
 
-    assert load_launches(kernels) == ("bench", "test")
-    assert load_peers(kernels) == ("torch", "copy")
-    assert load_bench_scripts(kernels) == ("benchmarks/*.py -- --dtype bf16", "b.py")
+    what = load_what(kernels, tmp_path)
+    assert (what["launches"], what["peers"], what["autotune"]) == (("bench", "test"), ("torch", "copy"), "all")
+    assert what["bench_scripts"] == (BenchScript("benchmarks/*.py", ("--dtype", "bf16")), BenchScript("b.py"))
     assert load_environment(kernels) == PackageEnvironment((tmp_path / "needs.txt", tmp_path / "more" / "needs.txt"), {"TRITON_DEBUG": "1"})
     assert load_tuned(kernels) == (tmp_path, [{"files": "configs/*.json", "function": "fused", "key": "3"}])
 
@@ -62,7 +64,7 @@ def test_without_the_table_there_are_the_defaults(package, text):
     kernels = package(text)
 
     assert load_gates(kernels) == Gates()
-    assert (load_launches(kernels), load_peers(kernels), load_bench_scripts(kernels)) == (("bench", "test"), (), ())
+    assert What(**load_what(kernels, kernels)) == What(gates=Gates())
     assert (load_environment(kernels), load_tuned(kernels)) == (PackageEnvironment(), (None, []))
 
 
@@ -70,11 +72,11 @@ def test_the_nearest_file_counts(package):
     """A folder of that name is none."""
     kernels = package("[tool.warpwave]\npeers = ['far']\n")
     (kernels / "pyproject.toml").mkdir()
-    assert load_peers(kernels / "mine") == ("far",)
+    assert load_what(kernels / "mine", kernels)["peers"] == ("far",)
     (kernels / "pyproject.toml").rmdir()
     (kernels / "pyproject.toml").write_text("[tool.warpwave]\npeers = ['near']\n")
 
-    assert load_peers(kernels / "mine") == ("near",)
+    assert load_what(kernels / "mine", kernels)["peers"] == ("near",)
     assert load_gates(kernels).source == "pyproject.toml"
 
 
@@ -149,6 +151,7 @@ WRONG = {
     "waivers = [{kernel = 'a', gate = 'spills'}]": "waivers[0].reason: found nothing, allowed is a sentence that says why: it is shown in"
     " the report",
     "waivers = [{kernel = 'a', gate = 'spills', reason = ' '}]": "waivers[0].reason: found ' ', allowed is a text that is not empty",
+    "autotune = 'some'": "autotune: found 'some', allowed is 'one' or 'all'",
     "launches = ['bench', 'x']": "launches: found ['bench', 'x'], allowed is a list of bench and test",
 }
 
@@ -160,19 +163,19 @@ def test_what_a_key_may_not_be_is_refused_with_what_it_may(package, tmp_path, te
         load_gates(kernels)
 
     assert caught.value.happened == f"{tmp_path / 'pyproject.toml'}: tool.warpwave.{WRONG[text]}."
-    assert "docs/gates.md shows every key with its meaning" in caught.value.remedy
+    assert "docs/reference/pyproject.md shows every key" in caught.value.remedy
 
 
 def test_a_file_that_cannot_be_read_says_why(package, tmp_path):
     """What is no text and what is no TOML have a sentence each."""
     kernels = package("a = [\n")
     with pytest.raises(ConfigError) as caught:
-        load_peers(kernels)
+        load_what(kernels, kernels)
     assert caught.value.happened.startswith(f"{tmp_path / 'pyproject.toml'} is not valid TOML: ")
     assert caught.value.happened != f"{tmp_path / 'pyproject.toml'} is not valid TOML: None."
     (tmp_path / "pyproject.toml").write_bytes(b"\xff")
     with pytest.raises(ConfigError) as caught:
-        load_peers(kernels)
+        load_what(kernels, kernels)
     assert caught.value.happened.startswith(f"{tmp_path / 'pyproject.toml'} cannot be read: 'utf-8' codec can't decode byte 0xff")
 
 

@@ -89,13 +89,13 @@ def files(root: Path) -> set[str]:
 def test_the_package_is_installed_and_its_folder_is_not_touched(request_):
     """With what it needs and what its tests name, without torch, its runtime and linters; made once, and found again."""
     request, said = change(request_, install=Install(package="all")), []
-    before = files(request.options.package)
+    before = files(request.options.package.folder)
     found = provide(request, said.append)
     again = provide(request, said.append)
 
     assert found.versions == {"extra-helper": "3.0", "helper": "1.0", "lower": "2.0", "my-ops": "1.5"}
     assert [note.partition(", present")[0] for note in found.notes] == ["ops wants torch==1.0", "helper 1.0 wants torch==1.0"]
-    assert files(request.options.package) == before
+    assert files(request.options.package.folder) == before
     assert (again, len(said)) == (found, 1)
     assert python(found, "import importlib.metadata as m, numpy, helper; print(m.version('my-ops'), helper.version)") == "1.5 1.0"
     assert str(request.raw.parent / "cache") in found.python
@@ -103,7 +103,7 @@ def test_the_package_is_installed_and_its_folder_is_not_touched(request_):
 
 def test_pictures_and_weights_are_no_sources(request_):
     """They are most of some repositories, and a build gets at most 64 MiB."""
-    root = request_.options.package
+    root = request_.options.package.folder
     for name in ("big.png", "docs.PDF", "weights.safetensors", "data.json"):
         (root / name).write_bytes(b"x")
     copied = make_plan(change(request_, install=Install(package="all"))).files
@@ -113,14 +113,14 @@ def test_pictures_and_weights_are_no_sources(request_):
 
 
 def test_the_package_alone(request_):
-    """`--install-no-deps`: nothing else comes with it."""
+    """`--install=alone`: nothing else comes with it."""
     assert provide(change(request_, install=Install(package="alone")), print).versions == {"my-ops": "1.5"}
 
 
 @pytest.mark.slow
 def test_a_package_that_cannot_be_built_here(request_):
     """Its declared dependencies are there, its version too, and one sentence says why."""
-    (request_.options.package / "fail").touch()
+    (request_.options.package.folder / "fail").touch()
     found = provide(change(request_, install=Install(package="all")), print)
 
     assert {"helper": "1.0", "lower": "2.0"}.items() <= found.versions.items()
@@ -135,7 +135,7 @@ def test_a_package_that_cannot_be_built_here(request_):
 @pytest.mark.slow
 def test_a_package_that_computes_what_it_needs_and_cannot_be_built(request_):
     """Its build script says so, where no file does; what is compiled for one torch is taken for the one that is here."""
-    root = request_.options.package
+    root = request_.options.package.folder
     (root / "fail").touch()
     (root / "pyproject.toml").write_text('[build-system]\nrequires = ["torch"]\nbuild-backend = "backend"\nbackend-path = ["."]\n')
     make_wheel(request_.raw.parent / "wheels", "torchvision", "0.2")
@@ -159,7 +159,7 @@ def test_a_package_that_computes_what_it_needs_and_cannot_be_built(request_):
 @pytest.mark.slow
 def test_a_package_that_says_nothing_and_cannot_be_built(request_):
     """Nothing is promised."""
-    root = request_.options.package
+    root = request_.options.package.folder
     (root / "pyproject.toml").write_text('[build-system]\nrequires = ["no-such-tool"]\nbuild-backend = "backend"\nbackend-path = ["."]\n')
     found = provide(change(request_, install=Install(package="all")), print)
 
@@ -169,7 +169,7 @@ def test_a_package_that_says_nothing_and_cannot_be_built(request_):
 @pytest.mark.slow
 def test_a_declared_dependency_that_cannot_be_had(request_):
     """It is left out by name, with the reason; the others are there. What the user asks for by name must be there."""
-    backend = request_.options.package / "backend.py"
+    backend = request_.options.package.folder / "backend.py"
     wanted = "Requires-Dist: torch==1.0"
     backend.write_text(backend.read_text().replace(wanted, f"{wanted}\\nRequires-Dist: flash-nothing"))
     found = provide(change(request_, install=Install(package="all")), print)
@@ -278,7 +278,7 @@ def test_the_key_follows_what_decides(request_):
     """Requirements, project files, the mode and the wheels; not the kernels."""
     request = requirements(request_, "lower\n", "all")
     keys = [make_plan(request).key]
-    root = request.options.package
+    root = request.options.package.folder
     (root / "my_ops" / "relu.py").write_text("# a kernel\n")
     assert make_plan(request).key == keys[0]
     for act in (
@@ -289,7 +289,7 @@ def test_the_key_follows_what_decides(request_):
     ):
         act()
         keys.append(make_plan(request).key)
-    keys.append(make_plan(change(request, install=Install(request.options.install.requirements, "alone"))).key)
+    keys.append(make_plan(change(request, install=Install(request.options.package.install.requirements, "alone"))).key)
 
     assert len(set(keys)) == len(keys)
 
@@ -526,14 +526,14 @@ def test_a_toolchain_costs_its_triton_alone(request__of_toolchain):
     said = []
     found, packages = provide_toolchain(request__of_toolchain, said.append)
     provide_toolchain(request__of_toolchain, said.append)
-    version, triton, torch = seen(found.options.python)
+    version, triton, torch = seen(found.options.where.python)
 
     assert (version, packages.versions, len(said)) == ("3.9.0.post2", {"triton": "3.9.0.post2"}, 1)
     assert (triton.startswith(str(request__of_toolchain.raw.parent)), torch.startswith(str(request__of_toolchain.raw.parent))) == (
         True,
         False,
     )
-    assert on_toolchain(request__of_toolchain).options.python == found.options.python
+    assert on_toolchain(request__of_toolchain).options.where.python == found.options.where.python
 
 
 def test_two_toolchains_stand_side_by_side(request__of_toolchain):
@@ -541,16 +541,16 @@ def test_two_toolchains_stand_side_by_side(request__of_toolchain):
     other = replace(request__of_toolchain.target.toolchain, triton="3.9.0.post10")
     renamed = replace(request__of_toolchain.target.toolchain, name="other", environment={"A": "1"})
     pythons = [
-        on_toolchain(change(request__of_toolchain, target=replace(request__of_toolchain.target, toolchain=one))).options.python
+        on_toolchain(change(request__of_toolchain, target=replace(request__of_toolchain.target, toolchain=one))).options.where.python
         for one in (other, renamed)
     ]
 
-    assert on_toolchain(request__of_toolchain).options.python not in pythons[:1]
-    assert on_toolchain(request__of_toolchain).options.python == pythons[1]
+    assert on_toolchain(request__of_toolchain).options.where.python not in pythons[:1]
+    assert on_toolchain(request__of_toolchain).options.where.python == pythons[1]
     variables = change(
         request__of_toolchain, target=replace(request__of_toolchain.target, toolchain=Toolchain(name="x", environment={"A": "1"}))
     )
-    assert on_toolchain(variables).options.python is None
+    assert on_toolchain(variables).options.where.python is None
 
 
 def test_a_release_that_nobody_has(request__of_toolchain):

@@ -24,8 +24,7 @@ from warpwave.engines.packages.plan import _walk
 from warpwave.engines.results import Watch, clear, make_portable, over, tidy
 from warpwave.engines.snapshot import contents, secret, secrets_in
 from warpwave.errors import UsageError
-from warpwave.options import Cap
-from warpwave.records import Environment, Exit, Verdict
+from warpwave.records import Cap, Environment, Exit, Verdict
 from warpwave.run import exit_code_of
 from warpwave.run.attempt import diagnose
 from warpwave.run.inputs import _files
@@ -246,7 +245,7 @@ def test_the_verdict():
     found = diagnose(Exit(0, 1.0, exceeded="it wrote more than 4 GiB to its results"), None, 1.0, "")
     assert (found.verdict, exit_code_of(found.verdict)) == (Verdict.CRASHED, 4)
     assert "it wrote more than 4 GiB" in found.reason
-    assert "--results-limit" in found.hint
+    assert "`limits` in a targets file" in found.hint
     assert diagnose(Exit(None, 1.0, error="gone", exceeded="x"), None, 1.0, "").verdict is Verdict.INFRA
     assert diagnose(Exit(130, 1.0, interrupted=True, exceeded="x"), None, 1.0, "").verdict is Verdict.INCOMPLETE
 
@@ -281,10 +280,10 @@ def test_a_run_that_writes_too_much_is_ended(tmp_path, fill):
     package = tmp_path / "package"
     package.mkdir()
     (package / "test_op.py").write_text(TESTS.replace("{fill}", FILLS[fill]).replace("WARPWAVE_JOURNAL", JOURNAL_VARIABLE))
-    (tmp_path / "targets.yml").write_text("schema_version: 1\ntargets:\n  cpu: {interpret: false, stages: [test]}\n")
+    limits = "limits: {results_gib: 0.01, results_files: 2000}"
+    (tmp_path / "targets.yml").write_text(f"targets:\n  cpu: {{interpret: false, stages: [test]}}\n{limits}\n")
     words = ["--kernels", package, "--targets", tmp_path / "targets.yml", "--out", tmp_path / "out", "--engine", "local"]
-    limits = ["--results-limit", 0.01, "--results-files", 2000]
-    done = command.warpwave("run", "cpu", *words, *limits, env={**os.environ, "COLUMNS": "200"}, light=True)
+    done = command.warpwave("run", "cpu", *words, env={**os.environ, "COLUMNS": "200"}, light=True)
     run = collect(tmp_path / "out" / "raw" / "cpu")
     told = json.loads((tmp_path / "out" / "raw" / "cpu" / "run.json").read_text())
 

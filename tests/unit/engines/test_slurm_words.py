@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 import pytest
+from engine_requests import having, make_options
 
 from warpwave.config.hosts import Host, Slurm
 from warpwave.config.targets import load_targets
@@ -27,8 +28,7 @@ from warpwave.engines.slurm.script import (
 from warpwave.engines.slurm.site import Done, Site
 from warpwave.engines.slurm.submit import hopeless, job_name, minutes, not_submitted, sbatch_words
 from warpwave.errors import ConfigError, ExitCode, UsageError
-from warpwave.options import Cap, RunOptions
-from warpwave.records import Exit, RunRecord, Verdict
+from warpwave.records import Cap, Declared, Exit, RunRecord, Verdict
 from warpwave.records.isolated import isolated
 from warpwave.run.attempt import diagnose, worth_another
 
@@ -52,7 +52,7 @@ HOSTILE = [
 
 @pytest.fixture
 def options(tmp_path):
-    return RunOptions("run-1", tmp_path / "out", tmp_path, limit_s=60.0, grace_s=5.0, cap=Cap(1000, 10))
+    return make_options("run-1", tmp_path / "out", tmp_path, target_s=60.0, grace_s=5.0, cap=Cap(1000, 10))
 
 
 def host(container, **more):
@@ -89,7 +89,7 @@ def test_a_gres_replaces_the_number_of_cards(options):
 
 
 def test_a_jobs_name_is_a_plain_word(options):
-    assert job_name(replace(options, run_id="run 1;x"), "my leg") == "warpwave-run-1-x-my-leg"
+    assert job_name(having(options, run_id="run 1;x"), "my leg") == "warpwave-run-1-x-my-leg"
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_apptainer_gets_three_mounts_no_network_and_its_vendors_flag(options):
 
 def test_what_the_user_gives_up_in_apptainer_is_left_out_and_recorded(options):
     site = host("apptainer", image="/images/cuda.sif")
-    words = start_command(site, load_targets()["cuda"], PLACES, "python3", replace(options, weaken=("network=host", "writable-root")))
+    words = start_command(site, load_targets()["cuda"], PLACES, "python3", having(options, weaken=("network=host", "writable-root")))
 
     assert "--net" not in words
     assert "--writable-tmpfs" in words
@@ -142,7 +142,7 @@ def test_pyxis_gets_the_same_mounts_and_says_what_it_lacks(options):
         load_targets()["cuda"],
         PLACES,
         "python3",
-        replace(options, variables={"A_SECRET": "value"}, package_variables={"THEIRS_X": "1"}),
+        having(options, variables={"A_SECRET": "value"}, declared=Declared(variables={"THEIRS_X": "1"})),
     )
 
     # The names only: each user of the node can read a command line.
@@ -180,7 +180,7 @@ def test_what_pyxis_starts_has_the_variables_by_their_names(options):
     """The shell in the container gives them their names back, with any value."""
     site, target = host("pyxis", image="/i.sqsh"), load_targets()["cuda"]
     chosen = {name: value for name, value in CHOSEN.items() if name in ("PYTHONPATH", "MINE")}
-    words = start_command(site, target, PLACES, "python3", replace(options, variables=chosen))
+    words = start_command(site, target, PLACES, "python3", having(options, variables=chosen))
     names = words[words.index(_INSIDE) + 2]
     printed = subprocess.run(
         ["/bin/sh", "-c", _INSIDE, "sh", names, "env", "-0"],

@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from engine_requests import make_job
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -75,7 +76,7 @@ def warpwave(tmp_path_factory):
 @pytest.fixture(scope="module")
 def shared(warpwave):
     """A run on both cards; the second is a quarter slower. Both are there for the whole of it."""
-    return warpwave("--gpus", "0,1", "--out", "out", STUB_SLOW="1:1.25")
+    return warpwave("--gpu", "0,1", "--out", "out", STUB_SLOW="1:1.25")
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +84,7 @@ def bereft(warpwave):
     """A bench in which one of the cards is lost, during the case that was its third."""
     home = homes([f"flat/N={2**i}" for i in range(7)], (0, 1))
     mine = [case.partition("=")[2] for case, card in home.items() if card == 1]
-    folder, said = warpwave("--gpus", "all", "--stage", "bench", "--bench", "bench_flat.py", "--out", "out", STUB_LOSE=f"{mine[1]}@1")
+    folder, said = warpwave("--gpu", "all", "--stage", "bench", "--bench", "bench_flat.py", "--out", "out", STUB_LOSE=f"{mine[1]}@1")
     return folder, said, mine
 
 
@@ -199,7 +200,7 @@ def test_a_run_on_several_cards_is_taken_up_again(bereft, warpwave):
     stages["reports"] = [report for report in stages["reports"] if report["stage"] == "facts"]
     (raw / "stages.json").write_text(json.dumps({**stages, "finished": False}))
     (folder / "state" / "lost-1").unlink()
-    warpwave("--gpus", "all", "--stage", "bench", "--bench", "bench_flat.py", "--resume", "out", folder=folder)
+    warpwave("--gpu", "all", "--stage", "bench", "--bench", "bench_flat.py", "--resume", "out", folder=folder)
     after = collect(raw)
     finished = {identity: count for identity, count in outcomes(folder, "bench").items() if "ceiling" not in identity}
 
@@ -210,8 +211,8 @@ def test_a_run_on_several_cards_is_taken_up_again(bereft, warpwave):
 
 @pytest.mark.slow
 def test_one_card_is_not_shared_out(warpwave):
-    """`--gpus` with one card: the files of ever, no folder of a card's, no ledger."""
-    folder, said = warpwave("--gpus", "1", "--stage", "bench", "--bench", "bench_flat.py", "--out", "out")
+    """`--gpu` with one card: the files of ever, no folder of a card's, no ledger."""
+    folder, said = warpwave("--gpu", "1", "--stage", "bench", "--bench", "bench_flat.py", "--out", "out")
     bench = folder / "out" / "raw" / "stub" / "bench"
 
     assert {point.device for point in collect(bench.parent).samples} == {0}, said
@@ -221,7 +222,7 @@ def test_one_card_is_not_shared_out(warpwave):
 
 def test_cards_that_are_not_there_are_reported(warpwave):
     """Two asked for, one visible: refused before anything is measured, with what was seen."""
-    _, said = warpwave("--gpus", "0,1", "--stage", "bench", "--out", "out", STUB_CARDS="1")
+    _, said = warpwave("--gpu", "0,1", "--stage", "bench", "--out", "out", STUB_CARDS="1")
 
     assert "2 GPUs were asked for, torch sees 1" in said
 
@@ -253,7 +254,7 @@ def test_a_card_without_work_is_given_back_while_the_other_has_some(warpwave, tm
     for name, text in (("short", "def test_short():\n    pass\n"), ("long", WAITS.format(folder=tmp_path))):
         (package / name).mkdir(parents=True)
         (package / name / f"test_{name}.py").write_text(text)
-    more = ("--kernels", str(package), "--stage", "test", "--gpus", gpus, "--test-workers", "1", "--out", "out")
+    more = ("--kernels", str(package), "--stage", "test", "--gpu", gpus, "--test-workers", "1", "--out", "out")
     folder, said = warpwave(*more, folder=tmp_path)
     told = collect(folder / "out" / "raw" / "stub")
 
@@ -498,7 +499,7 @@ def test_what_counts_beside_neighbours(ledgers, outcome, text, in_body, poisoned
 
 def job(tmp_path: Path, **more: object) -> Job:
     (tmp_path / "facts.json").write_text(json.dumps({"devices": [{"index": 0, "memory_bytes": 24 << 30}]}))
-    return Job("run-1", "stub", (Stage.TEST,), "", str(tmp_path), **{"test_workers": 0, **more})  # type: ignore[arg-type]
+    return make_job("run-1", "stub", (Stage.TEST,), "", str(tmp_path), **{"test_workers": 0, **more})  # type: ignore[arg-type]
 
 
 def test_as_many_workers_as_fit(tmp_path, monkeypatch):
@@ -672,7 +673,7 @@ def job_on(tmp_path, *uuids: str) -> Job:
     """A job whose facts stage has seen these cards."""
     devices = tuple(DeviceFacts(index, "Card", "sx1", 1 << 30, 4, uuid=uuid) for index, uuid in enumerate(uuids))
     dump(facts(devices=devices), tmp_path / "facts.json")
-    return Job("run-1", "stub", (Stage.BENCH,), "/kernels", str(tmp_path), visible_devices="STUB_VISIBLE_DEVICES")
+    return make_job("run-1", "stub", (Stage.BENCH,), "/kernels", str(tmp_path), visible_devices="STUB_VISIBLE_DEVICES")
 
 
 def test_a_worker_sees_its_card_by_the_name_that_the_host_gave(tmp_path, monkeypatch):
@@ -692,24 +693,24 @@ def test_one_card_needs_no_sharing(tmp_path, uuids):
 
 
 def test_nobody_shares_who_has_not_asked(tmp_path):
-    """Without `--gpus` two visible cards are as ever: the first has all of it."""
+    """Without `--gpu` two visible cards are as ever: the first has all of it."""
     assert cards(dataclasses.replace(job_on(tmp_path, "u", "v"), visible_devices=None)) == ()
 
 
 @pytest.mark.parametrize(
-    ("gpu", "gpus", "chosen"),
-    [(None, None, (None, False)), ("1", None, ("1", False)), (None, "all", (None, True)), (None, "0, 3", ("0,3", True))],
+    ("text", "chosen"),
+    [(None, (None, False)), ("1", ("1", False)), ("all", (None, True)), ("0, 3", ("0,3", True))],
 )
-def test_what_the_options_come_to(gpu, gpus, chosen):
+def test_what_the_option_comes_to(text, chosen):
     """All that are visible have no names yet."""
-    assert chosen_gpus(gpu, gpus) == chosen
+    assert chosen_gpus(text) == chosen
 
 
-@pytest.mark.parametrize(("gpu", "gpus"), [("0", "0,1"), (None, "0,0"), (None, ""), (None, "0,"), (None, "0,all")])
-def test_what_they_cannot_come_to(gpu, gpus):
+@pytest.mark.parametrize("text", ["0,0", "", "0,", "0,all"])
+def test_what_it_cannot_come_to(text):
     """One card twice, above all."""
     with pytest.raises(UsageError):
-        chosen_gpus(gpu, gpus)
+        chosen_gpus(text)
 
 
 def test_what_a_tool_tells_of_cards_is_read_by_their_id():

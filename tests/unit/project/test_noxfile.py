@@ -51,7 +51,7 @@ OPTIONS = {
     "one word": (["--out=x"], "x", True),
     "twice": (["--out=y", "--out", "x"], "x", True),
     "a value that looks like an option": (["--out=x", "-k", "--out"], "x", True),
-    "a value that is an engine's name": (["-kdocker", "--commit", "docker"], None, True),
+    "a value that is an engine's name": (["-kdocker", "--env", "docker"], None, True),
     "an engine": (["--engine=docker"], None, False),
     "an engine in two words": (["--engine", "docker"], None, False),
     "the last of two engines": (["--engine=docker", "--engine=local"], None, True),
@@ -130,11 +130,11 @@ def test_install_only_asks_nothing(noxfile):
 def test_a_run_has_time_to_stop():
     """nox would kill its child 0.5 s after Ctrl-C; every rung of the ladder fits into what it is given instead, for every run."""
     from warpwave.engines.docker import engine
-    from warpwave.options import RunOptions
+    from warpwave.records import Limits
 
     text = (REPOSITORY / "noxfile.py").read_text()
     patience = ast.literal_eval(re.search(r"^PATIENCE = (.*)$", text, re.MULTILINE).group(1))
-    ladder = RunOptions.grace_s + engine._TERMINATE_S + engine._KILL_S + engine._DRAIN_S
+    ladder = Limits.grace_s + engine._TERMINATE_S + engine._KILL_S + engine._DRAIN_S
     runs = [line for line in text.splitlines() if '"warpwave", "run"' in line]
 
     assert patience["interrupt_timeout"] > ladder

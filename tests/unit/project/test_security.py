@@ -52,8 +52,8 @@ def test_what_is_given_up_is_said_and_shown(tmp_path, monkeypatch, capsys):
     weak = record(environment=replace(record().environment, weakened=("seccomp=unconfined",)))
 
     def pretend(target, settings: RunOptions, *_):
-        assert settings.weaken == ("seccomp=unconfined",)
-        write_raw(settings.out / "raw" / target.name, run(record=weak))
+        assert settings.build.weaken == ("seccomp=unconfined",)
+        write_raw(settings.where.out / "raw" / target.name, run(record=weak))
         return weak
 
     monkeypatch.setattr("warpwave.run.run_target", pretend)

@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from engine_requests import make_job
 
 from warpwave.errors import InfrastructureError
 from warpwave.inside.process import lease as inside
 from warpwave.inside.process.journal import Journal
-from warpwave.records import LEASE_FILE, Job, Stage
+from warpwave.records import LEASE_FILE, Stage
 from warpwave.run import cards
 from warpwave.run.cards import Lease
 
@@ -128,7 +129,7 @@ def stage(raw, monkeypatch):
     told: list[dict] = []
     monkeypatch.setenv(inside.LEASE_VARIABLE, "")
     monkeypatch.setattr(inside, "emit", lambda name, **fields: told.append({"event": name, **fields}))
-    return inside.Lease(Job("run-1", "stub", (Stage.TEST,), "", str(raw), lease=True), Stage.TEST), told
+    return inside.Lease(make_job("run-1", "stub", (Stage.TEST,), "", str(raw), lease=True), Stage.TEST), told
 
 
 def test_a_worker_waits_for_the_answer(stage, raw):
@@ -167,7 +168,7 @@ def test_a_refused_worker_ends_and_says_why(stage, raw, monkeypatch):
 def test_a_job_without_a_lease_waits_for_nobody(raw, monkeypatch):
     """An engine elsewhere, or a target without a card."""
     monkeypatch.setenv(inside.LEASE_VARIABLE, "left over")
-    inside.Lease(Job("run-1", "stub", (Stage.TEST,), "", str(raw)), Stage.TEST).ask()
+    inside.Lease(make_job("run-1", "stub", (Stage.TEST,), "", str(raw)), Stage.TEST).ask()
     inside.await_card(Journal(raw / "journal.jsonl"))
 
     assert not (raw / "journal.jsonl").exists()

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import command
 import pytest
+from engine_requests import make_options
 from light import light_python
 from slow_cases import slow_but
 
@@ -22,7 +23,6 @@ from warpwave.engines.protocol import Layout
 from warpwave.inside.process.journal import Audit, Journal, Tail
 from warpwave.inside.process.supervise import supervise
 from warpwave.inside.process.workers import JOURNAL_VARIABLE, spawned
-from warpwave.options import RunOptions
 from warpwave.records import UNWRITABLE, Environment, Exit, Stage, StageReport, Stages, Verdict, writing
 from warpwave.report import write_report
 from warpwave.run import attempt, run_target
@@ -150,9 +150,9 @@ def test_whatever_the_disk_answers_and_when(tmp_path, monkeypatch, number, momen
         monkeypatch.setattr(attempt.Reserve, "take", refuses)
     monkeypatch.setattr(attempt, "choose_engine", lambda *_: Standing())
     (tmp_path / "kernels").mkdir()
-    settings = RunOptions("run-1", tmp_path / "out", tmp_path / "kernels")
+    settings = make_options("run-1", tmp_path / "out", tmp_path / "kernels")
     record = run_target(load_targets()["cpu"], settings, lambda line: None, lambda event: None)
-    comparison = write_report([settings.out], settings.out, ["cpu"], [record])
+    comparison = write_report([settings.where.out], settings.where.out, ["cpu"], [record])
     assert (record.verdict, comparison.exit_code) == (Verdict.INFRA, 3)
     assert os.strerror(number) in record.reason
     assert "--resume" in record.hint
@@ -171,7 +171,7 @@ class Standing:
 
     def execute(self, request, environment, on_line):
         writing.dump(
-            Stages(request.options.run_id, "cpu", True, (StageReport(Stage.TEST, Verdict.PASSED, exit_code=0),)),
+            Stages(request.options.where.run_id, "cpu", True, (StageReport(Stage.TEST, Verdict.PASSED, exit_code=0),)),
             request.raw / "stages.json",
         )
         return environment, Exit(0, 1.0)
@@ -181,12 +181,12 @@ def test_a_full_disk_costs_no_other_target(tmp_path, monkeypatch):
     """A second target that finds no room for its folder is a row of the report; the first one's results are in it."""
     monkeypatch.setattr(attempt, "choose_engine", lambda *_: Standing())
     (tmp_path / "kernels").mkdir()
-    settings, targets = RunOptions("run-1", tmp_path / "out", tmp_path / "kernels"), load_targets()
+    settings, targets = make_options("run-1", tmp_path / "out", tmp_path / "kernels"), load_targets()
     records = [run_target(targets["cpu"], settings, lambda line: None, lambda event: None)]
     monkeypatch.setattr(Path, "mkdir", full)
     records.append(run_target(targets["cuda"], settings, lambda line: None, lambda event: None))
     monkeypatch.undo()
-    comparison = write_report([settings.out], settings.out, ["cpu", "cuda"], records)
+    comparison = write_report([settings.where.out], settings.where.out, ["cpu", "cuda"], records)
     assert [(row.target, row.verdict) for row in comparison.targets][1] == ("cuda", Verdict.INFRA)
     assert comparison.exit_code == 3
 

@@ -12,6 +12,7 @@ import sys
 import time
 
 import pytest
+from engine_requests import having, make_job, make_options
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -26,7 +27,6 @@ from warpwave.inside.bench import stage
 from warpwave.inside.compile.stage import _fresh_rows
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.workers import spawned
-from warpwave.options import RunOptions
 from warpwave.records import (
     Architecture,
     CaseResult,
@@ -35,7 +35,6 @@ from warpwave.records import (
     Environment,
     Exit,
     Inputs,
-    Job,
     RunRecord,
     Sample,
     Stage,
@@ -167,7 +166,7 @@ def test_another_environment_is_not_mixed_in(killed, warpwave):
     assert [case.verdict for case in ran(run)] == [Verdict.PASSED, Verdict.FAILED]
 
 
-JOB = Job("run-1", "cpu", (Stage.TEST,), "/kernels", "/results")
+JOB = make_job("run-1", "cpu", (Stage.TEST,), "/kernels", "/results")
 
 
 @pytest.mark.parametrize(
@@ -187,7 +186,7 @@ def test_another_job_is_refused(tmp_path, changes, words):
     """The key, what it was and what it is."""
     dump(JOB, host_copy(tmp_path / "raw" / "cpu", "job.json"))
     with pytest.raises(UsageError) as caught:
-        check_same(tmp_path / "raw" / "cpu", dataclasses.replace(JOB, **changes))
+        check_same(tmp_path / "raw" / "cpu", having(JOB, **changes))
 
     assert all(word in caught.value.happened for word in words)
 
@@ -195,7 +194,7 @@ def test_another_job_is_refused(tmp_path, changes, words):
 def test_places_and_limits_may_be_others(tmp_path):
     """A longer limit is often why one tries again."""
     dump(JOB, host_copy(tmp_path / "raw" / "cpu", "job.json"))
-    check_same(tmp_path / "raw" / "cpu", dataclasses.replace(JOB, kernels="/elsewhere", output="/there", test_limit_s=900.0))
+    check_same(tmp_path / "raw" / "cpu", having(JOB, kernels="/elsewhere", output="/there", test_s=900.0))
 
 
 @pytest.mark.parametrize("content", ["{", '{"run_id": "../../x"}', "[]"])
@@ -245,7 +244,7 @@ def test_the_sweep_is_written_anew_from_its_journal(tmp_path, monkeypatch):
         sample = Sample(f"op/N={n}", "op", "triton", {"N": n}, 0, Verdict.PASSED, value=8.0 * n)
         journal.write("finish", id=f"op/N={n} [triton]", verdict="passed", reason="", sample=to_json(sample))
     (folder / "samples.jsonl").write_text('{"case": "op/N=1", "ker')
-    job = Job("run-1", "cuda", (Stage.BENCH,), str(package), str(tmp_path))
+    job = make_job("run-1", "cuda", (Stage.BENCH,), str(package), str(tmp_path))
     program = "from warpwave.inside.process.journal import Journal; Journal.from_environment().write('end')"
     monkeypatch.setattr(stage, "spawned", lambda command: spawned([sys.executable, "-c", program]))
     monkeypatch.setattr(stage.ahead, "start", lambda job: None)
@@ -360,7 +359,6 @@ def test_a_finished_run_of_something_else_is_refused(place, capsys, what):
 OPTIONS = {
     "tests": (["-k", "op"], "its pytest args"),
     "benches": (["--bench", "speed_*.py"], "its benches"),
-    "launches": (["--launches", "test"], "its launches"),
     "quick": (["--quick"], "its quick"),
     "shard": (["--shard", "1/1"], "shard has changed"),
     "gpu": (["--gpu", "1"], "gpu has changed"),
@@ -493,7 +491,7 @@ def run(tmp_path, monkeypatch):
         monkeypatch.setattr(attempt_module, "choose_engine", lambda *_: engine)
         monkeypatch.setattr(inputs_module, "load_engine", lambda *_: engine)
         monkeypatch.setattr(inputs_module, "final_recipe", lambda request: type("Recipe", (), {"tag": "fake:1"}))
-        settings = RunOptions("run-1", tmp_path / "out", tmp_path / "kernels", resume=again, **more)
+        settings = make_options("run-1", tmp_path / "out", tmp_path / "kernels", resume=again, **more)
         return run_target(load_targets()[name], settings, lambda line: None, lambda event: None)
 
     return start
@@ -635,7 +633,7 @@ def test_files_that_are_no_files_neither_hang_nor_fail(tmp_path):
     (tmp_path / "nothing.py").symlink_to(tmp_path / "gone")
     (tmp_path / os.fsdecode(b"\xff.py")).write_text("x")
     (tmp_path / "shared").mkdir()
-    found = package(RunOptions("run-1", tmp_path / "out", tmp_path))
+    found = package(make_options("run-1", tmp_path / "out", tmp_path))
 
     assert set(found) == {"pipe", "circle", "nothing.py", "\\xff.py"}
     dump(Inputs("run-1", "cpu", found, "1", {}), tmp_path / "inputs.json")
@@ -647,7 +645,7 @@ def test_a_file_behind_a_link_out_of_the_package_is_not_read(tmp_path):
     (tmp_path / "common").mkdir()
     (tmp_path / "common" / "tiles.py").write_text("TILE = 1\n")
     (tmp_path / "kernels" / "common").symlink_to(tmp_path / "common")
-    settings = RunOptions("run-1", tmp_path / "out", tmp_path / "kernels")
+    settings = make_options("run-1", tmp_path / "out", tmp_path / "kernels")
     before = package(settings)
     (tmp_path / "common" / "tiles.py").write_text("TILE = 2\n")
 
@@ -660,7 +658,7 @@ def test_an_enormous_package_is_still_kept_apart(tmp_path, monkeypatch):
     for name in ("a/1.py", "a/2.py", "b/3.py", "b/4.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")
-    settings = RunOptions("run-1", tmp_path / "out", tmp_path)
+    settings = make_options("run-1", tmp_path / "out", tmp_path)
     before = package(settings)
     (tmp_path / "b" / "4.py").write_text("y")
     after = package(settings)

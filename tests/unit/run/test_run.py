@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import io
 import itertools
 import json
@@ -11,14 +10,33 @@ import os
 from dataclasses import replace
 
 import pytest
+from engine_requests import having, make_job, make_options
 from rich.console import Console
 
 from warpwave.cli.progress import Progress
 from warpwave.config.targets import load_targets
 from warpwave.engines.protocol import Layout
 from warpwave.errors import InfrastructureError, UsageError
-from warpwave.options import RunOptions
-from warpwave.records import Chosen, Environment, Exit, Job, Shard, Stage, StageReport, Stages, Verdict, dump
+from warpwave.records import (
+    Chosen,
+    Environment,
+    Exit,
+    GateLimits,
+    Gates,
+    Job,
+    PytestSettings,
+    Rule,
+    Shard,
+    Stage,
+    StageReport,
+    Stages,
+    Verdict,
+    Waiver,
+    Which,
+    dump,
+    from_json,
+    to_json,
+)
 from warpwave.records.registry import Entry
 from warpwave.run import attempt as attempt_module
 from warpwave.run import cards as lease_module
@@ -51,9 +69,9 @@ class FakeEngine:
 def outcome(tmp_path, monkeypatch):
     """Run the cpu target on a fake engine; returns the record and what is on disk."""
 
-    def run(act, stages=None):
+    def run(act, stages=()):
         monkeypatch.setattr(attempt_module, "choose_engine", lambda *_: FakeEngine(act))
-        settings = RunOptions("run-1", tmp_path / "out", tmp_path, stages=stages)
+        settings = make_options("run-1", tmp_path / "out", tmp_path, stages=stages)
         record = run_target(load_targets()["cpu"], settings, lambda line: None, lambda event: None)
         return record, json.loads((tmp_path / "out" / "raw" / "cpu" / "run.json").read_text())
 
@@ -272,7 +290,7 @@ def test_only_an_engine_with_local_gpus_locks_them(local_gpus, tmp_path, monkeyp
     monkeypatch.setattr(lease_module, "gpus", gpus)
     monkeypatch.setattr(lease_module, "ENGINES", {"docker": Entry("", local_gpus=local_gpus, container=True)})
     monkeypatch.setattr(attempt_module, "choose_engine", lambda *_: FakeEngine(lambda raw, on_line: finish(raw)))
-    options = RunOptions("run-1", tmp_path / "out", tmp_path)
+    options = make_options("run-1", tmp_path / "out", tmp_path)
     run_target(load_targets()["cuda"], options, lambda line: None, lambda event: None)
 
     assert locked == (["cuda"] if local_gpus else [])
@@ -281,7 +299,7 @@ def test_only_an_engine_with_local_gpus_locks_them(local_gpus, tmp_path, monkeyp
 @pytest.mark.parametrize("name", ["cuda", "rocm"])
 def test_accesses_to_memory_are_checked_only_where_no_card_runs_kernels(name, tmp_path):
     """Asking for it elsewhere is refused; that it is on by default asks for nothing."""
-    options = {choice: RunOptions("run-1", tmp_path / "out", tmp_path, sanitize=choice) for choice in (None, False, True)}
+    options = {choice: make_options("run-1", tmp_path / "out", tmp_path, sanitize=choice) for choice in (None, False, True)}
     targets = load_targets()
 
     check_target(targets["cpu"], options[True])
@@ -294,13 +312,58 @@ def test_accesses_to_memory_are_checked_only_where_no_card_runs_kernels(name, tm
 
 @pytest.mark.parametrize("choice", [None, False, True])
 def test_memory_is_checked_where_there_is_no_card_unless_the_user_says_otherwise(choice):
-    job = Job("r", "t", (), "/kernels", "/out", sanitize=choice)
-    emulated = replace(job, emulate=load_targets()["gfx942-emulated"].emulate)
+    job = make_job("r", "t", (), "/kernels", "/out", sanitize=choice)
+    emulated = having(job, emulate=load_targets()["gfx942-emulated"].emulate)
 
-    assert [each.sanitizes for each in (replace(job, interpret=True), emulated, job)] == [choice is not False] * 2 + [False]
+    assert [each.sanitizes for each in (having(job, interpret=True), emulated, job)] == [choice is not False] * 2 + [False]
 
 
 # `--shard I/N`: every job puts each file into the same one shard, and no shard gets much more than another.
+
+
+WHOLE_JOB = make_job(
+    *("r", "t", (Stage.TEST, Stage.COMPILE), "/kernels", "/out"),
+    chosen=Chosen(("test_x.py::test_y",), how=("--test",)),
+    gates=Gates(rules=(Rule(Which(("softmax",)), GateLimits(spills=4)),), waivers=(Waiver("spills", "why", Which()),)),
+    architectures=load_targets()["cpu"].architectures,
+    device_faults={"hang": Verdict.GPU_HANG},
+    pytest=PytestSettings(file="pyproject.toml", testpaths=("tests",)),
+    test_s=5,
+)
+
+
+def test_a_job_comes_back_as_it_was():
+    """The inside reads without pydantic what the host wrote: every group, every record in it."""
+    assert from_json(Job, to_json(WHOLE_JOB)) == WHOLE_JOB
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"run_id": 1}, "Job.run_id: 1 is not str"),
+        ({"what": {"quick": "yes"}}, "Job.what.quick: 'yes' is not bool"),
+        ({"what": {"quick": 1}}, "Job.what.quick: 1 is not bool"),
+        ({"gpus": True}, "Job.gpus: True is not int"),
+        ({"what": {"stages": ["test", "dance"]}}, r"Job.what.stages\[1\]: 'dance' is not Stage"),
+        ({"what": {"chosen": {"tests": [1]}}}, r"Job.what.chosen.tests\[0\]: 1 is not str"),
+        ({"limits": {"test_s": None}}, "Job.limits.test_s: None is not float"),
+        ({"declared": {"pytest": []}}, r"Job.declared.pytest: \[\] is not PytestSettings"),
+        ({"quick": True}, "Job.quick: there is no such key"),
+        ({"what": {"gates": {"limits": {}, "extra": 1}}}, "Job.what.gates.extra: there is no such key"),
+    ],
+)
+def test_a_job_of_another_form_is_refused(change, where):
+    """By the key, also deep in a group: no value of another type travels on."""
+    with pytest.raises(ValueError, match=where):
+        from_json(Job, json.dumps({**json.loads(to_json(WHOLE_JOB)), **change}))
+
+
+def test_a_job_without_a_field_is_refused():
+    """A field without a default has to be there."""
+    raw = json.loads(to_json(WHOLE_JOB))
+    del raw["target"]
+    with pytest.raises(ValueError, match="'target'"):
+        from_json(Job, json.dumps(raw))
 
 
 @pytest.fixture
@@ -312,7 +375,7 @@ def package(tmp_path):
         path.write_text("#" * (900 if number == 5 else 100))
     (tmp_path / "p" / "bench_[x].py").write_text("#" * 100)
     (tmp_path / "p" / "tests" / "helper.py").write_text("#")
-    return RunOptions("run", tmp_path / "out", tmp_path / "p")
+    return make_options("run", tmp_path / "out", tmp_path / "p")
 
 
 def _parts(options, of):
@@ -344,7 +407,7 @@ def test_shards_are_balanced_by_size(package):
 def test_shards_are_balanced_by_time(package):
     """What an earlier run measured counts; a file that it did not have is estimated by its size."""
     timed = {f"tests/test_{number}.py": 1.0 for number in range(7)} | {"tests/test_0.py": 60.0, "[x]": 30.0}
-    parts = _parts(dataclasses.replace(package, shard_times=timed), 3)
+    parts = _parts(having(package, shard_times=timed), 3)
 
     assert sorted(part.files for part in parts)[:2] == [("bench_[x].py",), ("tests/test_0.py",)]
     assert {part.division for part in parts} != {part.division for part in _parts(package, 3)}
@@ -354,8 +417,8 @@ def test_shards_are_balanced_by_time(package):
 def test_what_no_chosen_stage_runs_takes_no_share(package, stage, ran):
     """Large test files took a whole shard of a run that measures only, and the benches shared the other one."""
     for number in range(3):
-        (package.kernels / f"bench_{number}.py").write_text("#" * 50)
-    parts = _parts(dataclasses.replace(package, stages=(stage,)), 4)
+        (package.package.kernels / f"bench_{number}.py").write_text("#" * 50)
+    parts = _parts(having(package, stages=(stage,)), 4)
     counts = [sum(path.startswith(ran) for path in part.files) for part in parts]
 
     assert sum(counts) == {"bench_": 4, "tests/": 8}[ran]
@@ -365,7 +428,7 @@ def test_what_no_chosen_stage_runs_takes_no_share(package, stage, ran):
 def test_only_files_with_a_chosen_test_are_shared(package):
     """Otherwise one shard would have all of the twelve tests that were asked for."""
     chosen = Chosen(tests=("tests/test_1.py::test_a", "tests/test_2.py", "tests/test_3.py::test_b[x/y]"), how=("--test",))
-    parts = _parts(dataclasses.replace(package, chosen=chosen, benches=()), 3)
+    parts = _parts(having(package, chosen=chosen, benches=()), 3)
 
     assert sorted(part.files for part in parts) == [("tests/test_1.py",), ("tests/test_2.py",), ("tests/test_3.py",)]
 
@@ -534,7 +597,7 @@ ANSWERS = {
     "stopped by hand": (Exit(0, 9, interrupted=True), "What was finished has been kept; --resume continues the run."),
     "the engine": (Exit(None, 9, error="x"), "This is not a verdict on the kernels: fix the machine (`warpwave doctor`), then run again."),
     "the engine, which knows better": (Exit(None, 9, error="x", hint="Start it."), "Start it."),
-    "results": (Exit(0, 9, exceeded="x"), "--results-limit, --results-files"),
+    "results": (Exit(0, 9, exceeded="x"), "`limits` in a targets file"),
     "time": (Exit(0, 9, timed_out=True), "give a longer limit."),
     "disk": (Exit(74, 9), "--resume then continues the run."),
     "memory": (Exit(137, 9, oom_killed=True), "This is host memory, not the GPU's."),

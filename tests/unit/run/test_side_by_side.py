@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from engine_requests import having, make_options
 from rich.console import Console
 
 from warpwave.cli.progress import LegsView
@@ -18,7 +19,6 @@ from warpwave.config.targets import load_targets
 from warpwave.engines import waiting
 from warpwave.engines.choose import choose_engine
 from warpwave.errors import ExitCode, UnreachableError, UsageError
-from warpwave.options import RunOptions
 from warpwave.records import Shard, Stage, Verdict
 from warpwave.report import make_report
 from warpwave.run import attempt as attempt_module
@@ -66,11 +66,11 @@ def legs(tmp_path):
         python = tmp_path / f"inside-{lasts}"
         python.write_text(INSIDE.replace("LASTS", str(lasts)))
         python.chmod(0o755)
-        options = RunOptions("run-1", tmp_path / "out", package, engine="local", python=str(python), stages=(Stage.TEST,), **more)
-        options = replace(options, commit="abc", snapshot="0123")
+        options = make_options("run-1", tmp_path / "out", package, engine="local", python=str(python), stages=(Stage.TEST,), **more)
+        options = having(options, commit="abc", snapshot="0123")
         cpu = load_targets()["cpu"]
         return [
-            Leg(replace(cpu, name=name, entry="cpu"), replace(options, host=Host(name=name, target="cpu", ssh=f"{name}.example")))
+            Leg(replace(cpu, name=name, entry="cpu"), having(options, host=Host(name=name, target="cpu", ssh=f"{name}.example")))
             for name in names
         ]
 
@@ -108,7 +108,7 @@ def test_a_leg_that_cannot_start_costs_the_others_nothing(legs):
     """Unreachable is absent with its reason; refused, killed and run are each what they are, in one report with exit code 3."""
     made = legs("fine", "gone", "wrong", "killed")
     records, refused, watcher = run(made)
-    report = make_report([made[0].options.out], made[0].options.out, [leg.name for leg in made], list(records.values()))
+    report = make_report([made[0].options.where.out], made[0].options.where.out, [leg.name for leg in made], list(records.values()))
     verdicts = {target.target: target.verdict for target in report.comparison.targets}
 
     assert set(records) == {"fine", "gone"}
@@ -125,11 +125,11 @@ def test_every_leg_has_one_commit_one_snapshot_and_its_host(legs):
     """In its record, and in the report."""
     made = legs("left", "right")
     records, _, _ = run(made)
-    report = make_report([made[0].options.out], made[0].options.out, ["left", "right"], list(records.values()))
+    report = make_report([made[0].options.where.out], made[0].options.where.out, ["left", "right"], list(records.values()))
 
     assert {(record.commit, record.snapshot) for record in records.values()} == {("abc", "0123")}
     assert [(target.host, target.snapshot) for target in report.comparison.targets] == [("left.example", "0123"), ("right.example", "0123")]
-    assert "0123" in (made[0].options.out / "comparison.html").read_text()
+    assert "0123" in (made[0].options.where.out / "comparison.html").read_text()
 
 
 def test_each_leg_has_a_log_of_its_own(legs):
@@ -239,8 +239,8 @@ PLACES = {
 def test_what_would_disturb_each_other_runs_in_turn(what, tmp_path):
     """Legs of one machine share a lane; Slurm gives each job cards and cores of its own."""
     hosts, expected = PLACES[what]
-    cpu, options = load_targets()["cpu"], RunOptions("run-1", tmp_path, tmp_path)
-    legs = [Leg(replace(cpu, name="abc"[position]), replace(options, host=host)) for position, host in enumerate(hosts)]
+    cpu, options = load_targets()["cpu"], make_options("run-1", tmp_path, tmp_path)
+    legs = [Leg(replace(cpu, name="abc"[position]), having(options, host=host)) for position, host in enumerate(hosts)]
 
     assert [[legs.index(leg) for leg in lane] for lane in lanes(legs)] == expected
 
@@ -248,8 +248,8 @@ def test_what_would_disturb_each_other_runs_in_turn(what, tmp_path):
 def test_shards_of_one_leg_run_at_once(tmp_path):
     """Also on one machine: the lease of each card decides there."""
     cpu, host = load_targets()["cpu"], Host(name="a", target="a", ssh="x")
-    options = RunOptions("run-1", tmp_path / "shards" / "1of2", tmp_path, host=host, whole=tmp_path)
-    legs = [Leg(replace(cpu, name="a"), replace(options, shard=Shard(number, 2))) for number in (1, 2)]
+    options = make_options("run-1", tmp_path / "shards" / "1of2", tmp_path, host=host, whole=tmp_path)
+    legs = [Leg(replace(cpu, name="a"), having(options, shard=Shard(number, 2))) for number in (1, 2)]
 
     assert [len(lane) for lane in lanes(legs)] == [1, 1]
     assert [leg.log.name for leg in legs] == ["a-1of2.log", "a-2of2.log"]

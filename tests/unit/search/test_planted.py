@@ -40,6 +40,7 @@ TARGETS = """
 schema_version: 1
 targets:
   cpu: {architectures: [sm_90], quick: [sm_90]}
+build: {wheelhouse: wheels}
 """
 
 
@@ -71,7 +72,7 @@ def ask(place, monkeypatch, capsys):
 def test_bisecting_releases_finds_the_planted_one(place, ask):
     """In three steps, with the generated code beside it. The second time, nothing runs."""
     words = ["bisect", "cpu", "--over", "triton", "--good", "3.9.0.post1", "--bad", "3.9.0.post3", "--worse", "registers"]
-    words += ["--kernels", str(place / "ops"), "--wheelhouse", str(place / "wheels"), "--out", str(place / "bisect")]
+    words += ["--kernels", str(place / "ops"), "--out", str(place / "bisect")]
     code, told = ask(*words, "--markdown", str(place / "page.md"))
     (place / "cache").rename(place / "away")  # what has an answer needs no environment
     again = ask(*words)

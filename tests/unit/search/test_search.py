@@ -6,13 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from engine_requests import ask
+from engine_requests import ask, having, make_options
 from synthetic import case, run, sample
 
 from warpwave.compare.search import Answer, Kind, Question
 from warpwave.config.targets import load_targets
 from warpwave.errors import ConfigError, NothingRanError, UsageError, WarpwaveError
-from warpwave.options import RunOptions
 from warpwave.records import Shard, Stage, Verdict
 from warpwave.search import steps
 from warpwave.search.steps import Step, Steps, in_turns
@@ -24,7 +23,9 @@ GOOD, DOUBTFUL = run(samples=(sample(),)), run(samples=(sample(weak="a low clock
 def told(monkeypatch):
     """What each try of the step `head` measures, in order; every other run measures the same as the first step. Collects what ran."""
     tries, ran = [], []
-    monkeypatch.setattr(steps, "run_legs", lambda legs, options, say, on_event: (options.out.mkdir(parents=True), ran.append(options.out)))
+    monkeypatch.setattr(
+        steps, "run_legs", lambda legs, options, say, on_event: (options.where.out.mkdir(parents=True), ran.append(options.where.out))
+    )
     monkeypatch.setattr(steps, "read_runs", lambda folders: [tries[int(folders[0].name) - 1] if "head" in str(folders[0]) else GOOD])
     return tries, ran
 
@@ -68,7 +69,7 @@ def test_files_that_do_not_import(tmp_path, monkeypatch, ends, asked):
         "bad": run(cases=(case(verdict=Verdict.FAILED),)),
         "broken": run(cases=(case("t.py", verdict=Verdict.ERROR, message="SyntaxError"),)),
     }
-    monkeypatch.setattr(steps, "run_legs", lambda legs, options, say, on_event: options.out.mkdir(parents=True))
+    monkeypatch.setattr(steps, "run_legs", lambda legs, options, say, on_event: options.where.out.mkdir(parents=True))
     monkeypatch.setattr(steps, "read_runs", lambda folders: [found[folders[0].parent.name.partition("-")[2]]])
     names = [f"{number}-{name}" for number, name in enumerate(f"{ends} broken good".split())]
     for _ in range(2):
@@ -114,7 +115,7 @@ def options(tmp_path):
         folder.mkdir(parents=True)
         (folder / f"bench_{name}.py").write_text("#")
         (folder / f"test_{name}.py").write_text("#")
-    return RunOptions("run", tmp_path / "out", tmp_path / "ops", benches=("bench_*.py",))
+    return make_options("run", tmp_path / "out", tmp_path / "ops", benches=("bench_*.py",))
 
 
 def _pair(name):
@@ -131,14 +132,14 @@ def test_a_card_alternates(options):
     legs = in_turns(_pair("cuda"), options)
 
     assert _told(legs) == [f"cuda@{name}" for name in ("old 1/3", "new 1/3", "new 2/3", "old 2/3", "old 3/3", "new 3/3")]
-    assert len({leg.raw for leg in legs}) == len({(leg.target.name, leg.options.run_id) for leg in legs}) == 6
-    assert {leg.options.folder for leg in legs} == {options.out}
+    assert len({leg.raw for leg in legs}) == len({(leg.target.name, leg.options.where.run_id) for leg in legs}) == 6
+    assert {leg.options.where.folder for leg in legs} == {options.where.out}
 
 
 @pytest.mark.parametrize("change", [{"stages": (Stage.TEST, Stage.COMPILE)}, {"shard": Shard(1, 2)}, {"benches": ("bench_gelu.py",)}])
 def test_one_after_the_other_where_turns_help_nothing(options, change):
     """Nothing is measured, the user divided the package, or there is one benchmark."""
-    assert _told(in_turns(_pair("cuda"), replace(options, **change))) == ["cuda@old", "cuda@new"]
+    assert _told(in_turns(_pair("cuda"), having(options, **change))) == ["cuda@old", "cuda@new"]
 
 
 def test_a_target_without_a_card_is_not_divided(options):

@@ -220,7 +220,7 @@ _TMP = 2 * GIB  # the size of /tmp; the limit on the size of a file applies ther
 
 def layout(request: Request) -> Layout:
     """Return the mount points. The package keeps its folder's name, because a package may import itself by that name."""
-    root, kernels = request.options.package.resolve(), request.options.kernels.resolve()
+    root, kernels = request.options.package.folder.resolve(), request.options.package.kernels.resolve()
     package = PurePosixPath("/packages", root.name)
     return Layout(_HARNESS, str(package / kernels.relative_to(root)), _RESULTS, str(package))
 
@@ -230,7 +230,7 @@ def container_user(request: Request, host: Host) -> tuple[int, int]:
 
     The container never runs as the host's root, unless the user asks for it by name.
     """
-    if host.rootless or "user=root" in request.options.weaken:
+    if host.rootless or "user=root" in request.options.build.weaken:
         return 0, 0
     return (NOBODY, NOBODY) if host.uid == 0 else (host.uid, host.gid)
 
@@ -242,7 +242,7 @@ def name_in(entry: Mapping[str, Any]) -> str:
 
 def container_name(request: Request) -> str:
     """Return a name that is unique per run and target, and readable in `docker ps`."""
-    return f"warpwave-{slug(request.options.run_id)}-{slug(request.target.name)}"
+    return f"warpwave-{slug(request.options.where.run_id)}-{slug(request.target.name)}"
 
 
 def slug(text: str) -> str:
@@ -291,7 +291,7 @@ def container_options(
             "GroupAdd": [str(group) for group in _groups(request, host)],
         },
     }
-    for name in request.options.weaken:
+    for name in request.options.build.weaken:
         WEAKENINGS[name](body)
     return body
 
@@ -304,12 +304,12 @@ def inside(python: str) -> tuple[str, ...]:
 def labels_of(request: Request, host: Host) -> dict[str, str]:
     """Return the labels by which a later run recognizes a container whose run has ended."""
     return {
-        f"{LABEL}.run": request.options.run_id,
+        f"{LABEL}.run": request.options.where.run_id,
         f"{LABEL}.target": request.target.name,
         f"{LABEL}.pid": str(host.pid),
         f"{LABEL}.boot": host.boot,
         f"{LABEL}.created": host.created,
-        f"{LABEL}.keep": str(request.options.keep).lower(),
+        f"{LABEL}.keep": str(request.options.build.keep).lower(),
     }
 
 
@@ -347,13 +347,13 @@ def _variables(request: Request) -> dict[str, str]:
         "TRITON_CACHE_DIR": "/tmp/triton",  # noqa: S108
         "TRITON_DEFAULT_FP_FUSION": "1",
         **request.target.environment,
-        **request.options.variables,
-        "PYTHONPATH": import_path(_HARNESS, request.target.environment, request.options.variables),
+        **request.options.package.variables,
+        "PYTHONPATH": import_path(_HARNESS, request.target.environment, request.options.package.variables),
     }
     devices = request.target.devices
     # With a device request the container sees only its own cards, numbered from 0. The host's indices would then hide them.
-    if request.options.gpu and request.target.visible_devices and devices.nodes and not (devices.gpus or devices.cdi):
-        variables[request.target.visible_devices] = request.options.gpu
+    if request.options.where.gpu and request.target.visible_devices and devices.nodes and not (devices.gpus or devices.cdi):
+        variables[request.target.visible_devices] = request.options.where.gpu
     return variables
 
 
@@ -361,7 +361,7 @@ def _folders(request: Request) -> list[dict[str, Any]]:
     # `Mounts` and not `Binds`: the engine then refuses a missing source, instead of creating a folder owned by root. Colons are safe too.
     mounts = [
         _mount(str(PACKAGE), f"{_HARNESS}/warpwave", True),
-        _mount(str(request.options.package.resolve()), layout(request).package, True),
+        _mount(str(request.options.package.folder.resolve()), layout(request).package, True),
         _mount(str(request.raw.resolve()), _RESULTS, False),
     ]
     return mounts + _masks(request)
@@ -369,7 +369,7 @@ def _folders(request: Request) -> list[dict[str, Any]]:
 
 def _masks(request: Request) -> list[dict[str, Any]]:
     """Return what covers the package's secrets: its mount would show them, and no test needs them."""
-    root, there = request.options.package.resolve(), PurePosixPath(layout(request).package)
+    root, there = request.options.package.folder.resolve(), PurePosixPath(layout(request).package)
     found = list(islice(secrets_in(root), _MOST_MASKS + 1))
     if len(found) > _MOST_MASKS:
         raise UsageError(
@@ -417,12 +417,12 @@ def _limits(request: Request, host: Host) -> dict[str, int]:
 
 def _largest_file(request: Request, host: Host) -> int:
     """Return the limit for one file, which holds between two measurements of the results. It applies in /tmp too, which may be filled."""
-    wanted = max(request.options.cap.bytes, _TMP)
+    wanted = max(request.options.limits.cap.bytes, _TMP)
     return min(wanted, host.file_bytes) if host.file_bytes >= 0 else wanted
 
 
 def _device_requests(request: Request) -> list[dict[str, Any]]:
-    devices, chosen = request.target.devices, request.options.gpu.split(",") if request.options.gpu else []
+    devices, chosen = request.target.devices, request.options.where.gpu.split(",") if request.options.where.gpu else []
     requests: list[dict[str, Any]] = []
     if devices.gpus:
         requests.append({"Driver": "", "Count": 0 if chosen else -1, "DeviceIDs": chosen, "Capabilities": [["gpu"]], "Options": {}})

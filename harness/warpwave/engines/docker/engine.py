@@ -232,8 +232,8 @@ class DockerEngine:
         """Find the target's image by its hash, or build it."""
         started = time.monotonic()
         self._say = lambda line: say(f"{request.target.name}: {line}")
-        self._bounds.longest_s = request.options.limit_s
-        check_weakenings(request.options.weaken)
+        self._bounds.longest_s = request.options.limits.target_s
+        check_weakenings(request.options.build.weaken)
         parts = recipe(request)
         with self._answering():
             self._host(request)  # fail now if the GPU is missing, and not after the download of many gigabytes
@@ -292,13 +292,13 @@ class DockerEngine:
 
     def execute(self, request: Request, environment: Environment, on_line: Say, command: Sequence[str] = ()) -> tuple[Environment, Exit]:
         """Run the job in a new container, and remove the container afterwards. Tests of the isolation replace the `command`."""
-        check_weakenings(request.options.weaken)
+        check_weakenings(request.options.build.weaken)
         with waiting.interruptible(), self._answering():
             self._sweep(request)
             host = self._host(request)
         body = container_options(request, environment, host, command)
         user = container_user(request, host)
-        for folder in dict.fromkeys((request.options.package, request.options.kernels, PACKAGE)):
+        for folder in dict.fromkeys((request.options.package.folder, request.options.package.kernels, PACKAGE)):
             check_readable(folder, user, host)
         container: str | None = None
         output: Attached | None = None
@@ -316,15 +316,16 @@ class DockerEngine:
                     self._remove(container or container_name(request))
                     clear(request.raw)
                     raise
-                with Watch(request.raw, request.options.cap, layout(request).output) as quota:
-                    ended = watch(self._api, container, output, on_line, request.options.limit_s, request.options.grace_s, quota)
+                limits = request.options.limits
+                with Watch(request.raw, limits.cap, layout(request).output) as quota:
+                    ended = watch(self._api, container, output, on_line, limits.target_s, limits.grace_s, quota)
                 clear(request.raw)  # before slower work, because a CI system may kill this process
             finally:
-                if not request.options.keep:  # use the name if the call ended before the engine returned the id
+                if not request.options.build.keep:  # use the name if the call ended before the engine returned the id
                     self._remove(container or container_name(request))
                 if output:
                     output.close()
-        return replace(environment, options=readable(body, request.options.variables), weakened=request.options.weaken), ended
+        return replace(environment, options=readable(body, request.options.package.variables), weakened=request.options.build.weaken), ended
 
     @contextmanager
     def leased(self, request: Request, environment: Environment) -> Iterator[None]:
@@ -334,13 +335,13 @@ class DockerEngine:
             InfrastructureError: a client of another machine has one of them, and did not release it in time.
         """
         options, image = request.options, str(environment.image_id or environment.image)
-        chosen = tuple(options.gpu.split(",")) if options.gpu else ()
+        chosen = tuple(options.where.gpu.split(",")) if options.where.gpu else ()
         cards = chosen if all(card.isdigit() for card in chosen) else ()  # a card that is named by its UUID may be any of them
         with ExitStack() as stack:
             with self._answering():
                 labels = lease_labels(request, self._now())
                 claim = Claim(request.target.kind, cards, container_name(request), image, labels, "this machine")
-                stack.enter_context(leased(self._api, claim, options.gpu_wait_s, self._say, self._now))
+                stack.enter_context(leased(self._api, claim, options.limits.gpu_wait_s, self._say, self._now))
             yield
 
     def info(self) -> dict[str, Any]:

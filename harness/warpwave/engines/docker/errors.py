@@ -19,12 +19,12 @@ _BUILD_CAUSES = (
     (
         ("name resolution", "could not resolve", "no matching distribution", "connectionerror", "connection refused", "timed out"),
         "A build step could not reach a package index, or the index does not have the pinned version.",
-        "Give the packages as files with --wheelhouse, or a mirror with --pip-config (and --ca-bundle, --build-network host).",
+        "In a targets file, name a folder of wheels (build.wheelhouse) or a mirror (build.pip_config, ca_bundle, network).",
     ),
     (
         ("certificate verify failed", "certificate_verify_failed"),
         "A proxy on the way signs with a certificate that the image does not know.",
-        "Give its CA bundle with --ca-bundle.",
+        "Give its CA bundle with build.ca_bundle in a targets file.",
     ),
 )
 _UNKNOWN = ("The lines above are the end of the build's output.", "Fix what they name. --rebuild starts without the cached steps.")
@@ -70,7 +70,7 @@ def pull_failed(base: str, reason: str) -> InfrastructureError:
     return InfrastructureError(
         f"The base image {base} is not on this machine and could not be pulled: {_short(reason)}.",
         "This machine cannot reach the registry, the name is misspelt, or the registry limits anonymous pulls.",
-        "`docker login`, or use --base-image with one that `docker images` shows (and --wheelhouse if pip cannot download packages).",
+        "`docker login`, or use --base-image with one of `docker images` (and build.wheelhouse in a targets file if pip has no index).",
     )
 
 

@@ -212,7 +212,7 @@ def build(
             nocache=request.options.build.rebuild,
             network_mode=request.options.build.network,
             buildargs={**proxies, **parts.arguments, "BASE_IMAGE": parts.base},
-            labels=parts.labels(request.options.commit, digest(base)),
+            labels=parts.labels(request.options.package.commit, digest(base)),
             timeout=None,
         )
         for message in messages:

@@ -106,7 +106,7 @@ class Packages:
 
 def venv_of(request: Request, plan: Plan) -> Path:
     """Return the folder of the environment for this request. It exists if it was made before."""
-    python = request.options.python or sys.executable
+    python = request.options.where.python or sys.executable
     try:
         below = subprocess.run([python, "-c", _BASE], capture_output=True, text=True, timeout=60, check=False).stdout
     except FileNotFoundError:  # of a toolchain that is not made yet
@@ -154,7 +154,7 @@ def _make(request: Request, plan: Plan, venv: Path) -> None:
         for name, source in (("pip.conf", build.pip_config), ("ca-bundle.crt", build.ca_bundle)):
             if source:
                 shutil.copyfile(source, files / name)
-        python = request.options.python or sys.executable
+        python = request.options.where.python or sys.executable
         python = str(Path(shutil.which(python) or python).absolute())
         if _run([python, "-m", "installing", str(files), str(made)], files, request.raw / LOG) or not (made / _MARK).is_file():
             raise install_failed(request.target.name, (request.raw / LOG).read_text(errors="replace"), request.raw / LOG)
@@ -195,7 +195,7 @@ def install_failed(target: str, output: str, log: Path) -> InfrastructureError:
     return InfrastructureError(
         f"{target}: the packages could not be installed: {last.strip()[:300].rstrip('.')}.",
         f"A requirement has no version for this Python, or the package index cannot be reached. {log} holds all of pip's output.",
-        "Fix the requirement, or give a source with --wheelhouse, --pip-config or --ca-bundle.",
+        "Fix the requirement, or give a source with `build` in a targets file: wheelhouse, pip_config or ca_bundle.",
     )
 
 
@@ -214,14 +214,14 @@ def provide_toolchain(request: Request, say: Say) -> tuple[Request, Packages | N
     if not has_environment(request):
         return request, None
     packages = provide(request, _plan(request), say)
-    return replace(request, options=replace(request.options, python=packages.python)), packages
+    return replace(request, options=request.options.placed(python=packages.python)), packages
 
 
 def on_toolchain(request: Request) -> Request:
     """Return the request with the Python that `provide_toolchain` gives it, without making anything."""
     if not has_environment(request):
         return request
-    return replace(request, options=replace(request.options, python=str(venv_of(request, _plan(request)) / "bin" / "python")))
+    return replace(request, options=request.options.placed(python=str(venv_of(request, _plan(request)) / "bin" / "python")))
 
 
 def has_environment(request: Request) -> bool:
@@ -257,7 +257,7 @@ def releases(python: str | None, wheelhouse: Path | None, index: str = "") -> li
         raise InfrastructureError(
             f"The releases of Triton cannot be listed: {why}.",
             f"pip asked {index or 'the package index that it is set up for'}, which cannot be reached, or has no Triton for this Python.",
-            "Name a release, as in 3.9.0, or give a folder of wheels with --wheelhouse.",
+            "Name a release, as in 3.9.0, or give a folder of wheels: build.wheelhouse in a targets file.",
         )
     return sorted((version.strip() for version in line[1].split(",")), key=_order)
 

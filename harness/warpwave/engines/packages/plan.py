@@ -38,7 +38,7 @@ class Plan:
 
 def is_wanted(options: RunOptions) -> bool:
     """Return whether the run asks to install anything."""
-    return bool(options.install.requirements or options.install.named or options.install.package)
+    return bool(options.package.install.requirements or options.package.install.named or options.package.install.package)
 
 
 def installer_files() -> dict[str, bytes]:
@@ -55,31 +55,31 @@ def make_plan(request: Request) -> Plan:
     """
     options = request.options
     wanted, constraints = [], []
-    for path in options.install.requirements:
-        lines, more = _flat(path, repository_of(options.package))
+    for path in options.package.install.requirements:
+        lines, more = _flat(path, repository_of(options.package.folder))
         wanted += lines
         constraints += more
-    wanted += options.install.named
-    mode, root = options.install.package, options.package / options.project
+    wanted += options.package.install.named
+    mode, root = options.package.install.package, options.package.folder / options.package.project
     files = {
         **installer_files(),
         "requirements.txt": "".join(f"{line}\n" for line in wanted).encode(),
         "constraints.txt": "".join(f"{line}\n" for line in constraints).encode(),
     }
-    folders = [options.package / folder for folder in options.import_folders]
+    folders = [options.package.folder / folder for folder in options.package.declared.import_folders]
     versions = sorted(path for folder in folders for name in _VERSIONS for path in folder.glob(f"*/{name}"))
     # A link may lead out of the package: what it names decides nothing.
     own = [path for path in [*(root / name for name in _PROJECT), *versions] if mode and path.is_file()]
-    own = [path for path in own if path.resolve().is_relative_to(options.package.resolve())]
+    own = [path for path in own if path.resolve().is_relative_to(options.package.folder.resolve())]
     project = any(path.parent == root and path.name in _PROJECT for path in own)
     deciding = [hashlib.sha256(content).hexdigest() for content in [*files.values(), *(path.read_bytes() for path in own)]]
     build = options.build
     deciding += [path.name for path in sorted(build.wheelhouse.glob("*"))] if build.wheelhouse else []
     deciding += [build.pip_config.read_text(errors="replace")] if build.pip_config and build.pip_config.is_file() else []
-    tree, left_out = _tree(root, options.out) if mode and project else ({}, "")
+    tree, left_out = _tree(root, options.where.out) if mode and project else ({}, "")
     version = _version(root) if project else ""
-    about = {"mode": mode, "name": root.name, "version": version, "left_out": left_out, "skipped": list(options.install.skipped)}
-    key = hashlib.sha256(json.dumps([mode, root.name, left_out, options.install.skipped, *deciding]).encode()).hexdigest()[:16]
+    about = {"mode": mode, "name": root.name, "version": version, "left_out": left_out, "skipped": list(options.package.install.skipped)}
+    key = hashlib.sha256(json.dumps([mode, root.name, left_out, options.package.install.skipped, *deciding]).encode()).hexdigest()[:16]
     files |= {"plan.json": json.dumps(about).encode(), **{f"package/{name}": content for name, content in tree.items()}}
     return Plan(files, key)
 

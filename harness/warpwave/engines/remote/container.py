@@ -32,7 +32,7 @@ _KEPT_S = 24 * 3600.0  # how long the results of a run wait for `--resume` after
 
 def layout(request: Request) -> Layout:
     """Return the paths in the container. The package keeps its folder's name, because a package may import itself by that name."""
-    root, kernels = request.options.package.resolve(), request.options.kernels.resolve()
+    root, kernels = request.options.package.folder.resolve(), request.options.package.kernels.resolve()
     package = PurePosixPath(CODE, snapshot.PACKAGE, root.name)
     return Layout(CODE, str(package / kernels.relative_to(root)), OUTPUT, str(package))
 
@@ -61,21 +61,21 @@ def options_of(
 def guard(request: Request, python: str) -> tuple[str, ...]:
     """Return the command that a container starts: what keeps the limits, and starts the inside."""
     options = request.options
-    limits = [options.limit_s + _SPARE_S, options.grace_s, options.cap.bytes, options.cap.files]
+    limits = [options.limits.target_s + _SPARE_S, options.limits.grace_s, options.limits.cap.bytes, options.limits.cap.files]
     return isolated(python, CODE, "warpwave.inside.watchdog", *(str(math.ceil(limit)) for limit in limits), f"{OUTPUT}/job.json")
 
 
 def labels_of(request: Request, now: float) -> dict[str, str]:
     """Return the labels by which this and other clients recognize what belongs to a run. `now` is the time there."""
     options = request.options
-    until = now + options.limit_s + options.grace_s + 2 * _SPARE_S
+    until = now + options.limits.target_s + options.limits.grace_s + 2 * _SPARE_S
     return {
         MADE: "true",
-        RUN: options.run_id,
+        RUN: options.where.run_id,
         LEG: request.target.name,
         OWNER: owner(),
         UNTIL: str(math.ceil(until)),
-        KEPT_UNTIL: "" if options.keep else str(math.ceil(until + _KEPT_S)),
+        KEPT_UNTIL: "" if options.build.keep else str(math.ceil(until + _KEPT_S)),
     }
 
 

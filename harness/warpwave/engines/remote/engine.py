@@ -86,7 +86,7 @@ def claimed(place: Place, request: Request, labels: dict[str, str], image: str) 
     Raises:
         InfrastructureError: the machine has other cards than the chosen ones.
     """
-    target, chosen = request.target, request.options.gpu.split(",") if request.options.gpu else []
+    target, chosen = request.target, request.options.where.gpu.split(",") if request.options.where.gpu else []
     if not (target.visible_devices or target.probe.require):
         return None
     known = cards_of(place, request)
@@ -159,19 +159,19 @@ class RemoteEngine(DockerEngine):
 
     def execute(self, request: Request, environment: Environment, on_line: Say, command: Sequence[str] = ()) -> tuple[Environment, Exit]:
         """Run the job in a new container, or follow the container of an earlier client, and bring its results back."""
-        check_weakenings(request.options.weaken)
+        check_weakenings(request.options.build.weaken)
         archive = snapshot.take_once(request.options)
         with waiting.interruptible(), self._answering():
             host, now = self._host(request), self._now()
             body = options_of(request, environment, host, archive, now, command)
-            shown = replace(environment, options=self._shown(body, request), weakened=request.options.weaken)
+            shown = replace(environment, options=self._shown(body, request), weakened=request.options.build.weaken)
             found = self._find(request)
         with waiting.held():
             if found is not None and (ended := self._taken_up(request, found, on_line)) is not None:
                 return shown, ended
             with self._created(request, body, host, archive) as (container, started), self._cards(request, str(body["Image"])):
                 started()
-                ended = self._followed(request, container, on_line, request.options.limit_s)
+                ended = self._followed(request, container, on_line, request.options.limits.target_s)
         return shown, ended
 
     @contextmanager
@@ -194,7 +194,7 @@ class RemoteEngine(DockerEngine):
                 raise self._refused(error, request) from None
             yield container, lambda: self._start(container, request)
         finally:
-            if not self._tunnel.is_broken() and not request.options.keep:
+            if not self._tunnel.is_broken() and not request.options.build.keep:
                 self._discard(request)
 
     def _start(self, container: str, request: Request) -> None:
@@ -227,13 +227,13 @@ class RemoteEngine(DockerEngine):
 
         output = Followed(lambda: api.logs(container, stdout=True, stderr=True, stream=True, follow=True), runs)
         try:
-            ended = watch(api, container, output, on_line, limit_s, options.grace_s, poll_s=_POLL_S)
+            ended = watch(api, container, output, on_line, limit_s, options.limits.grace_s, poll_s=_POLL_S)
         finally:
             output.close()
         if ended.code is None and self._tunnel.is_broken():
             return replace(ended, error=self._waits(ended.error, request))
         try:
-            collect(api, container, request.raw, options.cap, self._place.name, _COLLECT_S)
+            collect(api, container, request.raw, options.limits.cap, self._place.name, _COLLECT_S)
         except OSError as error:
             if self._tunnel.is_broken():
                 return replace(ended, code=None, error=self._waits(f"the connection to {self._place.name} was lost", request))
@@ -247,7 +247,7 @@ class RemoteEngine(DockerEngine):
         return replace(ended, timed_out=True) if ended.code == OVERTIME else ended
 
     def _waits(self, why: str, request: Request) -> str:
-        ends = datetime.fromtimestamp(time.time() + request.options.limit_s, timezone.utc)
+        ends = datetime.fromtimestamp(time.time() + request.options.limits.target_s, timezone.utc)
         return f"{why}; the container goes on there until {ends:%H:%M} UTC at the latest, and --resume collects what it has"
 
     @contextmanager
@@ -258,7 +258,7 @@ class RemoteEngine(DockerEngine):
         if claim is None:
             yield
             return
-        with leased(self._api, claim, request.options.gpu_wait_s, self._say, self._now):
+        with leased(self._api, claim, request.options.limits.gpu_wait_s, self._say, self._now):
             yield
 
     def _find(self, request: Request) -> dict[str, Any] | None:
@@ -303,7 +303,7 @@ class RemoteEngine(DockerEngine):
         return labels_of(request, self._now())
 
     def _shown(self, body: Body, request: Request) -> dict[str, Any]:
-        shown = readable(body, request.options.variables)
+        shown = readable(body, request.options.package.variables)
         return {**shown, "archive": body["Labels"][ARCHIVE]}
 
     def _refused(self, error: Exception, request: Request) -> Exception:
@@ -313,7 +313,7 @@ class RemoteEngine(DockerEngine):
         if "no space left on device" in str(getattr(error, "explanation", error)).lower():
             return InfrastructureError(
                 f"The disk of the engine on {self._place.name} is full.",
-                f"The package and its results need room there: up to {request.options.cap.bytes / GIB:g} GiB.",
+                f"The package and its results need room there: up to {request.options.limits.cap.bytes / GIB:g} GiB.",
                 f"On {self._place.name}: `docker system df`, then `docker system prune`; then continue with --resume.",
             )
         return not_created(error, request)

@@ -14,7 +14,7 @@ from warpwave.engines.docker.deadlines import paced
 from warpwave.engines.incoming import OURS, unpack
 from warpwave.engines.remote.container import CODE, KEPT_UNTIL, MADE, OUTPUT, RESULTS, UNTIL, code_volume, is_past
 from warpwave.engines.snapshot import packing
-from warpwave.options import Cap
+from warpwave.records import Cap
 
 CODE_LABEL = f"{MADE}.code"
 

@@ -95,7 +95,7 @@ class Follower:
     def ended(self) -> Exit:
         """How the job ended."""
         seconds = round(time.monotonic() - self._begun, 3)
-        ended = ending(self.job, self.status, self.entry, self.interrupted, seconds, self.options.cap)
+        ended = ending(self.job, self.status, self.entry, self.interrupted, seconds, self.options.limits.cap)
         return ended if self._heard else not_begun(ended, self.job, self.status, self.host.container, self._words)
 
     def _pieces(self) -> Iterator[bytes]:
@@ -207,7 +207,7 @@ class Follower:
         """Give the job time to write its results. A second request to stop skips the wait."""
         if self._look(ask=False).status.started:  # it may have begun since we looked
             self.site.run(["scancel", "--batch", "--signal=TERM", self.job])
-            until = time.monotonic() + self.options.grace_s
+            until = time.monotonic() + self.options.limits.grace_s
             while time.monotonic() < until and waiting.asked() <= 1 and self._look(ask=False).status.code is None:
                 time.sleep(_FIRST_S)
 
@@ -254,13 +254,13 @@ class SlurmEngine:
                 "--requirements, --install and --toolchain build an image or an environment, which a site does its own way.",
                 "Install them in the site's Python or image, and leave the option out.",
             )
-        if options.gpu:
+        if options.where.gpu:
             raise UsageError(
-                f"{host.name}: a card was chosen ({options.gpu}), and Slurm assigns the cards there.",
+                f"{host.name}: a card was chosen ({options.where.gpu}), and Slurm assigns the cards there.",
                 "A job sees the cards that it was given, and no other.",
                 "Ask for a number of cards with `slurm.gpus` in hosts.yml.",
             )
-        weakened = protections(host, options.weaken)
+        weakened = protections(host, options.build.weaken)
         say(f"{host.name}: protections given up with `container: {host.container}`: {', '.join(weakened)}")
         self._snapshot = take_once(options)
         return Environment(engine=self.name, python=self._python(request), image=host.image or None, weakened=weakened)
@@ -272,8 +272,8 @@ class SlurmEngine:
     def layout(self, request: Request) -> Layout:
         """Return the paths on the node, in its container if it has one."""
         options = request.options
-        kernels = options.kernels.resolve().relative_to(options.package.resolve()).as_posix()
-        return layout_of(self._host, self._folders(request).places, options.package.resolve().name, kernels)
+        kernels = options.package.kernels.resolve().relative_to(options.package.folder.resolve()).as_posix()
+        return layout_of(self._host, self._folders(request).places, options.package.folder.resolve().name, kernels)
 
     def execute(self, request: Request, environment: Environment, on_line: Say) -> tuple[Environment, Exit]:
         """Submit the job, or find that of a client that was killed; follow it to its end; bring back its results."""
@@ -296,7 +296,7 @@ class SlurmEngine:
     def _fresh(self, request: Request, environment: Environment, on_line: Say) -> Follower:
         folders = self._folders(request)
         try:
-            with alone(request.options.folder):
+            with alone(request.options.where.folder):
                 self._send(request, environment, folders)
             with waiting.interruptible():
                 pass  # the last moment at which Ctrl-C leaves no job behind
@@ -311,7 +311,7 @@ class SlurmEngine:
     def _send(self, request: Request, environment: Environment, folders: Folders) -> None:
         host, target, options, places = self._host, request.target, request.options, folders.places
         start = start_command(host, target, places, environment.python, options)
-        variables, cards = exported(host, target, places, options.variables), target.visible_devices or ""
+        variables, cards = exported(host, target, places, options.package.variables), target.visible_devices or ""
         runtime = runtime_of(host)
         forward = "" if runtime.renames else runtime.prefix
         job = leg_file(start, variables, forward=forward, modules=host.module, cards=cards, relays=runtime.relays)
@@ -335,16 +335,16 @@ class SlurmEngine:
         except UsageError:  # the job never began
             clean(self.site, folders)
             raise
-        with alone(request.options.folder):
+        with alone(request.options.where.folder):
             clean(self.site, folders)
         return follower
 
     def _fetch(self, request: Request, folders: Folders, follower: Follower) -> None:
         if not folders.node:
-            fetch(self.site, folders, request.raw, request.options.cap)
+            fetch(self.site, folders, request.raw, request.options.limits.cap)
             return
         try:
-            fetch(self.site.node_of(follower.job), folders, request.raw, request.options.cap)
+            fetch(self.site.node_of(follower.job), folders, request.raw, request.options.limits.cap)
             release(self.site, folders, follower.job)
         except InfrastructureError:
             if follower.status.code is not None:
@@ -355,7 +355,7 @@ class SlurmEngine:
         return folders_of(request.options, request.target.name, self._root, self._taken.name)
 
     def _python(self, request: Request) -> str:
-        return request.options.python or request.target.python
+        return request.options.where.python or request.target.python
 
     @property
     def _taken(self) -> Snapshot:
@@ -365,12 +365,12 @@ class SlurmEngine:
 
 def planned(request: Request) -> tuple[str, tuple[str, ...]]:
     """Return the image that a job would use, and what it starts on its node, without asking the site. The archive has no name yet."""
-    host, options = request.options.host, request.options
+    host, options = request.options.where.host, request.options
     assert host is not None  # the engine needs one
     assert host.slurm is not None
     root = host.slurm.folder.rstrip("/") or ("~/.warpwave" if host.ssh else "")
     places = folders_of(options, request.target.name, root, "ARCHIVE").places
-    words = start_command(host, request.target, places, options.python or request.target.python, options)
+    words = start_command(host, request.target, places, options.where.python or request.target.python, options)
     return host.image, tuple(f"{word.before}SCRATCH{word.after}" if isinstance(word, Scratch) else word for word in words)
 
 

@@ -10,8 +10,7 @@ from typing import Union
 
 from warpwave.engines.slurm.site import Site
 from warpwave.errors import printable
-from warpwave.options import Cap
-from warpwave.records import OVERFULL, OVERTIME, Exit
+from warpwave.records import OVERFULL, OVERTIME, Cap, Exit
 
 PIECE = 1 << 18  # bytes of output that one look brings at most
 _UNKNOWN = re.compile(r"invalid job id", re.IGNORECASE)

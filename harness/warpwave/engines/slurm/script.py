@@ -173,7 +173,7 @@ class Runtime:
 
 def start_command(host: Host, target: Target, places: Places, python: str, options: RunOptions) -> Words:
     """Return the words that start the inside on a node, under a guard that keeps the run's limits also if no client watches."""
-    limits = (f"{options.limit_s:g}", f"{options.grace_s:g}", str(options.cap.bytes), str(options.cap.files))
+    limits = (f"{options.limits.target_s:g}", f"{options.limits.grace_s:g}", str(options.limits.cap.bytes), str(options.limits.cap.files))
     layout = layout_of(host, places, "", ".")
     inside = isolated(python, layout.harness, "warpwave.inside.watchdog", *limits, f"{layout.output}/job.json")
     return [*runtime_of(host).words(host, target, places, options), *inside]
@@ -237,8 +237,8 @@ def _none(host: Host, target: Target, places: Places, options: RunOptions) -> Wo
 
 def _apptainer(host: Host, target: Target, places: Places, options: RunOptions) -> Words:
     words: list[str | Scratch] = ["apptainer", "exec", "--containall", "--cleanenv", "--no-eval", "--no-privs", "--pwd", "/tmp"]  # noqa: S108
-    words += [] if _NETWORK in options.weaken else ["--net", "--network", "none"]
-    words += ["--writable-tmpfs"] if "writable-root" in options.weaken else []
+    words += [] if _NETWORK in options.build.weaken else ["--net", "--network", "none"]
+    words += ["--writable-tmpfs"] if "writable-root" in options.build.weaken else []
     # /tmp in the container: the tmpfs that Apptainer uses without it holds 64 MiB on most sites.
     words += ["--workdir", Scratch()]
     for source, destination, mode in _mounts(places):
@@ -256,9 +256,9 @@ def _enroot(host: Host, target: Target, places: Places, options: RunOptions) -> 
         "--no-container-remap-root",
         "--no-container-entrypoint",
     ]
-    words += ["--container-writable" if "writable-root" in options.weaken else "--container-readonly", "--container-workdir=/tmp"]
-    variables = variables_of(host, target, places, options.variables)
-    renamed = _renamed(target, variables, options.variables)
+    words += ["--container-writable" if "writable-root" in options.build.weaken else "--container-readonly", "--container-workdir=/tmp"]
+    variables = variables_of(host, target, places, options.package.variables)
+    renamed = _renamed(target, variables, options.package.variables)
     # Of a variable that the image sets too, pyxis keeps the image's value, unless it is named here.
     words += [f"--container-env={names}"] if (names := ",".join(sorted(set(variables) - renamed))) else []
     place = (f"--container-image={host.image}", Scratch(f"--container-mounts={mounts},", ":/tmp"))

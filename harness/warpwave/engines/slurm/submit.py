@@ -22,7 +22,8 @@ from warpwave.engines.slurm.script import Places, batch_script
 from warpwave.engines.slurm.site import Done, Site
 from warpwave.engines.snapshot import PACKAGE, Snapshot, packing
 from warpwave.errors import InfrastructureError, UsageError, WarpwaveError
-from warpwave.options import Cap, RunOptions
+from warpwave.options import RunOptions
+from warpwave.records import Cap
 
 # Turn what sbatch says into errors with three parts: what happened, what it usually means, what to do.
 
@@ -146,7 +147,7 @@ def sbatch_words(slurm: Slurm, options: RunOptions, name: str, time: str) -> lis
     """Return the options of sbatch, each one word. `time` is the job's limit."""
     words = ["--parsable", f"--job-name={name}", f"--comment={name}", "--output=/dev/null", "--ntasks=1", "--no-requeue"]
     # No variable of the caller's reaches the job. LANG alone, and not NONE: with NONE, Slurm would run the user's login files first.
-    lead_s = options.grace_s + _WRITING_S + (_COLLECT_S if slurm.stage == "sbcast" else 0.0)
+    lead_s = options.limits.grace_s + _WRITING_S + (_COLLECT_S if slurm.stage == "sbcast" else 0.0)
     words += ["--export=LANG", f"--signal=B:USR1@{math.ceil(lead_s)}", f"--time={time}"]
     return [*words, *resources(slurm), *slurm.options]
 
@@ -160,7 +161,7 @@ def resources(slurm: Slurm) -> list[str]:
 
 def _time(site: Site, slurm: Slurm, options: RunOptions) -> str:
     """Return the time limit of a job whose host names none, in minutes: what the run may take, but no more than its partition allows."""
-    wanted = math.ceil((options.limit_s + 2 * (options.grace_s + _WRITING_S)) / 60)
+    wanted = math.ceil((options.limits.target_s + 2 * (options.limits.grace_s + _WRITING_S)) / 60)
     listed = [line.partition("|") for line in site.run(["sinfo", "-h", "-o", "%P|%l"]).text.splitlines()]
     chosen = slurm.partition.split(",")
     limits = [minutes(limit) for name, _, limit in listed if name.rstrip("*") in chosen or (name.endswith("*") and not slurm.partition)]
@@ -179,7 +180,7 @@ def minutes(text: str) -> int:
 
 def job_name(options: RunOptions, leg: str) -> str:
     """Return the name of a job, by which a later client finds it."""
-    return re.sub(r"[^\w.+-]", "-", f"warpwave-{options.run_id}-{leg}", flags=re.ASCII)
+    return re.sub(r"[^\w.+-]", "-", f"warpwave-{options.where.run_id}-{leg}", flags=re.ASCII)
 
 
 # Bring a leg's files to where the nodes see them, and its results back.
@@ -251,11 +252,11 @@ class Folders:
 
 def folders_of(options: RunOptions, leg: str, root: str, snapshot: str) -> Folders:
     """Return where a leg's files go. `root` is the folder for all runs; empty: the run's own results folder. `snapshot` names the tree."""
-    shard = options.shard if options.whole else None
-    run = options.run_id.removesuffix(f"-{shard.number}of{shard.of}") if shard else options.run_id
-    base = f"{root}/warpwave-{run}" if root else str(options.folder.resolve() / "slurm")
+    shard = options.where.shard if options.where.whole else None
+    run = options.where.run_id.removesuffix(f"-{shard.number}of{shard.of}") if shard else options.where.run_id
+    base = f"{root}/warpwave-{run}" if root else str(options.where.folder.resolve() / "slurm")
     name = f"{leg}.{shard.number}of{shard.of}" if shard else leg
-    if options.host and options.host.slurm and options.host.slurm.stage == "sbcast":
+    if options.where.host and options.where.host.slurm and options.where.host.slurm.stage == "sbcast":
         node = f"/tmp/{job_name(options, name)}"  # noqa: S108 - the job makes it, or fails if it exists
         return Folders(base, name, f"{node}/tree", node)
     return Folders(base, name, f"{base}/tree-{snapshot}")

@@ -49,7 +49,7 @@ def measure(job: Job) -> StageReport:
     folder = Path(job.output) / Stage.BENCH.value
     benches, scripts = benches_of(job), scripts_of(job)
     if not benches and not scripts:
-        looked = ", ".join([*job.benches, *(script.pattern for script in job.bench_scripts)])
+        looked = ", ".join([*job.what.benches, *(script.pattern for script in job.what.bench_scripts)])
         return StageReport(Stage.BENCH, Verdict.NOT_RUN, reason="no bench was found", hint=f"Looked for {looked}.")
     lease, compiled = Lease(job, Stage.BENCH), compiled_kernels()
     torch_ahead.name_folder(job)
@@ -57,7 +57,7 @@ def measure(job: Job) -> StageReport:
         if benches:
             ahead.start(job)
         report = _sweep(job, folder, "samples.jsonl", "journal.jsonl", lease)
-        second = _sweep(job, folder, "again.jsonl", "journal-again.jsonl", lease) if job.again else None
+        second = _sweep(job, folder, "again.jsonl", "journal-again.jsonl", lease) if job.what.again else None
     finally:
         lease.give_back()
         torch_ahead.remove(job)
@@ -78,11 +78,11 @@ def _sweep(job: Job, folder: Path, name: str, journal: str, lease: Lease) -> Sta
     several = cards(job)
     regroup(folder, journal, seats_of(several))
     if several:
-        keep = sink.first and bool(job.again)  # a second sweep needs all cards again
+        keep = sink.first and bool(job.what.again)  # a second sweep needs all cards again
         deaths = share(job, Stage.BENCH, seats_of(several), command, journal, sink.on_event, lease, keep)
         return sink.report(deaths)
     log, path = folder / "log.txt", folder / journal
-    deaths = supervise(spawned(command), Journal(path), job.test_limit_s, log, sink.on_event, faults=job.device_faults)
+    deaths = supervise(spawned(command), Journal(path), job.limits.test_s, log, sink.on_event, faults=job.device_faults)
     return sink.report(deaths)
 
 
@@ -97,10 +97,10 @@ def work(job: Job) -> None:
     done = journal.done()
     torch_ahead.use(job)
     await_card_at_first_use(journal)
-    timer = Timer.when_used(job.quick, Rule(job.precision), lambda: hidden_cache(job, card_here(job.architectures)))
+    timer = Timer.when_used(job.what.quick, Rule(job.what.precision), lambda: hidden_cache(job, card_here(job.architectures)))
     triton.testing.do_bench = timer.do_bench
-    hooks = Hooks(job.quick)
-    if job.bench_scripts:
+    hooks = Hooks(job.what.quick)
+    if job.what.bench_scripts:
         hooks.install()  # before a module of the package takes what it measures with
     todo: list[Point] = []
     for path in benches_of(job):

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from warpwave.records import Job
+from warpwave.records import What
 from warpwave.stats import median_interval, quantile
 
 # Time a function on the device in bursts: each call follows cache flushes, and the host stays ahead of the device.
@@ -205,7 +205,7 @@ class Rule:
     would give intervals that are too narrow: in simulations they miss the true median one time in six.
     """
 
-    target: float = Job.precision
+    target: float = What.precision
     rounds: int = 5
     settled: int = 11
     timings: int = 50

@@ -16,7 +16,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from warpwave.records import CompiledKernel, Gates, Limits, Verdict
+from warpwave.records import CompiledKernel, GateLimits, Gates, Verdict
 
 
 def judge(row: CompiledKernel, gates: Gates, unknown: Mapping[str, str] | None = None) -> CompiledKernel:
@@ -44,9 +44,9 @@ def judge(row: CompiledKernel, gates: Gates, unknown: Mapping[str, str] | None =
     return dataclasses.replace(row, verdict=verdict, broken=broken, advice=advice, waived=waived, unjudged=unjudged, reason=reason)
 
 
-def strictest(limits: Sequence[Limits]) -> Limits:
+def strictest(limits: Sequence[GateLimits]) -> GateLimits:
     """Return for each gate the limit that is hardest to meet: rules tighten, in whatever order they are written."""
-    return Limits(
+    return GateLimits(
         spills=_hardest(min, [entry.spills for entry in limits]),
         private_bytes=_hardest(min, [entry.private_bytes for entry in limits]),
         occupancy=_hardest(max, [entry.occupancy for entry in limits]),

@@ -120,7 +120,7 @@ def launch_benches(job: Job, journal: Journal, recorder: Recorder) -> None:
     for path in benches_of(job):
         recorder.kernel, recorder.origin = kernel_name(path, job), path.name
         for point in load_points(journal, path, job, done):
-            if point.id in done or point.provider in job.peers:
+            if point.id in done or point.provider in job.what.peers:
                 continue
             recorder.kernel, recorder.origin, recorder.failure = point.kernel, point.id, None
             journal.write("start", id=point.id)
@@ -148,7 +148,7 @@ def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
         journal.write("collected", ids=ids, deselected=deselected, left_out=left_out)
 
     options = [*pytest_options(job, Path(job.output) / Stage.COMPILE.value), *test_paths(job)]
-    choice = Choice(journal.done(), job.quick, narrowed=is_narrowed(job), benches=job.benches)
+    choice = Choice(journal.done(), job.what.quick, narrowed=is_narrowed(job), benches=job.what.benches)
     run_tests(options, choice, on_collected, on_start, on_end)
 
 
@@ -192,7 +192,7 @@ class LaunchMeter:
     """Calls once what a script measures. `points` counts the calls."""
 
     def __init__(self, script: Script, job: Job, journal: Journal, recorder: Recorder, done: set[str]) -> None:
-        self._script, self._peers, self._journal, self._recorder, self._done = script, job.peers, journal, recorder, done
+        self._script, self._peers, self._journal, self._recorder, self._done = script, job.what.peers, journal, recorder, done
         self.points = 0
 
     def take(self, call: Call, measurement: Measurement) -> Any:

@@ -140,7 +140,7 @@ def never_loaded(cases: Cases, job: Job) -> list[str]:
 def never_ran(card: Architecture, identity: str, job: Job, up: bool) -> CompiledKernel:
     """Return the row of a test that did not end, because the time was `up` or somebody stopped the run."""
     why = "the time was up before this test" if up else "the run was stopped before this test"
-    kernel = kernel_of(identity.partition("::")[0], job.package_names)
+    kernel = kernel_of(identity.partition("::")[0], job.declared.names)
     kind = NotRun.TIME_UP if up else NotRun.STOPPED
     return CompiledKernel(kernel, HOST_CODE, card.name, Verdict.NOT_RUN, origin=identity, reason=why, not_run=kind, card=card.card)
 
@@ -255,7 +255,7 @@ def compile_all(job: Job) -> StageReport:
 
         start = forked(work, job, card)
         journal = Journal(folder / f"journal-{card.name}.jsonl")
-        for death in supervise(start, journal, job.test_limit_s, folder / f"log-{card.name}.txt", on_event, stop):
+        for death in supervise(start, journal, job.limits.test_s, folder / f"log-{card.name}.txt", on_event, stop):
             if death.case is None:
                 on_event({"event": "death", "id": "(worker)", "verdict": death.verdict.value, "reason": death.reason})
 
@@ -272,9 +272,9 @@ def compile_all(job: Job) -> StageReport:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
             up = time_is_up()
-            files = files_with_tests(job) if "test" in job.launches else []
+            files = files_with_tests(job) if "test" in job.what.launches else []
             for card in job.architectures:
-                benches = never_loaded(cases[card.shown], job) if "bench" in job.launches else []
+                benches = never_loaded(cases[card.shown], job) if "bench" in job.what.launches else []
                 for identity in (*benches, *never_reached(card.shown, cases, files)):
                     keep(never_ran(card, identity, job, up))
             ended = report()
@@ -302,11 +302,11 @@ def _report(
     counts = {verdict: count for verdict, count in counts.items() if count}
     # A point whose host code needs data says nothing about the kernels that were compiled.
     verdict = worst([row.verdict for row in rows if row.verdict is not Verdict.NOT_RUN])
-    reason = _reason(rows, verdict) if rows else f"nothing that launches a Triton kernel was found ({', '.join(job.launches)})"
+    reason = _reason(rows, verdict) if rows else f"nothing that launches a Triton kernel was found ({', '.join(job.what.launches)})"
     hint = (
         hint_of((row.reason for row in rows), root_of(job))
         if rows
-        else f"Looked for pytest's files, and for benches called {', '.join(job.benches)}."
+        else f"Looked for pytest's files, and for benches called {', '.join(job.what.benches)}."
     )
     if lacking := missing_of((row.reason for row in rows if row.verdict is not Verdict.PASSED), root_of(job)):
         notes = (lacking, *notes)
@@ -371,18 +371,18 @@ def work(job: Job, card: Architecture) -> None:
 
     # Rows lost to a power cut are compiled already and found in the cache. So do not wait for the disk at each of 5,000 points.
     journal = Journal.from_environment(durable=("end",))
-    recorder = Recorder(card, journal, job.gates, root_of(job))
+    recorder = Recorder(card, journal, job.what.gates, root_of(job))
     enter_package(package_folders(job), first=python_path(job), root=root_of(job))
-    strict = job.gates is not None and job.gates.candidates == "all"
+    strict = job.what.gates is not None and job.what.gates.candidates == "all"
     followed = contextlib.nullcontext() if strict else Candidates(journal).followed(recorder)
-    hooks = Hooks(job.quick)
+    hooks = Hooks(job.what.quick)
     with pretended_device(card, recorder.load, job.torch_devices), followed, contextlib.ExitStack() as undo:
-        if job.bench_scripts:
+        if job.what.bench_scripts:
             hooks.install(undo)  # on top of what a pretended device measures with
-        if "bench" in job.launches:
+        if "bench" in job.what.launches:
             launch_benches(job, journal, recorder)
             launch_scripts(job, hooks, journal, recorder)
-        if "test" in job.launches:
+        if "test" in job.what.launches:
             with noticed(recorder, journal):
                 launch_tests(job, journal, recorder)
     journal.write("end")

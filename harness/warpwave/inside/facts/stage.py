@@ -55,7 +55,7 @@ def gather(job: Job) -> Facts:
     _probe(job, torch)
     if job.emulate:
         _check_emulator()
-    if (job.emulate or job.needs_card or Stage.COMPILE in job.stages) and (why := why_unwritable()):
+    if (job.emulate or job.needs_card or Stage.COMPILE in job.what.stages) and (why := why_unwritable()):
         raise UnusableError(why, "Make room there, or set TRITON_CACHE_DIR to a folder that can be written to.")
     devices = _devices(job, torch) if job.needs_card else ()
     # The probe names the attribute that torch has for this vendor's runtime, and so the runtime.
@@ -147,7 +147,7 @@ def _devices(job: Job, torch: Any) -> tuple[DeviceFacts, ...]:
     if job.gpus and len(found) != job.gpus:
         seen = f"torch sees {len(found)}"
         raise UnusableError(
-            f"{job.gpus} GPUs were asked for, {seen}", "`warpwave doctor` lists them; give indices that are there, or --gpus all."
+            f"{job.gpus} GPUs were asked for, {seen}", "`warpwave doctor` lists them; give indices that are there, or --gpu all."
         )
     if job.visible_devices is None or len(found) < 2:
         return found
@@ -267,7 +267,7 @@ def main() -> None:
     lease = Lease(job, Stage.FACTS)
     try:
         if refused := _with_card(lease):
-            raise UnusableError(refused, "Wait for that run, or raise --gpu-wait.")
+            raise UnusableError(refused, "Wait for that run, or raise limits.gpu_wait_s in a targets file.")
         facts = gather(job)
         changed = _changed(facts, output / "facts.json")
         if not changed:

@@ -111,10 +111,10 @@ def workers_of(job: Job, cards: int, files: int) -> int:
 
     A file's tests stay together, so more workers than files would have nothing to do.
     """
-    if any(word.partition("=")[0] in _ONE_ONLY or word.startswith("-n") for word in (*job.pytest_args, *job.pytest.addopts)):
+    if any(word.partition("=")[0] in _ONE_ONLY or word.startswith("-n") for word in (*job.what.pytest_args, *job.declared.pytest.addopts)):
         return 1
-    if job.test_workers:
-        return min(job.test_workers, max(1, files))
+    if job.limits.test_workers:
+        return min(job.limits.test_workers, max(1, files))
     fitting = [_MOST // cards, files, _cores() // cards, free_memory() // _HOST_BYTES // cards]
     if job.needs_card:
         fitting += [(_cores() - 1) // cards, _card_bytes(job) // _CARD_BYTES]
@@ -195,7 +195,7 @@ def _round(
             book.postpone(death.case)
             return True
 
-        limit, log = job.test_limit_s, own / "log.txt"
+        limit, log = job.limits.test_s, own / "log.txt"
         deaths = supervise(start, Journal(own / journal), limit, log, listener.take, stop, job.device_faults, runs_again)
         lost = deaths[-1].reason if deaths and deaths[-1].case is None else ""
         book.leave(during=listener.lost_during)

@@ -21,8 +21,8 @@ def main() -> None:
     marker = ahead.marker_of(job)
     marker.parent.mkdir(parents=True, exist_ok=True)
     if card := ahead.card_of(job):
-        kernels, refused = unpack(job, card) if job.compiled else (0, "")
-        told = {"handed_over": kernels, "refused": refused} if job.compiled else {}
+        kernels, refused = unpack(job, card) if job.what.compiled else (0, "")
+        told = {"handed_over": kernels, "refused": refused} if job.what.compiled else {}
         beside, where = torch_ahead.started(job, card, marker)
         ahead.run(job, card, marker, work, {**told, **where}, beside)
 

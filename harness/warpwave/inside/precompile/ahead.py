@@ -115,7 +115,7 @@ def on_pretended(job: Job, card: Architecture) -> Iterator[set[str]]:
 
 def launch_points(job: Job, share: int, shares: int) -> None:
     """Run a share of all points once."""
-    own = [point for point in points_of(job) if point.provider not in job.peers]
+    own = [point for point in points_of(job) if point.provider not in job.what.peers]
     for point in share_of(own, share, shares):
         with contextlib.suppress(Exception):  # the bench stage reports the error
             point.run()

@@ -190,14 +190,13 @@ def folder_of(job: Job) -> Path | None:
 
 
 def started(job: Job, card: Architecture, log: Path) -> tuple[list[Worker], dict[str, str]]:
-    """Start to generate, if that is wanted and the sweep has something for torch's compiler.
+    """Start to generate, if that is worth it on this card and the sweep has something for torch's compiler.
 
     Return the processes, and what the bench stage must know.
 
     The user's own cache is used if there is one. Otherwise it is a folder that nobody else can write: torch executes what is in it.
     """
-    wanted = card.torch_compile_ahead if job.torch_compile_ahead is None else job.torch_compile_ahead
-    if not wanted or Stage.BENCH not in job.stages or not names_any(job, _NAME):
+    if not card.torch_compile_ahead or Stage.BENCH not in job.what.stages or not names_any(job, _NAME):
         return [], {}
     os.environ[_VARIABLE] = os.environ.get(_VARIABLE) or tempfile.mkdtemp(prefix=_PREFIX)
     workers = [forked(generate, job, card, share, _MOST)(log, log.with_name("log-torch-compile.txt")) for share in range(_MOST)]

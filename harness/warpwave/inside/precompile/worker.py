@@ -25,11 +25,11 @@ _PIECES = 6
 def work(job: Job, card: Architecture, share: int, shares: int) -> None:
     """Compile what this share launches on a pretended `card`."""
     with ahead.on_pretended(job, card) as reading:
-        if Stage.BENCH in job.stages:
+        if Stage.BENCH in job.what.stages:
             ahead.launch_points(job, share, shares)
         Guesses.allowed = True
         reading.clear()  # nobody reads the code of what tests launch
-        if Stage.TEST in job.stages:
+        if Stage.TEST in job.what.stages:
             _launch_tests(job, share, shares)
 
 
@@ -37,7 +37,7 @@ def _launch_tests(job: Job, share: int, shares: int) -> None:
     folder = Path(job.output) / Stage.TEST.value
     folder.mkdir(exist_ok=True)
     options = [*pytest_options(job, folder), *test_paths(job)]
-    choice = Choice(set(), job.quick, narrowed=is_narrowed(job), benches=job.benches)
+    choice = Choice(set(), job.what.quick, narrowed=is_narrowed(job), benches=job.what.benches)
     claims = _Claims(Ledger(folder / "ledger-ahead.jsonl", share), shares)
     run_tests(options, choice, lambda *told: None, lambda nodeid: None, lambda nodeid, ended: None, [claims])
 

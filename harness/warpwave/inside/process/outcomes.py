@@ -431,7 +431,7 @@ _MISSING = re.compile(r"No module named '([\w.]+)'|No package metadata was found
 _SUBMODULE = re.compile(r"^\s*path\s*=\s*(\S.*?)\s*$", re.MULTILINE)
 _FEW = 6
 _INSTALL = "--install installs the package and what it declares, --with NAME one more, by pip's name."
-_ALREADY = "The package is installed. --with NAME installs one more, by pip's name. --install-no-deps leaves out what the package declares."
+_ALREADY = "The package is installed. --with NAME installs one more, by pip's name. --install=alone leaves out what the package declares."
 _OWN_MODULE = "A module of the package itself may need --env PYTHONPATH=FOLDER."
 _NO_CONFTEST = (
     "Tests import conftest.py, which these sources do not have. Source archives often leave it out. "

@@ -47,7 +47,7 @@ def scripts_of(job: Job) -> list[Script]:
     """Return the scripts of a job, each with each of its arguments, once."""
     kernels = Path(job.kernels)
     found: dict[str, Script] = {}
-    for asked in job.bench_scripts:
+    for asked in job.what.bench_scripts:
         for path, name in find_scripts(asked.pattern, root_of(job), kernels):
             script = Script(path, name, kernel_name(path, job), asked.arguments)
             found.setdefault(script.id, script)
@@ -57,7 +57,7 @@ def scripts_of(job: Job) -> list[Script]:
 def benches_of(job: Job) -> list[Path]:
     """Return the benchmarks of a job that are modules. A file that is run as a script is not loaded as well."""
     scripts = {script.path.resolve() for script in scripts_of(job)}
-    return [path for path in find_benches(Path(job.kernels), job.benches) if path.resolve() not in scripts]
+    return [path for path in find_benches(Path(job.kernels), job.what.benches) if path.resolve() not in scripts]
 
 
 class ScriptExit(Exception):  # noqa: N818 - as `SystemExit`, which says the same to Python

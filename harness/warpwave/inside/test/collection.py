@@ -172,7 +172,7 @@ class Collection:
 def _why_empty(root: Path, name: str) -> str:
     """Say that a file has no test, and how to run one that is a script."""
     is_script = _SCRIPT.search((root / name).read_text(errors="replace"))
-    return "there is no test in this file" + (f"; it is a script: --bench-script {name} runs it" if is_script else "")
+    return "there is no test in this file" + ("; it is a script, which `bench-scripts` in [tool.warpwave] runs" if is_script else "")
 
 
 def last_line(text: str) -> str:

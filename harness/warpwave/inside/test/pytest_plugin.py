@@ -5,7 +5,6 @@ Loaded with `-p warpwave.inside.test.pytest_plugin`; kernel packages need not kn
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
@@ -42,7 +41,7 @@ from warpwave.inside.test.collection import Collection, Failure, few_of_each, la
 from warpwave.inside.test.mismatch import with_numbers
 from warpwave.inside.test.notes import COMPILED
 from warpwave.inside.test.settings import settings
-from warpwave.records import HOST_ERROR_PROPERTY, UNWRITABLE, Architecture, NotRun
+from warpwave.records import HOST_ERROR_PROPERTY, UNWRITABLE, Architecture, NotRun, from_json
 from warpwave.records.selection import TEST_FILES, is_bench, is_test
 
 # Tests of autotuned kernels where nothing can be timed: which configurations they run with.
@@ -413,7 +412,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     seconds = float(os.environ.get(EMULATED_VARIABLE) or 0)
     if CARD_VARIABLE not in os.environ or not (seconds or _interpreted()):
         return
-    card = Architecture.restore(json.loads(os.environ[CARD_VARIABLE]))
+    card = from_json(Architecture, os.environ[CARD_VARIABLE])
     kinds = os.environ.get(DEVICES_VARIABLE, "cuda").split(os.pathsep)
     if seconds:
         from warpwave.inside.fake_gpu.card import emulated_device

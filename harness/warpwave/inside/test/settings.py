@@ -15,10 +15,10 @@ import sys
 from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
 
 from warpwave.inside.environment import package_folders, python_path, root_of
-from warpwave.records import Chosen, Job, Selection
+from warpwave.records import Chosen, Job, Selection, from_json, to_json
 from warpwave.records.selection import is_test, narrowed
 
 SETTINGS_VARIABLE = "WARPWAVE_PYTEST"
@@ -36,9 +36,9 @@ def settings() -> dict[str, Any]:
 def pytest_options(job: Job, folder: Path) -> list[str]:
     """Return pytest's options, and tell the plugin the rest. A module that does not import must not hide the others."""
     root = root_of(job)
-    file = root / job.pytest.file if job.pytest.file else _no_settings(folder)
-    above = file.parent if job.pytest.file else root
-    early, addopts, dropped = _early(list(job.pytest.addopts), [*package_folders(job), str(above), *python_path(job), *sys.path])
+    file = root / job.declared.pytest.file if job.declared.pytest.file else _no_settings(folder)
+    above = file.parent if job.declared.pytest.file else root
+    early, addopts, dropped = _early(list(job.declared.pytest.addopts), [*package_folders(job), str(above), *python_path(job), *sys.path])
     os.environ[SETTINGS_VARIABLE] = json.dumps(
         {
             "folders": package_folders(job),
@@ -47,22 +47,22 @@ def pytest_options(job: Job, folder: Path) -> list[str]:
             "root": str(root),
             "addopts": addopts,
             "dropped": dropped,
-            "python_files": job.pytest.python_files,
+            "python_files": job.declared.pytest.python_files,
             "selection": _kept_selection(job, folder),
         }
     )
     fixed = ["-p", "warpwave.inside.test.settings_plugin", "--rootdir", job.kernels, "-c", str(file), "--confcutdir", str(above)]
     fixed += ["-p", "no:cacheprovider", "--continue-on-collection-errors", "-v", "--color=no", "-o", "addopts=", *early]
     # A key that only a missing plugin knows is no reason to stop, even if the package turns warnings into errors.
-    return [*fixed, "-W", "ignore:Unknown config option:pytest.PytestConfigWarning", *_placed(job.pytest_args, job.kernels)]
+    return [*fixed, "-W", "ignore:Unknown config option:pytest.PytestConfigWarning", *_placed(job.what.pytest_args, job.kernels)]
 
 
 def test_paths(job: Job) -> list[str]:
     """Return what pytest collects: the package's `testpaths` if the kernels folder is the one that they belong to, else that folder."""
     root = root_of(job)
-    if not job.pytest.testpaths or (root / job.pytest.file).parent != Path(job.kernels):
+    if not job.declared.pytest.testpaths or (root / job.declared.pytest.file).parent != Path(job.kernels):
         return [job.kernels]
-    found = [str(path) for pattern in job.pytest.testpaths for path in sorted(root.glob(pattern.strip("/") or "."))]
+    found = [str(path) for pattern in job.declared.pytest.testpaths for path in sorted(root.glob(pattern.strip("/") or "."))]
     return list(dict.fromkeys(found)) or [job.kernels]
 
 
@@ -70,17 +70,17 @@ def files_with_tests(job: Job) -> list[str]:
     """Return the files that pytest would take for ones with tests, before it has collected them; those that the run asks for."""
     root, chosen = Path(job.kernels), selection_of(job)
     paths = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*.py"))]
-    return [path for path in paths if is_test(path, job.pytest.python_files) and chosen.looks_into(path)]
+    return [path for path in paths if is_test(path, job.declared.pytest.python_files) and chosen.looks_into(path)]
 
 
 def is_narrowed(job: Job) -> bool:
     """Return whether the user asked for some of the tests only, apart from a quick run's."""
-    return bool(narrowed(job.chosen, False, job.pytest_args).by)
+    return bool(narrowed(job.what.chosen, False, job.what.pytest_args).by)
 
 
 def selection_of(job: Job) -> Selection:
     """Return which of the package's tests this job runs."""
-    return Selection(job.chosen, job.files)
+    return Selection(job.what.chosen, job.files)
 
 
 def selection() -> Selection:
@@ -88,17 +88,23 @@ def selection() -> Selection:
     path = settings().get("selection")
     if not path:
         return Selection(Chosen())
-    kept = json.loads(Path(path).read_text(encoding="utf-8"))
-    return Selection(Chosen.restore(kept["chosen"]), kept["files"])
+    kept = from_json(_Kept, Path(path).read_text(encoding="utf-8"))
+    return Selection(kept.chosen, kept.files)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Kept:
+    chosen: Chosen
+    files: Union[tuple[str, ...], None]
 
 
 def _kept_selection(job: Job, folder: Path) -> str:
     """Write the choice of tests to a file and return its path: a variable cannot hold 100,000 ids. Empty if all tests are to run."""
-    if job.chosen.tests is None and not job.chosen.without and job.files is None:
+    if job.what.chosen.tests is None and not job.what.chosen.without and job.files is None:
         return ""
     path = folder / "selection.json"
     made = path.with_name(f"selection-{os.getpid()}.json")  # the workers of all architectures write it, and read it at once
-    made.write_text(json.dumps({"chosen": dataclasses.asdict(job.chosen), "files": job.files}), encoding="utf-8")
+    made.write_text(to_json(_Kept(job.what.chosen, job.files)), encoding="utf-8")
     made.replace(path)
     return str(path)
 

@@ -219,7 +219,7 @@ class Results:
         """
         if not self.announced and not ended:
             root, chosen = Path(self.job.kernels), selection_of(self.job)
-            benches = [path.relative_to(root).as_posix() for path in find_benches(root, self.job.benches)]
+            benches = [path.relative_to(root).as_posix() for path in find_benches(root, self.job.what.benches)]
             files = [*files_with_tests(self.job), *filter(chosen.looks_into, benches)]
             self.collected.update(path for path in files if (path, 0) not in self.cases)
         missing = [(case_id, n) for case_id, several in self.collected.items() for n in range(several) if (case_id, n) not in self.cases]
@@ -230,7 +230,7 @@ class Results:
 
     def check_complete(self) -> None:
         """Check, after all workers completed, that every collected test was reported, or that a failure explains why not."""
-        if any(option in _COLLECT_ONLY for option in self.job.pytest_args):
+        if any(option in _COLLECT_ONLY for option in self.job.what.pytest_args):
             return
         self._forget_other_names()
         bad = any(case.verdict not in HARMLESS for case in self.cases.values())
@@ -282,14 +282,14 @@ def verify(job: Job) -> StageReport:
     # Capture only Python's streams. What a GPU's runtime prints before it aborts must reach the log.
     options = ["--capture=sys", *pytest_options(job, folder)]
     command = [sys.executable, "-m", "pytest", "-p", "warpwave.inside.test.pytest_plugin", *options, *test_paths(job)]
-    os.environ[BENCHES_VARIABLE] = os.pathsep.join(job.benches)
+    os.environ[BENCHES_VARIABLE] = os.pathsep.join(job.what.benches)
     os.environ[DEVICES_VARIABLE] = os.pathsep.join(job.torch_devices)
-    os.environ[EMULATED_VARIABLE] = str(job.test_limit_s) if job.emulate else ""
+    os.environ[EMULATED_VARIABLE] = str(job.limits.test_s) if job.emulate else ""
     if card := job.emulate or job.interpret_as or next(iter(job.architectures), None):
         os.environ[CARD_VARIABLE] = to_json(card)
-    os.environ[QUICK_VARIABLE] = "1" if job.quick else ""
+    os.environ[QUICK_VARIABLE] = "1" if job.what.quick else ""
     os.environ[SANITIZE_VARIABLE] = "1" if job.sanitizes else ""
-    os.environ[AUTOTUNE_VARIABLE] = "1" if job.autotune == "all" else ""
+    os.environ[AUTOTUNE_VARIABLE] = "1" if job.what.autotune == "all" else ""
     os.environ[NARROWED_VARIABLE] = "1" if is_narrowed(job) else ""
     tell_workers(job)
     why, kind, deaths, ended = "the run was stopped before this test", NotRun.STOPPED, list[Death](), False
@@ -324,7 +324,7 @@ def _run(job: Job, folder: Path, command: list[str], results: Results) -> list[D
         results.put_in_order()
         return deaths
     journal = Journal(folder / "journal.jsonl")
-    return supervise(spawned(command), journal, job.test_limit_s, folder / "log.txt", results.on_event, faults=job.device_faults)
+    return supervise(spawned(command), journal, job.limits.test_s, folder / "log.txt", results.on_event, faults=job.device_faults)
 
 
 _PYTEST_IS_WRONG = (

@@ -34,7 +34,7 @@ from warpwave.engines.docker.container import (
 )
 from warpwave.engines.protocol import Layout, Request
 from warpwave.errors import ConfigError, InfrastructureError, UsageError
-from warpwave.records import Environment
+from warpwave.records import Declared, Environment
 from warpwave.records.isolated import isolated
 
 TARGETS = load_targets()
@@ -248,9 +248,9 @@ def test_a_targets_import_path_comes_behind_the_harness():
 
 def test_variables_of_the_user_reach_the_container_and_not_the_report():
     """`--env` may pass a token on: a report shows the name alone. Folders for imports come last."""
-    request = change(REQUEST, variables={"A_TOKEN": "secret", "PYTHONPATH": "/mine"}, package_variables={"THEIRS_X": "1"})
+    request = change(REQUEST, variables={"A_TOKEN": "secret", "PYTHONPATH": "/mine"}, declared=Declared(variables={"THEIRS_X": "1"}))
     body = container_options(request, ENVIRONMENT, HOST)
-    shown = readable(body, request.options.variables)["environment"]
+    shown = readable(body, request.options.package.variables)["environment"]
 
     assert {"A_TOKEN=secret", "PYTHONPATH=/warpwave:/mine"} <= set(body["Env"])
     assert "A_TOKEN=…" in shown

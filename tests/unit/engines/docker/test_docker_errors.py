@@ -171,10 +171,10 @@ def test_why_a_container_was_not_created(said, meaning, request_for):
 @pytest.mark.parametrize(
     ("line", "remedy"),
     [
-        ("ERROR: No matching distribution found for triton==9", "--wheelhouse"),
-        ("Temporary failure in name resolution", "--wheelhouse"),
+        ("ERROR: No matching distribution found for triton==9", "build.wheelhouse"),
+        ("Temporary failure in name resolution", "build.wheelhouse"),
         ("write /x: no space left on device", "docker system df"),
-        ("SSL: CERTIFICATE_VERIFY_FAILED", "--ca-bundle"),
+        ("SSL: CERTIFICATE_VERIFY_FAILED", "build.ca_bundle"),
         ("gcc: fatal error", "--rebuild"),
     ],
 )

@@ -236,7 +236,7 @@ def test_the_layer_is_built_on_the_targets_image(request__of_layer):
     """Its name follows what decides it, and an edit of a kernel does not change it."""
     below = recipe(request__of_layer)
     found = final_recipe(request__of_layer)
-    (request__of_layer.options.package / "my_ops" / "relu.py").write_text("# a kernel\n")
+    (request__of_layer.options.package.folder / "my_ops" / "relu.py").write_text("# a kernel\n")
 
     assert found.base == below.tag
     assert found.tag.startswith("warpwave/cpu-packages:")

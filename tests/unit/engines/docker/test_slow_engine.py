@@ -17,13 +17,14 @@ import time
 from pathlib import Path
 
 import pytest
+from engine_requests import make_options
 
 from warpwave.config.targets import load_targets
 from warpwave.engines import choose
 from warpwave.engines.docker import client as client_module
 from warpwave.engines.docker import deadlines, engine, images
 from warpwave.errors import InfrastructureError
-from warpwave.options import Build, RunOptions
+from warpwave.options import Build
 from warpwave.records import Verdict
 from warpwave.run import attempt, run_target
 
@@ -199,8 +200,8 @@ def run(tmp_path):
 
     def run(**changes):
         (tmp_path / "kernels").mkdir(exist_ok=True)
-        options = {"engine": "docker", "build": Build(base_image="base:1"), "limit_s": 5.0, **changes}
-        settings = RunOptions("run-1", tmp_path / "out", tmp_path / "kernels", **options)
+        options = {"engine": "docker", "build": Build(base_image="base:1"), "target_s": 5.0, **changes}
+        settings = make_options("run-1", tmp_path / "out", tmp_path / "kernels", **options)
         return run_target(load_targets()["cpu"], settings, lambda line: None, lambda event: None)
 
     return run
@@ -254,7 +255,7 @@ def test_a_build_has_an_end(server, run, endpoint, fault):
     server.broken, server.fault = endpoint, fault
     server.has = set() if "create" in endpoint else {"base:1"}
     started = time.monotonic()
-    record = run(limit_s=0.6)
+    record = run(target_s=0.6)
     assert record.verdict is Verdict.INFRA, record
     assert "within" in record.reason
     assert time.monotonic() - started < 30
@@ -272,7 +273,7 @@ def test_an_engine_that_hangs_during_a_build_is_left(server, run, fault, monkeyp
         stop.wait()
 
     server.broken, server.fault, server.has = "POST /build", quiet, {"base:1"}
-    record = run(limit_s=10_000.0)
+    record = run(target_s=10_000.0)
     assert silent.is_set()
     assert (record.verdict, "_ping" in record.reason) == (Verdict.INFRA, True), record
 

@@ -12,7 +12,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from engine_requests import ask
+from engine_requests import ask, make_options
 
 from warpwave.config.hosts import Host
 from warpwave.config.targets import load_targets
@@ -22,8 +22,8 @@ from warpwave.engines.protocol import Answer
 from warpwave.engines.remote import engine as module
 from warpwave.engines.ssh.command import Place
 from warpwave.errors import InfrastructureError, UsageError
-from warpwave.options import Cap, RunOptions
-from warpwave.records import Environment
+from warpwave.options import RunOptions
+from warpwave.records import Cap, Environment
 from warpwave.run.inputs import gather
 
 CAP = Cap(bytes=1 << 20, files=20)
@@ -287,7 +287,7 @@ def package(tmp_path):
 
 
 def options(package, **more) -> RunOptions:
-    return RunOptions("r1", package.parent / "results", package, **more)
+    return make_options("r1", package.parent / "results", package, **more)
 
 
 def members(taken: snapshot.Snapshot) -> dict[str, tarfile.TarInfo]:
@@ -325,7 +325,7 @@ def test_the_results_of_the_run_are_not_its_input(package):
     """They may be in the package; those of a shard are in the folder of the whole run."""
     before = snapshot.take(options(package))
     (package / "results" / "shards" / "1of2").mkdir(parents=True)
-    whole = snapshot.take(RunOptions("r1", package / "results" / "shards" / "1of2", package, whole=package / "results"))
+    whole = snapshot.take(make_options("r1", package / "results" / "shards" / "1of2", package, whole=package / "results"))
 
     assert whole.digest == before.digest
     for taken in (before, whole):

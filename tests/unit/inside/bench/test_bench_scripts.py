@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from engine_requests import make_job
 
 pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
@@ -18,7 +19,7 @@ pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s
 import command
 
 from warpwave.inside.scripts.script import Names, Script, benches_of
-from warpwave.records import BenchScript, Job, Sample, Stage, StageReport, Verdict
+from warpwave.records import BenchScript, Sample, Stage, StageReport, Verdict
 
 REPOSITORY = Path(__file__).parents[4]
 PROGRAM = """
@@ -27,7 +28,7 @@ from benching import FakeDevice
 from warpwave.config.targets import load_targets
 from warpwave.inside.bench import timing as do_bench, scripts, stage
 from warpwave.inside.fake_gpu import card as driver
-from warpwave.records import BenchScript, Job, Stage
+from warpwave.records import BenchScript, Job, Stage, What
 
 device = FakeDevice()
 do_bench.time = type("Still", (), dict(perf_counter=staticmethod(lambda: 0.0)))
@@ -38,7 +39,7 @@ stage.copy_ceiling, scripts.is_usable, stage.is_usable = lambda *arguments: None
 card = next(card for card in load_targets()["cpu"].architectures if card.name == "sm_90")
 asked = tuple(BenchScript(pattern, tuple(arguments)) for pattern, arguments in {scripts!r})
 with driver.pretended_device(card, lambda binary: (32, 0, 1024)):
-    stage.work(Job("run-1", "cuda", (Stage.BENCH,), {package!r}, {output!r}, benches=(), bench_scripts=asked, import_folders=(".",)))
+    stage.work(Job("run-1", "cuda", {package!r}, {output!r}, what=What(stages=(Stage.BENCH,), benches=(), bench_scripts=asked)))
 """
 SUPERVISE = """
 import sys
@@ -178,7 +179,7 @@ def test_a_stage_with_scripts_only_is_no_empty_one(tmp_path, data, monkeypatch):
     monkeypatch.setattr(stage, "_sweep", lambda *arguments: StageReport(Stage.BENCH, Verdict.PASSED, reason="swept"))
     (tmp_path / "bench").mkdir()
     for pattern, found in (("benchmarks/loop.py", True), ("no/*.py", False)):
-        job = Job("r", "cuda", (Stage.BENCH,), str(data / "scripts"), str(tmp_path), benches=(), bench_scripts=(BenchScript(pattern),))
+        job = make_job("r", "cuda", (Stage.BENCH,), str(data / "scripts"), str(tmp_path), benches=(), bench_scripts=(BenchScript(pattern),))
         report = stage.measure(job)
         assert (report.reason == "swept") is found
     assert "no/*.py" in report.hint
@@ -189,7 +190,7 @@ def test_a_script_is_not_loaded_as_a_bench_too(tmp_path):
     """Its row would say that it has no `perf_report` at module level; other benches are what they were."""
     for name in ("bench_script.py", "bench_module.py"):
         (tmp_path / name).touch()
-    job = Job("r", "cuda", (Stage.BENCH,), str(tmp_path), str(tmp_path), bench_scripts=(BenchScript("bench_s*.py"),))
+    job = make_job("r", "cuda", (Stage.BENCH,), str(tmp_path), str(tmp_path), bench_scripts=(BenchScript("bench_s*.py"),))
 
     assert [path.name for path in benches_of(job)] == ["bench_module.py"]
 

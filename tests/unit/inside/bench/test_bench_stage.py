@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from engine_requests import make_job
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -29,7 +30,7 @@ from warpwave.inside.benchmarks import Point
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.supervise import supervise
 from warpwave.inside.process.workers import spawned
-from warpwave.records import Job, Stage, Verdict, to_json
+from warpwave.records import Stage, Verdict, to_json
 from warpwave.stats import ratio_of_medians
 
 REPOSITORY = Path(__file__).parents[4]
@@ -40,7 +41,7 @@ WIDE_POINTER = "tt.divisibility=16,tt.pointer_range=32"
 def test_the_job_knows_the_caches_that_no_driver_tells():
     """By the card's name; None where it does not know the card."""
     cards = load_targets()["rocm"].architectures
-    job = Job("run-1", "rocm", (Stage.BENCH,), "", "", architectures=cards)
+    job = make_job("run-1", "rocm", (Stage.BENCH,), "", "", architectures=cards)
     found = [stage.hidden_cache(job, SimpleNamespace(name=name)) for name in ("gfx942", "gfx90a", "gfx1250")]
 
     assert found == [256 << 20, 0, None]
@@ -148,7 +149,7 @@ def test_a_worker_takes_up_where_another_died(tmp_path, monkeypatch, device):
     monkeypatch.setattr(stage, "card_here", lambda known: SimpleNamespace(name="sm_90"))
     monkeypatch.setattr(stage, "Recorder", lambda card, journal, root: SimpleNamespace())
     monkeypatch.setattr("triton.testing.do_bench", None)
-    stage.work(Job("run-1", "cuda", (Stage.BENCH,), str(package), str(tmp_path)))
+    stage.work(make_job("run-1", "cuda", (Stage.BENCH,), str(package), str(tmp_path)))
     finished = [event for event in journal.read()[2:] if event["event"] == "finish"]
 
     assert [event["id"] for event in finished] == ["op/N=3 [triton]"]
@@ -164,7 +165,7 @@ from warpwave.inside.bench import stage
 from warpwave.inside.fake_gpu.card import pretended_device
 from warpwave.inside.fake_gpu.driver import call_once
 from warpwave.inside.bench.timing import Timer, Timing
-from warpwave.records import Job, Stage
+from warpwave.records import Job, Stage, What
 from warpwave.config.targets import load_targets
 
 class Once(Timer):
@@ -176,7 +177,7 @@ card = next(card for card in load_targets()["cpu"].architectures if card.name ==
 stage.Timer.when_used = classmethod(lambda cls, *told: Once(object(), None, 0))
 stage.copy_ceiling, stage.is_usable = lambda *arguments: None, lambda: True
 with pretended_device(card, lambda binary: (32, 0, 1024)):
-    stage.work(Job("run-1", "rocm", (Stage.BENCH,), {str(data / "limits")!r}, {str(tmp_path)!r}))
+    stage.work(Job("run-1", "rocm", {str(data / "limits")!r}, {str(tmp_path)!r}, what=What(stages=(Stage.BENCH,))))
 """
     journal = tmp_path / "journal.jsonl"
     variables = {"WARPWAVE_JOURNAL": str(journal), "TRITON_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(REPOSITORY / "harness")}
@@ -234,7 +235,7 @@ def test_an_aa_run_measures_twice_in_two_processes(tmp_path, monkeypatch):
     monkeypatch.setattr(stage.sys, "argv", ["measure", "job.json"])
     monkeypatch.setattr(stage, "supervise", supervise)
     monkeypatch.setattr(stage.ahead, "start", lambda job: None)
-    report = stage.measure(Job("run-1", "cuda", (Stage.BENCH,), str(tmp_path), str(tmp_path), again=True))
+    report = stage.measure(make_job("run-1", "cuda", (Stage.BENCH,), str(tmp_path), str(tmp_path), again=True))
     written = {path.name: path.read_text().splitlines() for path in (tmp_path / "bench").iterdir()}
 
     assert (report.verdict, report.counts, len(set(journals))) == (Verdict.PASSED, {"passed": 1}, 2)
@@ -430,11 +431,10 @@ def backward(N, provider):
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     from warpwave.inside.benchmarks import load_module, points
-    from warpwave.records import Job
 
     folder = tmp_path_factory.mktemp("package")
     (folder / "bench_relu.py").write_text(BENCH)
-    job = Job("r", "t", (), str(folder), str(folder))
+    job = make_job("r", "t", (), str(folder), str(folder))
     return list(points(load_module(folder / "bench_relu.py", folder), folder / "bench_relu.py", job))
 
 

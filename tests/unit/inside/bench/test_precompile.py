@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from engine_requests import having, make_job
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -23,7 +24,7 @@ from warpwave.inside.benchmarks import Point
 from warpwave.inside.fake_gpu.unknown import Guesses
 from warpwave.inside.handed_over import pack, unpack
 from warpwave.inside.precompile import ahead, torch_ahead
-from warpwave.records import COMPILED_FOLDER, COMPILED_HERE, COMPILED_MANIFEST, DeviceFacts, Facts, Job, Stage, dump
+from warpwave.records import COMPILED_FOLDER, COMPILED_HERE, COMPILED_MANIFEST, DeviceFacts, Facts, Stage, dump
 from warpwave.run import inputs
 
 REPOSITORY = Path(__file__).parents[4]
@@ -35,7 +36,7 @@ def job(tmp_path):
     """A job whose facts stage has seen a card."""
     device = DeviceFacts(0, "Synthetic GPU", "sm_90", 1 << 36, 144)
     dump(Facts("3.12", "", "2", "3", "", "", "1", "", devices=(device,)), tmp_path / "facts.json")
-    return Job("run-1", "cuda", (Stage.BENCH,), "", str(tmp_path), architectures=(CARD,), workers=2)
+    return make_job("run-1", "cuda", (Stage.BENCH,), "", str(tmp_path), architectures=(CARD,), workers=2)
 
 
 def test_the_card_is_the_one_that_is_here(job, tmp_path):
@@ -43,7 +44,7 @@ def test_the_card_is_the_one_that_is_here(job, tmp_path):
     card = ahead.card_of(job)
 
     assert (card.name, card.properties) == ("sm_90", {**CARD.properties, "multiprocessor_count": 144})
-    assert ahead.card_of(dataclasses.replace(job, architectures=())) is None
+    assert ahead.card_of(having(job, architectures=())) is None
     (tmp_path / "facts.json").unlink()
     assert ahead.card_of(job) is None
 
@@ -60,10 +61,10 @@ def test_shares_are_all_there_is_each_once():
 def test_lines_without_a_kernel_of_the_package_are_not_run(job, tmp_path, monkeypatch):
     """There is nothing to compile of them."""
     (tmp_path / "bench_lines.py").write_text(KEEPING.replace('["triton"]', '["triton", "torch", "copy"]'))
-    job, ran = dataclasses.replace(job, kernels=str(tmp_path)), []
+    job, ran = having(job, kernels=str(tmp_path)), []
     monkeypatch.setattr(Point, "run", lambda point: ran.append(point.provider))
     for peers in ((), ("copy", "torch")):
-        ahead.launch_points(dataclasses.replace(job, peers=peers), 0, 1)
+        ahead.launch_points(having(job, peers=peers), 0, 1)
     assert ran == ["copy", "torch", "triton", "triton"]
 
 
@@ -72,7 +73,7 @@ def test_nobody_waits_where_nobody_compiles(job, monkeypatch, tmp_path):
     (tmp_path / "bench").mkdir()
     monkeypatch.setenv(ahead.MARKER_VARIABLE, "")
     ahead.wait()
-    ahead.start(dataclasses.replace(job, architectures=()))
+    ahead.start(having(job, architectures=()))
     ahead.wait()
 
     assert json.loads((tmp_path / "bench" / "ahead.json").read_text())["workers"] == 0
@@ -148,7 +149,7 @@ def test_what_a_package_tunes_ahead_is_not_kept_for_the_real_run(job, tmp_path):
     """FlagGems has a database of it in the user's home, and would find there what was made up, in the measurement that follows."""
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "bench_kept.py").write_text(KEEPING)
-    dump(dataclasses.replace(job, kernels=str(tmp_path / "package")), tmp_path / "job.json")
+    dump(having(job, kernels=str(tmp_path / "package")), tmp_path / "job.json")
     for name in ("bench", "home"):
         (tmp_path / name).mkdir()
     (tmp_path / "compile.py").write_text(COMPILE)
@@ -198,7 +199,7 @@ def test_what_else_a_first_launch_waits_for_is_made_beside_the_binary(job, tmp_p
     """Triton's launcher is asked for as the launch will, and the binary is read. A launcher that cannot be made costs nothing else."""
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "bench_tuned.py").write_text(TUNED)
-    dump(dataclasses.replace(job, kernels=str(tmp_path / "package")), tmp_path / "job.json")
+    dump(having(job, kernels=str(tmp_path / "package")), tmp_path / "job.json")
     (tmp_path / "bench").mkdir()
     (tmp_path / "more.py").write_text(MORE)
     variables = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(REPOSITORY / "harness")}
@@ -221,7 +222,7 @@ def test_the_jit_finds_what_was_compiled_ahead(job, data, tmp_path):
     package = tmp_path / "package"
     shutil.copytree(data / "limits", package / "limits")
     (package / "bench_tuned.py").write_text(TUNED)
-    dump(dataclasses.replace(job, kernels=str(package)), tmp_path / "job.json")
+    dump(having(job, kernels=str(package)), tmp_path / "job.json")
     (tmp_path / "bench").mkdir()
     cache = tmp_path / "cache"
     variables = {**os.environ, "TRITON_CACHE_DIR": str(cache), "PYTHONPATH": str(REPOSITORY / "harness"), "TRITON_DEFAULT_FP_FUSION": "1"}
@@ -276,14 +277,14 @@ def job_of_unpack(tmp_path):
     device = DeviceFacts(0, "Synthetic GPU", "sm_90", 1 << 36, 144)
     dump(Facts("3.12", "", "2", "3", "", "", "1", "5e1f", devices=(device,)), tmp_path / "facts.json")
     (tmp_path / "compile").mkdir()
-    return Job("run-1", "cuda", (Stage.TEST,), "", str(tmp_path), architectures=(CARD,), workers=1, save_compiled=("sm_90",))
+    return make_job("run-1", "cuda", (Stage.TEST,), "", str(tmp_path), architectures=(CARD,), workers=1, save_compiled=("sm_90",))
 
 
 def test_what_a_test_launches_behind_a_decision_is_compiled_ahead(job_of_unpack, tmp_path):
     """The compile stage stops at the decision; here a wrong guess costs nothing."""
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "test_decides.py").write_text(PACKAGE)
-    dump(dataclasses.replace(job_of_unpack, kernels=str(tmp_path / "package")), tmp_path / "job.json")
+    dump(having(job_of_unpack, kernels=str(tmp_path / "package")), tmp_path / "job.json")
     variables = {**os.environ, "PYTHONPATH": str(REPOSITORY / "harness"), "TRITON_CACHE_DIR": str(tmp_path / "cache")}
     done = command.python("-m", "warpwave.inside.precompile", "job.json", cwd=tmp_path, env=variables, kind="compiler")
     assert done.returncode == 0, done.stderr
@@ -310,8 +311,8 @@ def handed(job_of_unpack, tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "theirs"))
     pack(job_of_unpack)
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "ours"))
-    job_of_unpack = dataclasses.replace(job_of_unpack, compiled=inputs.digest_of(inputs.find(tmp_path)))
-    inputs.copy(tmp_path / COMPILED_FOLDER, tmp_path, job_of_unpack.compiled)
+    job_of_unpack = having(job_of_unpack, compiled=inputs.digest_of(inputs.find(tmp_path)))
+    inputs.copy(tmp_path / COMPILED_FOLDER, tmp_path, job_of_unpack.what.compiled)
     return job_of_unpack
 
 
@@ -341,7 +342,7 @@ def test_what_does_not_fit_is_refused_by_name(handed, tmp_path, changed, why):
     """And nothing of it is taken."""
     path = tmp_path / COMPILED_HERE / COMPILED_MANIFEST
     path.write_text(json.dumps({**json.loads(path.read_text()), **changed}))
-    forged = dataclasses.replace(handed, compiled=hashlib.sha256(path.read_bytes()).hexdigest())
+    forged = having(handed, compiled=hashlib.sha256(path.read_bytes()).hexdigest())
     kernels, refused = unpack(forged, CARD)
 
     assert (kernels, why in refused) == (0, True), refused
@@ -365,7 +366,7 @@ def test_a_forged_list_of_an_entrys_files_names_no_others(handed, tmp_path, grou
     manifest = json.loads((folder / COMPILED_MANIFEST).read_text())
     manifest["files"][name] = hashlib.sha256(group.encode()).hexdigest()
     (folder / COMPILED_MANIFEST).write_text(json.dumps(manifest))
-    forged = dataclasses.replace(handed, compiled=hashlib.sha256((folder / COMPILED_MANIFEST).read_bytes()).hexdigest())
+    forged = having(handed, compiled=hashlib.sha256((folder / COMPILED_MANIFEST).read_bytes()).hexdigest())
     kernels, refused = unpack(forged, CARD)
 
     if isinstance(taken, str):
@@ -383,18 +384,18 @@ def test_what_was_not_planned_is_refused_before_anything_starts(handed, tmp_path
         inputs.find(tmp_path / "theirs")
     (theirs / KEY / "k.cubin").write_bytes(b"other code")
     with pytest.raises(UsageError, match="was changed after it was compiled"):
-        inputs.copy(theirs, tmp_path / "raw", handed.compiled)
+        inputs.copy(theirs, tmp_path / "raw", handed.what.compiled)
     (theirs / KEY / "k.cubin").unlink()
     (theirs / KEY / "k.cubin").symlink_to("/etc/passwd")
     with pytest.raises(UsageError, match="cubin"):
-        inputs.copy(theirs, tmp_path / "raw", handed.compiled)
+        inputs.copy(theirs, tmp_path / "raw", handed.what.compiled)
 
 
 def test_kernels_that_would_fill_the_disk_are_refused(handed, tmp_path, monkeypatch):
     """Each file may be within its limit, and all together may not."""
     monkeypatch.setattr(inputs, "_MOST_TOGETHER", 20)
     with pytest.raises(UsageError, match="have more than 0 GiB"):
-        inputs.copy(tmp_path / COMPILED_FOLDER, tmp_path / "raw", handed.compiled)
+        inputs.copy(tmp_path / COMPILED_FOLDER, tmp_path / "raw", handed.what.compiled)
     assert sum(file.stat().st_size for file in (tmp_path / "raw").rglob("*") if file.is_file()) <= 20
 
 
@@ -444,7 +445,7 @@ def job_of_generated(tmp_path):
     (tmp_path / "facts.json").write_text(json.dumps({"devices": [{"name": "a card"}]}))
     stages = (Stage.BENCH,)
     folders = str(tmp_path / "kernels"), str(tmp_path)
-    return Job("r", "t", stages, *folders, architectures=(CARD,), peers=("torch", "compile"))
+    return make_job("r", "t", stages, *folders, architectures=(CARD,), peers=("torch", "compile"))
 
 
 @pytest.mark.slow
@@ -466,11 +467,11 @@ def test_a_package_that_does_not_name_torchs_compiler_starts_nothing(job_of_gene
     """Nor does a run without a sweep, or one that was told not to; on a card whose entry does not say so, the user has to ask."""
     monkeypatch.setattr(torch_ahead, "forked", lambda *words: lambda journal, log: words)
     assert torch_ahead.names_any(job_of_generated, "torch.compile")
-    assert torch_ahead.started(dataclasses.replace(job_of_generated, torch_compile_ahead=False), CARD, tmp_path / "log") == ([], {})
+    assert torch_ahead.started(job_of_generated, dataclasses.replace(CARD, torch_compile_ahead=False), tmp_path / "log") == ([], {})
     amd = next(card for card in load_targets()["cpu"].architectures if card.name == "gfx942")
     assert torch_ahead.started(job_of_generated, amd, tmp_path / "log") == ([], {})
-    assert torch_ahead.started(dataclasses.replace(job_of_generated, torch_compile_ahead=True), amd, tmp_path / "log")[0]
-    assert torch_ahead.started(dataclasses.replace(job_of_generated, stages=(Stage.TEST,)), CARD, tmp_path / "log") == ([], {})
+    assert torch_ahead.started(job_of_generated, dataclasses.replace(amd, torch_compile_ahead=True), tmp_path / "log")[0]
+    assert torch_ahead.started(having(job_of_generated, stages=(Stage.TEST,)), CARD, tmp_path / "log") == ([], {})
     (tmp_path / "kernels" / "norm" / "bench_norm.py").write_text(BENCH.replace("torch.compile(normed, dynamic=False)", "normed"))
     assert not torch_ahead.names_any(job_of_generated, "torch.compile")
     assert torch_ahead.started(job_of_generated, CARD, tmp_path / "log") == ([], {})

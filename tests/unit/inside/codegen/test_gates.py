@@ -12,6 +12,7 @@ import xml.etree.ElementTree as ElementTree
 
 import command
 import pytest
+from engine_requests import make_job
 from pydantic import TypeAdapter
 from synthetic import compiled, run, write_raw
 
@@ -20,10 +21,10 @@ from warpwave.collect import collect
 from warpwave.compare import compare
 from warpwave.compare.changed_codegen import diff
 from warpwave.compare.codegen import configuration
-from warpwave.config.pyproject import load_gates, load_launches, load_peers
+from warpwave.config.pyproject import load_gates, load_what
 from warpwave.errors import ConfigError
 from warpwave.inside.codegen.gates import judge, strictest, unnamed_products
-from warpwave.records import ADVICE, OPEN, Gates, Job, Limits, NotRun, Rule, Stage, Verdict, Waiver, Which, dump, to_json
+from warpwave.records import ADVICE, OPEN, GateLimits, Gates, Job, NotRun, Rule, Stage, Verdict, Waiver, Which, dump, to_json
 from warpwave.render.junit import render_junit
 from warpwave.render.markdown import render_markdown
 
@@ -89,13 +90,13 @@ FOUND = [
 def test_a_gate_without_a_figure_is_not_judged_and_says_why():
     """Only a gate that was asked for; what broke another one is told as ever."""
     bare = row(spills=None, stack_bytes=None, load_widths=None, store_widths=None, instructions=None, occupancy=None, registers=None)
-    judged = judge(bare, Gates(Limits(occupancy=0.5, matrix=True)), {"occupancy": "no limits"})
+    judged = judge(bare, Gates(GateLimits(occupancy=0.5, matrix=True)), {"occupancy": "no limits"})
     untold = "its binary does not tell"
 
     assert judged.unjudged == {"spills": untold, "private_bytes": untold, "occupancy": "no limits", "matrix": untold}
     assert (judged.verdict, judged.broken) == (Verdict.PASSED, {})
     assert judge(bare, Gates(OPEN, advice=OPEN)).unjudged == {}
-    assert judge(row(spills=3), Gates(Limits())).unjudged == {}
+    assert judge(row(spills=3), Gates(GateLimits())).unjudged == {}
 
 
 @pytest.mark.parametrize(("made", "gates", "broken"), FOUND)
@@ -118,7 +119,7 @@ def test_the_strictest_of_all_limits_holds():
     ]
     made = row(spills=2, stack_bytes=8, load_widths=(32,))
     for some in (rules, rules[::-1]):
-        judged = judge(made, Gates(Limits(spills=8), tuple(some)))
+        judged = judge(made, Gates(GateLimits(spills=8), tuple(some)))
         assert judged.broken == {"spills": "2 registers, 0 allowed", "load_bits": "32 bits at most, 64 wanted"}
 
 
@@ -150,7 +151,7 @@ def test_a_waiver_takes_its_gate_and_its_kernels_only():
         Waiver("spills", "on purpose", Which(("softmax",), types=("*fp32*",))),
         Waiver("spills", "too late", Which()),
     )
-    gates = Gates(Limits(spills=0, load_bits=128), waivers=waivers)
+    gates = Gates(GateLimits(spills=0, load_bits=128), waivers=waivers)
     spilling = row(spills=6, stack_bytes=24, load_widths=(128,))
     passed, failed = judge(spilling, gates), judge(dataclasses.replace(spilling, load_widths=(64,)), gates)
 
@@ -162,7 +163,7 @@ def test_a_waiver_takes_its_gate_and_its_kernels_only():
 def test_advice_fails_no_row():
     """A default gate that the package does not set is told and passes; one that it sets fails; a waiver is about both."""
     spilling = row(spills=6, stack_bytes=24)
-    advised, failed = judge(spilling, Gates()), judge(spilling, Gates(Limits(spills=0)))
+    advised, failed = judge(spilling, Gates()), judge(spilling, Gates(GateLimits(spills=0)))
     waived = judge(spilling, Gates(waivers=(Waiver("spills", "on purpose", Which()),)))
 
     assert (advised.verdict, advised.reason, advised.broken, advised.advice) == (Verdict.PASSED, "", {}, {"spills": "6 registers"})
@@ -228,7 +229,7 @@ reason = "no time yet"
 def test_every_key_arrives(package):
     """The nearest file above the kernels counts; what it leaves out has its default, and a rule sets nothing else."""
     assert load_gates(package(SPELT)) == Gates(
-        limits=Limits(spills=2),
+        limits=GateLimits(spills=2),
         rules=(
             Rule(Which(("softmax", "log_*"), launched_by=("bench",)), dataclasses.replace(OPEN, load_bits=128, occupancy=0.5, matrix=True)),
         ),
@@ -237,30 +238,27 @@ def test_every_key_arrives(package):
         candidates="all",
         advice=dataclasses.replace(OPEN, explicit_precision=True),
     )
-    assert load_gates(package(SPELT), strict=True).limits == Limits(spills=2, explicit_precision=True)
+    assert load_gates(package(SPELT), strict=True).limits == GateLimits(spills=2, explicit_precision=True)
 
 
 @pytest.mark.parametrize("text", ["", "[project]\nname = 'kernels'\n", "[tool.warpwave]\n"])
 def test_the_defaults_hold_where_nothing_is_said(package, text):
     """Lost waits fail a run. No spills, no private memory and a precision with each product are advice, unless `strict`."""
-    assert load_gates(package(text)).limits == Limits(lds_waits=True, release_waits=True)
-    assert load_gates(package(text)).advice == Limits(
+    assert load_gates(package(text)).limits == GateLimits(lds_waits=True, release_waits=True)
+    assert load_gates(package(text)).advice == GateLimits(
         spills=0, private_bytes=0, explicit_precision=True, lds_waits=False, release_waits=False
     )
-    assert load_gates(package(text), strict=True).limits == Limits(spills=0, private_bytes=0, explicit_precision=True)
+    assert load_gates(package(text), strict=True).limits == GateLimits(spills=0, private_bytes=0, explicit_precision=True)
     assert load_gates(package(text), strict=True).advice == OPEN
     assert load_gates(package(text)).candidates == "best"
 
 
 def test_gates_travel_in_the_job(package, tmp_path):
-    """What was read is what the inside loads, and what the report reads again; a job from before there were gates has none."""
-    job = Job("run-1", "cpu", (Stage.COMPILE,), "/kernels", "/out", gates=load_gates(package(SPELT)))
+    """What was read is what the inside loads, and what the report reads again."""
+    job = make_job("run-1", "cpu", (Stage.COMPILE,), "/kernels", "/out", gates=load_gates(package(SPELT)))
     dump(job, tmp_path / "job.json")
-    old = {key: value for key, value in json.loads(to_json(job)).items() if key != "gates"}
-    (tmp_path / "old.json").write_text(json.dumps(old))
 
     assert Job.load(tmp_path / "job.json") == job == TypeAdapter(Job).validate_json(to_json(job), strict=True)
-    assert Job.load(tmp_path / "old.json").gates is None
 
 
 WAIVER = "[[tool.warpwave.waivers]]\ngate = 'spills'\nkernel = 'matmul'\n"
@@ -338,24 +336,23 @@ def test_a_file_that_cannot_be_read_has_three_beats(package, content):
 def test_what_is_compiled_is_the_packages_to_say(package):
     """Whose launches, and which lines of its benchmarks have none of its kernels; of everything where it does not say."""
     kernels = package("[tool.warpwave]\nlaunches = ['test']\npeers = ['torch', 'copy', 'torch']")
-    assert (load_launches(kernels), load_peers(kernels)) == (("test",), ("torch", "copy"))
-    kernels = package("")
-    assert (load_launches(kernels), load_peers(kernels)) == (("bench", "test"), ())
+    what = load_what(kernels, kernels)
+    assert (what["launches"], what["peers"]) == (("test",), ("torch", "copy"))
 
 
 @pytest.mark.parametrize(
-    ("load", "text", "told"),
+    ("text", "told"),
     [
-        (load_launches, "launches = ['benches']", "launches: found ['benches'], allowed is a list of bench and test"),
-        (load_launches, "launches = []", "launches: found []"),
-        (load_peers, "peers = 'torch'", "peers: found 'torch', allowed is a list of providers' names"),
-        (load_peers, "peers = ['']", "peers: found ['']"),
+        ("launches = ['benches']", "launches: found ['benches'], allowed is a list of bench and test"),
+        ("launches = []", "launches: found []"),
+        ("peers = 'torch'", "peers: found 'torch', allowed is a list of providers' names"),
+        ("peers = ['']", "peers: found ['']"),
     ],
 )
-def test_what_cannot_be_compiled_is_refused(package, load, text, told):
+def test_what_cannot_be_compiled_is_refused(package, text, told):
     """Left out by a slip, a kernel would be looked at by nobody."""
     with pytest.raises(ConfigError) as raised:
-        load(package("[tool.warpwave]\n" + text))
+        load_what(kernels := package("[tool.warpwave]\n" + text), kernels)
     assert told in raised.value.happened
 
 
@@ -401,7 +398,7 @@ WAIVERS = (
 
 def test_what_a_reader_sees_of_gates():
     """Broken gates apart from kernels that do not compile; each waiver with its reason and its use; what stands open."""
-    gates = Gates(Limits(spills=0), waivers=WAIVERS, advice=OPEN)
+    gates = Gates(GateLimits(spills=0), waivers=WAIVERS, advice=OPEN)
     spilling = row_of_gates_shown(spills=6, stack_bytes=24)
     host = row_of_gates_shown(function="(host code)", verdict=Verdict.NOT_RUN, reason="needs data")
     comparison = compare(
@@ -431,7 +428,7 @@ def test_peers_that_nobody_compiled_are_shown():
 def test_peers_come_with_the_bundle(tmp_path):
     """From the job that the inside was given, as gates do."""
     folder = write_raw(tmp_path / "alpha", run())
-    dump(Job("run-1", "alpha", (Stage.COMPILE,), "/kernels", "/out", peers=("torch",)), folder / "job.json")
+    dump(make_job("run-1", "alpha", (Stage.COMPILE,), "/kernels", "/out", peers=("torch",)), folder / "job.json")
     assert collect(folder).peers == ("torch",)
 
 
@@ -439,7 +436,7 @@ def test_a_bundle_may_not_keep_the_report_busy(tmp_path):
     """Each waiver is held against each kernel; a file from elsewhere with thousands of them costs itself their use, and says so."""
     folder = write_raw(tmp_path / "alpha", run())
     for number, problems in ((200, 0), (201, 1)):
-        job = Job("run-1", "alpha", (Stage.COMPILE,), "/kernels", "/out", gates=Gates(waivers=WAIVERS[:1] * number))
+        job = make_job("run-1", "alpha", (Stage.COMPILE,), "/kernels", "/out", gates=Gates(waivers=WAIVERS[:1] * number))
         dump(job, folder / "job.json")
         found = collect(folder)
         assert (len(found.problems), found.gates is None) == (problems, bool(problems)), found.problems

@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
+from engine_requests import make_job
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -23,7 +24,7 @@ from warpwave.config.targets import load_targets
 from warpwave.inside.compile.candidates import Discarded, key
 from warpwave.inside.compile.stage import Expected
 from warpwave.inside.process.journal import Audit
-from warpwave.records import ADVICE, OPEN, BenchScript, CompiledKernel, Gates, Job, NotRun, Stage, Verdict, dump
+from warpwave.records import ADVICE, OPEN, BenchScript, CompiledKernel, Gates, NotRun, Stage, Verdict, dump
 
 BOTH = ("sm_90", "gfx942")
 
@@ -99,7 +100,7 @@ def test_a_stage_that_is_stopped_leaves_no_worker(tmp_path, data, number):
     """Neither Ctrl-C, which no thread hears, nor a kill leaves a compiler running."""
     cards = load_targets()["cpu"].architectures
     (tmp_path / "compile").mkdir()
-    dump(Job("run-1", "cpu", (Stage.COMPILE,), str(data / "launching"), str(tmp_path), architectures=cards), tmp_path / "job.json")
+    dump(make_job("run-1", "cpu", (Stage.COMPILE,), str(data / "launching"), str(tmp_path), architectures=cards), tmp_path / "job.json")
     variables = {"PYTHONPATH": str(Path(__file__).parents[4]), "TRITON_CACHE_DIR": str(tmp_path / "cache")}
     command = [sys.executable, "-m", "warpwave.inside.compile.stage", str(tmp_path / "job.json")]
     stage = subprocess.Popen(command, env={**os.environ, **variables}, start_new_session=True, stderr=subprocess.DEVNULL)

@@ -146,7 +146,7 @@ def test_what_a_kernel_prints_and_reads_through_addresses(emulated, tmp_path):
 def test_an_endless_kernel_ends_by_its_time_with_its_figure(emulated, tmp_path):
     """Before the supervisor would kill the process, which could not say how far it came."""
     (tmp_path / "test_endless.py").write_text(ENDLESS)
-    found, report = emulated(tmp_path, test_limit_s=40.0)
+    found, report = emulated(tmp_path, test_s=40.0)
 
     assert "; the test executed " in found["test_endless.test_endless"][0]
     assert report["counts"] == {"timeout": 1}

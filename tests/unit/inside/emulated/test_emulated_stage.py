@@ -28,7 +28,7 @@ CARD = load_targets()["gfx942-emulated"].emulate
 @pytest.fixture(scope="module")
 def stage(run_inside, data):
     """The cases by name, as type, message and properties; and the reports of the stages."""
-    output = run_inside(data / "emulated", Stage.TEST, interpret=False, emulate=CARD, benches=(), test_limit_s=60.0, sanitize=False)
+    output = run_inside(data / "emulated", Stage.TEST, interpret=False, emulate=CARD, benches=(), test_s=60.0, sanitize=False)
     found = {}
     for case in ElementTree.parse(output / "test" / "junit.xml").getroot().iter("testcase"):
         bad = next((child for child in case if child.tag in ("failure", "error", "skipped")), None)
@@ -59,7 +59,7 @@ def test_each_end_has_its_verdict_and_the_others_run(stage):
 def test_what_the_checks_find_fails_a_test_and_is_a_row(run_inside, data):
     """A race, which the result does not show, and an access outside, with the tensor that is nearest."""
     chosen = ("-k", "test_good or test_outside or test_wrong")
-    output = run_inside(data / "emulated", Stage.TEST, interpret=False, emulate=CARD, benches=(), test_limit_s=60.0, pytest_args=chosen)
+    output = run_inside(data / "emulated", Stage.TEST, interpret=False, emulate=CARD, benches=(), test_s=60.0, pytest_args=chosen)
     rows = {row["case"].partition("::")[2]: row for row in map(json.loads, (output / "test" / "findings.jsonl").read_text().splitlines())}
     failed = {case.get("name") for case in ElementTree.parse(output / "test" / "junit.xml").getroot().iter("testcase") if len(case)}
 

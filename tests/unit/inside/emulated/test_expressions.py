@@ -26,7 +26,7 @@ def found(run_inside, tmp_path_factory):
     for options in ({}, {"interpret": False, "emulate": load_targets()["gfx942-emulated"].emulate}):
         package = tmp_path_factory.mktemp("expressions") / "package"
         expressions.write(package)
-        run_inside(package, Stage.TEST, benches=(), test_limit_s=300.0, **options)
+        run_inside(package, Stage.TEST, benches=(), test_s=300.0, **options)
         both.append(json.loads((package / "found.json").read_text()))
     return both
 

@@ -236,7 +236,7 @@ def test_a_launch_that_raises_is_not_tuned(tuned):
     assert tuned.tuning.in_place == []
 
 
-# `--autotune all`: without a card, a test runs once with each configuration of its kernels.
+# `autotune = "all"`: without a card, a test runs once with each configuration of its kernels.
 
 # A kernel that is wrong with its third configuration: it then writes only every second element.
 PACKAGE = """
@@ -453,8 +453,8 @@ def test_a_refused_launch_is_no_fault_of_the_emulator():
 INTERPRETED = """
 import json, sys, torch, triton, triton.language as tl
 from warpwave.inside.fake_gpu.card import interpreted_device
-from warpwave.records import Architecture
-interpreted_device(Architecture.restore(json.loads(sys.argv[1])), ["cuda"])
+from warpwave.records import Architecture, from_json
+interpreted_device(from_json(Architecture, sys.argv[1]), ["cuda"])
 
 @triton.jit
 def fill(out):

@@ -175,8 +175,8 @@ def test_whole_numbers():
 KERNELS = """
 import json, sys, torch, triton, triton.language as tl
 from warpwave.inside.fake_gpu.card import interpreted_device
-from warpwave.records import Architecture
-interpreted_device(Architecture.restore(json.loads(sys.argv[1])), ["cuda"])
+from warpwave.records import Architecture, from_json
+interpreted_device(from_json(Architecture, sys.argv[1]), ["cuda"])
 import importlib
 from triton.language.extra import libdevice
 from triton.language.extra.libdevice import erf

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from engine_requests import make_job, make_options
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -31,8 +32,7 @@ from warpwave.inside.facts.stage import UnusableError
 from warpwave.inside.process import supervise, workers
 from warpwave.inside.process.outcomes import describe, statement, with_child
 from warpwave.inside.process.supervise import Death, _explain
-from warpwave.options import RunOptions
-from warpwave.records import DeviceFacts, Job, Stage, Verdict, to_json
+from warpwave.records import DeviceFacts, Stage, Verdict, to_json
 from warpwave.records.isolated import isolated
 from warpwave.run import run_target
 
@@ -290,7 +290,7 @@ class Started(Exception):  # noqa: N818 - it ends a call
 @pytest.fixture
 def variables_of(tmp_path, monkeypatch):
     """Return the variables with which a stage, or what compiles ahead of it, would start."""
-    job = Job("r", "cpu", (Stage.TEST,), str(tmp_path), str(tmp_path), package_variables={"MYPKG_X": "1"})
+    job = make_job("r", "cpu", (Stage.TEST,), str(tmp_path), str(tmp_path), variables={"MYPKG_X": "1"})
 
     def refuse(command, env, **more):
         raise Started(env)
@@ -446,7 +446,7 @@ def test_a_lost_card_is_infrastructure_and_tried_once_more(package, tmp_path):
     """No test fails for it; what was finished is kept, the rest runs in the second attempt, and both attempts are on record."""
     target = dataclasses.replace(load_targets()["cpu"], interpret=False, stages=(Stage.TEST,))
     said: list[str] = []
-    settings = RunOptions("run-1", tmp_path / "out", package("test_lost.py"), benches=(), python=light_python())
+    settings = make_options("run-1", tmp_path / "out", package("test_lost.py"), benches=(), python=light_python())
     record = run_target(target, settings, said.append, lambda event: None)
     run = collect(tmp_path / "out" / "raw" / "cpu")
     events = [json.loads(line) for line in (tmp_path / "out" / "raw" / "cpu" / "test" / "journal.jsonl").read_text().splitlines()]
@@ -467,7 +467,7 @@ def test_a_card_that_stays_away_is_given_up(package, tmp_path):
     conftest = kernels / "conftest.py"
     conftest.write_text(conftest.read_text().replace("        if not LOST.exists():\n            LOST", "        LOST"))
     target = dataclasses.replace(load_targets()["cpu"], interpret=False, stages=(Stage.TEST,))
-    options = RunOptions("run-1", tmp_path / "out", kernels, benches=(), python=light_python())
+    options = make_options("run-1", tmp_path / "out", kernels, benches=(), python=light_python())
     record = run_target(target, options, lambda line: None, lambda event: None)
     verdicts = {case.id.rpartition("::")[2]: case.verdict for case in collect(tmp_path / "out" / "raw" / "cpu").cases}
 

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import command
 import pytest
+from engine_requests import make_job
 
 from warpwave.inside.bench.results import Sink
-from warpwave.records import Job, Sample, Stage, Verdict, dump, to_json
+from warpwave.records import Sample, Stage, Verdict, dump, to_json
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -65,7 +66,7 @@ def named(names):
 def verify(package: Path, output: Path, *pytest_args: str, light: bool = True) -> dict:
     """The test stage over a package, in a process of its own; its report. Not `light`: with torch and the plugins of the tests."""
     (output / "test").mkdir(parents=True)
-    dump(Job("run-1", "cpu", (Stage.TEST,), str(package), str(output), pytest_args=pytest_args, benches=()), output / "job.json")
+    dump(make_job("run-1", "cpu", (Stage.TEST,), str(package), str(output), pytest_args=pytest_args, benches=()), output / "job.json")
     variables = {**os.environ, "PYTHONPATH": str(REPOSITORY / "harness"), **({} if light else {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": ""})}
     done = command.python("-m", "warpwave.inside.test.stage", output / "job.json", light=light, cwd=output, env=variables)
     assert done.returncode == 0, done.stderr
@@ -225,7 +226,7 @@ def test_a_stage_imports_nothing_that_an_earlier_one_has_planted(tmp_path):
     (package / "test_op.py").write_text(f"def test_plant():\n    open('dataclasses.py', 'w').write({planted!r})\n")
     (work := tmp_path / "work").mkdir()
     (output := tmp_path / "out").mkdir()
-    job = Job("run-1", "cpu", (Stage.TEST, Stage.COMPILE), str(package), str(output), benches=())
+    job = make_job("run-1", "cpu", (Stage.TEST, Stage.COMPILE), str(package), str(output), benches=())
     dump(job, output / "job.json")
     variables = {**os.environ, "PYTHONPATH": str(REPOSITORY / "harness")}
     command.python("-m", "warpwave.inside", output / "job.json", light=True, cwd=work, env=variables)

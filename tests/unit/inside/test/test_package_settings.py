@@ -11,6 +11,7 @@ from pathlib import Path
 
 import command
 import pytest
+from engine_requests import make_job
 
 from warpwave.config.package import import_folders, load_pytest_settings
 from warpwave.config.targets import load_targets
@@ -219,7 +220,7 @@ def test_a_job_comes_back_as_it_was(tmp_path):
     from warpwave.records import PytestSettings, dump
 
     settings = PytestSettings("pytest.ini", ("lib",), ("check_*.py",), ("tests",), ("-ra",))
-    made = Job("r", "cpu", (Stage.TEST,), "/k", "/o", package_root="/p", import_folders=(".", "src"), pytest=settings)
+    made = make_job("r", "cpu", (Stage.TEST,), "/k", "/o", package_root="/p", import_folders=(".", "src"), pytest=settings)
     dump(made, tmp_path / "job.json")
 
     assert Job.load(tmp_path / "job.json") == made

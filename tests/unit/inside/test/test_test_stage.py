@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ElementTree
-from dataclasses import replace
 
 import pytest
+from engine_requests import having, make_job
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -21,14 +21,14 @@ from warpwave.config.targets import load_targets
 from warpwave.inside.benchmarks import loading
 from warpwave.inside.compile.stage import Cases, mostly_run, never_loaded, never_ran, never_reached
 from warpwave.inside.test.settings import files_with_tests
-from warpwave.records import Architecture, CaseResult, Chosen, Job, NotRun, Stage, StageReport, Verdict
+from warpwave.records import Architecture, CaseResult, Chosen, NotRun, Stage, StageReport, Verdict
 from warpwave.render.junit import render_junit
 
 
 @pytest.fixture(scope="module")
 def cases(run_inside, data):
     """Each test of the deadly package, by name: its outcome's type and message."""
-    output = run_inside(data / "deaths", Stage.TEST, light=True, benches=(), test_limit_s=4.0)
+    output = run_inside(data / "deaths", Stage.TEST, light=True, benches=(), test_s=4.0)
     root = ElementTree.parse(output / "test" / "junit.xml").getroot()
     found = {}
     for case in root.iter("testcase"):
@@ -109,7 +109,7 @@ def test_an_expression_that_pytest_refuses_is_shown_in_its_own_words(tmp_path):
     (tmp_path / "log.txt").write_text("collected 5 items\nERROR: Wrong expression passed to '-k': test_(: at column 7\n")
     from warpwave.inside.test import stage  # imports torch
 
-    report = stage._report(stage.Results(Job("r", "t", (), "/kernels", "/out"), tmp_path), [], tmp_path)
+    report = stage._report(stage.Results(make_job("r", "t", (), "/kernels", "/out"), tmp_path), [], tmp_path)
 
     assert (report.verdict, report.reason) == (
         Verdict.ERROR,
@@ -316,7 +316,9 @@ def test_no_row_is_missing_from_the_compile_stage(run_inside, tmp_path):
     report = json.loads((output / "compile" / "report.json").read_text())
 
     expected = {name: row[2] for name, row in ROWS.items() if row[0] != "passed"}
-    expected["good [loading bench_none.py]"] = "no module-level perf_report; nothing to measure. Give a script with --bench-script"
+    expected["good [loading bench_none.py]"] = (
+        "no module-level perf_report; nothing to measure. Name a script in bench-scripts of [tool.warpwave]"
+    )
     assert {row["origin"]: row["reason"] for row in rows} == expected
     assert {row["origin"] for row in rows if row["verdict"] == "error"} == {"broken/conftest.py"}
     assert report["verdict"] == "error"
@@ -326,7 +328,7 @@ def test_no_row_is_missing_from_the_compile_stage(run_inside, tmp_path):
 def test_tests_that_were_never_reached_say_so(run_inside, tmp_path):
     """When the stage's time is up, each test has a row, and the stage its counts."""
     files = {"test_a.py": "import time\n\ndef test_first(): pass\n\ndef test_long(): time.sleep(600)\n\ndef test_last(): pass"}
-    output = run_inside(_package(tmp_path / "package", files), Stage.TEST, light=True, benches=(), stage_limit_s=12.0)
+    output = run_inside(_package(tmp_path / "package", files), Stage.TEST, light=True, benches=(), stage_s=12.0)
     report = _report(output)
 
     assert {name.partition("::")[2]: row[:2] for name, row in _cases(output).items()} == {
@@ -355,7 +357,7 @@ def test_a_card_that_was_not_begun_lacks_the_tests_of_the_others():
     assert never_reached("one", cases) == ["b"]
     assert never_reached("two", cases, ["test_x.py"]) == ["a", "b"]
     assert never_reached("one", {"one": Cases()}, ["test_x.py"]) == ["test_x.py"], "before the tests of a file are known"
-    job, two = Job("r", "t", (), "/kernels", "/out"), Architecture("synthetic", "two", 64, {}, name="two")
+    job, two = make_job("r", "t", (), "/kernels", "/out"), Architecture("synthetic", "two", 64, {}, name="two")
     assert never_ran(two, "x/test_x.py::a", job, up=True).not_run is NotRun.TIME_UP
     assert never_ran(two, "x/test_x.py", job, up=True).kernel == "x"
     assert never_ran(two, "x/test_x.py::a", job, up=False).not_run is NotRun.STOPPED
@@ -374,7 +376,7 @@ def test_no_row_is_missing_if_the_time_is_up_at_the_start(monkeypatch, tmp_path)
     package = _package(tmp_path / "package", {"test_a.py": "", "bench_a.py": ""})
     (tmp_path / "compile").mkdir()
     cards = load_targets()["cpu"].architectures[:2]
-    job = Job("r", "t", (Stage.COMPILE,), str(package), str(tmp_path), architectures=cards)
+    job = make_job("r", "t", (Stage.COMPILE,), str(package), str(tmp_path), architectures=cards)
     with pytest.raises(KeyboardInterrupt):
         stage.compile_all(job)
 
@@ -387,7 +389,7 @@ def test_no_row_is_missing_if_the_time_is_up_at_the_start(monkeypatch, tmp_path)
 def test_a_bench_that_was_not_loaded_is_one_that_was_not_reached(tmp_path):
     """One that is loaded has its points, or a row that says why it has none."""
     package = _package(tmp_path / "package", {"bench_a.py": "", "bench_b.py": "", "bench_c.py": ""})
-    job, cases = Job("r", "t", (), str(package), "/out"), Cases()
+    job, cases = make_job("r", "t", (), str(package), "/out"), Cases()
     for event in ("start", "ready"):
         cases.note({"event": event, "id": loading(package / "bench_a.py", job)})
     cases.note({"event": "start", "id": loading(package / "bench_b.py", job)})
@@ -398,10 +400,10 @@ def test_a_bench_that_was_not_loaded_is_one_that_was_not_reached(tmp_path):
 def test_the_files_that_stand_for_their_tests(tmp_path):
     """Those that pytest would match and the run asks for."""
     package = _package(tmp_path / "package", {"a/test_a.py": "", "a/b_test.py": "", "a/other.py": "", "conftest.py": ""})
-    job = Job("r", "t", (), str(package), "/out")
+    job = make_job("r", "t", (), str(package), "/out")
 
     assert files_with_tests(job) == ["a/b_test.py", "a/test_a.py"]
-    assert files_with_tests(replace(job, chosen=Chosen(tests=("a/test_a.py::test_x",)))) == ["a/test_a.py"]
+    assert files_with_tests(having(job, chosen=Chosen(tests=("a/test_a.py::test_x",)))) == ["a/test_a.py"]
 
 
 @pytest.mark.parametrize(("whole", "data", "skipped", "verdict"), [(1, 1, 9, "passed"), (1, 2, 0, "incomplete"), (0, 0, 3, "passed")])
@@ -421,11 +423,11 @@ def test_a_stage_leaves_time_to_those_after_it(monkeypatch, tmp_path, stages, sh
     given = []
 
     def instant(job, path, stage, left_s):
-        given.append(left_s / job.stage_limit_s)
+        given.append(left_s / job.limits.stage_s)
         return StageReport(stage, Verdict.PASSED)
 
     monkeypatch.setattr(inside, "_run_stage", instant)
-    job = Job("run-1", "cpu", tuple(map(Stage, stages)), str(tmp_path), str(tmp_path), stage_limit_s=1000.0)
+    job = make_job("run-1", "cpu", tuple(map(Stage, stages)), str(tmp_path), str(tmp_path), stage_s=1000.0)
     inside.run(job, tmp_path / "job.json")
 
     assert given == pytest.approx(shares, abs=0.01)
@@ -443,7 +445,7 @@ LOADING = {
 def test_an_import_that_crashes_or_never_ends_costs_its_own_file(run_inside, tmp_path, workers):
     """A file that computes while it is imported, as scripts do, is named after a test's limit, and the tests of the others run."""
     package = _package(tmp_path / "package", LOADING)
-    output = run_inside(package, Stage.TEST, light=True, benches=(), test_limit_s=3.0, workers=workers)
+    output = run_inside(package, Stage.TEST, light=True, benches=(), test_s=3.0, workers=workers)
 
     assert {name: row[:2] for name, row in _cases(output).items()} == {
         "test_a.py::test_a": ("passed", None),
