@@ -98,14 +98,12 @@ def restored(rebuild: Callable[..., torch.Tensor], args: Any, place: str, data: 
     made, redirect = put_on_card(rebuild(*args)), Redirect.current
     if data is not None:
         know(made, data)
-    with torch._C.DisableTorchFunction():
-        return made if redirect is None else redirect.move(made, _asked_for(place))
-
-
-def _asked_for(place: str) -> Any:
-    """Return where `map_location` sends what was at a place. A function gets storages on the host, and most return them as they are."""
+    if redirect is None:
+        return made
+    # A function as `map_location` gets storages on the host, and most return them as they are.
     asked = torch.serialization._serialization_tls.map_location
-    return "cpu" if callable(asked) else torch._utils._get_restore_location(place)  # type: ignore[attr-defined]
+    with torch._C.DisableTorchFunction():
+        return redirect.move(made, "cpu" if callable(asked) else torch._utils._get_restore_location(place))  # type: ignore[attr-defined]
 
 
 def with_place(reduce: Callable[..., Any]) -> Callable[..., Any]:

@@ -27,14 +27,9 @@ Place = tuple[CodeType, int]  # of a kernel, and the line
 def place_in_kernel() -> Place:
     """Return the code and line of the kernel that has called what called this."""
     frame = sys._getframe(2)
-    while frame.f_back is not None and _stands_between(frame.f_code):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_KERNELS):
         frame = frame.f_back
     return frame.f_code, frame.f_lineno
-
-
-@functools.cache
-def _stands_between(code: CodeType) -> bool:
-    return code.co_filename.startswith(_NOT_KERNELS)
 
 
 _ALIGNED_HERE = 16  # bytes: memory of the host is aligned to no more for sure, and that of a card is

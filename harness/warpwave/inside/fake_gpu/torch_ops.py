@@ -216,11 +216,9 @@ class Traceable:
 
 # Operations of torch's on fp16 and bf16 as a card computes them: sums are of fp32, and the result is rounded once.
 #
-# On the CPU, torch adds some of these in halves. A mean loss over 4096 tokens in bf16, half of them ignored, is 2.0 instead of 8.07; a
-# layer
-# norm's gradient of its bias over 4096 rows is off by 65%; the product of 512 numbers, by 30 units in the last place. And it keeps a
-# layer
-# norm's mean and deviation in halves for the backward, where a card keeps fp32. A test would blame a correct kernel for that.
+# On the CPU, torch adds some of these in halves. A mean loss over 4096 tokens in bf16, half of them ignored, is 2.0 instead of 8.07; the
+# gradient of a layer norm's bias over 4096 rows is off by 65%; the product of 512 numbers, by 30 units in the last place. And it keeps a
+# layer norm's mean and deviation in halves for the backward, where a card keeps fp32. A test would blame a correct kernel for that.
 
 _HALVES = (torch.float16, torch.bfloat16)
 # Each operation, with the arguments whose type its results have; `None` is for a result in fp32.
