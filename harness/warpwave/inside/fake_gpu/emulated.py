@@ -19,9 +19,8 @@ import torch
 
 from warpwave.emulator import Argument, Check, EmulatorError, Found, Kernel, Launch, OutOfMemoryBounds, execute, load
 from warpwave.inside.fake_gpu.driver import PretendedDriver, refuse
-from warpwave.inside.fake_gpu.emulated_account import Account
 from warpwave.inside.fake_gpu.emulated_findings import Collected, Different, Given, Printer, given
-from warpwave.inside.fake_gpu.launches import Launched, allocator, check_grid, check_scratch
+from warpwave.inside.fake_gpu.launches import Account, Launched, allocator, check_grid, check_scratch
 from warpwave.inside.fake_gpu.streams import Graph
 from warpwave.records import Architecture
 
