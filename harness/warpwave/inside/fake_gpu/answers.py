@@ -40,7 +40,6 @@ from triton.runtime.jit import JITFunction
 from warpwave.inside.fake_gpu import (
     assertions,
     compiled,
-    direct_ops,
     driver,
     no_data,
     objects,
@@ -93,6 +92,7 @@ def each(names: Iterable[str], of_name: Callable[[str], Answer]) -> list[Answer]
 # ---- torch's module of the device (`torch.cuda`, `torch.xpu`) ----
 
 SIZES = "memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_cached max_memory_cached device_memory_used"
+STATISTICS = "memory_stats memory_stats_as_nested_dict host_memory_stats host_memory_stats_as_nested_dict"
 SILENT = """
 set_device empty_cache ipc_collect set_per_process_memory_fraction set_sync_debug_mode _sleep _record_memory_history _dump_snapshot
 reset_peak_memory_stats reset_accumulated_memory_stats reset_max_memory_allocated reset_max_memory_cached
@@ -135,11 +135,7 @@ def _of_module(card: Architecture, device: torch.device, capability: object, fre
         ("cudart", always(torch_device.Runtime()), "packages mark there what a profiler should record"),
         (SILENT, nothing, "there is no memory to free and nothing to count"),
         (SIZES, torch_device.made_up(int), "made up: nothing is allocated, and a test that compares it is not pretended"),
-        (
-            "memory_stats memory_stats_as_nested_dict host_memory_stats host_memory_stats_as_nested_dict",
-            torch_device.made_up(lambda: defaultdict(int)),
-            "made up, as above",
-        ),
+        (STATISTICS, torch_device.made_up(lambda: defaultdict(int)), "made up, as above"),
         ("mem_get_info", always((min(total, free_bytes or total), total)), "packages ask whether a tensor fits"),
         ("get_sync_debug_mode", always(0), "it does not warn"),
         ("memory_summary", always(""), "nothing is allocated"),
@@ -169,6 +165,15 @@ def of_device(card: Architecture, device: torch.device, capability: object, free
         answers |= {name: (torch_device.own(value), why) for name in names.split()}
     unanswered = [name for name in getattr(module, "__all__", ()) if name not in answers and _asks_a_card(getattr(module, name, None))]
 
+    private = [
+        add(torch._C, "_cuda_getCurrentRawStream", always(0), "the default stream, for launchers"),
+        add(torch._C, "_cuda_setStream _cuda_setDevice _cuda_clearCublasWorkspaces", nothing, "torch's compiler calls them"),
+    ]
+    guards = torch._C._dynamo.guards  # type: ignore[attr-defined]
+
+    def allocate(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        return torch.empty_strided(size, stride, dtype=dtype, device=device)
+
     def same(names: str, of: str = "") -> list[Answer]:
         return each(
             names.split(), lambda name: put(torch.accelerator, name, torch_device.own(answers[of or name][0]), answers[of or name][1])
@@ -186,21 +191,9 @@ def of_device(card: Architecture, device: torch.device, capability: object, free
         *same("device_index", of="device"),
         put(torch.accelerator, "current_accelerator", lambda check_available=False: torch.device(device.type), "the card is of this type"),
         *(add(torch.version, name, version, "packages tell the vendor by it") for name, version in card.torch_version.items()),
-        put(
-            torch._C._dynamo.guards,  # type: ignore[attr-defined]
-            f"_empty_strided_{device.type}",
-            lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype, device=device),
-            "code that torch.compile wrote allocates with it, and authors keep such code",
-        ),
+        put(guards, f"_empty_strided_{device.type}", allocate, "code that torch.compile wrote calls it, and authors keep such code"),
         add(torch.UntypedStorage, "_share_cuda_ _new_shared_cuda", torch_device.no_handle, "not pretended: a driver makes such handles"),
-        *(
-            (
-                add(torch._C, "_cuda_getCurrentRawStream", always(0), "the default stream, for launchers"),
-                add(torch._C, "_cuda_setStream _cuda_setDevice _cuda_clearCublasWorkspaces", nothing, "torch's compiler calls them"),
-            )
-            if device.type == "cuda"
-            else ()
-        ),
+        *(private if device.type == "cuda" else []),
         *each(unanswered, lambda name: put(module, name, missing(f"torch.{device.type}.{name}"), "not pretended: it would ask a card")),
     ]
 
@@ -227,7 +220,7 @@ def of_objects(kinds: Sequence[str]) -> list[Answer]:
     by_type: Any = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
     saving: Any = torch.serialization
     saving.add_safe_globals([objects.restored])  # for `weights_only`
-    has_groups = torch.distributed.is_available() and torch.distributed.is_gloo_available()
+    groups = torch.distributed if torch.distributed.is_available() and torch.distributed.is_gloo_available() else None
     return [
         put(torch, "Generator", torch_device.generator_type(kinds), "one of the card has a card's state"),
         wrap(torch.nn.Parameter, "__new__", objects.keeping_side, "a parameter is where its data are"),
@@ -241,30 +234,15 @@ def of_objects(kinds: Sequence[str]) -> list[Answer]:
         wrap(torch.Tensor, "__reduce_ex__", objects.with_place, "pickle writes the place of a tensor"),
         wrap(torch.nn.Parameter, "__reduce_ex__", objects.with_place, "pickle writes the place of a tensor"),
         put(ForkingPickler, "_extra_reducers", {**by_type, **objects.reducers(by_type)}, "tensors are sent to other processes"),
-        wrap(
-            torch.utils.checkpoint,
-            "_allowed_determinism_checks_to_fns",
-            lambda checks: {name: objects.as_it_is(check) for name, check in checks.items()},
-            "it compares devices, of first tensors within a call of torch and of second ones outside",
-        ),
+        wrap(torch.utils.checkpoint, "_allowed_determinism_checks_to_fns", objects.as_they_are, "it compares devices"),
         # Private, and in each Python from 3.10 to 3.14; `run` is what subclasses replace.
         wrap(threading.Thread, "_bootstrap_inner", redirect.within, "a mode belongs to one thread"),
         put(contexts.SpawnProcess, "_Popen", staticmethod(objects.fork), "a new Python would see no card"),
         put(contexts.SpawnProcess, "_after_fork", staticmethod(contexts.ForkProcess._after_fork), "it is forked"),
         put(contexts.ForkServerProcess, "_Popen", staticmethod(objects.fork), "a new Python would see no card"),
         wrap(ProcessPoolExecutor, "__init__", objects.started_at_once, "its threads could hold locks that a fork copies"),
-        wrap(
-            torch.distributed if has_groups else None,
-            "init_process_group",
-            objects.on_the_host,
-            "gloo, whatever the package names: tensors are on the host, or have no data",
-        ),
-        *(
-            add(getattr(torch, kind), f"{name}Tensor", objects.tensor_type(kind, name, dtype), "torch's old name of tensors there")
-            for kind in kinds
-            if hasattr(torch, kind)
-            for name, dtype in objects.OLD_NAMES.items()
-        ),
+        wrap(groups, "init_process_group", objects.on_the_host, "gloo, whatever the package names: tensors are on the host"),
+        *(add(*of_type, "torch's old name of tensors there") for of_type in objects.old_types(kinds)),
     ]
 
 
@@ -273,10 +251,7 @@ def of_every_card(card: Architecture, device: torch.device, kinds: Sequence[str]
     return [
         *of_device(card, device, driver.capability(card), free_bytes),
         *of_objects(kinds),
-        *(
-            put(module, name, products, "the vendors' libraries do not load without a driver")
-            for module, name, products in driver.vendor_products(card)
-        ),
+        *(put(*products, "the vendors' libraries do not load without a driver") for products in driver.vendor_products(card)),
         put(triton.testing, "do_bench do_bench_cudagraph", driver.call_once, "nothing is timed"),
     ]
 
@@ -299,7 +274,7 @@ def in_backward(mode: torch.overrides.TorchFunctionMode) -> list[Answer]:
 
 def without_data(device: torch.device) -> list[Answer]:
     """Launches, ops, comparisons and arrays."""
-    ops = direct_ops.DirectOps(device.type)
+    ops = torch_ops.DirectOps(device.type)
     return [
         wrap(JITFunction, "run", driver.with_known_arguments, "a number that depends on data is some number"),
         put(Autotuner, "check_disk_cache", driver.without_disk_cache, "its timings are made up, and a bench must not find them there"),
@@ -309,7 +284,7 @@ def without_data(device: torch.device) -> list[Answer]:
         put(torch.library, "wrap_triton", torch_ops.Traceable, "a launch, where torch would trace"),
         wrap(torch.library.Library, "impl", ops.implementing, "what is for the GPU runs where torch asks for shapes"),
         wrap(torch.library.Library, "_register_fake", ops.giving_shapes, "until the op has what is for the GPU"),
-        *each(direct_ops.REGISTERS, lambda name: wrap(torch.library, name, functools.partial(ops.registering, name), "of such an op")),
+        *each(torch_ops.REGISTERS, lambda name: wrap(torch.library, name, functools.partial(ops.registering, name), "of such an op")),
         # There is nothing to compare.
         put(torch, "allclose equal", lambda *args, **kwargs: unknown.UnknownTruth(), "the data are unknown"),
         put(torch.testing, "assert_close assert_allclose", nothing, "the data are unknown"),
@@ -317,12 +292,7 @@ def without_data(device: torch.device) -> list[Answer]:
         put(triton.testing, "assert_close", nothing, "the data are unknown"),
         put(torch.autograd, "gradcheck gradgradcheck", no_data.differentiate, "the function and its backward launch"),
         put(torch.library, "opcheck", lambda *args, **kwargs: {}, "it traces, and compares"),
-        wrap(
-            torch.testing._comparison,
-            "not_close_error_metas",
-            functools.partial(no_data.passing, passed=[]),
-            "the assertEqual of torch's own test classes asks it",
-        ),
+        wrap(torch.testing._comparison, "not_close_error_metas", no_data.without_errors, "torch's own test classes ask it"),
         *each(no_data.assertions(np.testing), lambda name: wrap(np.testing, name, no_data.passing, "unknown data pass")),
         *each(no_data.assertions(unittest.TestCase), lambda name: wrap(unittest.TestCase, name, no_data.passing, "unknown data pass")),
         *each(unknown.OF_MATH, lambda name: wrap(math, name, unknown.of_unknown, "the result is unknown, and decides nothing yet")),
@@ -334,12 +304,7 @@ def without_data(device: torch.device) -> list[Answer]:
         put(torch, "from_dlpack", lambda tensor, **options: tensor, "there are no data to share"),
         put(torch.utils.dlpack, "from_dlpack", lambda tensor, **options: tensor, "there are no data to share"),
         put(torch.utils.dlpack, "to_dlpack", lambda tensor: tensor, "there are no data to share"),
-        wrap(
-            torch,
-            "_has_compatible_shallow_copy_type",
-            no_data.compatible,
-            "a module moves a parameter by a new one: one with data cannot become one without",
-        ),
+        wrap(torch, "_has_compatible_shallow_copy_type", no_data.compatible, "a parameter with data cannot become one without"),
         wrap(np, "array asarray asanyarray ascontiguousarray", no_data.covering, "NumPy would make zeros of what has no data"),
         wrap(torch, "from_numpy", functools.partial(no_data.from_array, alone=True), "a tensor of such an array has no data either"),
         wrap(torch, "tensor as_tensor asarray", no_data.from_array, "a tensor of such an array has no data either"),
@@ -401,12 +366,12 @@ def before_launches() -> list[Answer]:
     """What is below all that watches launches."""
     from triton.runtime.interpreter import GridExecutor, InterpreterBuilder
 
-    from warpwave.inside.fake_gpu import waiting
+    from warpwave.inside.fake_gpu import programs
 
     asks = ("create_atomic_cas", "create_atomic_rmw", "create_masked_load")
     return [
-        wrap(GridExecutor, "__call__", waiting.launching, "programs that wait for later ones take turns with them"),
-        *each(asks, lambda name: wrap(InterpreterBuilder, name, functools.partial(waiting.asking, name), "who asks in vain waits")),
+        wrap(GridExecutor, "__call__", programs.launching, "programs that wait for later ones take turns with them"),
+        *each(asks, lambda name: wrap(InterpreterBuilder, name, functools.partial(programs.asking, name), "who asks in vain waits")),
     ]
 
 
@@ -572,7 +537,7 @@ def promised() -> list[Answer]:
     """What a kernel promises the compiler of its numbers is checked. It is above all else that the builder does."""
     from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
-    from warpwave.inside.fake_gpu.promises import Promises, assume, is_access
+    from warpwave.inside.fake_gpu.programs import Promises, assume, is_access
 
     checks, names = Promises(), [name for name in dir(InterpreterBuilder) if name.startswith("create_") and name != "create_assume"]
     return [

@@ -128,8 +128,7 @@ def rounded_once(multiply: Callable[..., Any]) -> Callable[..., Any]:
 
 # Arithmetic of bf16 and fp8 in Triton's interpreter, which computes with their bits as if they were whole numbers.
 #
-# Here an operation converts its operands to fp32, which is exact, and rounds its result once, to nearest even, as cards do. Conversions
-# to
+# Here an operation converts its operands to fp32, which is exact, and rounds its result once, to nearest even, as cards do. Conversions to
 # fp8 saturate, also as on a card.
 
 # What torch has a type for. Triton's others are left as they are.

@@ -31,11 +31,11 @@ _SELF, _JUDGED, _LEFT = "@unknown", "@judged", "@left"  # names that no source c
 
 
 def code_of(source: bytes | str, path: str) -> CodeType:
-    """Return the code of a package's file, rewritten. Where that is no Python, it is the source's own."""
+    """Return the code of a package's file, rewritten. Where that is no Python, or is too deep, it is the source's own."""
     tree = ast.parse(source, path)
     try:
         return compile(rewritten(tree), path, "exec", dont_inherit=True)
-    except SyntaxError:
+    except (SyntaxError, RecursionError):
         return compile(source, path, "exec", dont_inherit=True)
 
 
@@ -101,7 +101,7 @@ class _Rewriter(ast.NodeTransformer):
         for value in reversed(node.values[:-1]):
             left = ast.NamedExpr(target=ast.Name(id=_LEFT, ctx=ast.Store()), value=value)
             kept = ast.Name(id=_LEFT, ctx=ast.Load())
-            whole = ast.IfExp(test=_call("goes_on", left, joins), body=_call("combined", kept, whole), orelse=kept)
+            whole = ast.IfExp(test=_call("goes_on", left, joins), body=_call("combined", kept, whole, joins), orelse=kept)
         return ast.copy_location(whole, node)
 
     def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
@@ -189,9 +189,9 @@ def goes_on(left: Any, joins: bool) -> bool:
     return lacks_numbers(left) or bool(left) is joins
 
 
-def combined(left: Any, right: Any) -> Any:
-    """Return `left and right`, or `left or right`, which depends on `right`."""
-    return UnknownTruth() if lacks_numbers(left) else right
+def combined(left: Any, right: Any, joins: bool) -> Any:
+    """Return `left and right` (`joins`), or `left or right`, which depends on `right`."""
+    return UnknownTruth() if lacks_numbers(left) and (lacks_numbers(right) or bool(right) is joins) else right
 
 
 def meant(function: Any) -> Any:

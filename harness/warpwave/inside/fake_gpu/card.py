@@ -32,8 +32,8 @@ from warpwave.inside.fake_gpu.tuning import Tuning, fits_on, has_threads
 from warpwave.records import Architecture
 
 if TYPE_CHECKING:
-    from warpwave.inside.fake_gpu.emulated_account import Account
     from warpwave.inside.fake_gpu.emulated_findings import Collected
+    from warpwave.inside.fake_gpu.launches import Account
 
 # Tests that ask whether there is room for a tensor of gigabytes would fill the host's memory, and take hours.
 _FREE_BYTES = 8 << 30

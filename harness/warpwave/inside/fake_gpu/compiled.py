@@ -158,8 +158,11 @@ def call(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     Raises:
         UndeclaredWriteError: it wrote to an argument, and its schema does not say so.
     """
-    overloads = _overloads(op)
-    if not overloads or is_traced(args, kwargs) or any(map(_is_seen_through, overloads)):
+    names: Any = getattr(op, "overloads", None)  # of a packet
+    overloads = [getattr(op, name) for name in names()] if names else [op] if isinstance(op, torch._ops.OpOverload) else []
+    has_kernel: Any = torch._C._dispatch_has_kernel_for_dispatch_key
+    # The compiler takes an op of parts apart, and sees itself what they write.
+    if not overloads or is_traced(args, kwargs) or any(has_kernel(each.name(), "CompositeImplicitAutograd") for each in overloads):
         return op(*args, **kwargs)
     arguments = [argument for overload in overloads for argument in overload._schema.arguments]
     declared = {argument.name for argument in arguments if argument.alias_info and argument.alias_info.is_write}
@@ -177,14 +180,3 @@ def call(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             f"mutates_args={wrong}, or `Tensor(a!)` in its schema"
         )
     return result
-
-
-def _overloads(op: Any) -> list[Any]:
-    names: Any = getattr(op, "overloads", None)  # of a packet
-    return [getattr(op, name) for name in names()] if names else [op] if isinstance(op, torch._ops.OpOverload) else []
-
-
-def _is_seen_through(overload: Any) -> bool:
-    """Whether the compiler takes an op apart, and sees itself what its parts write."""
-    has_kernel: Any = torch._C._dispatch_has_kernel_for_dispatch_key
-    return bool(has_kernel(overload.name(), "CompositeImplicitAutograd"))

@@ -10,29 +10,24 @@ import operator
 import struct
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, ItemsView, Iterable, Iterator, Sequence, ValuesView
-from contextlib import nullcontext
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Any, Union, cast
+from typing import Any, Union
 
 import torch
-from triton.compiler.compiler import AsmDict
 
 from warpwave.emulator import Argument, Check, EmulatorError, Found, Kernel, Launch, OutOfMemoryBounds, execute, load
 from warpwave.inside.fake_gpu.driver import PretendedDriver, refuse
-from warpwave.inside.fake_gpu.emulated_account import Account
 from warpwave.inside.fake_gpu.emulated_findings import Collected, Different, Given, Printer, given
-from warpwave.inside.fake_gpu.launches import Launched, allocator, check_grid, check_scratch
+from warpwave.inside.fake_gpu.launches import Account, Launched, allocator, check_grid, check_scratch
 from warpwave.inside.fake_gpu.streams import Graph
 from warpwave.records import Architecture
 
 # A launch's Python values → the bytes that a kernel reads its arguments from.
 #
 # The order is that of Triton's own launchers: the arguments without the constants, tuples taken apart, then the two scratch pointers.
-# Where
-# each one belongs, and what the runtime adds, is in the code object's metadata (LLVM, "User Guide for AMDGPU Backend", code object V5).
+# Where each one belongs, and what the runtime adds, is in the code object's metadata (LLVM, "User Guide for AMDGPU Backend", V5).
 
 _FORMATS = {"i1": "b", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "u1": "B", "u8": "B", "u16": "H", "u32": "I", "u64": "Q"}
 _FLOATS = {"fp32": "f", "f32": "f", "fp64": "d", "fp16": "e"}
@@ -88,18 +83,14 @@ def pack(
         if len(data) != argument.size:
             raise LaunchError(f"an argument of type {kind} has {len(data)} bytes, the kernel reads {argument.size}")
         segment[argument.offset : argument.offset + argument.size] = data
-    added = {**_added(grid, threads), PRINTS.removeprefix(_HIDDEN): printer}
+    # What the runtime tells a kernel of its launch. Whole workgroups only, so nothing remains.
+    added = {f"block_count_{axis}": count for axis, count in zip("xyz", grid, strict=True)}
+    added |= {"group_size_x": threads, "group_size_y": 1, "group_size_z": 1, "grid_dims": 3, PRINTS.removeprefix(_HIDDEN): printer}
     for argument in layout:
         if argument.kind.startswith(_HIDDEN):
             value = added.get(argument.kind.removeprefix(_HIDDEN), 0)
             segment[argument.offset : argument.offset + argument.size] = value.to_bytes(argument.size, "little")
     return bytes(segment)
-
-
-def _added(grid: tuple[int, int, int], threads: int) -> dict[str, int]:
-    """Return what the runtime tells a kernel of its launch. Whole workgroups only, so nothing remains."""
-    counts = {f"block_count_{axis}": count for axis, count in zip("xyz", grid, strict=True)}
-    return {**counts, "group_size_x": threads, "group_size_y": 1, "group_size_z": 1, "grid_dims": 3}
 
 
 def encode(kind: str, value: Any) -> bytes:
@@ -109,20 +100,15 @@ def encode(kind: str, value: Any) -> bytes:
     if kind == "bf16":
         return struct.pack("<H", torch.tensor(float(value), dtype=torch.bfloat16).view(torch.uint16).item())
     if kind in _FLOATS:
-        return _float(kind, float(value))
+        try:
+            return struct.pack(f"<{_FLOATS[kind]}", float(value))
+        except OverflowError:  # C rounds such a number to infinity
+            return struct.pack(f"<{_FLOATS[kind]}", math.copysign(math.inf, value))
     if kind not in _FORMATS:
         raise LaunchError(f"warpwave cannot pass an argument of type {kind}")
     letter = _FORMATS[kind]
     bits = 8 * struct.calcsize(letter)
     return (int(value) & ((1 << bits) - 1)).to_bytes(bits // 8, "little")
-
-
-def _float(kind: str, value: float) -> bytes:
-    """Round as C does: a number that is too large becomes infinite, where `struct` would refuse it."""
-    try:
-        return struct.pack(f"<{_FLOATS[kind]}", value)
-    except OverflowError:
-        return struct.pack(f"<{_FLOATS[kind]}", float("inf") if value > 0 else float("-inf"))
 
 
 def address(value: Any) -> int:
@@ -134,51 +120,33 @@ def address(value: Any) -> int:
 
 # The texts of compiled kernels stay on the disk: Triton keeps all intermediate code of each kernel in memory, and a suite has hundreds.
 
-_Init = Callable[..., None]
 
+class Texts(Mapping[str, Any]):
+    """What Triton has as `kernel.asm`, but texts that are in `files` are read each time that somebody asks for one."""
 
-@dataclass(frozen=True)
-class _OnDisk:
-    """Stands for a text that is in a file."""
-
-    file: Path
-
-
-class Texts(AsmDict):  # type: ignore[misc]
-    """What Triton has as `kernel.asm`, but the texts are read each time that somebody asks for one."""
+    def __init__(self, asm: Any, files: Mapping[str, Path]) -> None:
+        self._asm = asm  # which knows more than it holds
+        self._asm.update({key: files[key] for key, text in asm.items() if isinstance(text, str) and key in files})
 
     def __getitem__(self, key: str) -> Any:
-        found = super().__getitem__(key)
-        return found.file.read_text(encoding="utf-8") if isinstance(found, _OnDisk) else found
+        found = self._asm[key]
+        return found.read_text(encoding="utf-8") if isinstance(found, Path) else found
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the keys. Without this method, `dict(kernel.asm)` would copy past `__getitem__`."""
-        return iter(self.keys())
+        return iter(self._asm)
 
-    def get(self, key: str, default: Any = None) -> Any:
-        """Return a text or the binary, or `default`."""
-        return self[key] if key in self else default  # noqa: SIM401 - it would call itself
-
-    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
-        """Return all keys with their texts, read now."""
-        return {key: self[key] for key in self}.items()
-
-    def values(self) -> ValuesView[Any]:  # type: ignore[override]
-        """Return all texts, read now."""
-        return {key: self[key] for key in self}.values()
+    def __len__(self) -> int:
+        return len(self._asm)
 
 
-def with_texts_on_disk(init: _Init) -> _Init:
-    """Wrap the constructor of Triton's compiled kernels."""
+def with_texts_on_disk(init: Callable[..., None]) -> Callable[..., None]:
+    """Return the constructor of Triton's compiled kernels."""
 
     def made(kernel: Any, *args: Any, **kwargs: Any) -> None:
         init(kernel, *args, **kwargs)
-        files = {Path(file).suffix[1:]: Path(file) for file in kernel.metadata_group.values()}
-        kernel.asm = Texts(
-            {key: _OnDisk(files[key]) if isinstance(text, str) and key in files else text for key, text in kernel.asm.items()}
-        )
+        kernel.asm = Texts(kernel.asm, {Path(file).suffix[1:]: Path(file) for file in kernel.metadata_group.values()})
 
-    return cast(_Init, made)
+    return made
 
 
 # Which memory a launch may touch: the storage of each tensor that it was given, and of those whose addresses it was given.
@@ -205,7 +173,8 @@ def buffers(values: Iterable[tuple[str, Any]]) -> list[Buffer]:
         tensor = _tensor_of(value)
         if tensor is not None:
             found[_storage(tensor)] = None
-            suspects |= _table(tensor)
+            if tensor.dtype in (torch.int64, torch.uint64) and tensor.numel() <= _LONGEST_TABLE:
+                suspects |= set(tensor.detach().flatten().tolist())
         elif hasattr(value, "data_ptr"):
             suspects.add(int(value.data_ptr()))
         elif isinstance(value, int) and (kind in _WIDE or kind.startswith("*")):
@@ -228,24 +197,9 @@ def _tensor_of(value: Any) -> Union[torch.Tensor, None]:
     return next((each for each in tensors if _within(int(value.data_ptr()), [_storage(each)])), usual)
 
 
-def _storage_of_any(tensor: torch.Tensor) -> Union[Buffer, None]:
-    """Return a storage, or None for a tensor without memory, such as one that torch's compiler traces with."""
-    try:
-        # The tensor's own device is "cpu" also where its storage has no memory. Its size may be a formula then, which has no hash.
-        return _storage(tensor) if tensor.untyped_storage().device.type == "cpu" else None
-    except (RuntimeError, NotImplementedError):
-        return None
-
-
 def _storage(tensor: torch.Tensor) -> Buffer:
     storage = tensor.untyped_storage()
     return storage.data_ptr(), storage.nbytes()
-
-
-def _table(tensor: torch.Tensor) -> set[int]:
-    if tensor.dtype not in (torch.int64, torch.uint64) or tensor.numel() > _LONGEST_TABLE:
-        return set()
-    return set(tensor.detach().flatten().tolist())
 
 
 def _within(number: int, found: Iterable[Buffer]) -> bool:
@@ -255,17 +209,22 @@ def _within(number: int, found: Iterable[Buffer]) -> bool:
 def _living(addresses: set[int]) -> list[Buffer]:
     """Return the storages of living tensors that these addresses are in. torch keeps no list of its tensors; Python's collector does."""
     tensors = [entry for entry in gc.get_objects() if issubclass(type(entry), torch.Tensor)]
-    known = sorted({storage for tensor in tensors if tensor.device.type == "cpu" and (storage := _storage_of_any(tensor))})
-    starts = [start for start, _ in known]
-    nearest = {known[place - 1] for number in addresses if (place := bisect_right(starts, number))}
+    known = set[Buffer]()
+    for tensor in tensors:
+        with suppress(RuntimeError, NotImplementedError):  # of a tensor without memory, such as one that torch's compiler traces with
+            # The tensor's own device is "cpu" also where its storage has no memory. Its size may be a formula then, which has no hash.
+            if tensor.device.type == "cpu" and tensor.untyped_storage().device.type == "cpu":
+                known.add(_storage(tensor))
+    ordered = sorted(known)
+    starts = [start for start, _ in ordered]
+    nearest = {ordered[place - 1] for number in addresses if (place := bisect_right(starts, number))}
     return [(start, size) for start, size in nearest if any(start <= number < start + size for number in addresses)]
 
 
 # Does a launch's result depend on the order in which waves and workgroups run? It is executed again, in random orders.
 #
 # Rounding is no such dependence: kernels add up by atomics, and floats may differ by what another order of a sum explains. But a test may
-# not ask for the same bits then: later launches of a kernel in a test keep the result of a random order, and the test's comparison
-# judges.
+# not ask for the same bits then: later launches of a kernel in a test keep the result of a random order.
 
 SEEDS = (1, 2)
 _MOST_BYTES = 1 << 28  # of all buffers of a launch: they are copied
@@ -411,7 +370,10 @@ class _Launcher:
                 limit, seconds = account.left, account.seconds_left
                 account.add(execute(kernel, launch, limit_instructions=limit, limit_seconds=seconds, findings=found))
             if orders and self._checks is not None and account.seconds_left > account.seconds / 2:  # else the test itself may need the time
-                again = partial(_execute_again, kernel, launch, limit, account)
+
+                def again(seed: int) -> None:
+                    execute(kernel, launch, limit_instructions=limit, limit_seconds=account.seconds_left, order=seed)
+
                 different = orders.compare(again, tensors, Launched.again(kernel.name))
                 if not any(one.check is Check.GLOBAL_RACE for one in found or ()):  # the race says why, and where
                     self._checks.reordered(kernel, different)
@@ -440,7 +402,3 @@ class _Launcher:
                 memory = allocate(programs * size, getattr(self._metadata, f"{purpose}_scratch_align"), stream)
             found.append(("*i8", memory))
         return found
-
-
-def _execute_again(kernel: Kernel, launch: Launch, limit: int, account: Account, seed: int) -> None:
-    execute(kernel, launch, limit_instructions=limit, limit_seconds=account.seconds_left, order=seed)

@@ -290,16 +290,13 @@ class Printer:
         name = len(self._messages) + 1 if head >> _BEGIN & 1 else head >> _ID
         self._messages.setdefault(name, []).extend(words[1 : 1 + (head >> _LENGTH & 7)])
         if head >> _END & 1:
-            self._write(self._messages[name])
+            kind, *text = self._messages[name] or [0]
+            if kind & 1:
+                self.complaints += formatted(text)
+            else:
+                self.printed += formatted(text)
             self._messages[name] = []
         self._word(slot).value = head & ~1 & ((1 << _ID) - 1) | name << _ID
-
-    def _write(self, words: Sequence[int]) -> None:
-        text = formatted(words[1:])
-        if words and words[0] & 1:
-            self.complaints += text
-        else:
-            self.printed += text
 
     def _word(self, offset: int) -> ctypes.c_uint64:
         return ctypes.c_uint64.from_address(self._base + offset)

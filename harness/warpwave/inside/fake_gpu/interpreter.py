@@ -13,9 +13,10 @@ import sys
 import textwrap
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import FrameType, ModuleType, SimpleNamespace, TracebackType
+from types import FrameType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -40,9 +41,8 @@ from warpwave.records import Architecture
 
 # Let Triton compile in a process whose kernels run in its interpreter: for `kernel.asm`, and for what is made for a card alone.
 #
-# The interpreter replaces the functions of `triton.language`, and does not put all of them back: what a call from a kernel replaces
-# stays. So
-# do warpwave's own additions. The compiler gets the language without either.
+# The interpreter replaces the functions of `triton.language`, and does not put all of them back: what a call from a kernel replaces stays.
+# So do warpwave's own additions. The compiler gets the language without either.
 
 _REPLACED = (tl, tl.core, tl.math, tl.core.dtype, tl.core.tensor, tl.core.tensor_descriptor_base)
 
@@ -60,18 +60,15 @@ def compiling(additions: Iterable[tuple[Any, str]], compile_kernel: Callable[...
         with contextlib.ExitStack() as undo:
             for owner, members in own:
                 for name, value in list(vars(owner).items()):
-                    if value is not members.get(name) and ((id(owner), name) in ours or _is_the_interpreters(value)):
+                    function = value.fget if isinstance(value, property) else value
+                    is_the_interpreters = function is print or getattr(function, "__module__", "") == "triton.runtime.interpreter"
+                    # A package may put something there, too.
+                    if value is not members.get(name) and ((id(owner), name) in ours or is_the_interpreters):
                         setattr(owner, name, members[name]) if name in members else delattr(owner, name)
                         undo.callback(setattr, owner, name, value)
             return compile_kernel(*args, **kwargs)
 
     return run
-
-
-def _is_the_interpreters(value: Any) -> bool:
-    """Whether the interpreter has put it into the language. A package may put something there, too."""
-    function = value.fget if isinstance(value, property) else value
-    return function is print or getattr(function, "__module__", "") == "triton.runtime.interpreter"
 
 
 # What kernels ask of the card itself (`tl.extra.cuda.smid()`, `gdc_wait()`), and what its compiler refuses, in Triton's interpreter.
@@ -234,7 +231,7 @@ def rename_too(self: Any, name: str, value: Any) -> None:
 
 
 def with_source(self: Any, source: str) -> None:
-    """Let a kernel have another source than its file: a package writes kernels so that are the same but for a function within."""
+    """Replace a kernel's source, as packages do that generate variants."""
     rewriter = self.rewriter
 
     def rewrite() -> Any:
@@ -286,10 +283,6 @@ def with_handle(run: Callable[..., Any]) -> Callable[..., Any]:
 _OF_COMPILED = ("asm", "kernel", "name", "src")
 
 
-class _Metadata(SimpleNamespace):
-    """What host code reads of a compiled kernel's metadata."""
-
-
 class _InterpretedKernel:
     """A kernel in the interpreter: it can be launched, and has a compiled kernel's public attributes."""
 
@@ -297,7 +290,7 @@ class _InterpretedKernel:
 
     def __init__(self, function: Any, args: Any, options: dict[str, Any]) -> None:
         self.function, self.args, self.options = function, args, options
-        self.metadata = _Metadata(shared=1024, num_warps=options.get("num_warps", 4), num_stages=options.get("num_stages", 1))
+        self.metadata = SimpleNamespace(shared=1024, num_warps=options.get("num_warps", WARPS), num_stages=options.get("num_stages", 1))
 
     @property
     def hash(self) -> str:
@@ -343,16 +336,11 @@ def launched(launch: Callable[..., Any], card: Architecture) -> Callable[..., An
     return run
 
 
-def _is_pointer(value: Any) -> bool:
-    """Whether an argument is an object of the package with an address, as launchers take it: no tensor, and none that wraps one."""
-    return hasattr(value, "data_ptr") and not isinstance(value, torch.Tensor) and not hasattr(value, "base")
-
-
 def but_pointers(bring: Callable[..., Any]) -> Callable[..., Any]:
     """Bring a launch's tensors to the host, as the interpreter does. What only has an address points there already."""
 
     def brought(self: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        args_host, kwargs_host = bring(self, _without_pointers(args), dict(zip(kwargs, _without_pointers(kwargs.values()), strict=True)))
+        args_host, kwargs_host = bring(self, *_without_pointers(args, kwargs))
         kept = [given if _is_pointer(given) else found for given, found in zip(args, args_host, strict=True)]
         return kept, {name: value if _is_pointer(value) else kwargs_host[name] for name, value in kwargs.items()}
 
@@ -363,14 +351,20 @@ def back_but_pointers(restore: Callable[..., Any]) -> Callable[..., Any]:
     """Bring them back, as above."""
 
     def restored(self: Any, args: Any, args_host: Any, kwargs: dict[str, Any], kwargs_host: dict[str, Any]) -> Any:
-        named = dict(zip(kwargs, _without_pointers(kwargs.values()), strict=True))
-        return restore(self, _without_pointers(args), args_host, named, kwargs_host)
+        args, kwargs = _without_pointers(args, kwargs)
+        return restore(self, args, args_host, kwargs, kwargs_host)
 
     return restored
 
 
-def _without_pointers(values: Iterable[Any]) -> list[Any]:
-    return [None if _is_pointer(value) else value for value in values]
+def _without_pointers(args: Any, kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    named = {name: None if _is_pointer(value) else value for name, value in kwargs.items()}
+    return [None if _is_pointer(value) else value for value in args], named
+
+
+def _is_pointer(value: Any) -> bool:
+    """Whether an argument is an object of the package with an address, as launchers take it: no tensor, and none that wraps one."""
+    return hasattr(value, "data_ptr") and not isinstance(value, torch.Tensor) and not hasattr(value, "base")
 
 
 def _as_on_a_card(executor: Any, card: Architecture, args: Any, kwargs: dict[str, Any]) -> tuple[int, ...]:
@@ -404,17 +398,10 @@ def as_compiled(error: InterpreterError) -> InterpreterError:
     found = raised_in_kernel(error)
     if not isinstance(found, _REFUSES) or isinstance(error, CompilationError):
         return error
-    file, function = _innermost(found.__traceback__)
-    if function == "_new_static_assert":
+    *_, (frame, _) = traceback.walk_tb(found.__traceback__)
+    if frame.f_code.co_name == "_new_static_assert":
         return _both(CompileTimeAssertionFailure)(error.error_message)
-    return _both(CompilationError)(error.error_message) if _LANGUAGE in Path(file).parents else error
-
-
-def _innermost(trace: TracebackType | None) -> tuple[str, str]:
-    """Return the file and the function in which an error was raised."""
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return (trace.tb_frame.f_code.co_filename, trace.tb_frame.f_code.co_name) if trace is not None else ("", "")
+    return _both(CompilationError)(error.error_message) if _LANGUAGE in Path(frame.f_code.co_filename).parents else error
 
 
 @functools.cache

@@ -19,7 +19,7 @@ from triton.language.core import _unwrap_if_constexpr
 from triton.runtime.interpreter import InterpretedFunction, InterpreterError, TensorHandle, _get_np_dtype, interpreter_semantic
 from triton.runtime.jit import KernelParam
 
-from warpwave.inside.fake_gpu.arithmetic import narrowed, widened
+from warpwave.inside.fake_gpu.arithmetic import Array, narrowed, widened
 from warpwave.inside.process.outcomes import NotPretended
 
 # Structs of kernels (`_aggregate`), which the interpreter cannot make: constants are numbers there, and methods are not bound.
@@ -181,14 +181,14 @@ class Modules:
         if not str(module.get("__name__")).startswith("triton."):
             for name, value in list(module.items()):
                 if found := self.functions.get(id(value)):
-                    module[name] = functools.partial(_forward, *found)
+                    module[name] = _forwarded(*found)
         languages = tuple(language for language in (tl, tl.core) if any(value is language for value in module.values()))
         self.seen[id(module)] = (module, len(module), languages)
         return languages
 
 
-def _forward(owner: Any, name: str, *args: Any, **kwargs: Any) -> Any:
-    return getattr(owner, name)(*args, **kwargs)
+def _forwarded(owner: Any, name: str) -> Callable[..., Any]:
+    return lambda *args, **kwargs: getattr(owner, name)(*args, **kwargs)
 
 
 # Operations of the language that Triton's interpreter lacks: reductions through descriptors, and functions of single elements.
@@ -335,11 +335,9 @@ def _truth(value: Any) -> Any:
 
 # `tl.dot_scaled` in Triton's interpreter: releases before 3.8 have none, and later ones round away the smallest numbers of fp8.
 #
-# Elements and scales are converted to fp32, which is exact, and so are their products as long as they are not smaller or larger than
-# fp32.
+# Elements and scales are converted to fp32, which is exact, and so are their products as long as they are in the range of fp32.
 # The formats are those of the OCP's Microscaling specification: a scale is a power of two (e8m0), or a number in e4m3.
 
-Array = Any  # np.ndarray; the numbers' types change from call to call
 _NARROW = (tl.bfloat16, tl.float8e5, tl.float8e4nv)
 _MAGNITUDES_OF_E2M1 = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0], np.float32)
 _E2M1 = np.concatenate([_MAGNITUDES_OF_E2M1, -_MAGNITUDES_OF_E2M1])
@@ -391,14 +389,13 @@ def _scaled(elements: Array, scale: Any) -> Array:
     """Return elements times the scale of their group, both along the last axis."""
     if scale is None:
         return elements
-    factors = _powers(scale.data.view(np.uint8)) if scale.dtype.scalar.is_int() else _numbers(scale)
+    if scale.dtype.scalar.is_int():  # bytes of e8m0, which stand for powers of two
+        exponents = scale.data.view(np.uint8)
+        powers = np.exp2(exponents.astype(np.float64) - _BIAS_OF_E8M0).astype(np.float32)
+        factors = np.where(exponents == _NAN_OF_E8M0, np.float32(np.nan), powers)
+    else:
+        factors = _numbers(scale)
     return elements * np.repeat(factors, elements.shape[-1] // factors.shape[-1], axis=-1)
-
-
-def _powers(exponents: Array) -> Array:
-    """Return the powers of two that bytes of e8m0 stand for, in fp32."""
-    powers = np.exp2(exponents.astype(np.float64) - _BIAS_OF_E8M0).astype(np.float32)
-    return np.where(exponents == _NAN_OF_E8M0, np.float32(np.nan), powers)
 
 
 def _numbers(handle: Any) -> Array:

@@ -57,7 +57,8 @@ class NoNumbers(np.ndarray):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         plain = [value.view(np.ndarray) if isinstance(value, NoNumbers) else value for value in inputs]
-        kwargs = {key: _plain_out(value) if key == "out" else value for key, value in kwargs.items()}
+        if "out" in kwargs:
+            kwargs["out"] = tuple(value.view(np.ndarray) if isinstance(value, NoNumbers) else value for value in kwargs["out"])
         return _covered(getattr(ufunc, method)(*plain, **kwargs))
 
     def __getitem__(self, index: Any) -> Any:
@@ -113,10 +114,6 @@ def lacks_numbers(value: Any) -> bool:
 
 def _covered(result: Any) -> Any:
     return np.asarray(result).view(NoNumbers) if isinstance(result, (np.ndarray, np.generic)) else result
-
-
-def _plain_out(out: Any) -> Any:
-    return tuple(value.view(np.ndarray) if isinstance(value, NoNumbers) else value for value in out)
 
 
 def dtype_of(array: np.ndarray) -> torch.dtype:
@@ -232,8 +229,10 @@ class WithoutData(Redirect):
                 return args[0]  # unknown data arrives on the host
             for tensor in written:
                 forget(tensor)
-        elif not _makes(name) and not is_packages_op(func) and all(map(_is_given, sources)):
-            return self._know_more(func, args, kwargs)
+        # What takes only the shape of a tensor is most likely filled by a kernel.
+        elif not name.endswith("_like") and not name.startswith("new_") and not is_packages_op(func) and all(map(_is_given, sources)):
+            result = func(*_each(args, _data), **_each(kwargs, _data))  # all arguments are known, so the result is, too
+            return put_on_host(result) if all(map(is_host, sources)) else _each(result, lambda tensor: know(tensor.to(self.to), tensor))
         if name in _ASKS:
             return _ASKS[name](args[0])
         if kwargs.get("generator") is not None:
@@ -260,8 +259,9 @@ class WithoutData(Redirect):
         except (NotImplementedError, RuntimeError) as error:
             if "meta" not in str(error).lower():
                 raise
-            if Guesses.allowed and name == "__getitem__" and (chosen := _all_of(*args)) is not None:
-                return chosen
+            if Guesses.allowed and name == "__getitem__" and isinstance(args[1], torch.Tensor) and args[1].dtype is torch.bool:
+                rest = args[0].shape[args[1].dim() :]  # what a mask would choose if it held everywhere
+                return torch.empty((args[1].numel(), *rest), dtype=args[0].dtype, device="meta")
             if name == "bincount" and (counts := _counts(*args, **kwargs)) is not None:
                 return counts
             if _only_writes(name):
@@ -271,12 +271,6 @@ class WithoutData(Redirect):
             if name in (*_SHAPED_BY_DATA, *_ALSO_SHAPED):
                 raise DecidedByData(f"the shape of what torch.{name} returns depends on the data of a tensor") from error
             raise NotPretended(f"torch.{name} does not work on tensors without data: {str(error).splitlines()[0]}") from error
-
-    def _know_more(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Call a function whose arguments are all known; what it returns is known, too."""
-        result = func(*_each(args, _data), **_each(kwargs, _data))
-        on_host = all(map(is_host, tensors_in(args, kwargs)))
-        return put_on_host(result) if on_host else _each(result, lambda tensor: know(tensor.to(self.to), tensor))
 
 
 def _is_given(tensor: torch.Tensor) -> bool:
@@ -296,13 +290,6 @@ def lose_data(tensor: torch.Tensor) -> None:
     with torch._C.DisableTorchFunction(), contextlib.suppress(RuntimeError):  # a tensor of autograd's graph keeps what it has
         empty = pin(torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta"))
         torch.utils.swap_tensors(tensor, empty)  # type: ignore[no-untyped-call]
-
-
-def _all_of(tensor: torch.Tensor, index: object) -> torch.Tensor | None:
-    """Return what a mask would choose if it held everywhere; None if the index is no mask."""
-    if not isinstance(index, torch.Tensor) or index.dtype is not torch.bool:
-        return None
-    return torch.empty((index.numel(), *tensor.shape[index.dim() :]), dtype=tensor.dtype, device="meta")
 
 
 def _counts(tensor: torch.Tensor, weights: torch.Tensor | None = None, minlength: int = 0) -> torch.Tensor | None:
@@ -349,11 +336,6 @@ def _only_writes(name: str) -> bool:
     return operation is not None and not any(getattr(operation, each)._schema.returns for each in operation.overloads())
 
 
-def _makes(name: str) -> bool:
-    """Return whether a function takes only the shape of a tensor, for one that a kernel will most likely fill."""
-    return name.endswith("_like") or name.startswith("new_")
-
-
 _IN_PLACE = tuple(
     f"__i{name}__" for name in ("add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
 )
@@ -376,8 +358,7 @@ def _each(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
 # Find which arguments a kernel may write to, in Triton's own IR.
 #
 # A store's pointer is followed back through arithmetic, loops and branches to the arguments that it comes from. What was loaded is data,
-# and
-# no way back: an index that a kernel reads from a table does not make the table one that it writes.
+# and no way back: an index that a kernel reads from a table does not make the table one that it writes.
 
 _WRITES = ("tt.store", "tt.atomic", "tt.descriptor_store", "tt.descriptor_scatter", "tt.descriptor_reduce", "tt.call")
 _READS = ("tt.load", "tt.descriptor_load", "tt.descriptor_gather")
@@ -415,17 +396,12 @@ def written(ttir: str) -> frozenset[str]:
             sources.setdefault(yielding[-1], set()).update(used)
         if text.startswith("}") and yielding and not text.endswith("{"):
             yielding.pop()
-    return frozenset(name[1:] for name in _closure(reached, sources) if name in arguments)
-
-
-def _closure(reached: list[str], sources: dict[str, set[str]]) -> set[str]:
     seen: set[str] = set()
     while reached:
-        name = reached.pop()
-        if name not in seen:
+        if (name := reached.pop()) not in seen:
             seen.add(name)
             reached += sources.get(name, ())
-    return seen
+    return frozenset(name[1:] for name in seen if name in arguments)
 
 
 # Comparisons of data that is not there hold: what is checked without a card is the code, not what it computes.
@@ -447,6 +423,11 @@ def passing(compare: Callable[..., Any], passed: Any = None) -> Callable[..., An
         return passed if without or any(map(is_meta, tensors_in(args))) else compare(*args, **kwargs)
 
     return check
+
+
+def without_errors(compare: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a comparison that finds no errors in data that is not there."""
+    return passing(compare, [])
 
 
 def differentiate(function: Callable[..., Any], inputs: Any, *args: Any, **kwargs: Any) -> bool:

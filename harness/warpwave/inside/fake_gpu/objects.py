@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing.popen_fork
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -98,14 +99,12 @@ def restored(rebuild: Callable[..., torch.Tensor], args: Any, place: str, data: 
     made, redirect = put_on_card(rebuild(*args)), Redirect.current
     if data is not None:
         know(made, data)
-    with torch._C.DisableTorchFunction():
-        return made if redirect is None else redirect.move(made, _asked_for(place))
-
-
-def _asked_for(place: str) -> Any:
-    """Return where `map_location` sends what was at a place. A function gets storages on the host, and most return them as they are."""
+    if redirect is None:
+        return made
+    # A function as `map_location` gets storages on the host, and most return them as they are.
     asked = torch.serialization._serialization_tls.map_location
-    return "cpu" if callable(asked) else torch._utils._get_restore_location(place)  # type: ignore[attr-defined]
+    with torch._C.DisableTorchFunction():
+        return redirect.move(made, "cpu" if callable(asked) else torch._utils._get_restore_location(place))  # type: ignore[attr-defined]
 
 
 def with_place(reduce: Callable[..., Any]) -> Callable[..., Any]:
@@ -143,11 +142,18 @@ def reducers(of_type: dict[type, Callable[..., Any]]) -> dict[type, Callable[...
 
 
 # torch's names of tensor types, such as `torch.cuda.FloatTensor`.
-OLD_NAMES = {"Float": torch.float32, "Double": torch.float64, "Half": torch.float16, "BFloat16": torch.bfloat16, "Int": torch.int32}
-OLD_NAMES |= {"Long": torch.int64, "Short": torch.int16, "Char": torch.int8, "Byte": torch.uint8, "Bool": torch.bool}
+_OLD_NAMES = {"Float": torch.float32, "Double": torch.float64, "Half": torch.float16, "BFloat16": torch.bfloat16, "Int": torch.int32}
+_OLD_NAMES |= {"Long": torch.int64, "Short": torch.int16, "Char": torch.int8, "Byte": torch.uint8, "Bool": torch.bool}
 
 
-def tensor_type(kind: str, name: str, dtype: torch.dtype) -> type:
+def old_types(kinds: Sequence[str]) -> Iterator[tuple[Any, str, type]]:
+    """Yield module, name and stand-in of each."""
+    for kind in kinds:
+        for name, dtype in _OLD_NAMES.items() if hasattr(torch, kind) else ():
+            yield getattr(torch, kind), f"{name}Tensor", _tensor_type(kind, name, dtype)
+
+
+def _tensor_type(kind: str, name: str, dtype: torch.dtype) -> type:
     """Return a stand-in for a type such as `torch.cuda.FloatTensor`: its argument is a shape, or the numbers themselves."""
 
     class AnyTensor(type):
@@ -200,11 +206,11 @@ def made_there(make: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
-def as_it_is(check: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a check of torch's ask for the real device of a tensor."""
+def as_they_are(checks: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
+    """Let checkpoints compare the real devices of tensors: the first ones are asked within a call of torch, the second ones outside."""
 
-    def checked(tensor: torch.Tensor) -> Any:
+    def checked(check: Callable[..., Any], tensor: torch.Tensor) -> Any:
         with torch._C.DisableTorchFunction():
             return check(tensor)
 
-    return checked
+    return {name: functools.partial(checked, check) for name, check in checks.items()}

@@ -187,8 +187,7 @@ def without_denormals(values: Array, kind: str = "f32") -> Array:
 
 def whole(values: Array, rounding: str, kind: str) -> Array:
     """Round to whole numbers of a type. What is outside of it becomes its nearest end, and NaN becomes 0."""
-    bits = int(kind[1:])
-    least, most = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if kind[0] == "s" else (0, 2**bits - 1)
+    least, most = _ends(kind)
     with np.errstate(all="ignore"):
         rounded = np.nan_to_num(ROUNDINGS[rounding](values.astype(np.float64)), nan=0.0, posinf=np.inf, neginf=-np.inf)
     # The largest of 64 bits is no fp64.
@@ -197,6 +196,12 @@ def whole(values: Array, rounding: str, kind: str) -> Array:
     return np.where(inside, np.where(inside, rounded, 0).astype(np.int64 if kind[0] == "s" else np.uint64), ends).astype(
         np.int64 if kind[0] == "s" else np.uint64
     )
+
+
+def _ends(kind: str) -> tuple[int, int]:
+    """Return the least and the largest number of a type of whole ones."""
+    bits = int(kind[1:])
+    return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if kind[0] == "s" else (0, 2**bits - 1)
 
 
 def toward_zero(values: Array, kept: int) -> Array:
@@ -316,7 +321,10 @@ def _convert(this: Instruction, numbers: Array, to: str, of: str, others: set[st
         exact = numbers if to == "f32" else numbers.astype(np.float64)
         return write(bounded(exact.astype(np.float64), {"sat"}) if "sat" in others else exact, to)
     if of[0] in "us" and to[0] in "us" and not plain | rounding:
-        return write(_limited(numbers, to) if "sat" in others else numbers, to)
+        if "sat" in others:
+            least, most = _ends(to)
+            numbers = np.array([min(max(int(number), least), most) for number in numbers], np.int64 if to[0] == "s" else np.uint64)
+        return write(numbers, to)
     raise refused(this)
 
 
@@ -341,12 +349,6 @@ def _to_tf32(numbers: Array, away: bool) -> Bits:
     bits = write(numbers, "f32")
     half = np.uint64(0x1000) if away else np.uint64(0xFFF) + (bits >> np.uint64(13) & np.uint64(1))
     return np.where(np.isfinite(numbers), (bits + half) & np.uint64(0xFFFFE000), bits)
-
-
-def _limited(numbers: Array, to: str) -> Array:
-    count = int(to[1:])
-    least, most = (-(2 ** (count - 1)), 2 ** (count - 1) - 1) if to[0] == "s" else (0, 2**count - 1)
-    return np.array([min(max(int(number), least), most) for number in numbers], np.int64 if to[0] == "s" else np.uint64)
 
 
 # Instructions on whole numbers and on bits. Source: the PTX ISA 8.7, sections 9.7.1, 9.7.7 and 9.7.9.

@@ -83,7 +83,9 @@ class Redirect(torch.overrides.TorchFunctionMode):
         if name == "__get__":
             return self._attribute(func, args)
         if name == "__set__":
-            return self._assign(func, args)
+            if getattr(func, "__self__", None) is torch.Tensor.data:  # a parameter is moved so
+                (put_on_host if is_host(args[1]) else take_from_host)(args[0])
+            return func(*args)
         if name in _WAIT and self.is_on_card(args[0]):
             wait()
         if name in self.kinds:
@@ -95,7 +97,8 @@ class Redirect(torch.overrides.TorchFunctionMode):
             return action(self, func, args, kwargs)
         named = "device" in kwargs
         wanted = kwargs.get("device")
-        if wanted is None and func in default_device._device_constructors() and not self._keeps_side(func, args):
+        is_made_of_card = func in _OF_DATA and any(isinstance(value, torch.Tensor) and self.is_on_card(value) for value in args[:2])
+        if wanted is None and func in default_device._device_constructors() and not is_made_of_card:
             named, wanted = True, _default_device()
         if kwargs.get("pin_memory") and not self.is_gpu(wanted):
             kwargs.pop("pin_memory")
@@ -108,10 +111,6 @@ class Redirect(torch.overrides.TorchFunctionMode):
             return self.make(func, args, {**kwargs, "device": self.to})
         made = put_on_host(func(*args, **{**kwargs, "device": wanted}))
         return make_shape(made) if str(wanted) == "meta" and isinstance(made, torch.Tensor) else made
-
-    def _keeps_side(self, func: Any, args: Any) -> bool:
-        """Whether a function makes a tensor of one that is on the card: the new one is there, too."""
-        return func in _OF_DATA and any(isinstance(value, torch.Tensor) and self.is_on_card(value) for value in args[:2])
 
     def is_gpu(self, device: Any) -> bool:
         """Whether something names a GPU: a device, a text, or an index. Then the package is one that uses it."""
@@ -201,11 +200,6 @@ class Redirect(torch.overrides.TorchFunctionMode):
         result = func(*args)
         return marked_as(args[:1], result) if isinstance(result, torch.Tensor) else result
 
-    def _assign(self, func: Any, args: Any) -> Any:
-        if getattr(func, "__self__", None) is torch.Tensor.data:  # a parameter is moved so
-            (put_on_host if is_host(args[1]) else take_from_host)(args[0])
-        return func(*args)
-
     def write(self, tensor: torch.Tensor, reduced: Any, place: str) -> Any:
         """Return what pickle writes of a tensor: `reduced`, with its place, which is the card's name or `cpu`."""
         if place != "cpu":
@@ -230,12 +224,6 @@ class Redirect(torch.overrides.TorchFunctionMode):
             return self.move(tensor, rest.pop(0), *rest, **kwargs)
         return self.call(func, args, kwargs)
 
-    def _pin(self, func: Any, args: Any, kwargs: Any) -> Any:
-        return pin(args[0].clone())
-
-    def _index(self, func: Any, args: Any, kwargs: Any) -> int:
-        return 0 if self.is_on_card(args[0]) else -1
-
     def _type(self, func: Any, args: Any, kwargs: Any) -> Any:
         if len(args) > 1 or kwargs:
             wanted = kwargs.get("dtype", args[1] if len(args) > 1 else None)
@@ -249,10 +237,6 @@ class Redirect(torch.overrides.TorchFunctionMode):
     def _repr(self, func: Any, args: Any, kwargs: Any) -> str:
         text = str(self.call(func, args, kwargs))
         return text if is_shape(args[0]) else texted(str(self.claim) if self.is_on_card(args[0]) else "", text)
-
-    def _dlpack_device(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Let torch name the kind of device of a tensor on the card: it knows the vendor's number."""
-        return func(SimpleNamespace(device=self.claim, is_pinned=lambda: False) if self.is_on_card(args[0]) else args[0])
 
     def _attend(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Compute attention, whichever of a card's implementations the package allows: the device below has not all of them."""
@@ -298,13 +282,16 @@ _ACTIONS = {
     "to": Redirect._to,
     "cpu": lambda self, func, args, kwargs: self.move(args[0], "cpu"),
     "copy_": Redirect._copy,
-    "pin_memory": Redirect._pin,
+    "pin_memory": lambda self, func, args, kwargs: pin(args[0].clone()),
     "is_pinned": lambda self, func, args, kwargs: is_pinned(args[0]),
-    "get_device": Redirect._index,
+    "get_device": lambda self, func, args, kwargs: 0 if self.is_on_card(args[0]) else -1,
     "type": Redirect._type,
     "__repr__": Redirect._repr,
     "__format__": Redirect._repr,
-    "__dlpack_device__": Redirect._dlpack_device,
+    # torch knows the number of the vendor's kind of device.
+    "__dlpack_device__": lambda self, func, args, kwargs: func(
+        SimpleNamespace(device=self.claim, is_pinned=lambda: False) if self.is_on_card(args[0]) else args[0]
+    ),
     "__dlpack__": lambda self, func, args, kwargs: func(*args, **{key: kwargs[key] for key in kwargs.keys() - {"stream", "dl_device"}}),
     "scaled_dot_product_attention": Redirect._attend,
     "histc": Redirect._count,

@@ -160,8 +160,6 @@ class Graph:
     def capture_begin(self, pool: object = None, capture_error_mode: str = "global") -> None:
         """Remember every operation and every launch from here on. They also run, for the shapes of what they return."""
         self._calls.clear()
-        self._before.clear()
-        self._made.clear()
         self.capturing.append(self)
         self._mode = _Capture()
         self._mode.__enter__()
@@ -228,12 +226,6 @@ def wait(*args: object, **kwargs: object) -> None:
         raise RuntimeError("operation not permitted when stream is capturing")
 
 
-def _run_plain(operation: Any, *args: Any, **kwargs: Any) -> Any:
-    """Run an operation of torch's below the mode that answers for a card: devices have been decided by then."""
-    with torch._C.DisableTorchFunction():
-        return operation(*args, **kwargs)
-
-
 class _Capture(TorchDispatchMode):
     """Sees operations below autograd, as a card does: those of a backward too, and none that only ties tensors together."""
 
@@ -247,7 +239,12 @@ class _Capture(TorchDispatchMode):
         if str(getattr(func, "_name", "")).startswith(_MAKES_EMPTY):
             with torch._C.DisableTorchFunction():
                 return Graph.made(func(*args, **(kwargs or {})))
-        return Graph.run(_run_plain, (func, *args), kwargs or {})
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with torch._C.DisableTorchFunction():  # which device is meant has been decided
+                return func(*args, **kwargs)
+
+        return Graph.run(run, args, kwargs or {})
 
 
 def _waits(name: str, args: Any) -> bool:

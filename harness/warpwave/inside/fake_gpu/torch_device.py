@@ -22,85 +22,47 @@ from warpwave.records import Architecture
 _STEP = 4  # a card's offset counts in fours
 _BYTES = 16
 _MOST_STATES = 1024
+_OF_HOST = ("initial_seed", "manual_seed", "seed", "get_state", "set_state")
 _Generator: Any = torch.Generator
 
 
-class _States:
-    """Which state of a generator on the host stands for a seed and an offset."""
-
-    def __init__(self, host: Any) -> None:
-        self.host = host
-        self.known: OrderedDict[tuple[int, int], Any] = OrderedDict()
-        self.begin(host.initial_seed())
-
-    def begin(self, seed: int) -> None:
-        """Start at a seed that the host's generator has just been given."""
-        self.place, self.last, self.host_seed = (_signed(seed), 0), self.host.get_state(), self.host.initial_seed()
-
-    def save(self) -> tuple[int, int]:
-        """Return the seed and the offset of now. What was drawn since the last call moves the offset."""
-        now = self.host.get_state()
-        if self.host.initial_seed() != self.host_seed:
-            self.begin(self.host.initial_seed())
-        elif now.numpy().tobytes() != self.last.numpy().tobytes():  # `torch.equal` has no answer without data
-            self.place, self.last = (self.place[0], self.place[1] + _STEP), now
-        self.known[self.place] = self.last
-        while len(self.known) > _MOST_STATES:
-            self.known.popitem(last=False)
-        return self.place
-
-    def restore(self, place: tuple[int, int]) -> None:
-        """Go on from a seed and an offset: where the numbers after them were drawn before, the same come again."""
-        known = self.known.get(place)
-        if known is None:
-            self.host.manual_seed(hash(place) if place[1] else place[0])
-        else:
-            self.host.set_state(known)
-        self.place, self.last, self.host_seed = place, self.host.get_state(), self.host.initial_seed()
-
-
-class _Own:
-    """A generator's methods as torch has them."""
-
-    def __init__(self, generator: Any) -> None:
-        self.generator = generator
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(_Generator, name).__get__(self.generator)
-
-
 class CardGenerator(_Generator):  # type: ignore[misc]
-    """A generator that says that it is on a card. With `host`, the numbers are that one's: the card's default generator."""
+    """A generator that says that it is on a card. With `host`, the numbers are that one's: the card's default generator.
+
+    It remembers which state of the generator on the host stands for a seed and an offset.
+    """
 
     def __new__(cls, device: torch.device, host: Any = None) -> Any:  # noqa: D102
         return super().__new__(cls)
 
     def __init__(self, device: torch.device, host: Any = None) -> None:
-        self.asked, self.is_default, self.host = device, host is not None, host or _Own(self)
+        self.asked, self.is_default = device, host is not None
+        torchs_own = {name: getattr(_Generator, name).__get__(self) for name in _OF_HOST}
+        self._host = host or SimpleNamespace(**torchs_own)
+        self._known: OrderedDict[tuple[int, int], Any] = OrderedDict()
         with torch._C.DisableTorchFunction():
-            self.states = _States(self.host)
+            self._begin(self._host.initial_seed())
 
     @property
     def device(self) -> torch.device:  # noqa: D102
         return self.asked
 
     def manual_seed(self, seed: int) -> Any:  # noqa: D102
-        self.host.manual_seed(int(seed))
-        self.states.begin(int(seed))
+        self._host.manual_seed(int(seed))
+        self._begin(int(seed))
         return self
 
     def seed(self) -> int:  # noqa: D102
-        self.states.begin(self.host.seed())
+        self._begin(self._host.seed())
         return self.initial_seed()
 
     def initial_seed(self) -> int:  # noqa: D102
-        return self._place()[0] % (1 << 64)
+        return self._now()[0] % (1 << 64)
 
     def get_state(self) -> torch.Tensor:
         """Return the 16 bytes, on the host."""
-        seed, offset = self._place()
         with torch._C.DisableTorchFunction():
-            return put_on_host(torch.tensor([seed, offset], dtype=torch.int64, device="cpu").view(torch.uint8))
+            return put_on_host(torch.tensor(self._now(), dtype=torch.int64, device="cpu").view(torch.uint8))
 
     def set_state(self, state: torch.Tensor) -> Any:
         """Continue from the 16 bytes that `get_state` returned."""
@@ -110,24 +72,46 @@ class CardGenerator(_Generator):  # type: ignore[misc]
             if state.numel() != _BYTES:
                 raise RuntimeError("RNG state is wrong size")
             seed, offset = state.contiguous().view(torch.int64).tolist()
-            self.states.restore((seed, offset))
+            self._restore((seed, offset))
         return self
 
     def get_offset(self) -> int:  # noqa: D102
-        return self._place()[1]
+        return self._now()[1]
 
     def set_offset(self, offset: int) -> None:  # noqa: D102
-        with torch._C.DisableTorchFunction():
-            self.states.restore((self.states.save()[0], int(offset)))
+        self._restore((self._now()[0], int(offset)))
 
     def clone_state(self) -> Any:  # noqa: D102
         return CardGenerator(self.asked).set_state(self.get_state())
 
     graphsafe_get_state, graphsafe_set_state = clone_state, lambda self, other: self.set_state(other.get_state())
 
-    def _place(self) -> tuple[int, int]:
+    def _begin(self, seed: int) -> None:
+        """Start at a seed that the host's generator has just been given."""
+        self._place = (seed + (1 << 63)) % (1 << 64) - (1 << 63), 0
+        self._last, self._seed = self._host.get_state(), self._host.initial_seed()
+
+    def _now(self) -> tuple[int, int]:
+        """Return the seed and the offset of now. What was drawn since the last call moves the offset."""
         with torch._C.DisableTorchFunction():
-            return self.states.save()
+            state = self._host.get_state()
+            if self._host.initial_seed() != self._seed:
+                self._begin(self._host.initial_seed())
+            elif state.numpy().tobytes() != self._last.numpy().tobytes():  # `torch.equal` has no answer without data
+                self._place, self._last = (self._place[0], self._place[1] + _STEP), state
+        self._known[self._place] = self._last
+        while len(self._known) > _MOST_STATES:
+            self._known.popitem(last=False)
+        return self._place
+
+    def _restore(self, place: tuple[int, int]) -> None:
+        """Go on from a seed and an offset: where the numbers after them were drawn before, the same come again."""
+        with torch._C.DisableTorchFunction():
+            if (known := self._known.get(place)) is None:
+                self._host.manual_seed(hash(place) if place[1] else place[0])
+            else:
+                self._host.set_state(known)
+            self._place, self._last, self._seed = place, self._host.get_state(), self._host.initial_seed()
 
 
 def generator_type(kinds: Iterable[str]) -> type:
@@ -161,10 +145,6 @@ def advance(generator: Any) -> None:
     if generator is not None:
         with torch._C.DisableTorchFunction():
             torch.empty(1, device="cpu").uniform_(generator=generator)
-
-
-def _signed(seed: int) -> int:
-    return (seed + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 # What stands in torch's module of the device.

@@ -277,9 +277,9 @@ def whole() -> int:
     return 0
 
 
-_PATHS = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-_MODULES = [str(Path(str(module.__file__)).parents[1]) for module in (torch, triton)]
-_OTHERS = (*_PATHS, *_MODULES, str(Path(__file__).parents[2]), "<")
+_FOLDERS = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+_FOLDERS += [str(Path(str(module.__file__)).parents[1]) for module in (torch, triton)] + [str(Path(__file__).parents[2])]
+_OTHERS = ("<", *(f"{folder}/" for folder in _FOLDERS))
 
 
 def is_the_packages(path: str) -> bool:

@@ -22,7 +22,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from triton.runtime import interpreter
 
 from warpwave.inside.fake_gpu.host_side import tensors_in
-from warpwave.inside.fake_gpu.promises import Place
+from warpwave.inside.fake_gpu.programs import Place
 from warpwave.records import Finding
 
 # Which bytes of memory from `torch.empty` and its kind were written. All other memory counts as written.

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from warpwave.inside.fake_gpu.emulated_findings import beyond
-from warpwave.inside.fake_gpu.promises import Place
+from warpwave.inside.fake_gpu.programs import Place
 from warpwave.inside.process.outcomes import statement
 from warpwave.inside.sanitize.memory import Block, Given, Lanes, Later
 from warpwave.records import Defect, Finding

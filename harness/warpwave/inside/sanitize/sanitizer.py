@@ -12,8 +12,7 @@ import torch
 from numpy.typing import NDArray
 from triton.runtime import interpreter
 
-from warpwave.inside.fake_gpu.promises import place_in_kernel
-from warpwave.inside.fake_gpu.waiting import Programs
+from warpwave.inside.fake_gpu.programs import Programs, place_in_kernel
 from warpwave.inside.sanitize.memory import (
     AnyUse,
     Anywhere,

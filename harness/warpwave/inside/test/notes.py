@@ -6,8 +6,7 @@ import re
 import traceback
 from pathlib import Path
 
-from warpwave.inside.fake_gpu.emulated_account import Account, executed
-from warpwave.inside.fake_gpu.launches import LaunchRefusedError
+from warpwave.inside.fake_gpu.launches import Account, LaunchRefusedError, executed
 from warpwave.inside.process.outcomes import place_in
 from warpwave.records import CaseResult, Job
 

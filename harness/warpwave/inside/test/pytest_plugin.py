@@ -416,7 +416,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     kinds = os.environ.get(DEVICES_VARIABLE, "cuda").split(os.pathsep)
     if seconds:
         from warpwave.inside.fake_gpu.card import emulated_device
-        from warpwave.inside.fake_gpu.emulated_account import Account
+        from warpwave.inside.fake_gpu.launches import Account
 
         early_config.stash[_ACCOUNT] = account = Account(card.name, card.warp_size, seconds)
         checks = None

@@ -224,14 +224,14 @@ def test_a_view_of_a_packages_own_brings_the_tensor_that_it_looks_at():
 
 def test_a_wave_of_half_as_many_lanes_may_execute_twice_as_much():
     """The same product takes a card of 32 lanes twice as many instructions, each in half the time."""
-    from warpwave.inside.fake_gpu.emulated_account import Account
+    from warpwave.inside.fake_gpu.launches import Account
 
     assert [Account("", lanes, 60.0).limit for lanes in (64, 32)] == [120_000_000, 240_000_000]
 
 
 def test_what_a_test_leaves_in_cycles_is_freed_before_the_next():
     """Python's collector counts objects, not bytes."""
-    from warpwave.inside.fake_gpu.emulated_account import Account
+    from warpwave.inside.fake_gpu.launches import Account
 
     account, cycle = Account("gfx942", 64, 1.0), []
     gc.disable()

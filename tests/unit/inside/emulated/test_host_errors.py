@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the inside needs torch; `nox -s tests` installs it")
 
-from warpwave.inside.fake_gpu.emulated_account import (
+from warpwave.inside.fake_gpu.launches import (
     Account,
     Fault,
 )

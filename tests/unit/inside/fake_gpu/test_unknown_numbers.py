@@ -150,7 +150,9 @@ def test_what_decides_ends_the_test(body):
         run(body)
 
 
-@pytest.mark.parametrize("body", ["assert n == 5", "if n != 5: raise AssertionError", "assert not n", "assert n and not n"])
+@pytest.mark.parametrize(
+    "body", ["assert n == 5", "if n != 5: raise AssertionError", "assert not n", "assert n and not n", "assert equal(x, y) and n > 4"]
+)
 def test_what_is_wrong_by_known_numbers_fails(body):
     with pytest.raises(AssertionError):
         run(body)
