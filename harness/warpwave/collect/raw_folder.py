@@ -31,6 +31,7 @@ from warpwave.records import (
     TargetRun,
     Verdict,
     Waiver,
+    What,
     worst,
 )
 from warpwave.records.selection import narrowed

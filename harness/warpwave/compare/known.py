@@ -351,7 +351,11 @@ def _mark(run: TargetRun, listed: Collection[Key]) -> TargetRun:
         else one
         for one in run.samples
     )
-    rows = {Stage.TEST: (run.cases, cases), Stage.COMPILE: (run.compiled, compiled), Stage.BENCH: (run.samples, samples)}
+    rows: dict[Stage, tuple[Iterable[_Row], Iterable[_Row]]] = {
+        Stage.TEST: (run.cases, cases),
+        Stage.COMPILE: (run.compiled, compiled),
+        Stage.BENCH: (run.samples, samples),
+    }
     stages = tuple(_stage(report, *rows.get(report.stage, ((), ()))) for report in run.stages)
     record, before, now = run.record, _worst(run.stages), _worst(stages)
     ended = record.exit
