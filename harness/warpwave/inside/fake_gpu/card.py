@@ -42,6 +42,8 @@ from warpwave.inside.fake_gpu.streams import Graph
 from warpwave.inside.fake_gpu.torch_device import Patch, apply, missing, of_card, patches, torch_device
 from warpwave.inside.fake_gpu.torch_ops import shared_ops, sum_in_fp32
 from warpwave.inside.fake_gpu.unknown import UnknownInt, known_to_math, size
+from warpwave.inside.fake_gpu.vendor_tools import pretend_tools
+from warpwave.inside.process.outcomes import Pretended
 from warpwave.records import Architecture
 
 # The vendors' matrix products that Triton brings (`CublasLt`, `HipblasLt`): benches and tests compare kernels with them.
@@ -212,6 +214,7 @@ def pretended_device(card: Architecture, load: Loader, kinds: Iterable[str] = ("
     with contextlib.ExitStack() as undo:
         apply(changes, undo)
         apply([*exchanged(), *arrays()], undo)
+        pretend_tools(card, getattr(torch, device.type).get_device_properties(), capability(card), undo)
         redirect = undo.enter_context(WithoutData(torch.device("meta"), (device.type, *kinds), device))
         keep_in_backward(redirect, undo)
         yield
@@ -294,6 +297,7 @@ def _tune_anew(self: Any, key: Any, configs: Any, bench: Callable[[], object]) -
 
 def call_once(function: Callable[[], object], *args: Any, quantiles: Any = None, return_mode: str = "mean", **kwargs: Any) -> Any:
     """Stand in for `do_bench`: call the function once, and return a millisecond, because callers divide by it."""
+    Pretended.timing = True
     function()
     return [1.0] * len(quantiles) if quantiles else [1.0] if return_mode == "all" else 1.0
 
@@ -552,6 +556,7 @@ def card_with_data(
     undo = contextlib.ExitStack()
     undo.callback(sum_in_fp32())  # before `shared_ops` changes what a library does
     apply(changes, undo)
+    pretend_tools(card, getattr(torch, device.type).get_device_properties(), capability(card), undo)
     keep_in_backward(undo.enter_context(Redirect(torch.device("cpu"), kinds, device)), undo)
     return tuning, undo.close
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from types import FunctionType, ModuleType, SimpleNamespace
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
 
 from warpwave.inside.fake_gpu import streams
+from warpwave.inside.fake_gpu.accelerator import Properties, bindings, more_properties
+from warpwave.inside.fake_gpu.allocated import memory_answers
 from warpwave.inside.fake_gpu.host_side import is_meta, put_on_host
-from warpwave.inside.process.outcomes import NotPretended, Pretended
+from warpwave.inside.process.outcomes import NeedsCard, NotPretended
 from warpwave.records import Architecture
 
 # Generators of random numbers on a pretended card: the numbers are the host's, the state is a card's.
@@ -256,7 +258,8 @@ def patches(card: Architecture, device: torch.device, capability: object, free_b
         "cudart": _always(_Runtime()),
         **dict.fromkeys(_SILENT, _nothing),
         "synchronize": streams.wait,
-        **_memory(free, properties.total_memory),
+        "get_sync_debug_mode": _always(0),
+        **memory_answers(free, properties.total_memory),
         **_randomness(device),
     }
     answers = {name: _own(value) for name, value in answers.items()}
@@ -268,7 +271,7 @@ def patches(card: Architecture, device: torch.device, capability: object, free_b
         found.append((module.nvtx, "range", contextlib.nullcontext))
     if hasattr(module, "profiler"):
         found += [(module.profiler, name, _own(_nothing)) for name in ("init", "start", "stop")]
-    found += _accelerator(device, answers)
+    found += [*_accelerator(device, answers), *bindings(card, device, answers)]
     found += [(torch.version, name, version) for name, version in card.torch_version.items()]
     allocators: Any = torch._C._dynamo.guards  # what torch.compile writes calls them, and authors keep such code
     if hasattr(allocators, allocate := f"_empty_strided_{device.type}"):
@@ -297,12 +300,7 @@ def apply(changes: Iterable[Patch], undo: contextlib.ExitStack) -> None:
 _PARTS = ("memory", "random", "streams", "graphs")
 _SILENT = (
     "set_device",
-    "empty_cache",
     "ipc_collect",
-    "reset_peak_memory_stats",
-    "reset_accumulated_memory_stats",
-    "reset_max_memory_allocated",
-    "reset_max_memory_cached",
     "reset_peak_host_memory_stats",
     "reset_accumulated_host_memory_stats",
     "set_per_process_memory_fraction",
@@ -311,40 +309,8 @@ _SILENT = (
     "_record_memory_history",
     "_dump_snapshot",
 )
-_SIZES = (
-    "memory_allocated",
-    "max_memory_allocated",
-    "memory_reserved",
-    "max_memory_reserved",
-    "memory_cached",
-    "max_memory_cached",
-    "device_memory_used",
-)
-
-
-def _memory(free: int, total: int) -> dict[str, object]:
-    """Nothing is allocated on a card that is not there."""
-    stats = ("memory_stats", "memory_stats_as_nested_dict", "host_memory_stats", "host_memory_stats_as_nested_dict")
-    return {
-        "get_sync_debug_mode": _always(0),
-        **{name: _made_up(int) for name in _SIZES},
-        **{name: _made_up(lambda: defaultdict(int)) for name in stats},
-        "mem_get_info": _always((free, total)),
-        "memory_summary": _always(""),
-        "memory_snapshot": _always([]),
-        "_snapshot": lambda *args, **kwargs: {"segments": [], "device_traces": [[]]},
-        "get_per_process_memory_fraction": _always(1.0),
-    }
-
-
-def _made_up(answer: Callable[[], object]) -> Callable[..., object]:
-    """Return a function of a made-up answer, and note that a test has asked."""
-
-    def answered(*args: object, **kwargs: object) -> object:
-        Pretended.memory = True
-        return answer()
-
-    return answered
+_RESETS = ("reset_peak_memory_stats", "reset_accumulated_memory_stats")
+_SIZES = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved")
 
 
 def _randomness(device: torch.device) -> dict[str, object]:
@@ -366,7 +332,7 @@ def _randomness(device: torch.device) -> dict[str, object]:
 
 def _accelerator(device: torch.device, answers: dict[str, object]) -> list[Patch]:
     kind = torch.device(device.type)
-    same = ("is_available", "device_count", "synchronize", "current_stream", "empty_cache", *_SIZES, *_SILENT, "memory_stats")
+    same = ("is_available", "device_count", "synchronize", "current_stream", "empty_cache", *_SIZES, *_SILENT, "memory_stats", *_RESETS)
     values = {
         **{name: answers[name] for name in same},
         "current_accelerator": lambda check_available=False: kind,
@@ -399,7 +365,7 @@ def missing(name: str) -> Callable[..., object]:
 
 def _no_handle(*args: object, **kwargs: object) -> object:
     """Refuse to share memory of the card, or to take it from a process that has."""
-    raise NotPretended("a handle for another process (IPC) needs a card: its driver makes it")
+    raise NeedsCard("a handle for another process (IPC) needs a card: its driver makes it")
 
 
 def _own(value: object) -> object:
@@ -417,7 +383,7 @@ def _nothing(*args: object, **kwargs: object) -> None:
     """Do nothing: there is no card to do it on."""
 
 
-def _properties(card: Architecture, capability: object) -> SimpleNamespace:
+def _properties(card: Architecture, capability: object) -> Properties:
     """What `get_device_properties` of torch's module returns: its names on the two vendors that share `torch.cuda`."""
     known = card.properties
     major, minor = capability if isinstance(capability, tuple) else (0, 0)
@@ -439,7 +405,7 @@ def _properties(card: Architecture, capability: object) -> SimpleNamespace:
         "is_integrated": 0,
         "is_multi_gpu_board": 0,
     }
-    return SimpleNamespace(**{**from_triton, **card.torch_properties})
+    return Properties(**{**from_triton, **more_properties(card), **card.torch_properties})
 
 
 # Autocast as a card has it: what it computes in fp32, and its state where the tensors are on the CPU.

@@ -255,7 +255,7 @@ def _not_checked(comparison: Comparison, few: int | None) -> list[Section]:
     for target in comparison.targets:
         for cause in target.unchecked[:few]:
             text, hint = cause_lines(cause)
-            lines += [say(*([name(target.target), ": "] if several else []), name(text)), say("  what to do: ", name(hint))]
+            lines += [say(name(f"{target.target}: {text}" if several else text)), say("  what to do: ", name(hint))]
         if few is not None and len(target.unchecked) > few:
             lines.append(say(f"… and {plural(len(target.unchecked) - few, 'more cause')}"))
     return [Section("Not checked, and no failure", lines=tuple(lines))] if lines else []
