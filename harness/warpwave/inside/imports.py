@@ -108,7 +108,7 @@ def enter_package(folders: Iterable[str], first: Iterable[str] = (), root: Path 
     Package.root, Package.folders = root, tuple(map(Path, folders))
     enter(folders, first)
     if not any(isinstance(finder, Unbuilt) for finder in sys.meta_path):
-        sys.meta_path.append(Unbuilt(folders))
+        sys.meta_path += [Unbuilt(folders), WrittenByBuild()]
 
 
 class Unbuilt(Loader):
@@ -181,6 +181,40 @@ def _constant(node: ast.expr, constants: dict[str, ast.expr]) -> str:
 
 def _text_of(script: Path) -> str:
     return script.read_text(encoding="utf-8", errors="replace") if script.stat().st_size < _MOST_BYTES else ""
+
+
+# The layout of a hub for kernels: `build.toml`, and the package below `torch-ext`. Its build writes `_ops.py`, with the namespace that the
+# compiled operators are registered in. Python code registers its own operators there, too.
+
+_WRITTEN_BY_BUILD = "_ops"
+
+
+class WrittenByBuild(Loader):
+    """A finder for the `_ops.py` of such a package, which Python asks last, and the loader of its stand-in."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Return the stand-in's spec if the folder is that of a package in this layout."""
+        package, _, last = name.rpartition(".")
+        folders = [Path(folder) for folder in path or ()] if package and last == _WRITTEN_BY_BUILD else []
+        is_hubs = any((above / "build.toml").is_file() for folder in folders for above in _torch_ext(folder))
+        return ModuleSpec(name, self, is_package=False) if is_hubs else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return a module with what the build writes: `ops`, and what puts their namespace before a name."""
+        import torch
+
+        namespace = f"_{spec.name.partition('.')[0]}_not_built"
+        module = ModuleType(spec.name)
+        vars(module).update(ops=getattr(torch.ops, namespace), add_op_namespace_prefix=lambda name: f"{namespace}::{name}")
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Do nothing: the module is whole."""
+
+
+def _torch_ext(folder: Path) -> Iterator[Path]:
+    """Yield the folder that holds the `torch-ext` in which a package's folder is."""
+    yield from (above.parent for above in folder.parents if above.name == "torch-ext")
 
 
 class _StandIn(ModuleType):

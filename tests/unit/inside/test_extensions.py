@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import sys
 from types import SimpleNamespace
 
@@ -11,12 +12,15 @@ import pytest
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
+import torch
+
 from warpwave.config.package import import_folders, load_pytest_settings
 from warpwave.inside.fake_gpu.no_data import written
 from warpwave.inside.imports import enter_package, extension_names
 from warpwave.inside.multi_gpu import pytest_plugin
-from warpwave.inside.process.outcomes import NotBuilt
-from warpwave.records import Stage
+from warpwave.inside.process.lacking import Package
+from warpwave.inside.process.outcomes import NotBuilt, reason_of, why_not_run
+from warpwave.records import NotRun, Stage
 
 SETUP = """
 from torch.utils.cpp_extension import CUDAExtension, CppExtension
@@ -171,3 +175,89 @@ def test_a_store_leads_back_to_its_argument():
     assert written(LOOP) == {"out", "count"}
     assert written(LOOP.replace("tt.store %at", "tt.store %last#1")) >= {"out", "count"}
     assert written("module {}") == frozenset()
+
+
+# The layout of a hub for kernels: the build writes `_ops.py`.
+
+GATE = """
+import torch
+from ._ops import add_op_namespace_prefix, ops
+
+torch.library.define(add_op_namespace_prefix("gate"), "(Tensor x) -> Tensor")
+torch.library.impl(add_op_namespace_prefix("gate"), "CPU")(lambda x: x + 1)
+
+def again(x): return ops.gate(x)
+def native(x): return ops.gate_native(x)
+def misspelt(x): return ops.gaet(x)
+"""
+
+
+@pytest.fixture
+def hub(tmp_path, package):
+    """A package in that layout, with an operator in C++."""
+    package()
+    folder = tmp_path / "torch-ext" / "hub_gate"
+    folder.mkdir(parents=True)
+    (tmp_path / "build.toml").write_text('[general]\nname = "hub_gate"\n')
+    (folder / "__init__.py").write_text("from . import inner\n")
+    (folder / "inner").mkdir()
+    (folder / "inner" / "__init__.py").write_text(GATE.replace("._ops", ".._ops"))
+    binding = 'TORCH_LIBRARY_EXPAND(TORCH_EXTENSION_NAME, ops) { ops.def("gate_native(Tensor x) -> Tensor"); }'
+    (folder / "binding.cpp").write_text(binding)
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not type(finder).__module__.startswith("warpwave.")]
+    enter_package([str(tmp_path / "torch-ext")], root=tmp_path)
+    return folder
+
+
+def test_what_a_build_writes_has_a_stand_in(hub):
+    """Python's operators work in its namespace. One of C++ needs a build, and a misspelt one is the author's mistake."""
+    inner = importlib.import_module("hub_gate").inner
+    one = torch.ones(1)
+
+    assert inner.again(one) == 2
+    with pytest.raises(AttributeError) as native:
+        inner.native(one)
+    with pytest.raises(AttributeError) as misspelt:
+        inner.misspelt(one)
+    assert why_not_run(native.value) is NotRun.NEEDS_BUILD
+    assert "torch-ext/hub_gate/binding.cpp" in reason_of(native.value)[1]
+    assert why_not_run(misspelt.value) is NotRun.RAISED
+
+
+def test_elsewhere_a_missing_ops_module_is_a_mistake(tmp_path, package):
+    """Only the layout says that a build writes it."""
+    package(asking="from ._ops import ops")
+    with pytest.raises(ModuleNotFoundError) as missing:
+        importlib.import_module("unbuilt_ops.asking")
+    assert why_not_run(missing.value) is NotRun.IMPORT
+
+
+def test_compiled_sources_tell_an_operator_that_is_not_built_from_a_misspelt_one(tmp_path, monkeypatch):
+    """The C++ that registers the namespace must name the operator."""
+    (tmp_path / "csrc").mkdir()
+    (tmp_path / "csrc" / "bind.cu").write_text('TORCH_LIBRARY(rows_of_ours, m) { m.def("gather(Tensor x) -> Tensor"); }')
+    monkeypatch.setattr(Package, "root", tmp_path)
+    found = {}
+    for name in ("gather", "gahter"):
+        with pytest.raises(AttributeError) as caught:
+            getattr(torch.ops.rows_of_ours, name)
+        found[name] = reason_of(caught.value)
+
+    assert found["gahter"] == (NotRun.RAISED, "")
+    assert found["gather"][0] is NotRun.NEEDS_BUILD
+    assert found["gather"][1].endswith("which is not built here (csrc/bind.cu)")
+
+
+def test_all_missing_modules_are_named_at_once(tmp_path, package):
+    """Also those behind the first one, and of modules that the file imports; not what a `try` guards, nor what is there."""
+    package(
+        first="import json\nimport nobodys_first\nfrom . import second\nif json:\n    import nobodys_third.part\n",
+        second="from nobodys_second import x\ntry:\n    import nobodys_guarded\nexcept ImportError:\n    pass\n",
+    )
+    enter_package([str(tmp_path)], root=tmp_path)
+    with pytest.raises(ModuleNotFoundError) as missing:
+        importlib.import_module("unbuilt_ops.first")
+    why, words = reason_of(missing.value)
+
+    assert why is NotRun.REQUIREMENT
+    assert re.findall(r"No module named '(\w+)'", words) == ["nobodys_first", "nobodys_third", "nobodys_second"]

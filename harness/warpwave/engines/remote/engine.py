@@ -243,7 +243,7 @@ class RemoteEngine(DockerEngine):
                 "Fix that, then continue with --resume.",
             ) from None
         if ended.code == OVERFULL:  # these two codes are those of the guard
-            return replace(ended, exceeded=f"it wrote too much to its results; the limit is {options.cap}")
+            return replace(ended, exceeded=f"it wrote too much to its results; the limit is {request.options.limits.cap}")
         return replace(ended, timed_out=True) if ended.code == OVERTIME else ended
 
     def _waits(self, why: str, request: Request) -> str:

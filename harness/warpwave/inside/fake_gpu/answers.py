@@ -17,7 +17,6 @@ import os
 import runpy
 import threading
 import unittest
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -49,6 +48,8 @@ from warpwave.inside.fake_gpu import (
     torch_ops,
     unknown,
 )
+from warpwave.inside.fake_gpu.accelerator import bindings
+from warpwave.inside.fake_gpu.allocated import memory_answers
 from warpwave.inside.fake_gpu.host_side import switched_on
 from warpwave.inside.fake_gpu.torch_device import Patch, always, missing, nothing
 from warpwave.inside.fake_gpu.tuning import Tuning, untimed
@@ -91,11 +92,10 @@ def each(names: Iterable[str], of_name: Callable[[str], Answer]) -> list[Answer]
 
 # ---- torch's module of the device (`torch.cuda`, `torch.xpu`) ----
 
-SIZES = "memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_cached max_memory_cached device_memory_used"
-STATISTICS = "memory_stats memory_stats_as_nested_dict host_memory_stats host_memory_stats_as_nested_dict"
+SIZES = "memory_allocated max_memory_allocated memory_reserved max_memory_reserved"
+RESETS = "reset_peak_memory_stats reset_accumulated_memory_stats"
 SILENT = """
-set_device empty_cache ipc_collect set_per_process_memory_fraction set_sync_debug_mode _sleep _record_memory_history _dump_snapshot
-reset_peak_memory_stats reset_accumulated_memory_stats reset_max_memory_allocated reset_max_memory_cached
+set_device ipc_collect set_per_process_memory_fraction set_sync_debug_mode _sleep _record_memory_history _dump_snapshot
 reset_peak_host_memory_stats reset_accumulated_host_memory_stats
 """
 
@@ -133,15 +133,9 @@ def _of_module(card: Architecture, device: torch.device, capability: object, fre
         ("graph_pool_handle", always((0, 0)), "a name, of memory that is not pooled"),
         ("make_graphed_callables", lambda callables, *args, **kwargs: callables, "called, they do the same"),
         ("cudart", always(torch_device.Runtime()), "packages mark there what a profiler should record"),
-        (SILENT, nothing, "there is no memory to free and nothing to count"),
-        (SIZES, torch_device.made_up(int), "made up: nothing is allocated, and a test that compares it is not pretended"),
-        (STATISTICS, torch_device.made_up(lambda: defaultdict(int)), "made up, as above"),
-        ("mem_get_info", always((min(total, free_bytes or total), total)), "packages ask whether a tensor fits"),
+        (SILENT, nothing, "there is nothing to set on the host"),
+        *((name, value, "counted on the host") for name, value in memory_answers(min(total, free_bytes or total), total).items()),
         ("get_sync_debug_mode", always(0), "it does not warn"),
-        ("memory_summary", always(""), "nothing is allocated"),
-        ("memory_snapshot", always([]), "nothing is allocated"),
-        ("_snapshot", lambda *args, **kwargs: {"segments": [], "device_traces": [[]]}, "nothing is allocated"),
-        ("get_per_process_memory_fraction", always(1.0), "no limit is set"),
         ("manual_seed manual_seed_all", lambda seed: generator.manual_seed(int(seed)) and None, "the numbers are the host's"),
         ("seed seed_all", lambda: generator.seed() and None, "the numbers are the host's"),
         ("initial_seed", lambda: generator.initial_seed(), "the numbers are the host's"),
@@ -165,6 +159,7 @@ def of_device(card: Architecture, device: torch.device, capability: object, free
         answers |= {name: (torch_device.own(value), why) for name in names.split()}
     unanswered = [name for name in getattr(module, "__all__", ()) if name not in answers and _asks_a_card(getattr(module, name, None))]
 
+    bound = bindings(card, device, {name: value for name, (value, _) in answers.items()})
     private = [
         add(torch._C, "_cuda_getCurrentRawStream", always(0), "the default stream, for launchers"),
         add(torch._C, "_cuda_setStream _cuda_setDevice _cuda_clearCublasWorkspaces", nothing, "torch's compiler calls them"),
@@ -184,7 +179,7 @@ def of_device(card: Architecture, device: torch.device, capability: object, free
         *(put(part, name, *answer) for part in parts for name, answer in answers.items()),
         *(put(getattr(module, part, None), name, torch_device.own(nothing), "nothing is profiled") for part, name in _MARKS),
         put(getattr(module, "nvtx", None), "range", contextlib.nullcontext, "nothing is profiled"),
-        *same(f"is_available device_count synchronize current_stream empty_cache memory_stats set_stream {SIZES} {SILENT}"),
+        *same(f"is_available device_count synchronize current_stream empty_cache memory_stats set_stream {SIZES} {RESETS} {SILENT}"),
         *same("get_memory_info", of="mem_get_info"),
         *same("current_device_index current_device_idx", of="current_device"),
         *same("set_device_index set_device_idx empty_host_cache", of="set_device"),
@@ -194,6 +189,7 @@ def of_device(card: Architecture, device: torch.device, capability: object, free
         put(guards, f"_empty_strided_{device.type}", allocate, "code that torch.compile wrote calls it, and authors keep such code"),
         add(torch.UntypedStorage, "_share_cuda_ _new_shared_cuda", torch_device.no_handle, "not pretended: a driver makes such handles"),
         *(private if device.type == "cuda" else []),
+        *(add(*binding, "torch's Python modules ask its bindings") for binding in bound),
         *each(unanswered, lambda name: put(module, name, missing(f"torch.{device.type}.{name}"), "not pretended: it would ask a card")),
     ]
 

@@ -12,6 +12,7 @@ import torch
 import torch.utils._device as default_device
 
 from warpwave.inside.fake_gpu import compiled
+from warpwave.inside.fake_gpu.allocated import ALLOCATED
 from warpwave.inside.fake_gpu.host_side import (
     asked_by_torch,
     is_host,
@@ -73,6 +74,10 @@ class Redirect(torch.overrides.TorchFunctionMode):
             result = self._answer(func, args, dict(kwargs or {}))
         finally:
             self._calls.innermost = outer
+        if self.used:
+            for tensor in tensors_in(result):
+                if self.is_on_card(tensor):
+                    ALLOCATED.note(tensor)
         if self.watch is not None:
             self.watch(func, args, kwargs, result)
         return result

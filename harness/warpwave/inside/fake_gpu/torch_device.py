@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
+from warpwave.inside.fake_gpu.accelerator import Properties, more_properties
 from warpwave.inside.fake_gpu.host_side import is_meta, put_on_host
-from warpwave.inside.process.outcomes import NotPretended, Pretended
+from warpwave.inside.process.outcomes import NeedsCard, NotPretended
 from warpwave.records import Architecture
 
 # Generators of random numbers on a pretended card: the numbers are the host's, the state is a card's.
@@ -212,16 +213,6 @@ def nothing(*args: object, **kwargs: object) -> None:
     """Do nothing: there is no card to do it on."""
 
 
-def made_up(answer: Callable[[], object]) -> Callable[..., object]:
-    """Return a function of a made-up answer, and note that a test has asked."""
-
-    def answered(*args: object, **kwargs: object) -> object:
-        Pretended.memory = True
-        return answer()
-
-    return answered
-
-
 def missing(name: str) -> Callable[..., object]:
     """Return a function that refuses to do what a real card can."""
 
@@ -233,7 +224,7 @@ def missing(name: str) -> Callable[..., object]:
 
 def no_handle(*args: object, **kwargs: object) -> object:
     """Refuse to share memory of the card, or to take it from a process that has."""
-    raise NotPretended("a handle for another process (IPC) needs a card: its driver makes it")
+    raise NeedsCard("a handle for another process (IPC) needs a card: its driver makes it")
 
 
 def own(value: object) -> object:
@@ -243,7 +234,7 @@ def own(value: object) -> object:
     return FunctionType(value.__code__, value.__globals__, value.__name__, value.__defaults__, value.__closure__)
 
 
-def properties(card: Architecture, capability: object) -> SimpleNamespace:
+def properties(card: Architecture, capability: object) -> Properties:
     """Return what `get_device_properties` returns: its names on the two vendors that share `torch.cuda`."""
     known = card.properties
     major, minor = capability if isinstance(capability, tuple) else (0, 0)
@@ -263,7 +254,7 @@ def properties(card: Architecture, capability: object) -> SimpleNamespace:
         "is_integrated": 0,
         "is_multi_gpu_board": 0,
     }
-    return SimpleNamespace(**{**from_triton, **card.torch_properties})
+    return Properties(**{**from_triton, **more_properties(card), **card.torch_properties})
 
 
 _SHARED_MEMORY = ("shared_memory_per_block", "shared_memory_per_block_optin", "shared_memory_per_multiprocessor")

@@ -36,6 +36,7 @@ _NO_COMPILER = re.compile(
     r"\b[A-Z]+_HOME\b.* not set|Ninja is required|version file not found|No such file or directory: '[^']*(?:cc|ninja)'"
 )
 _BUILDING = "/torch/utils/cpp_extension.py"
+_BY_MACRO = re.compile(r"\bTORCH_LIBRARY\w*\(\s*[A-Z_]+\b")
 _COMPILED = frozenset({".cpp", ".cc", ".cxx", ".cu", ".cuh", ".h", ".hpp", ".hip", ".mm"})
 _NOT_SOURCES = frozenset({"build", "dist", "node_modules", "__pycache__"})
 _MOST_FILES, _MOST_BYTES = 4000, 1 << 20
@@ -69,7 +70,8 @@ def _unbuilt_operator(namespace: str, name: str) -> str:
     is_known = has_operators(namespace)
     named = next((path for path, source in compiled_sources() if quoted.search(source)), None)
     is_declared = any(declares.search(source) for _, source in compiled_sources())
-    if named is None or (is_known and not is_declared):
+    by_macro = any(_BY_MACRO.search(source) for _, source in compiled_sources())  # in a namespace that only the build knows
+    if named is None or (is_known and not is_declared and not by_macro):
         if is_known or is_declared or any(is_near(namespace, other) for other in _namespaces()):
             return ""
         return f"torch.ops.{namespace}.{name} is registered by compiled code, which is not installed or built here"

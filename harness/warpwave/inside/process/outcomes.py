@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
-from warpwave.inside.process.lacking import missing_modules, unbuilt
+from warpwave.inside.process.lacking import is_near, missing_modules, unbuilt
 from warpwave.records import UNCHECKED, NotRun, StageReport, Verdict, worst
 
 _TOOLS_ERROR = re.compile(r"\b(?:error|fatal)\s*: (.+)")
@@ -280,6 +280,8 @@ _NO_CARD = re.compile(
 )
 # What `ctypes` says of a library that is not there.
 _NO_LIBRARY = re.compile(r"^(lib[\w-]+\.so)[.\d]*: cannot open shared object file")
+# What NVML's module says on a card of another vendor, whose machine does not have the library.
+_OTHER_VENDORS = re.compile(r"NVML Shared Library Not Found")
 # What torch says where a tensor without data is asked for it.
 _NO_DATA = re.compile(
     r"Cannot copy out of meta tensor|cannot be called on meta tensors|convert meta device type tensor|doesn't have storage"
@@ -330,7 +332,7 @@ def reason_of(error: BaseException) -> tuple[NotRun, str]:
             return NotRun.NEEDS_BUILD, text
         if words := unbuilt(each, [frame.filename for frame in traceback.extract_tb(each.__traceback__)]):
             return NotRun.NEEDS_BUILD, words
-        if isinstance(each, NeedsCard) or _compares_a_cards(each):
+        if isinstance(each, NeedsCard) or _compares_a_cards(each) or _OTHER_VENDORS.search(text):
             return NotRun.NEEDS_CARD, ""
         if isinstance(each, NotPretended) or _NO_CARD.search(text) or _is_gap(each) or compares_pretended(each):
             return NotRun.NOT_PRETENDED, ""
@@ -381,8 +383,8 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _is_gap(error: BaseException) -> bool:
-    """Return whether a stand-in lacks something: an attribute, a parameter, or a way to answer."""
-    if not isinstance(error, _GAPS):
+    """Return whether a stand-in lacks something: an attribute, a parameter, or a way to answer. A misspelt attribute is no gap."""
+    if not isinstance(error, _GAPS) or _is_misspelt(error):
         return False
     if isinstance(error, AttributeError) and (_stands_in(getattr(error, "obj", None)) or _is_compilers_frame(error)):
         return True
@@ -392,6 +394,12 @@ def _is_gap(error: BaseException) -> bool:
     last = traceback.extract_tb(error.__traceback__)[-1:]
     # torch's own errors pass through the modes there, which only call on.
     return bool(last) and "/warpwave/inside/fake_gpu/" in last[0].filename and (last[0].line or "").startswith("raise ")
+
+
+def _is_misspelt(error: BaseException) -> bool:
+    """Return whether an attribute was asked for that the owner has with one letter different."""
+    owner, name = getattr(error, "obj", None), getattr(error, "name", None)
+    return isinstance(error, AttributeError) and bool(name) and any(is_near(str(name), other) for other in dir(owner))
 
 
 def _is_compilers_frame(error: AttributeError) -> bool:
@@ -417,7 +425,8 @@ def _stands_in(owner: object) -> bool:
         return True
     if hasattr(owner, "gcnArchName"):  # the properties of the card
         return True
-    return isinstance(owner, ModuleType) and hasattr(owner, "device_count")
+    # torch's own module has the same names with a card; one that `torch_device` made for a vendor's extension has no file.
+    return isinstance(owner, ModuleType) and hasattr(owner, "device_count") and not getattr(owner, "__file__", None)
 
 
 # What failures say that the environment lacks → the option that helps.

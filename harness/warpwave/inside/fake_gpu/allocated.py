@@ -1,0 +1,173 @@
+"""How much memory tensors take on a pretended card: a card's allocator counts, and packages compare what it counted.
+
+The storage of a tensor on the card counts from the call of torch that first returns the tensor, until no such tensor is left. What torch's
+own code makes and frees within a call is not seen, so a peak may be lower than on a card: a test that fails at such a number needs a card.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from warpwave.inside.process.outcomes import Pretended
+
+_BLOCK = 512  # bytes that an allocation is rounded up to
+_SEGMENT = 2 << 20  # bytes that the allocator reserves at a time
+_LARGE = 1 << 20  # bytes of a block that comes from the pool of large ones
+
+
+class _Counter:
+    """One number of the allocator: now, at most since a reset, and all that was ever added and taken away."""
+
+    def __init__(self) -> None:
+        self.current = self.peak = self.allocated = self.freed = 0
+
+    def add(self, amount: int) -> None:
+        self.current += amount
+        self.peak = max(self.peak, self.current)
+        if amount > 0:
+            self.allocated += amount
+        else:
+            self.freed -= amount
+
+
+class _Allocated:
+    """What is allocated on the card: the storages of the tensors that are alive.
+
+    Tensors are followed, not their storages: Triton's interpreter holds on to storages until Python collects garbage.
+    """
+
+    def __init__(self) -> None:
+        self._tensors: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}  # by the tensor's identity; with its storage's address
+        self._storages: dict[int, list[int]] = {}  # by address: bytes, and how many tensors have it
+        self.bytes, self._blocks = defaultdict[str, _Counter](_Counter), defaultdict[str, _Counter](_Counter)  # by pool
+        self.reserved = _Counter()
+
+    def note(self, tensor: torch.Tensor) -> None:
+        """Count the storage of a tensor on the card, unless it is counted."""
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter):  # it wraps others, or only follows code
+            return
+        try:
+            storage: Any = tensor.untyped_storage()
+            size = -(-storage.nbytes() // _BLOCK) * _BLOCK
+        except (NotImplementedError, RuntimeError):  # it has none: a sparse tensor
+            return
+        identity, address = id(tensor), storage._cdata
+        before = self._tensors.get(identity)
+        if not size or (before is not None and before[1] == address):
+            return
+        self._tensors[identity] = weakref.ref(tensor, lambda _: self._forget(identity)), address
+        if before is not None:  # it has another storage than it had
+            self._release(before[1])
+        if address in self._storages:
+            self._storages[address][1] += 1
+        else:
+            self._storages[address] = [size, 1]
+            self._count(size, 1)
+
+    def _forget(self, identity: int) -> None:
+        self._release(self._tensors.pop(identity)[1])
+
+    def _release(self, address: int) -> None:
+        entry = self._storages[address]
+        entry[1] -= 1
+        if not entry[1]:
+            del self._storages[address]
+            self._count(-entry[0], -1)
+
+    def _count(self, size: int, blocks: int) -> None:
+        for pool in ("all", "large_pool" if abs(size) > _LARGE else "small_pool"):
+            self.bytes[pool].add(size)
+            self._blocks[pool].add(blocks)
+        if (missing := self.bytes["all"].current - self.reserved.current) > 0:
+            self.reserved.add(-(-missing // _SEGMENT) * _SEGMENT)
+
+    def give_back(self) -> None:
+        """Give back what is reserved and not used."""
+        self.reserved.add(-(-self.bytes["all"].current // _SEGMENT) * _SEGMENT - self.reserved.current)
+
+    def reset_peaks(self) -> None:
+        """Let the largest number be the one of now."""
+        for counter in (*self.bytes.values(), *self._blocks.values(), self.reserved):
+            counter.peak = counter.current
+
+    def reset_sums(self) -> None:
+        """Forget all that was ever added and taken away."""
+        for counter in (*self.bytes.values(), *self._blocks.values(), self.reserved):
+            counter.allocated = counter.freed = 0
+
+    def nested(self) -> dict[str, Any]:
+        """Return what `torch.cuda.memory_stats_as_nested_dict` does."""
+        pools = ("all", "large_pool", "small_pool")
+        in_bytes = {pool: dict(vars(self.bytes[pool])) for pool in pools}
+        blocks = {pool: dict(vars(self._blocks[pool])) for pool in pools}
+        reserved = {pool: dict(vars(self.reserved)) for pool in pools}
+        nothing = {pool: dict(vars(_Counter())) for pool in pools}
+        return {
+            **dict.fromkeys(("allocated_bytes", "active_bytes", "requested_bytes"), in_bytes),
+            **dict.fromkeys(("allocation", "active"), blocks),
+            "reserved_bytes": reserved,
+            "segment": {pool: {key: value // _SEGMENT for key, value in counts.items()} for pool, counts in reserved.items()},
+            **dict.fromkeys(("inactive_split_bytes", "inactive_split"), nothing),
+            **dict.fromkeys(("num_alloc_retries", "num_ooms", "num_sync_all_streams", "num_device_alloc", "num_device_free"), 0),
+        }
+
+    def flat(self) -> dict[str, int]:
+        """Return what `torch.cuda.memory_stats` does: `allocated_bytes.all.peak` and its like. What is not counted is 0."""
+        found: defaultdict[str, int] = defaultdict(int)
+
+        def put(name: str, value: Any) -> None:
+            if isinstance(value, dict):
+                for key, inner in value.items():
+                    put(f"{name}.{key}", inner)
+            else:
+                found[name] = value
+
+        for name, value in self.nested().items():
+            put(name, value)
+        return found
+
+
+ALLOCATED = _Allocated()
+
+
+def memory_answers(free: int, total: int) -> dict[str, object]:
+    """Return what torch's module for the device, and `torch.accelerator`, answer about memory; a test that asks is noted.
+
+    Args:
+        free: The bytes of the card that nobody else uses.
+        total: The bytes that the card has.
+    """
+
+    def asked(answer: Callable[[], object]) -> Callable[..., object]:
+        def answered(*args: object, **kwargs: object) -> object:
+            Pretended.memory = True
+            return answer()
+
+        return answered
+
+    used, reserved = ALLOCATED.bytes["all"], ALLOCATED.reserved
+    return {
+        **dict.fromkeys(("memory_allocated",), asked(lambda: used.current)),
+        "max_memory_allocated": asked(lambda: used.peak),
+        **dict.fromkeys(("memory_reserved", "memory_cached", "device_memory_used"), asked(lambda: reserved.current)),
+        **dict.fromkeys(("max_memory_reserved", "max_memory_cached"), asked(lambda: reserved.peak)),
+        "memory_stats": asked(ALLOCATED.flat),
+        "memory_stats_as_nested_dict": asked(ALLOCATED.nested),
+        **dict.fromkeys(("host_memory_stats", "host_memory_stats_as_nested_dict"), asked(lambda: defaultdict(int))),
+        "mem_get_info": asked(lambda: (max(0, free - reserved.current), total)),
+        "memory_summary": asked(lambda: f"allocated: {used.current} bytes now, {used.peak} at most; reserved: {reserved.current}"),
+        "memory_snapshot": lambda *args, **kwargs: [],
+        "_snapshot": lambda *args, **kwargs: {"segments": [], "device_traces": [[]]},
+        "get_per_process_memory_fraction": lambda *args, **kwargs: 1.0,
+        "empty_cache": lambda *args, **kwargs: ALLOCATED.give_back(),
+        **dict.fromkeys(
+            ("reset_peak_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached"),
+            lambda *args, **kwargs: ALLOCATED.reset_peaks(),
+        ),
+        "reset_accumulated_memory_stats": lambda *args, **kwargs: ALLOCATED.reset_sums(),
+    }
