@@ -81,12 +81,14 @@ class Known:
     """What a report takes for known, and what its exit code depends on.
 
     `source` says where the entries are from. `added` are entries that only the judged change has: they are shown, and excuse nothing.
+    `base` are the failures of an earlier run: what was there is known, and nobody keeps a list of it.
     `today` is `YYYY-MM-DD`. With `strict`, an entry that is not needed any more fails the run.
     """
 
     entries: tuple[Entry, ...] = ()
     source: str = ""
     added: tuple[Entry, ...] = ()
+    base: tuple[Entry, ...] = ()
     today: str = ""
     fail_on: str = NEW
     strict: bool = False
@@ -292,17 +294,22 @@ def apply(runs: Sequence[TargetRun], known: Known) -> tuple[list[TargetRun], Kno
     A stage that failed by nothing else has passed, and so has its run.
     """
     counting = [entry for entry in known.entries if not entry.until or entry.until >= known.today]
+    there = {(entry.key, entry.target) for entry in known.entries}
+    base = [entry for entry in known.base if (entry.key, entry.target) not in there]
     marked = []
     for run in runs:
-        listed = {entry.key for entry in counting if entry.is_about(run)}
+        listed = {entry.key for entry in (*counting, *base) if entry.is_about(run)}
         marked.append(_mark(run, listed) if listed else run)
-    failures = [(run, _failures(run)) for run in runs] if known.entries or known.added else []
+    failures = [(run, _failures(run)) for run in runs] if known.entries or known.added or base else []
     expired = {id(entry) for entry in known.entries} - {id(entry) for entry in counting}
     uses = []
     for entry in known.entries:
         standing, on = _standing(entry, failures)
         standing = Standing.EXPIRED if standing is Standing.KNOWN and id(entry) in expired else standing
         uses.append(KnownUse(entry.line, standing, on, entry.comment))
+    for entry in base:
+        standing, on = _standing(entry, failures)
+        uses += [KnownUse(entry.line, standing, on)] if standing is Standing.KNOWN else []
     uses += [KnownUse(entry.line, Standing.ADDED, _standing(entry, failures)[1], entry.comment) for entry in known.added]
     return marked, KnownFailures(known.source, tuple(uses), known.fail_on, known.strict)
 
@@ -351,8 +358,12 @@ def _mark(run: TargetRun, listed: Collection[Key]) -> TargetRun:
         else one
         for one in run.samples
     )
-    rows = {Stage.TEST: (run.cases, cases), Stage.COMPILE: (run.compiled, compiled), Stage.BENCH: (run.samples, samples)}
-    stages = tuple(_stage(report, *rows.get(report.stage, ((), ()))) for report in run.stages)
+    rows: dict[Stage, tuple[Sequence[_Row], Sequence[_Row]]] = {
+        Stage.TEST: (run.cases, cases),
+        Stage.COMPILE: (run.compiled, compiled),
+        Stage.BENCH: (run.samples, samples),
+    }
+    stages = tuple(_stage(report, *rows[report.stage]) if report.stage in rows else report for report in run.stages)
     record, before, now = run.record, _worst(run.stages), _worst(stages)
     ended = record.exit
     orderly = ended is None or (ended.code == 0 and not (ended.timed_out or ended.interrupted or ended.error or ended.exceeded))

@@ -358,7 +358,7 @@ def test_each_printed_command_has_the_options_that_decide_a_verdict(recorded, mo
     comparison = compare([dataclasses.replace(failed, record=record)])
     (target,) = comparison.targets
     pasted = [section.paste for section in outline.did_not_pass(comparison, None)]
-    again, (last, _), closer = *pasted, next_commands(comparison, PurePath("out")), look_closer(target, "")
+    again, (last, *_), closer = *pasted, next_commands(comparison, PurePath("out")), look_closer(target, "")
 
     for command, replaced in ((again, REPLACED), (last, REPLACED), (closer, {*REPLACED, "quick"})):
         program, name, *words = shlex.split(command)

@@ -34,7 +34,7 @@ from warpwave.inside.fake_gpu.card import PretendedDriver, Tuning, card_with_dat
 from warpwave.inside.fake_gpu.device_library import library
 from warpwave.inside.fake_gpu.host_side import refused, taken_apart, tensors_in
 from warpwave.inside.fake_gpu.language import language_gaps, language_members, note_types, typed
-from warpwave.inside.fake_gpu.launches import check_grid
+from warpwave.inside.fake_gpu.launches import Launched, check_grid
 from warpwave.inside.fake_gpu.promises import promises
 from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.fake_gpu.streams import Graph
@@ -451,6 +451,7 @@ def _captured(launch: Callable[..., Any], card: Architecture) -> Callable[..., A
             return launch(executor, *args, **kwargs)
 
     def run(executor: Any, *args: Any, **kwargs: Any) -> Any:
+        Launched.functions[getattr(executor.fn, "__name__", "kernel")] = None
         refuse_host_tensors(executor, args, kwargs)
         executor.grid = _as_on_a_card(executor, card, args, kwargs)
         args, kwargs = typed(executor, args, kwargs)

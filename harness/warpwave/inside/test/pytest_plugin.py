@@ -9,8 +9,8 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -37,11 +37,12 @@ from warpwave.inside.process.outcomes import (
     with_place,
 )
 from warpwave.inside.process.workers import die_with_parent
+from warpwave.inside.scripts.hooks import noted
 from warpwave.inside.test.collection import Collection, Failure, few_of_each, last_line
 from warpwave.inside.test.mismatch import with_numbers
 from warpwave.inside.test.notes import COMPILED
 from warpwave.inside.test.settings import settings
-from warpwave.records import HOST_ERROR_PROPERTY, UNWRITABLE, Architecture, NotRun
+from warpwave.records import HOST_ERROR_PROPERTY, LAUNCHED_PROPERTY, UNWRITABLE, Architecture, NotRun
 from warpwave.records.selection import TEST_FILES, is_bench, is_test
 
 # Tests of autotuned kernels where nothing can be timed: which configurations they run with.
@@ -248,6 +249,7 @@ class Reporter:
         self.compiling.seconds, Pretended.memory, Pretended.ran_compiled = 0.0, False, False
         self.compiling.watch()
         Launched.kernels.clear()
+        Launched.functions.clear()
         if self.account:
             self.account.begin()
         if self.neighbours:
@@ -305,6 +307,7 @@ class Reporter:
         elif message := self._doubt():
             outcome = "invalid"
         properties = {str(key): str(value) for report in self.reports[-1:] for key, value in report.user_properties}
+        properties[LAUNCHED_PROPERTY] = " ".join(Launched.functions)
         if Pretended.ran_compiled:
             properties[COMPILED] = "replaced by the function itself"
         if self.account:
@@ -443,6 +446,9 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     """Wait for the card before the first test."""
     if session.items and not session.config.option.collectonly:
         import_compiler()
+        if not _interpreted():  # there, the interpreter notes what is launched
+            with suppress(ImportError):
+                session.config.add_cleanup(_note_launches())
         await_card(Journal.from_environment())
 
 
@@ -453,6 +459,13 @@ def pytest_configure(config: pytest.Config) -> None:
     pretended = _interpreted() or account is not None
     reporter = Reporter(Journal.from_environment(), _COLLECTION, pretended, account, config.stash.get(NEIGHBOURS, None))
     config.pluginmanager.register(reporter, "warpwave-reporter")
+
+
+def _note_launches() -> Callable[[], None]:
+    """Note what tests launch from here on, until the returned function is called."""
+    with ExitStack() as stack:
+        stack.enter_context(noted(lambda name: Launched.functions.setdefault(name)))
+        return stack.pop_all().close
 
 
 def _interpreted() -> bool:

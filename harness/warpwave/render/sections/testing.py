@@ -49,7 +49,7 @@ def known_sections(comparison: Comparison, few: int | None) -> list[Section]:
     if known is None or not known.uses:
         return []
     lines = [
-        say(Bit(standing.value, colour), *([" on ", name(", ".join(use.targets))] if use.targets else []), ": ", name(use.entry))
+        say(Bit(standing.value, colour), " on " if use.targets else "", name(", ".join(use.targets)), ": ", name(use.entry))
         + (say("  # ", name(use.comment)) if use.comment else ())
         for standing, colour in _COLOURS.items()
         for use in known.of(standing)
