@@ -35,11 +35,11 @@ class Asked:
     that passed before and are gone, skipped or expected to fail now.
     """
 
-    fail_on: str = WORSE
-    concerns: tuple[Concern, ...] = USUAL
+    concerns: tuple[Concern, ...] = ()
     slower: bool = True
     lost_tests: bool = False
     threshold: float | None = None
+    fail_on: str = NEW
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,11 @@ def parse_asked(text: str, threshold: float | None) -> Asked:
         UsageError: it contains an unknown word.
     """
     if text in (NEW, NOTHING):
-        return Asked(text, (), slower=False, threshold=threshold)
+        return Asked((), slower=False, threshold=threshold, fail_on=text)
     if text == WORSE:
-        return Asked(threshold=threshold)
+        return Asked(USUAL, threshold=threshold, fail_on=WORSE)
     if text == ANY:
-        return Asked(ANY, tuple(Concern), slower=True, lost_tests=True, threshold=threshold)
+        return Asked(tuple(Concern), slower=True, lost_tests=True, threshold=threshold, fail_on=ANY)
     known = {concern.value: concern for concern in Concern}
     words = text.split(",")
     for word in words:
@@ -97,7 +97,7 @@ def parse_asked(text: str, threshold: float | None) -> Asked:
                 "It takes one word, or several that are separated by commas.",
                 f"Choose from {', '.join((*known, SLOWER, LOST_TESTS))}; or use one of {', '.join(FAIL_ON)}.",
             )
-    return Asked(NEW, tuple(known[word] for word in words if word in known), SLOWER in words, LOST_TESTS in words, threshold)
+    return Asked(tuple(known[word] for word in words if word in known), SLOWER in words, LOST_TESTS in words, threshold)
 
 
 def _tests(before: Sequence[TargetRun], after: Sequence[TargetRun], asked: Asked) -> Since:
