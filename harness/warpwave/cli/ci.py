@@ -98,6 +98,7 @@ def plan(
 @_KERNELS
 @click.option("--engine", default="", envvar="ENGINE", help="docker or local.  [default: the target's own]")
 @click.option("--known", default="", envvar="KNOWN", metavar="FILE|RUN", help="As in `warpwave run`.")
+@click.option("--fail-on", default="", envvar="FAIL_ON", metavar="WHAT", help="As in `warpwave run`.")
 @click.option("--shard", default="", envvar="SHARD", metavar="I/N", help="As in `warpwave run`.")
 @click.option("--options", default="", envvar="OPTIONS", help="More options of `warpwave run`, quoted as in a shell; not --out.")
 @click.option("--compile-for", default="", envvar="COMPILE_FOR", metavar="A,A", help="Only compile, and keep it for jobs on these cards.")
@@ -109,6 +110,7 @@ def leg(
     kernels: Path,
     engine: str,
     known: str,
+    fail_on: str,
     shard: str,
     options: str,
     compile_for: str,
@@ -129,7 +131,8 @@ def leg(
     from warpwave.run.shards import parse_shard
 
     # If an option is given twice, the last one counts, so --options overrides the step's own options.
-    words = [word for flag, value in (("--engine", engine), ("--shard", shard), ("--known", known)) if value for word in (flag, value)]
+    given = (("--engine", engine), ("--shard", shard), ("--known", known), ("--fail-on", fail_on))
+    words = [word for flag, value in given if value for word in (flag, value)]
     words += split(options) + keeping(compile_for)
     # This is the machine with the card: a hosts file says where machines are that others reach.
     first = [name, "--kernels", str(kernels), "--out", str(out), "--no-report", "--here"]

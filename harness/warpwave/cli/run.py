@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from warpwave import console
-from warpwave.cli.known import keep_copy, read_known
+from warpwave.cli.known import keep_copy, read_known, read_runs
 from warpwave.cli.legs import chosen_targets, legs_of
 from warpwave.cli.options import (
     COMMAND,
@@ -80,6 +80,7 @@ def run(**options: Any) -> Outcome:
       warpwave run cuda rocm                   on this machine's cards, or where hosts.yml says
       warpwave run cuda --last-failed RUN      only the tests that failed in that run
     """
+    from warpwave.compare import compare, outcome
     from warpwave.config.targets import load_targets
     from warpwave.report import make_report
     from warpwave.run import check_target
@@ -107,7 +108,8 @@ def run(**options: Any) -> Outcome:
     ended = _cut_short(records, refused)
     keep_copy(known, asked.out)
     if options["no_report"]:
-        return show_records(records, asked.out, options, ended, known)
+        judged = outcome(compare(read_runs([asked.out]), known=known)) if known is not None else None
+        return show_records(records, asked.out, options, ended, judged)
     made = make_report([asked.out], asked.out, [target.name for target, _ in chosen], records, known=known)
     return show_report(made, asked.out, options, ended, next_too=True)
 

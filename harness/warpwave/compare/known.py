@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import json
 import re
+from calendar import monthrange
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
 from typing import Union
 
 from warpwave.compare.model import FAILING, KnownFailures, KnownUse, Standing
@@ -139,17 +139,14 @@ def _entry(line: str, where: str) -> Entry:
             _EXAMPLE,
         )
     until = end[1] if end else ""
-    if until and not (re.fullmatch(r"\d{4}-\d{2}-\d{2}", until, re.ASCII) and _is_day(until)):
+    if until and not _is_day(until):
         raise ConfigError(f"{where}: {until[:60]!r} is no day.", "`until` takes the last day of the entry.", "Write it as 2027-01-31.")
     return Entry((kind, *own[1:]), own[0], until, comment)
 
 
 def _is_day(text: str) -> bool:
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
+    found = re.fullmatch(r"([1-9][0-9]{3})-(0[1-9]|1[0-2])-([0-9]{2})", text)
+    return found is not None and 1 <= int(found[3]) <= monthrange(int(found[1]), int(found[2]))[1]
 
 
 def _split(line: str) -> tuple[list[str], str]:
