@@ -9,8 +9,8 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -208,6 +208,7 @@ class Reporter:
         self.printed: str | None = None  # what child processes of a failed test wrote to it
         self.stopped = ""
         self.replaced: list[str] = []
+        self._launches, self._notes_launches = ExitStack(), False
         self._process = os.getpid()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -250,6 +251,7 @@ class Reporter:
         self.compiling.watch()
         Launched.kernels.clear()
         Launched.functions.clear()
+        self._note_launches()
         if self.account:
             self.account.begin()
         if self.neighbours:
@@ -307,7 +309,8 @@ class Reporter:
         elif message := self._doubt():
             outcome = "invalid"
         properties = {str(key): str(value) for report in self.reports[-1:] for key, value in report.user_properties}
-        properties[LAUNCHED_PROPERTY] = " ".join(Launched.functions)
+        if self._notes_launches or "triton" not in sys.modules:
+            properties[LAUNCHED_PROPERTY] = " ".join(Launched.functions)
         if Pretended.ran_compiled:
             properties[COMPILED] = "replaced by the function itself"
         if self.account:
@@ -332,6 +335,14 @@ class Reporter:
         if wrong:
             os._exit(1)  # a normal exit would run teardowns against a dead device
 
+    def _note_launches(self) -> None:
+        """Begin to note what tests launch, once Triton is imported. Where kernels are interpreted, the interpreter does."""
+        if self._notes_launches or "triton.runtime.jit" not in sys.modules:
+            return
+        self._notes_launches = True
+        if not _interpreted():
+            self._launches.enter_context(noted(lambda name: Launched.functions.setdefault(name)))
+
     def _postponed(self, nodeid: str, outcome: str, text: str, poisoned: bool) -> bool:
         """Have a test run again if its neighbours on the card may have caused this outcome. Return whether it does."""
         if self.neighbours is None:
@@ -354,6 +365,7 @@ class Reporter:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the line that makes the run complete; exit code 0 alone never does."""
         self._end_copies()
+        self._launches.close()
         self._look_for_replaced()
         stopped = self.stopped or str(session.shouldfail or session.shouldstop or "")
         self.journal.write("end", stopped=stopped[:500], replaced=self.replaced)
@@ -446,9 +458,6 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     """Wait for the card before the first test."""
     if session.items and not session.config.option.collectonly:
         import_compiler()
-        if not _interpreted():  # there, the interpreter notes what is launched
-            with suppress(ImportError):
-                session.config.add_cleanup(_note_launches())
         await_card(Journal.from_environment())
 
 
@@ -459,13 +468,6 @@ def pytest_configure(config: pytest.Config) -> None:
     pretended = _interpreted() or account is not None
     reporter = Reporter(Journal.from_environment(), _COLLECTION, pretended, account, config.stash.get(NEIGHBOURS, None))
     config.pluginmanager.register(reporter, "warpwave-reporter")
-
-
-def _note_launches() -> Callable[[], None]:
-    """Note what tests launch from here on, until the returned function is called."""
-    with ExitStack() as stack:
-        stack.enter_context(noted(lambda name: Launched.functions.setdefault(name)))
-        return stack.pop_all().close
 
 
 def _interpreted() -> bool:
