@@ -9,8 +9,9 @@ from pathlib import Path
 from warpwave.ci.job import command
 from warpwave.ci.plan import latest
 from warpwave.collect import collect_all, find_raw
-from warpwave.compare.changed_codegen import Concern, bundle, check_comparable, diff
+from warpwave.compare.changed_codegen import USUAL, Concern, bundle, check_comparable, diff
 from warpwave.compare.changed_speeds import PointChange, changed_speeds
+from warpwave.compare.known import ANY, FAIL_ON, NEW, NOTHING, WORSE, Entry, entries_of
 from warpwave.compare.model import Change
 from warpwave.compare.runs import join
 from warpwave.compare.tests import Fate, changed_tests
@@ -28,22 +29,30 @@ SLOWER, LOST_TESTS = "slower", "lost-tests"
 
 @dataclass(frozen=True)
 class Asked:
-    """What must not get worse. `concerns`: generated code. `slower`: speeds, beyond `threshold` if it is set, else beyond the noise of an
-    A/A run. `lost_tests`: tests that passed before and are gone, skipped or expected to fail now."""
+    """What must not get worse. `fail_on` is `new`, `worse`, `any` or `nothing`, as everywhere.
+
+    `concerns`: generated code. `slower`: speeds, beyond `threshold` if it is set, else beyond the noise of an A/A run. `lost_tests`: tests
+    that passed before and are gone, skipped or expected to fail now.
+    """
 
     concerns: tuple[Concern, ...] = ()
     slower: bool = True
     lost_tests: bool = False
     threshold: float | None = None
+    fail_on: str = NEW
 
 
 @dataclass(frozen=True)
 class Since:
-    """What changed: a page of Markdown, a sentence about forbidden regressions (empty if there are none), and annotations."""
+    """What changed: a page of Markdown, a sentence about forbidden regressions (empty if there are none), and annotations.
+
+    `failures` are those of the base: they are known.
+    """
 
     page: str = ""
     worse: str = ""
     annotations: tuple[str, ...] = ()
+    failures: tuple[Entry, ...] = ()
 
 
 def against_base(base: Path, head: Sequence[Path], asked: Asked) -> Since:
@@ -64,7 +73,7 @@ def _compare(base: Path, head: Sequence[Path], asked: Asked) -> Since:
     pages = "".join(one.page for one in found)
     lines = tuple(line for one in found for line in one.annotations)
     worse = " ".join(one.worse for one in found if one.worse).rstrip(".")
-    return Since(f"\n## Since the base branch\n{pages}" if pages else "", worse, lines)
+    return Since(f"\n## Since the base branch\n{pages}" if pages else "", worse, lines, entries_of(before))
 
 
 def parse_asked(text: str, threshold: float | None) -> Asked:
@@ -73,10 +82,12 @@ def parse_asked(text: str, threshold: float | None) -> Asked:
     Raises:
         UsageError: it contains an unknown word.
     """
-    if text == "nothing":
-        return Asked((), slower=False, threshold=threshold)
-    if text == "any":
-        return Asked(tuple(Concern), slower=True, lost_tests=True, threshold=threshold)
+    if text in (NEW, NOTHING):
+        return Asked((), slower=False, threshold=threshold, fail_on=text)
+    if text == WORSE:
+        return Asked(USUAL, threshold=threshold, fail_on=WORSE)
+    if text == ANY:
+        return Asked(tuple(Concern), slower=True, lost_tests=True, threshold=threshold, fail_on=ANY)
     known = {concern.value: concern for concern in Concern}
     words = text.split(",")
     for word in words:
@@ -84,7 +95,7 @@ def parse_asked(text: str, threshold: float | None) -> Asked:
             raise UsageError(
                 f"--fail-on does not know {word!r}.",
                 "It takes one word, or several that are separated by commas.",
-                f"Choose from {', '.join((*known, SLOWER, LOST_TESTS))}; or use `any` or `nothing`.",
+                f"Choose from {', '.join((*known, SLOWER, LOST_TESTS))}; or use one of {', '.join(FAIL_ON)}.",
             )
     return Asked(tuple(known[word] for word in words if word in known), SLOWER in words, LOST_TESTS in words, threshold)
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from warpwave.ci.plan import latest
 from warpwave.compare import compare
-from warpwave.compare.model import FAILING, Comparison
+from warpwave.compare.known import Known
+from warpwave.compare.model import FAILING, Comparison, Standing
 from warpwave.config.targets import Target
 from warpwave.doctor import Finding
 from warpwave.doctor.machine import FAIL
@@ -100,7 +101,7 @@ def annotate(comparison: Comparison, since: Sequence[str] = ()) -> Iterator[str]
     """Yield one line per annotation: the verdict, then failures, then regressions (`since`), then a count of those left out."""
     if comparison.exit_code:
         yield command("error", comparison.sentence, title="warpwave")
-    found = [*_targets(comparison), *_tests(comparison), *since, *_problems(comparison)]
+    found = [*_targets(comparison), *_tests(comparison), *since, *_added(comparison), *_problems(comparison)]
     room = MOST_ANNOTATIONS - 1
     shown = found if len(found) <= room else found[: room - 1]
     yield from shown
@@ -143,6 +144,12 @@ def _tests(comparison: Comparison) -> Iterator[str]:
                 yield command("error", first_line(cell.result.message) or cell.result.verdict.value, title=f"{row.id} on {cell.target}")
 
 
+def _added(comparison: Comparison) -> Iterator[str]:
+    for use in comparison.known.of(Standing.ADDED) if comparison.known else ():
+        message = f"This change adds it to the known failures, where it counts once it is merged: {use.entry}"
+        yield command("warning", message, title="known failure added")
+
+
 def _problems(comparison: Comparison) -> Iterator[str]:
     for problem in comparison.problems:
         yield command("warning", problem, title=Verdict.INVALID.value)
@@ -161,13 +168,13 @@ def _property(text: str) -> str:
 _IN_ARTIFACT = "The artifact of this run contains the whole text."
 
 
-def merge(folders: Sequence[Path], out: Path, expected: Sequence[str]) -> Comparison:
+def merge(folders: Sequence[Path], out: Path, expected: Sequence[str], known: Known | None = None) -> Comparison:
     """Write the report over the results in `folders`. If there are none, the report lists every expected target as absent."""
     check_writable(out)
     try:
-        return write_report(latest(folders), out, expected)
+        return write_report(latest(folders), out, expected, known=known)
     except InvalidInputError:
-        return write_files(compare([], expected), out).comparison
+        return write_files(compare([], expected, known=known), out).comparison
 
 
 def export(comparison: Comparison, out: Path) -> list[Path]:

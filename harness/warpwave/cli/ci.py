@@ -8,21 +8,28 @@ import os
 import secrets
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from warpwave import console
 from warpwave.cli.doctor import outcome as outcome_of_findings
 from warpwave.cli.doctor import print_findings
-from warpwave.cli.options import COMMAND, FILE, FOLDER, OUT_FILE, OUT_FOLDER, strict_option
+from warpwave.cli.known import read_known
+from warpwave.cli.options import COMMAND, FILE, FOLDER, OUT_FILE, OUT_FOLDER, known_options, strict_option
 from warpwave.cli.run import parse_run
+from warpwave.compare.known import NOTHING, WORSE, Known
 from warpwave.errors import ExitCode, InfrastructureError, Outcome, UsageError
 from warpwave.records.words import MOST_SHARDS
 
+if TYPE_CHECKING:
+    from warpwave.ci.base import Since
+
 _FOLDERS = click.argument("folders", nargs=-1, required=True, type=FOLDER, metavar="FOLDER...")
 _SHARDS = click.IntRange(1, MOST_SHARDS)
-_FAIL_ON = "verdict,matrix,spills,occupancy,slower"
+_KERNELS = click.option(
+    "--kernels", type=FOLDER, default=Path("kernels"), envvar="KERNELS", show_default=True, help="Folder of the kernel package."
+)
 _BASE = click.option("--base", type=FOLDER, help="Results of the base branch's last run; may be missing or empty.")
 _EXPECT = click.option("--expect", default="", metavar="TARGET,TARGET", help="Targets that must be listed; `absent` without results.")
 
@@ -41,7 +48,7 @@ def ci() -> None:
     help="A JSON object: target to the labels of its runner.  [default: `runner` of each leg of the hosts file]",
 )
 @click.option("--hosts", type=FILE, help="A hosts file.  [default: hosts.yml beside the kernels]")
-@click.option("--kernels", type=FOLDER, default=Path("kernels"), envvar="KERNELS", show_default=True, help="Folder of the kernel package.")
+@_KERNELS
 @click.option("--targets", "overlay", type=FILE, help="A targets file; its entries override the shipped ones.")
 @click.option(
     "--shards", type=click.IntRange(1, MOST_SHARDS), default=1, show_default=True, envvar="SHARDS", help="Parallel jobs for each target."
@@ -88,15 +95,27 @@ def plan(
 @ci.command()
 @click.argument("name", metavar="TARGET")
 @click.option("--out", type=OUT_FOLDER, required=True, help="Folder for the results.")
-@click.option("--kernels", type=FOLDER, default=Path("kernels"), envvar="KERNELS", show_default=True, help="Folder of the kernel package.")
+@_KERNELS
 @click.option("--engine", default="", envvar="ENGINE", help="docker or local.  [default: the target's own]")
+@click.option("--known", default="", envvar="KNOWN", metavar="FILE|RUN", help="As in `warpwave run`.")
+@click.option("--fail-on", default="", envvar="FAIL_ON", metavar="WHAT", help="As in `warpwave run`.")
 @click.option("--shard", default="", envvar="SHARD", metavar="I/N", help="As in `warpwave run`.")
 @click.option("--options", default="", envvar="OPTIONS", help="More options of `warpwave run`, quoted as in a shell; not --out.")
 @click.option("--compile-for", default="", envvar="COMPILE_FOR", metavar="A,A", help="Only compile, and keep it for jobs on these cards.")
 @click.option("--compiled", type=FOLDER, envvar="COMPILED", help="What such a job left; without a hash it is not used.")
 @click.option("--compiled-hash", default="", envvar="COMPILED_HASH", metavar="SHA256", help="The hash that `ci compiled` gave there.")
 def leg(
-    name: str, out: Path, kernels: Path, engine: str, shard: str, options: str, compile_for: str, compiled: Path | None, compiled_hash: str
+    name: str,
+    out: Path,
+    kernels: Path,
+    engine: str,
+    known: str,
+    fail_on: str,
+    shard: str,
+    options: str,
+    compile_for: str,
+    compiled: Path | None,
+    compiled_hash: str,
 ) -> Outcome:
     """Check this machine, and run TARGET on it if it is fit. If it is not, record the faults for the report.
 
@@ -112,7 +131,8 @@ def leg(
     from warpwave.run.shards import parse_shard
 
     # If an option is given twice, the last one counts, so --options overrides the step's own options.
-    words = [word for flag, value in (("--engine", engine), ("--shard", shard)) if value for word in (flag, value)]
+    given = (("--engine", engine), ("--shard", shard), ("--known", known), ("--fail-on", fail_on))
+    words = [word for flag, value in given if value for word in (flag, value)]
     words += split(options) + keeping(compile_for)
     # This is the machine with the card: a hosts file says where machines are that others reach.
     first = [name, "--kernels", str(kernels), "--out", str(out), "--no-report", "--here"]
@@ -190,36 +210,41 @@ def tidy(folder: Path) -> Outcome:
 @_EXPECT
 @click.option("--out", type=OUT_FOLDER, required=True, help="Where to write the report.")
 @_BASE
-@click.option(
-    "--fail-on",
-    metavar="WHAT,WHAT",
-    default=_FAIL_ON,
-    show_default=True,
-    envvar="FAIL_ON",
-    help="What must not get worse since the base: words of `codegen diff`, slower, lost-tests; or `any`, or `nothing`.",
-)
+@_KERNELS
+@known_options(usual=WORSE, words=True, for_workflow=True)
 @click.option("--threshold", metavar="SHARE", default="", envvar="THRESHOLD", help="As in `warpwave compare`.  [default: the A/A run's]")
 @click.option("--summary", "page", type=click.Path(path_type=Path, dir_okay=False), help="Add the job's summary to this file.")
 @strict_option
 def report(
-    folders: tuple[Path, ...], expect: str, out: Path, base: Path | None, fail_on: str, threshold: str, page: Path | None, *, strict: bool
+    folders: tuple[Path, ...],
+    expect: str,
+    out: Path,
+    base: Path | None,
+    kernels: Path,
+    threshold: str,
+    page: Path | None,
+    *,
+    strict: bool,
+    **options: Any,
 ) -> Outcome:
     """Merge the results in FOLDERs, compare them with the base branch, annotate, and decide the status.
 
     If a job left no results, the report lists its target as absent, and the exit code is 4. Failures are printed as annotations. Numbers
     for other tools are written to `exports` below --out. If a job ran several times, its last attempt counts.
+
+    What the list of known failures has is no failure, and on a pull request nothing that failed in the base's run either.
     """
     from warpwave.ci.base import Since, against_base, parse_asked
     from warpwave.ci.job import SUMMARY_BYTES, annotate, export, merge, summary
     from warpwave.compare import outcome
 
-    asked = parse_asked(fail_on, _share(threshold))
+    asked = parse_asked(options["fail_on"], _share(threshold))
     # Do this first: it frees the runs of both sides before the comparison is made, and each side may be very large.
     since = against_base(base, folders, asked) if base else Since()
-    comparison = merge(folders, out, _names(expect))
+    comparison = merge(folders, out, _names(expect), _known({**options, "fail_on": asked.fail_on}, kernels, since))
     export(comparison, out / "exports")
     ended = outcome(comparison, strict=strict)
-    if ended.ok and since.worse:
+    if ended.ok and since.worse and asked.fail_on != NOTHING:
         ended = Outcome(ExitCode.FAILED, f"since the base branch: {since.worse}")
     # The output of this step must match its status. The report's own files do not include the base branch.
     comparison = dataclasses.replace(comparison, sentence=ended.lead(comparison.sentence), exit_code=int(ended.code))
@@ -234,17 +259,35 @@ def report(
 @_FOLDERS
 @_EXPECT
 @_BASE
+@_KERNELS
+@known_options(usual=WORSE, words=True, for_workflow=True)
 @click.option("--out", type=OUT_FILE, required=True, help="Where to write the comment.")
-def comment(folders: tuple[Path, ...], expect: str, base: Path | None, out: Path) -> Outcome:
+def comment(folders: tuple[Path, ...], expect: str, base: Path | None, kernels: Path, out: Path, **options: Any) -> Outcome:
     """Write a pull request's comment about the results in FOLDERs. Treats the results as untrusted. Does not post the comment."""
     from warpwave.ci.base import Since, against_base, parse_asked
     from warpwave.ci.job import comment as render
     from warpwave.ci.job import merge
     from warpwave.records import write_text
 
-    since = against_base(base, folders, parse_asked(_FAIL_ON, None)) if base else Since()
-    write_text(out, render(merge(folders, out.parent / "report", _names(expect)), since.page))
+    asked = parse_asked(options["fail_on"], None)
+    since = against_base(base, folders, asked) if base else Since()
+    known = _known({**options, "fail_on": asked.fail_on}, kernels, since)
+    write_text(out, render(merge(folders, out.parent / "report", _names(expect), known), since.page))
     return Outcome()
+
+
+# On the branch itself, a failure would be red once, and known to every run after.
+_ON_THE_BRANCH = ("push", "schedule", "workflow_dispatch")
+
+
+def _known(options: dict[str, Any], kernels: Path, since: Since) -> Known | None:
+    """Return the known failures: those of the list, and on a pull request those of the base's run."""
+    known = read_known(options, kernels=kernels)
+    if known is None or not since.failures or os.environ.get("GITHUB_EVENT_NAME") in _ON_THE_BRANCH:
+        return known
+    return dataclasses.replace(
+        known, source=" and ".join(filter(None, (known.source, "the base's run"))), base=(*known.base, *since.failures)
+    )
 
 
 def split(options: str) -> list[str]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from warpwave import console
-from warpwave.cli.options import OUT_FILE, OUT_FOLDER, Json, JsonCommand, complete_list, json_option
+from warpwave.cli.known import read_known, without_known
+from warpwave.cli.options import OUT_FILE, OUT_FOLDER, Json, JsonCommand, complete_list, json_option, known_options
 from warpwave.cli.show import print_answer
+from warpwave.compare.known import ANY, FAIL_ON, NEW, NOTHING, WORSE
 from warpwave.errors import ExitCode, Outcome, UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 
 
 _FOLDER = click.Path(path_type=Path)
-_DEFAULT = "verdict,matrix,spills,occupancy"
 
 
 @click.group()
@@ -36,10 +37,10 @@ def codegen() -> None:
 @click.option(
     "--fail-on",
     metavar="WHAT,WHAT",
-    default=_DEFAULT,
+    default=WORSE,
     show_default=True,
-    shell_complete=complete_list(lambda: [*_concerns(), "any", "nothing"]),
-    help="What must not get worse; or `any`, or `nothing`.",
+    shell_complete=complete_list(lambda: [*_concerns(), *FAIL_ON]),
+    help="What must not get worse, by words; or new (a kernel that compiled), worse (also matrix, spills, occupancy), any, nothing.",
 )
 @click.option("--markdown", type=OUT_FILE, help="Also write it as Markdown, for a pull request or a job's summary.")
 @click.option("--html", "html_file", type=OUT_FILE, help="Also write it as one HTML page.")
@@ -62,7 +63,7 @@ def diff(base: Path, head: Path, fail_on: str, markdown: Path | None, html_file:
     sides = _read_bundle(base), _read_bundle(head)
     check_comparable(*sides)
     found = compare(sides[0].kernels, sides[1].kernels)
-    ended = outcome(sides, found, failing)
+    ended = Outcome() if fail_on == NOTHING else outcome(sides, found, failing)
     lead = ended.lead(code_sentence(found, failing))
     sections = diff_sections(*sides, found, failing, full)
     if markdown is not None:
@@ -82,17 +83,17 @@ def parse_concerns(text: str) -> tuple[Concern, ...]:
     Raises:
         UsageError: it contains an unknown concern.
     """
-    from warpwave.compare.changed_codegen import Concern
+    from warpwave.compare.changed_codegen import USUAL, Concern
 
-    if text in ("any", "nothing"):
-        return tuple(Concern) if text == "any" else ()
+    if text in FAIL_ON:
+        return {ANY: tuple(Concern), WORSE: USUAL, NEW: (Concern.VERDICT,), NOTHING: ()}[text]
     known = {concern.value: concern for concern in Concern}
     for word in text.split(","):
         if word not in known:
             raise UsageError(
                 f"--fail-on does not know {word!r}.",
                 "Concerns are separated by commas.",
-                f"Choose from {', '.join(known)}; or use `any` or `nothing`.",
+                f"Choose from {', '.join(known)}; or use one of {', '.join(FAIL_ON)}.",
             )
     return tuple(known[word] for word in text.split(","))
 
@@ -151,12 +152,14 @@ def _json(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern], lead
     help="Treat a smaller change as noise, e.g. 0.02.  [default: the A/A run's]",
 )
 @click.option("--markdown", type=OUT_FILE, help="Also write it as Markdown, for a pull request or a job's summary.")
+@known_options(usual=WORSE)
 @json_option()
 @click.option("--full", is_flag=True, help="Show every point, not only the twenty that changed most.")
-def compare(base: Path, head: Path, threshold: float | None, markdown: Path | None, json: Json, full: bool) -> Outcome:
-    """Show which points became faster or slower from the run BASE to the run HEAD. The exit code is 1 if one is slower.
+def compare(base: Path, head: Path, threshold: float | None, markdown: Path | None, json: Json, full: bool, **options: Any) -> Outcome:
+    """Show which points became faster or slower from the run BASE to the run HEAD. The exit code is 1 if one is slower, or fails now.
 
-    BASE and HEAD are folders of two runs (or of their artifacts) with a bench stage, for any targets.
+    BASE and HEAD are folders of two runs (or of their artifacts) with a bench stage, for any targets. A point that fails in both for the
+    same reason has not changed; speeds of a kernel with the same failing tests in both are compared, and marked.
     """
     from warpwave.compare.changed_speeds import changed_speeds
     from warpwave.records import write_text
@@ -164,8 +167,9 @@ def compare(base: Path, head: Path, threshold: float | None, markdown: Path | No
     from warpwave.render.sections.changes import changed_speed_sections, speed_sentence
     from warpwave.render.terminal import draw_page
 
-    found = changed_speeds(_read_runs(base), _read_runs(head), threshold)
-    ended = speed_outcome(found)
+    known = read_known(options)
+    found = changed_speeds(without_known(_read_runs(base), known), without_known(_read_runs(head), known), threshold)
+    ended = speed_outcome(found, options["fail_on"])
     lead = ended.lead(speed_sentence(found))
     sections = changed_speed_sections(found, full)
     if markdown is not None:
@@ -176,16 +180,18 @@ def compare(base: Path, head: Path, threshold: float | None, markdown: Path | No
     return ended
 
 
-def speed_outcome(found: SpeedChanges) -> Outcome:
-    """Return 1 if a point is slower or fails now, 4 if something could not be compared, else 0.
+def speed_outcome(found: SpeedChanges, fail_on: str = WORSE) -> Outcome:
+    """Return 1 if a point fails now, or is slower (unless only `new` failures count), 4 if something could not be compared, else 0.
 
-    A point that both runs skip does not count.
+    A point that both runs skip does not count, and one that fails in both only for `any`.
     """
     from warpwave.compare.model import Change
     from warpwave.render.sections.changes import speed_sentence
     from warpwave.render.text import first_line, plural
 
-    if found.lost or found.of(Change.SLOWER):
+    if fail_on == NOTHING:
+        return Outcome()
+    if found.lost or (fail_on != NEW and found.of(Change.SLOWER)) or (fail_on == ANY and found.failing):
         return Outcome(ExitCode.FAILED, speed_sentence(found).rstrip("."))
     barriers = [barrier for pair in found.pairs for barrier in pair.barriers]
     refused = found.of(Change.REFUSED)
@@ -194,7 +200,7 @@ def speed_outcome(found: SpeedChanges) -> Outcome:
         which = "" if len(refused) == 1 else "the first is "
         first = f"{which}{one.case} {one.provider} on {one.target}: {first_line(one.reason)}"
         barriers.append(f"{plural(len(refused), 'point')} could not be compared ({first})")
-    if not barriers and not any(point.speedup for point in found.points):
+    if not barriers and not any(point.speedup or point.failing for point in found.points):
         barriers.append("no point was measured in both runs")
     return Outcome(ExitCode.INCOMPLETE, "; ".join(barriers)) if barriers else Outcome()
 

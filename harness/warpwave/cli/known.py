@@ -14,7 +14,7 @@ import click
 from warpwave import console
 from warpwave.cli.options import FOLDER, OUT_FILE, Json, JsonCommand, json_option
 from warpwave.cli.show import print_answer
-from warpwave.compare.known import FILE, NEW, Entry, Known, Listed, entries_of, parse, render
+from warpwave.compare.known import FILE, NEW, Entry, Known, Listed, apply, entries_of, parse, render
 from warpwave.compare.known import update as updated
 from warpwave.errors import ConfigError, Outcome, UsageError
 from warpwave.git import ask_git, repository_of
@@ -34,9 +34,9 @@ def read_known(options: dict[str, Any], *, kernels: Path | None = None, runs: Se
         ConfigError: the list has a wrong line.
     """
     path: Path | None = options["known"]
-    policy = {"today": date.today().isoformat(), "fail_on": options["fail_on"] or NEW, "strict": options["known_strict"]}
+    policy: dict[str, Any] = {"today": date.today().isoformat(), "fail_on": options["fail_on"] or NEW, "strict": options["known_strict"]}
     if path is not None and path.is_dir():
-        return Known(entries_of(read_runs([path])), f"the run {path}", **policy)
+        return Known(source=f"the run {path}", base=entries_of(read_runs([path])), **policy)
     if path is not None and not path.is_file():
         meaning = "The path is misspelt, or the list was not written yet."
         raise UsageError(f"--known: there is no {path}.", meaning, "Give a file or a run. `warpwave known update RUN` writes the file.")
@@ -55,6 +55,11 @@ def read_known(options: dict[str, Any], *, kernels: Path | None = None, runs: Se
     known = {(entry.key, entry.target, entry.until) for entry in before}
     added = tuple(entry for entry in own if (entry.key, entry.target, entry.until) not in known)
     return Known(before, f"{path} of {base}", added, **policy)
+
+
+def without_known(runs: list[TargetRun], known: Known | None) -> list[TargetRun]:
+    """Return runs in which known failures have the verdict `known`."""
+    return apply(runs, known)[0] if known is not None else runs
 
 
 def find(kernels: Path) -> Path | None:
@@ -123,8 +128,8 @@ def keep_copy(known: Known | None, out: Path) -> None:
     """Write what counted beside the results, so that a later `warpwave report` says the same."""
     from warpwave.records import write_text
 
-    if known is not None and known.entries:
-        write_text(out / FILE, render(Listed(known.entries)))
+    if known is not None and (entries := (*known.entries, *known.base)):
+        write_text(out / FILE, render(Listed(entries)))
 
 
 @click.group()

@@ -406,10 +406,11 @@ what_options = several(
 )
 
 
-def known_options(*, words: bool = False, for_workflow: bool = False) -> Options:
+def known_options(*, usual: str = "new", words: bool = False, for_workflow: bool = False) -> Options:
     """Return the options about known failures, the same for every command with a report; `cli/known.py` reads them.
 
-    With `words`, `--fail-on` also takes words for what may not get worse. In a workflow, variables set the options.
+    `usual` is what `--fail-on` is by default. With `words`, it also takes words for what may not get worse. In a workflow, variables set
+    the options.
     """
     listed = "new|worse|any|nothing" if not words else "WHAT,WHAT"
     more = "; or words for what may not get worse" if words else ""
@@ -432,10 +433,11 @@ def known_options(*, words: bool = False, for_workflow: bool = False) -> Options
         click.option(
             "--fail-on",
             metavar=listed,
+            default=usual if usual != "new" else None,
             type=str if words else click.Choice(["new", "worse", "any", "nothing"]),
             envvar="FAIL_ON" if for_workflow else None,
             help="Fail on failures that are not known; on those and what got worse since the base; on all; or never"
-            f"{more}.  [default: {'worse' if words else 'new'}]",
+            f"{more}.  [default: {usual}]",
         ),
     )
 

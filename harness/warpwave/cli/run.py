@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from warpwave import console
-from warpwave.cli.known import keep_copy, read_known
+from warpwave.cli.known import keep_copy, read_known, read_runs
 from warpwave.cli.legs import chosen_targets, legs_of
 from warpwave.cli.options import (
     COMMAND,
@@ -82,6 +82,7 @@ def run(**options: Any) -> Outcome:
       warpwave run cuda rocm                   on this machine's cards, or where hosts.yml says
       warpwave run cuda --last-failed RUN      only the tests that failed in that run
     """
+    from warpwave.compare import compare, outcome
     from warpwave.config.targets import compiling_for, load_architectures, load_targets, named_architectures
     from warpwave.report import make_report
     from warpwave.run import check_target
@@ -110,7 +111,8 @@ def run(**options: Any) -> Outcome:
     ended = _cut_short(records, refused)
     keep_copy(known, asked.where.out)
     if options["no_report"]:
-        return show_records(records, asked.where.out, options, ended, known)
+        judged = outcome(compare(read_runs([asked.where.out]), known=known)) if known is not None else None
+        return show_records(records, asked.where.out, options, ended, judged)
     made = make_report([asked.where.out], asked.where.out, [target.name for target, _ in chosen], records, known=known)
     return show_report(made, asked.where.out, options, ended, next_too=True)
 

@@ -17,7 +17,6 @@ from warpwave.render.text import visible
 
 if TYPE_CHECKING:
     from warpwave.cli.options import Json
-    from warpwave.compare.known import Known
     from warpwave.compare.model import Comparison
     from warpwave.records import RunRecord
     from warpwave.report import Report
@@ -98,17 +97,16 @@ def draw_report(comparison: Comparison, path: Path, *, full: bool) -> None:
     write_text(path, re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL))
 
 
-def show_records(records: Sequence[RunRecord], out: Path, options: dict[str, Any], ended: Outcome, known: Known | None = None) -> Outcome:
-    """Print the records of the targets, without a report. The exit code is the worst target's; with `known` failures, a report's."""
-    from warpwave.compare import compare, outcome
+def show_records(
+    records: Sequence[RunRecord], out: Path, options: dict[str, Any], ended: Outcome, judged: Outcome | None = None
+) -> Outcome:
+    """Print the records of the targets, without a report. The exit code is the worst target's, or what a report was `judged` to have."""
     from warpwave.render.text import json_text
     from warpwave.run import exit_code_of
 
     code = max((exit_code_of(record.verdict) for record in records), default=ExitCode.NOTHING_RAN)
-    if ended.ok and known is not None:
-        from warpwave.cli.known import read_runs
-
-        ended = outcome(compare(read_runs([out]), known=known))
+    if ended.ok and judged is not None:
+        ended = judged
     elif ended.ok and code is not ExitCode.GOOD:
         worst = [record for record in records if exit_code_of(record.verdict) is code]
         ended = Outcome(code, "; ".join(f"{each.target}: {each.verdict.value}: {each.reason}".rstrip(": .") for each in worst))

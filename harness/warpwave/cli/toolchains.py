@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from warpwave import console
+from warpwave.cli.known import read_known, without_known
 from warpwave.cli.legs import legs_on_toolchains, newest, say_runs_here
 from warpwave.cli.options import (
     FOLDER,
@@ -19,6 +20,7 @@ from warpwave.cli.options import (
     JsonCommand,
     build_options,
     complete_target,
+    known_options,
     limit_options,
     output_options,
     package_options,
@@ -28,6 +30,7 @@ from warpwave.cli.options import (
 )
 from warpwave.cli.show import print_answer
 from warpwave.compare.changed_codegen import Concern
+from warpwave.compare.known import NOTHING, WORSE
 from warpwave.compare.search import Kind, Question
 from warpwave.config.targets import Target, load_builds, load_targets, load_toolchains, select
 from warpwave.config.toolchains import one
@@ -127,9 +130,7 @@ def asked_question(options: dict[str, Any]) -> Question:
 @click.option("--from", "base", required=True, metavar="TOOLCHAIN", help="A release of Triton, or a toolchain of the targets file.")
 @click.option("--to", "head", required=True, metavar="TOOLCHAIN", help="The same, or `newest`.")
 @click.option("--read", "folders", multiple=True, type=FOLDER, metavar="RUN", help="Run nothing: read the legs of that run; repeatable.")
-@click.option(
-    "--fail-on", metavar="WHAT,WHAT", default="verdict,matrix,spills,occupancy", show_default=True, help="As in `warpwave codegen diff`."
-)
+@known_options(usual=WORSE, words=True)
 @click.option("--markdown", type=OUT_FILE, help="Also write the page as Markdown, for a pull request or a job's summary.")
 @click.option("--html", "html_file", type=OUT_FILE, help="Also write it as one HTML page.")
 @click.option("--summary", type=OUT_FILE, help="Also write the answer in one line.")
@@ -152,19 +153,20 @@ def upgrade(**options: Any) -> Outcome:
     from warpwave.search.steps import read_runs
 
     failing = parse_concerns(options["fail_on"])
+    known_failures = read_known(options, kernels=options["kernels"])
     known = load_toolchains(options["overlay"])
     sides = [one(known, options[side], partial(newest, options)) for side in ("base", "head")]
     if sides[0].name == sides[1].name:
         return _same(sides[0].name, options["summary"])
     runs = read_runs(list(options["folders"]) or [_run(sides, options)])
-    found = compare(runs, sides[0].name, sides[1].name)
+    found = compare(without_known(runs, known_failures), sides[0].name, sides[1].name)
     entries = tuned_configurations(options["kernels"]) if options["kernels"].is_dir() else []
     old = stale(entries, found.code.diff) if found.code else ()
     if entries and found.code:
         launched = used(entries, found.code.head.kernels)
         console.say(f"{launched} of {len(entries)} tuned configurations are launched by what was compiled", err=True)
     text = sentence(found, old)
-    ended = outcome(found, failing, text)
+    ended = Outcome() if options["fail_on"] == NOTHING else outcome(found, failing, text)
     lead = ended.lead(text)
     if options["summary"] is not None:
         write_text(options["summary"], f"{lead}\n")

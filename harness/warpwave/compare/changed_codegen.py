@@ -40,6 +40,9 @@ class Concern(str, Enum):
         return list(Concern).index(self)
 
 
+USUAL = (Concern.VERDICT, Concern.MATRIX, Concern.SPILLS, Concern.OCCUPANCY)  # what must not get worse by default
+
+
 class Trend(str, Enum):
     """Whether a figure got worse, got better, or says neither by itself."""
 
@@ -100,8 +103,8 @@ def _verdict(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
 
 
 def _ending(row: CompiledKernel) -> Verdict:
-    """Return its verdict; a configuration that an autotuner discards fails nobody, and its figures are compared like any other's."""
-    return Verdict.PASSED if row.is_discarded else row.verdict
+    """Return its verdict. A configuration that an autotuner discards, and a known failure, fail nobody: their figures are compared."""
+    return Verdict.PASSED if row.is_discarded or row.verdict is Verdict.KNOWN else row.verdict
 
 
 def _trend(worse: bool) -> Trend:

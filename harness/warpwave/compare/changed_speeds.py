@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Union
 
 from warpwave.compare.model import FAILING, Cell, Change, Exclusion, Noise, Since
-from warpwave.compare.speeds import as_text, cells, noise, other_settings, speedup, threshold
+from warpwave.compare.speeds import Doubts, as_text, cells, noise, other_settings, speedup, threshold
 from warpwave.errors import UsageError
 from warpwave.records import Sample, TargetRun, Verdict
 from warpwave.stats import geometric_mean
@@ -25,7 +25,8 @@ _VERSIONS = ("torch", "triton", "runtime", "driver", "python")
 class PointChange:
     """One point in both runs. `speedup` is BASE's median time over HEAD's, with its 95% interval.
 
-    `lost`: only HEAD failed. `skipped`: both runs skipped it.
+    `lost`: only HEAD failed, or it fails for another reason. `skipped`: both runs skipped it. `failing`: it fails alike in both, or is a
+    known failure, and has no speed.
     """
 
     kernel: str
@@ -41,6 +42,7 @@ class PointChange:
     high: Union[float, None] = None
     lost: bool = False
     skipped: bool = False
+    failing: bool = False
     reason: str = ""
 
 
@@ -82,13 +84,18 @@ class SpeedChanges:
 
     def of(self, change: Change) -> tuple[PointChange, ...]:
         """Return the points with this verdict, largest change first."""
-        found = [point for point in self.points if point.change is change and not point.lost and not point.skipped]
+        found = [point for point in self.points if point.change is change and not (point.lost or point.skipped or point.failing)]
         return tuple(sorted(found, key=lambda point: -max(point.speedup or 1.0, 1 / (point.speedup or 1.0))))
 
     @property
     def lost(self) -> tuple[PointChange, ...]:
         """The points that BASE measured and that failed in HEAD."""
         return tuple(point for point in self.points if point.lost)
+
+    @property
+    def failing(self) -> tuple[PointChange, ...]:
+        """The points that fail alike in both runs, or as the known failures say. Nothing changed."""
+        return tuple(point for point in self.points if point.failing)
 
     @property
     def skipped(self) -> tuple[PointChange, ...]:
@@ -157,8 +164,9 @@ def _pair(name: str, base: TargetRun, head: TargetRun, at_least: Union[float, No
 def _points(pair: TargetPair, base: TargetRun, head: TargetRun) -> Iterable[PointChange]:
     found = [{_key(sample): (sample, cell) for sample, cell in cells(pair.target, run)} for run in (base, head)]
     devices = [{key[:3]: key[3] for key in side} for side in found]
+    doubts = Doubts(base), Doubts(head)
     for key in dict.fromkeys([*found[0], *found[1]]):
-        point = _point(key, pair, found[0].get(key), found[1].get(key))
+        point = _point(key, pair, doubts, found[0].get(key), found[1].get(key))
         missing = 0 if key not in found[0] else 1
         if key not in found[missing] and key[:3] in devices[missing]:
             where = f"on GPU {devices[missing][key[:3]]} in {('BASE', 'HEAD')[missing]}, here on GPU {key[3]}"
@@ -166,7 +174,13 @@ def _points(pair: TargetPair, base: TargetRun, head: TargetRun) -> Iterable[Poin
         yield point
 
 
-def _point(key: _Key, pair: TargetPair, base: Union[tuple[Sample, Cell], None], head: Union[tuple[Sample, Cell], None]) -> PointChange:
+def _point(
+    key: _Key,
+    pair: TargetPair,
+    doubts: tuple[Doubts, Doubts],
+    base: Union[tuple[Sample, Cell], None],
+    head: Union[tuple[Sample, Cell], None],
+) -> PointChange:
     blank = PointChange(
         *(key[0], key[1], key[2], pair.target, key[3]),
         change=Change.REFUSED,
@@ -180,15 +194,24 @@ def _point(key: _Key, pair: TargetPair, base: Union[tuple[Sample, Cell], None], 
         return replace(blank, skipped=True, reason=f"skipped in both: {head[1].reason}")
     if idle[0] and head[1].value is not None:
         return replace(blank, change=Change.ONE_SIDED, reason=f"skipped in BASE: {base[1].reason}")
-    if base[1].value is not None and head[1].verdict in FAILING:
+    if head[1].verdict is Verdict.KNOWN or (head[1].verdict in FAILING and base[1].verdict is head[1].verdict):
+        return replace(blank, change=Change.SAME, failing=True, reason=head[1].reason)
+    if head[1].verdict in FAILING and (base[1].value is not None or base[1].verdict in FAILING):
         return replace(blank, lost=True, reason=head[1].reason)
     differing = other_settings(base[0], head[0])
     barred = [f"different {setting}: BASE {as_text(one)}, HEAD {as_text(two)}" for setting, one, two in differing]
-    barred += [f"{where}: {as_text(cell.reason)}" for where, cell in (("BASE", base[1]), ("HEAD", head[1])) if not cell.sound]
+    # Speeds of a kernel that is wrong in the same way in both are compared, and marked.
+    wrong = [own.of(sample).tests for own, (sample, _) in zip(doubts, (base, head), strict=True)]
+    alike = bool(wrong[0]) and wrong[0] == wrong[1]
+    usable = [cell.sound or (alike and cell.value is not None and not cell.suspect) for _, cell in (base, head)]
+    barred += [
+        f"{where}: {as_text(cell.reason)}" for where, cell, can in zip(("BASE", "HEAD"), (base[1], head[1]), usable, strict=True) if not can
+    ]
     if barred:
         return replace(blank, reason="; ".join(barred))
     made = speedup(base[0], head[0], pair.threshold)
-    judged = replace(blank, change=made.change, reason=made.reason)
+    marked = f"unverified in both: {head[1].reason}" if alike else ""
+    judged = replace(blank, change=made.change, reason="; ".join(filter(None, (made.reason, marked))))
     return replace(judged, speedup=made.interval.value, low=made.interval.low, high=made.interval.high) if made.interval else judged
 
 

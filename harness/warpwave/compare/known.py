@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import json
 import re
+from calendar import monthrange
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
 from typing import Union
 
 from warpwave.compare.model import FAILING, KnownFailures, KnownUse, Standing
@@ -81,12 +81,14 @@ class Known:
     """What a report takes for known, and what its exit code depends on.
 
     `source` says where the entries are from. `added` are entries that only the judged change has: they are shown, and excuse nothing.
+    `base` are the failures of an earlier run: what was there is known, and nobody keeps a list of it.
     `today` is `YYYY-MM-DD`. With `strict`, an entry that is not needed any more fails the run.
     """
 
     entries: tuple[Entry, ...] = ()
     source: str = ""
     added: tuple[Entry, ...] = ()
+    base: tuple[Entry, ...] = ()
     today: str = ""
     fail_on: str = NEW
     strict: bool = False
@@ -137,17 +139,14 @@ def _entry(line: str, where: str) -> Entry:
             _EXAMPLE,
         )
     until = end[1] if end else ""
-    if until and not (re.fullmatch(r"\d{4}-\d{2}-\d{2}", until, re.ASCII) and _is_day(until)):
+    if until and not _is_day(until):
         raise ConfigError(f"{where}: {until[:60]!r} is no day.", "`until` takes the last day of the entry.", "Write it as 2027-01-31.")
     return Entry((kind, *own[1:]), own[0], until, comment)
 
 
 def _is_day(text: str) -> bool:
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
+    found = re.fullmatch(r"([1-9][0-9]{3})-(0[1-9]|1[0-2])-([0-9]{2})", text)
+    return found is not None and 1 <= int(found[3]) <= monthrange(int(found[1]), int(found[2]))[1]
 
 
 def _split(line: str) -> tuple[list[str], str]:
@@ -292,17 +291,22 @@ def apply(runs: Sequence[TargetRun], known: Known) -> tuple[list[TargetRun], Kno
     A stage that failed by nothing else has passed, and so has its run.
     """
     counting = [entry for entry in known.entries if not entry.until or entry.until >= known.today]
+    there = {(entry.key, entry.target) for entry in known.entries}
+    base = [entry for entry in known.base if (entry.key, entry.target) not in there]
     marked = []
     for run in runs:
-        listed = {entry.key for entry in counting if entry.is_about(run)}
+        listed = {entry.key for entry in (*counting, *base) if entry.is_about(run)}
         marked.append(_mark(run, listed) if listed else run)
-    failures = [(run, _failures(run)) for run in runs] if known.entries or known.added else []
+    failures = [(run, _failures(run)) for run in runs] if known.entries or known.added or base else []
     expired = {id(entry) for entry in known.entries} - {id(entry) for entry in counting}
     uses = []
     for entry in known.entries:
         standing, on = _standing(entry, failures)
         standing = Standing.EXPIRED if standing is Standing.KNOWN and id(entry) in expired else standing
         uses.append(KnownUse(entry.line, standing, on, entry.comment))
+    for entry in base:
+        standing, on = _standing(entry, failures)
+        uses += [KnownUse(entry.line, standing, on)] if standing is Standing.KNOWN else []
     uses += [KnownUse(entry.line, Standing.ADDED, _standing(entry, failures)[1], entry.comment) for entry in known.added]
     return marked, KnownFailures(known.source, tuple(uses), known.fail_on, known.strict)
 
@@ -351,12 +355,12 @@ def _mark(run: TargetRun, listed: Collection[Key]) -> TargetRun:
         else one
         for one in run.samples
     )
-    rows: dict[Stage, tuple[Iterable[_Row], Iterable[_Row]]] = {
+    rows: dict[Stage, tuple[Sequence[_Row], Sequence[_Row]]] = {
         Stage.TEST: (run.cases, cases),
         Stage.COMPILE: (run.compiled, compiled),
         Stage.BENCH: (run.samples, samples),
     }
-    stages = tuple(_stage(report, *rows.get(report.stage, ((), ()))) for report in run.stages)
+    stages = tuple(_stage(report, *rows[report.stage]) if report.stage in rows else report for report in run.stages)
     record, before, now = run.record, _worst(run.stages), _worst(stages)
     ended = record.exit
     orderly = ended is None or (ended.code == 0 and not (ended.timed_out or ended.interrupted or ended.error or ended.exceeded))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Union
 
 from warpwave.compare.model import FAILING, Cell, Change, Exclusion, Geomean, Noise, Portability, Ratio, Refusal, Row, Speed
-from warpwave.records import HARMLESS, Ceiling, Sample, Stage, TargetRun, Verdict
+from warpwave.records import HARMLESS, LAUNCHED_PROPERTY, CaseResult, Ceiling, Sample, Stage, TargetRun, Verdict
 from warpwave.records.words import gbps_of, is_memory, is_time, tflops_of
 from warpwave.stats import LARGEST, Interval, geometric_mean, harmonic_mean, measurable, median, median_interval, quantile, ratio_of_medians
 
@@ -378,7 +378,7 @@ def benched(runs: Mapping[str, TargetRun]) -> list[str]:
 
 def cells(name: str, run: TargetRun) -> Iterable[_Measured]:
     """Yield every sample of a target with its cell."""
-    doubts = _doubts(run)
+    doubts = Doubts(run)
     gpus = {device.index: device.name for device in run.facts.devices} if run.facts else {}
     copies, products = copies_gbps(run.ceilings), products_tflops(run.ceilings)
     for sample in run.samples:
@@ -388,7 +388,7 @@ def cells(name: str, run: TargetRun) -> Iterable[_Measured]:
         share = found.value if found else None
         # A library's product is no limit of the hardware; a copy nearly is one.
         suspect = share is not None and is_bandwidth(sample.unit) and share > SUSPECT_SHARE
-        doubt = doubts.get(sample.kernel, f"no test of {sample.kernel} passed here")
+        doubt = doubts.of(sample).reason
         above = f"{share:.2f} times the copy bandwidth measured here: bytes are counted wrong, or come from a cache" if suspect else ""
         yield (
             sample,
@@ -425,20 +425,71 @@ def cells(name: str, run: TargetRun) -> Iterable[_Measured]:
         )
 
 
-def _doubts(run: TargetRun) -> dict[str, str]:
-    """Return per tested kernel why its speeds are unverified; the reason is empty if its tests passed."""
-    report = next((report for report in run.stages if report.stage is Stage.TEST), None)
-    if report and report.verdict not in (Verdict.PASSED, *FAILING):
-        return {sample.kernel: f"the tests here are {report.verdict.value}" for sample in run.samples}
-    counts: dict[str, Counter[Verdict]] = {}
-    for case in run.cases:
-        counts.setdefault(case.kernel, Counter())[case.verdict] += 1
-    doubts = {}
-    for kernel, count in counts.items():
-        wrong = sum(number for verdict, number in count.items() if verdict not in HARMLESS)
-        passed = "" if count[Verdict.PASSED] else f"no test of {kernel} passed here"
-        doubts[kernel] = f"{wrong} of {count.total()} tests of {kernel} did not pass here" if wrong else passed
-    return doubts
+@dataclass(frozen=True)
+class Doubt:
+    """Why a speed is unverified; empty if it is not. `tests` are those that failed, each with how it ended."""
+
+    reason: str = ""
+    tests: frozenset[tuple[str, str]] = frozenset()
+
+
+class Doubts:
+    """Which speeds of a target its tests verify.
+
+    A test that fails costs the points that launch one of the functions that it launched. Where that was not noted, as of a test whose
+    process died, it costs those of its folder. A point that launches no Triton function needs no test.
+    """
+
+    def __init__(self, run: TargetRun) -> None:
+        report = next((report for report in run.stages if report.stage is Stage.TEST), None)
+        self._ended = "" if report is None or report.verdict in (Verdict.PASSED, *FAILING) else f"the tests here are {report.verdict.value}"
+        self._by_function: dict[str, set[tuple[str, str]]] = defaultdict(set)
+        self._by_kernel: dict[str, set[tuple[str, str]]] = defaultdict(set)
+        self._everywhere: dict[str, set[tuple[str, str]]] = defaultdict(set)
+        self._passed: set[str] = set()  # functions
+        self._tested: set[str] = set()  # kernels
+        self._counts = Counter(case.kernel for case in run.cases)
+        for case in run.cases:
+            functions = _launched_by(case)
+            if case.verdict in HARMLESS and case.verdict is not Verdict.KNOWN:
+                self._tested.update([case.kernel] if case.verdict is Verdict.PASSED else ())
+                self._passed.update(functions or () if case.verdict is Verdict.PASSED else ())
+                continue
+            failed = (case.id, case.message.partition(":")[0] if case.verdict is Verdict.KNOWN else case.verdict.value)
+            self._everywhere[case.kernel].add(failed)
+            for function in functions or ():
+                self._by_function[function].add(failed)
+            if functions is None:
+                self._by_kernel[case.kernel].add(failed)
+
+    def of(self, sample: Sample) -> Doubt:
+        """Return why the speed of a point is unverified."""
+        if sample.launches_noted and not sample.launched:
+            return Doubt()
+        if self._ended:
+            return Doubt(self._ended)
+        if not sample.launches_noted:  # an older run
+            tests = self._everywhere.get(sample.kernel, set())
+        else:
+            tests = set(self._by_kernel.get(sample.kernel, ())).union(*(self._by_function.get(name, ()) for name in sample.launched))
+        if tests:
+            return Doubt(self._words(sample, tests), frozenset(tests))
+        if sample.kernel in self._tested or not self._passed.isdisjoint(sample.launched):
+            return Doubt()
+        return Doubt(f"no test of {sample.kernel} passed here")
+
+    def _words(self, sample: Sample, tests: set[tuple[str, str]]) -> str:
+        known = [name for name in sample.launched if name in self._by_function] if sample.launches_noted else []
+        if known:
+            count = "1 test" if len(tests) == 1 else f"{len(tests)} tests"
+            return f"{count} that {'launches' if len(tests) == 1 else 'launch'} {first_names(known)} did not pass here"
+        return f"{len(tests)} of {self._counts[sample.kernel]} tests of {sample.kernel} did not pass here"
+
+
+def _launched_by(case: CaseResult) -> Union[list[str], None]:
+    """Return the functions that a test launched; None if that was not noted, or a long list was cut."""
+    text = case.properties.get(LAUNCHED_PROPERTY)
+    return None if text is None or "…" in text else text.split()
 
 
 def _barriers(baseline: Union[str, None], target: str, runs: Mapping[str, TargetRun]) -> list[str]:

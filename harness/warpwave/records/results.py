@@ -150,7 +150,8 @@ class Sample:
     timings are unreliable. `argument_bytes` are those of the distinct tensors that one call gave to Triton kernels, and `tuned` what its
     autotuners chose, by kernel.
 
-    A measurement in a script has its `source`, `file.py:line`, and the names of the kernels that its first call `launched`.
+    `launched` are the names of the Triton functions that its first call launched, if `launches_noted`. A measurement in a script has its
+    `source`, `file.py:line`.
     """
 
     __pydantic_config__ = STRICT
@@ -185,6 +186,7 @@ class Sample:
     reason: Prose = ""
     source: Prose = ""
     launched: Annotated[tuple[Name, ...], Few] = ()
+    launches_noted: bool = False
 
 
 @dataclass(frozen=True)

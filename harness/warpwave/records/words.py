@@ -31,6 +31,9 @@ HOST_ERROR_PROPERTY = "host_error"
 # How pytest's own JUnit file calls a test that failed as expected: the type of a `<skipped>`.
 JUNIT_XFAIL = "pytest.xfail"
 
+# The test property with the names of the Triton functions that a test launched, with spaces between; empty if it launched none.
+LAUNCHED_PROPERTY = "launched"
+
 # The test property with the index of the GPU that ran the test; set only if several GPUs shared the tests.
 GPU_PROPERTY = "gpu"
 

@@ -359,7 +359,7 @@ def test_each_printed_command_has_the_options_that_decide_a_verdict(recorded, mo
     comparison = compare([dataclasses.replace(failed, record=record)])
     (target,) = comparison.targets
     pasted = [section.paste for section in outline.did_not_pass(comparison, None)]
-    again, (last, _), closer = *pasted, next_commands(comparison, PurePath("out")), look_closer(target, "")
+    again, (last, *_), closer = *pasted, next_commands(comparison, PurePath("out")), look_closer(target, "")
 
     for command, replaced in ((again, REPLACED), (last, REPLACED), (closer, {*REPLACED, "quick"})):
         program, name, *words = shlex.split(command)
@@ -428,8 +428,10 @@ def failed(n):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("nothing", Asked((), slower=False, lost_tests=False, threshold=0.1)),
-        ("any", Asked(tuple(Concern), slower=True, lost_tests=True, threshold=0.1)),
+        ("nothing", Asked((), slower=False, lost_tests=False, threshold=0.1, fail_on="nothing")),
+        ("new", Asked((), slower=False, lost_tests=False, threshold=0.1)),
+        ("worse", dataclasses.replace(parse_asked("verdict,matrix,spills,occupancy,slower", 0.1), fail_on="worse")),
+        ("any", Asked(tuple(Concern), slower=True, lost_tests=True, threshold=0.1, fail_on="any")),
         ("slower", Asked((), slower=True, lost_tests=False, threshold=0.1)),
         ("lost-tests,spills", Asked((Concern.SPILLS,), slower=False, lost_tests=True, threshold=0.1)),
         ("spills,slower,verdict", Asked((Concern.SPILLS, Concern.VERDICT), slower=True, lost_tests=False, threshold=0.1)),

@@ -76,11 +76,12 @@ def test_the_mean_is_over_the_points_that_both_have():
 
 
 def test_a_point_that_fails_only_in_head_is_lost():
-    """No speed is worse than a slow one. A point that failed before too is only refused."""
+    """No speed is worse than a slow one. A point that failed alike before is the same."""
     found = changed_speeds([commit(1000.0, None)], [commit(None, None)])
 
     assert ([point.lost for point in found.points], speed_outcome(found).code) == ([True, False], ExitCode.FAILED)
-    assert speed_sentence(found) == "1 point failed that did not before."
+    assert speed_sentence(found) == "1 point failed that did not before; 1 point fails in both, or as known."
+    assert [point.failing for point in found.points] == [False, True]
 
 
 POINTS = {

@@ -7,10 +7,12 @@ import dataclasses
 import pytest
 from synthetic import case, compiled, finding, record, run, sample
 
+from warpwave.cli.compare import speed_outcome
 from warpwave.compare import compare, outcome
 from warpwave.compare.answer import headline, overview
+from warpwave.compare.changed_speeds import changed_speeds
 from warpwave.compare.known import Entry, Known, Listed, entries_of, parse, render, update
-from warpwave.compare.model import Standing
+from warpwave.compare.model import Change, Standing
 from warpwave.errors import ConfigError
 from warpwave.records import HOST_CODE, RUNS_ON, Defect, NotRun, Stage, StageReport, Verdict
 from warpwave.records.selection import Narrowed
@@ -301,6 +303,97 @@ def test_what_got_slower_since_the_base_fails_where_it_is_asked_for():
     for fail_on, code in (("new", 0), ("worse", 1), ("any", 1), ("nothing", 0)):
         comparison = compare([slow], base=[base], known=Known(fail_on=fail_on))
         assert (comparison.exit_code, int(outcome(comparison).code)) == (code, code), fail_on
+
+
+# A failing test costs what it touches.
+
+
+def launched(*functions):
+    return {"launched": " ".join(functions)}
+
+
+def points(**functions):
+    """A point a provider, with what it launches; None for a run that did not note it."""
+    return tuple(sample(provider=provider, launches_noted=names is not None, launched=names or ()) for provider, names in functions.items())
+
+
+def verified(made):
+    return {row.provider: row.cells[0].verified for row in compare([made]).rows}
+
+
+def test_a_failing_test_costs_the_functions_that_it_launched():
+    """Not the rest of its folder, and not a provider without a launch."""
+    tests = (bad(properties=launched("wrong", "helper")), case(GOOD, properties=launched("right", "helper")))
+    made = run(cases=tests, samples=points(own=("wrong",), other=("right",), shared=("right", "helper"), torch=(), old=None))
+
+    assert verified(made) == {"own": False, "other": True, "shared": False, "torch": True, "old": False}
+    reasons = {row.provider: row.cells[0].reason for row in compare([made]).rows}
+    assert reasons["own"] == "1 test that launches wrong did not pass here"
+    assert verified(compare_known(made)) == verified(made)  # a known failure is no proof
+
+
+def compare_known(made):
+    """The run with its own failures known."""
+    from warpwave.compare.known import apply
+
+    return apply([made], Known(entries_of([made])))[0][0]
+
+
+@pytest.mark.parametrize("properties", [{}, {"launched": "a b … 30 characters cut"}])
+def test_where_launches_are_not_known_a_failing_test_costs_its_folder(properties):
+    """Of a process that died, or a list that was cut."""
+    made = run(
+        cases=(bad(Verdict.CRASHED, properties=properties), case(GOOD, properties=launched("right"))), samples=points(own=("right",))
+    )
+    elsewhere = dataclasses.replace(made, cases=(dataclasses.replace(made.cases[0], kernel="gelu"), made.cases[1]))
+
+    assert verified(made) == {"own": False}
+    assert verified(elsewhere) == {"own": True}
+
+
+def test_a_failing_test_of_another_folder_counts():
+    """What it launched decides, not where it is."""
+    made = run(cases=(bad(kernel="gelu", properties=launched("shared")), case(GOOD)), samples=points(own=("shared",), other=("right",)))
+    assert verified(made) == {"own": False, "other": True}
+
+
+def test_without_any_passing_test_only_torch_is_verified():
+    """No test of the folder passed, and none elsewhere launched its function."""
+    lone = run(cases=(case(GOOD, kernel="gelu", properties=launched("right")),), samples=points(own=("wrong",), other=("right",), torch=()))
+    assert verified(lone) == {"own": False, "other": True, "torch": True}
+
+
+def commit(value, *cases):
+    return run(samples=tuple(sample(n, value, launches_noted=True, launched=("f",)) for n in (1, 2)), cases=cases)
+
+
+def test_points_with_the_same_failing_test_on_both_sides_are_compared_and_marked():
+    """A test that fails otherwise, or on one side only, leaves them unverified."""
+    failing = bad(properties=launched("f"))
+    crashed = dataclasses.replace(failing, verdict=Verdict.CRASHED)
+    same = changed_speeds([commit(1000.0, failing)], [commit(500.0, failing)])
+
+    assert [(point.change, bool(point.speedup)) for point in same.points] == [(Change.SLOWER, True)] * 2
+    assert "unverified in both: 1 test that launches f did not pass here" in same.points[0].reason
+    for other in (crashed, case(BAD)):
+        refused = changed_speeds([commit(1000.0, other)], [commit(500.0, failing)])
+        assert {point.change for point in refused.points} == {Change.REFUSED}
+    known = compare_known(commit(500.0, failing))
+    assert {point.change for point in changed_speeds([commit(1000.0, failing)], [known]).points} == {Change.SLOWER}
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "slower", "lost", "both"), [("new", 0, 1, 0), ("worse", 1, 1, 0), ("any", 1, 1, 1), ("nothing", 0, 0, 0)]
+)
+def test_compare_fails_on_what_it_is_told_to(fail_on, slower, lost, both):
+    """The same words as everywhere."""
+    good, slow = commit(1000.0, case(GOOD)), commit(500.0, case(GOOD))
+    failing = dataclasses.replace(good, samples=(good.samples[0], dataclasses.replace(good.samples[1], value=None, verdict=Verdict.ERROR)))
+
+    codes = [
+        speed_outcome(changed_speeds([base], [head]), fail_on).code for base, head in ((good, slow), (good, failing), (failing, failing))
+    ]
+    assert codes == [slower, lost, both]
 
 
 # The file after a run.

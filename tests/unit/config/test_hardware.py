@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from warpwave.config.hardware import named, nearest
 from warpwave.config.targets import compiling_for, load_architectures, load_targets, named_architectures
 from warpwave.errors import ConfigError, UsageError
-from warpwave.records import Architecture
+from warpwave.records import Architecture, from_json, to_json
 
 
 @pytest.fixture(scope="module")
@@ -83,4 +81,4 @@ def test_a_targets_file_may_use_the_names_and_add_some(tmp_path):
 
 
 def test_the_name_survives_the_job(known):
-    assert Architecture.restore({**dataclasses.asdict(known["gfx942"]), "cards": ["MI300X"], "also": []}).shown == "gfx942 (MI300X)"
+    assert from_json(Architecture, to_json(known["gfx942"])).shown == "gfx942 (MI300X)"

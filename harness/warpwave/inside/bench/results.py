@@ -17,6 +17,8 @@ from warpwave.inside.process.supervise import LOST_DEVICE, Death
 from warpwave.inside.scripts.script import Call
 from warpwave.records import Sample, Stage, StageReport, Verdict, to_json, worst
 
+MOST_FUNCTIONS = 100  # of one point
+
 
 class Sink:
     """The files of one sweep: `name` for the points, and in the first pass of an A/A run also ceilings and compiled kernels."""
@@ -166,6 +168,8 @@ def with_timing(sample: Sample, timing: Timing) -> Sample:
         graph_ms=timing.graph_ms,
         argument_bytes=timing.argument_bytes,
         tuned=timing.tuned,
+        launched=tuple(dict.fromkeys((*sample.launched, *(timing.launched or ()))))[:MOST_FUNCTIONS],
+        launches_noted=sample.launches_noted or timing.launched is not None,
         bytes_moved=round(sample.value * timing.returned_ms * 1e6) if in_gbps and sample.value else None,
     )
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from warpwave.inside.bench.ceilings import Watch
-from warpwave.inside.bench.results import fields_of, fields_of_call, finite, verdict_of, with_timing
+from warpwave.inside.bench.results import MOST_FUNCTIONS, fields_of, fields_of_call, finite, verdict_of, with_timing
 from warpwave.inside.bench.timing import Timer, Timing, leading, summary
 from warpwave.inside.benchmarks import Point
 from warpwave.inside.codegen.recorder import Recorder
@@ -31,7 +31,6 @@ from warpwave.records import Job, Sample, Verdict, to_json
 InTurns = Callable[[list[Point], Timer, Watch, Recorder, Journal], None]
 
 EMPTY = "it ended without a measurement: no do_bench, no do_bench_cudagraph, no torch.utils.benchmark.Timer, no perf_report"
-_MOST_KERNELS = 100  # that a sample names
 _GRAPH_TIMER = "replays of a graph, warm cache"
 _TORCH_TIMER = "torch.utils.benchmark, wall clock"
 
@@ -56,12 +55,15 @@ class ScriptMeter:
             try:
                 result, timing = _MEASURES[measurement.kind](self._timer, measurement, launched)
             except Exception as error:
-                kernels = tuple(launched.names)[:_MOST_KERNELS]
-                failed = dataclasses.replace(sample, verdict=verdict_of(error), reason=describe(error), launched=kernels)
+                kernels = tuple(launched.names)[:MOST_FUNCTIONS]
+                failed = dataclasses.replace(
+                    sample, verdict=verdict_of(error), reason=describe(error), launched=kernels, launches_noted=True
+                )
                 _finish(self._journal, call.id, failed)
                 raise
             weak = self._watch.weakness(before, self._watch.look())
-            value = dataclasses.replace(sample, value=finite(timing.returned_ms), launched=tuple(launched.names)[:_MOST_KERNELS], weak=weak)
+            kernels = tuple(launched.names)[:MOST_FUNCTIONS]
+            value = dataclasses.replace(sample, value=finite(timing.returned_ms), launched=kernels, launches_noted=True, weak=weak)
             _finish(self._journal, call.id, with_timing(value, timing))
             return result
 

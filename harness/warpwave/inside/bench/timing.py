@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
+from warpwave.inside.scripts.hooks import noted
 from warpwave.records import What
 from warpwave.stats import median_interval, quantile
 
@@ -139,11 +140,15 @@ _MOST, _LONGEST = 20, 400  # configurations of a call, and characters of each
 
 
 class Touched:
-    """The distinct tensors that were given to kernels, by where their memory begins. `tuned` are configurations by kernel."""
+    """The distinct tensors that were given to kernels, by where their memory begins.
+
+    `tuned` are configurations by kernel, `functions` the names of what was launched.
+    """
 
     def __init__(self) -> None:
         self._found: dict[int, int] = {}
         self.tuned: dict[str, str] = {}
+        self.functions: dict[str, None] = {}
 
     def note(self, values: Any) -> None:
         """Note the tensors among a launch's arguments. A view of a whole, or an expanded one, counts what it has in memory."""
@@ -180,7 +185,8 @@ def touched() -> Iterator[Touched]:
 
     JITFunction.run, Autotuner.run = noting, choosing
     try:
-        yield found
+        with noted(lambda name: found.functions.setdefault(name)):
+            yield found
     finally:
         JITFunction.run, Autotuner.run = run, tune
 
@@ -360,7 +366,7 @@ class Timing:
 
     `host_ms` is the time the host needs to enqueue a call. `discarded` counts timings of early rounds that do not count, `late` those for
     which the device waited for the host. `graph_ms` is the time of a launch in a graph, with a warm cache. `argument_bytes` are those of
-    the tensors that one call gave to kernels.
+    the tensors that one call gave to kernels, and `launched` their names; None if that was not seen.
     """
 
     times_ms: tuple[float, ...]
@@ -377,6 +383,7 @@ class Timing:
     argument_bytes: int | None = None
     tuned: dict[str, str] = field(default_factory=dict)
     timer: str = "device events, cache flushed, host ahead"
+    launched: tuple[str, ...] | None = None
 
     @property
     def median_ms(self) -> float:
@@ -532,7 +539,14 @@ class Timer:
             graph_ms=found.graph_ms,
             argument_bytes=found.touched.nbytes if found.touched else None,
             tuned=found.touched.tuned if found.touched else {},
+            launched=self._launched(found),
         )
+
+    def _launched(self, found: Gathered) -> tuple[str, ...] | None:
+        """Return what all calls of a point launched: its number may come from any of them."""
+        calls = [found, *(self.series.calls.values() if self.series else ())]
+        names = [each.touched.functions for each in calls if each.touched]
+        return tuple(dict.fromkeys(name for each in names for name in each)) if names else None
 
     def _replay(self, fn: Callable[[], Any]) -> float | None:
         """Return milliseconds per launch in a graph; None if a graph cannot record `fn`, for example because it waits for the device."""

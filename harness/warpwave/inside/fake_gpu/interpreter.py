@@ -33,7 +33,7 @@ from triton.runtime.jit import JITFunction
 
 from warpwave.inside.fake_gpu.host_side import refused, taken_apart, tensors_in
 from warpwave.inside.fake_gpu.language import note_types, typed
-from warpwave.inside.fake_gpu.launches import check_grid
+from warpwave.inside.fake_gpu.launches import Launched, check_grid
 from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.fake_gpu.streams import Graph
 from warpwave.inside.process.outcomes import NotPretended, raised_in_kernel
@@ -328,6 +328,7 @@ def launched(launch: Callable[..., Any], card: Architecture) -> Callable[..., An
             return launch(executor, *args, **kwargs)
 
     def run(executor: Any, *args: Any, **kwargs: Any) -> Any:
+        Launched.functions[getattr(executor.fn, "__name__", "kernel")] = None
         refuse_host_tensors(executor, args, kwargs)
         executor.grid = _as_on_a_card(executor, card, args, kwargs)
         args, kwargs = typed(executor, args, kwargs)

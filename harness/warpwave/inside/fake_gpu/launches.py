@@ -98,6 +98,7 @@ class Launched:
     waits: bool = False  # programs may wait for those that start before them, so they keep their order
 
     kernels: ClassVar[dict[str, Launched]] = {}
+    functions: ClassVar[dict[str, None]] = {}  # the names of all that the test launched, also where programs have a fixed order
 
     @classmethod
     def again(cls, name: str) -> Launched:

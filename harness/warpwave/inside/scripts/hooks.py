@@ -174,6 +174,32 @@ def _signature(kind: str) -> inspect.Signature:
 # Note which kernels a call launches.
 
 
+@contextlib.contextmanager
+def noted(note: Callable[[str], None]) -> Iterator[None]:
+    """Call `note` with the name of each Triton function that is launched within, by its JIT or as a compiled kernel.
+
+    Not for timed calls: noting takes the host a moment for each launch.
+    """
+    from triton.compiler import CompiledKernel
+    from triton.runtime.jit import JITFunction
+
+    run, bound = JITFunction.run, CompiledKernel.__getitem__
+
+    def launch(function: Any, *args: Any, **kwargs: Any) -> Any:
+        note(getattr(function, "__name__", "kernel"))
+        return run(function, *args, **kwargs)
+
+    def bind(kernel: Any, grid: Any) -> Any:
+        note(getattr(kernel, "name", "kernel"))
+        return bound(kernel, grid)
+
+    JITFunction.run, CompiledKernel.__getitem__ = launch, bind  # type: ignore[method-assign,unused-ignore]
+    try:
+        yield
+    finally:
+        JITFunction.run, CompiledKernel.__getitem__ = run, bound  # type: ignore[method-assign,unused-ignore]
+
+
 class Launched:
     """The names of kernels that were launched, each once, in order."""
 
@@ -182,20 +208,9 @@ class Launched:
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
-        """Note launches within. Not for timed calls: noting takes the host a moment for each launch."""
-        from triton.runtime.jit import JITFunction
-
-        run = JITFunction.run
-
-        def launch(function: Any, *args: Any, **kwargs: Any) -> Any:
-            self.names[getattr(function, "__name__", "kernel")] = None
-            return run(function, *args, **kwargs)
-
-        JITFunction.run = launch
-        try:
+        """Note launches within."""
+        with noted(lambda name: self.names.setdefault(name)):
             yield
-        finally:
-            JITFunction.run = run
 
     def first(self, function: Callable[[], Any]) -> Callable[[], Any]:
         """Return a function that notes the launches of its first call only, the one that compiles and warms up."""

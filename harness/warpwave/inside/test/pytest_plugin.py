@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -37,11 +37,12 @@ from warpwave.inside.process.outcomes import (
     with_place,
 )
 from warpwave.inside.process.workers import die_with_parent
+from warpwave.inside.scripts.hooks import noted
 from warpwave.inside.test.collection import Collection, Failure, few_of_each, last_line
 from warpwave.inside.test.mismatch import with_numbers
 from warpwave.inside.test.notes import COMPILED
 from warpwave.inside.test.settings import settings
-from warpwave.records import HOST_ERROR_PROPERTY, UNWRITABLE, Architecture, NotRun, from_json
+from warpwave.records import HOST_ERROR_PROPERTY, LAUNCHED_PROPERTY, UNWRITABLE, Architecture, NotRun, from_json
 from warpwave.records.selection import TEST_FILES, is_bench, is_test
 
 # Tests of autotuned kernels where nothing can be timed: which configurations they run with.
@@ -207,6 +208,7 @@ class Reporter:
         self.printed: str | None = None  # what child processes of a failed test wrote to it
         self.stopped = ""
         self.replaced: list[str] = []
+        self._launches, self._notes_launches = ExitStack(), False
         self._process = os.getpid()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -248,6 +250,8 @@ class Reporter:
         self.compiling.seconds, Pretended.memory, Pretended.timing, Pretended.ran_compiled = 0.0, False, False, False
         self.compiling.watch()
         Launched.kernels.clear()
+        Launched.functions.clear()
+        self._note_launches()
         if self.account:
             self.account.begin()
         if self.neighbours:
@@ -305,6 +309,8 @@ class Reporter:
         elif message := self._doubt():
             outcome = "invalid"
         properties = {str(key): str(value) for report in self.reports[-1:] for key, value in report.user_properties}
+        if self._notes_launches or "triton" not in sys.modules:
+            properties[LAUNCHED_PROPERTY] = " ".join(Launched.functions)
         if Pretended.ran_compiled:
             properties[COMPILED] = "replaced by the function itself"
         if self.account:
@@ -329,6 +335,14 @@ class Reporter:
         if wrong:
             os._exit(1)  # a normal exit would run teardowns against a dead device
 
+    def _note_launches(self) -> None:
+        """Begin to note what tests launch, once Triton is imported. Where kernels are interpreted, the interpreter does."""
+        if self._notes_launches or "triton.runtime.jit" not in sys.modules:
+            return
+        self._notes_launches = True
+        if not _interpreted():
+            self._launches.enter_context(noted(lambda name: Launched.functions.setdefault(name)))
+
     def _postponed(self, nodeid: str, outcome: str, text: str, poisoned: bool) -> bool:
         """Have a test run again if its neighbours on the card may have caused this outcome. Return whether it does."""
         if self.neighbours is None:
@@ -351,6 +365,7 @@ class Reporter:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the line that makes the run complete; exit code 0 alone never does."""
         self._end_copies()
+        self._launches.close()
         self._look_for_replaced()
         stopped = self.stopped or str(session.shouldfail or session.shouldstop or "")
         self.journal.write("end", stopped=stopped[:500], replaced=self.replaced)

@@ -114,8 +114,8 @@ def parity(comparison: Comparison) -> Standing:
         kind = Parity.SKIPPED_ON if row.parity is Parity.ONE_TARGET and skipped == behind else row.parity
         reasons = dict.fromkeys(_message(cell.result) for cell in row.cells if cell.target in behind)
         groups.setdefault((kind, row.kernel, behind, "; ".join(filter(None, reasons))), []).append(_name(row))
-    grave = (Parity.FAILED_ON, Parity.PASSED_NOWHERE, Parity.MISSING_ON, Parity.ONE_TARGET, Parity.SKIPPED_ON)
-    order = (*grave, Parity.XFAILED_ON, Parity.KNOWN_ON, Parity.ALL_PASSED)
+    order = [Parity.FAILED_ON, Parity.PASSED_NOWHERE, Parity.MISSING_ON, Parity.ONE_TARGET, Parity.SKIPPED_ON]
+    order += [Parity.XFAILED_ON, Parity.KNOWN_ON, Parity.ALL_PASSED]
     gaps = [Gap(kind, kernel, on, reason, len(ids), tuple(ids[:_EXAMPLES])) for (kind, kernel, on, reason), ids in groups.items()]
     return Standing(everywhere, len(comparison.tests), tuple(sorted(gaps, key=lambda gap: order.index(gap.parity))[:_FAILURES]))
 

@@ -193,6 +193,8 @@ def speed_sentence(found: SpeedChanges) -> str:
     if compared:
         verb = "are" if slower > 1 else "is"
         parts.append(", ".join(filter(None, (f"{slower or 'none'} of {plural(len(compared), 'point')} {verb} slower", others))))
+    if found.failing:
+        parts.append(f"{plural(len(found.failing), 'point')} {'fails' if len(found.failing) == 1 else 'fail'} in both, or as known")
     text = "; ".join(parts) or "no point could be compared"
     return f"{text[0].upper()}{text[1:]}."
 
@@ -206,6 +208,12 @@ def changed_speed_sections(found: SpeedChanges, full: bool) -> list[Section]:
             Section("Failed in HEAD", lines=_shorten_lines([_named(point) + _because_of_speed(point) for point in found.lost], few))
         )
     sections += [_points("Slower", found.of(SpeedChange.SLOWER), few), _points("Faster", found.of(SpeedChange.FASTER), few)]
+    if found.failing:
+        lines = [_named(point) + _because_of_speed(point) for point in found.failing]
+        sections.append(Section("Fail in both runs, or as known", lines=_shorten_lines(lines, few), folded=True))
+    unverified = [point for point in found.points if point.speedup is not None and point.reason]
+    if marked := [point for point in unverified if "unverified in both" in point.reason]:
+        sections.append(Section("Compared, though a test fails in both", lines=_shorten_lines(_left_out(marked), _FEW_REASONS)))
     left = [*found.of(SpeedChange.REFUSED), *found.of(SpeedChange.ONE_SIDED), *found.skipped]
     if full:
         sections.append(_points("Ambiguous", found.of(SpeedChange.AMBIGUOUS), None, folded=True))

@@ -269,6 +269,25 @@ def test_a_call_without_a_launch_touches_nothing(launch):
     assert JITFunction.run is before
 
 
+def test_what_is_launched_is_noted_by_name(monkeypatch):
+    """By its JIT, or as a kernel that was compiled before; each once, and an inner note does not hide from an outer one."""
+    from triton.compiler import CompiledKernel
+    from triton.runtime.jit import JITFunction
+
+    from warpwave.inside.bench.timing import touched
+    from warpwave.inside.scripts.hooks import Launched
+
+    monkeypatch.setattr(JITFunction, "run", lambda self, *args, **kwargs: None)
+    monkeypatch.setattr(CompiledKernel, "__getitem__", lambda self, grid: lambda *args: None)
+    outer = Launched()
+    with outer.noted(), touched() as found:
+        JITFunction.run(SimpleNamespace(__name__="add_kernel"))
+        JITFunction.run(SimpleNamespace(__name__="add_kernel"))
+        CompiledKernel.__getitem__(SimpleNamespace(name="softmax_kernel"), (1,))()
+
+    assert list(found.functions) == list(outer.names) == ["add_kernel", "softmax_kernel"]
+
+
 def test_what_an_autotuner_chose_is_noted(monkeypatch):
     """By the name of its kernel."""
     from triton.runtime.autotuner import Autotuner

@@ -39,9 +39,9 @@ AS_BEFORE = """
 import contextlib, json, sys
 import torch, torch._dynamo
 from warpwave.inside.fake_gpu import answers, card as door
-from warpwave.records import Architecture
+from warpwave.records import Architecture, from_json
 
-card = Architecture.restore(json.loads(sys.argv[1]))
+card = from_json(Architecture, sys.argv[1])
 seen, changes = {}, answers.changes
 
 def watched(table):

@@ -83,7 +83,53 @@ def test_properties_of_a_test_reach_the_junit_file(cases):
     before = next(case for case in root.iter("testcase") if case.get("name") == "test_before")
     properties = {entry.get("name"): entry.get("value") for entry in before.iter("property")}
 
-    assert properties == {"id": "test_deaths.py::test_before", "kernel": "deaths", "max_abs_err": "0.5"}
+    assert properties == {"id": "test_deaths.py::test_before", "kernel": "deaths", "max_abs_err": "0.5", "launched": ""}
+
+
+LAUNCHES = """
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def copy_kernel(x, y):
+    tl.store(y, tl.load(x))
+
+
+@triton.jit
+def wrong_kernel(x, y):
+    tl.store(y, tl.load(x) + 1)
+
+
+def launched(*kernels):
+    x, y = torch.ones(1), torch.zeros(1)
+    for kernel in kernels:
+        kernel[(1,)](x, y)
+    return y
+
+
+def test_right():
+    assert launched(copy_kernel, copy_kernel) == 1
+
+
+def test_wrong():
+    assert launched(copy_kernel, wrong_kernel) == 1
+
+
+def test_no_launch():
+    pass
+"""
+
+
+def test_each_test_says_what_it_launched(run_inside, tmp_path):
+    """By the names of the functions, whether it passes or fails; and what the test before launched is not this one's."""
+    (tmp_path / "test_launches.py").write_text(LAUNCHES)
+    output = run_inside(tmp_path, Stage.TEST, benches=())
+    found = {case.id.partition("::")[2]: case.properties["launched"] for case in read_cases(output, "test/junit.xml")}
+
+    assert found == {"test_right": "copy_kernel", "test_wrong": "copy_kernel wrong_kernel", "test_no_launch": ""}
 
 
 def test_nothing_found_is_not_a_pass(run_inside, tmp_path):
