@@ -182,13 +182,11 @@ def _distinct(widths: Iterable[int]) -> tuple[int, ...]:
 #
 # It is computed from published limits alone, which docker/targets.yml has with their sources: what fits, whatever the size of the grid. A
 # multiprocessor is what the warps of one program share: an SM, a CU, or the WGP of two CUs if workgroups are compiled for it (Triton's
-# are:
-# `.amdhsa_workgroup_processor_mode 1`). A register belongs to one of its schedulers: a warp that does not fit into what one scheduler has
-# left does not fit, however much the others have.
+# are: `.amdhsa_workgroup_processor_mode 1`). A register belongs to one of its schedulers: a warp that does not fit into what one scheduler
+# has left does not fit, however much the others have.
 #
 # Not counted, because no rule is published or the binary has no figure for it: tensor memory, for which a resident program waits instead
-# of
-# being kept out; programs that a cluster starts together; scratch memory; the shared memory that a driver leaves to the cache.
+# of being kept out; programs that a cluster starts together; scratch memory; the shared memory that a driver leaves to the cache.
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,8 @@ def judge(row: CompiledKernel, gates: Gates, unknown: Mapping[str, str] | None =
     if row.verdict is not Verdict.PASSED:
         return row
     limits = strictest([gates.limits, *(rule.limits for rule in gates.rules if rule.which.covers(row))])
-    broken = {gate: found for gate, check in _CHECKS.items() if (found := check(row, getattr(limits, gate)))}
-    advised = ((gate, check(row, getattr(gates.advice, gate))) for gate, check in _CHECKS.items() if gate not in broken)
-    advice = {gate: found.removesuffix(", 0 allowed") for gate, found in advised if found}
+    broken, advised = _broken(row, limits), _broken(row, gates.advice)
+    advice = {gate: found.removesuffix(", 0 allowed") for gate, found in advised.items() if gate not in broken}
     asked = [gate for gate in FIGURES if limits.asks(gate) or gates.advice.asks(gate)]
     unjudged = {gate: (unknown or {}).get(gate, _UNTOLD) for gate in asked if getattr(row, FIGURES[gate]) is None}
     waived: dict[str, str] = {}
@@ -46,77 +45,39 @@ def judge(row: CompiledKernel, gates: Gates, unknown: Mapping[str, str] | None =
 
 def strictest(limits: Sequence[GateLimits]) -> GateLimits:
     """Return for each gate the limit that is hardest to meet: rules tighten, in whatever order they are written."""
-    return GateLimits(
-        spills=_hardest(min, [entry.spills for entry in limits]),
-        private_bytes=_hardest(min, [entry.private_bytes for entry in limits]),
-        occupancy=_hardest(max, [entry.occupancy for entry in limits]),
-        load_bits=_hardest(max, [entry.load_bits for entry in limits]),
-        store_bits=_hardest(max, [entry.store_bits for entry in limits]),
-        matrix=any(entry.matrix for entry in limits),
-        explicit_precision=any(entry.explicit_precision for entry in limits),
-        lds_waits=any(entry.lds_waits for entry in limits),
-        release_waits=any(entry.release_waits for entry in limits),
-    )
+    hardest: dict[str, Any] = {}
+    for gate in (field.name for field in dataclasses.fields(GateLimits)):
+        known = [value for entry in limits if (value := getattr(entry, gate)) is not None]
+        # The most that is allowed of these, the least that is wanted of all others. A gate that is only on or off is on if any is.
+        hardest[gate] = (min if gate in ("spills", "private_bytes") else max)(known, default=None)
+    return GateLimits(**hardest)
 
 
-def _hardest(choose: Callable[[list[Any]], Any], values: Iterable[Any]) -> Any:
-    known = [value for value in values if value is not None]
-    return choose(known) if known else None
+def _broken(row: CompiledKernel, limits: GateLimits) -> dict[str, str]:
+    """Return the gates that a row breaks, each with what was found. A kernel that loads (or stores) nothing breaks no gate of widths."""
+    found: dict[str, str] = {}
+    spills, rest = row.spills or 0, row.private_bytes or 0
+    if limits.spills is not None and spills > limits.spills:
+        found["spills"] = f"{spills} register{'' if spills == 1 else 's'}, {limits.spills} allowed"
+    # Spilled registers are in private memory, too. They have their own gate, and do not count here: one fault breaks one gate.
+    if limits.private_bytes is not None and rest > limits.private_bytes:
+        found["private_bytes"] = f"{rest} bytes{' beside spilled registers' if spills else ''}, {limits.private_bytes} allowed"
+    if limits.occupancy is not None and row.occupancy is not None and row.occupancy < limits.occupancy:
+        by = f"; limited by {', '.join(row.limited_by)}" if row.limited_by else ""
+        found["occupancy"] = f"{row.occupancy:.3g} of the warps, {limits.occupancy:g} wanted{by}"
+    for gate, widths, least in (("load_bits", row.load_widths, limits.load_bits), ("store_bits", row.store_widths, limits.store_bits)):
+        if least is not None and widths and max(widths) < least:
+            found[gate] = f"{max(widths)} bits at most, {least} wanted"
+    if limits.matrix and row.instructions is not None and not row.matrix:
+        found["matrix"] = "no matrix instruction"
+    if limits.explicit_precision and row.unnamed_precision:
+        found["explicit_precision"] = f"left to the compiler for fp32 operands at {', '.join(row.unnamed_precision)}"
+    if limits.lds_waits and row.in_flight:
+        found["lds_waits"] = "; ".join(row.in_flight)
+    if limits.release_waits and row.published_early:
+        found["release_waits"] = "; ".join(row.published_early)
+    return found
 
-
-def _spills(row: CompiledKernel, limit: int | None) -> str:
-    if limit is None or row.spills is None or row.spills <= limit:
-        return ""
-    return f"{row.spills} register{'' if row.spills == 1 else 's'}, {limit} allowed"
-
-
-def _private_bytes(row: CompiledKernel, limit: int | None) -> str:
-    """Spilled registers are in private memory, too. They have their own gate, and do not count here: one fault breaks one gate."""
-    rest = row.private_bytes
-    if limit is None or rest is None or rest <= limit:
-        return ""
-    return f"{rest} bytes{' beside spilled registers' if row.spills else ''}, {limit} allowed"
-
-
-def _occupancy(row: CompiledKernel, limit: float | None) -> str:
-    if limit is None or row.occupancy is None or row.occupancy >= limit:
-        return ""
-    by = f"; limited by {', '.join(row.limited_by)}" if row.limited_by else ""
-    return f"{row.occupancy:.3g} of the warps, {limit:g} wanted{by}"
-
-
-def _bits(widths: tuple[int, ...] | None, limit: int | None) -> str:
-    """A kernel that loads (or stores) nothing does not break the gate."""
-    return f"{max(widths)} bits at most, {limit} wanted" if limit is not None and widths and max(widths) < limit else ""
-
-
-def _matrix(row: CompiledKernel, wanted: bool) -> str:
-    return "no matrix instruction" if wanted and row.instructions is not None and not row.matrix else ""
-
-
-def _explicit_precision(row: CompiledKernel, wanted: bool) -> str:
-    return f"left to the compiler for fp32 operands at {', '.join(row.unnamed_precision)}" if wanted and row.unnamed_precision else ""
-
-
-def _lds_waits(row: CompiledKernel, wanted: bool) -> str:
-    return "; ".join(row.in_flight) if wanted else ""
-
-
-def _release_waits(row: CompiledKernel, wanted: bool) -> str:
-    return "; ".join(row.published_early) if wanted else ""
-
-
-_CHECKS: dict[str, Callable[[CompiledKernel, Any], str]] = {
-    "spills": _spills,
-    "private_bytes": _private_bytes,
-    "occupancy": _occupancy,
-    "load_bits": lambda row, limit: _bits(row.load_widths, limit),
-    "store_bits": lambda row, limit: _bits(row.store_widths, limit),
-    "matrix": _matrix,
-    "explicit_precision": _explicit_precision,
-    "lds_waits": _lds_waits,
-    "release_waits": _release_waits,
-}
 
 # The field of a row that each gate is judged by. (`explicit_precision` is judged by Triton's own IR, which every backend has;
 # `lds_waits` and `release_waits` by assembly that says how a wave waits. Elsewhere hardware waits, and there is nothing to judge.)
@@ -179,24 +140,22 @@ def _leaves_open(place: Place) -> bool:
 @functools.cache
 def _loaded(file: str) -> str:
     """Return the loaded module's file whose end is most like `file`: a cached binary names the folder of an earlier run."""
-    told = Path(file)
+    wanted = Path(file)
     files = {Path(found) for module in list(sys.modules.values()) if isinstance(found := vars(module).get("__file__"), str)}
-    alike = sorted(path for path in files if path.name == told.name)
-    return str(max(alike, key=lambda path: _common(path.parts[::-1], told.parts[::-1]), default=told))
 
+    def common(path: Path) -> int:
+        """Return how many parts of the two paths are the same from their ends."""
+        return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(path.parts[::-1], wanted.parts[::-1], strict=False))))
 
-def _common(some: tuple[str, ...], others: tuple[str, ...]) -> int:
-    """Return how many parts are the same from the beginning."""
-    return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(some, others, strict=False))))
+    return str(max(sorted(path for path in files if path.name == wanted.name), key=common, default=wanted))
 
 
 def _names_precision(call: ast.Call) -> bool:
     if any(isinstance(argument, ast.Starred) for argument in call.args) or any(keyword.arg is None for keyword in call.keywords):
         return True  # the precision may be among them
-    told = [keyword.value for keyword in call.keywords if keyword.arg in _NAMES] + call.args[
-        _FIRST_POSITION : _FIRST_POSITION + len(_NAMES)
-    ]
-    return any(not (isinstance(value, ast.Constant) and value.value is None) for value in told)
+    named = [keyword.value for keyword in call.keywords if keyword.arg in _NAMES]
+    given = [*named, *call.args[_FIRST_POSITION : _FIRST_POSITION + len(_NAMES)]]
+    return any(not (isinstance(value, ast.Constant) and value.value is None) for value in given)
 
 
 @functools.cache

@@ -126,15 +126,9 @@ def test_the_strictest_of_all_limits_holds():
 @pytest.mark.parametrize(
     ("gate", "loose", "strict"),
     [
-        *(("spills", 4, 2), ("private_bytes", 64, 0), ("occupancy", 0.25, 0.5), ("load_bits", 32, 128), ("store_bits", 64, 128)),
-        *(
-            ("matrix", False, True),
-            ("explicit_precision", False, True),
-            ("lds_waits", False, True),
-            ("release_waits", False, True),
-            ("occupancy", None, 0.5),
-            ("spills", None, 0),
-        ),
+        *[("spills", 4, 2), ("private_bytes", 64, 0), ("occupancy", 0.25, 0.5), ("load_bits", 32, 128), ("store_bits", 64, 128)],
+        *[("matrix", False, True), ("explicit_precision", False, True), ("lds_waits", False, True), ("release_waits", False, True)],
+        *[("occupancy", None, 0.5), ("spills", None, 0)],
     ],
 )
 def test_of_two_limits_the_one_that_is_harder_to_meet_holds(gate, loose, strict):
@@ -368,22 +362,6 @@ def test_a_wrong_file_stops_the_run_before_it_starts(package, tmp_path, capsys):
 # What a reader sees of gates and waivers: in the report, in JUnit and in exit codes.
 
 
-@pytest.fixture
-def package_of_gates_shown(tmp_path):
-    """A kernel package whose `pyproject.toml` says what a test gives."""
-
-    def write(text):
-        (tmp_path / "pyproject.toml").write_text(text)
-        (tmp_path / "kernels").mkdir(exist_ok=True)
-        return tmp_path / "kernels"
-
-    return write
-
-
-def row_of_gates_shown(**more):
-    return compiled(**{"stack_bytes": 0, "load_widths": (32, 64), "store_widths": (32,), "instructions": {}, "occupancy": 0.25, **more})
-
-
 def judged_run(gates, *rows):
     """A run with no tests whose compiled kernels have been through the gates."""
     return run(compiled=tuple(judge(made, gates) for made in rows), gates=gates, cases=(), samples=())
@@ -398,12 +376,19 @@ WAIVERS = (
 
 def test_what_a_reader_sees_of_gates():
     """Broken gates apart from kernels that do not compile; each waiver with its reason and its use; what stands open."""
+<<<<<<< HEAD
     gates = Gates(GateLimits(spills=0), waivers=WAIVERS, advice=OPEN)
     spilling = row_of_gates_shown(spills=6, stack_bytes=24)
     host = row_of_gates_shown(function="(host code)", verdict=Verdict.NOT_RUN, reason="needs data")
     comparison = compare(
         [judged_run(gates, spilling, dataclasses.replace(spilling, architecture="sy_80"), row_of_gates_shown(num_warps=8), host)]
     )
+=======
+    gates = Gates(Limits(private_bytes=None), waivers=WAIVERS)
+    spilling = row(spills=6, stack_bytes=24)
+    host = row(function="(host code)", verdict=Verdict.NOT_RUN, reason="needs data")
+    comparison = compare([judged_run(gates, spilling, dataclasses.replace(spilling, architecture="sy_80"), row(num_warps=8), host)])
+>>>>>>> 8cfa6237 (Read AMD assembly as one list of steps)
     text = render_markdown(comparison)
 
     assert comparison.exit_code == 1
@@ -418,11 +403,19 @@ def test_what_a_reader_sees_of_gates():
 
 def test_peers_that_nobody_compiled_are_shown():
     """The report names the peers that the author left out, also if nothing else was compiled, but not without a compile stage."""
+<<<<<<< HEAD
     peers = dataclasses.replace(judged_run(STRICT, row_of_gates_shown()), peers=("torch", "<copy>"))
     for stages, kernels, shown in ((peers.stages, peers.compiled, True), (peers.stages, (), True), ((), (), False)):
         text = render_markdown(compare([dataclasses.replace(peers, stages=stages, compiled=kernels)]))
         assert ("`torch, <copy>` on `alpha`, by pyproject.toml" in text) is shown
     assert "Not compiled" not in render_markdown(compare([judged_run(STRICT, row_of_gates_shown())]))
+=======
+    peers = dataclasses.replace(judged_run(Gates(), row()), peers=("torch", "<copy>"))
+    for stages, kernels, shown in ((peers.stages, peers.compiled, True), (peers.stages, (), True), ((), (), False)):
+        text = render_markdown(compare([dataclasses.replace(peers, stages=stages, compiled=kernels)]))
+        assert ("`torch, <copy>` on `alpha`, by pyproject.toml" in text) is shown
+    assert "Not compiled" not in render_markdown(compare([judged_run(Gates(), row())]))
+>>>>>>> 8cfa6237 (Read AMD assembly as one list of steps)
 
 
 def test_peers_come_with_the_bundle(tmp_path):
@@ -444,13 +437,22 @@ def test_a_bundle_may_not_keep_the_report_busy(tmp_path):
 
 def test_nothing_is_said_of_gates_that_all_meet():
     """The defaults, met, take no room."""
+<<<<<<< HEAD
     assert "Gates" not in render_markdown(compare([judged_run(STRICT, row_of_gates_shown())]))
+=======
+    assert "Gates" not in render_markdown(compare([judged_run(Gates(), row())]))
+>>>>>>> 8cfa6237 (Read AMD assembly as one list of steps)
 
 
 def test_junit_has_broken_and_waived_gates():
     """A broken gate is a failure with what to do about it, ready to paste; a waived one passes and says so."""
+<<<<<<< HEAD
     gates = dataclasses.replace(STRICT, waivers=WAIVERS)
     spilling = row_of_gates_shown(spills=6, stack_bytes=24)
+=======
+    gates = Gates(waivers=WAIVERS)
+    spilling = row(spills=6, stack_bytes=24)
+>>>>>>> 8cfa6237 (Read AMD assembly as one list of steps)
     root = ElementTree.fromstring(render_junit(compare([judged_run(gates, spilling, dataclasses.replace(spilling, architecture="sy_80"))])))
     passed, failed = (root.find(f"testsuite[@name='alpha/compile/{name}']/testcase") for name in ("sy_90", "sy_80"))
     told = {entry.get("name"): entry.get("value") for entry in passed.findall("properties/property")}
@@ -465,7 +467,7 @@ def test_junit_has_broken_and_waived_gates():
 
 def test_a_finding_names_its_configurations_and_their_place_in_the_source():
     """The first three, and how many more there are; equal ones of other architectures once."""
-    several = [row_of_gates_shown(spills=6, stack_bytes=24, num_warps=2**power, source="ops/softmax.py:41") for power in range(5)]
+    several = [row(spills=6, stack_bytes=24, num_warps=2**power, source="ops/softmax.py:41") for power in range(5)]
     other = dataclasses.replace(several[0], architecture="sy_80")
     lines = render_markdown(compare([judged_run(STRICT, *several, other)])).splitlines()
     at = next(number for number, line in enumerate(lines) if "failed: `spills: 6 registers, 0 allowed`" in line)
@@ -477,20 +479,20 @@ def test_a_finding_names_its_configurations_and_their_place_in_the_source():
     assert lines[at + 1 : at + 5] == [*places, "  - and 2 more configurations"]
 
 
-def test_the_waiver_to_paste_silences_the_finding_and_no_other(package_of_gates_shown):
+def test_the_waiver_to_paste_silences_the_finding_and_no_other(package):
     """Once per kernel and gate, whatever the number of configurations; names that are patterns by accident are taken literally."""
     odd = {"kernel": "soft[max]", "function": "_fwd"}
     broken = [
-        *(
-            row_of_gates_shown(spills=6, stack_bytes=24, num_warps=warps, architecture=name, **odd)
-            for warps in (1, 2)
-            for name in ("sy_90", "sy_80")
-        ),
-        row_of_gates_shown(spills=6, stack_bytes=99, function="_bwd"),
+        *(row(spills=6, stack_bytes=24, num_warps=warps, architecture=name, **odd) for warps in (1, 2) for name in ("sy_90", "sy_80")),
+        row(spills=6, stack_bytes=99, function="_bwd"),
     ]
     text = render_markdown(compare([judged_run(STRICT, *broken)]))
     pasted = re.search(r"^```toml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[1]
+<<<<<<< HEAD
     found = load_gates(package_of_gates_shown(pasted), strict=True)
+=======
+    found = load_gates(package(pasted))
+>>>>>>> 8cfa6237 (Read AMD assembly as one list of steps)
 
     assert [(waiver.gate, waiver.which.function) for waiver in found.waivers] == [
         ("spills", ("_fwd",)),
@@ -504,9 +506,15 @@ def test_the_waiver_to_paste_silences_the_finding_and_no_other(package_of_gates_
 
 def test_discarded_candidates_are_counted_and_never_red():
     """A row that an autotuner discards: in the count and in a list of its own, and no finding."""
+<<<<<<< HEAD
     spilling = judge(row_of_gates_shown(spills=6, stack_bytes=24), STRICT)
     discarded = dataclasses.replace(spilling, verdict=Verdict.NOT_RUN, not_run=NotRun.DISCARDED, num_warps=1)
     comparison = compare([run(compiled=(row_of_gates_shown(), discarded), gates=STRICT)])
+=======
+    spilling = judge(row(spills=6, stack_bytes=24), Gates())
+    discarded = dataclasses.replace(spilling, verdict=Verdict.NOT_RUN, not_run=NotRun.DISCARDED, num_warps=1)
+    comparison = compare([run(compiled=(row(), discarded), gates=Gates())])
+>>>>>>> 8cfa6237 (Read AMD assembly as one list of steps)
     text = render_markdown(comparison)
 
     assert comparison.exit_code == 0
@@ -520,7 +528,11 @@ def test_discarded_candidates_are_counted_and_never_red():
 
 def test_a_candidate_that_is_discarded_now_is_no_worse_verdict():
     """`codegen diff` compares its figures: with a base where it was clean, and with one where it was a finding."""
+<<<<<<< HEAD
     clean, broken = row_of_gates_shown(registers=40, spills=0), judge(row_of_gates_shown(registers=40, spills=6, stack_bytes=24), STRICT)
+=======
+    clean, broken = row(registers=40, spills=0), judge(row(registers=40, spills=6, stack_bytes=24), Gates())
+>>>>>>> 8cfa6237 (Read AMD assembly as one list of steps)
     discarded = dataclasses.replace(broken, verdict=Verdict.NOT_RUN, not_run=NotRun.DISCARDED)
     found = {
         name: [(delta.concern.value, delta.trend.value) for change in diff([before], [after]).changes for delta in change.deltas]
