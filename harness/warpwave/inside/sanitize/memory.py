@@ -61,7 +61,7 @@ class Later:
 class Shadow:
     """One mark per element of a storage: was it written? `unit` is the size of an element in bytes.
 
-    `later` is what is reported if these numbers are used: torch computed them of others that nobody wrote.
+    `later` is what is reported if these numbers are used: torch computed them from memory that was never written.
     """
 
     def __init__(self, nbytes: int, unit: int) -> None:
@@ -93,21 +93,23 @@ class Shadows:
         _, shadow = self._shadows.get(storage._cdata, (None, None))
         return shadow if shadow is None or shadow.nbytes == storage.nbytes() else None
 
+    def _of_tensor(self, tensor: torch.Tensor) -> Shadow | None:
+        storage = _storage(tensor)
+        return self.of(storage) if storage is not None else None
+
     def __bool__(self) -> bool:
         return bool(self._shadows)
 
     def written(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """Return which elements of a tensor were written, as a view of the marks; None if all count as such."""
-        storage = _storage(tensor)
-        shadow = self.of(storage) if storage is not None else None
+        shadow = self._of_tensor(tensor)
         if shadow is None or tensor.element_size() != shadow.unit:
             return None
         return torch.from_numpy(shadow.marks).as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
 
     def later(self, tensor: torch.Tensor) -> Later | None:
         """Return what is reported if a tensor is used; None if nothing is."""
-        storage = _storage(tensor)
-        shadow = self.of(storage) if storage is not None else None
+        shadow = self._of_tensor(tensor)
         return shadow.later if shadow is not None and shadow.later is not None and shadow.later.wanted else None
 
     def mark(self, tensor: torch.Tensor, written: torch.Tensor, later: Later | None = None) -> None:
@@ -165,7 +167,7 @@ class Shadows:
         # The weak reference keeps the address of the storage's object from being used again.
         shadow = Shadow(storage.nbytes(), tensor.element_size())
         shadow.marks[:] = wholly_written
-        self._shadows[storage._cdata] = _weak(storage), shadow
+        self._shadows[storage._cdata] = StorageWeakRef(storage), shadow  # type: ignore[no-untyped-call, unused-ignore]
 
     def _grown(self, tensor: torch.Tensor) -> None:
         """Keep what was written of a tensor that `resize_` has made larger."""
@@ -206,16 +208,12 @@ def same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _poison(tensor: torch.Tensor) -> None:
-    """Put what is no number into memory that nobody wrote, so that a result that depends on it is wrong each time."""
+    """Fill memory that was never written with NaN, or a pattern, so that a result that depends on it is wrong each time."""
     with contextlib.suppress(RuntimeError), torch.no_grad():
         if tensor.is_floating_point() or tensor.is_complex():
             tensor.fill_(float("nan"))
         elif tensor.dtype is not torch.bool:
             tensor.fill_(int.from_bytes([_PATTERN] * tensor.element_size(), "little"))
-
-
-def _weak(storage: torch.UntypedStorage) -> StorageWeakRef:
-    return StorageWeakRef(storage)  # type: ignore[no-untyped-call, unused-ignore]
 
 
 def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
@@ -395,8 +393,7 @@ def _tensors(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
 # Where a pointer of Triton's interpreter comes from: the tensor of the launch that it was computed from.
 #
 # With it, an access that leaves its tensor and ends in another one is out of bounds, too. A pointer whose origin is lost, such as one of
-# two
-# that a condition chose from, may point into any tensor of the launch.
+# two that a condition chose from, may point into any tensor of the launch.
 
 _NAME = "_warpwave_origin"
 _CARRIERS = (
@@ -404,6 +401,16 @@ _CARRIERS = (
     *("create_select", "create_cat", "create_join", "create_bitcast", "create_int_to_ptr"),
 )
 Patch = tuple[Any, str, Any]
+
+
+def around(plain: Callable[..., Any], instead: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls `instead`, with `plain` before the arguments of the call."""
+
+    @functools.wraps(plain)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return instead(plain, *args, **kwargs)
+
+    return run
 
 
 def origin_of(handle: Any, by_address: dict[int, Given | Anywhere]) -> Origin:
@@ -416,18 +423,8 @@ def origin_of(handle: Any, by_address: dict[int, Given | Anywhere]) -> Origin:
 
 def origin_patches(by_address: Callable[[], dict[int, Given | Anywhere] | None]) -> Iterator[Patch]:
     """Yield what lets the results of operations on pointers keep their origin, while `by_address` returns the arguments of a launch."""
-    builder = interpreter.InterpreterBuilder
-    for name in _CARRIERS:
-        if name in vars(builder):
-            yield builder, name, _carrying(vars(builder)[name], by_address)
-    for name in ("TensorDescHandle", "BlockPointerHandle"):  # Triton 3.8 has no block pointers any more
-        if owner := getattr(interpreter, name, None):
-            yield owner, "materialize_pointers", _materializing(owner.materialize_pointers, by_address)
 
-
-def _carrying(operation: Callable[..., Any], by_address: Callable[[], dict[int, Given | Anywhere] | None]) -> Callable[..., Any]:
-    @functools.wraps(operation)
-    def run(builder: Any, *args: Any) -> Any:
+    def carry(operation: Any, builder: Any, *args: Any) -> Any:
         result = operation(builder, *args)
         if isinstance(result.dtype, tl.pointer_type) and (given := by_address()) is not None:
             handles = (each for each in args if isinstance(each, interpreter.TensorHandle))
@@ -435,23 +432,25 @@ def _carrying(operation: Callable[..., Any], by_address: Callable[[], dict[int, 
             result.__dict__[_NAME] = origins.pop() if len(origins) == 1 else None
         return result
 
-    return run
-
-
-def _materializing(materialize: Callable[..., Any], by_address: Callable[[], dict[int, Given | Anywhere] | None]) -> Callable[..., Any]:
-    @functools.wraps(materialize)
-    def run(described: Any, *args: Any) -> Any:
-        pointers, masks = materialize(described, *args)
+    def materialize(plain: Any, described: Any, *args: Any) -> Any:
+        pointers, masks = plain(described, *args)
         if not isinstance(masks, interpreter.TensorHandle):  # block pointers of Triton 3.6
             masks = interpreter.TensorHandle(masks, tl.int1)
         if (given := by_address()) is not None:
             pointers.__dict__[_NAME] = origin_of(described.base, given)
         return pointers, masks
 
-    return run
+    builder = interpreter.InterpreterBuilder
+    for name in _CARRIERS:
+        if name in vars(builder):
+            yield builder, name, around(vars(builder)[name], carry)
+    for name in ("TensorDescHandle", "BlockPointerHandle"):  # Triton 3.8 has no block pointers any more
+        if owner := getattr(interpreter, name, None):
+            yield owner, "materialize_pointers", around(owner.materialize_pointers, materialize)
 
 
-# Values that a load took from memory which nobody wrote. They are a fault where a kernel uses them, and none where `tl.where` drops them.
+# Values that a load took from memory that was never written. They are a fault where a kernel uses them, and none where `tl.where` drops
+# them.
 #
 # Packages load a square of a matrix of which only a triangle was written, and mask the rest afterwards.
 #
@@ -489,12 +488,12 @@ def suspected(handle: Any, entries: tuple[Entry, ...]) -> Any:
 
 def patches(builder: Any) -> Iterator[Patch]:
     """Yield what passes such values on without a look: the choice between two values, and conversions."""
-    yield builder, "create_select", _choosing(builder.create_select)
+    yield builder, "create_select", around(builder.create_select, _choose)
     for name in _ARITHMETIC:
-        yield builder, f"create_{name}", _computing(getattr(builder, f"create_{name}"))
+        yield builder, f"create_{name}", around(getattr(builder, f"create_{name}"), _compute)
     for name in _CASTS:
         if cast := getattr(builder, f"create_{name}", None):
-            yield builder, f"create_{name}", _converting(cast)
+            yield builder, f"create_{name}", around(cast, _convert)
 
 
 @functools.cache
@@ -529,7 +528,7 @@ def _suspected(base: Any) -> Any:
 
 
 def _entries_of(handle: Any) -> tuple[Any, Any]:
-    """Return a handle that anyone may look at, and what is to be said of it, for an operation that is a use of it."""
+    """Return a plain handle and its entries, for an operation that passes values on. Report those that `tl.where` may not drop."""
     entries = getattr(handle, "_entries", ())
     if not entries:
         return handle, ()
@@ -540,43 +539,31 @@ def _entries_of(handle: Any) -> tuple[Any, Any]:
     return handle._plain, handle._entries
 
 
-def _choosing(select: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(select)
-    def choose(builder: Any, condition: Any, left: Any, right: Any) -> Any:
-        (left, of_left), (right, of_right) = _entries_of(left), _entries_of(right)
-        if not (of_left or of_right):
-            return select(builder, condition, left, right)
-        result = select(builder, condition, left, right)
-        taken = np.broadcast_to(condition.data, result.data.shape).ravel().astype(bool)
-        kept = [(positions[taken[positions]], blame) for positions, blame in of_left]
-        kept += [(positions[~taken[positions]], blame) for positions, blame in of_right]
-        return suspected(result, tuple(kept))
-
-    return choose
+def _choose(select: Any, builder: Any, condition: Any, left: Any, right: Any) -> Any:
+    (left, of_left), (right, of_right) = _entries_of(left), _entries_of(right)
+    result = select(builder, condition, left, right)
+    if not (of_left or of_right):
+        return result
+    taken = np.broadcast_to(condition.data, result.data.shape).ravel().astype(bool)
+    kept = [(positions[taken[positions]], blame) for positions, blame in of_left]
+    kept += [(positions[~taken[positions]], blame) for positions, blame in of_right]
+    return suspected(result, tuple(kept))
 
 
-def _computing(operation: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(operation)
-    def compute(builder: Any, left: Any, right: Any) -> Any:
-        (left, of_left), (right, of_right) = _entries_of(left), _entries_of(right)
-        result = operation(builder, left, right)
-        kept: list[Any] = []
-        for handle, entries in ((left, of_left), (right, of_right)):
-            if handle.data.shape == result.data.shape:
-                kept += entries
-                continue
-            for positions, blame in entries:  # in the result, they are others
-                blame(positions)
-        return suspected(result, tuple(kept))
-
-    return compute
+def _compute(operation: Any, builder: Any, left: Any, right: Any) -> Any:
+    (left, of_left), (right, of_right) = _entries_of(left), _entries_of(right)
+    result = operation(builder, left, right)
+    kept: list[Any] = []
+    for handle, entries in ((left, of_left), (right, of_right)):
+        if handle.data.shape == result.data.shape:
+            kept += entries
+            continue
+        for positions, blame in entries:  # in the result, they are others
+            blame(positions)
+    return suspected(result, tuple(kept))
 
 
-def _converting(cast: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(cast)
-    def convert(builder: Any, source: Any, *rest: Any) -> Any:
-        if getattr(source, "is_suspected", False):
-            return source.converted(lambda plain: cast(builder, plain, *rest))
-        return cast(builder, source, *rest)
-
-    return convert
+def _convert(cast: Any, builder: Any, source: Any, *rest: Any) -> Any:
+    if getattr(source, "is_suspected", False):
+        return source.converted(lambda plain: cast(builder, plain, *rest))
+    return cast(builder, source, *rest)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Protocol
 
 import pytest
 
@@ -12,22 +11,15 @@ from warpwave.inside.fake_gpu.emulated_findings import Collected
 from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.sanitize.memory import Patch
+from warpwave.inside.sanitize.races import Findings
 from warpwave.inside.sanitize.sanitizer import Sanitizer
 from warpwave.inside.sanitize.torch_reads import TorchReads
-from warpwave.records import Finding
 
 _NAME = "warpwave-sanitized"
 
 
 class FoundError(Exception):
     """A test failed, and the sanitizer found something in it, which usually is why."""
-
-
-class TestFindings(Protocol):
-    """Where a sanitizer collects what it finds."""
-
-    def take(self) -> list[Finding]:
-        """Return what was found, and forget it."""
 
 
 def of_interpreted_kernels(plugins: pytest.PytestPluginManager) -> list[Patch]:
@@ -47,11 +39,11 @@ def of_machine_code(plugins: pytest.PytestPluginManager) -> Collected:
 class Sanitized:
     """A pytest plugin. What a fixture does before the test counts as the test's."""
 
-    def __init__(self, journal: Journal, findings: TestFindings) -> None:
+    def __init__(self, journal: Journal, findings: Findings | Collected) -> None:
         self.journal, self.findings = journal, findings
 
     def pytest_runtest_logstart(self) -> None:
-        """Leave to nobody what was found between tests."""
+        """Discard findings from between tests."""
         self.findings.take()
 
     @pytest.hookimpl(wrapper=True)
@@ -71,8 +63,4 @@ class Sanitized:
         rows = self.findings.take()
         for row in rows:
             self.journal.write("finding", id=case, row=dataclasses.asdict(row))
-        return _message(rows)
-
-
-def _message(rows: list[Finding]) -> str:
-    return "\n".join(row.sentence for row in rows)
+        return "\n".join(row.sentence for row in rows)

@@ -1,6 +1,6 @@
 """Conflicting accesses of two programs of one launch to one address, of which at least one writes, not both atomic, in no order.
 
-Accesses are kept in a log until the launch ends. Most storages are then decided by the ranges that each program touched: nobody wrote, or
+Accesses are kept in a log until the launch ends. Most storages are then decided by the ranges that each program touched: none wrote, or
 the ranges are apart. Only where they overlap are the addresses themselves looked at.
 """
 
@@ -26,7 +26,7 @@ from warpwave.records import Defect, Finding
 #
 # The interpreter runs one program after the other, so everything seems ordered. On a card it is only if an atomic says so: a program that
 # releases makes what it did before visible to a program that acquires *and looks at the result*, as a lock, a semaphore or "the last
-# one adds up" does. A result that nobody looks at orders nothing: the other program might as well have come first.
+# one adds up" does. A result that is never looked at orders nothing: the other program might as well have come first.
 
 Clock = MappingProxyType[int, int]  # by program: the last segment of it that came before
 NOTHING: Clock = MappingProxyType({})
@@ -61,7 +61,7 @@ class Order:
         return clock
 
     def acquire(self, clock: Clock | None) -> None:
-        """Order what was published before all that follows. None orders everything: nobody can know what the kernel waited for."""
+        """Order what was published before all that follows. None: order after everything, because the awaited value is unknown."""
         if clock is None or self._many:
             clock = MappingProxyType({**self.seen, _ALL: self.segment - 1})
         self.seen = _joined(self.seen, clock)
@@ -190,7 +190,7 @@ def _contested(accesses: list[Access]) -> range | None:
 
 
 class Marks:
-    """Who wrote and read each unit of a storage last, as a position in `kept` plus one; 0 is nobody. A unit has `unit` bytes.
+    """Who wrote and read each unit of a storage last, as a position in `kept` plus one; 0 is none. A unit has `unit` bytes.
 
     Two readers of different programs are kept: the writer may be one of them.
     """
@@ -237,7 +237,7 @@ class Marks:
             if not access.atomic:
                 yield self._atomic, None
             return
-        # A write of the value that is there already harms nobody.
+        # A write of the value that is there already changes nothing.
         yield self._writer, matters
         yield self._reader, matters
         yield self._other, matters
@@ -282,7 +282,7 @@ class Marks:
 
 # What was found since it was last taken: each defect of each line once, with its first example.
 
-_MOST = 50  # lines of kernels that one test can be told about
+_MOST = 50  # lines of kernels that are reported for one test
 
 
 @dataclass(frozen=True, eq=False)

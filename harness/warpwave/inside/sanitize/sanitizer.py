@@ -25,6 +25,7 @@ from warpwave.inside.sanitize.memory import (
     Patch,
     Shadows,
     Tensors,
+    around,
     origin_of,
     origin_patches,
     suspected,
@@ -33,7 +34,7 @@ from warpwave.inside.sanitize.memory import patches as unwritten_patches
 from warpwave.inside.sanitize.races import Access, Conflict, Findings, Found, Log, Order, watched
 from warpwave.records import Defect
 
-# One launch in the interpreter: which of its accesses are out of bounds, read what nobody wrote, or race.
+# One launch in the interpreter: which of its accesses are out of bounds, read unwritten memory, or race.
 
 _FEW_KEYS = 16  # an atomic on more addresses than this counts as one lock, not as one for each address
 Mask = Union[NDArray[np.bool_], None]
@@ -44,7 +45,7 @@ class Launch:
 
     def __init__(self, function: Callable[..., Any], args: Any, kwargs: Any, shadows: Shadows, findings: Findings) -> None:
         self.tensors = Tensors(function, args, kwargs, shadows)
-        self.order: Order | None = None  # a single program races with nobody
+        self.order: Order | None = None  # a single program races with no other
         self.program = 0
         self._function = function.__name__
         self._index = (0, 0, 0)
@@ -100,7 +101,7 @@ class Launch:
         return self.lanes(block, addresses, on & ~marked, later)[0], marked
 
     def reads(self, lanes: Lanes, logged: bool = True) -> tuple[NDArray[np.int64], Blame] | None:
-        """Log a read, unless it cannot race. Return the positions in the block that nobody wrote, and what reports some of them."""
+        """Log a read, unless it cannot race. Return the positions in the block that were never written, and what reports some of them."""
         if logged:
             self._log(lanes, writes=False)
         memory, block = lanes.memory, lanes.block
@@ -170,15 +171,11 @@ class Launch:
             access = Access(self.program, self._index, self.order.segment, self.order.seen, lanes, writes, atomic, changed)
             self._races(self._logs[lanes.memory].add(access))
 
-    def _races(self, conflicts: Any) -> None:
+    def _races(self, conflicts: Iterator[Conflict]) -> None:
         for conflict in conflicts:
-            self._race(conflict)
-
-    def _race(self, conflict: Conflict) -> None:
-        second = conflict.second
-        positions = second.lanes.positions(conflict.lanes)
-        address = second.lanes.memory.start + int(second.lanes.offsets[conflict.lanes[0]])
-        self._report(Defect.RACE, second.lanes.block, positions, address, second.index, conflict.first)
+            second, lanes = conflict.second, conflict.second.lanes
+            address = lanes.memory.start + int(lanes.offsets[conflict.lanes[0]])
+            self._report(Defect.RACE, lanes.block, lanes.positions(conflict.lanes), address, second.index, conflict.first)
 
     def _report(
         self,
@@ -201,7 +198,7 @@ _EXCHANGE = interpreter._ir.ATOMIC_OP.XCHG
 
 
 class Sanitizer:
-    """Wraps the interpreter's loads, stores and atomics. `findings` is what it found since somebody last took it."""
+    """Wraps the interpreter's loads, stores and atomics. `findings` is what it found since they were last taken."""
 
     def __init__(self) -> None:
         self.shadows = Shadows()
@@ -213,128 +210,95 @@ class Sanitizer:
         builder, executor = interpreter.InterpreterBuilder, interpreter.GridExecutor
         yield from origin_patches(lambda: self._launch.tensors.by_address if self._launch else None)
         yield from unwritten_patches(builder)
-        yield executor, "__call__", self._launching(executor.__call__)
-        yield Programs, "hand_over", self._handing_over(Programs.hand_over)
-        yield builder, "set_grid_idx", self._next_program(builder.set_grid_idx)
-        yield builder, "create_masked_load", self._load(builder.create_masked_load)
-        yield builder, "create_masked_store", self._store(builder.create_masked_store)
-        yield builder, "create_atomic_rmw", self._rmw(builder.create_atomic_rmw)
-        yield builder, "create_atomic_cas", self._cas(builder.create_atomic_cas)
+        yield executor, "__call__", around(executor.__call__, self._run)
+        yield Programs, "hand_over", around(Programs.hand_over, self._hand_over)
+        yield builder, "set_grid_idx", around(builder.set_grid_idx, self._next_program)
+        checks: dict[str, Callable[..., Any]] = {"masked_load": _load, "masked_store": _store, "atomic_rmw": _rmw, "atomic_cas": _cas}
+        for name, check in checks.items():
+            yield builder, f"create_{name}", around(getattr(builder, f"create_{name}"), self._within_a_launch(check))
         if store := getattr(builder, "create_atomic_store", None):  # since Triton 3.9
-            yield builder, "create_atomic_store", self._atomic_store(store)
+            yield builder, "create_atomic_store", around(store, self._atomic_store)
 
-    def _launching(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(call)
-        def run(executor: Any, *args: Any, **kwargs: Any) -> Any:
-            if executor.pre_run_hooks:  # they may write to anything
-                self.shadows.forget_all()
-            outer = self._launch
-            with torch._C.DisableTorchFunction():
-                self._launch = launch = Launch(executor.fn, args, kwargs, self.shadows, self.findings)
-                try:
-                    return call(executor, *args, **kwargs)
-                finally:
-                    self._launch = outer
-                    launch.close()
-
-        return run
-
-    def _handing_over(self, hand_over: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(hand_over)
-        def run(*programs: Any) -> None:
-            order = self._launch.order if self._launch else None
-            seen = order.seen if order else None
-            hand_over(*programs)
-            if order is not None and seen is not None:  # of the program whose turn it is again
-                order.seen = seen
-
-        return run
-
-    def _next_program(self, set_grid_idx: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(set_grid_idx)
-        def run(builder: Any, *index: int) -> None:
-            set_grid_idx(builder, *index)
-            if self._launch:
-                self._launch.begin(builder.grid_idx, builder.grid_dim)
-
-        return run
-
-    def _load(self, load: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(load)
-        def run(builder: Any, ptrs: Any, mask: Any, other: Any, *rest: Any, **named: Any) -> Any:
-            launch = self._launch
-            if launch is None:
-                return load(builder, ptrs, mask, other, *rest, **named)
-            volatile = bool(named.get("is_volatile", rest[-1] if rest else False))  # how kernels wait for others
-            late: list[Entry] = []  # the compiler removes a load whose result nobody uses
-            lanes, mask = _checked(launch, "load", ptrs, mask, None if volatile else late)
-            unwritten = None if lanes is None else launch.reads(lanes, logged=not volatile)
-            result = load(builder, ptrs, mask, other, *rest, **named)
-            if unwritten is not None and volatile:
-                positions, blame = unwritten
-                blame(positions)
-            else:
-                result = suspected(result, (*late, *([unwritten] if unwritten is not None else [])))
-            return watched(result, launch.order, None) if volatile and launch.order else result
-
-        return run
-
-    def _store(self, store: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(store)
-        def run(builder: Any, ptrs: Any, value: Any, mask: Any, *rest: Any, **named: Any) -> Any:
-            launch = self._launch
-            if launch is None:
-                return store(builder, ptrs, value, mask, *rest, **named)
-            lanes, mask = _checked(launch, "store", ptrs, mask)
-            if lanes is not None:
-                launch.writes(lanes, lambda: _changes(ptrs.data, value.data, mask.data))
-            return store(builder, ptrs, value, mask, *rest, **named)
-
-        return run
-
-    def _rmw(self, atomic: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(atomic)
-        def run(builder: Any, operation: Any, ptrs: Any, value: Any, mask: Any, sem: Any, scope: Any) -> Any:
-            launch = self._launch
-            if launch is None:
-                return atomic(builder, operation, ptrs, value, mask, sem, scope)
-            lanes, mask = _checked(launch, "atomic", ptrs, mask)
-            if lanes is not None:
-                launch.updates(lanes, reads=operation != _EXCHANGE, atomic=scope != _OF_PROGRAM)  # what it exchanges is seldom looked at
-            return _synchronised(launch, lanes, sem, scope, atomic(builder, operation, ptrs, value, mask, sem, scope))
-
-        return run
-
-    def _cas(self, atomic: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(atomic)
-        def run(builder: Any, ptrs: Any, compared: Any, value: Any, sem: Any, scope: Any) -> Any:
-            launch = self._launch
-            if launch is None:
-                return atomic(builder, ptrs, compared, value, sem, scope)
-            lanes, inside = _checked(launch, "atomic", ptrs, None)
-            if inside is not None:  # there is no mask to take a lane out of it, so nothing is exchanged
-                return interpreter.TensorHandle(compared.data.copy(), compared.dtype)
-            if lanes is not None:
-                launch.updates(lanes, atomic=scope != _OF_PROGRAM)
-            return _synchronised(launch, lanes, sem, scope, atomic(builder, ptrs, compared, value, sem, scope))
-
-        return run
-
-    def _atomic_store(self, store: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(store)
-        def run(builder: Any, ptrs: Any, value: Any, mask: Any, sem: Any, scope: Any) -> Any:
-            launch, self._launch = self._launch, None  # it calls the plain one
+    def _run(self, call: Any, executor: Any, *args: Any, **kwargs: Any) -> Any:
+        if executor.pre_run_hooks:  # they may write to anything
+            self.shadows.forget_all()
+        outer = self._launch
+        with torch._C.DisableTorchFunction():
+            self._launch = launch = Launch(executor.fn, args, kwargs, self.shadows, self.findings)
             try:
-                if launch is not None:
-                    lanes, mask = _checked(launch, "atomic", ptrs, mask)
-                    if lanes is not None:
-                        launch.updates(lanes, reads=False, atomic=scope != _OF_PROGRAM)
-                    _synchronised(launch, lanes, sem, scope, None)
-                return store(builder, ptrs, value, mask, sem, scope)
+                return call(executor, *args, **kwargs)
             finally:
-                self._launch = launch
+                self._launch = outer
+                launch.close()
+
+    def _hand_over(self, hand_over: Any, *programs: Any) -> None:
+        order = self._launch.order if self._launch else None
+        seen = order.seen if order else None
+        hand_over(*programs)
+        if order is not None and seen is not None:  # of the program whose turn it is again
+            order.seen = seen
+
+    def _next_program(self, set_grid_idx: Any, builder: Any, *index: int) -> None:
+        set_grid_idx(builder, *index)
+        if self._launch:
+            self._launch.begin(builder.grid_idx, builder.grid_dim)
+
+    def _within_a_launch(self, check: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what calls a `check` with the launch, and the interpreter's own operation where there is none."""
+
+        def run(plain: Any, builder: Any, *args: Any, **named: Any) -> Any:
+            return check(self._launch, plain, builder, *args, **named) if self._launch else plain(builder, *args, **named)
 
         return run
+
+    def _atomic_store(self, store: Any, builder: Any, ptrs: Any, value: Any, mask: Any, sem: Any, scope: Any) -> Any:
+        launch, self._launch = self._launch, None  # it calls the plain one
+        try:
+            if launch is not None:
+                lanes, mask = _checked(launch, "atomic", ptrs, mask)
+                if lanes is not None:
+                    launch.updates(lanes, reads=False, atomic=scope != _OF_PROGRAM)
+                _synchronised(launch, lanes, sem, scope, None)
+            return store(builder, ptrs, value, mask, sem, scope)
+        finally:
+            self._launch = launch
+
+
+def _load(launch: Launch, load: Any, builder: Any, ptrs: Any, mask: Any, other: Any, *rest: Any, **named: Any) -> Any:
+    volatile = bool(named.get("is_volatile", rest[-1] if rest else False))  # how kernels wait for others
+    late: list[Entry] = []  # the compiler removes a load whose result is never used
+    lanes, mask = _checked(launch, "load", ptrs, mask, None if volatile else late)
+    unwritten = None if lanes is None else launch.reads(lanes, logged=not volatile)
+    result = load(builder, ptrs, mask, other, *rest, **named)
+    if unwritten is not None and volatile:
+        positions, blame = unwritten
+        blame(positions)
+    else:
+        result = suspected(result, (*late, *([unwritten] if unwritten is not None else [])))
+    return watched(result, launch.order, None) if volatile and launch.order else result
+
+
+def _store(launch: Launch, store: Any, builder: Any, ptrs: Any, value: Any, mask: Any, *rest: Any, **named: Any) -> Any:
+    lanes, mask = _checked(launch, "store", ptrs, mask)
+    if lanes is not None:
+        launch.writes(lanes, lambda: _changes(ptrs.data, value.data, mask.data))
+    return store(builder, ptrs, value, mask, *rest, **named)
+
+
+def _rmw(launch: Launch, atomic: Any, builder: Any, operation: Any, ptrs: Any, value: Any, mask: Any, sem: Any, scope: Any) -> Any:
+    lanes, mask = _checked(launch, "atomic", ptrs, mask)
+    if lanes is not None:
+        launch.updates(lanes, reads=operation != _EXCHANGE, atomic=scope != _OF_PROGRAM)  # what it exchanges is seldom looked at
+    return _synchronised(launch, lanes, sem, scope, atomic(builder, operation, ptrs, value, mask, sem, scope))
+
+
+def _cas(launch: Launch, atomic: Any, builder: Any, ptrs: Any, compared: Any, value: Any, sem: Any, scope: Any) -> Any:
+    lanes, inside = _checked(launch, "atomic", ptrs, None)
+    if inside is not None:  # there is no mask to take a lane out of it, so nothing is exchanged
+        return interpreter.TensorHandle(compared.data.copy(), compared.dtype)
+    if lanes is not None:
+        launch.updates(lanes, atomic=scope != _OF_PROGRAM)
+    return _synchronised(launch, lanes, sem, scope, atomic(builder, ptrs, compared, value, sem, scope))
 
 
 def _checked(launch: Launch, doing: str, ptrs: Any, mask: Any, later: list[Entry] | None = None) -> tuple[Lanes | None, Any]:

@@ -1,4 +1,4 @@
-"""What torch reads of memory that nobody wrote: sums, products, comparisons and numbers for Python.
+"""What torch reads of memory that was never written: sums, products, comparisons and numbers for Python.
 
 A copy of such memory is as unwritten as the memory itself. Whatever else a function does, a part of its result depends on such memory if
 it changes with what is put there: the function is called again with several fillings. So a mask, a choice and a factor `beta=0` need no
@@ -65,21 +65,8 @@ _READS = frozenset(
         *("var", "std_mean", "var_mean", "norm", "vector_norm", "matrix_norm", "linalg_norm", "linalg_vector_norm", "dist", "logsumexp"),
         *("count_nonzero", "nonzero", "median", "nanmedian", "quantile", "mode", "cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"),
         *("diff", "sort", "argsort", "topk", "kthvalue", "unique", "unique_consecutive", "bincount", "histc", "trace", "mm", "bmm", "mv"),
-        *(
-            "dot",
-            "vdot",
-            "inner",
-            "outer",
-            "einsum",
-            "tensordot",
-            "linear",
-            "addmm",
-            "addmv",
-            "baddbmm",
-            "addbmm",
-            "softmax",
-            "log_softmax",
-        ),
+        *("dot", "vdot", "inner", "outer", "einsum", "tensordot", "linear", "addmm", "addmv", "baddbmm", "addbmm", "softmax"),
+        "log_softmax",
         *("layer_norm", "rms_norm", "group_norm", "normalize", "cosine_similarity", "cross_entropy", "nll_loss", "mse_loss", "l1_loss"),
         *("smooth_l1_loss", "huber_loss", "kl_div", "scaled_dot_product_attention", "embedding", "cdist", "searchsorted", "bucketize"),
     )
@@ -100,7 +87,7 @@ class _Part:
 
 
 class TorchReads:
-    """Watches the calls of torch: it passes unwritten memory on, reports what reads it, and tells `Shadows` what is written."""
+    """Watches the calls of torch: it marks copies of unwritten memory, reports what reads it, and marks in `Shadows` what is written."""
 
     def __init__(self, shadows: Shadows, findings: Findings) -> None:
         self._shadows, self._findings = shadows, findings
@@ -147,14 +134,14 @@ class TorchReads:
             self._shadows.mark(result, part.written, self._shadows.later(part.tensor))
 
     def _compute(self, function: Any, name: str, parts: list[_Part], args: Any, kwargs: Any, result: Any) -> None:
-        """Find out which elements of a result depend on what nobody wrote, mark them, and have a read reported later."""
+        """Find out which elements of a result depend on unwritten memory, mark them, and have a read reported later."""
         function = getattr(torch.Tensor, _IN_PLACE[name], None) if name in _IN_PLACE else function
         found = list(tensors_in([result]))
         if name in _PARTS and any(same_memory(part.tensor, each) for part in parts for each in found):
             return  # a view
         try:
             tries = [list(tensors_in([function(*_filled(args, parts, turn), **_filled(kwargs, parts, turn))])) for turn in range(3)]
-        except Exception:  # of indices that nobody wrote, say
+        except Exception:  # of indices that were never written, say
             self._a_part_is_used(parts)
             return
         depends = False
@@ -192,7 +179,7 @@ class TorchReads:
 
 
 def _filled(value: Any, parts: list[_Part], turn: int) -> Any:
-    """Return arguments with something else in place of what nobody wrote."""
+    """Return arguments with something else in place of what was never written."""
     if isinstance(value, torch.Tensor):
         part = next((part for part in parts if part.tensor is value), None)
         return value if part is None else torch.where(part.written, value.detach(), _filling(value.dtype, turn))
