@@ -286,6 +286,8 @@ def test_a_job_of_version_1_is_read(tmp_path):
     assert (job.declared.variables, job.declared.import_folders) == ({"OPS_X": "1"}, ("src",))
     (folder / "job.json").write_text(json.dumps({**old, "dance": 1}))
     assert collect(folder).problems[0].startswith("job.json: invalid: dance")
+    (folder / "job.json").write_text(json.dumps({**old, "schema_version": True}))
+    assert collect(folder).problems[0] == "job.json: invalid: schema_version is True, this warpwave reads 2"
 
 
 @pytest.mark.parametrize("name", ["job.json", "stages.json"])
