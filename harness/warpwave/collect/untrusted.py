@@ -294,7 +294,7 @@ def _parse(data: bytes, kind: type[T]) -> tuple[T, int]:
     size = _measure(raw)
     current = getattr(kind, "schema_version", SCHEMA_VERSION)
     version = raw.get("schema_version", current) if isinstance(raw, dict) else current
-    if kind is Job and version == 1 and isinstance(raw, dict):
+    if kind is Job and isinstance(raw, dict) and type(version) is int and version == 1:
         data, version = json.dumps(Job.of_version_1(raw)).encode(), current
     if version != current:
         raise RejectedError(f"schema_version is {clip(repr(version), 40)}, this warpwave reads {current}")

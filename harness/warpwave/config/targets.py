@@ -263,7 +263,7 @@ class Target:
         return not self.interpret and self.emulate is None
 
 
-_WHAT, _EXAMPLE = "targets file", "docker/targets.yml shows every key in use"
+_WHAT, _EXAMPLE = "targets file", "docs/reference/targets.md shows every key"
 
 
 def default_file() -> Path:

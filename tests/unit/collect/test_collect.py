@@ -267,7 +267,6 @@ def test_a_name_of_a_folder_is_no_text_until_it_is_made_one(tmp_path):
     assert found.record.target == found.record.label == f"{'x' * 100} … 50 characters cut"
 
 
-@pytest.mark.parametrize("key", ["run_id", "target"])
 def test_a_job_of_version_1_is_read(tmp_path):
     """Its options were not in groups, and an option of then is gone: a run of then can still be compared."""
     folder = write_raw(tmp_path / "alpha", run())
@@ -286,8 +285,11 @@ def test_a_job_of_version_1_is_read(tmp_path):
     assert (job.declared.variables, job.declared.import_folders) == ({"OPS_X": "1"}, ("src",))
     (folder / "job.json").write_text(json.dumps({**old, "dance": 1}))
     assert collect(folder).problems[0].startswith("job.json: invalid: dance")
+    (folder / "job.json").write_text(json.dumps({**old, "schema_version": True}))
+    assert collect(folder).problems[0] == "job.json: invalid: schema_version is True, this warpwave reads 2"
 
 
+@pytest.mark.parametrize("key", ["run_id", "target"])
 @pytest.mark.parametrize("name", ["job.json", "stages.json"])
 def test_a_file_of_another_run_names_both(folder, name, key):
     """Its own first, then that of run.json; long names are cut."""
