@@ -1,7 +1,7 @@
 """Everything of torch, Triton, NumPy and Python that a pretended card replaces: one row for each answer, with its reason.
 
-A table is applied from its first row to its last one, so a row wraps what an earlier one has put there. `put` and `wrap` leave out what
-this release of a library does not have. What a card has and no row answers is *not pretended*: the last rows of `of_device` name it.
+A table is applied from its first row to its last one, so a row wraps what an earlier one has put there. All but `add` and `fill` leave out
+what this release of a library does not have. What a card has and no row answers is *not pretended*: the last rows of `of_device` name it.
 
 Which device a call of torch means is no row: `redirect.py` and `no_data.py` see every call, as a mode of torch.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import doctest
 import functools
+import inspect
 import math
 import multiprocessing.context
 import os
@@ -60,10 +61,11 @@ from warpwave.records import Architecture
 class Answer:
     """Attributes of a module, a class or an object, and what stands there while a card is pretended.
 
-    `how`: `put` and `wrap` change what is there, `fill` adds what is not, `add` does either. `wrap` has a function of what was there.
+    `how`: `put`, `wrap` and `around` change what is there, `fill` adds what is not, `add` does either. The value of `wrap` makes the new of
+    the old. That of `around` is called in its place, with the old first.
     """
 
-    how: Literal["put", "wrap", "fill", "add"]
+    how: Literal["put", "wrap", "around", "fill", "add"]
     owner: Any
     names: str
     value: Any
@@ -72,17 +74,32 @@ class Answer:
 
 put: Callable[..., Answer] = functools.partial(Answer, "put")
 wrap: Callable[..., Answer] = functools.partial(Answer, "wrap")
+around: Callable[..., Answer] = functools.partial(Answer, "around")
 fill: Callable[..., Answer] = functools.partial(Answer, "fill")
 add: Callable[..., Answer] = functools.partial(Answer, "add")
 
 
 def changes(table: Iterable[Answer]) -> Iterator[Patch]:
-    """Yield each change when it is its turn: `wrap` takes what the owner has then."""
+    """Yield each change when it is its turn: `wrap` and `around` take what the owner has then."""
     for row in table:
         for name in row.names.split():
             is_there = hasattr(row.owner, name)
             if row.how == "add" or is_there == (row.how != "fill"):
-                yield row.owner, name, row.value(getattr(row.owner, name)) if row.how == "wrap" else row.value
+                before = getattr(row.owner, name, None)
+                value = row.value(before) if row.how == "wrap" else row.value
+                if row.how == "around":
+                    value = _around(row.value, before)
+                    if isinstance(inspect.getattr_static(row.owner, name), staticmethod):
+                        value = staticmethod(value)
+                yield row.owner, name, value
+
+
+def _around(function: Callable[..., Any], before: Any) -> Callable[..., Any]:
+    @functools.wraps(before, updated=())
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(before, *args, **kwargs)
+
+    return call
 
 
 def each(names: Iterable[str], of_name: Callable[[str], Answer]) -> list[Answer]:
@@ -219,16 +236,16 @@ def of_objects(kinds: Sequence[str]) -> list[Answer]:
     groups = torch.distributed if torch.distributed.is_available() and torch.distributed.is_gloo_available() else None
     return [
         put(torch, "Generator", torch_device.generator_type(kinds), "one of the card has a card's state"),
-        wrap(torch.nn.Parameter, "__new__", objects.keeping_side, "a parameter is where its data are"),
-        wrap(torch.Tensor, "_make_wrapper_subclass", objects.wrapping, "a package's tensor of tensors is where they are"),
-        wrap(torch, "from_numpy frombuffer", objects.from_host, "an array is on the host"),
-        wrap(torch, "range", objects.made_there, "torch makes it before a mode sees the call"),
-        wrap(torch.nested, "nested_tensor", objects.made_there, "torch makes it before a mode sees the call"),
+        around(torch.nn.Parameter, "__new__", objects.keeping_side, "a parameter is where its data are"),
+        around(torch.Tensor, "_make_wrapper_subclass", objects.wrapping, "a package's tensor of tensors is where they are"),
+        around(torch, "from_numpy frombuffer", objects.from_host, "an array is on the host"),
+        around(torch, "range", objects.made_there, "torch makes it before a mode sees the call"),
+        around(torch.nested, "nested_tensor", objects.made_there, "torch makes it before a mode sees the call"),
         put(torch.Tensor, "record_stream", lambda tensor, stream: None, "torch looks at the stream's type before a mode sees the call"),
         put(saving, "_package_registry", objects.places(kinds, saving._package_registry), "torch writes the place of a storage"),
-        wrap(torch.Tensor, "set_", objects.where_storage_is, "torch.load makes a tensor so"),
-        wrap(torch.Tensor, "__reduce_ex__", objects.with_place, "pickle writes the place of a tensor"),
-        wrap(torch.nn.Parameter, "__reduce_ex__", objects.with_place, "pickle writes the place of a tensor"),
+        around(torch.Tensor, "set_", objects.where_storage_is, "torch.load makes a tensor so"),
+        around(torch.Tensor, "__reduce_ex__", objects.with_place, "pickle writes the place of a tensor"),
+        around(torch.nn.Parameter, "__reduce_ex__", objects.with_place, "pickle writes the place of a tensor"),
         put(ForkingPickler, "_extra_reducers", {**by_type, **objects.reducers(by_type)}, "tensors are sent to other processes"),
         wrap(torch.utils.checkpoint, "_allowed_determinism_checks_to_fns", objects.as_they_are, "it compares devices"),
         # Private, and in each Python from 3.10 to 3.14; `run` is what subclasses replace.
@@ -236,8 +253,8 @@ def of_objects(kinds: Sequence[str]) -> list[Answer]:
         put(contexts.SpawnProcess, "_Popen", staticmethod(objects.fork), "a new Python would see no card"),
         put(contexts.SpawnProcess, "_after_fork", staticmethod(contexts.ForkProcess._after_fork), "it is forked"),
         put(contexts.ForkServerProcess, "_Popen", staticmethod(objects.fork), "a new Python would see no card"),
-        wrap(ProcessPoolExecutor, "__init__", objects.started_at_once, "its threads could hold locks that a fork copies"),
-        wrap(groups, "init_process_group", objects.on_the_host, "gloo, whatever the package names: tensors are on the host"),
+        around(ProcessPoolExecutor, "__init__", objects.started_at_once, "its threads could hold locks that a fork copies"),
+        around(groups, "init_process_group", objects.on_the_host, "gloo, whatever the package names: tensors are on the host"),
         *(add(*of_type, "torch's old name of tensors there") for of_type in objects.old_types(kinds)),
     ]
 
@@ -255,14 +272,11 @@ def of_every_card(card: Architecture, device: torch.device, kinds: Sequence[str]
 def in_backward(mode: torch.overrides.TorchFunctionMode) -> list[Answer]:
     """A backward runs the package's own code, which sees the card."""
 
-    def running(run_backward: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*args: Any, **kwargs: Any) -> Any:
-            with switched_on(mode):
-                return run_backward(*args, **kwargs)
+    def running(run_backward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        with switched_on(mode):
+            return run_backward(*args, **kwargs)
 
-        return run
-
-    return [wrap(torch.autograd, "_engine_run_backward", running, "torch turns a mode off while a function that it saw runs")]
+    return [around(torch.autograd, "_engine_run_backward", running, "torch turns a mode off while a function that it saw runs")]
 
 
 # ---- a card whose tensors have no data (compile stage) ----
@@ -272,19 +286,19 @@ def without_data(device: torch.device) -> list[Answer]:
     """Launches, ops, comparisons and arrays."""
     ops = torch_ops.DirectOps(device.type)
     return [
-        wrap(JITFunction, "run", driver.with_known_arguments, "a number that depends on data is some number"),
+        around(JITFunction, "run", driver.with_known_arguments, "a number that depends on data is some number"),
         put(Autotuner, "check_disk_cache", driver.without_disk_cache, "its timings are made up, and a bench must not find them there"),
         put(torch, "compile", compiled.plain, "the author's kernels are launched all the same"),
         # Ops run the package's function, so that every launch in it is seen; torch would only ask for shapes.
         wrap(torch.library, "custom_op triton_op", ops.defining, "an op is called past the dispatcher"),
         put(torch.library, "wrap_triton", torch_ops.Traceable, "a launch, where torch would trace"),
-        wrap(torch.library.Library, "impl", ops.implementing, "what is for the GPU runs where torch asks for shapes"),
-        wrap(torch.library.Library, "_register_fake", ops.giving_shapes, "until the op has what is for the GPU"),
-        *each(torch_ops.REGISTERS, lambda name: wrap(torch.library, name, functools.partial(ops.registering, name), "of such an op")),
+        around(torch.library.Library, "impl", ops.implementing, "what is for the GPU runs where torch asks for shapes"),
+        around(torch.library.Library, "_register_fake", ops.giving_shapes, "until the op has what is for the GPU"),
+        *each(torch_ops.REGISTERS, lambda name: around(torch.library, name, functools.partial(ops.registering, name), "of such an op")),
         # There is nothing to compare.
         put(torch, "allclose equal", lambda *args, **kwargs: unknown.UnknownTruth(), "the data are unknown"),
         put(torch.testing, "assert_close assert_allclose", nothing, "the data are unknown"),
-        wrap(doctest.OutputChecker, "check_output", unknown.matching, "an example that shows unknown data passes"),
+        around(doctest.OutputChecker, "check_output", unknown.matching, "an example that shows unknown data passes"),
         put(triton.testing, "assert_close", nothing, "the data are unknown"),
         put(torch.autograd, "gradcheck gradgradcheck", no_data.differentiate, "the function and its backward launch"),
         put(torch.library, "opcheck", lambda *args, **kwargs: {}, "it traces, and compares"),
@@ -292,16 +306,16 @@ def without_data(device: torch.device) -> list[Answer]:
         *each(no_data.assertions(np.testing), lambda name: wrap(np.testing, name, no_data.passing, "unknown data pass")),
         *each(no_data.assertions(unittest.TestCase), lambda name: wrap(unittest.TestCase, name, no_data.passing, "unknown data pass")),
         *each(unknown.OF_MATH, lambda name: wrap(math, name, unknown.of_unknown, "the result is unknown, and decides nothing yet")),
-        wrap(SourceFileLoader, "get_code", assertions.loaded, "assertions are rewritten"),
-        wrap(runpy, "_get_code_from_file", assertions.run_as_script, "assertions are rewritten"),
-        wrap(pytests, "rewrite_asserts", assertions.with_pytests, "assertions are rewritten"),
+        around(SourceFileLoader, "get_code", assertions.loaded, "assertions are rewritten"),
+        around(runpy, "_get_code_from_file", assertions.run_as_script, "assertions are rewritten"),
+        around(pytests, "rewrite_asserts", assertions.with_pytests, "assertions are rewritten"),
         put(pytests, "_read_pyc _write_pyc", nothing, "other stages load what is kept on the disk"),
         # Tensors as they are, for other libraries and for modules.
         put(torch, "from_dlpack", lambda tensor, **options: tensor, "there are no data to share"),
         put(torch.utils.dlpack, "from_dlpack", lambda tensor, **options: tensor, "there are no data to share"),
         put(torch.utils.dlpack, "to_dlpack", lambda tensor: tensor, "there are no data to share"),
-        wrap(torch, "_has_compatible_shallow_copy_type", no_data.compatible, "a parameter with data cannot become one without"),
-        wrap(np, "array asarray asanyarray ascontiguousarray", no_data.covering, "NumPy would make zeros of what has no data"),
+        around(torch, "_has_compatible_shallow_copy_type", no_data.compatible, "a parameter with data cannot become one without"),
+        around(np, "array asarray asanyarray ascontiguousarray", no_data.covering, "NumPy would make zeros of what has no data"),
         wrap(torch, "from_numpy", functools.partial(no_data.from_array, alone=True), "a tensor of such an array has no data either"),
         wrap(torch, "tensor as_tensor asarray", no_data.from_array, "a tensor of such an array has no data either"),
     ]
@@ -313,8 +327,8 @@ def without_data(device: torch.device) -> list[Answer]:
 def autotuning(tuning: Tuning) -> list[Answer]:
     """One configuration for each launch."""
     return [
-        wrap(Autotuner, "run", tuning.running, "a kernel may change what it is tuned on"),
-        wrap(Autotuner, "prune_configs", tuning.choosing, "nothing can be timed: one configuration is left"),
+        around(Autotuner, "run", tuning.running, "a kernel may change what it is tuned on"),
+        around(Autotuner, "prune_configs", tuning.choosing, "nothing can be timed: one configuration is left"),
         put(Autotuner, "_bench", untimed, "Triton 3.6 asks for a timing also of one"),
     ]
 
@@ -323,7 +337,7 @@ def shared_ops(kinds: Iterable[str]) -> list[Answer]:
     """Custom ops: what a package registers for the GPU serves the CPU, where the tensors are."""
     ops = torch_ops.SharedOps(kinds)
     return [
-        wrap(torch.library.Library, "impl", ops.implementing, "what is for the GPU serves the CPU, where the card's tensors are"),
+        around(torch.library.Library, "impl", ops.implementing, "what is for the GPU serves the CPU, where the card's tensors are"),
         wrap(torch.library, "custom_op", ops.defining, "an op for the GPU is one for all devices"),
         put(torch.library, "triton_op", torch_ops.of_kernels, "interpreted kernels cannot be traced: torch does not look into it"),
         wrap(torch.library, "wrap_triton", lambda traced: lambda kernel: torch_ops.Traceable(traced(kernel)), "as above"),
@@ -335,9 +349,9 @@ def of_card_alone(kinds: Sequence[str]) -> list[Answer]:
     """What torch has for cards alone, or has otherwise there. Its own compiler sees the originals."""
     autocast, both = torch.amp.autocast_mode.autocast, torch_device.Autocast(kinds)
     return [
-        wrap(autocast, "__enter__", both.entering, "the tensors are on the CPU, which has an autocast of its own"),
-        wrap(autocast, "__exit__", both.leaving, "the tensors are on the CPU, which has an autocast of its own"),
-        wrap(torch, "mm bmm addmm baddbmm", torch_ops.with_out_dtype, "torch has the argument for cards alone"),
+        around(autocast, "__enter__", both.entering, "the tensors are on the CPU, which has an autocast of its own"),
+        around(autocast, "__exit__", both.leaving, "the tensors are on the CPU, which has an autocast of its own"),
+        around(torch, "mm bmm addmm baddbmm", torch_ops.with_out_dtype, "torch has the argument for cards alone"),
     ]
 
 
@@ -366,8 +380,8 @@ def before_launches() -> list[Answer]:
 
     asks = ("create_atomic_cas", "create_atomic_rmw", "create_masked_load")
     return [
-        wrap(GridExecutor, "__call__", programs.launching, "programs that wait for later ones take turns with them"),
-        *each(asks, lambda name: wrap(InterpreterBuilder, name, functools.partial(programs.asking, name), "who asks in vain waits")),
+        around(GridExecutor, "__call__", programs.launching, "programs that wait for later ones take turns with them"),
+        *each(asks, lambda name: around(InterpreterBuilder, name, functools.partial(programs.asking, name), "who asks in vain waits")),
     ]
 
 
@@ -380,18 +394,18 @@ def arithmetic() -> list[Answer]:
     builder = InterpreterBuilder
     return [
         *each(card.CHOICES, lambda name: put(builder, name, card.of_two(card.CHOICES[name]), "zeros and NaN as on a card")),
-        wrap(builder, "create_fp_to_si create_fp_to_ui", card.saturating, "out of range, a card saturates"),
-        wrap(ScanOps, "cumsum cumprod", card.of_its_type, "sums wrap around in the type of the input"),
-        wrap(builder, "binary_op", card.of_one_bit, "comparisons and sums of truths have one bit"),
+        around(builder, "create_fp_to_si create_fp_to_ui", card.saturating, "out of range, a card saturates"),
+        around(ScanOps, "cumsum cumprod", card.of_its_type, "sums wrap around in the type of the input"),
+        around(builder, "binary_op", card.of_one_bit, "comparisons and sums of truths have one bit"),
         put(builder, "get_all_ones_value", card.all_ones, "of every type"),
-        wrap(builder, "create_umulhi", card.high_half, "signed operands take part by their bits"),
-        wrap(builder, "create_fma", card.rounded_once, "of fp16, older releases round the product, too"),
-        wrap(builder, " ".join(card.COMPUTED), card.computed, "narrow floats are computed in fp32"),
+        around(builder, "create_umulhi", card.high_half, "signed operands take part by their bits"),
+        around(builder, "create_fma", card.rounded_once, "of fp16, older releases round the product, too"),
+        around(builder, " ".join(card.COMPUTED), card.computed, "narrow floats are computed in fp32"),
         wrap(builder, " ".join(card.CASTS), card.cast, "conversions of narrow floats round once, and saturate"),
-        wrap(builder, "create_dot", card.operands_widened, "narrow floats are multiplied in fp32"),
-        wrap(builder, "create_atomic_rmw", card.atomic, "narrow floats are added, and floats exchanged"),
-        wrap(ReduceOps, "apply_impl", card.combined, "narrow floats are reduced in fp32"),
-        wrap(ScanOps, "apply_impl", card.combined, "narrow floats are reduced in fp32"),
+        around(builder, "create_dot", card.operands_widened, "narrow floats are multiplied in fp32"),
+        around(builder, "create_atomic_rmw", card.atomic, "narrow floats are added, and floats exchanged"),
+        around(ReduceOps, "apply_impl", card.combined, "narrow floats are reduced in fp32"),
+        around(ScanOps, "apply_impl", card.combined, "narrow floats are reduced in fp32"),
     ]
 
 
@@ -407,12 +421,12 @@ def language() -> list[Answer]:
 
     modules = words.Modules()
     return [
-        wrap(interpreter, "_implicit_cvt", words.numbers_too, "a float of the host is fp32; older releases refuse True"),
-        wrap(interpreter, "_patch_lang", modules.forwarding, "names of a package's own for the language's functions"),
-        wrap(InterpretedFunction, "__call__", modules.calling, "the language is replaced once a launch, not at each call"),
+        around(interpreter, "_implicit_cvt", words.numbers_too, "a float of the host is fp32; older releases refuse True"),
+        around(interpreter, "_patch_lang", modules.forwarding, "names of a package's own for the language's functions"),
+        around(InterpretedFunction, "__call__", modules.calling, "the language is replaced once a launch, not at each call"),
         wrap(tl.core, "_aggregate", words.aggregate, "structs: constants are numbers there, and methods not bound"),
-        wrap(FunctionRewriter, "_compile_and_exec", words.with_cells, "a rewritten kernel keeps the variables of the function around it"),
-        wrap(FunctionRewriter, "_compile_and_exec", words.annotated, "constants under other names than tl.constexpr"),
+        around(FunctionRewriter, "_compile_and_exec", words.with_cells, "a rewritten kernel keeps the variables of the function around it"),
+        around(FunctionRewriter, "_compile_and_exec", words.annotated, "constants under other names than tl.constexpr"),
         add(interpreter, words.NAME, words, "what a rewritten kernel calls: the interpreter lends its own names to it"),
         add(ASTTransformer, "visit_Call", words.calling, "min and max of blocks, element by element"),
         add(ASTTransformer, "visit_BoolOp", words.joining, "and, or of blocks, element by element"),
@@ -430,10 +444,10 @@ def language() -> list[Answer]:
         *(
             []
             if hasattr(InterpreterBuilder, "create_dot_scaled")
-            else [wrap(TritonSemantic, "dot_scaled", words.with_constant_formats, "releases before 3.8 want constants")]
+            else [around(TritonSemantic, "dot_scaled", words.with_constant_formats, "releases before 3.8 want constants")]
         ),
         add(InterpreterBuilder, "create_dot_scaled", words.dot_scaled, "releases before 3.8 have none, later ones round fp8 away"),
-        wrap(interpreter, "_patch_lang_tensor", words.with_index, "a bound of one element, which NumPy 2.4 refuses"),
+        around(interpreter, "_patch_lang_tensor", words.with_index, "a bound of one element, which NumPy 2.4 refuses"),
         put(InterpreterBuilder, "create_inline_asm", ptx.create_inline_asm, "inline PTX runs on all elements at once"),
         put(InterpreterBuilder, "get_bf16", words.constant_of_bf16, "a constant of every type but this one is there"),
         wrap(interpreter.interpreter_builder, "options", words.without_overflow, "it computes sums again, and drops the comparison"),
@@ -508,18 +522,18 @@ def interpreted(processors: int, card: Architecture, whole: Architecture) -> lis
         *arithmetic(),
         *language(),
         *hardware(processors, card),
-        wrap(type(os.environ), "__getitem__", interpreter.noting_who_asks, "who asks for the interpreter may choose the host for it"),
+        around(type(os.environ), "__getitem__", interpreter.noting_who_asks, "who asks for the interpreter may choose the host for it"),
         # Host code asks what a kernel is, and reads its parameters and its source.
         add(InterpretedFunction, "__getattribute__", interpreter.own_attribute, "isinstance(kernel, triton.JITFunction) holds"),
         add(InterpretedFunction, "__getattr__", interpreter.attribute_of_compiled, "what it lacks comes from the kernel to be compiled"),
         add(InterpretedFunction, "__setattr__", interpreter.rename_too, "a package may rename it"),
         add(InterpretedFunction, "_unsafe_update_src", interpreter.with_source, "a package may write its source anew"),
         add(InterpretedFunction, "__repr__", JITFunction.__repr__, "as a compiled kernel"),
-        wrap(JITFunction, "run", interpreter.not_interpreted, "not pretended: what Triton compiles even here would not run"),
+        around(JITFunction, "run", interpreter.not_interpreted, "not pretended: what Triton compiles even here would not run"),
         add(InterpretedFunction, "warmup", interpreter.warmup, "occupancy code asks for registers, and launches it"),
-        wrap(InterpretedFunction, "run", interpreter.with_handle, "a launch returns the compiled kernel"),
-        wrap(GridExecutor, "_init_args_hst", interpreter.but_pointers, "an argument with an address of its own stays as it is"),
-        wrap(GridExecutor, "_restore_args_dev", interpreter.back_but_pointers, "an argument with an address of its own stays as it is"),
+        around(InterpretedFunction, "run", interpreter.with_handle, "a launch returns the compiled kernel"),
+        around(GridExecutor, "_init_args_hst", interpreter.but_pointers, "an argument with an address of its own stays as it is"),
+        around(GridExecutor, "_restore_args_dev", interpreter.back_but_pointers, "an argument with an address of its own stays as it is"),
         wrap(
             GridExecutor, "__call__", functools.partial(interpreter.launched, card=whole), "a graph remembers launches; a card refuses some"
         ),
@@ -537,10 +551,10 @@ def promised() -> list[Answer]:
 
     checks, names = Promises(), [name for name in dir(InterpreterBuilder) if name.startswith("create_") and name != "create_assume"]
     return [
-        wrap(TensorHandle, "set_attr", checks.making, "tl.multiple_of and its kin are marks of a number"),
+        around(TensorHandle, "set_attr", checks.making, "tl.multiple_of and its kin are marks of a number"),
         put(InterpreterBuilder, "create_assume", assume, "tl.assume must hold"),
-        wrap(InterpreterBuilder, " ".join(filter(is_access, names)), checks.accessing, "an access relies on them"),
-        wrap(InterpreterBuilder, " ".join(name for name in names if not is_access(name)), checks.computing, "what is computed of them"),
+        around(InterpreterBuilder, " ".join(filter(is_access, names)), checks.accessing, "an access relies on them"),
+        around(InterpreterBuilder, " ".join(name for name in names if not is_access(name)), checks.computing, "what is computed of them"),
     ]
 
 
@@ -555,6 +569,6 @@ def emulated(watch: Callable[..., None]) -> list[Answer]:
     from warpwave.inside.fake_gpu.redirect import Redirect
 
     return [
-        wrap(CompiledKernel, "__init__", with_texts_on_disk, "Triton keeps all texts of hundreds of kernels in memory"),
+        around(CompiledKernel, "__init__", with_texts_on_disk, "Triton keeps all texts of hundreds of kernels in memory"),
         put(Redirect, "watch", staticmethod(watch), "whether host code reads what a launch has made"),
     ]

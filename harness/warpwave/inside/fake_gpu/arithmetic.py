@@ -42,57 +42,45 @@ def of_two(choose: Callable[[Array, Array], Array]) -> Callable[..., Any]:
     return lambda builder, left, right: builder.binary_op(left, right, choose)
 
 
-def saturating(conversion: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a conversion of floats to whole numbers that ends at the largest and the smallest one; NaN is 0 in 32 bits.
+def saturating(conversion: Callable[..., Any], builder: Any, source: Any, to: Any) -> Any:
+    """Convert floats to whole numbers, which end at the largest and the smallest one; NaN is 0 in 32 bits.
 
     A type of fewer bits gets the low ones of 32. What cards do there differs, and LLVM leaves all of it open.
     """
-
-    def convert(builder: Any, source: Any, to: Any) -> Any:
-        dtype = to.scalar
-        if source.data.dtype.kind != "f" or not dtype.is_int():
-            return conversion(builder, source, to)
-        bits = dtype.primitive_bitwidth
-        kind = np.dtype(f"{'u' if dtype.is_int_unsigned() and bits >= 32 else 'i'}{max(bits, 32) // 8}")
-        info, numbers = np.iinfo(kind), np.trunc(source.data.astype(np.float64))
-        inside = (numbers > float(info.min)) & (numbers < float(info.max))
-        whole = np.where(inside, numbers, 0).astype(kind)
-        whole[numbers >= float(info.max)] = info.max
-        whole[numbers <= float(info.min)] = info.min
-        if bits == 64:
-            whole[np.isnan(numbers)] = np.array(1 << 63, np.uint64).view(np.int64).astype(kind)
-        return type(source)(whole.astype(np.bool_ if bits == 1 else f"{'u' if dtype.is_int_unsigned() else 'i'}{bits // 8}"), dtype)
-
-    return convert
+    dtype = to.scalar
+    if source.data.dtype.kind != "f" or not dtype.is_int():
+        return conversion(builder, source, to)
+    bits = dtype.primitive_bitwidth
+    kind = np.dtype(f"{'u' if dtype.is_int_unsigned() and bits >= 32 else 'i'}{max(bits, 32) // 8}")
+    info, numbers = np.iinfo(kind), np.trunc(source.data.astype(np.float64))
+    inside = (numbers > float(info.min)) & (numbers < float(info.max))
+    whole = np.where(inside, numbers, 0).astype(kind)
+    whole[numbers >= float(info.max)] = info.max
+    whole[numbers <= float(info.min)] = info.min
+    if bits == 64:
+        whole[np.isnan(numbers)] = np.array(1 << 63, np.uint64).view(np.int64).astype(kind)
+    return type(source)(whole.astype(np.bool_ if bits == 1 else f"{'u' if dtype.is_int_unsigned() else 'i'}{bits // 8}"), dtype)
 
 
-def of_its_type(scan: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a scan whose sums wrap around in the type of its input; NumPy's are of 64 bits."""
-
-    def run(ops: Any, value: Any) -> Any:
-        results = scan(ops, value)
-        for result in results:
-            result.handle.data = result.handle.data.astype(value.handle.data.dtype)
-        return results
-
-    return run
+def of_its_type(scan: Callable[..., Any], ops: Any, value: Any) -> Any:
+    """Scan with sums that wrap around in the type of the input; NumPy's are of 64 bits."""
+    results = scan(ops, value)
+    for result in results:
+        result.handle.data = result.handle.data.astype(value.handle.data.dtype)
+    return results
 
 
-def of_one_bit(operation: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an operation whose comparisons have a type of one bit, and that wraps truths around at one bit.
+def of_one_bit(operation: Callable[..., Any], builder: Any, left: Any, right: Any, op: Any) -> Any:
+    """Compute with two numbers. Comparisons have a type of one bit, and truths wrap around at one bit.
 
     The interpreter keeps the type of what is compared. A mask that is made of a program's number and then broadcast (`(pid < n) & mask`) is
     one of whole numbers then, which no load takes. NumPy's sum of two truths is true.
     """
-
-    def compute(builder: Any, left: Any, right: Any, op: Any) -> Any:
-        if left.data.dtype == np.bool_ and right.data.dtype == np.bool_:
-            whole = op(left.data.astype(np.int8), right.data.astype(np.int8))
-            return type(left)((whole & 1).astype(np.bool_), tl.int1)
-        result = operation(builder, left, right, op)
-        return type(result)(result.data, tl.int1) if result.data.dtype == np.bool_ else result
-
-    return compute
+    if left.data.dtype == np.bool_ and right.data.dtype == np.bool_:
+        whole = op(left.data.astype(np.int8), right.data.astype(np.int8))
+        return type(left)((whole & 1).astype(np.bool_), tl.int1)
+    result = operation(builder, left, right, op)
+    return type(result)(result.data, tl.int1) if result.data.dtype == np.bool_ else result
 
 
 def all_ones(builder: Any, dtype: Any) -> Any:
@@ -102,28 +90,20 @@ def all_ones(builder: Any, dtype: Any) -> Any:
     return TensorHandle(bits, dtype.scalar)
 
 
-def high_half(multiply: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a product of unsigned numbers; signed operands take part by their bits."""
-
-    def compute(builder: Any, left: Any, right: Any) -> Any:
-        kind = left.data.dtype
-        unsigned = np.dtype(f"u{kind.itemsize}")
-        x, y = (type(each)(np.ascontiguousarray(each.data).view(unsigned), tl.uint64) for each in (left, right))
-        return type(left)(np.ascontiguousarray(multiply(builder, x, y).data).view(kind), left.dtype.scalar)
-
-    return compute
+def high_half(multiply: Callable[..., Any], builder: Any, left: Any, right: Any) -> Any:
+    """Multiply as unsigned numbers; signed operands take part by their bits."""
+    kind = left.data.dtype
+    unsigned = np.dtype(f"u{kind.itemsize}")
+    x, y = (type(each)(np.ascontiguousarray(each.data).view(unsigned), tl.uint64) for each in (left, right))
+    return type(left)(np.ascontiguousarray(multiply(builder, x, y).data).view(kind), left.dtype.scalar)
 
 
-def rounded_once(multiply: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a fused multiplication and addition of fp16: older releases round the product, too. In fp64 it is exact."""
-
-    def compute(builder: Any, x: Any, y: Any, z: Any) -> Any:
-        if z.data.dtype != np.float16:
-            return multiply(builder, x, y, z)
-        wide = x.data.astype(np.float64) * y.data.astype(np.float64) + z.data.astype(np.float64)
-        return type(z)(wide.astype(np.float16), z.dtype.scalar)
-
-    return compute
+def rounded_once(multiply: Callable[..., Any], builder: Any, x: Any, y: Any, z: Any) -> Any:
+    """Multiply and add fp16 with one rounding: older releases round the product, too. In fp64 it is exact."""
+    if z.data.dtype != np.float16:
+        return multiply(builder, x, y, z)
+    wide = x.data.astype(np.float64) * y.data.astype(np.float64) + z.data.astype(np.float64)
+    return type(z)(wide.astype(np.float16), z.dtype.scalar)
 
 
 # Arithmetic of bf16 and fp8 in Triton's interpreter, which computes with their bits as if they were whole numbers.
@@ -167,26 +147,18 @@ def _wide(value: Any) -> Any:
     return type(value)(widened(value.data, _type(value)), tl.float32) if _type(value) else value
 
 
-def computed(operation: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an operation of floats that rounds its result to the type of its operands; a comparison's needs no rounding."""
-
-    def compute(builder: Any, *args: Any) -> Any:
-        dtype = next(filter(None, map(_type, args)), None)
-        if dtype is None:
-            return operation(builder, *args)
-        result = operation(builder, *map(_wide, args))
-        return result if result.data.dtype == np.bool_ else type(result)(narrowed(result.data, dtype), dtype)
-
-    return compute
+def computed(operation: Callable[..., Any], builder: Any, *args: Any) -> Any:
+    """Compute with narrow floats, and round to their type; a comparison needs no rounding."""
+    dtype = next(filter(None, map(_type, args)), None)
+    if dtype is None:
+        return operation(builder, *args)
+    result = operation(builder, *map(_wide, args))
+    return result if result.data.dtype == np.bool_ else type(result)(narrowed(result.data, dtype), dtype)
 
 
-def operands_widened(operation: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a product whose sum has a type of its own."""
-
-    def compute(builder: Any, left: Any, right: Any, *rest: Any) -> Any:
-        return operation(builder, _wide(left), _wide(right), *rest)
-
-    return compute
+def operands_widened(operation: Callable[..., Any], builder: Any, left: Any, right: Any, *rest: Any) -> Any:
+    """Multiply; the sum has a type of its own."""
+    return operation(builder, _wide(left), _wide(right), *rest)
 
 
 def cast(conversion: Callable[..., Any]) -> Callable[..., Any]:
@@ -209,24 +181,20 @@ def cast(conversion: Callable[..., Any]) -> Callable[..., Any]:
     return cast
 
 
-def combined(apply: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a reduction or scan that NumPy does at once, over numbers; others call a function of the language for each step."""
-
-    def combine(ops: Any, values: Any) -> Any:
-        if ops.combine_fn is tl.standard._sum_combine and values[0].dtype.scalar == tl.int1:
-            return _parities(apply(ops, (ops.to_tensor(values[0].handle.data.astype(np.int8), tl.int8),)))
-        narrow = [_type(value.handle) for value in values]
-        if not any(narrow) or ops.combine_fn not in vars(tl.standard).values():
-            return apply(ops, values)
-        wide = [ops.to_tensor(_wide(value.handle).data, tl.float32) if _type(value.handle) else value for value in values]
-        results = apply(ops, tuple(wide))
-        several = list(results) if isinstance(results, (list, tuple)) else [results]
-        for place, dtype in enumerate(narrow[: len(several)]):
-            if dtype:
-                several[place] = _rounded(several[place], dtype)
-        return several if isinstance(results, (list, tuple)) else several[0]
-
-    return combine
+def combined(apply: Callable[..., Any], ops: Any, values: Any) -> Any:
+    """Reduce or scan numbers, where NumPy does it at once; else a function of the language is called for each step."""
+    if ops.combine_fn is tl.standard._sum_combine and values[0].dtype.scalar == tl.int1:
+        return _parities(apply(ops, (ops.to_tensor(values[0].handle.data.astype(np.int8), tl.int8),)))
+    narrow = [_type(value.handle) for value in values]
+    if not any(narrow) or ops.combine_fn not in vars(tl.standard).values():
+        return apply(ops, values)
+    wide = [ops.to_tensor(_wide(value.handle).data, tl.float32) if _type(value.handle) else value for value in values]
+    results = apply(ops, tuple(wide))
+    several = list(results) if isinstance(results, (list, tuple)) else [results]
+    for place, dtype in enumerate(narrow[: len(several)]):
+        if dtype:
+            several[place] = _rounded(several[place], dtype)
+    return several if isinstance(results, (list, tuple)) else several[0]
 
 
 def _parities(results: Any) -> Any:
@@ -243,25 +211,20 @@ def _rounded(value: Any, dtype: Any) -> Any:
     return tl.tensor(handle, tl.block_type(dtype, value.shape) if value.shape else dtype)
 
 
-def atomic(operation: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an atomic operation that adds narrow floats lane after lane, and exchanges floats as bits: the interpreter does neither."""
-
-    def change(builder: Any, kind: Any, pointer: Any, value: Any, mask: Any, *rest: Any) -> Any:
-
-        if str(kind).endswith("XCHG") and value.data.dtype.kind == "f":
-            bits = value.data.view(f"i{value.data.itemsize}")
-            old = operation(builder, kind, pointer, type(value)(bits, tl.int64 if bits.itemsize == 8 else tl.int32), mask, *rest)
-            return type(value)(old.data.view(value.data.dtype), value.dtype)
-        dtype = _type(value)
-        if dtype is None or not str(kind).endswith("FADD"):
-            return operation(builder, kind, pointer, value, mask, *rest)
-        before, one = np.zeros_like(value.data), np.ones(1, bool)
-        for lane in np.flatnonzero(mask.data):
-            where = pointer.data.reshape(-1)[lane : lane + 1]
-            old = memory.load(where, one, np.zeros(1, value.data.dtype), value.data.dtype)
-            total = widened(old, dtype) + widened(value.data.reshape(-1)[lane : lane + 1], dtype)
-            memory.store(where, narrowed(total, dtype), one)
-            before.reshape(-1)[lane] = old[0]
-        return type(value)(before, value.dtype)
-
-    return change
+def atomic(operation: Callable[..., Any], builder: Any, kind: Any, pointer: Any, value: Any, mask: Any, *rest: Any) -> Any:
+    """Add narrow floats lane after lane, and exchange floats as bits: the interpreter does neither."""
+    if str(kind).endswith("XCHG") and value.data.dtype.kind == "f":
+        bits = value.data.view(f"i{value.data.itemsize}")
+        old = operation(builder, kind, pointer, type(value)(bits, tl.int64 if bits.itemsize == 8 else tl.int32), mask, *rest)
+        return type(value)(old.data.view(value.data.dtype), value.dtype)
+    dtype = _type(value)
+    if dtype is None or not str(kind).endswith("FADD"):
+        return operation(builder, kind, pointer, value, mask, *rest)
+    before, one = np.zeros_like(value.data), np.ones(1, bool)
+    for lane in np.flatnonzero(mask.data):
+        where = pointer.data.reshape(-1)[lane : lane + 1]
+        old = memory.load(where, one, np.zeros(1, value.data.dtype), value.data.dtype)
+        total = widened(old, dtype) + widened(value.data.reshape(-1)[lane : lane + 1], dtype)
+        memory.store(where, narrowed(total, dtype), one)
+        before.reshape(-1)[lane] = old[0]
+    return type(value)(before, value.dtype)

@@ -231,33 +231,21 @@ _NAMES = ("bool", "int", "float", "max", "min", "all", "any")
 # Where Python and pytest load a package's code. They keep compiled code on the disk, which other stages load.
 
 
-def loaded(get_code: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `SourceFileLoader.get_code`."""
-
-    def get(loader: Any, name: str) -> Any:
-        path = loader.get_filename(name)
-        return code_of(loader.get_data(path), path) if is_the_packages(path) else get_code(loader, name)
-
-    return get
+def loaded(get_code: Callable[..., Any], loader: Any, name: str) -> Any:
+    """Load the code of a module."""
+    path = loader.get_filename(name)
+    return code_of(loader.get_data(path), path) if is_the_packages(path) else get_code(loader, name)
 
 
-def run_as_script(get_code: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what `runpy` has for a file. Before Python 3.12 it takes the module's name, too, and returns the file's."""
-
-    def get(*args: str) -> Any:
-        found, path = get_code(*args), args[-1]
-        code = code_of(Path(path).read_bytes(), path)
-        return (code, *found[1:]) if isinstance(found, tuple) else code
-
-    return get
+def run_as_script(get_code: Callable[..., Any], *args: str) -> Any:
+    """Load the code of a script. Before Python 3.12, `runpy` passes the module's name, too, and wants the file's back."""
+    found, path = get_code(*args), args[-1]
+    code = code_of(Path(path).read_bytes(), path)
+    return (code, *found[1:]) if isinstance(found, tuple) else code
 
 
-def with_pytests(rewrite: Callable[..., None]) -> Callable[..., None]:
-    """Return pytest's `rewrite_asserts`, which comes after this module's."""
-
-    def both(tree: ast.Module, source: bytes, path: str | None = None, config: Any = None) -> None:
-        if path is None or is_the_packages(path):
-            rewritten(tree)
-        rewrite(tree, source, path, config)
-
-    return both
+def with_pytests(rewrite: Callable[..., None], tree: ast.Module, source: bytes, path: str | None = None, config: Any = None) -> None:
+    """Rewrite a file of tests, and then as pytest does."""
+    if path is None or is_the_packages(path):
+        rewritten(tree)
+    rewrite(tree, source, path, config)

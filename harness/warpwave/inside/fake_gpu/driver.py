@@ -101,7 +101,7 @@ class PretendedDriver(DriverBase):  # type: ignore[misc]
         return torch.empty(1, device=self._device)
 
     def allocate_default_profile_scratch(self, size: int, alignment: int, stream: int | None) -> torch.Tensor:
-        """Return the memory that a profile is written to if nobody has set an allocator for it."""
+        """Return the memory for a profile, which has no allocator of the package's."""
         return torch.zeros(size, dtype=torch.int8, device=self._device)
 
 
@@ -132,7 +132,7 @@ def call_once(function: Callable[[], object], *args: Any, quantiles: Any = None,
 _SOME_NUMBER = 1234567  # the JIT compiles another kernel for 1 and for multiples of 16: of 16 numbers, 15 are neither
 
 
-def with_known_arguments(run: Callable[..., Any]) -> Callable[..., Any]:
+def with_known_arguments(run: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -> Any:
     """Launch with some number in place of one that depends on data, such as a seed. A constant of a kernel, such as a size, decides."""
 
     def some(value: Any, parameter: Any) -> Any:
@@ -140,14 +140,11 @@ def with_known_arguments(run: Callable[..., Any]) -> Callable[..., Any]:
             return value
         return size() if parameter is None or parameter.is_constexpr else _SOME_NUMBER
 
-    def launch(self: Any, *args: Any, **kwargs: Any) -> Any:
-        named = {parameter.name: parameter for parameter in self.params}
-        given = [some(value, parameter) for value, parameter in zip(args, self.params, strict=False)]
-        launched = run(self, *given, *args[len(given) :], **{name: some(value, named.get(name)) for name, value in kwargs.items()})
-        _forget_written(launched, {**dict(zip(named, args, strict=False)), **kwargs})
-        return launched
-
-    return launch
+    named = {parameter.name: parameter for parameter in self.params}
+    given = [some(value, parameter) for value, parameter in zip(args, self.params, strict=False)]
+    launched = run(self, *given, *args[len(given) :], **{name: some(value, named.get(name)) for name, value in kwargs.items()})
+    _forget_written(launched, {**dict(zip(named, args, strict=False)), **kwargs})
+    return launched
 
 
 def _forget_written(launched: Any, arguments: dict[str, Any]) -> None:

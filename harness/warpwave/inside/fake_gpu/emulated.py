@@ -139,14 +139,10 @@ class Texts(Mapping[str, Any]):
         return len(self._asm)
 
 
-def with_texts_on_disk(init: Callable[..., None]) -> Callable[..., None]:
-    """Return the constructor of Triton's compiled kernels."""
-
-    def made(kernel: Any, *args: Any, **kwargs: Any) -> None:
-        init(kernel, *args, **kwargs)
-        kernel.asm = Texts(kernel.asm, {Path(file).suffix[1:]: Path(file) for file in kernel.metadata_group.values()})
-
-    return made
+def with_texts_on_disk(init: Callable[..., None], kernel: Any, *args: Any, **kwargs: Any) -> None:
+    """Make a compiled kernel."""
+    init(kernel, *args, **kwargs)
+    kernel.asm = Texts(kernel.asm, {Path(file).suffix[1:]: Path(file) for file in kernel.metadata_group.values()})
 
 
 # Which memory a launch may touch: the storage of each tensor that it was given, and of those whose addresses it was given.
@@ -335,7 +331,7 @@ class _Launcher:
 
         Raises:
             ValueError: an argument is a tensor that a card cannot reach.
-            LaunchRefusedError: the driver of the card refuses the grid, or the kernel needs memory that nobody gives.
+            LaunchRefusedError: the driver of the card refuses the grid, or the kernel needs memory and has no allocator.
         """
         refuse(self._signature, args)
         x, y, z = map(operator.index, (x, y, z))  # NumPy's numbers count, too

@@ -147,18 +147,14 @@ _OTHERS = {*sys.stdlib_module_names, "warpwave", "torch", "triton", "pytest", "_
 _asked: set[str] = set()  # files
 
 
-def noting_who_asks(read: Callable[[Any, str], str]) -> Callable[[Any, str], str]:
-    """Return how `os.environ` is read."""
-
-    def getitem(environ: Any, name: str) -> str:
-        frame: FrameType | None = sys._getframe(1) if name == _ASKS else None
-        while frame is not None and frame.f_globals.get("__name__") in _READS_FOR_OTHERS:
-            frame = frame.f_back
-        if frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] not in _OTHERS:
-            _asked.add(frame.f_code.co_filename)
-        return read(environ, name)
-
-    return getitem
+def noting_who_asks(read: Callable[[Any, str], str], environ: Any, name: str) -> str:
+    """Read a variable of `os.environ`."""
+    frame: FrameType | None = sys._getframe(2) if name == _ASKS else None
+    while frame is not None and frame.f_globals.get("__name__") in _READS_FOR_OTHERS:
+        frame = frame.f_back
+    if frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] not in _OTHERS:
+        _asked.add(frame.f_code.co_filename)
+    return read(environ, name)
 
 
 def refuse_host_tensors(executor: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -254,30 +250,22 @@ def warmup(self: Any, *args: Any, grid: Any, **kwargs: Any) -> Any:
     return _InterpretedKernel(self, args, kwargs)
 
 
-def not_interpreted(run: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a launch that refuses what Triton compiles even here: nothing would run, and a test that only launches it would pass."""
-
-    def launch(self: Any, *args: Any, warmup: bool = False, **kwargs: Any) -> Any:
-        if warmup:
-            return run(self, *args, warmup=warmup, **kwargs)
-        what = "a Gluon kernel" if self.is_gluon() else "made for a card alone"
-        raise NotPretended(f"{self.fn.__name__} is {what}, which Triton's interpreter cannot run; an emulated target can")
-
-    return launch
+def not_interpreted(run: Callable[..., Any], self: Any, *args: Any, warmup: bool = False, **kwargs: Any) -> Any:
+    """Refuse what Triton compiles even here: nothing would run, and a test that only launches it would pass."""
+    if warmup:
+        return run(self, *args, warmup=warmup, **kwargs)
+    what = "a Gluon kernel" if self.is_gluon() else "made for a card alone"
+    raise NotPretended(f"{self.fn.__name__} is {what}, which Triton's interpreter cannot run; an emulated target can")
 
 
-def with_handle(run: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what a launch returns on a card: the compiled kernel. What the language refuses is the compiler's error there."""
-
-    def launch(self: Any, *args: Any, **kwargs: Any) -> Any:
-        note_types(self)
-        try:
-            run(self, *args, **kwargs)
-        except InterpreterError as error:
-            raise as_compiled(error) from error.__cause__
-        return _InterpretedKernel(self, args, kwargs)
-
-    return launch
+def with_handle(run: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -> Any:
+    """Launch, and return the compiled kernel as on a card. What the language refuses is the compiler's error there."""
+    note_types(self)
+    try:
+        run(self, *args, **kwargs)
+    except InterpreterError as error:
+        raise as_compiled(error) from error.__cause__
+    return _InterpretedKernel(self, args, kwargs)
 
 
 _OF_COMPILED = ("asm", "kernel", "name", "src")
@@ -337,25 +325,19 @@ def launched(launch: Callable[..., Any], card: Architecture) -> Callable[..., An
     return run
 
 
-def but_pointers(bring: Callable[..., Any]) -> Callable[..., Any]:
+def but_pointers(bring: Callable[..., Any], self: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Bring a launch's tensors to the host, as the interpreter does. What only has an address points there already."""
-
-    def brought(self: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        args_host, kwargs_host = bring(self, *_without_pointers(args, kwargs))
-        kept = [given if _is_pointer(given) else found for given, found in zip(args, args_host, strict=True)]
-        return kept, {name: value if _is_pointer(value) else kwargs_host[name] for name, value in kwargs.items()}
-
-    return brought
+    args_host, kwargs_host = bring(self, *_without_pointers(args, kwargs))
+    kept = [given if _is_pointer(given) else found for given, found in zip(args, args_host, strict=True)]
+    return kept, {name: value if _is_pointer(value) else kwargs_host[name] for name, value in kwargs.items()}
 
 
-def back_but_pointers(restore: Callable[..., Any]) -> Callable[..., Any]:
+def back_but_pointers(
+    restore: Callable[..., Any], self: Any, args: Any, args_host: Any, kwargs: dict[str, Any], kwargs_host: dict[str, Any]
+) -> Any:
     """Bring them back, as above."""
-
-    def restored(self: Any, args: Any, args_host: Any, kwargs: dict[str, Any], kwargs_host: dict[str, Any]) -> Any:
-        args, kwargs = _without_pointers(args, kwargs)
-        return restore(self, args, args_host, kwargs, kwargs_host)
-
-    return restored
+    args, kwargs = _without_pointers(args, kwargs)
+    return restore(self, args, args_host, kwargs, kwargs_host)
 
 
 def _without_pointers(args: Any, kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:

@@ -84,39 +84,31 @@ def _typed(types: dict[str, Any], name: str, value: Any) -> Any:
 # What Triton's interpreter loses when it rewrites a kernel: variables of the function around it, and how a constant is annotated.
 
 
-def annotated(make: Callable[..., Any]) -> Callable[..., Any]:
+def annotated(make: Callable[..., Any], rewriter: Any, tree: ast.Module) -> Any:
     """Annotate constants as the interpreter knows them: `tl.constexpr`. The compiler also takes the class under other names."""
-
-    def compile_and_exec(rewriter: Any, tree: ast.Module) -> Any:
-        made = make(rewriter, tree)
-        for name, kind in {**made.__annotations__, **rewriter.fn.__annotations__}.items():
-            if kind is tl.constexpr or (isinstance(kind, str) and "constexpr" in kind):
-                made.__annotations__[name] = "constexpr"
-        return made
-
-    return compile_and_exec
+    made = make(rewriter, tree)
+    for name, kind in {**made.__annotations__, **rewriter.fn.__annotations__}.items():
+        if kind is tl.constexpr or (isinstance(kind, str) and "constexpr" in kind):
+            made.__annotations__[name] = "constexpr"
+    return made
 
 
-def with_cells(make: Callable[..., Any]) -> Callable[..., Any]:
+def with_cells(make: Callable[..., Any], rewriter: Any, tree: ast.Module) -> Any:
     """Give a rewritten kernel the variables of the function around it."""
-
-    def compile_and_exec(rewriter: Any, tree: ast.Module) -> Any:
-        own = rewriter.fn
-        names = own.__code__.co_freevars
-        if not names:
-            return make(rewriter, tree)
-        outer = ast.parse(f"def made({', '.join(names)}): pass")
-        outer.body[0].body = [statement for statement in tree.body if isinstance(statement, ast.FunctionDef)]  # type: ignore[attr-defined]
-        # The kernel's globals, with the names that rewritten code needs: Triton adds them when it makes a function.
-        make(rewriter, ast.parse(f"def {own.__name__}(): pass"))
-        plain = own.__globals__
-        code = _inner(_inner(compile(ast.fix_missing_locations(outer), rewriter.filename, "exec")))
-        cells = dict(zip(names, own.__closure__ or (), strict=True))
-        made = FunctionType(code, plain, own.__name__, own.__defaults__, tuple(cells[name] for name in code.co_freevars))
-        made.__kwdefaults__, made.__annotations__ = own.__kwdefaults__, dict(own.__annotations__)
-        return made
-
-    return compile_and_exec
+    own = rewriter.fn
+    names = own.__code__.co_freevars
+    if not names:
+        return make(rewriter, tree)
+    outer = ast.parse(f"def made({', '.join(names)}): pass")
+    outer.body[0].body = [statement for statement in tree.body if isinstance(statement, ast.FunctionDef)]  # type: ignore[attr-defined]
+    # The kernel's globals, with the names that rewritten code needs: Triton adds them when it makes a function.
+    make(rewriter, ast.parse(f"def {own.__name__}(): pass"))
+    plain = own.__globals__
+    code = _inner(_inner(compile(ast.fix_missing_locations(outer), rewriter.filename, "exec")))
+    cells = dict(zip(names, own.__closure__ or (), strict=True))
+    made = FunctionType(code, plain, own.__name__, own.__defaults__, tuple(cells[name] for name in code.co_freevars))
+    made.__kwdefaults__, made.__annotations__ = own.__kwdefaults__, dict(own.__annotations__)
+    return made
 
 
 def _inner(code: CodeType) -> CodeType:
@@ -145,33 +137,25 @@ class Modules:
         }
         self.seen: dict[int, tuple[dict[str, Any], int, tuple[Any, ...]]] = {}
 
-    def forwarding(self, patch: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return what replaces the language for a function, and forwards the names of its module before.
+    def forwarding(self, patch: Callable[[Any], Any], function: Any) -> Any:
+        """Replace the language for a function; forward the names of its module before.
 
         The interpreter looks for the language among a kernel's globals. A module may import it elsewhere: as `triton.language`, which needs
         no name of its own, or in the function that makes the kernel.
         """
+        if not self._languages(function.__globals__):
+            function.__globals__[_LANGUAGE] = tl
+        return patch(function)
 
-        def replace(function: Any) -> Any:
-            if not self._languages(function.__globals__):
-                function.__globals__[_LANGUAGE] = tl
-            return patch(function)
-
-        return replace
-
-    def calling(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what calls a function from a kernel, without replacing again what is replaced."""
-
-        def run(called: Any, *args: Any, **kwargs: Any) -> Any:
-            languages = self._languages(called.fn.__globals__)
-            if not languages or any(getattr(language.load, _BUILTIN, False) for language in languages):
-                return call(called, *args, **kwargs)
-            try:
-                return called.rewrite()(*args, **kwargs)
-            except Exception as error:
-                raise InterpreterError(repr(error)) from error
-
-        return run
+    def calling(self, call: Callable[..., Any], called: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call a function from a kernel, without replacing again what is replaced."""
+        languages = self._languages(called.fn.__globals__)
+        if not languages or any(getattr(language.load, _BUILTIN, False) for language in languages):
+            return call(called, *args, **kwargs)
+        try:
+            return called.rewrite()(*args, **kwargs)
+        except Exception as error:
+            raise InterpreterError(repr(error)) from error
 
     def _languages(self, module: dict[str, Any]) -> tuple[Any, ...]:
         """Return which of the language's two modules a module names. If it is new, or has grown, forward its other names first."""
@@ -344,13 +328,9 @@ _E2M1 = np.concatenate([_MAGNITUDES_OF_E2M1, -_MAGNITUDES_OF_E2M1])
 _BIAS_OF_E8M0, _NAN_OF_E8M0 = 127, 255
 
 
-def with_constant_formats(dot_scaled: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the older releases' function, which asks constants of the compiler for the names of the formats."""
-
-    def call(semantic: Any, *args: Any) -> Any:
-        return dot_scaled(semantic, *(tl.constexpr(value) if isinstance(value, str) else value for value in args))
-
-    return call
+def with_constant_formats(dot_scaled: Callable[..., Any], semantic: Any, *args: Any) -> Any:
+    """Call the older releases' function, which asks constants of the compiler for the names of the formats."""
+    return dot_scaled(semantic, *(tl.constexpr(value) if isinstance(value, str) else value for value in args))
 
 
 def dot_scaled(
@@ -403,9 +383,8 @@ def _numbers(handle: Any) -> Array:
     return widened(handle.data, dtype) if dtype in _NARROW else handle.data.astype(np.float32)
 
 
-# What kernels may write and Triton's interpreter lacks: numbers of the host and of loops are tensors on a card, and not there.
-#
-# `scale.to(tl.bfloat16)` and `i.to(tl.int64)` are usual. A float is fp32 on a card, so it also decides what a narrower type becomes.
+# Numbers of the host and of loops are tensors on a card, and not in the interpreter: `scale.to(tl.bfloat16)` and `i.to(tl.int64)` are
+# usual. A float is fp32 on a card, so it also decides what a narrower type becomes.
 
 
 def without_overflow(options: Any) -> Any:
@@ -415,29 +394,21 @@ def without_overflow(options: Any) -> Any:
     return options if options.debug else dataclasses.replace(options, sanitize_overflow=False)
 
 
-def numbers_too(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return the conversion of a launch's arguments, which leaves floats as they are. In older releases it refuses `True`."""
-
-    def argument(value: Any) -> Any:
-        if isinstance(value, bool):
-            return _number(value, np.bool_, tl.int1)
-        return _number(value, np.float32, tl.float32) if isinstance(value, float) else convert(value)
-
-    return argument
+def numbers_too(convert: Callable[[Any], Any], value: Any) -> Any:
+    """Convert an argument of a launch. Triton leaves floats as they are, and older releases refuse `True`."""
+    if isinstance(value, bool):
+        return _number(value, np.bool_, tl.int1)
+    return _number(value, np.float32, tl.float32) if isinstance(value, float) else convert(value)
 
 
 def _number(value: float, kind: type[np.generic], dtype: tl.dtype) -> Any:
     return tl.tensor(TensorHandle(np.array([value], dtype=kind), dtype), dtype)
 
 
-def with_index(patch: Callable[..., Any]) -> Callable[..., Any]:
+def with_index(patch: Callable[..., Any], tensor: Any, scope: Any) -> None:
     """Let a loop's bounds be tensors of one element: older releases of Triton convert them in a way that NumPy refuses since 2.4."""
-
-    def change(tensor: Any, scope: Any) -> None:
-        patch(tensor, scope)
-        scope.set_attr(tensor, "__index__", lambda value: int(value.handle.data.item()))
-
-    return change
+    patch(tensor, scope)
+    scope.set_attr(tensor, "__index__", lambda value: int(value.handle.data.item()))
 
 
 def loop_of_tensors(transformer: ast.NodeTransformer, node: ast.For) -> ast.For:

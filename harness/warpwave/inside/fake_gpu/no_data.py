@@ -38,7 +38,7 @@ from warpwave.inside.fake_gpu.unknown import (
     size,
     unknown,
     unknown_list,
-    whole,
+    zero_if_only_judged,
 )
 from warpwave.inside.process.outcomes import DecidedByData, NotPretended
 
@@ -48,7 +48,7 @@ _HOLDS = ("allclose", "array_equal", "array_equiv")
 
 
 class NoNumbers(np.ndarray):
-    """An array of zeros of which nobody knows that. What is calculated with it is such an array, too."""
+    """An array whose values are unknown; it holds zeros. What is calculated with it is unknown, too."""
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if func.__name__ in _HOLDS:
@@ -68,12 +68,12 @@ class NoNumbers(np.ndarray):
         return decide()
 
     def __int__(self) -> int:
-        return whole()
+        return zero_if_only_judged()
 
     __index__ = __int__
 
     def __float__(self) -> float:
-        return float(whole())
+        return float(zero_if_only_judged())
 
     def item(self, *args: Any) -> Any:
         """Return an unknown number."""
@@ -90,15 +90,10 @@ def no_numbers(tensor: torch.Tensor) -> NoNumbers:
     return zeros
 
 
-def covering(function: Callable[..., Any]) -> Callable[..., Any]:
+def covering(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Let NumPy make an array without numbers of one, of a tensor without data, or of a list that has such. It would make zeros of them."""
-
-    @functools.wraps(function)
-    def make(*args: Any, **kwargs: Any) -> Any:
-        made = function(*args, **kwargs)
-        return _covered(made) if any(map(_has_unknown, args[:1])) else made
-
-    return make
+    made = function(*args, **kwargs)
+    return _covered(made) if any(map(_has_unknown, args[:1])) else made
 
 
 def _has_unknown(value: Any) -> bool:
@@ -126,7 +121,7 @@ _ASKS: dict[str, Callable[[torch.Tensor], Any]] = {
     "__bool__": lambda tensor: decide(),
     "is_nonzero": lambda tensor: UnknownTruth(),
     "__contains__": lambda tensor: decide(),
-    "__int__": lambda tensor: whole(),
+    "__int__": lambda tensor: zero_if_only_judged(),
     "__index__": lambda tensor: size(),
     "__float__": lambda tensor: float(unknown(tensor.dtype)),  # type: ignore[arg-type]
     "__format__": lambda tensor: str(unknown(torch.float32)),
@@ -311,14 +306,9 @@ def from_array(function: Callable[..., Any], alone: bool = False) -> Callable[..
     return take
 
 
-def compatible(function: Callable[..., bool]) -> Callable[..., bool]:
+def compatible(function: Callable[..., bool], one: torch.Tensor, other: torch.Tensor) -> bool:
     """Let a tensor with data be no replacement for one without."""
-
-    @functools.wraps(function)  # torch's compiler compares signatures
-    def check(one: torch.Tensor, other: torch.Tensor) -> bool:
-        return is_meta(one) == is_meta(other) and function(one, other)
-
-    return check
+    return is_meta(one) == is_meta(other) and function(one, other)
 
 
 def _data(tensor: torch.Tensor) -> torch.Tensor:

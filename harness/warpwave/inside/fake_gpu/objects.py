@@ -38,24 +38,16 @@ def fork(process: Any) -> Any:
     return multiprocessing.popen_fork.Popen(process)
 
 
-def started_at_once(begin: Callable[..., None]) -> Callable[..., None]:
+def started_at_once(begin: Callable[..., None], pool: Any, *args: Any, **kwargs: Any) -> None:
     """Let a pool start its processes before its threads, which could hold locks that a fork copies."""
-
-    def started(pool: Any, *args: Any, **kwargs: Any) -> None:
-        begin(pool, *args, **kwargs)
-        pool._safe_to_dynamically_spawn_children = False  # private; an older or newer Python may not read it
-
-    return started
+    begin(pool, *args, **kwargs)
+    pool._safe_to_dynamically_spawn_children = False  # private; an older or newer Python may not read it
 
 
-def on_the_host(begin: Callable[..., Any]) -> Callable[..., Any]:
+def on_the_host(begin: Callable[..., Any], backend: Any = None, *args: Any, **kwargs: Any) -> Any:
     """Begin a group whose library is the CPU's, whatever the package names: the tensors are there, or have no data."""
-
-    def init_process_group(backend: Any = None, *args: Any, **kwargs: Any) -> Any:
-        kwargs.pop("device_id", None)
-        return begin("gloo", *args, **kwargs)
-
-    return init_process_group
+    kwargs.pop("device_id", None)
+    return begin("gloo", *args, **kwargs)
 
 
 # Tensors in pickles, in files of `torch.save`, and on their way to other processes: they come back to the card that they were on.
@@ -77,16 +69,14 @@ def _place(storage: Any) -> str | None:
     return str(redirect.claim) if redirect is not None and is_of_card(storage) else None
 
 
-def where_storage_is(take: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+def where_storage_is(
+    take: Callable[..., torch.Tensor], tensor: torch.Tensor, source: Any = None, *args: Any, **kwargs: Any
+) -> torch.Tensor:
     """Let a tensor that takes a storage of the card be there, too: so `torch.load` makes one."""
-
-    def taken(tensor: torch.Tensor, source: Any = None, *args: Any, **kwargs: Any) -> torch.Tensor:
-        made = take(tensor, *(() if source is None else (source,)), *args, **kwargs)
-        redirect = Redirect.current
-        with torch._C.DisableTorchFunction():  # as within a mode
-            return redirect.read(made) if redirect is not None and is_of_card(source) else made
-
-    return taken
+    made = take(tensor, *(() if source is None else (source,)), *args, **kwargs)
+    redirect = Redirect.current
+    with torch._C.DisableTorchFunction():  # as within a mode
+        return redirect.read(made) if redirect is not None and is_of_card(source) else made
 
 
 def restored(rebuild: Callable[..., torch.Tensor], args: Any, place: str, data: torch.Tensor | None = None) -> torch.Tensor:
@@ -107,23 +97,19 @@ def restored(rebuild: Callable[..., torch.Tensor], args: Any, place: str, data: 
         return redirect.move(made, "cpu" if callable(asked) else torch._utils._get_restore_location(place))  # type: ignore[attr-defined]
 
 
-def with_place(reduce: Callable[..., Any]) -> Callable[..., Any]:
+def with_place(reduce: Callable[..., Any], tensor: torch.Tensor, protocol: Any) -> Any:
     """Write a tensor with its place, and without our marks: `map_location` may send it to another one."""
-
-    def reduced(tensor: torch.Tensor, protocol: Any) -> Any:
-        redirect = Redirect.current
-        if redirect is None:
-            return reduce(tensor, protocol)
-        on_host, on_card = is_host(tensor), redirect.is_on_card(tensor)
-        with unmarked(tensor), torch._C.DisableTorchFunction():  # torch asks for the real device
-            found = reduce(tensor, protocol)
-            if isinstance(tensor, torch.nn.Parameter):  # what is written next is its data
-                if on_host:
-                    put_on_host(found[1][0])
-                return found
-            return redirect.write(tensor, found, str(redirect.claim) if on_card else "cpu")
-
-    return reduced
+    redirect = Redirect.current
+    if redirect is None:
+        return reduce(tensor, protocol)
+    on_host, on_card = is_host(tensor), redirect.is_on_card(tensor)
+    with unmarked(tensor), torch._C.DisableTorchFunction():  # torch asks for the real device
+        found = reduce(tensor, protocol)
+        if isinstance(tensor, torch.nn.Parameter):  # what is written next is its data
+            if on_host:
+                put_on_host(found[1][0])
+            return found
+        return redirect.write(tensor, found, str(redirect.claim) if on_card else "cpu")
 
 
 def reducers(of_type: dict[type, Callable[..., Any]]) -> dict[type, Callable[..., Any]]:
@@ -168,42 +154,30 @@ def _tensor_type(kind: str, name: str, dtype: torch.dtype) -> type:
     return AnyTensor(f"{name}Tensor", (), {"__module__": f"torch.{kind}", "dtype": dtype, "card_type": f"torch.{kind}.{name}Tensor"})
 
 
-def keeping_side(make: Callable[..., Any]) -> Any:
-    """Let a parameter be where its data are."""
-
-    def parameter(cls: Any, data: Any = None, *args: Any, **kwargs: Any) -> Any:
-        made = make(cls, data, *args, **kwargs)
-        return marked_as([data], made) if isinstance(data, torch.Tensor) else made
-
-    return staticmethod(parameter)
+def keeping_side(make: Callable[..., Any], cls: Any, data: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """Make a parameter where its data are."""
+    made = make(cls, data, *args, **kwargs)
+    return marked_as([data], made) if isinstance(data, torch.Tensor) else made
 
 
-def wrapping(make: Callable[..., Any]) -> Any:
+def wrapping(make: Callable[..., Any], cls: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
     """Put a package's tensor of tensors where they are: torch makes it before any mode sees the call, and asks the driver later."""
-
-    def wrapped(cls: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
-        redirect = Redirect.current
-        if device is None or redirect is None or asked_by_torch():
-            return make(cls, *args, **({} if device is None else {"device": device}), **kwargs)
-        if redirect.is_gpu(device):
-            return make(cls, *args, device=redirect.to, **kwargs)
-        return put_on_host(make(cls, *args, device=device, **kwargs))
-
-    return staticmethod(wrapped)
+    redirect = Redirect.current
+    if device is None or redirect is None or asked_by_torch():
+        return make(cls, *args, **({} if device is None else {"device": device}), **kwargs)
+    if redirect.is_gpu(device):
+        return make(cls, *args, device=redirect.to, **kwargs)
+    return put_on_host(make(cls, *args, device=device, **kwargs))
 
 
-def from_host(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Let what a function makes be on the host."""
-    return lambda *args, **kwargs: put_on_host(make(*args, **kwargs))
+def from_host(make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Make a tensor on the host."""
+    return put_on_host(make(*args, **kwargs))
 
 
-def made_there(make: Callable[..., Any]) -> Callable[..., Any]:
+def made_there(make: Callable[..., Any], *args: Any, device: Any = None, **kwargs: Any) -> Any:
     """Make on the CPU what torch makes before any mode sees the call, and move it to where it is wanted."""
-
-    def made(*args: Any, device: Any = None, **kwargs: Any) -> Any:
-        return make(*args, device="cpu", **kwargs).to(torch.get_default_device() if device is None else device)
-
-    return made
+    return make(*args, device="cpu", **kwargs).to(torch.get_default_device() if device is None else device)
 
 
 def as_they_are(checks: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import functools
 import inspect
 import itertools
 import random
@@ -55,45 +54,31 @@ class Promises:
     def __init__(self) -> None:
         self.any_is_false = False
 
-    def making(self, keep: Callable[..., None]) -> Callable[..., None]:
-        """Return what keeps a promise, which notes one that is false."""
+    def making(self, keep: Callable[..., None], handle: Any, name: str, values: Any) -> None:
+        """Keep a promise, and note one that is false."""
+        if name in _CHECKS and (sentence := _false(handle, name, values)):
+            self.any_is_false = True
+            handle.__dict__.setdefault(_BROKEN, sentence)
+        keep(handle, name, values)
 
-        def set_attr(handle: Any, name: str, values: Any) -> None:
-            if name in _CHECKS and (sentence := _false(handle, name, values)):
-                self.any_is_false = True
-                handle.__dict__.setdefault(_BROKEN, sentence)
-            keep(handle, name, values)
+    def computing(self, operation: Callable[..., Any], builder: Any, *args: Any, **kwargs: Any) -> Any:
+        """Compute; the result comes from a false promise if an operand does."""
+        result = operation(builder, *args, **kwargs)
+        if self.any_is_false and (broken := next(filter(None, map(_broken, args)), None)) and hasattr(result, "__dict__"):
+            result.__dict__.setdefault(_BROKEN, broken)
+        return result
 
-        return set_attr
-
-    def computing(self, operation: Callable[..., Any]) -> Callable[..., Any]:
-        """Return an operation whose result comes from a false promise if an operand does."""
-
-        @functools.wraps(operation)
-        def compute(builder: Any, *args: Any, **kwargs: Any) -> Any:
-            result = operation(builder, *args, **kwargs)
-            if self.any_is_false and (broken := next(filter(None, map(_broken, args)), None)) and hasattr(result, "__dict__"):
-                result.__dict__.setdefault(_BROKEN, broken)
-            return result
-
-        return compute
-
-    def accessing(self, operation: Callable[..., Any]) -> Callable[..., Any]:
-        """Return an access that refuses what comes from a false promise."""
-
-        @functools.wraps(operation)
-        def access(builder: Any, *args: Any, **kwargs: Any) -> Any:
-            if self.any_is_false:
-                handles = [each for each in (*args, *kwargs.values()) if hasattr(each, "dtype")]
-                masks = [each for each in handles if each.dtype.scalar == tl.int1]
-                # The compiler knows of a mask `i < n` by how much `n` can be divided.
-                pointers = [each for each in handles if isinstance(each.dtype.scalar, tl.pointer_type)]
-                wrong = [*map(_broken, (*pointers, *masks))]
-                if any(wrong) and all(mask.__dict__["data"].any() for mask in masks):
-                    raise AssertionError(next(filter(None, wrong)))
-            return operation(builder, *args, **kwargs)
-
-        return access
+    def accessing(self, operation: Callable[..., Any], builder: Any, *args: Any, **kwargs: Any) -> Any:
+        """Access memory, unless the address comes from a false promise."""
+        if self.any_is_false:
+            handles = [each for each in (*args, *kwargs.values()) if hasattr(each, "dtype")]
+            masks = [each for each in handles if each.dtype.scalar == tl.int1]
+            # The compiler knows of a mask `i < n` by how much `n` can be divided.
+            pointers = [each for each in handles if isinstance(each.dtype.scalar, tl.pointer_type)]
+            wrong = [*map(_broken, (*pointers, *masks))]
+            if any(wrong) and all(mask.__dict__["data"].any() for mask in masks):
+                raise AssertionError(next(filter(None, wrong)))
+        return operation(builder, *args, **kwargs)
 
 
 def _broken(handle: Any) -> str:
@@ -192,44 +177,34 @@ _CHECKS: dict[str, tuple[str, Callable[[Numbers, list[int], int], str]]] = {
 Index = tuple[int, int, int]
 _PATIENCE = 200  # equal answers, until a program counts as waiting; far fewer once it has waited
 _AGAIN = 2
-_MOST_LANES = 64  # nobody waits with more
+_MOST_LANES = 64  # programs wait with one, or a few
 _MOST_AT_ONCE = 512  # programs that wait; each has a thread
 
 
-def launching(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a launch whose programs take turns."""
-
-    @functools.wraps(call)
-    def launch(executor: Any, *args: Any, **kwargs: Any) -> Any:
-        function, outer = executor.fn, Programs.running
-        executor.fn = Programs.running = programs = Programs(function)
-        try:
-            return call(executor, *args, **kwargs)
-        finally:
-            executor.fn, Programs.running = function, outer
-            programs.close()
-
-    return launch
+def launching(call: Callable[..., Any], executor: Any, *args: Any, **kwargs: Any) -> Any:
+    """Launch a kernel whose programs take turns."""
+    function, outer = executor.fn, Programs.running
+    executor.fn = Programs.running = programs = Programs(function)
+    try:
+        return call(executor, *args, **kwargs)
+    finally:
+        executor.fn, Programs.running = function, outer
+        programs.close()
 
 
-def asking(name: str, ask: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an operation of the interpreter's builder that counts how often a program asks in vain."""
-
-    @functools.wraps(ask)
-    def run(builder: Any, *args: Any, **kwargs: Any) -> Any:
-        result = ask(builder, *args, **kwargs)
-        programs = Programs.running
-        if programs is not None and (name != "create_masked_load" or kwargs.get("is_volatile", args[-1])):
-            pointers = args[1] if name == "create_atomic_rmw" else args[0]
-            if name != "create_atomic_rmw":
-                programs.launched.waits = True
-            elif args[0] == ir.ATOMIC_OP.FADD:
-                code, line = place_in_kernel()
-                programs.launched.rounds.add(f"{programs.launched.name} ({Path(code.co_filename).name}:{line})")
-            programs.asked(name, pointers.data, result.__dict__["data"])  # not `result.data`: the sanitizer sees who looks at a result
-        return result
-
-    return run
+def asking(name: str, ask: Callable[..., Any], builder: Any, *args: Any, **kwargs: Any) -> Any:
+    """Read memory, or change it by an atomic operation, and count how often a program asks in vain."""
+    result = ask(builder, *args, **kwargs)
+    programs = Programs.running
+    if programs is not None and (name != "create_masked_load" or kwargs.get("is_volatile", args[-1])):
+        pointers = args[1] if name == "create_atomic_rmw" else args[0]
+        if name != "create_atomic_rmw":
+            programs.launched.waits = True
+        elif args[0] == ir.ATOMIC_OP.FADD:
+            code, line = place_in_kernel()
+            programs.launched.rounds.add(f"{programs.launched.name} ({Path(code.co_filename).name}:{line})")
+        programs.asked(name, pointers.data, result.__dict__["data"])  # not `result.data`: the sanitizer sees who looks at a result
+    return result
 
 
 class _Abandoned(BaseException):

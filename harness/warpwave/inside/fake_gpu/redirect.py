@@ -29,7 +29,7 @@ from warpwave.inside.fake_gpu.host_side import (
     texted,
 )
 from warpwave.inside.fake_gpu.streams import wait
-from warpwave.inside.fake_gpu.torch_device import in_fp32, of_host
+from warpwave.inside.fake_gpu.torch_device import drop_card_generator, in_fp32
 
 
 def within(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,7 +84,7 @@ class Redirect(torch.overrides.TorchFunctionMode):
 
     def _answer(self, func: Any, args: Any, kwargs: Any) -> Any:
         name = getattr(func, "__name__", "")
-        of_host(kwargs)
+        drop_card_generator(kwargs)
         if name == "__get__":
             return self._attribute(func, args)
         if name == "__set__":

@@ -135,7 +135,7 @@ def generator_type(kinds: Iterable[str]) -> type:
     return Generator
 
 
-def of_host(options: dict[str, Any]) -> None:
+def drop_card_generator(options: dict[str, Any]) -> None:
     """Take the card's default generator out of the arguments of a call of torch: its numbers are those of torch's own default."""
     if getattr(options.get("generator"), "is_default", False):
         options["generator"] = None
@@ -304,24 +304,16 @@ class Autocast:
     def __init__(self, kinds: Sequence[str]) -> None:
         self._kinds, self._make, self._open = kinds, torch.amp.autocast_mode.autocast, list[Any]()
 
-    def entering(self, enter: Callable[..., Any]) -> Callable[..., Any]:
-        """Return autocast's `__enter__`."""
+    def entering(self, enter: Callable[..., Any], context: Any) -> Any:
+        """Enter autocast."""
+        if context.device in self._kinds:
+            self._open.append(self._make("cpu", dtype=context.fast_dtype, enabled=context._enabled))
+            enter(self._open[-1])
+        return enter(context)
 
-        def begin(context: Any) -> Any:
-            if context.device in self._kinds:
-                self._open.append(self._make("cpu", dtype=context.fast_dtype, enabled=context._enabled))
-                enter(self._open[-1])
-            return enter(context)
-
-        return begin
-
-    def leaving(self, leave: Callable[..., Any]) -> Callable[..., Any]:
-        """Return autocast's `__exit__`."""
-
-        def end(context: Any, *raised: Any) -> Any:
-            result = leave(context, *raised)
-            if context.device in self._kinds:
-                leave(self._open.pop(), *raised)
-            return result
-
-        return end
+    def leaving(self, leave: Callable[..., Any], context: Any, *raised: Any) -> Any:
+        """Leave autocast."""
+        result = leave(context, *raised)
+        if context.device in self._kinds:
+            leave(self._open.pop(), *raised)
+        return result

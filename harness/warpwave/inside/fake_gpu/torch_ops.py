@@ -33,36 +33,34 @@ class SharedOps:
         self._of_op: dict[tuple[str, str], dict[str, Callable[..., Any]]] = {}
         self._on_card: dict[tuple[str, str], _OnCardOnly] = {}
 
-    def implementing(self, implement: Callable[..., None]) -> Callable[..., None]:
-        """Return `Library.impl`, which keeps what serves whom."""
-
-        def on_both(library: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> None:
-            serves = "GPU" if dispatch_key in self._gpus else dispatch_key if dispatch_key == "CPU" else ""
-            if fn is torch.library.fallthrough_kernel or (not serves and dispatch_key != _ANY):
-                implement(library, op_name, fn, dispatch_key, **options)
-                return
-            op = (library.ns, str(op_name))
-            if not serves:
-                self._of_op[op] = {"": fn}
-                implement(library, op_name, fn, dispatch_key, **options)
-                return
-            if op not in self._of_op and (kernel := _torchs_own("::".join(op))):
-                self._on_card[op] = _OnCardOnly("::".join(op), kernel, self._of_op.setdefault(op, {}))
-            known, fn = self._of_op.setdefault(op, {}), within(fn)
-            if serves == "GPU":
-                implement(library, op_name, fn, dispatch_key, **options)
-            # What chooses is there since the first of the two. torch warns that it replaces a kernel; here that is only on the card.
-            with contextlib.suppress(RuntimeError), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                if op in self._on_card:
-                    known[serves] = fn if options.get("with_keyset") else lambda keys, *args, **kwargs: fn(*args, **kwargs)
-                    # It may stand where warpwave has put a kernel of its own, which some releases of torch refuse to replace.
-                    implement(library, op_name, self._on_card[op], "CPU", **{**options, "with_keyset": True, "allow_override": True})
-                else:
-                    known[serves] = fn
-                    implement(library, op_name, _chosen_by_place(fn, known), "CPU", **options)
-
-        return on_both
+    def implementing(
+        self, implement: Callable[..., None], library: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any
+    ) -> None:
+        """Register a function for a dispatch key, and keep what serves whom."""
+        serves = "GPU" if dispatch_key in self._gpus else dispatch_key if dispatch_key == "CPU" else ""
+        if fn is torch.library.fallthrough_kernel or (not serves and dispatch_key != _ANY):
+            implement(library, op_name, fn, dispatch_key, **options)
+            return
+        op = (library.ns, str(op_name))
+        if not serves:
+            self._of_op[op] = {"": fn}
+            implement(library, op_name, fn, dispatch_key, **options)
+            return
+        if op not in self._of_op and (kernel := _torchs_own("::".join(op))):
+            self._on_card[op] = _OnCardOnly("::".join(op), kernel, self._of_op.setdefault(op, {}))
+        known, fn = self._of_op.setdefault(op, {}), within(fn)
+        if serves == "GPU":
+            implement(library, op_name, fn, dispatch_key, **options)
+        # What chooses is there since the first of the two. torch warns that it replaces a kernel; here that is only on the card.
+        with contextlib.suppress(RuntimeError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if op in self._on_card:
+                known[serves] = fn if options.get("with_keyset") else lambda keys, *args, **kwargs: fn(*args, **kwargs)
+                # It may stand where warpwave has put a kernel of its own, which some releases of torch refuse to replace.
+                implement(library, op_name, self._on_card[op], "CPU", **{**options, "with_keyset": True, "allow_override": True})
+            else:
+                known[serves] = fn
+                implement(library, op_name, _chosen_by_place(fn, known), "CPU", **options)
 
     def defining(self, define: Callable[..., Any]) -> Callable[..., Any]:
         """Return `custom_op`. An op for the GPU is one for all devices."""
@@ -100,19 +98,16 @@ def seeing_the_card(register: Callable[..., Any]) -> Callable[..., Any]:
     return register_kernel
 
 
-def with_out_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_out_dtype(
+    function: Callable[..., Any], *args: Any, out_dtype: torch.dtype | None = None, out: torch.Tensor | None = None, **options: Any
+) -> Any:
     """Give a product of narrow numbers the `out_dtype` that torch has for cards alone: sums are not rounded to the operands' type."""
-
-    @functools.wraps(function)
-    def product(*args: Any, out_dtype: torch.dtype | None = None, out: torch.Tensor | None = None, **options: Any) -> Any:
-        if args and isinstance(args[-1], torch.dtype):
-            *args, out_dtype = args  # type: ignore[assignment]
-        if out_dtype is None:
-            return function(*args, **options) if out is None else function(*args, out=out, **options)
-        made = function(*(each.to(out_dtype) if isinstance(each, torch.Tensor) else each for each in args), **options)
-        return made if out is None else out.copy_(made)
-
-    return product
+    if args and isinstance(args[-1], torch.dtype):
+        *args, out_dtype = args  # type: ignore[assignment]
+    if out_dtype is None:
+        return function(*args, **options) if out is None else function(*args, out=out, **options)
+    made = function(*(each.to(out_dtype) if isinstance(each, torch.Tensor) else each for each in args), **options)
+    return made if out is None else out.copy_(made)
 
 
 def _chosen_by_place(function: Callable[..., Any], known: dict[str, Callable[..., Any]]) -> Callable[..., Any]:
@@ -414,48 +409,38 @@ class DirectOps:
         setattr(getattr(torch.ops, namespace), short, op)
         return op
 
-    def registering(self, method: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return one of torch's functions that register something for an op, as `method` of the op does."""
+    def registering(self, method: str, original: Callable[..., Any], op: Any, *args: Any, **kwargs: Any) -> Any:
+        """Register something for an op, as `method` of the op does."""
+        known = op if isinstance(op, DirectOp) else self._made.get(op) if isinstance(op, str) else None
+        if known is None:
+            return original(op, *args, **kwargs)
+        rest = {key: value for key, value in kwargs.items() if key in ("setup_context", "func")}
+        if args or rest:
+            return getattr(known, method)(*[value for value in args if value is not None], **rest)
 
-        def by_name(op: Any, *args: Any, **kwargs: Any) -> Any:
-            known = op if isinstance(op, DirectOp) else self._made.get(op) if isinstance(op, str) else None
-            if known is None:
-                return original(op, *args, **kwargs)
-            rest = {key: value for key, value in kwargs.items() if key in ("setup_context", "func")}
-            if args or rest:
-                return getattr(known, method)(*[value for value in args if value is not None], **rest)
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            getattr(known, method)(function)
+            return function
 
-            def register(function: Callable[..., Any]) -> Callable[..., Any]:
-                getattr(known, method)(function)
-                return function
+        return register
 
-            return register
+    def implementing(
+        self, implement: Callable[..., None], library: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any
+    ) -> None:
+        """Register a function for a dispatch key: what is for the GPU runs where torch would ask for shapes."""
+        op = _named(library, op_name)
+        if dispatch_key == self._kind.upper():
+            self._on_gpu[op] = within(fn)
+            with contextlib.suppress(RuntimeError):  # what gives shapes came first, and asks here
+                implement(library, op_name, self._on_gpu[op], "Meta", **options)
+        elif dispatch_key != "Meta" or op not in self._on_gpu:
+            implement(library, op_name, fn, dispatch_key, **options)
 
-        return by_name
-
-    def implementing(self, implement: Callable[..., None]) -> Callable[..., None]:
-        """Return `Library.impl`: what is implemented for the GPU runs where torch would ask for shapes."""
-
-        def without_data(library: Any, op_name: Any, fn: Any, dispatch_key: str = "", **options: Any) -> None:
-            op = _named(library, op_name)
-            if dispatch_key == self._kind.upper():
-                self._on_gpu[op] = within(fn)
-                with contextlib.suppress(RuntimeError):  # what gives shapes came first, and asks here
-                    implement(library, op_name, self._on_gpu[op], "Meta", **options)
-            elif dispatch_key != "Meta" or op not in self._on_gpu:
-                implement(library, op_name, fn, dispatch_key, **options)
-
-        return without_data
-
-    def giving_shapes(self, register_fake: Callable[..., None]) -> Callable[..., None]:
-        """Return `Library._register_fake`, for ops that have nothing for the GPU. With both, torch refuses the second, or chooses one."""
-
-        def unless_on_gpu(library: Any, op_name: Any, fn: Any, *args: Any, **options: Any) -> None:
-            op = _named(library, op_name)
-            if op not in self._on_gpu:
-                register_fake(library, op_name, lambda *given, **named: self._on_gpu.get(op, fn)(*given, **named), *args, **options)
-
-        return unless_on_gpu
+    def giving_shapes(self, register_fake: Callable[..., None], library: Any, op_name: Any, fn: Any, *args: Any, **options: Any) -> None:
+        """Register what gives shapes, for an op that has nothing for the GPU. With both, torch refuses the second, or chooses one."""
+        op = _named(library, op_name)
+        if op not in self._on_gpu:
+            register_fake(library, op_name, lambda *given, **named: self._on_gpu.get(op, fn)(*given, **named), *args, **options)
 
 
 def _named(library: Any, op: Any) -> tuple[str, str]:

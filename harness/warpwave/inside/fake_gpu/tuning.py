@@ -53,44 +53,36 @@ class Tuning:
             self._tuned |= self._tuned_now
         self._tuned_now = set()
 
-    def running(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Return an autotuner's `run` that notes what tuning changed."""
+    def running(self, run: Callable[..., Any], tuner: Any, *args: Any, **kwargs: Any) -> Any:
+        """Launch through an autotuner, and note what tuning changed."""
+        outer = getattr(self._call, "innermost", None)
+        self._call.innermost = call = _Call(tuner, args)
+        try:
+            launched = run(tuner, *args, **kwargs)
+        finally:
+            self._call.innermost = outer
+        if call.tuned and (names := call.tuned.in_place()):
+            self.in_place.append(
+                f"autotuning changed {' and '.join(f'`{name}`' for name in names)}: `{tuner.base_fn.__name__}` reads and then writes "
+                "there, and the first call on a card runs every configuration on the same memory. "
+                f"Give @triton.autotune restore_value={names}, or reset_to_zero for a sum that starts at zero"
+            )
+        return launched
 
-        def launch(tuner: Any, *args: Any, **kwargs: Any) -> Any:
-            outer = getattr(self._call, "innermost", None)
-            self._call.innermost = call = _Call(tuner, args)
-            try:
-                launched = run(tuner, *args, **kwargs)
-            finally:
-                self._call.innermost = outer
-            if call.tuned and (names := call.tuned.in_place()):
-                self.in_place.append(
-                    f"autotuning changed {' and '.join(f'`{name}`' for name in names)}: `{tuner.base_fn.__name__}` reads and then writes "
-                    "there, and the first call on a card runs every configuration on the same memory. "
-                    f"Give @triton.autotune restore_value={names}, or reset_to_zero for a sum that starts at zero"
-                )
-            return launched
-
-        return launch
-
-    def choosing(self, prune: Callable[..., Any]) -> Callable[..., Any]:
-        """Return an autotuner's `prune_configs` that leaves one configuration."""
-
-        def one(tuner: Any, kwargs: Any) -> Any:
-            left = list(prune(tuner, kwargs))
-            number = self._first_that_fits(tuner, kwargs, left)
-            self._tuners.append(tuner)
-            self.most = max(self.most, len(left))
-            self.chosen[tuner.base_fn.__name__] = f"{left[number]} ({number + 1} of {len(left)})"
-            call = getattr(self._call, "innermost", None)
-            if len(left) > 1 and call and call.tuner is tuner and not Graph.capturing:
-                key = _key(tuner, kwargs)
-                if key not in self._tuned and key not in self._tuned_now:
-                    self._tuned_now.add(key)
-                    call.tuned = _Tuned(tuner, call.args, kwargs, left[number])
-            return left[number : number + 1]
-
-        return one
+    def choosing(self, prune: Callable[..., Any], tuner: Any, kwargs: Any) -> Any:
+        """Leave one of the configurations that the tuner's own pruning leaves."""
+        left = list(prune(tuner, kwargs))
+        number = self._first_that_fits(tuner, kwargs, left)
+        self._tuners.append(tuner)
+        self.most = max(self.most, len(left))
+        self.chosen[tuner.base_fn.__name__] = f"{left[number]} ({number + 1} of {len(left)})"
+        call = getattr(self._call, "innermost", None)
+        if len(left) > 1 and call and call.tuner is tuner and not Graph.capturing:
+            key = _key(tuner, kwargs)
+            if key not in self._tuned and key not in self._tuned_now:
+                self._tuned_now.add(key)
+                call.tuned = _Tuned(tuner, call.args, kwargs, left[number])
+        return left[number : number + 1]
 
     def _first_that_fits(self, tuner: Any, kwargs: Any, left: list[Any]) -> int:
         asked = min(self.turn, len(left) - 1)

@@ -118,7 +118,7 @@ class _Unknown:
         return _SHOWN
 
     def __int__(self) -> int:
-        return whole()
+        return zero_if_only_judged()
 
     def __round__(self, digits: int | None = None) -> _Unknown:
         return UnknownInt() if digits is None else self
@@ -133,7 +133,7 @@ class UnknownFloat(_Unknown, float):  # type: ignore[misc]
     """An unknown number that may be passed wherever a float is taken. There it is zero: most often it is an error."""
 
     def __float__(self) -> float:
-        return float(whole())
+        return float(zero_if_only_judged())
 
 
 class UnknownInt(_Unknown):
@@ -143,7 +143,7 @@ class UnknownInt(_Unknown):
         return size()
 
     def __float__(self) -> float:
-        return float(whole())
+        return float(zero_if_only_judged())
 
 
 def _calculate(name: str, kind: type[_Unknown], reflected: bool = False) -> Callable[..., Any]:
@@ -181,9 +181,9 @@ def of_unknown(function: Callable[..., Any]) -> Callable[..., Any]:
 _SHOWS_UNKNOWN = re.compile(r"\bunknown\b|tensor\(\.\.\.")  # as texts of unknown numbers and of tensors without data do
 
 
-def matching(check: Callable[..., bool]) -> Callable[..., bool]:
+def matching(check: Callable[..., bool], checker: Any, want: str, got: str, flags: int) -> bool:
     """Let doctest take what shows unknown data for what its author expects."""
-    return lambda checker, want, got, flags: bool(_SHOWS_UNKNOWN.search(got)) or check(checker, want, got, flags)
+    return bool(_SHOWS_UNKNOWN.search(got)) or check(checker, want, got, flags)
 
 
 _OPERATIONS = ("add", "sub", "mul", "mod", "pow", "floordiv", "truediv")
@@ -198,7 +198,7 @@ for _kind, _names in ((UnknownFloat, _OPERATIONS), (UnknownInt, _OPERATIONS + _B
 
 
 def explained(error: BaseException) -> BaseException:
-    """Return why a test ended: an error of an unknown number, which torch takes for no number, or of a comparison with one, is no fault."""
+    """Convert an error that an unknown value caused to `DecidedByData`: torch refused it as a number, or an assertion compared it."""
     if isinstance(error, TypeError) and re.search(r"\bUnknown(Int|Float|Truth)\b", str(error)):
         return DecidedByData(_WHY)
     if isinstance(error, AssertionError) and Asked.since_begin:
@@ -266,7 +266,7 @@ def size() -> int:
     raise DecidedByData(_WHY)
 
 
-def whole() -> int:
+def zero_if_only_judged() -> int:
     """Return zero to code that only judges or reports.
 
     Raises:

@@ -18,7 +18,7 @@ def test_texts_are_read_from_the_disk_when_asked_for(tmp_path):
     def init(self, source):
         self.metadata_group, self.asm = files, {"ttir": source, "hsaco": b"code", "made": "not in a file"}
 
-    texts.with_texts_on_disk(init)(kernel, "first")
+    texts.with_texts_on_disk(init, kernel, "first")
     (tmp_path / "k.ttir").write_text("second")
 
     expected = {"ttir": "second", "hsaco": b"code", "made": "not in a file"}

@@ -52,7 +52,7 @@ def chosen(sizes: list, turn: int = 0) -> tuple[object, Warmed]:
     tuning.turn, tuning.fits = turn, tuner.fits_on(CARD)
     asking = SimpleNamespace(fn=kernel, nargs={"x": 1}, base_fn=chosen)
     configs = [SimpleNamespace(size=size, all_kwargs=lambda size=size: {"size": size}) for size in sizes]
-    (left,) = tuning.choosing(lambda tuner, kwargs: configs)(asking, {"grid": (7,), "warmup": False, "n": 5})
+    (left,) = tuning.choosing(lambda tuner, kwargs: configs, asking, {"grid": (7,), "warmup": False, "n": 5})
     return left.size, kernel
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import types
+from functools import partial
 
 import pytest
 
@@ -248,7 +249,7 @@ def test_sums_are_not_rounded_to_the_operands_type(operands):
         ("addmm", (c, a[0], b[0]), exact[0] + c),
         ("baddbmm", (c.expand(3, 4, 5), a, b), exact + c),
     ]:
-        product = with_out_dtype(getattr(torch, name))
+        product = partial(with_out_dtype, getattr(torch, name))
         made = product(*given, out_dtype=torch.float32)
         assert made.dtype == torch.float32
         torch.testing.assert_close(made.double(), expected, rtol=1e-5, atol=1e-5)
@@ -260,7 +261,7 @@ def test_sums_are_not_rounded_to_the_operands_type(operands):
 
 def test_without_it_a_product_is_torchs_own(operands):
     a, b, _ = operands
-    product = with_out_dtype(torch.bmm)
+    product = partial(with_out_dtype, torch.bmm)
     out = torch.empty(3, 4, 5, dtype=torch.bfloat16)
     assert torch.equal(product(a, b), torch.bmm(a, b))
     assert torch.equal(product(a, b, out=out), torch.bmm(a, b))
@@ -268,7 +269,7 @@ def test_without_it_a_product_is_torchs_own(operands):
 
 def test_other_options_stay(operands):
     a, b, c = operands
-    made = with_out_dtype(torch.addmm)(c, a[0], b[0], out_dtype=torch.float32, beta=2.0, alpha=-1.0)
+    made = with_out_dtype(torch.addmm, c, a[0], b[0], out_dtype=torch.float32, beta=2.0, alpha=-1.0)
     torch.testing.assert_close(made, 2 * c - a[0].float() @ b[0].float(), rtol=1e-5, atol=1e-5)
 
 

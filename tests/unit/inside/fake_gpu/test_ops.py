@@ -260,7 +260,7 @@ def test_a_bound_of_one_element_is_a_number():
     class Bound:
         handle = SimpleNamespace(data=np.array([3]))
 
-    with_index(lambda tensor, scope: scope.set_attr(tensor, "__index__", lambda value: int(value.handle.data)))(Bound, Scope())
+    with_index(lambda tensor, scope: scope.set_attr(tensor, "__index__", lambda value: int(value.handle.data)), Bound, Scope())
 
     assert list(range(Bound())) == [0, 1, 2]
 
