@@ -167,7 +167,7 @@ def test_advice_fails_no_row():
 
 def test_a_reader_sees_advice():
     """In the first sentence and in a list, with the place; the run is good. Advice that is waived is not repeated."""
-    spilling = row_of_gates_shown(spills=6, stack_bytes=24, source="ops/softmax.py:41")
+    spilling = row(spills=6, stack_bytes=24, source="ops/softmax.py:41")
     comparison = compare([run(compiled=(judge(spilling, Gates()),), gates=Gates())])
     text = render_markdown(comparison)
     waived = Gates(waivers=(Waiver("spills", "on purpose", Which()),))
@@ -376,19 +376,12 @@ WAIVERS = (
 
 def test_what_a_reader_sees_of_gates():
     """Broken gates apart from kernels that do not compile; each waiver with its reason and its use; what stands open."""
-<<<<<<< HEAD
     gates = Gates(GateLimits(spills=0), waivers=WAIVERS, advice=OPEN)
-    spilling = row_of_gates_shown(spills=6, stack_bytes=24)
-    host = row_of_gates_shown(function="(host code)", verdict=Verdict.NOT_RUN, reason="needs data")
-    comparison = compare(
-        [judged_run(gates, spilling, dataclasses.replace(spilling, architecture="sy_80"), row_of_gates_shown(num_warps=8), host)]
-    )
-=======
-    gates = Gates(Limits(private_bytes=None), waivers=WAIVERS)
     spilling = row(spills=6, stack_bytes=24)
     host = row(function="(host code)", verdict=Verdict.NOT_RUN, reason="needs data")
-    comparison = compare([judged_run(gates, spilling, dataclasses.replace(spilling, architecture="sy_80"), row(num_warps=8), host)])
->>>>>>> 8cfa6237 (Read AMD assembly as one list of steps)
+    comparison = compare(
+        [judged_run(gates, spilling, dataclasses.replace(spilling, architecture="sy_80"), row(num_warps=8), host)]
+    )
     text = render_markdown(comparison)
 
     assert comparison.exit_code == 1
@@ -403,19 +396,11 @@ def test_what_a_reader_sees_of_gates():
 
 def test_peers_that_nobody_compiled_are_shown():
     """The report names the peers that the author left out, also if nothing else was compiled, but not without a compile stage."""
-<<<<<<< HEAD
-    peers = dataclasses.replace(judged_run(STRICT, row_of_gates_shown()), peers=("torch", "<copy>"))
+    peers = dataclasses.replace(judged_run(STRICT, row()), peers=("torch", "<copy>"))
     for stages, kernels, shown in ((peers.stages, peers.compiled, True), (peers.stages, (), True), ((), (), False)):
         text = render_markdown(compare([dataclasses.replace(peers, stages=stages, compiled=kernels)]))
         assert ("`torch, <copy>` on `alpha`, by pyproject.toml" in text) is shown
-    assert "Not compiled" not in render_markdown(compare([judged_run(STRICT, row_of_gates_shown())]))
-=======
-    peers = dataclasses.replace(judged_run(Gates(), row()), peers=("torch", "<copy>"))
-    for stages, kernels, shown in ((peers.stages, peers.compiled, True), (peers.stages, (), True), ((), (), False)):
-        text = render_markdown(compare([dataclasses.replace(peers, stages=stages, compiled=kernels)]))
-        assert ("`torch, <copy>` on `alpha`, by pyproject.toml" in text) is shown
-    assert "Not compiled" not in render_markdown(compare([judged_run(Gates(), row())]))
->>>>>>> 8cfa6237 (Read AMD assembly as one list of steps)
+    assert "Not compiled" not in render_markdown(compare([judged_run(STRICT, row())]))
 
 
 def test_peers_come_with_the_bundle(tmp_path):
@@ -437,22 +422,13 @@ def test_a_bundle_may_not_keep_the_report_busy(tmp_path):
 
 def test_nothing_is_said_of_gates_that_all_meet():
     """The defaults, met, take no room."""
-<<<<<<< HEAD
-    assert "Gates" not in render_markdown(compare([judged_run(STRICT, row_of_gates_shown())]))
-=======
-    assert "Gates" not in render_markdown(compare([judged_run(Gates(), row())]))
->>>>>>> 8cfa6237 (Read AMD assembly as one list of steps)
+    assert "Gates" not in render_markdown(compare([judged_run(STRICT, row())]))
 
 
 def test_junit_has_broken_and_waived_gates():
     """A broken gate is a failure with what to do about it, ready to paste; a waived one passes and says so."""
-<<<<<<< HEAD
     gates = dataclasses.replace(STRICT, waivers=WAIVERS)
-    spilling = row_of_gates_shown(spills=6, stack_bytes=24)
-=======
-    gates = Gates(waivers=WAIVERS)
     spilling = row(spills=6, stack_bytes=24)
->>>>>>> 8cfa6237 (Read AMD assembly as one list of steps)
     root = ElementTree.fromstring(render_junit(compare([judged_run(gates, spilling, dataclasses.replace(spilling, architecture="sy_80"))])))
     passed, failed = (root.find(f"testsuite[@name='alpha/compile/{name}']/testcase") for name in ("sy_90", "sy_80"))
     told = {entry.get("name"): entry.get("value") for entry in passed.findall("properties/property")}
@@ -488,11 +464,7 @@ def test_the_waiver_to_paste_silences_the_finding_and_no_other(package):
     ]
     text = render_markdown(compare([judged_run(STRICT, *broken)]))
     pasted = re.search(r"^```toml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[1]
-<<<<<<< HEAD
     found = load_gates(package_of_gates_shown(pasted), strict=True)
-=======
-    found = load_gates(package(pasted))
->>>>>>> 8cfa6237 (Read AMD assembly as one list of steps)
 
     assert [(waiver.gate, waiver.which.function) for waiver in found.waivers] == [
         ("spills", ("_fwd",)),
@@ -506,15 +478,9 @@ def test_the_waiver_to_paste_silences_the_finding_and_no_other(package):
 
 def test_discarded_candidates_are_counted_and_never_red():
     """A row that an autotuner discards: in the count and in a list of its own, and no finding."""
-<<<<<<< HEAD
-    spilling = judge(row_of_gates_shown(spills=6, stack_bytes=24), STRICT)
+    spilling = judge(row(spills=6, stack_bytes=24), STRICT)
     discarded = dataclasses.replace(spilling, verdict=Verdict.NOT_RUN, not_run=NotRun.DISCARDED, num_warps=1)
-    comparison = compare([run(compiled=(row_of_gates_shown(), discarded), gates=STRICT)])
-=======
-    spilling = judge(row(spills=6, stack_bytes=24), Gates())
-    discarded = dataclasses.replace(spilling, verdict=Verdict.NOT_RUN, not_run=NotRun.DISCARDED, num_warps=1)
-    comparison = compare([run(compiled=(row(), discarded), gates=Gates())])
->>>>>>> 8cfa6237 (Read AMD assembly as one list of steps)
+    comparison = compare([run(compiled=(row(), discarded), gates=STRICT)])
     text = render_markdown(comparison)
 
     assert comparison.exit_code == 0
@@ -528,11 +494,7 @@ def test_discarded_candidates_are_counted_and_never_red():
 
 def test_a_candidate_that_is_discarded_now_is_no_worse_verdict():
     """`codegen diff` compares its figures: with a base where it was clean, and with one where it was a finding."""
-<<<<<<< HEAD
-    clean, broken = row_of_gates_shown(registers=40, spills=0), judge(row_of_gates_shown(registers=40, spills=6, stack_bytes=24), STRICT)
-=======
-    clean, broken = row(registers=40, spills=0), judge(row(registers=40, spills=6, stack_bytes=24), Gates())
->>>>>>> 8cfa6237 (Read AMD assembly as one list of steps)
+    clean, broken = row(registers=40, spills=0), judge(row(registers=40, spills=6, stack_bytes=24), STRICT)
     discarded = dataclasses.replace(broken, verdict=Verdict.NOT_RUN, not_run=NotRun.DISCARDED)
     found = {
         name: [(delta.concern.value, delta.trend.value) for change in diff([before], [after]).changes for delta in change.deltas]
