@@ -32,6 +32,7 @@ from triton.runtime.autotuner import Autotuner
 from warpwave.inside.fake_gpu.compiled import followed, plain
 from warpwave.inside.fake_gpu.contents import Contents
 from warpwave.inside.fake_gpu.direct_ops import direct_ops
+from warpwave.inside.fake_gpu.generated_code import without_code
 from warpwave.inside.fake_gpu.host_side import forget, is_pinned, refused, switched_on, taken_apart, tensors_in
 from warpwave.inside.fake_gpu.host_side import known as known_data
 from warpwave.inside.fake_gpu.launches import check_grid, check_scratch
@@ -215,6 +216,7 @@ def pretended_device(card: Architecture, load: Loader, kinds: Iterable[str] = ("
         apply(changes, undo)
         apply([*exchanged(), *arrays()], undo)
         pretend_tools(card, getattr(torch, device.type).get_device_properties(), capability(card), undo)
+        without_code(undo)
         redirect = undo.enter_context(WithoutData(torch.device("meta"), (device.type, *kinds), device))
         keep_in_backward(redirect, undo)
         yield
@@ -557,6 +559,7 @@ def card_with_data(
     undo.callback(sum_in_fp32())  # before `shared_ops` changes what a library does
     apply(changes, undo)
     pretend_tools(card, getattr(torch, device.type).get_device_properties(), capability(card), undo)
+    without_code(undo)
     keep_in_backward(undo.enter_context(Redirect(torch.device("cpu"), kinds, device)), undo)
     return tuning, undo.close
 
