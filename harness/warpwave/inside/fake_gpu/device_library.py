@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import math
 import pkgutil
+import re
 from collections.abc import Callable, Iterator
 from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 import torch
+import triton.language as tl
 import triton.language.extra as extra
 
 from warpwave.inside.fake_gpu.torch_device import Patch
@@ -253,11 +256,20 @@ def library(backend: str) -> list[Patch]:
     changes: list[Patch] = [(InterpreterBuilder, "create_extern_elementwise", lambda builder, *args: calls.compute(*args))]
     vendors = {info.name: _module(f"{info.name}.libdevice") for info in pkgutil.iter_modules(extra.__path__) if info.ispkg}
     for module in filter(None, vendors.values()):
+        calls.symbols |= _symbols(module)
         changes += [(module, name, calls.named(name, function)) for name, function in _functions(module)]
+    # A package may have a library of its own, with the vendor's symbols.
+    changes.append((tl.core, "extern", lambda function: calls.named("", tl.core.builtin(function))))
     if (here := vendors.get(backend)) is not None:
         plain = importlib.import_module(f"{extra.__name__}.libdevice")
         changes += [(plain, name, calls.named(name, vars(here).get(name, _lacking(here, name)))) for name, _ in _functions(plain)]
     return changes
+
+
+def _symbols(module: ModuleType) -> dict[str, str]:
+    """Return the function of a library that calls each symbol, by what its source says."""
+    _, *functions = re.split(r"^def ", inspect.getsource(module), flags=re.MULTILINE)
+    return {symbol: text.partition("(")[0] for text in functions for symbol in re.findall(r"\(\s*[\"'](__\w+)[\"']", text)}
 
 
 def _lacking(module: ModuleType, name: str) -> Callable[..., Any]:
@@ -282,10 +294,14 @@ def _functions(module: ModuleType) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 class _Calls:
-    """Remembers which function of a library a kernel is in: the vendor's wrapper knows only the name of a symbol."""
+    """Remembers which function of a library a kernel is in: the vendor's wrapper knows only the name of a symbol.
+
+    `symbols` has the function of each symbol, for those that a package calls by itself.
+    """
 
     def __init__(self) -> None:
         self.name = ""
+        self.symbols: dict[str, str] = {}
 
     def named(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function as kernels call it in the interpreter, with the marks of a built-in, which a kernel's hash looks for."""
@@ -296,7 +312,7 @@ class _Calls:
 
             outer, self.name = self.name, name
             try:
-                return function(*args, **{**kwargs, "_semantic": interpreter_semantic})
+                return function(*args, **{**kwargs, "_semantic": kwargs.get("_semantic") or interpreter_semantic})
             finally:
                 self.name = outer
 
@@ -306,8 +322,9 @@ class _Calls:
         """Stand in for the call of a symbol: the handles of the arguments have one shape and the types of the symbol."""
         from triton.runtime.interpreter import TensorHandle, _get_np_dtype
 
-        if (function := FUNCTIONS.get(self.name)) is None:
-            raise NotPretended(f"{self.name or symbol} of the device library has no counterpart in the interpreter")
+        name = self.name or self.symbols.get(symbol, symbol)
+        if (function := FUNCTIONS.get(name)) is None:
+            raise NotPretended(f"{name} of the device library has no counterpart in the interpreter")
         numbers = np.broadcast_arrays(*(arg.data for arg in args))
         with np.errstate(all="ignore"):
             result = function(*numbers, dtype=np.dtype(_get_np_dtype(returned.scalar)))
