@@ -231,7 +231,7 @@ print(json.dumps(said))
 
 @pytest.mark.parametrize("name", ["sm_90", "gfx942"])
 def test_kernels_call_the_library_of_the_pretended_vendor(tmp_path, name):
-    """By the name without a vendor, imported in any way, by the vendor's, and by a package's own copy. What the vendor's lacks is refused, as in compiling."""
+    """By the name without a vendor, by the vendor's, and by a package's own copy. What the vendor's lacks is refused, as in compiling."""
     (tmp_path / "kernels.py").write_text(KERNELS)
     card = next(card for card in load_targets()["cpu"].architectures if card.name == name)
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
