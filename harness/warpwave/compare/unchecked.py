@@ -11,7 +11,7 @@ from warpwave.records import HOST_CODE, MOSTLY_UNSEEN, UNCHECKED, NotRun, Stage,
 
 _MOST = 50  # causes kept of a target
 _MODULE = re.compile(r"No module named '([\w.]+)'|No package metadata was found for ([\w.-]+)")
-_EXCEPTION = re.compile(r"^\w+(?:Error|NotBuilt|NotPretended|NeedsCard): ")
+_EXCEPTION = re.compile(r"^(?:\w*Error|NotBuilt|NotPretended|NeedsCard): ")
 _HINTS = {
     NotRun.NEEDS_BUILD: "Run them where the package is built and installed, or leave them out.",
     NotRun.NEEDS_CARD: "Run them on a target with a card.",

@@ -461,12 +461,13 @@ def language() -> list[Answer]:
 
 def device_libraries(backend: str) -> list[Answer]:
     """`libdevice`, whose functions return None or raise there. The one without a vendor becomes that of Triton's `backend`."""
+    import triton.language as tl
     from triton.runtime.interpreter import InterpreterBuilder
 
     from warpwave.inside.fake_gpu.device_library import Calls, functions, lacking, library, vendors
 
-    calls, plain, here = Calls(), library(), library(backend)
     modules = [module for module in map(library, vendors()) if module is not None]
+    calls, plain, here = Calls(modules), library(), library(backend)
     return [
         put(
             InterpreterBuilder,
@@ -479,6 +480,7 @@ def device_libraries(backend: str) -> list[Answer]:
             for module in modules
             for name in functions(module)
         ),
+        put(tl.core, "extern", lambda function: calls.named("", tl.core.builtin(function)), "a package may have a library of its own"),
         *(
             put(plain, name, calls.named(name, vars(here).get(name) or lacking(here, name)), "that of the pretended vendor")
             for name in (functions(plain) if plain else ())

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import math
 import pkgutil
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -271,11 +273,21 @@ def lacking(module: ModuleType, name: str) -> Callable[..., Any]:
     return refuse
 
 
-class Calls:
-    """Remembers which function of a library a kernel is in: the vendor's wrapper knows only the name of a symbol."""
+def _symbols(module: ModuleType) -> dict[str, str]:
+    """Return the function of a library that calls each symbol, by what its source says."""
+    _, *texts = re.split(r"^def ", inspect.getsource(module), flags=re.MULTILINE)
+    return {symbol: text.partition("(")[0] for text in texts for symbol in re.findall(r"\(\s*[\"'](__\w+)[\"']", text)}
 
-    def __init__(self) -> None:
+
+class Calls:
+    """Remembers which function of a library a kernel is in: the vendor's wrapper knows only the name of a symbol.
+
+    `symbols` has the function of each symbol, for those that a package calls by itself.
+    """
+
+    def __init__(self, libraries: Iterable[ModuleType]) -> None:
         self.name = ""
+        self.symbols = {symbol: name for library in libraries for symbol, name in _symbols(library).items()}
 
     def named(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function as kernels call it in the interpreter, with the marks of a built-in, which a kernel's hash looks for."""
@@ -284,7 +296,7 @@ class Calls:
         def call(*args: Any, **kwargs: Any) -> Any:
             outer, self.name = self.name, name
             try:
-                return function(*args, **{**kwargs, "_semantic": interpreter_semantic})
+                return function(*args, **{**kwargs, "_semantic": kwargs.get("_semantic") or interpreter_semantic})
             finally:
                 self.name = outer
 
@@ -292,8 +304,9 @@ class Calls:
 
     def compute(self, library: str, path: str, symbol: str, args: list[Any], returned: Any, pure: bool) -> Any:
         """Stand in for the call of a symbol: the handles of the arguments have one shape and the types of the symbol."""
-        if (function := FUNCTIONS.get(self.name)) is None:
-            raise NotPretended(f"{self.name or symbol} of the device library has no counterpart in the interpreter")
+        name = self.name or self.symbols.get(symbol, symbol)
+        if (function := FUNCTIONS.get(name)) is None:
+            raise NotPretended(f"{name} of the device library has no counterpart in the interpreter")
         numbers = np.broadcast_arrays(*(arg.data for arg in args))
         with np.errstate(all="ignore"):
             result = function(*numbers, dtype=np.dtype(_get_np_dtype(returned.scalar)))

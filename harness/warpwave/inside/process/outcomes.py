@@ -222,6 +222,8 @@ def _of_tool(lines: Sequence[str]) -> str:
 # Comparisons of tensors. They fail for the tensors' sake, whatever the test has asked before.
 _OF_TENSORS = ("/torch/testing/", "/numpy/testing/")
 _COUNTERS = "torch._dynamo.utils"
+_METRICS = "torch._inductor.metrics"
+_READS_CODE = "/torch/_inductor/utils.py"  # it asserts that there is some
 
 
 class Pretended:
@@ -252,13 +254,13 @@ def _is_of_tensors(error: BaseException) -> bool:
 
 
 def _counts_graphs(trace: TracebackType | None) -> bool:
-    """Return whether a module that the error passed has torch's counters of compiled graphs."""
-    counters = getattr(sys.modules.get(_COUNTERS), "counters", None)
-    if counters is None:
-        return False
-    return any(
-        value is counters for frame, _ in traceback.walk_tb(trace) for value in (*frame.f_globals.values(), *frame.f_locals.values())
-    )
+    """Return whether a module that the error passed has torch's counters of graphs or kernels, or torch found no code to return."""
+    counters = [each for each in (getattr(sys.modules.get(_COUNTERS), "counters", None), sys.modules.get(_METRICS)) if each is not None]
+    frames = [frame for frame, _ in traceback.walk_tb(trace)]
+    if any(frame.f_code.co_filename.endswith(_READS_CODE) for frame in frames[-1:]):
+        return True
+    known = (value for frame in frames for value in (*frame.f_globals.values(), *frame.f_locals.values()))
+    return bool(counters) and any(value is counter for value in known for counter in counters)
 
 
 # Why a test or a point did not run, or not to its end, from the exception that ended it.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -191,7 +191,8 @@ def last_line(text: str) -> str:
 # are large, only they are left. The choice follows from the parameters alone, so it is the same on every machine and in every stage.
 
 MOST = 3  # like the sizes of a sweep: the first, the last and one between
-ENOUGH = 150  # tests in all: with more, each function gets two, and with still more one
+ENOUGH = 150  # tests in all: with more, each function gets two, and with still more one; of more functions, some are left out
+_DIGIT = re.compile(r"\d")
 LARGEST = 16  # times the work of a function's smallest test
 ALWAYS_SMALL = 1 << 20  # elements that an interpreter works through in seconds; sizes such as 0, 1 and 1023 belong together
 ALWAYS_LARGE = 1 << 28  # an interpreter takes minutes for 16 times as much: only a function's smallest tests may be larger
@@ -199,9 +200,12 @@ ALWAYS_LARGE = 1 << 28  # an interpreter takes minutes for 16 times as much: onl
 
 def few_of_each(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     """Return the items to run, in the order given."""
-    functions: dict[tuple[str, str], list[pytest.Item]] = {}
-    for item in items:
-        functions.setdefault(_function(item), []).append(item)
+    functions = _grouped(items, _function)
+    if len(functions) > ENOUGH:
+        functions = _grouped(items, _combination)
+    if len(functions) > ENOUGH:
+        names = sorted(functions)
+        functions = {names[place * len(names) // ENOUGH]: functions[names[place * len(names) // ENOUGH]] for place in range(ENOUGH)}
     most = next((few for few in range(MOST, 1, -1) if sum(min(few, len(several)) for several in functions.values()) <= ENOUGH), 1)
     kept = {id(item) for several in functions.values() for item in _spread(_small(several), most)}
     return [item for item in items if id(item) in kept]
@@ -213,6 +217,19 @@ def _function(item: pytest.Item) -> tuple[str, str]:
     if not hasattr(item, "callspec"):
         name = name.rstrip("0123456789")
     return (item.parent.nodeid if item.parent else "", name)
+
+
+def _combination(item: pytest.Item) -> tuple[str, str]:
+    """Return the same for methods that a generator made, with sizes and dtypes in their names: `test_add_n_64_cpu_float32`."""
+    parent, name = _function(item)
+    return (parent, name if hasattr(item, "callspec") else "_".join(part for part in name.split("_") if not _DIGIT.search(part)))
+
+
+def _grouped(items: Sequence[pytest.Item], key: Callable[[pytest.Item], tuple[str, str]]) -> dict[tuple[str, str], list[pytest.Item]]:
+    groups: dict[tuple[str, str], list[pytest.Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def _small(items: list[pytest.Item]) -> list[pytest.Item]:

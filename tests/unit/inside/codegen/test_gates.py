@@ -379,9 +379,7 @@ def test_what_a_reader_sees_of_gates():
     gates = Gates(GateLimits(spills=0), waivers=WAIVERS, advice=OPEN)
     spilling = row(spills=6, stack_bytes=24)
     host = row(function="(host code)", verdict=Verdict.NOT_RUN, reason="needs data")
-    comparison = compare(
-        [judged_run(gates, spilling, dataclasses.replace(spilling, architecture="sy_80"), row(num_warps=8), host)]
-    )
+    comparison = compare([judged_run(gates, spilling, dataclasses.replace(spilling, architecture="sy_80"), row(num_warps=8), host)])
     text = render_markdown(comparison)
 
     assert comparison.exit_code == 1
@@ -464,7 +462,7 @@ def test_the_waiver_to_paste_silences_the_finding_and_no_other(package):
     ]
     text = render_markdown(compare([judged_run(STRICT, *broken)]))
     pasted = re.search(r"^```toml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[1]
-    found = load_gates(package_of_gates_shown(pasted), strict=True)
+    found = load_gates(package(pasted), strict=True)
 
     assert [(waiver.gate, waiver.which.function) for waiver in found.waivers] == [
         ("spills", ("_fwd",)),

@@ -190,6 +190,18 @@ def kernel(x, y, n, BLOCK: tl.constexpr):
     tl.store(y + n + i, tl.extra.libdevice.pow(v, 2.0) + vendors.exp(v), mask=i < n)
     tl.store(y + 2 * n + i, libdevice.isnan(v).to(tl.float32), mask=i < n)
 
+SYMBOL = {"cuda": "__nv_powf", "hip": "__ocml_pow_f32"}[sys.argv[2]]
+
+@tl.core.extern
+def own_pow(x, y, _semantic=None):
+    fp32 = tl.core.dtype("fp32")
+    return tl.core.extern_elementwise("", "", [x, y], {(fp32, fp32): (SYMBOL, fp32)}, is_pure=True, _semantic=_semantic)
+
+@triton.jit
+def with_its_own_library(x, y, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(y + i, own_pow(tl.load(x + i), tl.load(x + i)))
+
 @triton.jit
 def halves(x):
     tl.store(x, libdevice.tanh(tl.load(x)))
@@ -203,6 +215,9 @@ x[7] = float("nan")
 y = torch.empty(300, device="cuda")
 kernel[(1,)](x, y, 100, BLOCK=128)
 torch.testing.assert_close(y, torch.cat([x.tanh() + x.erf(), x**2 + x.exp(), x.isnan().float()]), equal_nan=True)
+base = torch.rand(64, device="cuda")
+with_its_own_library[(1,)](base, y, BLOCK=64)
+torch.testing.assert_close(y[:64], base**base)
 said = []
 for wrong, value in ((halves, x.half()), (unknown, x)):
     try:
@@ -216,7 +231,7 @@ print(json.dumps(said))
 
 @pytest.mark.parametrize("name", ["sm_90", "gfx942"])
 def test_kernels_call_the_library_of_the_pretended_vendor(tmp_path, name):
-    """By the name without a vendor, imported in any way, and by the vendor's. What the vendor's lacks is refused, as in compiling."""
+    """By the name without a vendor, by the vendor's, and by a package's own copy. What the vendor's lacks is refused, as in compiling."""
     (tmp_path / "kernels.py").write_text(KERNELS)
     card = next(card for card in load_targets()["cpu"].architectures if card.name == name)
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
