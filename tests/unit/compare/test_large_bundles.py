@@ -144,14 +144,6 @@ def test_a_page_shows_so_many_and_counts_the_rest(monkeypatch):
             assert line in text.replace("\\", "")
 
 
-def test_a_comparison_that_fits_is_shown_as_it_is():
-    """It is the same object: an ordinary comparison is not copied."""
-    comparison = compare(two_targets())
-
-    assert shown(comparison).comparison is comparison
-    assert shown(comparison).left_out == ()
-
-
 def test_the_files_of_a_report_share_one_room(tmp_path, monkeypatch):
     """The largest folder is read last and exceeds the budget; the others are complete."""
     monkeypatch.setattr(untrusted, "REPORT_MEMORY", 400_000)
@@ -214,13 +206,3 @@ def test_too_many_targets_for_portability_are_said(monkeypatch):
         (),
         ("performance portability is not computed: 2 targets, with their kernels, are too many",),
     )
-
-
-@pytest.mark.parametrize("count", [1, 8, 9, 4000])
-def test_cards_of_many_kinds_are_counted(count):
-    """The names of a target's GPUs are in the head of every suite."""
-    devices = tuple(DeviceFacts(i, f"g{i}", "a", 1, 1) for i in range(count))
-    names = compare([run(facts=facts(devices=devices))]).targets[0].gpus.split(" + ")
-
-    assert names[-1] == (f"g{count - 1}" if count < 9 else f"{count - 8} more")
-    assert len(names) == min(count, 9)
