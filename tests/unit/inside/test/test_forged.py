@@ -6,13 +6,13 @@ import functools
 import itertools
 import json
 import os
-import shutil
 import subprocess
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import command
 import pytest
+from forgeries import write_package
 
 from warpwave.inside.bench.results import Sink
 from warpwave.records import Job, Sample, Stage, Verdict, dump, to_json
@@ -82,7 +82,7 @@ def verdicts(output: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def forge(tmp_path_factory, data):
+def forge(tmp_path_factory):
     """A folder with the package of that name."""
 
     folder, number = tmp_path_factory.mktemp("forged"), itertools.count()
@@ -90,8 +90,7 @@ def forge(tmp_path_factory, data):
     def make(name: str) -> Path:
         package = folder / f"{name}-{next(number)}" / "package"
         package.mkdir(parents=True)
-        shutil.copy(data / "forged" / "test_forged.py", package)
-        shutil.copy(data / "forged" / f"{name}.py", package / "conftest.py")
+        write_package(package, name)
         return package
 
     return make
