@@ -206,3 +206,13 @@ def test_too_many_targets_for_portability_are_said(monkeypatch):
         (),
         ("performance portability is not computed: 2 targets, with their kernels, are too many",),
     )
+
+
+@pytest.mark.parametrize("count", [1, 8, 9, 4000])
+def test_cards_of_many_kinds_are_counted(count):
+    """The names of a target's GPUs are in the head of every suite."""
+    devices = tuple(DeviceFacts(i, f"g{i}", "a", 1, 1) for i in range(count))
+    names = compare([run(facts=facts(devices=devices))]).targets[0].gpus.split(" + ")
+
+    assert names[-1] == (f"g{count - 1}" if count < 9 else f"{count - 8} more")
+    assert len(names) == min(count, 9)
