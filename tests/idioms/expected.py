@@ -15,10 +15,10 @@ SKIPPED = {"checks/test_selection.py::test_a_parameter_that_is_skipped[109951162
 SKIPPED_ON = {
     "checks/test_selection.py::test_one_vendor": ("gfx942", "for NVIDIA's cards"),
     "checks/test_selection.py::test_the_other_vendor": ("sm_90", "for AMD's cards"),
-    "host/test_descriptors.py::test_a_descriptor_made_by_the_host": ("gfx942", "needs TMA"),
-    "host/test_descriptors.py::test_a_descriptor_of_a_tensor_seen_as_another_dtype": ("gfx942", "needs TMA"),
-    "kernels/test_operations.py::test_a_reduction_through_a_descriptor": ("gfx942", "needs TMA"),
-    "kernels/test_operations.py::test_a_launch_that_waits_for_the_one_before": ("gfx942", "needs Hopper"),
+    "host/test_launching.py::test_a_descriptor_made_by_the_host": ("gfx942", "needs TMA"),
+    "host/test_launching.py::test_a_descriptor_of_a_tensor_seen_as_another_dtype": ("gfx942", "needs TMA"),
+    "kernels/test_kernels_language.py::test_a_reduction_through_a_descriptor": ("gfx942", "needs TMA"),
+    "kernels/test_kernels_language.py::test_a_launch_that_waits_for_the_one_before": ("gfx942", "needs Hopper"),
     "kernels/test_inline_assembly.py::test_an_approximation": ("gfx942", "PTX"),
     "kernels/test_inline_assembly.py::test_two_elements_in_a_register": ("gfx942", "PTX"),
     "kernels/test_inline_assembly.py::test_four_elements_and_two_results": ("gfx942", "PTX"),
@@ -26,17 +26,17 @@ SKIPPED_ON = {
 }
 # The idiom is a decision by the data of a tensor: compiling ends there, after a first launch.
 DECIDED_BY_DATA = {
-    "checks/test_decisions.py::test_a_branch_on_a_number_that_python_makes_its_own",
-    "checks/test_decisions.py::test_a_branch",
-    "checks/test_decisions.py::test_a_branch_on_a_computed_number",
-    "checks/test_decisions.py::test_a_branch_on_the_largest",
-    "checks/test_decisions.py::test_a_helper_whose_answer_decides",
-    "checks/test_decisions.py::test_a_size",
-    "checks/test_decisions.py::test_a_mask",
-    "checks/test_decisions.py::test_an_index",
-    "checks/test_decisions.py::test_a_loop_over_lengths",
-    "checks/test_decisions.py::test_a_loop_until_it_converges",
-    "checks/test_decisions.py::test_a_number_that_python_makes_its_own",
+    "checks/test_checks.py::test_a_branch_on_a_number_that_python_makes_its_own",
+    "checks/test_checks.py::test_a_branch",
+    "checks/test_checks.py::test_a_branch_on_a_computed_number",
+    "checks/test_checks.py::test_a_branch_on_the_largest",
+    "checks/test_checks.py::test_a_helper_whose_answer_decides",
+    "checks/test_checks.py::test_a_size",
+    "checks/test_checks.py::test_a_mask",
+    "checks/test_checks.py::test_an_index",
+    "checks/test_checks.py::test_a_loop_over_lengths",
+    "checks/test_checks.py::test_a_loop_until_it_converges",
+    "checks/test_checks.py::test_a_number_that_python_makes_its_own",
 }
 # The author's xfail: an expected failure in the report, with the author's reason; compiling may end there.
 EXPECTED_TO_FAIL = {"checks/test_selection.py::TestOfAClass::test_expected_to_fail": "known"}
