@@ -6,7 +6,6 @@ import json
 import os
 import random
 import re
-import shutil
 import signal
 import stat
 import subprocess
@@ -15,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from forgeries import write_package
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -182,15 +182,14 @@ def test_a_module_is_planted():
 
 
 @pytest.fixture
-def run_forged(tmp_path, offline, built, data):
-    """The run of a package of tests/data/forged, or of given tests, as a user would start it; with the target of its report."""
+def run_forged(tmp_path, offline, built):
+    """The run of a package of tests/unit/forgeries.py, or of given tests, as a user would start it; with the target of its report."""
 
     def run(name: str = "", text: str = "", stages: str = "test") -> tuple[subprocess.CompletedProcess[str], dict]:
         package = tmp_path / "package"
         package.mkdir()
         if name:
-            shutil.copy(data / "forged" / "test_forged.py", package)
-            shutil.copy(data / "forged" / f"{name}.py", package / "conftest.py")
+            write_package(package, name)
         else:
             (package / "test_op.py").write_text(text)
         for path in (package, *package.iterdir()):

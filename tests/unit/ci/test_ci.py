@@ -12,13 +12,12 @@ from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
-from synthetic import case, no_gpu, run, sample, two_targets
+from synthetic import case, run, sample, two_targets
 
 from warpwave.__main__ import _run_cli
 from warpwave.ci import forks, job
-from warpwave.ci import job as publish
 from warpwave.ci.forks import is_fork, is_hosted
-from warpwave.ci.job import COMMENT_BYTES, MARKER, annotate, command, comment, cut, outputs, summary
+from warpwave.ci.job import COMMENT_BYTES, MARKER, annotate, command, cut, outputs
 from warpwave.compare import compare
 from warpwave.doctor import Finding
 from warpwave.errors import InfrastructureError
@@ -88,36 +87,36 @@ def test_leftovers_are_named(monkeypatch):
 
 def test_numbers_are_exported_for_each_tool_where_there_are_any(tmp_path):
     """CSV is in the report; OpenMetrics is text."""
-    found = publish.export(compare(two_targets()), tmp_path)
+    found = job.export(compare(two_targets()), tmp_path)
 
     assert sorted(path.name for path in found) == sorted(path.name for path in tmp_path.iterdir())
     assert "openmetrics.txt" in {path.name for path in found}
     assert all(path.suffix == ".json" for path in found if path.name != "openmetrics.txt")
     assert not any(path.stem == "csv" for path in found)
     assert all(path.stat().st_size for path in found)
-    assert publish.export(compare([run(samples=())]), tmp_path / "none") == []
+    assert job.export(compare([run(samples=())]), tmp_path / "none") == []
 
 
 def test_a_summary_has_the_report_first_and_then_the_changes(tmp_path):
     """Each may have half; what is left of it goes to the other."""
     comparison = compare(two_targets())
-    whole = publish.summary(comparison, "", 1 << 20)
+    whole = job.summary(comparison, "", 1 << 20)
     long = "".join(f"change {n}\n" for n in range(10_000))
-    both = publish.summary(comparison, long, 4000)
+    both = job.summary(comparison, long, 4000)
 
-    assert publish.summary(comparison, "\nwhat changed\n", 1 << 20) == whole + "\nwhat changed\n"
+    assert job.summary(comparison, "\nwhat changed\n", 1 << 20) == whole + "\nwhat changed\n"
     assert len(both.encode()) <= 4000
     assert both.startswith(whole[:40])
-    assert publish.summary(comparison, long, 1 << 16).rstrip().endswith(f"{publish._IN_ARTIFACT}_")
+    assert job.summary(comparison, long, 1 << 16).rstrip().endswith(f"{job._IN_ARTIFACT}_")
     assert 1000 < both.encode().index(b"change 0\n") <= 2100
-    assert len(publish.summary(comparison, "", 1000).encode()) <= 1000
+    assert len(job.summary(comparison, "", 1000).encode()) <= 1000
 
 
 def test_a_comment_can_be_found_again_and_fits():
     """By its marker, in its first line; GitHub refuses one that is a byte too long."""
-    short = publish.comment(compare(two_targets()), "\nwhat changed\n")
+    short = job.comment(compare(two_targets()), "\nwhat changed\n")
     cases = tuple(case(f"k.py::test_{n}", Verdict.FAILED, message="x" * 500) for n in range(500))
-    long = publish.comment(compare([run(cases=cases)]), "".join(f"change {n}\n" for n in range(10_000)))
+    long = job.comment(compare([run(cases=cases)]), "".join(f"change {n}\n" for n in range(10_000)))
 
     assert short.startswith(MARKER + "\n")
     assert short.endswith("\nwhat changed\n")
@@ -127,7 +126,7 @@ def test_a_comment_can_be_found_again_and_fits():
 
 def test_no_leg_that_brought_anything_is_a_report_of_absent_targets(tmp_path):
     """Of whatever was expected, in the files of any report."""
-    comparison = publish.merge([tmp_path / "none"], tmp_path / "out", ["alpha", "beta"])
+    comparison = job.merge([tmp_path / "none"], tmp_path / "out", ["alpha", "beta"])
 
     assert [(target.target, target.verdict) for target in comparison.targets] == [("alpha", Verdict.ABSENT), ("beta", Verdict.ABSENT)]
     assert (tmp_path / "out" / "comparison.json").is_file()
@@ -200,7 +199,7 @@ def test_a_runner_shows_ten_annotations_and_the_last_counts_the_rest(count, show
 
 def test_the_sample_that_is_exported_is_sound():
     """One without a value is no number."""
-    assert publish.export(compare([run(samples=(sample(value=None, verdict=Verdict.ERROR),))]), None) == []
+    assert job.export(compare([run(samples=(sample(value=None, verdict=Verdict.ERROR),))]), None) == []
 
 
 # A fork's pull request and self-hosted runners: the plan is refused unless GitHub says that somebody is asked first.
@@ -320,16 +319,6 @@ def test_an_answer_that_is_none_is_refused(github, plan, status, code, words):
     assert len(asked) == 1
 
 
-@pytest.mark.parametrize("status", [301, 401, 403, 404, 500])
-def test_every_refusal_has_three_beats(status):
-    """What happened, with the environment; what that means; what to do."""
-    found = forks._refused(status, "gpu-forks", "owner/kernels")
-
-    assert "'gpu-forks'" in found.happened
-    assert "owner/kernels" in found.happened
-    assert all(text.endswith(".") for text in (found.happened, found.meaning, found.remedy))
-
-
 def test_a_github_that_does_not_answer_is_infrastructure(github, plan, monkeypatch):
     """Nobody there, an address that is none, or something else than JSON: no plan, and no traceback."""
     monkeypatch.setattr(forks, "_LIMIT_S", 0.5)
@@ -391,21 +380,3 @@ def test_any_label_of_ones_own_is_a_machine_of_ones_own():
 
 
 # What a workflow's last job writes from the comparison. All data is made up.
-
-
-def test_a_comment_is_a_summary_that_can_be_found_again():
-    """By its first line. The changes since the base branch stand behind the comparison, if there are some."""
-    comparison = compare([no_gpu()], ["cpu"])
-
-    assert comment(comparison) == f"{MARKER}\n{summary(comparison, '', COMMENT_BYTES)}"
-    assert comment(comparison, "\n## Since\n") == comment(comparison) + "\n## Since\n"
-
-
-def test_a_summary_keeps_its_limit_whatever_changed():
-    """The changes get half of it at most, and end where a line ends."""
-    changes = "a line of changes\n" * 1000
-    text = summary(compare([no_gpu()], ["cpu"]), changes, 4000)
-
-    assert len(text.encode()) <= 4000
-    assert 80 < text.count("a line of changes\n") < 112
-    assert text.rstrip().endswith("_Cut here. The artifact of this run contains the whole text._")

@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from synthetic import no_gpu, two_targets
+from synthetic import no_gpu
 
-from warpwave.ci.job import MOST_ANNOTATIONS, annotate, command, cut, outputs
-from warpwave.ci.plan import Leg, as_outputs, latest, plan_legs
+from warpwave.ci.job import annotate, command, cut, outputs
+from warpwave.ci.plan import latest
 from warpwave.compare import compare
-from warpwave.errors import UsageError
-from warpwave.records import CaseResult, Verdict
+from warpwave.records import Verdict
 
 ROOT = Path(__file__).parents[3]
 FILES = {path.name: path for path in sorted((ROOT / ".github" / "workflows").glob("*.yml"))}
@@ -223,51 +222,6 @@ def test_what_the_pages_call_takes_what_they_give_it(page):
         assert {key for key, entry in known[name].items() if entry.get("required")} <= inputs
 
 
-def test_a_plan_is_one_leg_a_machine():
-    """A label, a list of labels, or several machines of one target."""
-    legs = plan_legs('{"cpu": "ubuntu-latest", "cuda": [["self-hosted", "h100"], ["self-hosted", "h200"]]}', ["cpu", "cuda"])
-
-    assert legs == (
-        Leg("cpu", ("ubuntu-latest",), "cpu"),
-        Leg("cuda", ("self-hosted", "h100"), "cuda-1"),
-        Leg("cuda", ("self-hosted", "h200"), "cuda-2"),
-    )
-    assert as_outputs(legs)["expect"] == "cpu,cuda,cuda (2)"
-    assert json.loads(as_outputs(legs)["matrix"])["include"][2] == {
-        "target": "cuda",
-        "runner": ["self-hosted", "h200"],
-        "name": "cuda-2",
-        "shard": "",
-    }
-
-
-def test_a_plan_of_shards_is_a_leg_a_part():
-    """Each with a name of its own, for artifacts, and one target to expect."""
-    legs = plan_legs('{"cuda": ["self-hosted", "h100"]}', ["cuda"], shards=2)
-
-    assert [(leg.name, leg.shard) for leg in legs] == [("cuda-1of2", "1/2"), ("cuda-2of2", "2/2")]
-    assert as_outputs(legs)["expect"] == "cuda"
-
-
-def test_a_plan_of_parts_that_could_not_be_kept_apart_is_refused():
-    """Shard 1 of one machine and shard 2 of another are no run."""
-    with pytest.raises(UsageError, match="several machines"):
-        plan_legs('{"cuda": [["a"], ["b"]]}', ["cuda"], shards=2)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("", "[]", "{}", "{'cpu': 1}", "[" * 100_000),
-        *('{"cpu": 1}', '{"cpu": []}', '{"cpu": [1]}', '{"gpu": "x"}', '{"cpu": ["self-hosted"]}', '{"cpu": "a\\nb"}'),
-    ],
-)
-def test_a_plan_that_makes_no_sense_is_refused(text):
-    """With what is allowed; never a matrix of nothing."""
-    with pytest.raises(UsageError):
-        plan_legs(text, ["cpu"])
-
-
 def test_an_annotation_cannot_be_broken_out_of():
     """Neither with lines, nor with the signs that end a property, nor with an order in the middle."""
     line = command("error", "100%\r\n::set-output name=x::y", title="a,b:c\n::error::z")
@@ -275,18 +229,6 @@ def test_an_annotation_cannot_be_broken_out_of():
     assert line.count("\n") == 0
     assert re.fullmatch(r"::error title=[^,:]*::[^\n]*", line)
     assert "::set-output" not in line
-
-
-def test_what_failed_is_annotated_and_the_rest_counted():
-    """Ten of a kind is what GitHub shows of a step."""
-    first, second = two_targets()
-    failing = tuple(CaseResult(f"t.py::test_{n}", "t", Verdict.FAILED, message=f"broken {n}") for n in range(30))
-    lines = list(annotate(compare([dataclasses.replace(first, cases=failing), second], ["alpha", "beta", "gamma"])))
-
-    assert len(lines) == MOST_ANNOTATIONS
-    assert lines[0].startswith("::error title=warpwave::")
-    assert "gamma%3A absent" in "".join(lines)
-    assert re.search(r"and \d+ more", lines[-1])
 
 
 def test_a_base_is_never_a_pull_requests_run():

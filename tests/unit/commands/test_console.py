@@ -40,24 +40,9 @@ ORDERS = [
     "##teamcity[buildStatus text='planted']",
     "section_start:1560896352:planted\r\x1b[0K",
 ]
-BEFORE = [
-    "",
-    "  ",
-    "\n",
-    "x\n",
-    "\r",
-    "\x1b[31m",
-    "\x1b[0m \t",
-    "\x1b]0;t\x07",
-    "\u2028",
-    "\u2029",
-    "\x85",
-    "\x0b",
-    "\x0c",
-    "\ufeff",
-    "\u200b",
-]
-BEFORE += ["\u202e", "\u2066", "\U000e0041", "\ud800", "\u3164", "\ufe0f", "word ", "a" * 79 + " ", "a" * 80, "w " * 40, "\u00a0", "#", ":"]
+BEFORE = ["", "  ", "\n", "x\n", "\r", "\x1b[31m", "\x1b[0m \t", "\x1b]0;t\x07", "\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\ufeff"]
+BEFORE += ["\u200b", "\u202e", "\u2066", "\U000e0041", "\ud800", "\u3164", "\ufe0f", "word ", "a" * 79 + " ", "a" * 80, "w " * 40]
+BEFORE += ["\u00a0", "#", ":"]
 HOSTILE = [before + order for before in BEFORE for order in ORDERS]
 STEERING = "\x1b\x9b\x07\x08\r\u202e\u2066\u200b\u2028\u2029\x85\ufeff\u3164\ufe0f\U000e0041\U000e0100\ud800"
 
@@ -85,19 +70,23 @@ def printed():
     return printed
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))  # not by the text: pytest prints it
-def test_every_way_out_is_inert(printed, text):
-    """As a line, as several, on standard error, drawn and folded by rich, as JSON, and as an annotation that is none of ours."""
-    for told in (
-        printed(console.say, text),
-        printed(console.say, text, err=True),
-        printed(console.say, text.split("\n")),
-        printed(console.show, Text(visible(text))),
-        printed(console.show, visible("x" * 30 + text), err=True),
-        printed(console.print_json, {text: [text]}),
-        printed(console.order, text),
-        printed(console.order, command("error", text, title=text)),
-    ):
+WAYS_OUT = {
+    "a line": lambda text: console.say(text),
+    "standard error": lambda text: console.say(text, err=True),
+    "several lines": lambda text: console.say(text.split("\n")),
+    "drawn": lambda text: console.show(Text(visible(text))),
+    "folded": lambda text: console.show(visible("x" * 30 + text), err=True),
+    "JSON": lambda text: console.print_json({text: [text]}),
+    "an annotation": lambda text: console.order(text),
+    "an annotation of ours": lambda text: console.order(command("error", text, title=text)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS_OUT)
+def test_every_way_out_is_inert(printed, way):
+    for text in HOSTILE:
+        told = printed(WAYS_OUT[way], text)
+
         assert orders(told) == []
         assert set(told) & set(STEERING) == set()
 

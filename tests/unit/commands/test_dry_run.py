@@ -86,19 +86,6 @@ def test_which_files_and_why_not_others(package, capsys):
     assert (leg["engine"], "read-only" in leg["package"]) == ("docker", True)
 
 
-def test_what_people_read(package, capsys):
-    """Long lists are cut, and say so."""
-    for number in range(60):
-        (package / f"{number}.txt").write_text("")
-    assert _run_cli(["run", "cuda", "--kernels", "pkg", "--dry-run", "--install"]) == 0
-    text = capsys.readouterr().out
-
-    assert "Nothing was run." in text
-    assert "62 files, 42 bytes" in text
-    assert "and 22 more; --full shows all" in text
-    assert "files, with the package's requirements" in text
-
-
 def test_a_wrong_request_is_refused_as_in_a_run(package, capsys):
     """The answer would be worth nothing otherwise."""
     assert _run_cli(["run", "cpu", "--stage", "bench", "--kernels", "pkg", "--dry-run"]) == 2

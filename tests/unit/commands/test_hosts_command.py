@@ -495,16 +495,6 @@ def test_a_leg_without_its_machine_is_absent(ran):
     assert "gone is absent" in first.stdout
 
 
-def test_each_leg_names_itself_and_its_log(ran):
-    """Line by line without a terminal; the logs are where the last line says."""
-    folder, first, _ = ran
-
-    assert "near 1/2: starting on this machine" in first.stderr
-    assert "gone: absent: " in first.stderr
-    assert "Logs: " in first.stderr
-    assert {path.name for path in (folder / "out" / "logs").iterdir()} == {"near-1of2.log", "near-2of2.log", "gone.log"}
-
-
 def test_all_legs_have_one_snapshot_and_one_commit(ran):
     """Also the shards, and the leg that did not run."""
     folder, _, _ = ran

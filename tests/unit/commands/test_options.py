@@ -386,20 +386,11 @@ def test_a_fault_of_ours_says_so_and_how_to_see_it(tmp_path):
         assert "WARPWAVE_TRACEBACK=1" in done.stderr
 
 
-def test_a_second_target_that_exists_is_said_before_the_first_one_runs(tmp_path):
-    """A mistake about the last target costs no hour of the first."""
-    (tmp_path / "kernels").mkdir()
-    (tmp_path / "out" / "raw" / "cuda").mkdir(parents=True)
-    done = warpwave("run", "cpu", "cuda", "--engine", "local", "--kernels", tmp_path / "kernels", "--out", tmp_path / "out")
-    assert (done.returncode, len(beats(done))) == (2, 3)
-    assert not (tmp_path / "out" / "raw" / "cpu").exists()
-
-
 # What the commands have in common: one habit for `--json`, completion in the shell, targets that exist. All data is synthetic.
 
 
 @pytest.fixture
-def bundle_of_common_options(tmp_path):
+def one_run(tmp_path):
     write_raw(tmp_path / "run" / "raw" / "alpha", run())
     return str(tmp_path / "run")
 
@@ -415,10 +406,10 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("what", COMMANDS)
-def test_json_is_one_habit(bundle_of_common_options, tmp_path, monkeypatch, capsys, what):
+def test_json_is_one_habit(one_run, tmp_path, monkeypatch, capsys, what):
     """Alone it prints the document instead of text; with a file it writes the same there, and prints text."""
     monkeypatch.chdir(tmp_path)
-    words = [bundle_of_common_options if word == "RUN" else word for word in COMMANDS[what]]
+    words = [one_run if word == "RUN" else word for word in COMMANDS[what]]
 
     code = _run_cli(words)
     printed = json.loads(capsys.readouterr().out)
@@ -445,10 +436,10 @@ def test_enumerations_complete_in_the_shell():
     assert completed("report", "x", "--expect", "cu") == ["cuda"]
 
 
-def test_an_expected_target_has_to_exist(bundle_of_common_options, tmp_path, capsys):
+def test_an_expected_target_has_to_exist(one_run, tmp_path, capsys):
     """In a targets file or in a folder: `hip` would be absent for ever."""
     out = ["--out", str(tmp_path / "out")]
-    assert _run_cli(["report", bundle_of_common_options, *out, "--expect", "alpha,hip"]) == 2
+    assert _run_cli(["report", one_run, *out, "--expect", "alpha,hip"]) == 2
     said = capsys.readouterr().err
     assert "'hip'" in said
     assert "rocm" in said
@@ -457,7 +448,7 @@ def test_an_expected_target_has_to_exist(bundle_of_common_options, tmp_path, cap
     overlay.write_text(
         "schema_version: 1\ntargets:\n  hip: {label: mine, engine: local, stages: [test], image: {dockerfile: x, base: y}}\n"
     )
-    assert _run_cli(["report", bundle_of_common_options, *out, "--expect", "hip", "--targets", str(overlay)]) == 4
+    assert _run_cli(["report", one_run, *out, "--expect", "hip", "--targets", str(overlay)]) == 4
     assert "absent" in capsys.readouterr().out
 
 

@@ -342,14 +342,6 @@ def test_half_of_the_cases_have_to_move():
     assert line_of(still, moved).steps[0].moved == 1
 
 
-def test_a_case_that_is_added_changes_no_level():
-    """Only cases that all runs have count."""
-    line = line_of([1, 1, 1, 1], [None, None, 9, 9])
-
-    assert line.steps == ()
-    assert line.speeds == (1, 1, 1, 1)
-
-
 @pytest.fixture
 def runs(tmp_path, monkeypatch):
     """Four runs in a folder, the last two slower, and one of their folders without a run."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from synthetic import GPU_B, MADE_UP, case, compared, compiled, facts, record, run, sample, two_vendors
+from synthetic import GPU_B, MADE_UP, case, compared, compiled, facts, record, run, sample
 
 from warpwave.compare import compare
-from warpwave.compare.answer import Compiled, Distance, KernelLine, Reached, Square, distance, headline, overview, shortfalls
+from warpwave.compare.answer import Compiled, Distance, KernelLine, Reached, Shortfall, Square, distance, headline, overview, shortfalls
 from warpwave.compare.code_hints import Figure, Side, figures, hints
 from warpwave.compare.model import Comparison, Since, TargetSummary
 from warpwave.compare.verdict import sentence
@@ -30,8 +30,8 @@ def points(*shares, kernel="softmax", provider="triton", **more):
     )
 
 
-def code(architecture, case="softmax/N=1024", **more):
-    return compiled(architecture, origin=f"{case} [triton]", **more)
+def code(architecture, case="softmax/N=1024", provider="triton", **more):
+    return compiled(architecture, origin=f"{case} [{provider}]", **more)
 
 
 def beside(here=(0.5,), there=(0.95,), mine=None, theirs=None):
@@ -41,41 +41,18 @@ def beside(here=(0.5,), there=(0.95,), mine=None, theirs=None):
     return [alpha, beta]
 
 
-def short(runs):
+def short(*runs):
     comparison = compare(runs)
     return shortfalls(comparison, overview(comparison))
 
 
-def evidence(runs):
-    return [hint.evidence for hint in short(runs)[0].hints]
+def evidence(*runs):
+    return [hint.evidence for hint in short(*runs)[0].hints]
 
 
 @pytest.mark.parametrize(("share", "far"), [(1.2, "near"), (0.9, "near"), (0.89, "short"), (0.7, "short"), (0.69, "far"), (0, "far")])
 def test_the_distance_of_a_share(share, far):
     assert distance(share) is Distance(far)
-
-
-def test_the_headline_leads_with_what_is_wrong():
-    """Failed tests before slow kernels; the second clause about one target does not repeat its name."""
-    broken = (case(verdict=Verdict.FAILED), case("b", verdict=Verdict.CRASHED), case("c"))
-
-    assert first_sentence([run("a"), run("b", cases=broken, samples=points(0.5, 0.6))]) == (
-        "2 tests fail on b (1 crashed); 1 kernel reaches less than 70% of the copy there."
-    )
-
-
-def test_the_headline_counts_by_target():
-    broken = (case(verdict=Verdict.FAILED),)
-
-    assert first_sentence([run("a", cases=broken), run("b", cases=broken)]) == "1 test fails on a, 1 on b."
-
-
-def test_the_headline_names_a_target_that_measured_nothing():
-    """Its tests pass, so nothing else would say so. One lost point beside others is no headline."""
-    lost = [dataclasses.replace(point, value=None, verdict=Verdict.INVALID, reason="no") for point in points(0.95, 0.95)]
-
-    assert first_sentence([run("a", samples=points(0.95)), run("b", samples=tuple(lost))]) == "2 points could not be measured on b."
-    assert "measured" not in first_sentence([run("a", samples=(lost[0], *points(0.95)[1:], sample(1 << 20, 3900.0)))])
 
 
 def test_the_headline_tells_apart_what_does_not_compile_and_what_breaks_a_gate():
@@ -147,22 +124,6 @@ def test_an_absent_target_comes_first():
     assert text == "b is absent (no raw folder was given); 1 test fails on a."
 
 
-def test_the_headline_says_what_is_good_if_nothing_is_wrong():
-    assert first_sentence([run("a", samples=points(0.95, 0.95))]) == (
-        "All tests that ran pass on a; every kernel reaches at least 95% of the copy (softmax on a is the furthest away)."
-    )
-    assert first_sentence([run("a", samples=())]) == "All tests that ran pass on a."
-    assert first_sentence([]) == "Nothing ran: no target was asked for and no raw folder was given."
-
-
-def test_what_stopped_the_command_stays_in_front():
-    """`show_report` puts it before the comparison's sentence."""
-    comparison = compare([run("a", cases=(case(verdict=Verdict.FAILED),))])
-    stopped = dataclasses.replace(comparison, sentence=f"Stopped. {comparison.sentence}")
-
-    assert headline(stopped, overview(stopped)) == "Stopped. 1 test fails on a."
-
-
 def test_failed_tests_come_first_then_the_largest_gap_then_what_has_no_share():
     samples = (*points(0.6, kernel="slow"), *points(0.95, kernel="broken"), *points(0.8, kernel="middle"))
     tests = (*(case(name, kernel=name) for name in ("quiet", "slow", "middle")), case("b", Verdict.FAILED, kernel="broken"))
@@ -182,29 +143,6 @@ def test_without_a_ceiling_the_fastest_peer_is_the_measure():
     assert first_sentence([run("a", samples=samples)]) == "1 kernel is below 70% of its fastest peer on a."
 
 
-def test_a_kernel_that_beats_the_copy_has_no_gap():
-    assert overview(compare([run("a", samples=points(1.04))]))[0].gap == 0
-    assert short([run("a", samples=points(1.04))]) == ()
-
-
-@pytest.mark.parametrize(
-    ("mine", "theirs", "expected"),
-    [
-        ({"spills": 12}, {"spills": 0}, "12 registers spilled on syn942, 0 on sy_90"),
-        ({"load_bits": 32}, {"load_bits": 128}, "the widest global load has 32 bits on syn942, 128 on sy_90"),
-        ({}, {"matrix": ("mma",)}, "no matrix instruction on syn942, mma on sy_90"),
-        (
-            {"occupancy": 0.25, "resident_warps": 8, "limited_by": ("registers",)},
-            {"occupancy": 0.5},
-            "occupancy 25% (8 warps a multiprocessor, limited by registers) on syn942, 50% on sy_90",
-        ),
-        ({"constants": {"BLOCK": 512}, "num_warps": 8}, {}, "BLOCK 512 here, 1024 there; 8 warps here, 4 there"),
-    ],
-)
-def test_a_difference_of_the_code_is_a_hint_with_its_evidence(mine, theirs, expected):
-    assert evidence(beside(mine=mine, theirs=theirs)) == [expected]
-
-
 @pytest.mark.parametrize(
     ("mine", "theirs"),
     [
@@ -219,25 +157,7 @@ def test_a_difference_of_the_code_is_a_hint_with_its_evidence(mine, theirs, expe
 )
 def test_no_hint_without_a_difference_to_its_disadvantage(mine, theirs):
     """What is better here, nearly equal, unknown, or the backend's own default explains nothing."""
-    assert evidence(beside(mine=mine, theirs=theirs)) == []
-
-
-def test_the_figures_are_beside_each_other():
-    found = short(beside(mine={"registers": 96}))[0]
-    drawn = {figure.name: (figure.here, figure.there, figure.differs) for figure in found.figures}
-
-    assert (found.architecture, found.other, found.against) == ("syn942", "sy_90", "alpha")
-    assert drawn["registers a thread"] == ("96", "34", True)
-    assert drawn["spilled registers"] == ("0", "0", False)
-    assert drawn["configuration"] == ("BLOCK=1024, 4 warps, 2 stages",) * 2 + (False,)
-    assert "occupancy" not in drawn  # neither side has it
-
-
-def test_code_that_is_not_there_is_named_and_nothing_is_guessed():
-    found = short(beside(mine=None))[0]
-
-    assert (found.hints, found.figures) == ((), ())
-    assert found.unknown == "This report has no code of these cases for the card of beta: run the compile stage."
+    assert evidence(*beside(mine=mine, theirs=theirs)) == []
 
 
 def test_two_kernels_for_one_are_a_hint_and_their_configurations_are_not_compared():
@@ -249,61 +169,20 @@ def test_two_kernels_for_one_are_a_hint_and_their_configurations_are_not_compare
     assert figures(here, there)[0].here == "2"
 
 
-def test_alone_only_spills_say_something():
-    assert [hint.evidence for hint in hints(Side("a", (compiled(spills=7),)))] == ["7 registers spilled on a"]
-    assert hints(Side("a", (compiled(occupancy=0.1),))) == ()
-
-
-def test_small_cases_alone_are_kept_from_a_slow_kernel():
-    """The largest three reach the ceiling, the smallest three do not."""
-    found = short([run("a", samples=points(0.3, 0.4, 0.5, 0.8, 0.85, 0.95, 0.96, 0.97))])[0]
-
-    assert found.hints[0].text.startswith("Only small cases fall short")
-    assert "30%" in found.hints[0].evidence
-    assert "97%" in found.hints[0].evidence
-    assert short([run("a", samples=points(0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.8))])[0].hints == ()
-
-
 def test_the_case_that_loses_most_time_is_the_one_to_look_at():
     """A tiny case with a small share costs less than a large one with a larger share."""
     samples = (sample(1, 400.0, median_ms=0.001), sample(2, 2400.0, median_ms=10.0), sample(3, 3800.0, median_ms=10.0))
-    found = short([run("a", samples=samples)])[0]
+    found = short(run("a", samples=samples))[0]
 
     assert (found.case, round(found.case_share, 2), found.case_ms) == ("softmax/N=2", 0.6, 10.0)
-
-
-def test_a_faster_peer_on_the_same_card_shows_that_more_is_possible():
-    """A line that is called copy does other work."""
-    samples = (*points(0.5), *points(0.9, provider="torch"), *points(1.0, provider="copy"))
-
-    assert evidence([run("a", samples=samples)]) == ["torch is 1.80 times as fast at softmax/N=1024"]
-    assert evidence([run("a", samples=(*points(0.5), *points(0.52, provider="torch")))]) == []
 
 
 def test_failed_tests_and_weak_points_come_before_any_tuning():
     """Neither a wrong result nor a disturbed measurement is worth it."""
     runs = [run("a", cases=(case(verdict=Verdict.FAILED),), samples=points(0.5, weak="the clock was at 900 MHz"))]
 
-    assert evidence(runs) == ["1 of its tests fails on a", "1 of 1 points: the clock was at 900 MHz"]
-    assert short(runs)[0].hints[0].text == "Fix its tests first: the speed of a wrong result says little."
-
-
-@pytest.mark.parametrize(("there", "against"), [(0.5, ""), (0.52, ""), (0.49, ""), (0.8, "b")])
-def test_another_target_is_held_beside_it_if_the_kernel_is_clearly_closer_there(there, against):
-    """A share that is hardly larger, or smaller, shows nothing."""
-    found = short([run("a", record=record("a"), samples=points(0.5)), run("b", record=record("b"), samples=points(there))])
-
-    assert next(entry.against for entry in found if entry.target == "a") == against
-
-
-def test_the_made_up_vendor_cannot_be_taken_for_a_measured_one():
-    """Its name, its card and its record say so, and the recorded target is as it was."""
-    real, made, _ = two_vendors()
-
-    assert "made up" in MADE_UP
-    assert made.record.target == MADE_UP
-    assert all("Made-up" in device.name for device in made.facts.devices)
-    assert (real.record.target, real.facts.devices[0].name) == ("cuda", "NVIDIA H100 80GB HBM3")
+    assert evidence(*runs) == ["1 of its tests fails on a", "1 of 1 points: the clock was at 900 MHz"]
+    assert short(*runs)[0].hints[0].text == "Fix its tests first: the speed of a wrong result says little."
 
 
 def test_the_sample_of_two_vendors_shows_the_largest_shortfalls_first():
@@ -322,13 +201,10 @@ def test_the_sample_of_two_vendors_shows_the_largest_shortfalls_first():
 
 
 def test_a_run_of_one_target_has_no_other_side():
-    found = short([run("a", record=record("a"), samples=points(0.5), compiled=(code("sy_90", spills=3),))])[0]
+    found = short(run("a", record=record("a"), samples=points(0.5), compiled=(code("sy_90", spills=3),)))[0]
 
     assert (found.against, found.other, found.other_share) == ("", "", None)
     assert [hint.evidence for hint in found.hints] == ["3 registers spilled on sy_90"]
-
-
-# The clauses of the first sentence, one kind at a time, and their bounds. All targets and lines are made up.
 
 
 def target(name="a", verdict=Verdict.PASSED, complete=True, **more):
@@ -413,14 +289,6 @@ def test_each_clause_about_a_target(fields, expected):
     assert said([target(**fields)]) == expected
 
 
-def test_a_remark_is_about_tests_alone():
-    made = target(tests={"timeout": 1}, points={"error": 1})
-
-    assert said([made, target("b", tests={"crashed": 3})]) == (
-        "1 test fails on a (1 timeout), 3 on b (3 crashed); 1 point could not be measured on a."
-    )
-
-
 def test_a_clause_names_eight_targets():
     """Of more, it says how many."""
     names = [f"t{place}" for place in range(8)]
@@ -448,8 +316,6 @@ def test_an_error_without_a_clause_is_the_comparisons_own_sentence():
     stopped = Comparison(f"The disk is full. {sentence([made])}", 4, (made,))
     assert headline(stopped, ()) == "The disk is full. All tests that ran pass on a."
 
-
-# The figures of two sides' code as a reader sees them, and the words of each hint, by hand.
 
 BARE = {"registers": None, "spills": None, "shared_bytes": None, "constants": {}, "num_warps": None, "num_stages": None}
 
@@ -551,3 +417,131 @@ def test_the_costliest_hint_comes_first_and_the_configuration_last():
     first_words = ["Spilled", "Its", "Narrow", "Few", "It"]
 
     assert [hint.text.split()[0] for hint in hints(side("a", mine), side("b", theirs))] == first_words
+
+
+# Shortfalls.
+
+
+CASE = "softmax/N=1024"
+
+
+def point(share, size=1024, **more):
+    """A point that reaches this share of the made-up copy of 4000 GB/s."""
+    return sample(size, 4000.0 * share, **more)
+
+
+def test_every_field_of_a_shortfall():
+    """`b` stays behind, and `a` comes closer to the copy."""
+    near = run("a", samples=(point(0.95),), compiled=(code("sy_90"),))
+    far = run("b", facts=CARD_B, samples=(point(0.5),), compiled=(code("syn942", spills=2),))
+    (found,) = short(near, far)
+
+    assert dataclasses.replace(found, figures=(), hints=()) == Shortfall(
+        kernel="softmax",
+        target="b",
+        provider="triton",
+        unit="GB/s",
+        share=0.5,
+        of="the copy",
+        n=1,
+        case=CASE,
+        case_share=0.5,
+        case_ms=0.5,
+        architecture="syn942",
+        against="a",
+        other="sy_90",
+        other_share=0.95,
+    )
+    assert [hint.evidence for hint in found.hints] == ["2 registers spilled on syn942, 0 on sy_90"]
+    assert (found.figures[0].name, len(found.figures)) == ("launches", 6)
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "unknown", "figures"),
+    [
+        ((), (), "b", 0),
+        ((), (code("sy_90"),), "b", 0),
+        ((code("syn942"),), (), "a", 5),
+        ((code("syn942"),), (code("sy_90"),), "", 6),
+        ((code("syn942", provider="torch"),), (code("sy_90"),), "b", 0),
+        ((code("syn942", verdict=Verdict.NOT_RUN),), (code("sy_90"),), "b", 0),
+    ],
+)
+def test_code_that_is_missing_is_named_by_its_target(mine, theirs, unknown, figures):
+    """What was not compiled, or by another provider, is no code of the case."""
+    near, far = run("a", samples=(point(0.95),), compiled=theirs), run("b", facts=CARD_B, samples=(point(0.5),), compiled=mine)
+    (found,) = short(near, far)
+
+    assert found.unknown == (f"This report has no code of these cases for the card of {unknown}: run the compile stage." if unknown else "")
+    assert len(found.figures) == figures
+
+
+def test_code_of_the_same_card_may_come_from_another_target():
+    """Its own first."""
+    alone = run("a", samples=(point(0.5),), compiled=())
+    other = run("c", samples=(), compiled=(code("sy_90", registers=7),))
+    own = dataclasses.replace(alone, compiled=(code("sy_90", registers=9),))
+
+    assert short(alone, other)[0].figures[0].here == "7"
+    assert short(own, other)[0].figures[0].here == "9"
+
+
+@pytest.mark.parametrize(("share", "count"), [(0.9, 0), (0.8996, 1)])
+def test_a_share_of_90_percent_is_near(share, count):
+    assert len(short(run("a", samples=(point(share),)))) == count
+
+
+@pytest.mark.parametrize(
+    ("peer", "expected"),
+    [
+        ({"value": 2200.0}, ["torch is 1.10 times as fast at softmax/N=1024"]),
+        ({"value": 2190.0}, []),
+        ({"value": 3000.0, "provider": "copy"}, []),
+        ({"value": 3000.0, "case": "softmax/N=1"}, []),
+        ({"value": None, "verdict": Verdict.CRASHED}, []),
+        ({"value": 9000.0}, []),  # more than the copy: suspect
+        ({"value": 3000.0, "provider": "triton", "case": "softmax/N=2"}, []),
+    ],
+)
+def test_which_peer_shows_that_more_is_possible(peer, expected):
+    other = dataclasses.replace(sample(provider="torch"), median_ms=None, p20_ms=None, p80_ms=None, times_ms=())
+    found = evidence(run("a", samples=(sample(value=2000.0), dataclasses.replace(other, **peer))))
+
+    assert found == expected
+
+
+def test_the_fastest_peer_is_named():
+    """Of its own target; where less is better, the one with least."""
+    rows = [sample(value=value, provider=provider) for provider, value in (("triton", 1500.0), ("torch", 3000.0), ("cub", 2000.0))]
+    times = [sample(value=value, provider=provider, unit="ms") for provider, value in (("triton", 3.0), ("torch", 2.0), ("cub", 1.0))]
+
+    assert evidence(run("a", samples=tuple(rows))) == ["torch is 2.00 times as fast at softmax/N=1024"]
+    assert evidence(run("a", samples=tuple(times))) == ["cub is 3.00 times as fast at softmax/N=1024"]
+    assert short(run("a", samples=tuple(times)))[0].of == "the fastest peer"
+    beside = run("b", samples=(sample(value=1600.0), sample(value=3000.0, provider="torch")))
+    assert evidence(run("a", samples=(sample(value=1500.0),)), beside) == []
+
+
+def test_the_share_of_a_case_is_that_of_its_fastest_peer_on_the_same_target():
+    """A speed that cannot be is none, and neither is that of another target."""
+    speeds = {"triton": 10.0, "torch": 20.0, "cub": 40.0}
+    rows = [sample(value=value, provider=provider, unit="TFLOP/s") for provider, value in speeds.items()]
+    rows.append(sample(value=80.0, provider="odd", unit="TFLOP/s", verdict=Verdict.INVALID))
+    other = run("b", samples=(sample(value=12.0, unit="TFLOP/s"), sample(value=160.0, provider="torch", unit="TFLOP/s")))
+    found = {entry.target: (entry.share, entry.case_share, entry.of) for entry in short(run("a", samples=tuple(rows)), other)}
+
+    assert found == {"a": (0.25, 0.25, "the fastest peer"), "b": (0.075, 0.075, "the fastest peer")}
+
+
+def test_small_cases_need_three_at_either_end():
+    """Five points are too few; the sizes order them, whatever the order of the file."""
+    shares = [(1, 0.5), (2, 0.3), (4, 0.6), (8, 0.95), (16, 0.91), (32, 0.9)]
+
+    def hints(pairs):
+        rows = tuple(point(share, size, bytes_moved=size, median_ms=1 / size) for size, share in pairs)
+        return evidence(run("a", samples=rows))
+
+    assert hints(shares) == hints(shares[::-1]) == ["30% in 500 µs at softmax/N=2, 90% in 31.2 µs at softmax/N=32"]
+    assert hints([*shares[:4], shares[5]]) == []
+    assert hints([*shares[:2], (4, 0.9), (5, 0.6), (6, 0.6), *shares[3:]]) == []
+    assert hints([*shares[:5], (32, 0.89)]) == []

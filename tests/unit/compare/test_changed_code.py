@@ -1,4 +1,4 @@
-"""Changes in generated code between two runs: the rules and their order. All rows are synthetic."""
+"""Changes in generated code between two runs: figures, rules, their order, bundles, pages, exit codes. All rows are synthetic."""
 
 from __future__ import annotations
 
@@ -9,15 +9,155 @@ import pytest
 from hostile import TERMINAL_NAMES
 from rich.cells import cell_len
 from rich.console import Console
-from synthetic import FAILED, FLOAT, MOVES, compiled, facts, products, record, row, side
+from synthetic import (
+    FAILED,
+    FLOAT,
+    MMA,
+    MOVES,
+    WGMMA,
+    facts,
+    products,
+    record,
+    row,
+    run,
+    side,
+)
 
 from warpwave.cli.compare import outcome, parse_concerns
-from warpwave.compare.changed_codegen import Concern, Kind, Trend, check_comparable, deltas, diff, merge, notes
+from warpwave.compare.changed_codegen import (
+    Bundle,
+    Change,
+    Concern,
+    Delta,
+    Diff,
+    Kind,
+    Trend,
+    bundle,
+    check_comparable,
+    deltas,
+    diff,
+    merge,
+    notes,
+)
 from warpwave.errors import ExitCode, UsageError
-from warpwave.records import Stage, StageReport, Verdict
+from warpwave.records import (
+    Stage,
+    StageReport,
+    Verdict,
+)
 from warpwave.render.markdown import render_page
 from warpwave.render.sections.changes import code_sentence, diff_sections
 from warpwave.render.terminal import draw_page
+
+WORSE, BETTER, NEITHER = Trend.WORSE, Trend.BETTER, Trend.NEITHER
+
+
+FIGURES = {
+    "a verdict": ({}, {"verdict": Verdict.FAILED}, [(Concern.VERDICT, WORSE, "verdict", "passed", "failed", 4.0)]),
+    "a verdict that is mended": ({"verdict": Verdict.ERROR}, {}, [(Concern.VERDICT, BETTER, "verdict", "error", "passed", 5.0)]),
+    "spilled registers": ({"spills": 1}, {"spills": 4}, [(Concern.SPILLS, WORSE, "spilled registers", "1", "4", 12.0)]),
+    "private memory": (
+        {"stack_bytes": 2048}, {"stack_bytes": 1000},
+        [(Concern.SPILLS, BETTER, "private memory", "2 KiB", "1000 B", 1048.0)],
+    ),
+    "private memory of spills": ({"spills": 3}, {"spills": 3, "stack_bytes": 16}, []),
+    "occupancy": (
+        {},
+        {"programs": 4, "occupancy": 0.25, "limited_by": ("shared", "warps")},
+        [(Concern.OCCUPANCY, WORSE, "occupancy", "50% (8x4w, registers)", "25% (4x4w, shared, warps)", 0.25)],
+    ),
+    "full occupancy": (
+        {},
+        {"programs": 16, "occupancy": 1.0},
+        [(Concern.OCCUPANCY, BETTER, "occupancy", "50% (8x4w, registers)", "100% (16x4w)", 0.5)],
+    ),
+    "as many warps in fewer programs": (
+        {},
+        {"programs": 4},
+        [(Concern.OCCUPANCY, NEITHER, "occupancy", "50% (8x4w, registers)", "50% (4x4w, registers)", 0.0)],
+    ),
+    "an occupancy that nobody tells": ({}, {"occupancy": None, "programs": 1}, []),
+    "loads": ({}, {"load_widths": (32, 64)}, [(Concern.ACCESS, WORSE, "widest load", "128", "64 bits", 64.0)]),
+    "loads of one reader": ({"load_widths": (), "load_bits": 64}, {}, [(Concern.ACCESS, BETTER, "widest load", "64", "128 bits", 64.0)]),
+    "loads that nobody tells": (
+        {"load_widths": None, "load_bits": 64}, {},
+        [(Concern.ACCESS, BETTER, "widest load", "64", "128 bits", 64.0)],
+    ),
+    "stores": ({"store_widths": (16,)}, {}, [(Concern.ACCESS, BETTER, "widest store", "16", "128 bits", 112.0)]),
+    "stores that one does not have": ({"store_widths": ()}, {}, []),
+    "registers": ({"registers": 40}, {"registers": 32}, [(Concern.REGISTERS, BETTER, "registers", "40", "32", 8.0)]),
+    "kinds of registers": (
+        {"vgprs": 30, "agprs": 0, "sgprs": 16},
+        {"vgprs": 34, "agprs": 4, "sgprs": 10},
+        [
+            (Concern.REGISTERS, NEITHER, "VGPR", "30", "34", 4.0),
+            (Concern.REGISTERS, NEITHER, "SGPR", "16", "10", 6.0),
+            (Concern.REGISTERS, NEITHER, "AGPR", "0", "4", 4.0),
+        ],
+    ),
+    "vector registers alone": ({"vgprs": 30, "agprs": 0}, {"vgprs": 34, "agprs": 0}, []),
+    "kinds that one does not tell": ({"vgprs": None, "agprs": 4, "sgprs": 3}, {"vgprs": 3, "agprs": None, "sgprs": None}, []),
+    "kinds that are the same": ({"vgprs": 9, "agprs": 4, "sgprs": 3}, {"vgprs": 9, "agprs": 4, "sgprs": 3}, []),
+    "shared memory": ({}, {"shared_bytes": 17000}, [(Concern.SHARED, WORSE, "shared memory", "16 KiB", "17000 B", 616.0)]),
+    "shared memory that is not used any more": (
+        {}, {"shared_bytes": 0},
+        [(Concern.SHARED, BETTER, "shared memory", "16 KiB", "0 B", 16384.0)],
+    ),
+    "a binary": ({}, {"binary_bytes": 20480}, [(Concern.SIZE, WORSE, "binary", "10000 B", "20 KiB", 1.048)]),
+    "a smaller binary": ({}, {"binary_bytes": 8000}, [(Concern.SIZE, BETTER, "binary", "10000 B", "8000 B", 0.25)]),
+    "a binary with another comment": ({}, {"binary_bytes": 10500}, []),
+    "a binary that nobody weighed": ({}, {"binary_bytes": None}, []),
+    "copies": ({"instructions": {"cp.async": 4}}, {}, [(Concern.ACCESS, WORSE, "cp.async", "4", "0", 4.0)]),
+    "copies that are new": ({}, {"instructions": {"cp.async": 4}}, [(Concern.ACCESS, BETTER, "cp.async", "0", "4", 4.0)]),
+    "more copies": (
+        {"instructions": {"cp.async": 4}}, {"instructions": {"cp.async": 6}},
+        [(Concern.ACCESS, NEITHER, "cp.async", "4", "6", 2.0)],
+    ),
+    "copies of another kind beside those": (
+        {"instructions": {"cp.async": 4}},
+        {"instructions": {"cp.async": 4, "tma": 2}},
+        [(Concern.ACCESS, NEITHER, "tma", "0", "2", 2.0)],
+    ),
+    "copies that nobody counted": ({"instructions": None}, {"instructions": {"cp.async": 6}}, []),
+    "products": (products(**MMA), {}, [(Concern.MATRIX, WORSE, "mma.sync.m16n8k16.bf16", "16", "0", 16.0)]),
+    "products of a later generation": (
+        products(**MMA),
+        products(**WGMMA),
+        [
+            (Concern.MATRIX, NEITHER, "mma.sync.m16n8k16.bf16", "16", "0", 16.0),
+            (Concern.MATRIX, BETTER, "wgmma.m64n64k16.bf16", "0", "4", 4.0),
+        ],
+    ),
+    "products of another shape": (
+        products(mma__m16n8k16=4),
+        products(mma__m16n8k8=8),
+        [(Concern.MATRIX, NEITHER, "mma.m16n8k16", "4", "0", 4.0), (Concern.MATRIX, NEITHER, "mma.m16n8k8", "0", "8", 8.0)],
+    ),
+    "fewer products": (products(mma__a=4), products(mma__a=2), [(Concern.MATRIX, NEITHER, "mma.a", "4", "2", 2.0)]),
+    "products that were not counted": ({"matrix": ("mma",), "instructions": None}, products(mma=2), []),
+    "products that were not counted and are gone": (
+        {"matrix": ("mma",), "instructions": None},
+        products(),
+        [(Concern.MATRIX, WORSE, "mma", "some", "0", 0.0)],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_figure_that_differs(name):
+    """What it is, in which direction it went, both values as they are shown, and how far apart they are."""
+    before, after, expected = FIGURES[name]
+    found = deltas(row(**before), row(**after))
+
+    assert found == tuple(Delta(*delta[:5], pytest.approx(delta[5])) for delta in expected)
+
+
+def test_a_figure_that_did_not_change_is_none():
+    """Nor is one of a kernel without a binary, of which only the verdict is compared."""
+    assert deltas(row(), row()) == ()
+    assert [delta.concern for delta in deltas(row(), row(**FAILED))] == [Concern.VERDICT]
+    assert [delta.concern for delta in deltas(row(**FAILED), row(spills=9))] == [Concern.VERDICT]
+    assert [concern.rank for concern in Concern] == list(range(8))
 
 
 def only(found):
@@ -44,7 +184,7 @@ def test_a_spilled_register_and_its_room_are_reported_once():
     assert [delta.what for delta in deltas(row(), row(spills=4, stack_bytes=32))] == ["spilled registers"]
 
 
-NEITHER = {
+UNJUDGED = {
     "another shape of tile": (products(wgmma__m64n64k16__bf16=4), products(wgmma__m64n128k16__bf16=2)),
     "one of two shapes": (products(wgmma__m64n64k16__bf16=4, wgmma__m64n128k16__bf16=4), products(wgmma__m64n64k16__bf16=8)),
     "another number of them": (products(**FLOAT), products(v_mfma_f32_32x32x8_f16=8)),
@@ -54,7 +194,7 @@ NEITHER = {
 }
 
 
-@pytest.mark.parametrize(("before", "after"), NEITHER.values(), ids=NEITHER)
+@pytest.mark.parametrize(("before", "after"), UNJUDGED.values(), ids=UNJUDGED)
 def test_what_says_neither_is_shown_and_is_no_regression(before, after):
     """A retuned tile uses other instructions. That is no loss."""
     change = only(diff([row(**before)], [row(**after)]))
@@ -74,46 +214,12 @@ def test_what_one_side_does_not_tell_is_not_compared(field):
     assert diff([known], [unknown]).changes == diff([unknown], [known]).changes == ()
 
 
-def test_names_without_counts_are_compared_as_names():
-    """A run that only kept the names of matrix instructions can still lose them."""
-    old = row(instructions=None, matrix=("mma.sync",))
-
-    assert deltas(old, row(**products(mma__sync=8))) == ()
-    assert [(delta.concern, delta.before, delta.after) for delta in deltas(old, row())] == [(Concern.MATRIX, "some", "0")]
-
-
-def test_kinds_of_registers_explain_their_number():
-    """VGPRs and AGPRs are listed separately if a binary has both."""
-    before, after = row(registers=128, vgprs=128, agprs=0), row(registers=160, vgprs=96, agprs=64)
-
-    assert [(delta.what, delta.trend) for delta in deltas(before, after)] == [
-        ("registers", Trend.WORSE),
-        ("VGPR", Trend.NEITHER),
-        ("AGPR", Trend.NEITHER),
-    ]
-
-
-def test_a_little_more_or_less_binary_is_noise():
-    """Debug information changes with every line: a change of up to 5% is no change, and other figures are still compared."""
-    found = diff([row()], [row(binary_bytes=10_500)])
-
-    assert (found.changes, found.compared, found.unchanged, found.same_figures) == ((), 1, 0, 1)
-
-
 def test_a_kernel_that_breaks_a_gate_still_has_figures():
     """The verdict comes first, the broken gate after it."""
     broken = row(verdict=Verdict.FAILED, broken={"spills": "12 registers"}, spills=12, stack_bytes=48)
 
     assert [delta.concern for delta in deltas(row(), broken)] == [Concern.VERDICT, Concern.SPILLS]
     assert [delta.concern for delta in deltas(broken, dataclasses.replace(broken, spills=20))] == [Concern.SPILLS]
-
-
-def test_the_order_of_arguments_and_rows_does_not_matter():
-    """A configuration is identified by its content, in any order."""
-    one, two = row(constants={"A": 1, "B": 2}), row(constants={"A": 2, "B": 2}, registers=50)
-    swapped = dataclasses.replace(two, constants={"B": 2, "A": 2}, signature=dict(reversed(two.signature.items())))
-
-    assert diff([one, two], [swapped, one]).unchanged == 2
 
 
 def test_a_retuned_kernel_is_one_change():
@@ -154,52 +260,6 @@ def test_numbers_and_truth_are_different_constants():
     values = [row(constants={"A": value}, registers=30 + i) for i, value in enumerate((1, 1.0, True, "1"))]
 
     assert diff(values, values[::-1]).unchanged == 4
-
-
-def test_a_compile_that_failed_early_may_leave_its_options_open():
-    """It is the same launch, and nothing was retuned."""
-    change = only(diff([row()], [row(**FAILED, num_warps=None, num_stages=None)]))
-
-    assert (change.moved, change.worse_in(Concern)) == ((), (Concern.VERDICT,))
-
-
-def test_an_architecture_of_one_run_only_is_not_removed():
-    """CI may compile for fewer architectures than a laptop does."""
-    found = diff([row(), row("syn942")], [row(), row("sy_100")])
-
-    assert (found.changes, found.compared) == ((), 1)
-    assert (found.only_before, found.only_after) == (("syn942",), ("sy_100",))
-
-
-def test_what_two_targets_compiled_is_reported_once_by_the_worse():
-    """A failure on one of them is not hidden by the other."""
-    merged = merge([[row(), row()], [row(**FAILED), row()]])
-
-    assert [kernel.verdict for kernel in merged] == [Verdict.FAILED, Verdict.PASSED]
-
-
-def test_a_new_configuration_that_fails_is_worse_than_none():
-    """The same is true of host code that stopped running, if its case compiled before. A new case is only new."""
-    lost = compiled("sy_90", function="(host code)", verdict=Verdict.NOT_RUN, signature={}, constants={}, num_warps=None, num_stages=None)
-    kinds = {
-        "failing": diff([row()], [row(), row(**FAILED, origin="new", function="_g")]),
-        "lost": diff([row(), row(origin="x")], [row(origin="x"), lost]),
-        "new": diff([row()], [row(), dataclasses.replace(lost, origin="new")]),
-    }
-
-    assert {name: [change.kind for change in found.changes] for name, found in kinds.items()} == {
-        "failing": [Kind.WORSE],
-        "lost": [Kind.WORSE, Kind.REMOVED],
-        "new": [Kind.ADDED],
-    }
-
-
-def test_a_configuration_that_died_says_how_many_of_its_launch_live():
-    """The autotuner still finds another one, but an author wants to know."""
-    before = [row(constants={"BLOCK": block}) for block in (512, 1024, 2048)]
-    change = only(diff(before, [*before[:2], row(**FAILED, constants={"BLOCK": 2048})]))
-
-    assert (change.survivors, change.variant) == (2, "BLOCK=2048")
 
 
 def test_the_worst_comes_first_and_improvements_last():
@@ -244,7 +304,131 @@ def test_of_equal_concerns_the_next_one_decides():
     assert [change.function for change in found.changes] == ["b", "a"]
 
 
-# Changes in generated code between two runs: the pages and the exit codes. All rows are synthetic.
+def test_a_change_field_by_field():
+    """Retuned, worse, and one of two configurations of which the other still compiles."""
+    stays = row(constants={"BLOCK": 1})
+    old, new = row(constants={"BLOCK": 2}), row(constants={"BLOCK": 2}, **FAILED)
+    found = diff([stays, old], [stays, new])
+
+    assert found == Diff(
+        changes=(
+            Change(
+                *("softmax", "_softmax_fwd", "sy_90", Kind.WORSE, "bench", "BLOCK=2", ()),
+                deltas=(Delta(Concern.VERDICT, WORSE, "verdict", "passed", "failed", 4.0),),
+                before=old,
+                after=new,
+                survivors=1,
+            ),
+        ),
+        compared=2,
+        unchanged=1,
+        same_figures=0,
+    )
+
+
+def test_what_was_added_or_removed_field_by_field():
+    """One that is new and fails is worse than none; its verdict before is that there was none."""
+    base, added = row(), row(constants={"BLOCK": 9}, origin="elsewhere")
+    broken = row(constants={"BLOCK": 9}, origin="elsewhere", **FAILED)
+    absent = (Delta(Concern.VERDICT, WORSE, "verdict", "absent", "failed", 4.0),)
+    names = ("softmax", "_softmax_fwd", "sy_90")
+
+    assert diff([base], [base, added]).changes == (Change(*names, Kind.ADDED, "elsewhere", "", (), (), None, added),)
+    assert diff([base, added], [base]).changes == (Change(*names, Kind.REMOVED, "elsewhere", "", (), (), added, None),)
+    assert diff([base], [base, broken]).changes == (Change(*names, Kind.WORSE, "elsewhere", "", (), absent, None, broken),)
+
+
+def test_host_code_that_cannot_run_any_more_is_worse():
+    """Where the same case ran before; where it did not, nothing is lost."""
+    before = row()
+    after = row(function="(host code)", signature={}, constants={}, verdict=Verdict.NOT_RUN, registers=None)
+    worse, _ = diff([before], [after]).changes
+    new, _ = diff([dataclasses.replace(before, origin="elsewhere")], [after]).changes
+
+    assert (worse.kind, worse.deltas) == (Kind.WORSE, (Delta(Concern.VERDICT, WORSE, "verdict", "passed", "not-run", 3.0),))
+    assert {new.kind, _.kind} == {Kind.ADDED, Kind.REMOVED}
+
+
+def test_changes_are_counted_on_the_architectures_that_both_have():
+    """Another binary with the same figures is counted by itself; architectures of one side are named, sorted."""
+    old = [row(), row("sy_80"), row("b_1"), row("a_1")]
+    new = [dataclasses.replace(old[0], binary_hash="z"), old[1], row("c_1")]
+    found = diff(old, new)
+
+    assert found == Diff((), 2, 1, 1, ("a_1", "b_1"), ("c_1",))
+
+
+def test_two_targets_of_one_architecture_tell_the_graver_of_each():
+    """One that is compiled twice on each stays twice."""
+    passed, failed = row(), row(**FAILED)
+
+    assert merge([[passed, passed], [failed, passed]]) == [failed, passed]
+    assert merge([[failed], [passed]]) == [failed]
+    assert len(merge([[passed], [row("sy_80")], [row(origin="x")], [row(function="f")], [row(kernel="k")]])) == 5
+
+
+# Bundles.
+
+
+def test_a_bundle_field_by_field():
+    """Targets that compiled something, their commits and Tritons once each, and why kernels may be missing."""
+    ended = StageReport(Stage.COMPILE, Verdict.TIMEOUT, reason="slow")
+    runs = [
+        run(compiled=(row(),), stages=(ended,)),
+        run("beta", record=record("beta", commit=""), facts=None, compiled=(row("sy_80"),), missing="of 2 shards there is no 2"),
+        run("gamma", record=record("gamma"), compiled=(), stages=(dataclasses.replace(ended, reason=""),)),
+        run("delta", record=record("delta", verdict=Verdict.STALE)),
+        run("epsilon", record=record("epsilon"), compiled=(row("sy_100"),)),
+    ]
+    faults = ("alpha: timeout, slow", "beta: of 2 shards there is no 2", "gamma: timeout", "delta: its files are of two runs")
+
+    assert bundle("runs/x", runs) == Bundle(
+        folder="runs/x",
+        targets=("alpha", "beta", "epsilon"),
+        commits=("0123abc", "unknown"),
+        triton=("3.9.0", "unknown"),
+        kernels=(row(), row("sy_80"), row("sy_100")),
+        faults=faults,
+    )
+
+
+@pytest.mark.parametrize("verdict", [Verdict.PASSED, Verdict.FAILED, Verdict.NOT_RUN])
+def test_a_compile_stage_that_came_to_its_end_is_no_fault(verdict):
+    """Whatever its kernels came to; nor is another stage's end."""
+    stages = (StageReport(Stage.COMPILE, verdict), StageReport(Stage.BENCH, Verdict.CRASHED))
+
+    assert bundle("x", [run(compiled=(row(),), stages=stages)]).faults == ()
+    assert bundle("x", [run(compiled=(row(),), stages=(StageReport(Stage.COMPILE, Verdict.CRASHED, counts={"crashed": 1}),))]).faults == ()
+
+
+def test_what_a_reader_of_two_bundles_has_to_know():
+    """Another Triton, architectures of one side, and each side's faults, named by the side."""
+    base = side(row(), row("sy_80"), row("sy_75"), facts=facts(triton="3.8.0"), missing="of 2 shards there is no 2")
+    head = side(row(), row("sy_100"), missing="of 2 shards there is no 1")
+    told = notes(base, head)
+
+    assert notes(head, head)[:0] == notes(side(row()), side(row())) == ()
+    assert len(told) == 5
+    assert ("3.8.0 in BASE" in told[0], "3.9.0 in HEAD" in told[0]) == (True, True)
+    assert "BASE compiled for sy_75, sy_80" in told[1]
+    assert "BASE" in told[2]
+    assert "no 2" in told[2]
+    assert "HEAD compiled for sy_100" in told[3]
+    assert "HEAD" in told[4]
+    assert "no 1" in told[4]
+
+
+def test_bundles_of_other_gpus_are_not_comparable():
+    """One architecture in common is enough."""
+    check_comparable(side(row(), row("sy_80")), side(row()))
+    with pytest.raises(UsageError) as caught:
+        check_comparable(side(row("sy_80"), row("sy_75"), folder="a"), side(row(), folder="b"))
+
+    assert "a compiled for sy_75, sy_80, b for sy_90" in caught.value.happened
+
+
+# Pages and exit codes.
+
 
 DEFAULT = (Concern.VERDICT, Concern.MATRIX, Concern.SPILLS, Concern.OCCUPANCY)
 
@@ -260,39 +444,6 @@ def page(before, after, failing=DEFAULT, full=False):
     return text.getvalue(), render_page(said, sections, good=True)
 
 
-GOLDEN = """\
-2 regressions (1 verdict, 1 spills) in 3 compared configurations: 1 unchanged.
-
-What was compared
-fact            BASE           HEAD
-────────────────────────────────────────────
-folder          runs/base      runs/head
-commit          0123abc        0123abc
-Triton          3.9.0          3.9.0
-targets         alpha          alpha
-architectures   sy_90, syn942  sy_90, syn942
-configurations  3              3
-
-Regressions
-_softmax_fwd in softmax/N=1 [triton]
-  syn942 [BLOCK=2048]: verdict passed → failed: out of LDS (1 other
-  configuration of this launch still compiles)
-  sy_90: retuned 4 → 8 warps; spilled registers 0 → 12, registers 34 → 255
-A block is a launch of a kernel function, named by the first case that makes it.
-75% (6x8w, registers): 6 programs of 8 warps fit into a multiprocessor (SM, CU,
-WGP), 75% of its warps; registers leave no room for more.
-"""
-
-
-def test_the_page_reads_like_this():
-    """The verdict comes first, then what was compared, then the worst."""
-    base = [row(origin="softmax/N=1 [triton]"), *(row("syn942", origin="softmax/N=1 [triton]", constants={"BLOCK": b}) for b in (1, 2048))]
-    spilled = dataclasses.replace(base[0], num_warps=8, spills=12, stack_bytes=48, registers=255)
-    text, _ = page(base, [spilled, base[1], dataclasses.replace(base[2], **FAILED)])
-
-    assert "\n".join(line.rstrip() for line in text.splitlines()) + "\n" == GOLDEN
-
-
 @pytest.mark.parametrize("full", [False, True])
 def test_only_the_ten_worst_are_shown_unless_all_are_asked_for(full):
     """The rest is counted, and the page says how to see it."""
@@ -302,14 +453,6 @@ def test_only_the_ten_worst_are_shown_unless_all_are_asked_for(full):
     assert [shown.count("case 0") + shown.count("case 1") for shown in (text, markdown)] == [14 if full else 10] * 2
     assert ("… and 4 more; --full shows them" in text) is not full
     assert text.index("case 13") < text.index("case 04")
-
-
-def test_what_happened_on_many_architectures_is_said_once():
-    """Eight equal lines become one."""
-    names = ("sy_80", "sy_90", "syn942")
-    text, _ = page([row(name) for name in names], [row(name, spills=1) for name in names])
-
-    assert "  sy_80, sy_90, syn942: spilled registers 0 → 1" in text
 
 
 @pytest.mark.parametrize("hostile", TERMINAL_NAMES)
@@ -336,23 +479,6 @@ def test_markdown_keeps_names_out_of_its_own_syntax():
 
     assert "- ```softmax a|b</details>@all``c``` in `bench`" in text
     assert "| folder | ```a\\|b</details>@all``c``` | ```a\\|b</details>@all``c``` |" in text
-
-
-def test_other_tritons_are_said_before_any_figure():
-    """Every binary may differ for that reason alone. This is no error, but the page says it first."""
-    base, head = side(row()), side(row("sy_90"), row("sy_100"), facts=facts(triton="3.10.0"))
-
-    assert notes(base, head) == (
-        "Triton differs (3.9.0 in BASE, 3.10.0 in HEAD): every binary may differ for that reason alone.",
-        "Only HEAD compiled for sy_100: not compared.",
-    )
-    assert "! Triton differs" in _draw(diff_sections(base, head, diff(base.kernels, head.kernels), DEFAULT, full=False))
-
-
-def _draw(sections):
-    text = io.StringIO()
-    Console(file=text, width=80, force_terminal=False, highlight=False).print(draw_page("", sections, good=True))
-    return text.getvalue()
 
 
 @pytest.mark.parametrize(("concern", "before", "after"), MOVES.values(), ids=MOVES)
@@ -391,12 +517,6 @@ def test_a_run_without_generated_code_is_refused_by_name(more, why):
 
     assert why in raised.value.meaning
     assert raised.value.exit_code == 2
-
-
-def test_runs_without_an_architecture_in_common_are_refused():
-    """Binaries for different GPUs cannot be compared."""
-    with pytest.raises(UsageError, match="no architecture in common"):
-        check_comparable(side(row()), side(row("syn942")))
 
 
 def test_an_unknown_concern_is_refused():

@@ -1,142 +1,58 @@
-"""Every figure of generated code that may differ, and which configuration is held against which. All rows are made up."""
+"""Which configurations belong together, which kernels share a row, what lives on one vendor only, and what a card launched."""
 
 from __future__ import annotations
 
 import dataclasses
 import html
 import io
+import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
+import command
 import pytest
+from recorded import recorded
 from rich.console import Console
-from synthetic import BASE, FAILED, MMA, WGMMA, compiled, facts, other, products, row, run
+from synthetic import BASE, FAILED, compiled, facts, other, record, row, run
 
+from warpwave.collect.untrusted import read_lines
 from warpwave.compare import compare
-from warpwave.compare.changed_codegen import Concern, Delta, Trend, deltas, one_vendor
-from warpwave.compare.codegen import Room, compare_launches, differing, distance, identity, moved, pair, parts, telling, variant
-from warpwave.compare.model import Likeness
-from warpwave.records import HOST_CODE, CompiledKernel, Verdict
+from warpwave.compare.changed_codegen import (
+    Split,
+    one_vendor,
+)
+from warpwave.compare.codegen import (
+    Room,
+    align,
+    by_generation,
+    compare_codegen,
+    compare_launches,
+    configuration,
+    differing,
+    distance,
+    held_against,
+    identity,
+    moved,
+    pair,
+    parts,
+    telling,
+    use_of_waivers,
+    variant,
+)
+from warpwave.compare.model import CodegenCell, Deviation, Fidelity, Likeness, WaiverUse
+from warpwave.records import (
+    OPEN,
+    CompiledKernel,
+    Gates,
+    Verdict,
+    Waiver,
+    Which,
+)
 from warpwave.render.html import render_html
 from warpwave.render.markdown import render_markdown
 from warpwave.render.sections.codegen import line
 from warpwave.render.terminal import render_terminal
-
-WORSE, BETTER, NEITHER = Trend.WORSE, Trend.BETTER, Trend.NEITHER
-PASSED = Verdict.PASSED
-
-
-# --- figures ----------------------------------------------------------------------------------------------------------------------------
-
-FIGURES = {
-    "a verdict": ({}, {"verdict": Verdict.FAILED}, [(Concern.VERDICT, WORSE, "verdict", "passed", "failed", 5.0)]),
-    "a verdict that is mended": ({"verdict": Verdict.ERROR}, {}, [(Concern.VERDICT, BETTER, "verdict", "error", "passed", 6.0)]),
-    "spilled registers": ({"spills": 1}, {"spills": 4}, [(Concern.SPILLS, WORSE, "spilled registers", "1", "4", 12.0)]),
-    "private memory": (
-        {"stack_bytes": 2048}, {"stack_bytes": 1000},
-        [(Concern.SPILLS, BETTER, "private memory", "2 KiB", "1000 B", 1048.0)],
-    ),
-    "private memory of spills": ({"spills": 3}, {"spills": 3, "stack_bytes": 16}, []),
-    "occupancy": (
-        {},
-        {"programs": 4, "occupancy": 0.25, "limited_by": ("shared", "warps")},
-        [(Concern.OCCUPANCY, WORSE, "occupancy", "50% (8x4w, registers)", "25% (4x4w, shared, warps)", 0.25)],
-    ),
-    "full occupancy": (
-        {},
-        {"programs": 16, "occupancy": 1.0},
-        [(Concern.OCCUPANCY, BETTER, "occupancy", "50% (8x4w, registers)", "100% (16x4w)", 0.5)],
-    ),
-    "as many warps in fewer programs": (
-        {},
-        {"programs": 4},
-        [(Concern.OCCUPANCY, NEITHER, "occupancy", "50% (8x4w, registers)", "50% (4x4w, registers)", 0.0)],
-    ),
-    "an occupancy that nobody tells": ({}, {"occupancy": None, "programs": 1}, []),
-    "loads": ({}, {"load_widths": (32, 64)}, [(Concern.ACCESS, WORSE, "widest load", "128", "64 bits", 64.0)]),
-    "loads of one reader": ({"load_widths": (), "load_bits": 64}, {}, [(Concern.ACCESS, BETTER, "widest load", "64", "128 bits", 64.0)]),
-    "loads that nobody tells": (
-        {"load_widths": None, "load_bits": 64}, {},
-        [(Concern.ACCESS, BETTER, "widest load", "64", "128 bits", 64.0)],
-    ),
-    "stores": ({"store_widths": (16,)}, {}, [(Concern.ACCESS, BETTER, "widest store", "16", "128 bits", 112.0)]),
-    "stores that one does not have": ({"store_widths": ()}, {}, []),
-    "registers": ({"registers": 40}, {"registers": 32}, [(Concern.REGISTERS, BETTER, "registers", "40", "32", 8.0)]),
-    "kinds of registers": (
-        {"vgprs": 30, "agprs": 0, "sgprs": 16},
-        {"vgprs": 34, "agprs": 4, "sgprs": 10},
-        [
-            (Concern.REGISTERS, NEITHER, "VGPR", "30", "34", 4.0),
-            (Concern.REGISTERS, NEITHER, "SGPR", "16", "10", 6.0),
-            (Concern.REGISTERS, NEITHER, "AGPR", "0", "4", 4.0),
-        ],
-    ),
-    "vector registers alone": ({"vgprs": 30, "agprs": 0}, {"vgprs": 34, "agprs": 0}, []),
-    "kinds that one does not tell": ({"vgprs": None, "agprs": 4, "sgprs": 3}, {"vgprs": 3, "agprs": None, "sgprs": None}, []),
-    "kinds that are the same": ({"vgprs": 9, "agprs": 4, "sgprs": 3}, {"vgprs": 9, "agprs": 4, "sgprs": 3}, []),
-    "shared memory": ({}, {"shared_bytes": 17000}, [(Concern.SHARED, WORSE, "shared memory", "16 KiB", "17000 B", 616.0)]),
-    "shared memory that is not used any more": (
-        {}, {"shared_bytes": 0},
-        [(Concern.SHARED, BETTER, "shared memory", "16 KiB", "0 B", 16384.0)],
-    ),
-    "a binary": ({}, {"binary_bytes": 20480}, [(Concern.SIZE, WORSE, "binary", "10000 B", "20 KiB", 1.048)]),
-    "a smaller binary": ({}, {"binary_bytes": 8000}, [(Concern.SIZE, BETTER, "binary", "10000 B", "8000 B", 0.25)]),
-    "a binary with another comment": ({}, {"binary_bytes": 10500}, []),
-    "a binary that nobody weighed": ({}, {"binary_bytes": None}, []),
-    "copies": ({"instructions": {"cp.async": 4}}, {}, [(Concern.ACCESS, WORSE, "cp.async", "4", "0", 4.0)]),
-    "copies that are new": ({}, {"instructions": {"cp.async": 4}}, [(Concern.ACCESS, BETTER, "cp.async", "0", "4", 4.0)]),
-    "more copies": (
-        {"instructions": {"cp.async": 4}}, {"instructions": {"cp.async": 6}},
-        [(Concern.ACCESS, NEITHER, "cp.async", "4", "6", 2.0)],
-    ),
-    "copies of another kind beside those": (
-        {"instructions": {"cp.async": 4}},
-        {"instructions": {"cp.async": 4, "tma": 2}},
-        [(Concern.ACCESS, NEITHER, "tma", "0", "2", 2.0)],
-    ),
-    "copies that nobody counted": ({"instructions": None}, {"instructions": {"cp.async": 6}}, []),
-    "products": (products(**MMA), {}, [(Concern.MATRIX, WORSE, "mma.sync.m16n8k16.bf16", "16", "0", 16.0)]),
-    "products of a later generation": (
-        products(**MMA),
-        products(**WGMMA),
-        [
-            (Concern.MATRIX, NEITHER, "mma.sync.m16n8k16.bf16", "16", "0", 16.0),
-            (Concern.MATRIX, BETTER, "wgmma.m64n64k16.bf16", "0", "4", 4.0),
-        ],
-    ),
-    "products of another shape": (
-        products(mma__m16n8k16=4),
-        products(mma__m16n8k8=8),
-        [(Concern.MATRIX, NEITHER, "mma.m16n8k16", "4", "0", 4.0), (Concern.MATRIX, NEITHER, "mma.m16n8k8", "0", "8", 8.0)],
-    ),
-    "fewer products": (products(mma__a=4), products(mma__a=2), [(Concern.MATRIX, NEITHER, "mma.a", "4", "2", 2.0)]),
-    "products that were not counted": ({"matrix": ("mma",), "instructions": None}, products(mma=2), []),
-    "products that were not counted and are gone": (
-        {"matrix": ("mma",), "instructions": None},
-        products(),
-        [(Concern.MATRIX, WORSE, "mma", "some", "0", 0.0)],
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_every_figure_that_differs(name):
-    """What it is, in which direction it went, both values as they are shown, and how far apart they are."""
-    before, after, expected = FIGURES[name]
-    found = deltas(row(**before), row(**after))
-
-    assert found == tuple(Delta(*delta[:5], pytest.approx(delta[5])) for delta in expected)
-
-
-def test_a_figure_that_did_not_change_is_none():
-    """Nor is one of a kernel without a binary, of which only the verdict is compared."""
-    assert deltas(row(), row()) == ()
-    assert [delta.concern for delta in deltas(row(), row(**FAILED))] == [Concern.VERDICT]
-    assert [delta.concern for delta in deltas(row(**FAILED), row(spills=9))] == [Concern.VERDICT]
-    assert [concern.rank for concern in Concern] == list(range(8))
-
-
-# --- pairs ------------------------------------------------------------------------------------------------------------------------------
 
 
 def test_the_parts_of_a_configuration():
@@ -223,15 +139,95 @@ def test_pairing_has_a_bound_over_all_launches():
     assert rooms[1].left == 0
 
 
-# Generated code of two vendors: what compiles for one only, and which kernels share a row. All rows are synthetic.
+# Both vendors side by side.
 
 
-def test_what_only_one_vendor_takes_is_named():
-    """Each backend has its own default of stages. That is not another configuration."""
-    rows = [row(), row("sy_100"), row("syn942", **FAILED, num_stages=1), row("syn950", **FAILED, num_stages=1)]
-    (split,) = one_vendor(rows)
+def test_a_split_field_by_field():
+    """What dies is told by its first architecture's verdict and reason; another configuration is another split."""
+    alive = [row(constants={"BLOCK": n}) for n in (1, 2)]
+    dying = [row(name, constants={"BLOCK": n}, **{**FAILED, "reason": f"{name} {n}"}) for name in ("syn942", "syn950") for n in (1, 2)]
 
-    assert (split.lives, split.dies, split.reason) == (("sy_90", "sy_100"), ("syn942", "syn950"), "out of LDS")
+    assert one_vendor([*alive, *dying]) == tuple(
+        Split(
+            *("softmax", "_softmax_fwd", "bench", f"BLOCK={n}", ("sy_90",), ("syn942", "syn950")),
+            verdict=Verdict.FAILED,
+            reason=f"syn942 {n}",
+        )
+        for n in (1, 2)
+    )
+
+
+def test_stages_tell_where_both_vendors_have_them():
+    """The same number of stages died there, another lives: that is no matter of vendors."""
+    rows = [row(num_stages=2), row(num_stages=3, **FAILED), row("syn942", num_stages=2), row("syn942", num_stages=3, **FAILED)]
+
+    assert one_vendor(rows) == ()
+    assert len(one_vendor([*rows[:1], row(num_stages=3), *rows[2:]])) == 1
+
+
+def test_architectures_are_sorted_by_their_number():
+    """In every report the same; a name of digits alone, or of none, is one, too."""
+    names = ["gfx1100", "sm_100", "sm_90", "gfx942", "gfx90a", "sm_90a", "none", "7"]
+
+    assert by_generation("sm_90\nx") == ("sm_", 90, "\nx")
+    assert sorted(names, key=by_generation) == ["7", "gfx90a", "gfx942", "gfx1100", "none", "sm_90", "sm_90a", "sm_100"]
+
+
+def test_a_configuration_in_one_line():
+    """Values that differ side by side; `-` where one has none; open options are left out."""
+    assert configuration(BASE) == "*fp32 i32, B=1024 E=True, 4 warps, 2 stages"
+    assert configuration(BASE, other(num_warps=8, constants={"B": 512})) == "*fp32 i32, B=1024/512 E=True/-, 4/8 warps, 2 stages"
+    assert configuration(BASE, other(constants={"B": 1024, "E": True, "F": 1})) == "*fp32 i32, B=1024 E=True F=-/1, 4 warps, 2 stages"
+    assert configuration(BASE, other(options={"waves_per_eu": 2})) == "*fp32 i32, B=1024 E=True, 4 warps, 2 stages, waves_per_eu=-/2"
+    assert configuration(BASE, stages=False) == "*fp32 i32, B=1024 E=True, 4 warps"
+    assert configuration(other(num_warps=None, num_stages=None, constants={}, signature={})) == ""
+
+
+def test_two_targets_of_one_architecture_are_two_cells_of_a_row():
+    """What was compiled twice on one target is a second row."""
+    cells = [CodegenCell("a", row()), CodegenCell("b", row()), CodegenCell("a", row())]
+    found = align(cells)
+
+    assert [(line.kernel, line.function, line.cells) for line in found] == [
+        ("softmax", "_softmax_fwd", tuple(cells[:2])),
+        ("softmax", "_softmax_fwd", (cells[2],)),
+    ]
+    assert compare_codegen({"a": run(compiled=(row(), row())), "b": run(compiled=(row(),))}) == tuple(
+        dataclasses.replace(line) for line in align([cells[0], cells[2], cells[1]])
+    )
+
+
+def test_only_what_one_case_launched_once_shares_a_row_with_another_tile():
+    """Of another case, or of an architecture that is in the row, it is a row of its own."""
+
+    def rows_of(*kernels):
+        return [len(line.cells) for line in align([CodegenCell("a", kernel) for kernel in kernels])]
+
+    assert rows_of(row(), row("syn942", constants={"BLOCK": 9})) == [2]
+    assert rows_of(row(), row("syn942", constants={"BLOCK": 9}, origin="elsewhere")) == [1, 1]
+    assert rows_of(row(), row("syn942", constants={"BLOCK": 9}, function="f")) == [1, 1]
+    assert rows_of(row(), row("syn942", constants={"BLOCK": 9}), row("syn950", constants={"BLOCK": 8})) == [3]
+    # What has come into a row is in it, as is what it began with: the last one shares neither of its columns.
+    again = row("syn942", constants={"BLOCK": 7})
+    first = align([CodegenCell("a", row()), CodegenCell("a", row("syn942", constants={"BLOCK": 9})), CodegenCell("b", again)])
+    assert [len(line.cells) for line in first] == [3]
+    tiles = [CodegenCell(target, row(constants={"BLOCK": at})) for at, target in enumerate("abcd")]
+    assert [len(line.cells) for line in align(tiles)] == [4]
+
+
+def test_a_waivers_use_is_counted_over_all_targets():
+    """What it covers and what it let through; a kernel that did not run is neither, and the first of two waivers is the reason."""
+    first, second = Waiver("spills", "first", Which(("softmax",))), Waiver("spills", "second", Which(function=("_softmax_*",)))
+    gates = Gates(OPEN, waivers=(first, second))
+    waived = row(waived={"spills": "first"})
+    runs = {
+        "a": run(compiled=(waived, row(), row(kernel="other")), gates=gates),
+        "b": run(compiled=(waived, row(verdict=Verdict.NOT_RUN)), gates=gates),
+        "c": run(compiled=(waived,)),
+        "d": run(compiled=(), gates=gates),
+    }
+
+    assert use_of_waivers(runs) == (WaiverUse(first, 3, 2), WaiverUse(second, 4, 0))
 
 
 TAKEN = {
@@ -280,9 +276,6 @@ def _terminal(comparison, full=False):
     return text.getvalue()
 
 
-# --- both vendors in one row ------------------------------------------------------------------------------------------------------------
-
-
 def rows_of(*kernels):
     return [
         (line.config, [cell.compiled.architecture for cell in line.cells]) for line in compare([run(compiled=kernels)], ["alpha"]).codegen
@@ -304,14 +297,6 @@ def test_stages_that_an_author_chose_are_configurations():
     assert turned == found
 
 
-def test_vendors_with_tiles_of_their_own_stand_side_by_side():
-    """One case with one configuration on each vendor: the row shows both, the same in any order."""
-    kernels = (row("syn942", constants={"BLOCK": 4096}), row(constants={"BLOCK": 1024}))
-
-    assert [config for config, _ in rows_of(*kernels)] == ["*fp32 i32, BLOCK=1024/4096, 4 warps, 2 stages"]
-    assert [config for config, _ in rows_of(*kernels[::-1])] == [config for config, _ in rows_of(*kernels)]
-
-
 def test_autotuned_configurations_are_not_mixed_up():
     """If a launch has several configurations, only equal ones share a row."""
     found = rows_of(row(constants={"BLOCK": 1}), row(constants={"BLOCK": 2}), row("syn942", constants={"BLOCK": 2}))
@@ -324,7 +309,8 @@ def test_autotuned_configurations_are_not_mixed_up():
     assert [where for _, where in defaults] == [["sy_90", "syn942"]] * 2
 
 
-# The code of the compile stage against that of real launches, with rows made by hand.
+# Launches of a card against what was compiled.
+
 
 ROW = CompiledKernel(
     "softmax",
@@ -351,15 +337,6 @@ def only(launched, compiled):
 
 def text(entry):
     return "".join(bit.text for bit in line(entry))
-
-
-def test_the_same_binary_is_counted():
-    """Rows of other architectures, and points that did not run, are ignored."""
-    others = [replace(ROW, architecture="sm_80", binary_hash="cc"), replace(ROW, function=HOST_CODE, verdict=Verdict.NOT_RUN)]
-    found = only([ROW], [*others, ROW])
-
-    assert (found.equal, found.deviations) == (1, ())
-    assert text(found) == "a against a: of 1 launch of the card's own JIT, 1 equal byte for byte"
 
 
 @pytest.mark.parametrize(
@@ -401,27 +378,6 @@ def test_a_launch_is_not_explained_by_another_architecture():
     assert (found.equal, [entry.likeness for entry in found.deviations]) == (1, [Likeness.NOT_SEEN])
 
 
-def test_another_targets_lane_counts_where_its_triton_is_the_same():
-    """Often another target compiles without a GPU. Code from another Triton is not compared."""
-    card = run("card", launched=(ROW,), compiled=())
-    same, other = run("same", compiled=(ROW,)), run("other", compiled=(ROW,), facts=facts(triton="9.9"))
-
-    assert [(row.target, row.against, row.equal) for row in compare_launches({"card": card, "same": same, "other": other})] == [
-        ("card", "same", 1)
-    ]
-    (alone,) = compare_launches({"card": card, "other": other})
-    assert text(alone) == (
-        "card: 1 launch of the card's own JIT, not compared: the code compiled without a GPU is from Triton 9.9, "
-        "the launches are from 3.9.0"
-    )
-
-
-@pytest.mark.parametrize("compiled", [[], [replace(ROW, architecture="gfx942")]])
-def test_nothing_to_hold_against_is_said(compiled):
-    """Launches without a counterpart are reported, not hidden."""
-    assert only([ROW], compiled).reason == "nothing was compiled for sm_90 without a GPU"
-
-
 @pytest.mark.parametrize("compiled", [(ROW,), ()])
 def test_every_renderer_says_it_in_a_line(compiled):
     """In the terminal, in the summary and on the page, even if nothing was compiled."""
@@ -436,6 +392,73 @@ def test_every_renderer_says_it_in_a_line(compiled):
     assert said in page
 
 
-def test_without_launches_there_is_nothing_to_say():
-    """The target has no GPU."""
-    assert compare_launches({"a": run(compiled=(ROW,))}) == ()
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        ({"num_warps": 8}, "num_warps is 8 instead of 4"),
+        ({"num_stages": 9}, "num_stages is 9 instead of 2"),
+        ({"signature": {"x": "*i8"}}, "x is *i8 instead of None, x_ptr is None instead of *fp32, n is None instead of i32"),
+        ({"attributes": {"x": "aligned"}}, "x is aligned instead of None"),
+    ],
+)
+def test_every_part_of_a_specialization_counts(part, told):
+    """And is named with both values."""
+    equal, (entry,) = held_against([row(**part)], [row(binary_hash=row(**part).binary_hash)])
+
+    assert (equal, entry.likeness) == (0, Likeness.RESPECIALIZED)
+    assert entry.reason.endswith(f": {told}")
+
+
+def test_launches_of_a_target_field_by_field():
+    """Against its own compile stage and another's with the same Triton; else with the reason why there is none."""
+    lane = run("lane", record=record("lane"), compiled=(row(),))
+    card = run("card", record=record("card"), compiled=(), launched=(row(), row(function="f")))
+    old = dataclasses.replace(card, facts=facts(triton="3.8.0"))
+    deviation = Deviation("softmax", "f", "sy_90", "bench", Likeness.NOT_SEEN, held_against(card.launched, lane.compiled)[1][0].reason)
+
+    assert compare_launches({"card": card, "lane": lane}) == (Fidelity("card", "lane", "3.9.0", 2, 1, (deviation,)),)
+    assert compare_launches({"lane": lane}) == ()
+    for runs, words in (({"card": old, "lane": lane}, "3.9.0"), ({"card": card}, "sy_90")):
+        (found,) = compare_launches(runs)
+        assert dataclasses.replace(found, reason="") == Fidelity("card", "", runs["card"].facts.triton, 2)
+        assert words in found.reason
+    assert [entry.target for entry in compare_launches({"lane": lane, "card": card, "more": card})] == ["card", "more"]
+    both = dataclasses.replace(card, compiled=(row(),))
+    assert [entry.against for entry in compare_launches({"card": both, "lane": lane})] == ["card", "lane"]
+
+
+# Launches recorded on an H100 (Triton 3.6.0, sweeps of the whole package).
+
+
+REPO = Path(__file__).parents[3]
+
+RECORDED = recorded() / "raw" / "cuda"
+
+
+def rows(folder, name):
+    return read_lines(folder, name, CompiledKernel)[0]
+
+
+def test_the_lane_made_what_the_card_ran():
+    """Byte for byte: every launch of the sweeps has the same binary, with the same registers, Liger's among them."""
+    launched, compiled = rows(RECORDED, "bench/kernels.jsonl"), rows(RECORDED, "compile/kernels.jsonl")
+    ours = [row for row in launched if not row.origin.endswith("[liger]")]
+    assert (len(launched), len(ours)) == (301, 232)
+    assert held_against(launched, compiled) == (301, ())
+
+
+@pytest.mark.slow
+def test_the_lane_still_asks_for_what_the_card_ran(tmp_path):
+    """Today's compile stage gives the same inputs to the compiler:
+
+    signature, constants, alignment, warps and stages. Binaries differ by Triton.
+    """
+    kernels = ("add", "dropout", "gelu")
+    (tmp_path / "targets.yml").write_text(json.dumps({"targets": {"cpu": {"architectures": ["sm_90"]}}}), encoding="utf-8")
+    words = ["run", "cpu", "--targets", str(tmp_path / "targets.yml"), "--stage", "compile", "--launches", "bench", "--quiet"]
+    words += [part for kernel in kernels for part in ("--bench", f"bench_{kernel}.py")]
+    command.warpwave(*words, "--out", tmp_path / "out", cwd=REPO)
+    launched = [row for row in rows(RECORDED, "bench/kernels.jsonl") if row.kernel in kernels]
+    equal, deviations = held_against(launched, rows(tmp_path / "out" / "raw" / "cpu", "compile/kernels.jsonl"))
+    assert equal + len(deviations) == 8
+    assert {deviation.likeness for deviation in deviations} <= {Likeness.ANOTHER_BINARY}

@@ -144,14 +144,6 @@ def test_a_page_shows_so_many_and_counts_the_rest(monkeypatch):
             assert line in text.replace("\\", "")
 
 
-def test_a_comparison_that_fits_is_shown_as_it_is():
-    """It is the same object: an ordinary comparison is not copied."""
-    comparison = compare(two_targets())
-
-    assert shown(comparison).comparison is comparison
-    assert shown(comparison).left_out == ()
-
-
 def test_the_files_of_a_report_share_one_room(tmp_path, monkeypatch):
     """The largest folder is read last and exceeds the budget; the others are complete."""
     monkeypatch.setattr(untrusted, "REPORT_MEMORY", 400_000)

@@ -1,20 +1,35 @@
-"""Ratios of two targets: what is faster, what is ambiguous, and what is refused. All data is synthetic."""
+"""Speeds of targets: cells, ratios, means, noise, shares of what a card reaches; what is refused or invalid. All data is synthetic."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import statistics
 
 import pytest
-from synthetic import CEILING, GPU_B, case, facts, pair, run, sample
+from synthetic import CEILING, GPU_A, GPU_B, case, facts, pair, run, sample
 
 from warpwave.compare import compare
-from warpwave.compare.model import Change, Comparison
-from warpwave.compare.speeds import Share, cells, decide, lower_is_better, products_tflops, share_of
+from warpwave.compare.model import Cell, Change, Comparison, Geomean, Noise, Portability, Ratio, Refusal, Speed
+from warpwave.compare.speeds import (
+    Share,
+    _flush,
+    as_text,
+    cells,
+    decide,
+    dtype_in,
+    explain,
+    first_names,
+    intensity,
+    judge,
+    lower_is_better,
+    noise,
+    products_tflops,
+    share_of,
+    speedup,
+)
 from warpwave.errors import ExitCode
 from warpwave.records import Stage, StageReport, Verdict
-from warpwave.stats import Interval, geometric_mean, harmonic_mean, measurable, median, quantile, ratio_of_medians
+from warpwave.stats import Interval
 
 A, B = ["alpha"], ["alpha", "beta"]
 
@@ -31,14 +46,6 @@ def points(left, right, **more):
 
 
 FAILED_CASE = case(verdict=Verdict.FAILED)
-
-
-def test_a_ratio_is_the_second_target_over_the_first():
-    """2600 over 2000 GB/s is 1.3: a ratio of values, not of times."""
-    comparison = points(sample(value=2000.0), sample(value=2600.0))
-
-    assert comparison.baseline == "alpha"
-    assert (only(comparison).target, only(comparison).value, only(comparison).change) == ("beta", pytest.approx(1.3), Change.FASTER)
 
 
 @pytest.mark.parametrize(
@@ -71,13 +78,6 @@ def test_without_timings_a_difference_stays_ambiguous():
     ratio = only(points(sample(value=2000.0, **bare), sample(value=3000.0, **bare)))
 
     assert (ratio.change, ratio.speedup, ratio.reason) == (Change.AMBIGUOUS, None, "there are too few timings for an interval")
-
-
-def test_a_weak_point_is_ambiguous_and_says_why():
-    """Three times as fast is no result on a GPU that another process used."""
-    ratio = only(points(sample(value=1000.0), sample(value=3000.0, weak="the clock fell to 60%")))
-
-    assert (ratio.change, ratio.reason) == (Change.AMBIGUOUS, "weak: the clock fell to 60%")
 
 
 REFUSALS = {
@@ -180,115 +180,11 @@ def test_less_is_better_of_time_and_of_memory(unit, less):
     assert lower_is_better(unit) is less
 
 
-TIMES = {
-    "zero": ((0.5, 0.0, 0.5), 0.5, Verdict.INVALID, "its timings are from 0 to 0.5 ms"),
-    "negative": ((0.5, -1.0, 0.5), 0.5, Verdict.INVALID, "its timings are from -1 to 0.5 ms"),
-    "another median": ((0.5, 0.6, 0.7), 0.1, Verdict.INVALID, "its median is 0.1 ms, its timings are from 0.5 to 0.7 ms"),
-    "too even": ((0.5,) * 20, 0.5, Verdict.PASSED, "all of its 20 timings are 0.5 ms"),
-    "few and even": ((0.5,) * 19, 0.5, Verdict.PASSED, ""),
-}
-
-
-@pytest.mark.parametrize("name", TIMES)
-def test_timings_that_no_clock_has_given(name):
-    """An impossible timing is invalid; an unlikely one makes the point weak."""
-    times, median, verdict, words = TIMES[name]
-    point = dataclasses.replace(sample(), times_ms=times, rounds=(), median_ms=median, p20_ms=None, p80_ms=None)
-    ((_, cell),) = cells("alpha", run(samples=(point,)))
-
-    assert cell.verdict is verdict
-    assert words in (cell.reason if verdict is Verdict.INVALID else cell.weak)
-    assert bool(cell.weak) == (name == "too even")
-
-
-# Means and quantiles, checked against the standard library's; what can have been measured.
-
-
-@pytest.mark.parametrize("values", [[3.0], [4.0, 1.0], [2.0, 9.0, 4.0, 7.0], [0.5, 0.25, 8.0]])
-def test_means_and_median_agree_with_the_standard_library(values):
-    """They agree with the usual definitions."""
-    assert statistics.median(values) == median(values)
-    assert statistics.geometric_mean(values) == pytest.approx(geometric_mean(values))
-    assert statistics.harmonic_mean(values) == pytest.approx(harmonic_mean(values))
-
-
-def test_quantile_interpolates_as_the_inclusive_method_does():
-    """The 20th percentile of five values is the second; that of six is between two."""
-    values = [10.0, 20.0, 30.0, 40.0, 50.0, 60.0]
-
-    assert pytest.approx(quantile(values, 0.2)) == 20.0
-    assert statistics.quantiles(values, n=4, method="inclusive")[0] == pytest.approx(quantile(values, 0.25))
-    assert (quantile(values, 0), quantile(values, 1)) == (10.0, 60.0)
-    assert [quantile([5.0], q) for q in (0, 0.3, 1)] == [5.0] * 3
-
-
-def test_twice_as_fast_and_half_as_fast_cancel_out():
-    """The geometric mean of ratios does not depend on the choice of baseline."""
-    assert pytest.approx(geometric_mean([2.0, 0.5])) == 1.0
-
-
-def test_harmonic_mean_is_zero_where_one_platform_has_nothing():
-    """Performance portability is 0 if one platform has no result."""
-    assert harmonic_mean([0.9, 0.0]) == 0.0
-
-
-@pytest.mark.parametrize("function", [geometric_mean, harmonic_mean])
-@pytest.mark.parametrize("values", [[], [1.0, -1.0], [1.0, float("nan")], [1.0, float("inf")]])
-def test_no_mean_of_what_is_no_speed(function, values):
-    """Only finite numbers above 0 have a mean, and there must be at least one."""
-    with pytest.raises(ValueError, match=r"no values|needs finite"):
-        function(values)
-
-
-@pytest.mark.parametrize(
-    ("function", "name"),
-    [
-        (geometric_mean, "geometric mean"),
-        (harmonic_mean, "harmonic mean"),
-        (lambda values: ratio_of_medians(values, values), "ratio of medians"),
-    ],
-)
-def test_the_refused_mean_is_named(function, name):
-    """Beside a 0, too, a number that is no speed has no mean."""
-    with pytest.raises(ValueError, match=f"^a {name} of no values$"):
-        function([])
-    for wrong in (-1.0, math.nan, math.inf):
-        with pytest.raises(ValueError, match=f"^a {name} needs finite numbers above 0, not "):
-            function([1.0, wrong, 0.0])
-
-
-def test_what_can_have_been_measured_is_above_0_and_stays_in_range():
-    """The bounds themselves can; a square of what is within them is a float."""
-    assert [measurable(value) for value in (1e-30, 1.0, 1e30)] == [True] * 3
-    assert [measurable(value) for value in (0.0, -1.0, 9e-31, 1.1e30, math.inf, math.nan)] == [False] * 6
-
-
-def test_no_median_of_nothing():
-    """An empty list is an error."""
-    with pytest.raises(ValueError, match="no values"):
-        median([])
-
-
-def test_quantile_outside_of_its_range_is_refused():
-    """A percentage is not a quantile."""
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        quantile([1.0], 20)
-
-
-# Means over cases, and performance portability. All data is synthetic.
-
-A_MEANS, B_MEANS = ["alpha"], ["alpha", "beta"]
-
-
-def points_of_means(left, right, **more):
-    return compare(pair({"samples": (left,)}, {"samples": (right,), **more}), B_MEANS)
-
-
 def test_the_mean_is_geometric_over_what_is_sound_on_both():
     """Twice and half give 1. Excluded cases are listed with their reasons."""
     left = (sample(1024, 1000.0), sample(2048, 2000.0), sample(4096, 1000.0))
     right = (sample(1024, 2000.0), sample(2048, 1000.0), sample(4096, 1000.0, timer="other"))
-    (mean,) = compare(pair({"samples": left}, {"samples": right}), B_MEANS).geomeans
+    (mean,) = compare(pair({"samples": left}, {"samples": right}), B).geomeans
 
     assert (mean.n, mean.ratio) == (2, pytest.approx(1.0))
     assert [exclusion.case for exclusion in mean.exclusions] == ["softmax/N=4096"]
@@ -297,7 +193,7 @@ def test_the_mean_is_geometric_over_what_is_sound_on_both():
 def test_means_never_mix_kernels_providers_or_units():
     """Different units cannot be averaged."""
     samples = (sample(), sample(provider="torch"), sample(kernel="gelu"), sample(2048, unit="ms"))
-    comparison = compare(pair({"samples": samples}, {"samples": samples}), B_MEANS)
+    comparison = compare(pair({"samples": samples}, {"samples": samples}), B)
 
     assert [(mean.kernel, mean.provider, mean.unit) for mean in comparison.geomeans] == [
         ("softmax", "triton", "GB/s"),
@@ -307,40 +203,22 @@ def test_means_never_mix_kernels_providers_or_units():
     ]
 
 
-def test_a_sweep_is_condensed_to_best_median_and_largest():
-    """The best bandwidth is the highest, the best time the lowest. The largest case goes by parameters, not by order."""
-    samples = (sample(4096, 900.0), sample(1024, 1000.0), sample(2048, 3000.0))
-    (speed,) = compare([run(samples=samples)], A_MEANS).speeds
-    (times,) = compare([run(samples=tuple(dataclasses.replace(entry, unit="ms") for entry in samples))], A_MEANS).speeds
-
-    assert (speed.best, speed.best_case, speed.median, speed.largest) == (3000.0, "softmax/N=2048", 1000.0, 900.0)
-    assert (times.best, times.best_case) == (900.0, "softmax/N=4096")
-
-
-def test_a_parameter_of_zero_makes_no_case_small():
-    """An offset of 0 is in every case. The sizes beside it decide which case is the largest."""
-    samples = tuple(dataclasses.replace(sample(n, float(n)), params={"N": n, "offset": 0, "causal": True}) for n in (4096, 1024, 2048))
-    (speed,) = compare([run(samples=samples)], A_MEANS).speeds
-
-    assert speed.largest == 4096.0
-
-
 def test_performance_portability_is_zero_where_a_benched_target_has_none():
     """It is the harmonic mean of the shares, over all benchmarked targets."""
-    good = points_of_means(sample(value=2000.0), sample(value=1000.0))
-    bad = points_of_means(sample(value=2000.0), sample(value=None, verdict=Verdict.ERROR))
+    good = points(sample(value=2000.0), sample(value=1000.0))
+    bad = points(sample(value=2000.0), sample(value=None, verdict=Verdict.ERROR))
 
     assert good.rows[0].portability == pytest.approx(2 / (1 / 0.5 + 1 / 0.25))
     assert bad.rows[0].portability == 0.0
-    assert [row.portability for row in points_of_means(sample(1024), sample(2048)).rows] == [0.0, 0.0]
-    assert compare([run()], A_MEANS).rows[0].portability is None
+    assert [row.portability for row in points(sample(1024), sample(2048)).rows] == [0.0, 0.0]
+    assert compare([run()], A).rows[0].portability is None
 
 
 def test_a_kernels_portability_is_over_the_cases_that_are_sound_everywhere():
     """Shares of 4000 GB/s: geometric means 0.5 and 0.25 over two cases, hence 1/3; the third case is excluded. Computed by hand."""
     left = (sample(1, 1000.0), sample(2, 4000.0), sample(3, 4000.0))
     right = (sample(1, 500.0), sample(2, 2000.0), sample(3, value=None, verdict=Verdict.ERROR))
-    (found,) = compare(pair({"samples": left}, {"samples": right}), B_MEANS).portabilities
+    (found,) = compare(pair({"samples": left}, {"samples": right}), B).portabilities
 
     assert (found.n, found.value) == (2, pytest.approx(1 / 3))
     assert found.efficiencies == {"alpha": pytest.approx(0.5), "beta": pytest.approx(0.25)}
@@ -349,22 +227,17 @@ def test_a_kernels_portability_is_over_the_cases_that_are_sound_everywhere():
 
 def test_a_kernel_that_one_target_cannot_run_is_not_portable():
     """It is 0, as Pennycook defines it, and the other target's efficiency is still shown."""
-    (found,) = compare(pair({"samples": (sample(1, 2000.0),)}, {"samples": ()}), B_MEANS).portabilities
+    (found,) = compare(pair({"samples": (sample(1, 2000.0),)}, {"samples": ()}), B).portabilities
 
     assert (found.value, found.n, found.efficiencies) == (0.0, 1, {"alpha": pytest.approx(0.5), "beta": 0.0})
 
 
 def test_a_kernel_that_no_target_can_run_is_not_portable_over_no_case():
     """No card has a ceiling: no case counts, and each is excluded with the targets that lack a share."""
-    (found,) = compare(pair({"ceilings": (), "samples": (sample(1),)}, {"ceilings": (), "samples": (sample(1),)}), B_MEANS).portabilities
+    (found,) = compare(pair({"ceilings": (), "samples": (sample(1),)}, {"ceilings": (), "samples": (sample(1),)}), B).portabilities
 
     assert (found.value, found.n, found.efficiencies) == (0.0, 0, {"alpha": 0.0, "beta": 0.0})
     assert [(gone.case, gone.reason) for gone in found.exclusions] == [("softmax/N=1", "no sound share of a ceiling on alpha, beta")]
-
-
-# A/A runs: how far a point moves though nobody changed it, and what a change has to exceed. All data is synthetic.
-
-A_NOISE, B_NOISE = ["alpha"], ["alpha", "beta"]
 
 
 def again(samples, *moves):
@@ -380,8 +253,8 @@ def test_the_threshold_is_two_and_a_half_times_what_an_aa_run_moves():
     samples = tuple(sample(1 << n, scatter=0.0) for n in range(19))
     moves = [(-1) ** n * (n + 1) / 1000 for n in range(19)]
     twice = run("alpha", samples=samples, again=again(samples, *moves))
-    (found,) = compare([twice], A_NOISE).noise
-    (fewer,) = compare([dataclasses.replace(twice, again=twice.again[:18])], A_NOISE).noise
+    (found,) = compare([twice], A).noise
+    (fewer,) = compare([dataclasses.replace(twice, again=twice.again[:18])], A).noise
 
     assert (found.n, found.enough, found.largest_case) == (19, True, "softmax/N=262144 triton")
     assert (found.largest, found.threshold) == (pytest.approx(0.019), pytest.approx(0.0475))
@@ -391,7 +264,7 @@ def test_the_threshold_is_two_and_a_half_times_what_an_aa_run_moves():
 def test_scatter_that_an_interval_shows_takes_nothing_from_the_quiet_points():
     """One of twenty points is noisy by a tenth and moves by two percent, which its own timings explain."""
     samples = (sample(1, scatter=0.1), *(sample(1 << n) for n in range(1, 20)))
-    (found,) = compare([run(samples=samples, again=again(samples, 0.02, *[0.0] * 19))], A_NOISE).noise
+    (found,) = compare([run(samples=samples, again=again(samples, 0.02, *[0.0] * 19))], A).noise
 
     assert (found.largest, found.threshold, found.moved > 0) == (0.0, 0.01, True)
 
@@ -407,7 +280,7 @@ def test_the_noisier_target_sets_the_threshold_and_a_percent_is_the_least():
         ((quiet, loud), 0.2, Change.SAME),
         (((), ()), 0.03, Change.FASTER),
     ):
-        comparison = compare(pair({"samples": samples, "again": twice[0]}, {"samples": other, "again": twice[1]}), B_NOISE)
+        comparison = compare(pair({"samples": samples, "again": twice[0]}, {"samples": other, "again": twice[1]}), B)
         assert {(round(row.ratios[0].threshold, 9), row.ratios[0].change) for row in comparison.rows} == {(expected, change)}
 
 
@@ -416,14 +289,9 @@ def test_a_weak_point_says_nothing_about_noise():
     samples = (sample(1), sample(2), sample(3))
     second = again(samples, 0.5, 0.5, 0.002)
     second = (dataclasses.replace(second[0], weak="throttled"), dataclasses.replace(second[1], verdict=Verdict.ERROR), second[2])
-    (found,) = compare([run(samples=samples, again=second)], A_NOISE).noise
+    (found,) = compare([run(samples=samples, again=second)], A).noise
 
     assert (found.n, found.moved) == (1, pytest.approx(0.002))
-
-
-# Which speeds are valid and verified, and their shares of what a copy reached. All data is synthetic.
-
-A_SHARES, B_SHARES = ["alpha"], ["alpha", "beta"]
 
 
 @pytest.mark.parametrize(
@@ -441,7 +309,7 @@ A_SHARES, B_SHARES = ["alpha"], ["alpha", "beta"]
 )
 def test_what_is_no_speed_is_invalid(changes, word):
     """It keeps its cell with the reason, has no number, and is excluded from every mean."""
-    comparison = compare([run(samples=(sample(1024), sample(2048, **changes)))], A_SHARES)
+    comparison = compare([run(samples=(sample(1024), sample(2048, **changes)))], A)
     cell = comparison.rows[1].cells[0]
 
     assert (cell.verdict, cell.value, word in cell.reason) == (Verdict.INVALID, None, True)
@@ -457,7 +325,7 @@ def test_the_share_is_of_the_largest_copy_on_that_device():
         dataclasses.replace(CEILING, median_ms=0.0),
         dataclasses.replace(CEILING, median_ms=0.1, p20_ms=0.1, p80_ms=0.1, device=1),
     )
-    comparison = compare([run(ceilings=copies)], A_SHARES)
+    comparison = compare([run(ceilings=copies)], A)
 
     assert comparison.rows[0].cells[0].share == pytest.approx(comparison.rows[0].cells[0].value / 8000)
     assert comparison.targets[0].devices[0].ceiling_gbps == pytest.approx(8000)
@@ -466,7 +334,7 @@ def test_the_share_is_of_the_largest_copy_on_that_device():
 @pytest.mark.parametrize(("value", "suspect"), [(4000.0, False), (4399.0, False), (4401.0, True)])
 def test_far_above_the_ceiling_is_suspect(value, suspect):
     """A kernel that mostly reads can exceed a copy by a tenth; memory cannot give more."""
-    comparison = compare([run(samples=(sample(value=value),))], A_SHARES)
+    comparison = compare([run(samples=(sample(value=value),))], A)
 
     assert comparison.rows[0].cells[0].suspect is suspect
     assert comparison.speeds[0].left_out == int(suspect)
@@ -475,21 +343,21 @@ def test_far_above_the_ceiling_is_suspect(value, suspect):
 @pytest.mark.parametrize(("unit", "share"), [("GB/s", True), ("gb/s ", True), ("TFLOPS", False), ("ms", False), ("", False)])
 def test_only_bandwidths_have_a_share(unit, share):
     """A copy says nothing about FLOPs or times."""
-    comparison = compare([run(samples=(sample(unit=unit),))], A_SHARES)
+    comparison = compare([run(samples=(sample(unit=unit),))], A)
 
     assert (comparison.rows[0].cells[0].share is not None) is share
 
 
 def test_without_a_ceiling_there_is_no_share():
     """No table of theoretical peaks replaces it."""
-    assert compare([run(ceilings=())], A_SHARES).rows[0].cells[0].share is None
+    assert compare([run(ceilings=())], A).rows[0].cells[0].share is None
 
 
 def test_a_speed_is_verified_only_where_that_kernels_tests_passed():
     """Failures of other kernels or on other targets do not matter, and neither do the kernel's own skipped tests."""
     tests = (case(), case("softmax/t.py::skipped", Verdict.NOT_RUN), case("gelu/t.py::t", Verdict.FAILED, kernel="gelu"))
     both = (sample(), sample(kernel="gelu"))
-    comparison = compare(pair({"cases": tests, "samples": both}, {"cases": (FAILED_CASE,), "samples": both}), B_SHARES)
+    comparison = compare(pair({"cases": tests, "samples": both}, {"cases": (FAILED_CASE,), "samples": both}), B)
 
     found = {(row.kernel, cell.target): cell.verified for row in comparison.rows for cell in row.cells}
     assert found == {("softmax", "alpha"): True, ("softmax", "beta"): False, ("gelu", "alpha"): False, ("gelu", "beta"): False}
@@ -499,7 +367,7 @@ def test_a_test_stage_with_a_hole_verifies_nothing():
     """The tests that are there passed, but some are missing."""
     stages = (StageReport(Stage.TEST, Verdict.INCOMPLETE, reason="cut off"),)
 
-    assert compare([run(stages=stages)], A_SHARES).rows[0].cells[0].verified is False
+    assert compare([run(stages=stages)], A).rows[0].cells[0].verified is False
 
 
 TFLOPS = sample(value=50.0, params={"dtype": "fp32"}, unit="TFLOP/s", case="matmul/fp32/N=1")
@@ -557,7 +425,7 @@ def test_a_point_that_no_card_reaches_makes_its_target_invalid(name, passes):
     """It is named, and the exit code is not 0. Both passes of an A/A run count."""
     bad = sample(2048, **IMPOSSIBLE[name])
     both = (sample(1024), bad) if passes == "samples" else (sample(1024), sample(2048))
-    comparison = compare([run(samples=both, again=(bad,) if passes == "again" else ())], A_SHARES)
+    comparison = compare([run(samples=both, again=(bad,) if passes == "again" else ())], A)
 
     assert (comparison.targets[0].verdict, comparison.exit_code) == (Verdict.INVALID, ExitCode.INCOMPLETE)
     assert "softmax/N=2048 [triton]: " in comparison.targets[0].reason
@@ -580,7 +448,7 @@ def test_a_point_that_no_card_reaches_makes_its_target_invalid(name, passes):
 )
 def test_a_ceiling_that_no_card_reaches_is_invalid_and_no_ceiling(ceiling):
     """Else it would hide what the points are."""
-    comparison = compare([run(ceilings=(dataclasses.replace(CEILING, **ceiling),))], A_SHARES)
+    comparison = compare([run(ceilings=(dataclasses.replace(CEILING, **ceiling),))], A)
 
     assert (comparison.targets[0].verdict, comparison.exit_code) == (Verdict.INVALID, ExitCode.INCOMPLETE)
     assert "GPU 0: " in comparison.targets[0].reason
@@ -603,4 +471,278 @@ def test_a_ceiling_that_no_card_reaches_is_invalid_and_no_ceiling(ceiling):
 )
 def test_what_lies_in_a_cache_or_has_another_unit_is_possible(changes):
     """An honest point never makes a run red: the first-level caches of some cards are 60 times as fast as their memory."""
-    assert compare([run(samples=(sample(1024), dataclasses.replace(sample(2048), **changes)))], A_SHARES).exit_code == ExitCode.GOOD
+    assert compare([run(samples=(sample(1024), dataclasses.replace(sample(2048), **changes)))], A).exit_code == ExitCode.GOOD
+
+
+def test_a_cell_has_all_that_its_sample_says():
+    """The share is of the 4000 GB/s that a copy reached; timings of 10 ms, 1% to either side."""
+    point = dataclasses.replace(
+        sample(value=1000.0, median_ms=10.0),
+        **{"low": 900.0, "high": 1100.0, "quiet": True, "graph_ms": 9.0, "cache_bytes": 1 << 26, "weak": "throttled", "warmup": 7},
+    )
+    ((told, cell),) = cells("alpha", run(samples=(point,)))
+
+    assert told is point
+    assert cell.half_width == pytest.approx(0.005, rel=1.0)
+    assert dataclasses.replace(cell, half_width=None) == Cell(
+        target="alpha",
+        device=0,
+        gpu=GPU_A,
+        verdict=Verdict.PASSED,
+        unit="GB/s",
+        value=1000.0,
+        low=900.0,
+        high=1100.0,
+        median_ms=10.0,
+        p20_ms=9.9,
+        p80_ms=10.1,
+        share=0.25,
+        share_of="the copy",
+        verified=True,
+        suspect=False,
+        reason="",
+        timings=21,
+        timer="synthetic",
+        flush_bytes=1 << 28,
+        warmup=7,
+        bytes_moved=1024 * 4096,
+        half_width=None,
+        quiet=True,
+        graph_ms=9.0,
+        cache_bytes=1 << 26,
+        weak="throttled",
+    )
+
+
+def test_a_cell_says_what_is_wrong_with_its_number():
+    """All of it: no number, one that memory cannot reach, and no test that passed; a device that nobody named has its index."""
+    points = (sample(1, value=None, verdict=Verdict.ERROR, reason="out of memory"), sample(2, value=5000.0), sample(3, device=7))
+    broken, above, elsewhere = (cell for _, cell in cells("alpha", run(samples=points, cases=())))
+
+    assert (broken.verdict, broken.value, broken.share, broken.verified) == (Verdict.ERROR, None, None, False)
+    assert broken.reason.startswith("out of memory; ")
+    assert (above.suspect, above.share, above.verified) == (True, 1.25, False)
+    assert above.reason.startswith("1.25 times ")
+    assert above.reason.count("; ") == 1
+    assert (elsewhere.gpu, elsewhere.share, elsewhere.device) == ("GPU 7", None, 7)
+
+
+def test_timings_that_are_all_alike_are_doubted():
+    """Twenty of them: a clock resolves nanoseconds. Nineteen may be alike, and so may one that differs."""
+    found = {}
+    for name, times in {"alike": (1.0,) * 20, "few": (1.0,) * 19, "one differs": (1.0,) * 19 + (1.000001,)}.items():
+        ((_, found[name]),) = cells("alpha", run(samples=(dataclasses.replace(sample(median_ms=1.0), times_ms=times),)))
+
+    assert [bool(cell.weak) for cell in found.values()] == [True, False, False]
+    assert "20" in found["alike"].weak
+
+
+def test_a_ratio_has_all_that_two_cells_say():
+    """Twice as fast in half the time, beyond the 3% that are assumed; the interval is that of the times, 1% to either side."""
+    comparison = compare(pair({"samples": (sample(value=1000.0),)}, {"samples": (sample(value=2000.0),)}), B)
+    ((ratio,),) = (row.ratios for row in comparison.rows)
+
+    assert dataclasses.replace(ratio, low=None, high=None) == Ratio("beta", "alpha", 2.0, Change.FASTER, "", 2.0, None, None, 0.03)
+    assert 1.95 < ratio.low < 2.0 < ratio.high < 2.05
+    (mean,) = comparison.geomeans
+    assert mean == Geomean("softmax", "triton", "GB/s", "beta", "alpha", 1, pytest.approx(2.0), ())
+
+
+def test_what_was_not_compared_is_grouped_by_its_reason():
+    """Cases of one reason in one line; each kernel, provider and target by itself."""
+    left = tuple(sample(n, provider=p) for p in ("triton", "torch") for n in (1, 2, 3))
+    right = tuple(dataclasses.replace(point, timer="another") for point in left[:5])
+    found = compare(pair({"samples": left}, {"samples": right}), B).refusals
+    assert [(entry.kernel, entry.provider, entry.target, entry.baseline, entry.cases) for entry in found] == [
+        ("softmax", "triton", "beta", "alpha", ("softmax/N=1", "softmax/N=2", "softmax/N=3")),
+        ("softmax", "torch", "beta", "alpha", ("softmax/N=1", "softmax/N=2")),
+        ("softmax", "torch", "beta", "alpha", ("softmax/N=3",)),
+    ]
+    assert all(isinstance(entry, Refusal) and entry.reason for entry in found)
+    assert "timers" in found[0].reason
+    assert "beta" in found[2].reason
+
+
+def test_a_sweep_is_condensed_field_by_field():
+    """Hand-worked: the fastest is neither the largest nor the last; one is no number and one is more than memory can give."""
+    points = (sample(4, 2000.0), sample(2, 3000.0), sample(1, 1000.0), sample(8, None, verdict=Verdict.ERROR), sample(16, 5000.0))
+    (speed,) = compare([run(samples=points)], A).speeds
+
+    assert speed == Speed(
+        kernel="softmax",
+        provider="triton",
+        unit="GB/s",
+        target="alpha",
+        gpu=GPU_A,
+        n=3,
+        left_out=2,
+        verified=True,
+        reason="",
+        best=3000.0,
+        best_share=0.75,
+        share_of="the copy",
+        best_case="softmax/N=2",
+        median=2000.0,
+        median_share=0.5,
+        largest=2000.0,
+        largest_share=0.5,
+        largest_case="softmax/N=4",
+    )
+
+
+def test_a_sweep_of_times_is_best_where_it_is_shortest():
+    """Nothing is a share of a copy there; of points of one size the last stands for it."""
+    points = tuple(sample(n, None, unit="ms", provider=p) for p, n in (("a", 1), ("a", 2)))
+    points = tuple(dataclasses.replace(p, value=v, params={"N": 4, "flag": True, "M": 0}) for p, v in zip(points, (3.0, 5.0), strict=True))
+    (speed,) = compare([run(samples=points, cases=())], A).speeds
+
+    assert (speed.best, speed.best_case, speed.best_share) == (3.0, "softmax/N=1", None)
+    assert (speed.median, speed.median_share, speed.largest, speed.largest_case) == (4.0, None, 5.0, "softmax/N=2")
+    assert (speed.verified, bool(speed.reason)) == (False, True)
+
+
+def test_a_sweep_without_a_sound_number_is_there():
+    """With how many there would have been."""
+    (speed,) = compare([run(samples=(sample(1, None, verdict=Verdict.ERROR), sample(2, 9000.0)))], A).speeds
+
+    assert speed == Speed("softmax", "triton", "GB/s", "alpha", GPU_A, 0, 2, True, "")
+
+
+def test_a_portability_field_by_field():
+    """Shares of a half and a quarter: the harmonic mean of the two. Another provider is another."""
+    left = (sample(1, 2000.0), sample(1, 4000.0, provider="torch"))
+    right = (sample(1, 1000.0), sample(1, 4000.0, provider="torch"))
+    found = compare(pair({"samples": left}, {"samples": right}), B).portabilities
+
+    assert found == (
+        Portability("softmax", "triton", {"alpha": pytest.approx(0.5), "beta": pytest.approx(0.25)}, 1, pytest.approx(1 / 3)),
+        Portability("softmax", "torch", {"alpha": pytest.approx(1.0), "beta": pytest.approx(1.0)}, 1, pytest.approx(1.0)),
+    )
+
+
+def test_the_half_width_is_half_of_the_interval_of_the_median():
+    """Five timings: the interval is from the least to the most. Hand-worked."""
+    point = dataclasses.replace(sample(median_ms=10.0), times_ms=(9.0, 9.5, 10.0, 10.5, 11.0))
+    ((_, cell),) = cells("alpha", run(samples=(point,)))
+
+    assert cell.half_width == pytest.approx(0.1)
+
+
+def test_a_weak_point_keeps_its_interval():
+    """It is ambiguous whatever the interval, and both sides' reasons are told once."""
+    weak = dataclasses.replace(sample(value=1000.0), weak="throttled")
+    found = speedup(weak, dataclasses.replace(sample(value=2000.0), weak="throttled"), 0.03)
+
+    assert (found.change, found.interval.value, found.reason) == (Change.AMBIGUOUS, 2.0, "weak: throttled")
+
+
+def test_noise_field_by_field():
+    """Three points moved by 0, 10 and 50%: too few to ask for less than is assumed; the quantile lies at 46%. Hand-worked."""
+    points = tuple(sample(n, scatter=0.0) for n in (1, 2, 3))
+    second = tuple(
+        dataclasses.replace(point, times_ms=tuple(time * by for time in point.times_ms))
+        for point, by in zip(points, (1.0, 1.1, 1 / 1.5), strict=True)
+    )
+    found = noise("alpha", run(samples=points, again=second))
+
+    assert found == Noise("alpha", 3, False, pytest.approx(1.25), pytest.approx(0.46), pytest.approx(0.5), "softmax/N=3 triton")
+    assert noise("alpha", run(samples=points, again=points)) == Noise("alpha", 3, False, 0.03, 0.0, 0.0, "")
+    assert noise("alpha", run(samples=points)) is None
+    assert "3%" in explain([])
+    assert "alpha 125.0% (3 points" in explain([found])
+    assert explain([found]) != explain([dataclasses.replace(found, enough=True)])
+
+
+# Means over cases, and performance portability.
+
+
+# A/A runs: how far a point moves though nobody changed it, and what a change has to exceed.
+
+
+# Which speeds are valid and verified, and their shares of what a copy reached.
+
+
+def test_many_names_are_some():
+    """Ten of them, and how many more."""
+    names = [str(n) for n in range(12)]
+
+    assert (first_names(names[:10]), first_names(names)) == (", ".join(names[:10]), f"{', '.join(names[:10])} and 2 more")
+
+
+def test_a_setting_in_a_sentence_has_a_bound():
+    """32 parameters, and 1000 characters of any of them or of all."""
+    some = {str(n): n for n in range(34)}
+
+    assert as_text(dict(list(some.items())[:32])) == str(dict(list(some.items())[:32]))
+    assert as_text(some) == str(dict(list(some.items())[:32]))[:-1] + ", and 2 more}"
+    assert (as_text("x" * 1000), as_text("x" * 1001)) == ("x" * 1000, "x" * 1000 + "…")
+    assert as_text({"a": "y" * 2000, "b": 1}) == ("{'a': '" + "y" * 1000)[:1000] + "…"
+    assert as_text(3.5) == "3.5"
+
+
+def test_a_flush_is_reported_by_its_margin():
+    """Caches differ in size; without one, in bytes."""
+    assert _flush(sample(cache_bytes=1 << 26)) == "4 x cache"
+    assert _flush(sample(cache_bytes=None)) == str(1 << 28)
+
+
+JUDGED = [
+    ({}, Verdict.PASSED, ""),
+    ({"verdict": Verdict.ERROR, "reason": "why"}, Verdict.ERROR, "why"),
+    ({"verdict": Verdict.ERROR}, Verdict.ERROR, "error"),
+    ({"value": None, "reason": "why"}, Verdict.INVALID, "why"),
+    ({"value": -1.0}, Verdict.INVALID, "-1 GB/s"),
+    ({"value": math.inf}, Verdict.INVALID, "inf GB/s"),
+    ({"median_ms": 0.0}, Verdict.INVALID, "0 ms"),
+    ({"p20_ms": 1e40}, Verdict.INVALID, "1e+40 ms"),
+    ({"p80_ms": -2.0}, Verdict.INVALID, "-2 ms"),
+    ({"p20_ms": None, "p80_ms": None}, Verdict.PASSED, ""),
+    ({"times_ms": (0.0, 1.0)}, Verdict.INVALID, "0 to 1 ms"),
+    ({"times_ms": (1.0, 1e40)}, Verdict.INVALID, "1 to 1e+40 ms"),
+    ({"median_ms": 2.0, "times_ms": (0.5, 1.0)}, Verdict.INVALID, "2 ms"),
+    ({"median_ms": 0.25, "times_ms": (0.5, 1.0)}, Verdict.INVALID, "0.25 ms"),
+    ({"median_ms": 1.000009, "times_ms": (0.5, 1.0)}, Verdict.PASSED, ""),
+    ({"median_ms": 0.499991, "times_ms": (0.5, 1.0)}, Verdict.PASSED, ""),
+    ({"median_ms": 1.000011, "times_ms": (0.5, 1.0)}, Verdict.INVALID, "1.00001 ms"),
+    ({"median_ms": None, "times_ms": (0.5, 1.0)}, Verdict.PASSED, ""),
+    ({"times_ms": ()}, Verdict.PASSED, ""),
+]
+
+
+@pytest.mark.parametrize(("changes", "verdict", "words"), JUDGED, ids=[str(entry[0]) for entry in JUDGED])
+def test_a_number_that_no_clock_has_given_is_invalid(changes, verdict, words):
+    """With the figure that cannot be."""
+    found = judge(dataclasses.replace(sample(), **{"p20_ms": None, "p80_ms": None, **changes}))
+
+    assert found[0] is verdict
+    assert found[1].startswith(words) if verdict is not Verdict.INVALID else words in found[1]
+
+
+def product(value: float, unit: str, argument_bytes: int = 10**9):
+    """A point that takes two milliseconds."""
+    return dataclasses.replace(sample(1024, value, unit=unit), median_ms=2.0, argument_bytes=argument_bytes)
+
+
+def test_operations_for_each_byte_go_by_the_unit():
+    """Two milliseconds at 300 TFLOP/s are 6 * 10**11 operations."""
+    assert intensity(product(300.0, "TFLOP/s")) == pytest.approx(600.0)
+    assert intensity(product(300_000.0, "GFLOP/s")) == pytest.approx(600.0)
+    assert intensity(product(300.0, "GB/s")) is None
+    assert intensity(product(1e-25, "TFLOP/s", 10**18)) is None  # too small to be a number of operations
+
+
+@pytest.mark.parametrize(
+    ("word", "short"), [("float8_e4m3fn", "fp8"), ("fp8e5", "fp8"), ("bfloat16", "bf16"), ("fp32", "fp32"), ("N=4", "")]
+)
+def test_dtypes_have_short_names(word, short):
+    """Authors write them in either way."""
+    assert dtype_in(f"softmax/{word}/N=4") == short
+
+
+def test_a_time_that_cannot_be_is_not_shown():
+    """A result from elsewhere may say anything; the row stays."""
+    strange = dataclasses.replace(sample(1024, 100.0), p20_ms=0.0, p80_ms=1e300, graph_ms=-1.0)
+    (row,) = compare([run(samples=(strange,))]).rows
+    (cell,) = row.cells
+
+    assert (cell.median_ms is not None, cell.p20_ms, cell.p80_ms, cell.graph_ms) == (True, None, None, None)

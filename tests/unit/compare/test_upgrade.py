@@ -16,7 +16,7 @@ from warpwave.compare.upgrade import ChangedError, Tuned, changed_errors, change
 from warpwave.errors import ExitCode, UsageError
 from warpwave.records import TargetRun, Verdict
 from warpwave.render.markdown import render_page
-from warpwave.render.sections.upgrade import bisection_sections, bisection_sentence, sentence, upgrade_sections
+from warpwave.render.sections.upgrade import sentence, upgrade_sections
 
 FAILING = (Concern.VERDICT, Concern.SPILLS)
 
@@ -73,14 +73,6 @@ def test_everything_got_worse():
     assert outcome(
         upgrade([replace(old, compiled=rows[:1]), replace(old, record=new.record, compiled=rows[:1])], "a", "b"), FAILING, "x"
     ).ok
-
-
-def test_registers_alone_are_in_the_sentence():
-    """They fail nothing, and the page has them in its table."""
-    sides = [on(name, compiled=(compiled(registers=count),)) for name, count in (("a", 30), ("b", 34))]
-
-    assert sentence(upgrade(sides, "a", "b")).startswith("Triton a → b: nothing got worse but registers, geomean")
-    assert outcome(upgrade(sides, "a", "b"), FAILING, "x").ok
 
 
 def test_a_new_barrier_alone_fails_the_upgrade():
@@ -377,52 +369,8 @@ def test_the_first_bad_step_is_found(count, data):
     assert len(set(asked)) == len(asked) <= (count - 1).bit_length() + 2 + 2 * len(skipped)
 
 
-def test_ends_that_are_not_what_they_should_be():
-    """The search says so, and asks no more."""
-    assert "a is bad, and should be good" in bisect("?", "abc", lambda name: said(True)).fault
-    assert bisection_sentence(bisect("?", "abc", lambda name: said(False))).startswith("Nothing to search: c is good")
-
-
-def test_words_of_a_bisection():
-    """Skipped steps between the two are named."""
-    found = bisect("?", "abcd", lambda name: Reply(Answer.SKIPPED, "no") if name == "c" else said(name == "d"))
-
-    assert bisection_sentence(found) == "d or one that was skipped before it (c) is the first bad one; b is the last good one."
-    assert "has it no more" in render_page("x", bisection_sections(found, fixed=True), good=True, all_in="x")
-
-
 def ask(kind: Kind, what: str, base, head, **more) -> Answer:
     return reply(Question(kind, what, **more), [base], [head]).answer
-
-
-def test_a_question_about_tests():
-    """A failed test is bad; none at all, or a machine that could not run it, says nothing."""
-    good, bad = run(cases=(case(),)), run(cases=(case(), case(verdict=Verdict.FAILED)))
-    lost = replace(good, record=replace(good.record, verdict=Verdict.INFRA), cases=bad.cases)
-
-    assert [ask(Kind.TEST, "x", good, one) for one in (good, bad, replace(good, cases=()), lost)] == [
-        *(Answer.GOOD, Answer.BAD, Answer.SKIPPED, Answer.SKIPPED)
-    ]
-    assert ask(Kind.TEST, "x", good, bad, fixed=True) is Answer.GOOD
-    told = [reply(Question(Kind.TEST, "x"), [good], [one]).reason for one in (good, replace(good, cases=(case(verdict=Verdict.NOT_RUN),)))]
-    assert told == ["1 passed", "none of the tests ran"]
-
-
-def test_a_question_about_code():
-    """A gate is asked of the step alone, a figure is compared with the first step's. What does not compile says nothing."""
-    good, spilling = (
-        run(compiled=(compiled(), compiled("sy_80"))),
-        run(compiled=(compiled(spills=4, broken={"spills": "4"}), compiled("sy_80"))),
-    )
-    dead = run(compiled=(compiled(verdict=Verdict.FAILED, registers=None),))
-
-    for kind, what in ((Kind.GATE, "spills"), (Kind.WORSE, "spills")):
-        assert ask(kind, what, good, good) is Answer.GOOD
-        assert ask(kind, what, good, spilling) is Answer.BAD
-        assert ask(kind, what, good, spilling, architecture="sy_80") is Answer.GOOD
-        assert ask(kind, what, good, spilling, kernel="other") is Answer.SKIPPED
-        assert ask(kind, what, good, dead) is Answer.SKIPPED
-    assert ask(Kind.WORSE, "registers", good, spilling) is Answer.GOOD
 
 
 def test_a_question_about_speed():

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 from hostile import PAGE_NAMES, hostile
-from synthetic import no_gpu, record, run, sample, two_targets, write_raw
+from synthetic import record, run, sample, two_targets, write_raw
 
 from warpwave.__main__ import _run_cli
 from warpwave.compare import compare
@@ -17,7 +17,7 @@ from warpwave.compare.answer import overview
 from warpwave.records import Ceiling, Verdict
 from warpwave.render.charts.pictures import pictures
 from warpwave.render.charts.roofline import roofline
-from warpwave.render.charts.svg import DARK, LIGHT, draw, short, size_ticks, sizes_scale, values_scale
+from warpwave.render.charts.svg import DARK, LIGHT, draw, size_ticks, sizes_scale, values_scale
 from warpwave.render.charts.sweeps import sweeps
 from warpwave.render.commands import repro
 from warpwave.render.html import render_html
@@ -120,14 +120,6 @@ def test_targets_differ_by_dash_and_shape_and_providers_by_colour():
     assert len({outline for outline, _ in outlines}) == 2
 
 
-def test_the_first_target_that_measured_has_the_plain_line():
-    """A target without a GPU before it uses no style."""
-    (sweep, *_) = sweeps(compare([no_gpu(), run()], ["gone", "cpu", "alpha"]))
-
-    assert [(entry.target, entry.target_style) for entry in sweep.series] == [("alpha", 0)]
-    assert [ceiling.target_style for ceiling in sweep.ceilings] == [0]
-
-
 @pytest.mark.parametrize(("sizes", "log"), [((256, 16384), True), ((1, 4), False), ((1000, 5000), False), ((5, 5), False)])
 def test_scales_hold_their_ends_and_a_few_ticks(sizes, log):
     """Doublings are spread evenly, and both ends are on the axis."""
@@ -146,14 +138,6 @@ def test_the_axis_of_values_starts_at_nothing():
     assert (scale.low, ticks[0]) == (0, 0)
     assert scale.high > 4248
     assert ticks == [0, 1000, 2000, 3000, 4000]
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(512, "512"), (4096, "4 Ki"), (1 << 27, "128 Mi"), (5000, "5000"), (15000, "15 k"), (12800, "12.8 k")]
-)
-def test_ticks_are_short(value, text):
-    """They still say what they are."""
-    assert short(value) == text
 
 
 @pytest.mark.parametrize(
@@ -209,22 +193,6 @@ def test_labels_of_many_ceilings_do_not_overlap(kind):
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def texts(svg: str) -> list[str]:
-    return [element.text or "" for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
-
-
-def test_a_picture_says_what_it_shows():
-    """Kernel, providers, targets with their GPUs, and how to read it."""
-    first, *others = pictures(compare(two_targets(), ["alpha", "beta"]))
-    told = texts(first.svg)
-
-    assert [picture.file for picture in (first, *others)] == ["vector_add", "softmax", "layer_norm", "cross_entropy"]
-    for expected in ("vector_add", "triton", "torch", "alpha", "beta", "GB/s", "alpha copy, measured 4000"):
-        assert expected in told
-    assert "beta: Synthetic GPU B, Triton 3.9.1, 2026-01-02" in told
-    assert "Line: median, band: 20th to 80th percentile, grey: copy measured in the same run" in told
-
-
 @pytest.mark.parametrize(("theme", "grounds"), [("light", [LIGHT]), ("dark", [DARK]), ("auto", [LIGHT, DARK])])
 def test_it_has_a_ground_of_its_own_in_light_and_in_dark(theme, grounds):
     """Wherever it is embedded, its colours match its background."""
@@ -274,14 +242,6 @@ def test_png_without_its_extra_is_a_usage_error(tmp_path, monkeypatch, capsys):
     assert "pip install resvg-py" in capsys.readouterr().err
 
 
-def test_nothing_measured_is_a_usage_error(tmp_path, capsys):
-    """A target without a GPU has no curve."""
-    write_raw(tmp_path / "raw" / "cpu", no_gpu())
-
-    assert _run_cli(["plot", str(tmp_path)]) == 2
-    assert "There is nothing to draw." in capsys.readouterr().err
-
-
 # The roofline, and shares of matrix products. All data is synthetic.
 
 # 1 TB/s, 500 TFLOP/s in bf16, 50 in fp32 and 250 in tf32.
@@ -301,38 +261,12 @@ def product(value: float, dtype: str, **changes):
     )
 
 
-@pytest.mark.parametrize(
-    ("value", "dtype", "share", "of"),
-    [
-        (400.0, "bf16", 0.8, "the bf16 product"),
-        (25.0, "fp32", 0.5, "the fp32 product"),
-        (125.0, "fp32", 0.5, "the tf32 product"),  # faster than fp32 can be: it uses the matrix units
-        (400.0, "int8", None, ""),  # no such product was measured
-    ],
-)
-def test_operations_a_second_are_shared_against_a_product_of_their_dtype(value, dtype, share, of):
-    """Measured on the same card in the same run."""
-    comparison = compare([run(samples=(product(value, dtype),), ceilings=CEILINGS)])
-    (cell,) = comparison.rows[0].cells
-
-    assert (cell.share and round(cell.share, 6), cell.share_of) == (share, of)
-    assert not cell.suspect
-
-
 def test_a_kernel_in_tflops_has_a_gap_to_the_product():
     """Not to its fastest peer, and not to the copy."""
     (line,) = overview(compare([run(samples=(product(400.0, "bf16"),), ceilings=CEILINGS)]))
 
     assert line.squares[0].reached[0].ground == "product"
     assert line.gap == pytest.approx(0.2)
-
-
-def test_a_product_is_no_copy():
-    """The largest of both kinds would be nonsense in GB/s."""
-    comparison = compare([run(samples=(sample(1024, 800.0),), ceilings=CEILINGS)])
-
-    assert comparison.targets[0].devices[0].ceiling_gbps == 1000.0
-    assert comparison.rows[0].cells[0].share == pytest.approx(0.8)
 
 
 def test_points_stand_at_their_operations_a_byte():
@@ -355,15 +289,6 @@ def test_without_bytes_or_products_there_is_no_roofline():
     for given in (without_bytes, without_products):
         assert roofline(compare([given])) is None
         assert 'id="roofline"' not in render_html(compare([given]))
-
-
-def test_one_point_has_axes_that_can_be_read():
-    """At least two ticks on each, although all values are within a decade."""
-    found = roofline(compare([run(samples=(product(400.0, "bf16"),), ceilings=CEILINGS[:2])]))
-    assert found is not None
-    ticks = {anchor: re.findall(f'class="tick" text-anchor="{anchor}">([^<]+)<', found.body) for anchor in ("end", "middle")}
-
-    assert all(len(values) >= 2 for values in ticks.values()), ticks
 
 
 def test_targets_are_kept_apart_by_marks_that_are_explained():

@@ -9,7 +9,6 @@ import json
 import random
 import re
 import subprocess
-import time
 import zlib
 from collections import Counter
 from html.parser import HTMLParser
@@ -108,24 +107,6 @@ def test_what_broke_is_reported_before_what_was_measured():
     assert '<a href="#failures">' in text
 
 
-def test_numbers_of_tests_are_folded():
-    """They are in the section of their kernel."""
-    text = render_html(compare([run(cases=(case(properties={f"err{n}": "1e-6" for n in range(41)}),))]))
-
-    assert text.index('id="softmax"') < text.index("<summary>41 numbers that its tests recorded</summary>") < text.index('id="environment"')
-
-
-def test_every_drawing_has_words():
-    """They describe it for readers who cannot see it."""
-    plots = [attributes for tag, attributes in Page(render_html(compare(two_targets()))).elements if attributes.get("class") == "plot"]
-
-    assert len(plots) == 4
-    assert plots[0]["aria-label"] == (
-        "GB/s over N, 8 cases. triton on alpha: best 3800 at N=32768. triton on beta: best 4560 at N=32768. "
-        "torch on alpha: best 3800 at N=32768. torch on beta: best 4560 at N=32768."
-    )
-
-
 def test_the_numbers_are_embedded_once():
     """Value, band, share and state of every point, in the order of the sweep; a missing point is a zero."""
     first = embedded(render_html(compare(two_targets(), ["alpha", "beta"])))["figures"][0]
@@ -207,13 +188,6 @@ def test_a_command_in_a_hint_is_shown_as_code():
         assert code in render_html(compare([run(record=record(verdict=Verdict.INCOMPLETE, reason="killed", hint=hint))]))
 
 
-def test_one_case_is_its_own_best_median_and_largest():
-    """It is shown once."""
-    heads = [Page(render_html(compare([run(samples=tuple(map(sample, sizes)))]))).words for sizes in ((1024,), (1024, 2048))]
-
-    assert ["at largest" in words for words in heads] == [False, True]
-
-
 def many_kernels(count: int):
     """As many kernels on four targets, each with tests, two providers, eight sizes and code of two architectures; the first one fails."""
     names = [f"kernel_{number}" for number in range(count)]
@@ -286,31 +260,12 @@ def test_a_name_like_those_that_the_page_makes_gets_another(name):
     assert len(set(found.values())) == len(found)
 
 
-def test_many_names_without_letters_are_numbered_at_once():
-    """All of them come down to the same word. Each number was tried again for each name."""
-    names = [chr(0x4E00 + number) for number in range(20_000)]
-    begun = time.process_time()
-
-    assert len(set(anchors(names).values())) == len(names)
-    assert time.process_time() - begun < 5
-
-
 def test_a_waiver_can_be_pasted_as_it_stands():
     """Each of its lines is a line of the page."""
     broken = compiled(verdict=Verdict.FAILED, broken={"spills": "12 registers, 0 allowed"})
     text = render_html(compare([run("alpha", compiled=(broken,))]))
 
     assert '[[tool.warpwave.waivers]]\ngate = "spills"\n'.replace('"', "&#34;") in text
-
-
-def test_the_table_of_kernels_names_code_that_fails():
-    """Also of a kernel that nothing tests or measures."""
-    rows = (compiled("sy_80", verdict=Verdict.FAILED, registers=None, reason="no"), compiled("sy_90"))
-    broken = compiled("sy_80", kernel="gelu", verdict=Verdict.FAILED, broken={"spills": "12 registers, 0 allowed"})
-    text = render_html(compare([run("cpu", None, cases=(), samples=(), ceilings=(), compiled=(*rows, broken, compiled(kernel="add")))]))
-    cells = [re.sub("<[^>]+>", "", row).split() for row in re.findall(r'<tr id="row-.*?</tr>', text, re.DOTALL)]
-
-    assert [" ".join(cell) for cell in cells] == ["softmax 1 of 2 did not compile", "gelu 1 configuration breaks a gate", "add 1 compiled"]
 
 
 # Links from a kernel to its source, at the commit of the run. All data is synthetic.

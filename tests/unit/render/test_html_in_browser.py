@@ -291,9 +291,6 @@ def test_two_thousand_cases_open(show):
     assert details.locator("tbody tr").count() == 2000
 
 
-# --- `codegen diff --html` ---------------------------------------------------------------------------------------------------------------
-
-
 def drawn(function="{}_kernel"):
     """The page of a diff in which every concern moved once, each in its own kernel function, and one function was removed."""
     both = [[row(function=function.format(at), **figures[when]) for at, (_, *figures) in enumerate(MOVES.values())] for when in (0, 1)]

@@ -59,14 +59,6 @@ def test_no_name_breaks_the_eighty_columns(name, full):
     assert all(character.isprintable() for line in lines for character in line)
 
 
-def test_a_large_report_fits_eighty_columns():
-    """With four-digit numbers of kernels, cases and tests."""
-    text = io.StringIO()
-    Console(file=text, width=80, force_terminal=False, highlight=False).print(render_terminal(large(2000)))
-
-    assert max(cell_len(line) for line in text.getvalue().splitlines()) <= 80
-
-
 GOLDEN = """\
 beta is absent (no raw folder was given).
 
@@ -111,20 +103,6 @@ def test_by_default_it_is_one_screen(made, width):
     assert lines[-1] == "--full shows every test, case and configuration."
 
 
-def test_the_screen_has_the_table_the_failures_and_the_gaps():
-    """A kernel a line, with a bar for its share, which is a number too."""
-    text = io.StringIO()
-    Console(file=text, width=120, force_terminal=False, highlight=False).print(render_terminal(compared()))
-    lines = [line.rstrip() for line in text.getvalue().splitlines()]
-    titles = ("Kernels", "What each target did", "Tests that did not pass", "Where is the gap, what next")
-
-    assert lines[0].startswith("6 tests fail on rocm (made up); 4 kernels reach less than 70% of the copy there; ")
-    assert next(line for line in lines if line.startswith("softmax ")).split() == [
-        *("softmax", "████", "100%", "██▎·", "56%?", "4", "failed", "160", "passed", "-", "0%")
-    ]
-    assert tuple(line for line in lines if line in titles) == titles
-
-
 def test_a_command_is_one_line_in_a_narrow_terminal():
     """Who copies it gets all of it: on the screen and with --full, for a failed test and for a gap."""
     comparison = compared()
@@ -163,18 +141,6 @@ def test_what_cannot_be_relied_on_is_counted_and_an_aa_run_is_reported():
     assert text.count("% weak") == 1
 
 
-def test_two_targets_show_ratio_difference_and_what_failed():
-    """A reader finds what differs, which test failed where and why, and ratios only for cases that are sound on both."""
-    text = show(two_targets(), ["alpha", "beta"])
-
-    assert text.startswith("1 test fails on beta.\n")
-    assert "alpha passed 12 tests, measured 64 points and compiled 12 binaries\nbeta failed 1 of 11 tests" in text
-    for expected in ("beta/alpha", "1.20 (8)", "1.20 (7)", "4560 91%?", "? unverified", "1 test failed on beta", "1 test missing on beta"):
-        assert expected in text
-    assert "beta failed: AssertionError: max_abs_err 0.3 > 1e-5" in text
-    assert "different flush sizes: alpha 268435456, beta 134217728" in text.replace("\n", " ").replace("  ", " ")
-
-
 def test_eight_architectures_stand_side_by_side():
     """One table with a spill and a failure, and the reason of the failure below."""
     text = show([no_gpu()], ["cpu"])
@@ -186,14 +152,6 @@ def test_eight_architectures_stand_side_by_side():
     assert {line.split()[0] for line in text.splitlines() if line.startswith("_") and "r " in line} >= {"_layer_norm_fwd", "_attention_bwd"}
     assert "112s" in text
     assert "_attention_bwd on cpu for syn1201: failed: out of resource" in text
-
-
-def test_a_spill_breaks_its_own_cell_and_not_the_name():
-    """The column of names keeps its width; `34r 112s` takes two lines."""
-    name = "_softmax_forward_kern"
-    text = show([run(compiled=tuple(compiled(architecture, function=name, spills=112) for architecture in ARCHITECTURES))])
-
-    assert any(line.startswith(f"{name} 34r") for line in text.splitlines())
 
 
 def test_many_architectures_are_split_into_tables_that_fit():
@@ -255,15 +213,6 @@ def untested(*samples, **more):
     return run(stages=(StageReport(Stage.BENCH, Verdict.PASSED, 4.0),), cases=(), compiled=(), samples=samples, **more)
 
 
-def test_where_nobody_asked_for_tests_that_is_said_once():
-    """A mark at every number would say nothing, and it would be wrong that tests did not pass."""
-    text = " ".join(show([untested(sample(), sample(2048))], full=True).split())
-
-    assert "?" not in text
-    assert text.count("Unverified: no target was asked for tests") == 1
-    assert "did not pass" not in text
-
-
 def test_where_one_target_was_tested_the_marks_are_at_the_other():
     """The marks tell the two targets apart."""
     text = show([run(samples=(sample(),)), untested(sample(), record=record("beta"))])
@@ -271,25 +220,6 @@ def test_where_one_target_was_tested_the_marks_are_at_the_other():
     assert "?" in next(line for line in text.splitlines() if "beta" in line and "3000 75%" in line)
     assert "? unverified" in text
     assert "no target was asked" not in text
-
-
-def test_one_case_is_its_own_best_median_and_largest():
-    """It is shown once."""
-    one = show([run(samples=(sample(), sample(provider="torch")))])
-    two = show([run(samples=(sample(), sample(2048)))])
-
-    assert (" value" in one, " best" in one) == (True, False)
-    assert (" value" in two, " best" in two) == (False, True)
-
-
-def test_a_legend_explains_only_what_is_in_the_table():
-    """Without a suspect point or a ceiling, the legend does not explain them."""
-    clean = show([run(samples=(sample(), sample(2048)))], full=True)
-    times = show([run(samples=(sample(unit="ms"), sample(2048, unit="ms")))], full=True)
-
-    assert ("! suspect" in clean, "share of the ceiling" in clean) == (False, True)
-    assert "share of the ceiling" not in times
-    assert "! suspect" in show([run(samples=(sample(), sample(2048, value=9000.0)))], full=True)
 
 
 def test_what_a_quick_run_left_out_is_counted():

@@ -454,11 +454,6 @@ def test_what_a_run_says_it_was_made_of_gives_no_orders(place, capsys, change):
 # A second attempt or another image never passes stale results off as fresh; the engine is a fake.
 
 
-def contents_of_stale_attempts(folder):
-    """Everything below a folder, by path."""
-    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
 class Fake:
     """An engine with an image, which does in `execute` what a test tells it to."""
 
@@ -515,11 +510,11 @@ def never(raw):
 def test_another_image_is_refused(run, tmp_path, whole):
     """One of another recipe, and one that was built anew of the same."""
     run(ended() if whole else lambda raw: Exit(137, 1.0, interrupted=True))
-    before = contents_of_stale_attempts(tmp_path / "out")
+    before = contents(tmp_path / "out")
     with pytest.raises(UsageError, match="image id has changed: it was 'sha256:1', now it is 'sha256:2'"):
         run(never, image="sha256:2", again=True)
 
-    assert contents_of_stale_attempts(tmp_path / "out") == before
+    assert contents(tmp_path / "out") == before
 
 
 def test_an_image_that_was_removed_says_nothing(run):
@@ -578,7 +573,7 @@ def test_what_tests_write_beside_themselves_does_not_stop_the_second_attempt(run
 
 
 @pytest.fixture
-def killed_of_stale_attempts(run, tmp_path):
+def forged(run, tmp_path):
     """The results of a run whose host was killed after the code under test had replaced its records in there."""
     raw, host = tmp_path / "out" / "raw" / "cpu", tmp_path / "out" / "host"
 
@@ -599,16 +594,16 @@ def killed_of_stale_attempts(run, tmp_path):
     return raw
 
 
-def test_a_forged_record_does_not_end_or_change_a_run(run, killed_of_stale_attempts):
+def test_a_forged_record_does_not_end_or_change_a_run(run, forged):
     """The host has its own copies of what it wrote, and continues with them."""
     record = run(ended(), again=True)
 
     assert (record.run_id, record.verdict, len(record.attempts)) == ("run-1", Verdict.PASSED, 1)
 
 
-def test_a_report_of_a_killed_run_reads_what_the_host_wrote(killed_of_stale_attempts, tmp_path):
+def test_a_report_of_a_killed_run_reads_what_the_host_wrote(forged, tmp_path):
     """Not what says that everything passed."""
-    record = collect(killed_of_stale_attempts).record
+    record = collect(forged).record
 
     assert (record.run_id, record.verdict) == ("run-1", Verdict.INCOMPLETE)
     assert "has not ended" in record.reason
@@ -672,7 +667,7 @@ def test_of_several_targets_only_the_stale_one_is_refused(run, tmp_path, monkeyp
 
     for name in ("cpu", "cuda"):
         run(lambda raw: Exit(137, 1.0, interrupted=True), name)
-    stale = contents_of_stale_attempts(tmp_path / "out" / "raw" / "cpu")
+    stale = contents(tmp_path / "out" / "raw" / "cpu")
 
     def start(target, settings, say, on_event):
         image = "sha256:2" if target.name == "cpu" else "sha256:1"
@@ -684,7 +679,7 @@ def test_of_several_targets_only_the_stale_one_is_refused(run, tmp_path, monkeyp
     said = capsys.readouterr()
     told = json.loads(said.out)
 
-    assert (code, told["exit_code"], contents_of_stale_attempts(tmp_path / "out" / "raw" / "cpu")) == (2, 2, stale)
+    assert (code, told["exit_code"], contents(tmp_path / "out" / "raw" / "cpu")) == (2, 2, stale)
     assert "image id has changed" in told["reason"]
     assert said.err.splitlines()[-1] == f"exit code 2: {told['reason']}"
     assert {target["target"]: target["run_id"] for target in told["comparison"]["targets"]} == {"cpu": "run-1", "cuda": "run-1"}

@@ -259,25 +259,6 @@ def test_events_may_hold_anything(event):
     assert "\x1b" not in text.getvalue()
 
 
-@pytest.mark.parametrize("verbose", [False, True])
-def test_each_test_has_a_line_if_that_is_asked_for(verbose):
-    """Also one that passed."""
-    text = io.StringIO()
-    with Progress(Console(file=text, force_terminal=False), "cpu", verbose=verbose) as progress:
-        progress.on_event({"event": "result", "stage": "test", "id": "test_a.py::test_a[1]", "verdict": "passed", "message": ""})
-
-    assert text.getvalue() == ("cpu: passed: test_a.py::test_a[1]\n" if verbose else "")
-
-
-def test_a_stage_says_what_a_quick_run_left_out():
-    """In its own line, as it ends."""
-    text = io.StringIO()
-    with Progress(Console(file=text, force_terminal=False), "cpu") as progress:
-        progress.on_event({"event": "stage-end", "stage": "test", "verdict": "passed", "counts": {"passed": 125}, "left_out": 640})
-
-    assert "--quick left out 640 of 765 tests" in text.getvalue()
-
-
 @pytest.mark.parametrize("local_gpus", [True, False])
 def test_only_an_engine_with_local_gpus_locks_them(local_gpus, tmp_path, monkeypatch):
     """An engine that runs the job elsewhere takes no card of this machine away from other runs."""
@@ -591,36 +572,6 @@ def test_the_stage_that_was_running_is_named(ended: Exit):
     assert known.endswith(", in stage bench")
     for reports in (None, GOOD, stages(FACTS, PASSED, finished=False)):
         assert diagnose(ended, reports, 60.0, "").reason == known.removesuffix(", in stage bench")
-
-
-ANSWERS = {
-    "stopped by hand": (Exit(0, 9, interrupted=True), "What was finished has been kept; --resume continues the run."),
-    "the engine": (Exit(None, 9, error="x"), "This is not a verdict on the kernels: fix the machine (`warpwave doctor`), then run again."),
-    "the engine, which knows better": (Exit(None, 9, error="x", hint="Start it."), "Start it."),
-    "results": (Exit(0, 9, exceeded="x"), "`limits` in a targets file"),
-    "time": (Exit(0, 9, timed_out=True), "give a longer limit."),
-    "disk": (Exit(74, 9), "--resume then continues the run."),
-    "memory": (Exit(137, 9, oom_killed=True), "This is host memory, not the GPU's."),
-    "no Python": (Exit(127, 9), "Set `python` in the targets file to a Python in the image."),
-    "a kill": (Exit(137, 9), "Continue it with --resume, or run it again; what was finished has been kept."),
-    "a crash": (Exit(139, 9), "If a stage had begun, the end of its log.txt says more."),
-    "the harness": (Exit(1, 9), "If a stage had begun, the end of its log.txt says more."),
-}
-
-
-@pytest.mark.parametrize("name", ANSWERS)
-def test_each_ending_has_its_own_next_step(name):
-    """What helps after one ending does not help after another."""
-    ended, hint = ANSWERS[name]
-
-    assert hint in diagnose(ended, None, 60.0, "").hint
-
-
-def test_memory_without_a_limit_is_that_of_the_machine():
-    """The sentence names what was used up."""
-    reason = diagnose(Exit(137, 9, oom_killed=True), None, 60.0, "").reason
-
-    assert reason == "ended by the out-of-memory killer: its memory grew past what this machine has"
 
 
 def test_the_hint_of_the_stage_is_kept():

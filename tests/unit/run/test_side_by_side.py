@@ -185,37 +185,6 @@ def test_a_leg_ends_with_its_client(legs, tmp_path):
     assert (record["verdict"], record["exit"]["interrupted"]) == ("incomplete", True)
 
 
-def test_the_table_has_a_line_for_each_leg(legs):
-    """With its host, its progress and how it ended; the last picture stays."""
-    made = legs("fine", "gone")
-    states = []
-    watcher = Watcher(made, lambda leg, what: states.append(watcher._rows[leg.name].state), terminal=True)
-    run(made, watcher)
-    rows = watcher._table().rows
-    cells = [list(column.cells) for column in watcher._table().columns]
-
-    assert len(rows) == 2
-    assert [str(cell) for cell in cells[1]] == ["fine.example", "gone.example"]
-    assert str(cells[2][1]).startswith("absent: gone.example does not answer")
-    assert states == ["test …", "test 3/9  test_op.py::test_x"]
-    assert "gone.example" in watcher.out.getvalue()
-
-
-def test_many_legs_fit_into_a_small_terminal(legs):
-    """What went wrong is shown, what passed is counted."""
-    made = legs(*(f"leg{number}" for number in range(30)))
-    view = Watcher(made, terminal=True)
-    for leg in made[:29]:
-        view.ended(leg, "passed", "")
-    view.ended(made[29], "failed", "why")
-    names = [str(cell) for cell in view._table().columns[0].cells]
-
-    assert len(names) <= 17
-    assert "leg29" in names
-    assert names[-1] == f"and {30 - len(names) + 1} more"
-    assert f"{30 - len(names) + 1} passed" in str(list(view._table().columns[2].cells)[-1])
-
-
 def test_without_a_terminal_each_line_names_its_leg(legs):
     """A line for its start, each message and its end."""
     made = legs("fine", "gone")

@@ -7,7 +7,7 @@ import hashlib
 import json
 
 import pytest
-from synthetic import case, lines, sample
+from synthetic import case, sample
 
 from warpwave.collect import cases, raw_folder, untrusted
 from warpwave.collect.cases import read_cases
@@ -16,9 +16,6 @@ from warpwave.collect.untrusted import Budget, Fault, RejectedError, Room, clip,
 from warpwave.records import CaseResult, Ceiling, Sample, Stage, StageReport, Verdict, to_json
 
 INVALID, INCOMPLETE = Verdict.INVALID, Verdict.INCOMPLETE
-
-
-# --- JSON -------------------------------------------------------------------------------------------------------------------------------
 
 
 def put(tmp_path, text, name="a.jsonl"):
@@ -197,9 +194,6 @@ def test_a_text_is_clipped_at_its_limit():
     assert (clip("abc", 3), clip("abcd", 3)) == ("abc", "abc … 1 characters cut")
 
 
-# --- seals ------------------------------------------------------------------------------------------------------------------------------
-
-
 def test_tests_are_counted_by_verdict():
     """In all, then each verdict; nothing counted is nothing to compare."""
     tests = (case("a"), case("b", Verdict.FAILED))
@@ -224,16 +218,7 @@ def test_a_seal_is_of_the_whole_file(tmp_path, monkeypatch):
     assert was_changed(tmp_path, "a", digest[::-1])
 
 
-def test_a_sample_is_kept_whole(tmp_path):
-    """Every field of it."""
-    point = dataclasses.replace(sample(), rounds=(10, 11), discarded=3, late=4, host_ms=0.5, weak="w", low=1.0, high=2.0)
-
-    assert read_lines(put(tmp_path, lines(point)), "a.jsonl", Sample) == ((point,), None)
-
-
 # JUnit files, element by element, and their bounds at the edges: the most that is allowed passes, one more does not.
-
-INVALID_XML_BOUNDS, INCOMPLETE_XML_BOUNDS = Verdict.INVALID, Verdict.INCOMPLETE
 
 
 def xml(tmp_path, inner, suites="<testsuites><testsuite>{}</testsuite></testsuites>"):
@@ -390,12 +375,3 @@ def test_what_a_refused_file_took_is_given_back(tmp_path):
     (tmp_path / "j.xml").write_text('<testsuite><testcase name="n"/></testsuite>')
     read_cases(tmp_path, "j.xml", room)
     assert 400 < memory - room.memory < 2000
-
-
-@pytest.mark.parametrize(
-    ("name", "kernel"),
-    [("a/b/test_c.py::t", "a"), ("test_c.py::t", "c"), ("./test_c.py::t", "c"), ("/a/test_c.py", "a"), ("a::b/c", "a")],
-)
-def test_a_kernel_is_the_top_folder(tmp_path, name, kernel):
-    """Of the file, not of a parameter; a file in no folder is called by its name."""
-    assert xml(tmp_path, f'<testcase name="{name}"/>')[0].kernel == kernel

@@ -6,7 +6,6 @@ import functools
 import itertools
 import json
 import os
-import shutil
 import subprocess
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import command
 import pytest
 from engine_requests import make_job
+from forgeries import write_package
 
 from warpwave.inside.bench.results import Sink
 from warpwave.records import Sample, Stage, Verdict, dump, to_json
@@ -83,7 +83,7 @@ def verdicts(output: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def forge(tmp_path_factory, data):
+def forge(tmp_path_factory):
     """A folder with the package of that name."""
 
     folder, number = tmp_path_factory.mktemp("forged"), itertools.count()
@@ -91,8 +91,7 @@ def forge(tmp_path_factory, data):
     def make(name: str) -> Path:
         package = folder / f"{name}-{next(number)}" / "package"
         package.mkdir(parents=True)
-        shutil.copy(data / "forged" / "test_forged.py", package)
-        shutil.copy(data / "forged" / f"{name}.py", package / "conftest.py")
+        write_package(package, name)
         return package
 
     return make
