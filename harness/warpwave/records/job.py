@@ -54,6 +54,7 @@ class Card:
     number of blocks in a cluster (0: any). Without `multiprocessor` no occupancy is computed. `can_emulate`: warpwave can execute its
     machine code on a CPU.
     `torch_compile_ahead`: without the user's word, torch's compiler works before this card is taken.
+    `cards` are the names that people know such cards by; reports show the first.
     """
 
     __pydantic_config__ = STRICT
@@ -72,6 +73,7 @@ class Card:
     can_emulate: bool = False
     torch_compile_ahead: bool = False
     multiprocessor: Union[Multiprocessor, None] = None
+    cards: Annotated[tuple[Name, ...], Few] = ()
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ class Architecture(Card):
     @classmethod
     def restore(cls, raw: dict[str, Any]) -> Architecture:
         """Undo `dataclasses.asdict`. The values are trusted, as in `Job.load`."""
-        return cls(**{**raw, "multiprocessor": Multiprocessor(**raw["multiprocessor"]) if raw.get("multiprocessor") else None})
+        names = {key: tuple(raw.get(key, ())) for key in ("cards",)}
+        return cls(**{**raw, **names, "multiprocessor": Multiprocessor(**raw["multiprocessor"]) if raw.get("multiprocessor") else None})
 
 
 @dataclass(frozen=True)
@@ -166,7 +169,8 @@ class Job(JobOptions):
     `visible_devices` is the variable that selects the cards which a process sees. If it is set, the cards share tests and sweeps; `gpus` is
     their number (0: all visible ones). `card_query` is a command that prints what torch does not say of a card; `card_rows` reads it.
     `torch_devices` are torch's names for the types of device in the targets file, the target's own first. Where there is no card, a tensor
-    that the package wants on one of them is put elsewhere. `interpret_as` is the card that host code sees in Triton's interpreter.
+    that the package wants on one of them is put elsewhere. `torch_index` is the package index that has torch for this target.
+    `interpret_as` is the card that host code sees in Triton's interpreter.
     `emulate` is the card whose machine code the test stage executes on the CPU; host code sees that card.
     A quick run compiles for `architectures` and leaves out those of `not_compiled_for`. With `lease`, each stage asks the host for the card
     before it uses it, and gives it back afterwards.
@@ -195,6 +199,7 @@ class Job(JobOptions):
     card_query: tuple[str, ...] = ()
     card_rows: str = ""
     torch_devices: Annotated[tuple[Name, ...], Few] = ("cuda",)
+    torch_index: Page = ""
     package_root: Page = ""
     files: Union[tuple[Page, ...], None] = None
     division: Word = ""
