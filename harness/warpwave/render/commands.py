@@ -98,18 +98,22 @@ def look_closer(target: TargetSummary, pattern: str) -> str:
     return rerun(target, ["--stage", "bench,compile", *benches, "--full"], without=("--quick",))
 
 
-# A run that ended → the two commands that most users type next. Pure.
+# A run that ended → the command that most users type next. Pure.
 
 
-def next_commands(comparison: Comparison, out: PurePath) -> tuple[str, str]:
-    """Return shell commands: to finish the run, to run again what failed, or to see everything; and to open the page, in `out`."""
-    page = visible(f"xdg-open {shlex.quote(str(out / 'comparison.html'))}")
+def next_command(comparison: Comparison, out: PurePath) -> str:
+    """Return a shell command: to finish the run in `out`, to run again what failed, or to see its page."""
     if unfinished := next((target for target in comparison.targets if "--resume" in target.hint and target.command), None):
-        return visible(resume_command(unfinished.command, out)), page
+        return visible(resume_command(unfinished.command, out))
     failing = {verdict.value for verdict in FAILING}
     failed = next((target for target in comparison.targets if failing & target.tests.keys()), None)
     again = rerun(failed, ["--stage", "test", "--last-failed", str(out)]) if failed and comparison.exit_code != ExitCode.USAGE else ""
-    return again or visible(f"warpwave report {shlex.quote(str(out))} --full"), page
+    return again or show_page(out)
+
+
+def show_page(out: PurePath) -> str:
+    """Return the shell command that shows the page in `out`."""
+    return visible(f"warpwave open {shlex.quote(str(out))}")
 
 
 # Where a kernel is in the source → an address at the commit of the run, if its remote is known. Pure.

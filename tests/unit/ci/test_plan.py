@@ -27,7 +27,7 @@ from warpwave.doctor import Finding
 from warpwave.errors import Outcome, UsageError
 from warpwave.records import CaseResult, Verdict
 from warpwave.render import commands
-from warpwave.render.commands import look_closer, next_commands
+from warpwave.render.commands import look_closer, next_command
 from warpwave.render.sections import outline
 
 
@@ -358,7 +358,7 @@ def test_each_printed_command_has_the_options_that_decide_a_verdict(recorded, mo
     comparison = compare([dataclasses.replace(failed, record=record)])
     (target,) = comparison.targets
     pasted = [section.paste for section in outline.did_not_pass(comparison, None)]
-    again, (last, _), closer = *pasted, next_commands(comparison, PurePath("out")), look_closer(target, "")
+    again, last, closer = *pasted, next_command(comparison, PurePath("out")), look_closer(target, "")
 
     for command, replaced in ((again, REPLACED), (last, REPLACED), (closer, {*REPLACED, "quick"})):
         program, name, *words = shlex.split(command)
@@ -379,7 +379,7 @@ def test_the_command_that_finishes_a_run_is_its_own(recorded, monkeypatch):
     asked = parse_run(shlex.split(recorded)).params
     stopped = run("cpu", record=record("cpu", verdict=Verdict.INCOMPLETE, hint="--resume continues the run.", command=_command()))
 
-    finish, _ = next_commands(compare([stopped]), PurePath("out"))
+    finish = next_command(compare([stopped]), PurePath("out"))
 
     found = parse_run(shlex.split(finish)[2:]).params
     assert found.pop("resume") == Path("out")

@@ -19,7 +19,7 @@ from warpwave.compare.tests import ChangedTests, Fate, changed_tests
 from warpwave.errors import ExitCode
 from warpwave.records import Chosen, DeviceFacts, Narrowed, Stage, StageReport, Verdict
 from warpwave.records.selection import NO_SUCH_TEST, RAN_NO_TEST, narrowed
-from warpwave.render.commands import next_commands
+from warpwave.render.commands import next_command
 from warpwave.render.markdown import render_markdown, render_page
 from warpwave.render.sections.changes import changed_test_sections, changed_tests_sentence
 
@@ -195,7 +195,7 @@ def test_an_id_of_no_test_is_named_and_is_no_failure(others):
     assert "That test alone" not in page
     led = dataclasses.replace(comparison, sentence=outcome(comparison).lead(comparison.sentence))
     assert render_markdown(led).splitlines()[0] == page.splitlines()[0]
-    assert "--last-failed" not in next_commands(comparison, PurePath("out"))[0]
+    assert "--last-failed" not in next_command(comparison, PurePath("out"))
 
 
 def test_what_pytest_refuses_is_said_in_its_words():

@@ -147,7 +147,7 @@ OUTCOMES = {
     ),
     "nothing ran": (
         [target("a", NOT_RUN, False), target("b", NOT_RUN, False)],
-        Outcome(ExitCode.NOTHING_RAN, "a ran nothing; b ran nothing"),
+        Outcome(ExitCode.NOTHING_RAN, "a and b ran nothing"),
     ),
     "no target": ([], Outcome(ExitCode.NOTHING_RAN, "nothing ran")),
     "an absent target": ([target("a"), target("b", Verdict.ABSENT, False)], Outcome(ExitCode.INCOMPLETE, "b is absent")),
@@ -264,7 +264,7 @@ def test_a_benchmark_that_loads_is_no_test():
     found, nothing = compare([only]), compare([alone])
 
     assert (found.exit_code, found.targets[0].tests, found.kernels, nothing.exit_code) == (0, {}, (), 5)
-    assert headline(found, ()) == "No test was found on syn942-emulated."
+    assert headline(found, ()) == "`_softmax_fwd` can launch on sy_80; no test was found on syn942-emulated."
     assert "found no test, loaded 1 file of benchmarks and compiled 1 binary" in found.sentence
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from warpwave.compare.answer import headline, overview, shortfalls
 from warpwave.compare.changed_codegen import one_vendor
-from warpwave.compare.model import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary
+from warpwave.compare.model import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary, TestCell
 from warpwave.compare.tests import is_mistyped
-from warpwave.compare.verdict import phrase
-from warpwave.records import GPU_PROPERTY, HARMLESS, NO_STAGE, Verdict
+from warpwave.compare.verdict import together
+from warpwave.records import GPU_PROPERTY, HARMLESS, NO_STAGE, NotRun, Verdict
 from warpwave.records.selection import is_load
 from warpwave.render.commands import repro
-from warpwave.render.sections import codegen, speeds, testing
+from warpwave.render.sections import codegen, grid, speeds, testing
 from warpwave.render.sections.changes import ONE_VENDOR, vendor_section
 from warpwave.render.sections.model import REST, Bit, Line, Section, name, names, say, shorten
 from warpwave.render.sections.testing import suspicion
@@ -34,6 +34,7 @@ def outline(comparison: Comparison, full: bool) -> list[Section]:
         *_tests(comparison, few),
         *testing.finding_sections(comparison, few),
         *speeds.speeds(comparison),
+        *(replace(section, folded=True) for section in grid.grid(comparison.grid, few) if comparison.has_card and comparison.grid.cards),
     ]
     sections += [
         *codegen.codegen(comparison, every=False),
@@ -271,18 +272,23 @@ class Brief:
     sections: tuple[tuple[Section, int], ...]
 
 
-def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, figures: bool = False, rest: str = REST) -> Brief:
+def brief(
+    whole: Comparison, comparison: Comparison, *, failures: int = 4, rows: int | None = None, figures: bool = False, rest: str = REST
+) -> Brief:
     """Return the answer. The headline is about the `whole`, the sections about the part of it that a page shows.
 
-    `failures` are the lines about failed tests, and `rest` says where the others are. With `figures`, every gap is listed with all
-    figures of its code.
+    `failures` are the lines about failed tests, `rows` those of the grid, and `rest` says where the others are. With `figures`, every gap
+    is listed with all figures of its code.
     """
     lines = overview(comparison)
     found = shortfalls(comparison, lines)
     broken = [*codegen.codegen(comparison, every=False), *codegen.gate_sections(comparison, 3)]
     bad = [section for section in broken if section.title in (codegen.UNCOMPILED, codegen.RAISED, codegen.BROKEN, codegen.NOT_JUDGED)]
+    without_card = not comparison.has_card and bool(comparison.grid.rows)
+    table = grid.grid(comparison.grid, rows, rest.removeprefix(": ")) if without_card else speeds.kernels(comparison, lines)
     parts: Sequence[tuple[list[Section], int]] = (
-        (speeds.kernels(comparison, lines), 20 if len(comparison.targets) <= 3 else 16),
+        (table, 40 if without_card else 20 if len(comparison.targets) <= 3 else 16),
+        (grid.checked(comparison) if without_card else [], 8),
         (_brief_targets(comparison), 9),
         (did_not_pass(comparison, failures, rest), 9),
         (testing.finding_sections(comparison, min(failures, 3)), 6),
@@ -298,8 +304,12 @@ def _brief_targets(comparison: Comparison) -> list[Section]:
     """Return what each target did, or why it did not and what to do; and what was left out or given up."""
     lines: list[Line] = []
     gravest_first = sorted(comparison.targets, key=lambda target: target.complete)
-    for target in gravest_first[:_TARGETS]:
-        lines.append(say(name(phrase(target)), *([f" ({target.emulated}, emulated)"] if target.emulated else [])))
+    alike: dict[tuple[str, str], list[TargetSummary]] = {}
+    for target in gravest_first:
+        alike.setdefault((target.target, "") if target.complete else (target.reason, target.hint), []).append(target)
+    groups = list(alike.values())
+    for target, *others in groups[:_TARGETS]:
+        lines.append(say(name(*together([target, *others])), *([f" ({target.emulated}, emulated)"] if target.emulated else [])))
         lines += [say(f"  {use}")] if (use := testing.use_of_cards(target)) else []
         lines += [say(name(f"  {remark}")) for remark in testing.remarks(target)[:_REMARKS]]
         lines += [
@@ -309,6 +319,7 @@ def _brief_targets(comparison: Comparison) -> list[Section]:
         notes = [*(target.environment.notes if target.environment else ()), *(note for stage in target.stages for note in stage.notes)]
         lines += [say(name(f"  {note}")) for note in notes if note.startswith(_SHOWN)]
         lines += [say("  what to do: ", name(first_line(target.hint, 300)))] if target.hint else []
+        lines += _nothing_to_run(comparison, target)
         by = tuple(option for option in target.narrowed if option != "--quick")
         ran = sum(target.tests.values())
         if by:
@@ -317,7 +328,27 @@ def _brief_targets(comparison: Comparison) -> list[Section]:
             lines.append(say("  ", left_out(target.left_out, ran)))
         if target.environment and target.environment.weakened:
             lines.append(say("  protections given up: ", name(", ".join(target.environment.weakened))))
-    if len(comparison.targets) > _TARGETS:
-        lines.append(say(f"… and {len(comparison.targets) - _TARGETS} more targets"))
+    if len(groups) > _TARGETS:
+        lines.append(say(f"… and {sum(map(len, groups[_TARGETS:]))} more targets"))
     lines += [say(name(first_line(problem, 200))) for problem in comparison.problems[:_PROBLEMS]]
     return [Section("What each target did", lines=tuple(lines))] if lines else []
+
+
+def _nothing_to_run(comparison: Comparison, target: TargetSummary) -> list[Line]:
+    """Return a line for each file in which a target found nothing to run: why, and how to run what is there."""
+    if not {*target.tests_not_run, *target.host_code_not_run} & {NotRun.EMPTY.value}:
+        return []
+    tests = {row.id: cell.result.message for row in comparison.tests for cell in row.cells if _is_empty(cell, target)}
+    benches = {
+        cell.compiled.origin: cell.compiled.reason
+        for row in comparison.codegen
+        for cell in row.cells
+        if cell.target == target.target and cell.compiled.not_run is NotRun.EMPTY
+    }
+    found = {identity.partition("::")[0]: message for identity, message in {**tests, **benches}.items()}
+    lines = [say("  ", name(f"{file}: {first_line(message)}")) for file, message in found.items()]
+    return list(shorten(lines, _REMARKS))
+
+
+def _is_empty(cell: TestCell, target: TargetSummary) -> bool:
+    return cell.target == target.target and cell.result.not_run is NotRun.EMPTY
