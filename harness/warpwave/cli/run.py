@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from warpwave import console
+from warpwave.cli.cards import check_cards, no_target
 from warpwave.cli.legs import chosen_targets, legs_of
 from warpwave.cli.options import (
     COMMAND,
@@ -48,9 +49,7 @@ class _Run(GroupedCommand):
 
 
 @click.command(cls=_Run)
-@click.argument(
-    "names", nargs=-1, required=True, metavar="TARGET... [ID...]", shell_complete=complete_target, callback=take_node_ids, is_eager=True
-)
+@click.argument("names", nargs=-1, metavar="TARGET... [ID...]", shell_complete=complete_target, callback=take_node_ids, is_eager=True)
 @what_options
 @limit_options
 @package_options
@@ -80,10 +79,13 @@ def run(**options: Any) -> Outcome:
     from warpwave.config.targets import load_targets
     from warpwave.report import make_report
     from warpwave.run import check_target
-    from warpwave.run.folders import check_no_links, check_writable, ignored_by_git
+    from warpwave.run.folders import check_no_links, check_writable, ignored_by_git, point_to_latest
     from warpwave.run.legs import lanes
 
-    chosen = chosen_targets(options, load_targets(options["overlay"]))
+    targets = load_targets(options["overlay"])
+    if not options["names"]:
+        raise no_target(targets)
+    chosen = chosen_targets(options, targets)
     asked = parse_options(options, divided=any(host and (host.shards > 1 or host.also) for _, host in chosen))
     legs = legs_of(chosen, asked)
     for leg in legs:
@@ -92,7 +94,9 @@ def run(**options: Any) -> Outcome:
         check_target(leg.target, leg.options)  # check all targets before the first one runs, which may take an hour
     if options["dry_run"]:
         return _show_plan(legs, options)
+    check_cards(legs, targets)
     check_writable(ignored_by_git(asked.out))
+    point_to_latest(asked.out)
     several = lanes(legs)
     if len(several) > 1:
         records, refused = _run_lanes(several, legs, quiet=options["quiet"], verbose=options["verbose"])
@@ -175,8 +179,9 @@ def _run_in_turn(legs: Sequence[Leg], *, quiet: bool, verbose: bool) -> tuple[li
 
     records: list[RunRecord] = []
     refused: list[WarpwaveError] = []
-    for leg in legs:
-        with Progress(console.terminal(err=True), leg.name, quiet=quiet, verbose=verbose) as progress:
+    for number, leg in enumerate(legs, start=1):
+        place = f"{number} of {len(legs)}" if len(legs) > 1 else ""
+        with Progress(console.terminal(err=True), leg.name, quiet=quiet, verbose=verbose, place=place) as progress:
             for line in _said_before([leg], first=leg is legs[0]):
                 progress.say(line)
             try:
@@ -229,7 +234,7 @@ def parse_run(arguments: Sequence[str]) -> click.Context:
     """Return a context of `run` that is ready to be invoked. Its `params` are the parsed arguments.
 
     Raises:
-        UsageError: the arguments ask for help. Nothing would run, and the exit code would still be 0.
+        UsageError: the arguments ask for help, or name no target. Nothing would run.
         click.UsageError: the arguments are not valid.
     """
     try:
@@ -238,5 +243,9 @@ def parse_run(arguments: Sequence[str]) -> click.Context:
         raise UsageError(
             "The options ask for help, so nothing would run.", "--help or -h is among them.", "Remove it; see `warpwave run --help`."
         ) from None
+    if not context.params["names"]:
+        from warpwave.config.targets import load_targets
+
+        raise no_target(load_targets(context.params["overlay"]))
     context.meta[COMMAND] = ("warpwave", "run", *arguments)
     return context

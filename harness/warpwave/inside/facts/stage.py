@@ -127,7 +127,9 @@ def _probe(job: Job, torch: Any) -> None:
         for part in job.require.split(".")[1:]:
             value = getattr(value, part, None)
         if not value:
-            raise UnusableError(f"{job.require} is not set: torch {torch.__version__} was built for another vendor, or for none")
+            built = f"torch {torch.__version__} in {sys.executable} was built for another vendor, or for none ({job.require} is not set)"
+            index = f" --index-url {job.torch_index}" if job.torch_index else ""
+            raise UnusableError(built, f"Run `{sys.executable} -m pip install --force-reinstall torch{index}`, or name another --python.")
         if torch.accelerator.device_count() == 0:
             raise UnusableError("torch sees no GPU")
     if job.probe:
