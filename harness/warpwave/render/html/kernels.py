@@ -477,11 +477,14 @@ def grid(comparison: Comparison, idents: Mapping[str, str]) -> GridView:
     found = comparison.grid
     (section,) = grids.grid(found, _MOST_ROWS)
     heads = ["".join(bit.text for bit in head) for head in section.heads]
+    titles = {column: title for title, columns in section.groups for column in columns}
     firsts = {columns[0] for _, columns in section.groups}
     rows = []
     for row, cells in zip(found.rows, section.rows, strict=False):
         whys = [*("" for _ in row.right), *(cell.reason if cell else "" for cell in row.cells)]
-        made = (GridCell(heads[column], column in firsts, cells[column], why) for column, why in enumerate(whys, start=1))
+        made = (
+            GridCell(f"{titles[column]} {heads[column]}", column in firsts, cells[column], why) for column, why in enumerate(whys, start=1)
+        )
         rows.append(GridRow(idents.get(row.kernel, ""), row.name, tuple(made)))
     groups = tuple(GridGroup(title, tuple(heads[column] for column in columns)) for title, columns in section.groups)
     notes = (*("".join(bit.text for bit in text) for text in section.lines), *section.legend)

@@ -65,19 +65,23 @@ def checked(comparison: Comparison) -> list[Section]:
 
 def _memory(comparison: Comparison) -> list[Line]:
     tested = [target for target in comparison.targets if target.tests]
-    checking = [target for target in tested if target.sanitized]
+    checking = [target for target in tested if target.sanitized and _ran(target)]
     if not tested:
         return []
     if not checking:
         return [say("memory: ", Bit("not checked", Verdict.NOT_RUN))]
     ran: list[str | Bit] = []
     for target in checking:
-        ran += [*([", "] if ran else []), f"{plural(sum(target.tests.values()), 'test')} on ", name(target.target)]
+        ran += [*([", "] if ran else []), f"{plural(_ran(target), 'test')} on ", name(target.target)]
     found = Counter(row.finding.defect.value for row in comparison.findings)
     if found:
         defects = ", ".join(f"{count} {defect}" for defect, count in found.items())
         return [say("memory: ", Bit(defects, Verdict.FAILED), " in ", *ran)]
     return [say("memory: nothing out of bounds, no unwritten value read, no race in ", *ran)]
+
+
+def _ran(target: TargetSummary) -> int:
+    return sum(target.tests.values()) - target.tests.get(Verdict.NOT_RUN.value, 0)
 
 
 def _gates(comparison: Comparison) -> list[Line]:
