@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from warpwave.compare.model import FAILING, Comparison, TargetSummary
 from warpwave.errors import ExitCode
-from warpwave.records import resume_command
+from warpwave.records import NotRun, resume_command
 from warpwave.render.text import visible
 
 # A run → the commands that repeat a part of it: on the same target, with each option that may decide a verdict. Pure.
@@ -100,6 +100,8 @@ def look_closer(target: TargetSummary, pattern: str) -> str:
 
 # A run that ended → the command that most users type next. Pure.
 
+_SCRIPT = re.compile(r"--bench-script ('[^']+'|[\w./+-]+) runs it\b")  # as the stages write it
+
 
 def next_command(comparison: Comparison, out: PurePath) -> str:
     """Return a shell command: to finish the run in `out`, to run again what failed, or to see its page."""
@@ -108,7 +110,17 @@ def next_command(comparison: Comparison, out: PurePath) -> str:
     failing = {verdict.value for verdict in FAILING}
     failed = next((target for target in comparison.targets if failing & target.tests.keys()), None)
     again = rerun(failed, ["--stage", "test", "--last-failed", str(out)]) if failed and comparison.exit_code != ExitCode.USAGE else ""
+    if comparison.exit_code == ExitCode.NOTHING_RAN and (scripts := _scripts(comparison)):
+        again = rerun(comparison.targets[0], ["--bench-script", scripts[0]])
     return again or show_page(out)
+
+
+def _scripts(comparison: Comparison) -> list[str]:
+    """Return the files of which a stage said that they are scripts, as values of --bench-script."""
+    said = [cell.result.message for row in comparison.tests for cell in row.cells if cell.result.not_run is NotRun.EMPTY]
+    said += [cell.compiled.reason for row in comparison.codegen for cell in row.cells if cell.compiled.not_run is NotRun.EMPTY]
+    said += [target.hint for target in comparison.targets]
+    return [found[1] for text in said if (found := _SCRIPT.search(text))]
 
 
 def show_page(out: PurePath) -> str:

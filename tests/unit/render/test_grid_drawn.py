@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import re
+from pathlib import PurePath
 
 import pytest
 from rich.cells import cell_len
@@ -11,6 +12,7 @@ from synthetic import ARCHITECTURES, case, compiled, finding, record, run, two_t
 
 from warpwave.compare import compare
 from warpwave.records import Hardware, NotRun, Verdict
+from warpwave.render.commands import next_command
 from warpwave.render.html import render_html
 from warpwave.render.markdown import render_markdown
 from warpwave.render.terminal import render_terminal
@@ -118,3 +120,11 @@ def test_what_to_do_is_said_once_for_targets_with_one_cause():
     runs = [run(name, None, record=record(name, **broken), stages=(), cases=(), samples=(), compiled=()) for name in ("a", "b")]
 
     assert terminal(*runs).count("Mount it.") == 1
+
+
+def test_what_is_a_script_is_run_as_one_by_the_next_command():
+    """If nothing else ran."""
+    script = case("a/time.py", Verdict.NOT_RUN, not_run=NotRun.EMPTY, message="it is a script: --bench-script a/time.py runs it")
+    nothing = package(cases=(script,), compiled=(), record=record("cpu", command=("warpwave", "run", "cpu", "--kernels", "k")))
+
+    assert next_command(compare([nothing]), PurePath("out")) == "warpwave run cpu --kernels k --bench-script a/time.py"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import shlex
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any, Union
 
 from warpwave.inside.benchmarks import find_benches, kernel_name
-from warpwave.inside.environment import compiled_kernels, root_of, tell_workers, temporary_home
+from warpwave.inside.environment import compiled_kernels, modules_of, root_of, tell_workers, temporary_home
 from warpwave.inside.multi_gpu.ledger import cards
 from warpwave.inside.multi_gpu.share import SEAT, regroup, seats_for_tests, share
 from warpwave.inside.process import sealing
@@ -28,6 +29,7 @@ from warpwave.inside.process.lease import Lease, Used
 from warpwave.inside.process.outcomes import doubted, few, hint_of, missing_of, with_reasons
 from warpwave.inside.process.supervise import LOST_DEVICE, Death, supervise
 from warpwave.inside.process.workers import as_stage, spawned, time_is_up
+from warpwave.inside.test.collection import IS_SCRIPT
 from warpwave.inside.test.notes import again_alone, executed_by_emulator, refusal, replaced_compiler
 from warpwave.inside.test.pytest_plugin import (
     AUTOTUNE_VARIABLE,
@@ -332,6 +334,15 @@ _PYTEST_IS_WRONG = (
 )
 
 
+def _script_in(folder: Path) -> str:
+    """Return the first script below a folder that uses Triton; empty if there is none."""
+    for path in modules_of(folder):
+        text = path.read_text(errors="replace")
+        if "triton" in text and IS_SCRIPT.search(text):
+            return path.relative_to(folder).as_posix()
+    return ""
+
+
 def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
     cases = list(results.cases.values())
     counts = {verdict.value: sum(case.verdict is verdict for case in cases) for verdict in Verdict}
@@ -348,6 +359,8 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
     hint = hint_of((case.message for case in bad), root_of(results.job))
     if not tests:
         hint = "pytest collects files called test_*.py below the kernel folder; see test/log.txt."
+        if script := _script_in(Path(results.job.kernels)):
+            hint = f"{script} is a script that launches kernels: --bench-script {shlex.quote(script)} runs it. {hint}"
         if results.deselected:
             hint = f"There are tests ({results.deselected}), and the options that choose tests left out each of them."
     elif any(case.verdict is Verdict.ERROR and "::" not in case.id for case in bad):

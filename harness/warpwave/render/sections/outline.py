@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -345,9 +346,15 @@ def _nothing_to_run(comparison: Comparison, target: TargetSummary) -> list[Line]
         for cell in row.cells
         if cell.target == target.target and cell.compiled.not_run is NotRun.EMPTY
     }
-    found = {identity.partition("::")[0]: message for identity, message in {**tests, **benches}.items()}
+    found = {_file(identity): message for identity, message in {**tests, **benches}.items()}
     lines = [say("  ", name(f"{file}: {first_line(message)}")) for file, message in found.items()]
     return list(shorten(lines, _REMARKS))
+
+
+def _file(identity: str) -> str:
+    """Return the file of a test, or of a benchmark that was loaded: `add [loading bench_add.py]`."""
+    loaded = re.fullmatch(r".* \[loading (.*)\]", identity)
+    return loaded[1] if loaded else identity.partition("::")[0]
 
 
 def _is_empty(cell: TestCell, target: TargetSummary) -> bool:

@@ -316,7 +316,9 @@ def test_no_row_is_missing_from_the_compile_stage(run_inside, tmp_path):
     report = json.loads((output / "compile" / "report.json").read_text())
 
     expected = {name: row[2] for name, row in ROWS.items() if row[0] != "passed"}
-    expected["good [loading bench_none.py]"] = "no module-level perf_report; nothing to measure. Give a script with --bench-script"
+    expected["good [loading bench_none.py]"] = (
+        "no module-level perf_report; nothing to measure. If it is a script: --bench-script good/bench_none.py runs it"
+    )
     assert {row["origin"]: row["reason"] for row in rows} == expected
     assert {row["origin"] for row in rows if row["verdict"] == "error"} == {"broken/conftest.py"}
     assert report["verdict"] == "error"
