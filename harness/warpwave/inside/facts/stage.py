@@ -129,7 +129,10 @@ def _probe(job: Job, torch: Any) -> None:
         if not value:
             built = f"torch {torch.__version__} in {sys.executable} was built for another vendor, or for none ({job.require} is not set)"
             index = f" --index-url {job.torch_index}" if job.torch_index else ""
-            raise UnusableError(built, f"Run `{sys.executable} -m pip install --force-reinstall torch{index}`, or name another --python.")
+            hint = f"Run `{sys.executable} -m pip install --force-reinstall torch{index}`, or name another --python."
+            if job.driver_file and not Path(job.driver_file).exists():
+                hint += f" This machine has no driver of such a card either ({job.driver_file}); `warpwave list` shows what needs no card."
+            raise UnusableError(built, hint)
         if torch.accelerator.device_count() == 0:
             raise UnusableError("torch sees no GPU")
     if job.probe:
