@@ -42,7 +42,8 @@ from warpwave.cli.show import check_expected, draw_report, print_answer, print_e
 from warpwave.cli.toolchains import bisect, upgrade
 from warpwave.console import Streams
 from warpwave.engines import waiting
-from warpwave.errors import ExitCode, InfrastructureError, Outcome, StoppedError, WarpwaveError, explain
+from warpwave.errors import ExitCode, InfrastructureError, Outcome, StoppedError, UsageError, WarpwaveError, explain
+from warpwave.run.folders import LATEST, RUNS
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -97,6 +98,25 @@ def report(
         if svg is not None:
             draw_report(made.comparison, svg, full=options["full"])
         return show_report(made, where, options)
+
+
+@cli.command(name="open")
+@click.argument("run", type=click.Path(path_type=Path), default=RUNS / LATEST, metavar="[RUN]")
+def open_page(run: Path) -> Outcome:
+    """Show the page of RUN, a folder (default: the latest run in reports/runs), in the browser."""
+    page = run / "comparison.html" if run.is_dir() else run
+    if not page.is_file():
+        raise UsageError(
+            f"There is no run in {RUNS} yet." if run == RUNS / LATEST else f"There is no page at {page}.",
+            "`warpwave run` and `warpwave report` write it.",
+            "Give the folder of a run, which has comparison.html: `warpwave open RUN`.",
+        )
+    console.say(str(page.resolve()))
+    if sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        click.launch(str(page.resolve()))
+    else:
+        console.say("This machine has no screen: copy that file to one that has; it is complete by itself.", err=True)
+    return Outcome()
 
 
 cli.add_command(upgrade)

@@ -326,7 +326,9 @@ def export(folders: tuple[Path, ...], name: str, out: Path | None) -> Outcome:
 @click.command()
 @_FOLDERS
 @click.option(
-    "--out", type=OUT_FOLDER, help="Where to write the pictures.  [default: plots/ in FOLDER; of several, a new folder in reports/runs]"
+    "--out",
+    type=OUT_FOLDER,
+    help="Where to write the pictures.  [default: FOLDER-plots beside it; of several, a new folder in reports/runs]",
 )
 @click.option("--png", is_flag=True, help="Also write PNG files; needs the package resvg-py.")
 @click.option(
@@ -345,8 +347,10 @@ def plot(folders: tuple[Path, ...], out: Path | None, png: bool, theme: str) -> 
     if out is not None:
         check_writable(out)
     comparison = _compare(folders)
-    where = out or report_folder(folders) / "plots"
-    check_no_links(where, where.parent)
+    # Beside a run, never in it: what a run left behind stays as it was.
+    beside = folders[0].resolve() if len(folders) == 1 else report_folder(folders)
+    where = out or beside.with_name(f"{beside.name}-plots")
+    check_no_links(where)
     drawn = pictures(comparison, theme)
     if not drawn:
         raise UsageError("There is nothing to draw.", "No target has measured points.", _MEASURE)

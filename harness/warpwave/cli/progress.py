@@ -19,22 +19,24 @@ from warpwave.render.text import left_out, visible
 from warpwave.run.legs import Leg
 
 _STYLES = {"passed": "green", "xfailed": "green", "not-run": "yellow"}
-# Without a terminal nobody watches a counter. One line a minute shows that the run is alive.
-_PLAIN_PERIOD_S = 60.0
+# Without a terminal nobody watches a counter: a stage has one line, and a long one shows now and then that it is alive.
+_PLAIN_PERIOD_S = 300.0
+_ENOUGH = 5  # cases from which the time of the others is estimated
 
 
 class Progress:
-    """Follows one target's events. Use as a context manager."""
+    """Follows one target's events. Use as a context manager. `place` says which of several targets it is: `1 of 2`."""
 
-    def __init__(self, console: Console, target: str, quiet: bool = False, verbose: bool = False) -> None:
+    def __init__(self, console: Console, target: str, quiet: bool = False, verbose: bool = False, place: str = "") -> None:
         self.console, self.target, self.quiet, self.verbose = console, target, quiet, verbose and not quiet
+        self._label = f"{target} ({place})" if place else target
         self._status: Status | None = None
         self._bad = 0
-        self._said = time.monotonic()
+        self._said = self._began = time.monotonic()
 
     def __enter__(self) -> Progress:
         if self.console.is_terminal and not self.quiet:
-            self._status = self.console.status(Text(visible(f"{self.target}: preparing")))
+            self._status = self.console.status(Text(visible(f"{self._label}: preparing")))
             self._status.start()
         return self
 
@@ -51,11 +53,12 @@ class Progress:
         """Handle one event from the inside. The code under test can print events too, so the fields may hold anything."""
         kind = event.get("event")
         if kind == "stage":
-            self._bad = 0
+            self._bad, self._began = 0, time.monotonic()
             self._show(f"{event.get('stage')} …")
         elif kind == "case":
             total = f"/{event['total']}" if event.get("total") else ""
-            self._show(f"{event.get('stage')} {event.get('done', 0)}{total}  {event.get('id', '')}", counter=True)
+            clock = _clock(self._began, time.monotonic()) + _estimate(event, time.monotonic() - self._began)
+            self._show(f"{event.get('stage')} {event.get('done', 0)}{total}  {clock}  {event.get('id', '')}", counter=True)
         elif kind == "result" and self.verbose:
             message = f": {event['message']}" if event.get("message") else ""
             self.say(f"{self.target}: {event.get('verdict')}: {event.get('id')}{message}"[:300])
@@ -71,7 +74,7 @@ class Progress:
 
     def _show(self, text: str, counter: bool = False) -> None:
         if self._status is not None:
-            self._status.update(Text(visible(f"{self.target}: {text}")[: self.console.width - 4]))
+            self._status.update(Text(visible(f"{self._label}: {text}")[: self.console.width - 4]))
         elif not self.quiet and counter and time.monotonic() - self._said > _PLAIN_PERIOD_S:
             self._said = time.monotonic()
             self.say(f"{self.target}: {text}")
@@ -84,6 +87,14 @@ class Progress:
         line.append(f"{seconds:7.1f} s")
         line.append(visible(f"  {note}" if note else ""))
         self.console.print(line, soft_wrap=True)  # a log's lines are not cut at 80 characters
+
+
+def _estimate(event: dict[str, Any], seconds: float) -> str:
+    """`, about 2:10 left`, if the cases up to now took `seconds`; empty if too few are done."""
+    done, total = event.get("done"), event.get("total")
+    if not isinstance(done, int) or not isinstance(total, int) or not _ENOUGH <= done < total:
+        return ""
+    return f", about {_clock(0.0, seconds * (total - done) / done)} left"
 
 
 def _note(event: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from warpwave import console
+from warpwave.cli.cards import check_cards, no_target
 from warpwave.cli.known import keep_copy, read_known, read_runs
 from warpwave.cli.legs import chosen_targets, legs_of
 from warpwave.cli.options import (
@@ -51,9 +52,7 @@ class _Run(GroupedCommand):
 
 
 @click.command(cls=_Run)
-@click.argument(
-    "names", nargs=-1, required=True, metavar="TARGET... [ID...]", shell_complete=complete_target, callback=take_node_ids, is_eager=True
-)
+@click.argument("names", nargs=-1, metavar="TARGET... [ID...]", shell_complete=complete_target, callback=take_node_ids, is_eager=True)
 @what_options
 @limit_options
 @package_options
@@ -86,11 +85,14 @@ def run(**options: Any) -> Outcome:
     from warpwave.config.targets import compiling_for, load_architectures, load_targets, named_architectures
     from warpwave.report import make_report
     from warpwave.run import check_target
-    from warpwave.run.folders import check_no_links, check_writable, ignored_by_git
+    from warpwave.run.folders import check_no_links, check_writable, ignored_by_git, point_to_latest
     from warpwave.run.legs import lanes
 
-    only = named_architectures(options["architectures"], load_architectures(options["overlay"]), "--architectures")
-    chosen = [(compiling_for(target, only), host) for target, host in chosen_targets(options, load_targets(options["overlay"]))]
+    targets, known_cards = load_targets(options["overlay"]), load_architectures(options["overlay"])
+    if not options["names"]:
+        raise no_target(targets)
+    only = named_architectures(options["architectures"], known_cards, "--architectures")
+    chosen = [(compiling_for(target, only), host) for target, host in chosen_targets(options, targets)]
     asked = parse_options(options, divided=any(host and (host.shards > 1 or host.also) for _, host in chosen))
     legs = legs_of(chosen, asked)
     for leg in legs:
@@ -100,7 +102,9 @@ def run(**options: Any) -> Outcome:
     known = read_known(options, kernels=options["kernels"])
     if options["dry_run"]:
         return _show_plan(legs, options)
+    check_cards(legs, targets)
     check_writable(ignored_by_git(asked.where.out))
+    point_to_latest(asked.where.out)
     several = lanes(legs)
     if len(several) > 1:
         records, refused = _run_lanes(several, legs, quiet=options["quiet"], verbose=options["verbose"])
@@ -185,8 +189,9 @@ def _run_in_turn(legs: Sequence[Leg], *, quiet: bool, verbose: bool) -> tuple[li
 
     records: list[RunRecord] = []
     refused: list[WarpwaveError] = []
-    for leg in legs:
-        with Progress(console.terminal(err=True), leg.name, quiet=quiet, verbose=verbose) as progress:
+    for number, leg in enumerate(legs, start=1):
+        place = f"{number} of {len(legs)}" if len(legs) > 1 else ""
+        with Progress(console.terminal(err=True), leg.name, quiet=quiet, verbose=verbose, place=place) as progress:
             for line in _said_before([leg], first=leg is legs[0]):
                 progress.say(line)
             try:
@@ -239,7 +244,7 @@ def parse_run(arguments: Sequence[str]) -> click.Context:
     """Return a context of `run` that is ready to be invoked. Its `params` are the parsed arguments.
 
     Raises:
-        UsageError: the arguments ask for help. Nothing would run, and the exit code would still be 0.
+        UsageError: the arguments ask for help, or name no target. Nothing would run.
         click.UsageError: the arguments are not valid.
     """
     try:
@@ -248,5 +253,9 @@ def parse_run(arguments: Sequence[str]) -> click.Context:
         raise UsageError(
             "The options ask for help, so nothing would run.", "--help or -h is among them.", "Remove it; see `warpwave run --help`."
         ) from None
+    if not context.params["names"]:
+        from warpwave.config.targets import load_targets
+
+        raise no_target(load_targets(context.params["overlay"]))
     context.meta[COMMAND] = ("warpwave", "run", *arguments)
     return context

@@ -46,10 +46,10 @@ def check_expected(names: Sequence[str], overlay: Path | None, folders: Sequence
 def show_report(made: Report, out: Path, options: dict[str, Any], ended: Outcome | None = None, *, next_too: bool = False) -> Outcome:
     """Print the comparison. If something `ended` the command early, that comes first and decides the outcome.
 
-    With `next_too`, the commands that most users type next come at the end.
+    With `next_too`, the command that most users type next comes at the end.
     """
     from warpwave.compare import outcome
-    from warpwave.render.commands import next_commands
+    from warpwave.render.commands import next_commands, show_page
     from warpwave.render.files import json_pieces
     from warpwave.render.terminal import render_terminal
     from warpwave.render.text import json_text
@@ -63,7 +63,9 @@ def show_report(made: Report, out: Path, options: dict[str, Any], ended: Outcome
     console.show(render_terminal(comparison, full=options["full"]))
     console.say(_list_files(made.files, _shorten(out)))
     if next_too and "comparison.html" in made.files:
-        console.say(["Next:", *(f"  {command}" for command in next_commands(made.comparison, _shorten(out)))])
+        page, (command, *listing) = show_page(_shorten(out)), next_commands(made.comparison, _shorten(out))
+        known = [f"Known failures: {each}" for each in listing]
+        console.say([f"Next: {command}", *known, *([f"Page: {page}"] if command != page else [])])
     return ended
 
 

@@ -19,8 +19,10 @@ from warpwave.errors import InvalidInputError
 from warpwave.records import (
     EMULATED,
     STAGES,
+    Architecture,
     CaseResult,
     CompiledKernel,
+    Hardware,
     Job,
     Narrowed,
     Output,
@@ -92,6 +94,7 @@ _COMPLETE = (Verdict.PASSED, Verdict.FAILED, Verdict.ERROR)
 _MAX_WAIVERS, _MAX_PATTERNS = 200, 1000  # each is matched against each compiled kernel
 _SPEEDS = ("samples", "again", "ceilings", "launched")  # fields of TargetRun
 _MAX_ARCHITECTURES = 64  # one column each
+_MOST_OF_A_NAME = 40  # characters
 
 Own = TypeVar("Own", Job, RunRecord)
 Judged = TypeVar("Judged", RunRecord, StageReport)
@@ -193,9 +196,17 @@ def collect(folder: Path, room: Room | None = None, known: RunRecord | None = No
         narrowed=narrowed(job.what.chosen, job.what.quick, job.what.pytest_args) if job else Narrowed(),
         some_launches=job is not None
         and (job.what.benches != What.benches or set(job.what.launches) != set(What.launches) or job.files is not None),
+        hardware=tuple(_hardware(card) for card in job.architectures) if job else (),
+        sanitized=bool(job and job.sanitizes),
         problems=tuple(problems),
         **values,
     )
+
+
+def _hardware(card: Architecture) -> Hardware:
+    """Return what people call a card. torch's name of it begins with its vendor, on every card."""
+    vendor, _, name = str(card.torch_properties.get("name", "")).partition(" ")
+    return Hardware(card.name, vendor[:_MOST_OF_A_NAME], card.cards[0] if card.cards else name[:_MOST_OF_A_NAME])
 
 
 def with_logs(judged: Judged, folder: Path) -> Judged:

@@ -10,11 +10,12 @@ from enum import Enum
 from typing import Union
 
 from warpwave.compare.code_hints import Figure, Hint, Side, figures, hints
+from warpwave.compare.grid import not_portable, portable
 from warpwave.compare.model import FAILING, Cell, Comparison, Geomean, KernelTests, Row, Since, Speed, TargetSummary
 from warpwave.compare.speeds import lower_is_better
 from warpwave.compare.tests import mistyped
 from warpwave.compare.unchecked import checked_of
-from warpwave.compare.verdict import phrase, sentence
+from warpwave.compare.verdict import sentence, together
 from warpwave.records import BY_TORCH, HOST_CODE, RUNS_ON, CompiledKernel, NotRun, Verdict
 from warpwave.records.selection import is_load
 from warpwave.records.words import is_memory, is_rate
@@ -233,14 +234,15 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
         named = list(dict.fromkeys(made.hardware for made in cells if is_wrong(made)))
         return ", ".join(named) if len(named) <= _FEW_CARDS else f"{len(named)} architectures"
 
+    named = "" if comparison.has_card else not_portable(comparison.grid)
     failed = {target.target: count for target in targets if (count := _failed(target) - unloaded.get(target.target, 0))}
     unmeasured = {target.target: count for target in targets if (count := _unmeasured(target))}
     faults = (  # how many on each target, of what, and the verb for one and for many
         (failed, "test", "fails", "fail", ""),
         (unloaded, "benchmark file", "does", "do", " not load"),
         (_origins(comparison), "case", "fails", "fail", " in host code"),
-        (_kernels(comparison, _is_uncompiled), "kernel", "does", "do", f" not compile for {cards(_is_uncompiled)}"),
-        (_kernels(comparison, _is_refused), "kernel", "cannot", "cannot", f" be launched on {cards(_is_refused)}"),
+        (_kernels(comparison, _is_uncompiled) if named == "" else {}, "kernel", "does", "do", f" not compile for {cards(_is_uncompiled)}"),
+        (_kernels(comparison, _is_refused) if named == "" else {}, "kernel", "cannot", "cannot", f" be launched on {cards(_is_refused)}"),
         (_kernels(comparison, lambda made: made.only_gates), "kernel", "breaks", "break", " a gate"),
         (unmeasured, "point", "could", "could", " not be measured"),
         (_slower(lines), "kernel", "is", "are", " slower than in the base run"),
@@ -248,8 +250,9 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
         (_far(lines, "product"), "kernel", "reaches", "reach", f" less than {_LIMIT} of a product"),
         (_far(lines, "peer"), "kernel", f"is below {_LIMIT} of its fastest peer", f"are below {_LIMIT} of their fastest peers", ""),
     )
-    clauses = [phrase(target) for target in targets if not target.complete][:_MOST]
-    clauses += _on_some_architectures(cells)
+    clauses = [named] if named else []
+    clauses += together(target for target in targets if not target.complete)[:_MOST]
+    clauses += [] if named else _on_some_architectures(cells)
     remarks = {target.target: remark for target in targets if (remark := _remark(target))}
     before: list[str] = []
     for counted, noun, one, many, rest in faults:
@@ -283,23 +286,25 @@ def _remark(target: TargetSummary) -> str:
 
 
 def _right(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
-    """Return what is good: tests that pass, and the least share of the copy that a kernel reaches. What raised comes before that."""
+    """Return what is good: cards that kernels can run on, tests that pass, and the least share of the copy that a kernel reaches. What
+    raised comes before the tests."""
     tested = [target.target for target in comparison.targets if target.tests.get(Verdict.PASSED.value)]
     more = f" and {len(tested) - _MOST} more targets" if len(tested) > _MOST else ""
     others = "other tests" if any(Verdict.KNOWN.value in target.tests for target in comparison.targets) else "tests that ran"
-    clauses = [*filter(None, [checked_of(comparison.targets)]), *_raised(comparison)]
-    clauses += [f"{'all' if clauses else 'All'} {others} pass on {', '.join(tested[:_MOST])}{more}"] if tested else []
+    clauses = [] if comparison.has_card else list(filter(None, [portable(comparison.grid)]))
+    clauses += [*filter(None, [checked_of(comparison.targets)]), *_raised(comparison)]
+    clauses += [f"all {others} pass on {', '.join(tested[:_MOST])}{more}"] if tested else []
     clauses += _advice(comparison)
     untested = [target.target for target in comparison.targets if target.is_untested]
-    clauses += [f"{'no' if clauses else 'No'} test was found on {', '.join(untested[:_MOST])}"] if untested else []
+    clauses += [f"no test was found on {', '.join(untested[:_MOST])}"] if untested else []
     made = sum(target.compiled.get(Verdict.PASSED.value, 0) for target in comparison.targets)
     clauses += [f"{made} {'binary was' if made == 1 else 'binaries were'} compiled"] if made and not tested else []
     shares = [(one.of_ceiling, target, line.kernel) for line, target, one in _each(lines) if one.of_ceiling and one.ground == "copy"]
     if shares:
         share, target, kernel = min(shares)
         where = f"{kernel} on {target} is the furthest away"
-        clauses.append(f"{'every' if clauses else 'Every'} kernel reaches at least {share:.0%} of the copy ({where})")
-    return clauses
+        clauses.append(f"every kernel reaches at least {share:.0%} of the copy ({where})")
+    return [clauses[0][0].upper() + clauses[0][1:], *clauses[1:]] if clauses else []
 
 
 def _known(comparison: Comparison) -> list[str]:

@@ -455,7 +455,7 @@ def _faults(run: TargetRun) -> list[str]:
 
 @dataclass(frozen=True)
 class Split:
-    """A launch that compiles on all tried architectures of one vendor, `lives`, and fails on those of another, `dies`.
+    """A launch that can run on all tried architectures of one vendor, `lives`, and on none of another, `dies`.
 
     `reason` is the first failure's. `variant` distinguishes it from the launch's other configurations; empty if it is the only one.
     """
@@ -471,11 +471,11 @@ class Split:
 
 
 def one_vendor(rows: Iterable[CompiledKernel]) -> tuple[Split, ...]:
-    """Return each launch that fails on an architecture of one vendor and compiles on every one of another."""
+    """Return each launch that fails on every architecture of one vendor and can run on every one of another."""
     run = _Run(rows)
     splits: dict[tuple[str, str, str, tuple[str, ...]], list[CompiledKernel]] = defaultdict(list)
     for row in filter(dead, run.rows):
-        if lives := _lives(row, run):
+        if _dies_everywhere(row, run) and (lives := _lives(row, run)):
             splits[row.kernel, row.function, variant(row, run.telling(_launch(row))), lives].append(row)
     found = []
     for (kernel, function, text, lives), dying in splits.items():
@@ -534,6 +534,12 @@ class _Run:
 def _nearest(found: list[CompiledKernel], row: CompiledKernel) -> list[CompiledKernel]:
     """Return those with the same number of stages if there are any, else all: each vendor's backend has its own default."""
     return [other for other in found if row.num_stages is None or other.num_stages in (None, row.num_stages)] or found
+
+
+def _dies_everywhere(row: CompiledKernel, run: _Run) -> bool:
+    """Return whether it fails on each architecture of its vendor on which it was tried."""
+    own = (name for name in run.architectures if _vendor(name) == _vendor(row.architecture) and name != row.architecture)
+    return all(run.died(row, name) is not False for name in own)
 
 
 def _lives(row: CompiledKernel, run: _Run) -> tuple[str, ...]:

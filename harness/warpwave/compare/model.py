@@ -21,6 +21,7 @@ from warpwave.records import (
     Facts,
     Finding,
     Gates,
+    Hardware,
     NotRun,
     Scalar,
     Stage,
@@ -372,7 +373,7 @@ class TargetSummary(Strict):
     a real card, and `card` is the name that people know it by. `suspected` counts the tests that failed only in the emulator. `loads`
     counts those that load a file of benchmarks: warpwave adds one for each. `unchecked` lists why tests and points were not checked, which
     is no failure. `card_use` is None if no card of this machine was locked. `repository` is the https address of the remote, and behind `#`
-    the path of the package in it.
+    the path of the package in it. `sanitized`: its tests checked what kernels do to memory.
     """
 
     target: str
@@ -414,6 +415,7 @@ class TargetSummary(Strict):
     card_use: Union[CardUse, None] = None
     repository: str = ""
     card: str = ""
+    sanitized: bool = False
 
     @property
     def deselected(self) -> int:
@@ -565,12 +567,99 @@ class KnownFailures(Strict):
         return self.of(Standing.FIXED, Standing.GONE)
 
 
+class Fit(str, Enum):
+    """Whether a kernel function can run on a card, as far as its code says, from good to bad. `ADVICE`: it can, and something is to see."""
+
+    RUNS = "runs"
+    ADVICE = "runs, with advice"
+    UNKNOWN = "not known"
+    BREAKS = "breaks a gate"
+    RAISES = "raises"
+    UNLAUNCHABLE = "cannot launch"
+    UNCOMPILED = "does not compile"
+
+    @property
+    def gravity(self) -> int:
+        """Its place in this order."""
+        return list(Fit).index(self)
+
+    @property
+    def cannot_run(self) -> bool:
+        """Whether it does not run on the card."""
+        return self in (Fit.RAISES, Fit.UNLAUNCHABLE, Fit.UNCOMPILED)
+
+
+@dataclass(frozen=True)
+class GridCell(Strict):
+    """A kernel function on a card: the gravest of its `n` configurations. `cause` is why it is not simply `runs`, in two words; `reason`
+    is the whole sentence. `registers` are those a thread has, the most of all; `occupancy` is the least. None if no binary says it."""
+
+    fit: Fit
+    n: int = 0
+    cause: str = ""
+    reason: str = ""
+    registers: Union[int, None] = None
+    occupancy: Union[float, None] = None
+
+
+@dataclass(frozen=True)
+class Right(Strict):
+    """The tests of a kernel function on one target. `others` neither passed nor failed; `suspected` of the failed ones only the emulator
+    has seen."""
+
+    passed: int = 0
+    failed: int = 0
+    suspected: int = 0
+    others: int = 0
+
+
+@dataclass(frozen=True)
+class GridRow(Strict):
+    """A kernel function: whether its results are right, by target of the grid, and whether it can run, by card of the grid.
+
+    `function` is empty for a kernel of which nothing was compiled. None if its tests, or its code, are not there.
+    """
+
+    kernel: str
+    function: str
+    source: str
+    right: tuple[Union[Right, None], ...]
+    cells: tuple[Union[GridCell, None], ...]
+
+    @property
+    def name(self) -> str:
+        """The function, with the kernel in front where its name does not say it."""
+        if not self.function:
+            return self.kernel
+        return self.function if self.function.lstrip("_").startswith(self.kernel) else f"{self.kernel} {self.function}"
+
+    @property
+    def failed(self) -> int:
+        """How many tests failed on all targets together."""
+        return sum(right.failed for right in self.right if right)
+
+    @property
+    def gravest(self) -> Fit:
+        """Its worst fit."""
+        return max((cell.fit for cell in self.cells if cell), key=lambda fit: fit.gravity, default=Fit.UNKNOWN)
+
+
+@dataclass(frozen=True)
+class Grid(Strict):
+    """Every kernel function, the worst first. `where` has the targets that ran tests, each with its card or the word `interpreter`."""
+
+    cards: tuple[Hardware, ...] = ()
+    where: dict[str, str] = field(default_factory=dict)
+    rows: tuple[GridRow, ...] = ()
+
+
 @dataclass(frozen=True)
 class Comparison(Strict):
     """All targets of one report. `sentence` is the verdict in words, `exit_code` the verdict as a number.
 
     `baseline` is the target that ratios divide by: the first that measured speeds. It is None if fewer than two did.
     `since` says what changed since the base run, if one was given. `known` says what became of the known failures, if a list was given.
+    `grid` says of each kernel function whether it is right, and on which cards it can run.
     """
 
     sentence: str
@@ -593,7 +682,13 @@ class Comparison(Strict):
     problems: tuple[str, ...] = ()
     since: tuple[Since, ...] = ()
     known: Union[KnownFailures, None] = None
+    grid: Grid = field(default_factory=Grid)
     schema_version: int = SCHEMA_VERSION
+
+    @property
+    def has_card(self) -> bool:
+        """Whether a target ran on a card, or measured anything."""
+        return bool(self.speeds or any(target.devices for target in self.targets))
 
     @property
     def untested(self) -> bool:

@@ -11,13 +11,14 @@ from warpwave.compare import known as known_failures
 from warpwave.compare import verdict
 from warpwave.compare.changed_speeds import since_base
 from warpwave.compare.codegen import compare_codegen, compare_launches, use_of_waivers
+from warpwave.compare.grid import make_grid
 from warpwave.compare.known import Known
 from warpwave.compare.model import Change, Comparison, Difference, KnownFailures, ParityRow, Since, TargetSummary, TestFinding
 from warpwave.compare.speeds import benched, compare_speeds, condense, geomeans, is_bandwidth, noise, portabilities, refusals
 from warpwave.compare.tests import compare_tests, count_tests, mistyped
 from warpwave.compare.unchecked import not_checked
 from warpwave.errors import ExitCode, Outcome
-from warpwave.records import MOST_SECONDS, Facts, RunRecord, Shard, StageReport, TargetRun, Verdict, worst
+from warpwave.records import MOST_SECONDS, Facts, Hardware, RunRecord, Shard, StageReport, TargetRun, Verdict, worst
 
 _NOT_PORTED = "performance portability is not computed: {} targets, with their kernels, are too many"
 
@@ -43,6 +44,7 @@ def compare(
     since, refused = since_base(base, list(given.values()))
     ported = portabilities(rows, asked)
     too_many = () if ported or len(asked) < 2 or not any(is_bandwidth(row.unit) for row in rows) else (_NOT_PORTED.format(len(asked)),)
+    codegen = compare_codegen(given)
     return Comparison(
         sentence=verdict.sentence(targets),
         exit_code=int(_outcome(targets, tests, failures, since).code),
@@ -57,14 +59,20 @@ def compare(
         portabilities=ported,
         noise=tuple(found for found in noises.values() if found),
         rows=rows,
-        codegen=compare_codegen(given),
+        codegen=codegen,
         waivers=use_of_waivers(given),
         fidelity=compare_launches(given),
         refusals=refusals(rows),
         problems=(*(f"{name}: {problem}" for name, run in given.items() for problem in run.problems), *too_many, *refused),
         since=since,
         known=failures,
+        grid=make_grid(targets, tests, codegen, _hardware(given.values())),
     )
+
+
+def _hardware(runs: Iterable[TargetRun]) -> list[Hardware]:
+    """Return what all runs compiled for; the order is that of the run with the most."""
+    return [card for run in sorted(runs, key=lambda run: -len(run.hardware)) for card in run.hardware]
 
 
 def exit_code(comparison: Comparison) -> ExitCode:

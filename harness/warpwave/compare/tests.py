@@ -155,6 +155,7 @@ def compare_tests(runs: Mapping[str, TargetRun]) -> tuple[ParityRow, ...]:
     """Return a row per test id and occurrence, in the order of the first target that has it."""
     took_part = [name for name, run in runs.items() if run.cases]
     emulated = {name for name in took_part if runs[name].record.emulated}
+    proven = {(name, found.case) for name in emulated for found in runs[name].findings}
     # A target that was asked for some tests only misses none of the others, unless all were asked for the same.
     alike = len({runs[name].narrowed for name in took_part}) < 2
     all_asked = [name for name in took_part if alike or not runs[name].narrowed.by]
@@ -169,17 +170,21 @@ def compare_tests(runs: Mapping[str, TargetRun]) -> tuple[ParityRow, ...]:
         parity, behind = _parity(cells, took_part, all_asked, most)
         behind = shared.setdefault(behind, behind)
         kernel = next(iter(cells.values())).result.kernel
-        rows.append(ParityRow(identity, occurrence, kernel, parity, behind, tuple(cells.values()), _suspected(cells, emulated)))
+        rows.append(ParityRow(identity, occurrence, kernel, parity, behind, tuple(cells.values()), _suspected(cells, emulated, proven)))
     return tuple(rows)
 
 
-def _suspected(cells: Mapping[str, TestCell], emulated: Collection[str]) -> tuple[str, ...]:
-    """Return the emulated targets where what was executed failed a test that passed on another kind of target, and failed on none."""
+def _suspected(cells: Mapping[str, TestCell], emulated: Collection[str], proven: Collection[tuple[str, str]]) -> tuple[str, ...]:
+    """Return the emulated targets where what was executed failed a test that passed on another kind of target, and failed on none.
+
+    What is `proven` by a finding, by target and test, is not suspected: the finding names the line and the element.
+    """
     elsewhere = {cell.result.verdict for name, cell in cells.items() if name not in emulated}
     if not emulated or Verdict.PASSED not in elsewhere or Verdict.FAILED in elsewhere:
         return ()
     results = ((name, cell.result) for name, cell in cells.items() if name in emulated)
-    return tuple(name for name, result in results if result.verdict is Verdict.FAILED and HOST_ERROR_PROPERTY not in result.properties)
+    failed = (entry for entry in results if entry[1].verdict is Verdict.FAILED and HOST_ERROR_PROPERTY not in entry[1].properties)
+    return tuple(name for name, result in failed if (name, result.id) not in proven)
 
 
 def count_tests(runs: Mapping[str, TargetRun]) -> tuple[KernelTests, ...]:

@@ -116,6 +116,7 @@ _PHRASES = {
 _FORGED = "Code in the package rewrites its results, or the timer of that machine is broken: read the code, and measure again."
 _REASON_LIMIT = 160
 _MOST_PHRASES = 50
+_MOST_NAMES = 8  # of targets in a phrase
 
 
 def absent(name: str) -> TargetSummary:
@@ -183,6 +184,7 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
         host=record.host,
         snapshot=record.snapshot,
         repository=record.repository,
+        sanitized=run.sanitized,
         command=record.command,
         devices=devices(run),
         facts=run.facts,
@@ -253,14 +255,14 @@ def outcome(targets: Sequence[TargetSummary]) -> Outcome:
         return Outcome(ExitCode.FAILED, "; ".join(map(_failure, failed)))
     # A leg that has a record and is absent: its machine did not answer.
     if broken := [target for target in targets if target.verdict is Verdict.INFRA or (target.verdict is Verdict.ABSENT and target.run_id)]:
-        return Outcome(ExitCode.INFRASTRUCTURE, "; ".join(map(phrase, broken)))
+        return Outcome(ExitCode.INFRASTRUCTURE, "; ".join(together(broken)))
     if all(target.verdict is Verdict.NOT_RUN for target in targets):
-        return Outcome(ExitCode.NOTHING_RAN, "; ".join(map(phrase, targets)) or "nothing ran")
+        return Outcome(ExitCode.NOTHING_RAN, "; ".join(together(targets)) or "nothing ran")
     # A package that has only benchmarks misses no test on a target that can only load them.
     loaded = [target for target in targets if target.verdict is Verdict.NOT_RUN and target.loads and target.is_untested]
     fine = loaded if not any(target.tests for target in targets) else []
     wanting = [target for target in targets if target.verdict is not Verdict.PASSED and target not in fine]
-    return Outcome(ExitCode.INCOMPLETE, "; ".join(map(phrase, wanting))) if wanting else Outcome()
+    return Outcome(ExitCode.INCOMPLETE, "; ".join(together(wanting))) if wanting else Outcome()
 
 
 def _bad(target: TargetSummary) -> list[dict[str, int]]:
@@ -310,9 +312,23 @@ def _failed(found: Iterable[dict[str, int]]) -> int:
 def _phrases(targets: Sequence[TargetSummary]) -> list[str]:
     """Say what each target did. If there are very many, the gravest ones, and how many more there are."""
     if len(targets) <= _MOST_PHRASES:
-        return list(map(phrase, targets))
+        return together(targets)
     grave = sorted(range(len(targets)), key=lambda position: -targets[position].verdict.severity)[:_MOST_PHRASES]
     return [*(phrase(targets[position]) for position in sorted(grave)), f"and {len(targets) - _MOST_PHRASES} more"]
+
+
+def together(targets: Iterable[TargetSummary]) -> list[str]:
+    """Say what each target did. Targets that did not complete for the same reason share a phrase: `a and b could not run (no disk)`."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for target in targets:
+        did = phrase(target).removeprefix(f"{target.target} ")
+        names.setdefault((did, target.target if target.complete else ""), []).append(target.target)
+    return [f"{_names(alike)} {did}" for (did, _), alike in names.items()]
+
+
+def _names(targets: Sequence[str]) -> str:
+    more = len(targets) - _MOST_NAMES
+    return _listed([*targets[:_MOST_NAMES], f"{more} more"] if more > 0 else targets)
 
 
 def phrase(target: TargetSummary) -> str:

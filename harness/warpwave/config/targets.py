@@ -5,6 +5,7 @@ Strict: a wrong key or value is refused with the file, the key path, what was fo
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 import shlex
@@ -263,6 +264,7 @@ class Target:
         return not self.interpret and self.emulate is None
 
 
+_MOST_LIKE = 3  # names for a misspelt one
 _WHAT, _EXAMPLE = "targets file", "docs/reference/targets.md shows every key"
 
 
@@ -348,12 +350,25 @@ def select(targets: dict[str, Target], names: list[str]) -> list[Target]:
                 f"Choose a target ({', '.join(targets)}), and add --kernels {shlex.quote(folder)}.",
             )
         if name not in targets:
+            like = _targets_like(name, targets)
             raise UsageError(
                 f"There is no target named {name!r}.",
-                "The name is misspelt, or the file that defines it was not given with --targets.",
+                f"The nearest is {' or '.join(like)}." if like else "It is misspelt, or its file was not given with --targets.",
                 f"Choose from: {', '.join(targets)}. `warpwave list` shows them with their images and stages.",
             )
     return [targets[name] for name in dict.fromkeys(names)]
+
+
+def _targets_like(name: str, targets: dict[str, Target]) -> list[str]:
+    """Return the targets that a misspelt name may mean. It may also be a word of their labels, or the name of a card."""
+    spelt: dict[str, list[str]] = {}
+    for target in targets.values():
+        own = [target.emulate] if target.emulate else target.architectures if target.needs_card else []
+        words = [target.name, *re.findall(r"[\w-]+", target.label), *(each for card in own for each in (card.name, *card.cards))]
+        for word in words:
+            spelt.setdefault(word.lower(), []).append(target.name)
+    like = difflib.get_close_matches(name.lower(), spelt, n=1)
+    return list(dict.fromkeys(spelt[like[0]]))[:_MOST_LIKE] if like else []
 
 
 def named_architectures(text: str, known: Mapping[str, Architecture], option: str) -> tuple[Architecture, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shlex
 import sys
 import traceback
 import unittest
@@ -145,17 +146,18 @@ def load_points(journal: Journal, path: Path, job: Job, done: set[str]) -> list[
     if module is not None and not found:
         identity = loading(path, job)
         journal.write("start", id=identity)
-        journal.write("finish", id=identity, verdict=Verdict.NOT_RUN.value, reason=_nothing_in(module), not_run=NotRun.EMPTY)
+        journal.write("finish", id=identity, verdict=Verdict.NOT_RUN.value, reason=_nothing_in(module, path, job), not_run=NotRun.EMPTY)
     return found
 
 
-def _nothing_in(module: ModuleType) -> str:
+def _nothing_in(module: ModuleType, path: Path, job: Job) -> str:
     """Return why a loaded bench has no point."""
     import triton.testing
 
     if any(isinstance(value, triton.testing.Mark) for value in vars(module).values()):
         return "its perf_report has no size or no provider; nothing to measure"
-    return "no module-level perf_report; nothing to measure. Name a script in bench-scripts of [tool.warpwave]"
+    name = path.relative_to(job.kernels).as_posix()
+    return f"no module-level perf_report; nothing to measure. If it is a script: --bench-script {shlex.quote(name)} runs it"
 
 
 def points(module: ModuleType, path: Path, job: Job) -> Iterator[Point]:

@@ -24,7 +24,7 @@ from warpwave.records.results import (
     StageReport,
     Stages,
 )
-from warpwave.records.run import NO_STAGE, Attempt, Environment, Exit, Inputs, RunRecord, TargetRun, resume_command
+from warpwave.records.run import NO_STAGE, Attempt, Environment, Exit, Hardware, Inputs, RunRecord, TargetRun, resume_command
 from warpwave.records.selection import Chosen, Narrowed, Selection
 from warpwave.records.words import (
     AHEAD_FILE,
@@ -112,6 +112,7 @@ __all__ = [
     "Finding",
     "GateLimits",
     "Gates",
+    "Hardware",
     "Inputs",
     "Job",
     "Limits",

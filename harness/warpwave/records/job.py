@@ -203,7 +203,8 @@ class Job:
     `visible_devices` is the variable that selects the cards which a process sees. If it is set, the cards share tests and sweeps; `gpus` is
     their number (0: all visible ones). `card_query` is a command that prints what torch does not say of a card; `card_rows` reads it.
     `torch_devices` are torch's names for the types of device in the targets file, the target's own first. Where there is no card, a tensor
-    that the package wants on one of them is put elsewhere. `interpret_as` is the card that host code sees in Triton's interpreter.
+    that the package wants on one of them is put elsewhere. `torch_index` is the package index that has torch for this target.
+    `interpret_as` is the card that host code sees in Triton's interpreter.
     `emulate` is the card whose machine code the test stage executes on the CPU; host code sees that card.
     A quick run compiles for `architectures` and leaves out those of `not_compiled_for`. With `lease`, each stage asks the host for the card
     before it uses it, and gives it back afterwards.
@@ -234,6 +235,7 @@ class Job:
     card_query: tuple[str, ...] = ()
     card_rows: str = ""
     torch_devices: Annotated[tuple[Name, ...], Few] = ("cuda",)
+    torch_index: Page = ""
     package_root: Page = ""
     files: Union[tuple[Page, ...], None] = None
     division: Word = ""

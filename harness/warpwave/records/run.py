@@ -125,13 +125,29 @@ class RunRecord:
 
 
 @dataclass(frozen=True)
+class Hardware:
+    """A GPU that kernels are compiled for: its architecture (`gfx942`), and its vendor and the name that people know it by, if known."""
+
+    __pydantic_config__ = STRICT
+    architecture: Name
+    vendor: Name = ""
+    card: Name = ""
+
+    @property
+    def name(self) -> str:
+        """The name that people know it by, else that of its architecture."""
+        return self.card or self.architecture
+
+
+@dataclass(frozen=True)
 class TargetRun:
     """Everything known of one target after its run: `raw/<target>/`, read, validated and joined.
 
     `compiled` comes from the compile stage, without a GPU; `launched` is what the JIT compiled on the GPU in the bench stage. `again` are
     the points of `samples`, measured a second time: an A/A run. `shares` are the parts of the GPUs that shared the work. `peers` are the
     providers that the author excluded from the compile stage. `missing` says which shards of a run are missing, `division` is a digest of
-    what each of them has. `some_launches`: options left out benches, or the launches of benches or tests.
+    what each of them has. `some_launches`: options left out benches, or the launches of benches or tests. `hardware` is what it compiled
+    for, `sanitized` whether its test stage checked accesses to memory.
     """
 
     __pydantic_config__ = STRICT
@@ -153,6 +169,8 @@ class TargetRun:
     division: str = ""
     narrowed: Narrowed = field(default_factory=Narrowed)
     some_launches: bool = False
+    hardware: tuple[Hardware, ...] = ()
+    sanitized: bool = False
 
 
 def resume_command(command: Sequence[str], folder: PurePath) -> str:

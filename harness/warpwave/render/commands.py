@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from warpwave.compare.model import FAILING, Comparison, TargetSummary
 from warpwave.errors import ExitCode
-from warpwave.records import resume_command
+from warpwave.records import NotRun, resume_command
 from warpwave.render.text import visible
 
 # A run → the commands that repeat a part of it: on the same target, with each option that may decide a verdict. Pure.
@@ -94,24 +94,40 @@ def look_closer(target: TargetSummary, pattern: str) -> str:
     return rerun(target, ["--stage", "bench,compile", *benches, "--full"], without=("--quick",))
 
 
-# A run that ended → the two commands that most users type next. Pure.
+# A run that ended → the command that most users type next. Pure.
+
+_SCRIPT = re.compile(r"--bench-script ('[^']+'|[\w./+-]+) runs it\b")  # as the stages write it
 
 
 def next_commands(comparison: Comparison, out: PurePath) -> tuple[str, ...]:
-    """Return shell commands: to finish the run, to run again what failed, or to see everything; and to open the page, in `out`.
+    """Return shell commands: to finish the run in `out`, to run again what failed, or to see its page.
 
-    If failures may be listed as known, or are listed and gone, a third one does that.
+    If failures may be listed as known, or are listed and gone, a second one does that.
     """
-    page = visible(f"xdg-open {shlex.quote(str(out / 'comparison.html'))}")
     if unfinished := next((target for target in comparison.targets if "--resume" in target.hint and target.command), None):
-        return visible(resume_command(unfinished.command, out)), page
+        return (visible(resume_command(unfinished.command, out)),)
     failing = {verdict.value for verdict in FAILING}
     failed = next((target for target in comparison.targets if failing & target.tests.keys()), None)
     again = rerun(failed, ["--stage", "test", "--last-failed", str(out)]) if failed and comparison.exit_code != ExitCode.USAGE else ""
     listing = visible(f"warpwave known update {shlex.quote(str(out))}")
     known = comparison.known
     more = (f"{listing} --prune",) if known and known.unneeded else (listing,) if comparison.exit_code == ExitCode.FAILED else ()
-    return again or visible(f"warpwave report {shlex.quote(str(out))} --full"), page, *more
+    if comparison.exit_code == ExitCode.NOTHING_RAN and (scripts := _scripts(comparison)):
+        again = rerun(comparison.targets[0], ["--bench-script", scripts[0]])
+    return again or show_page(out), *more
+
+
+def _scripts(comparison: Comparison) -> list[str]:
+    """Return the files of which a stage said that they are scripts, as values of --bench-script."""
+    said = [cell.result.message for row in comparison.tests for cell in row.cells if cell.result.not_run is NotRun.EMPTY]
+    said += [cell.compiled.reason for row in comparison.codegen for cell in row.cells if cell.compiled.not_run is NotRun.EMPTY]
+    said += [target.hint for target in comparison.targets]
+    return [found[1] for text in said if (found := _SCRIPT.search(text))]
+
+
+def show_page(out: PurePath) -> str:
+    """Return the shell command that shows the page in `out`."""
+    return visible(f"warpwave open {shlex.quote(str(out))}")
 
 
 # Where a kernel is in the source → an address at the commit of the run, if its remote is known. Pure.

@@ -41,7 +41,7 @@ def render_page(
     sentence: str, sections: Sequence[Section], *, good: bool, all_in: str = "comparison.json", limit: int = LIMIT_BYTES
 ) -> str:
     """Return a page of sections below its verdict, with the same limit. `all_in` says where a reader finds what was left out."""
-    text = f"### {'✅' if good else '❌'} {plain(sentence)}\n"
+    text = f"### {'✅' if good else '❌'} {_ticked(sentence)}\n"
     left_out = []
     room = limit - _size(text) - _size(_left_out([section.title for section in sections], all_in))
     for section in sorted(
@@ -71,6 +71,14 @@ def plain(text: str) -> str:
     return _unlinked(_SPECIAL.sub(r"\\\1", visible(text).replace("&", "&amp;")))
 
 
+def _ticked(text: str) -> str:
+    """Return a sentence with what is between backticks as code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return plain(text)
+    return "".join(code(part) if position % 2 else plain(part) for position, part in enumerate(parts))
+
+
 def _unlinked(text: str) -> str:
     """Break up mentions, links and issues with zero-width characters: GitHub finds them after unescaping."""
     text = re.sub(r"(#|GH-)(?=\d)", r"\1&#8203;", text, flags=re.IGNORECASE)
@@ -96,8 +104,10 @@ def _fenced(text: str) -> str:
 def _table(section: Section) -> str:
     if not section.heads:
         return ""
+    titles = {column: f"{title} " for title, columns in section.groups for column in columns}
+    heads = tuple((Bit(titles[position]), *head) if position in titles else head for position, head in enumerate(section.heads))
     rule = ["---:" if position in section.right else "---" for position in range(len(section.heads))]
-    rows = [[_text(cell, table=True) for cell in row] for row in (section.heads, *section.rows)]
+    rows = [[_text(cell, table=True) for cell in row] for row in (heads, *section.rows)]
     return "\n" + "".join(f"| {' | '.join(row)} |\n" for row in (rows[0], rule, *rows[1:]))
 
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.segment import Segment
 from rich.table import Table
@@ -32,6 +33,9 @@ _STYLES = {
 _FAR = {Distance.NEAR: "blue", Distance.SHORT: "yellow", Distance.FAR: "bold red"}
 _NARROWEST = 5
 _NAME = 24
+_WIDEST = 10_000  # no table is as wide
+_HEAD = 9  # characters of a head of the grid
+_ROWS = 10  # of the grid
 _SCREEN = 52  # lines; the last lines of the command come below: all in all 60
 
 
@@ -39,7 +43,7 @@ def render_terminal(comparison: Comparison, full: bool = False) -> RenderableTyp
     """Return the report: the answer on one screen. `full` adds every test, case, configuration and reason below it."""
     found = shown(comparison)
     good = comparison.exit_code == 0
-    answer = brief(comparison, found.comparison, figures=full, rest=REST if full else ": --full")
+    answer = brief(comparison, found.comparison, rows=None if full else _ROWS, figures=full, rest=REST if full else ": --full")
     if full:
         sections = [section for section, _ in answer.sections]
         return draw_page(answer.headline, [*sections, *rest(found), *outline(found.comparison, full)], good=good)
@@ -88,7 +92,9 @@ def _verdict(sentence: str, *, good: bool) -> Text:
 
 def _draw(section: Section) -> list[RenderableType]:
     parts: list[RenderableType] = [Text(), Text(visible(section.title), style="bold")]
-    if section.heads:
+    if section.groups:
+        parts.append(_Grouped(section))
+    elif section.heads:
         gap = 1 if section.narrow is None else 0
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, gap, 0, 0), show_edge=False)
         for position, head in enumerate(section.heads):
@@ -107,6 +113,49 @@ def _draw(section: Section) -> list[RenderableType]:
         parts.append(table)
     parts += [*map(_line, section.lines), *(Text(visible(line), style="dim") for line in section.legend)]
     return [*parts, *map(_command, section.paste.splitlines())]
+
+
+@dataclass(frozen=True)
+class _Grouped:
+    """The table of a section with groups of columns: as many of them side by side as there is room for, the others below."""
+
+    section: Section
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw one table or several; each begins with the names."""
+        tables: list[list[tuple[str, tuple[int, ...]]]] = [[]]
+        for group in self.section.groups:
+            wider = [*tables[-1], group]
+            width = Measurement.get(console, options.update(max_width=_WIDEST), self._table(wider)).maximum
+            if tables[-1] and width > options.max_width:
+                tables.append([group])
+            else:
+                tables[-1] = wider
+        for position, groups in enumerate(tables):
+            if position:
+                yield Text()
+            yield self._table(groups)
+
+    def _table(self, groups: Sequence[tuple[str, tuple[int, ...]]]) -> Table:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+        heads = [_text(head).plain for head in self.section.heads]
+        labels = {0: ["", *_stacked(heads[0])]}
+        for title, columns in groups:
+            labels |= {column: [title if column == columns[0] else "", *_stacked(heads[column])] for column in columns}
+        whole = all(len(_text(row[0]).plain) <= _NAME for row in self.section.rows)
+        tallest = max(map(len, labels.values()))
+        for column, (title, *words) in labels.items():
+            label = Text("\n").join([Text(title, "bold"), *map(Text, [*[""] * (tallest - 1 - len(words)), *words])])
+            table.add_column(label, overflow="fold", no_wrap=column == 0 and whole)
+        for row in self.section.rows:
+            table.add_row(*(_text(row[column]) for column in labels))
+        return table
+
+
+def _stacked(head: str) -> list[str]:
+    """Return a head on two lines, if it is longer than most cells and has two words."""
+    before, space, last = head.rpartition(" ")
+    return [before, last] if space and len(head) > _HEAD else [head]
 
 
 def _command(text: str) -> Text:

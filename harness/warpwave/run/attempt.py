@@ -200,6 +200,7 @@ def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...], lease: b
         architectures=compiled_for,
         not_compiled_for=tuple(card.name for card in target.architectures if card not in compiled_for),
         torch_devices=target.torch_devices,
+        torch_index=target.image.build_args.get("TORCH_INDEX", ""),
         device_faults={pattern: Verdict(verdict) for pattern, verdict in target.probe.faults.items()},
         lease=lease,
         visible_devices=target.visible_devices if where.share else None,

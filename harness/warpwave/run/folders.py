@@ -61,6 +61,20 @@ def ignored_by_git(path: Path) -> Path:
     return path
 
 
+LATEST = "latest"  # a link in `RUNS`
+
+
+def point_to_latest(run: Path) -> None:
+    """Let the link `latest` lead to a run, if the run is beside it. A user who chose another folder finds it without a link."""
+    link = RUNS / LATEST
+    if run.resolve().parent != RUNS.resolve() or (link.exists() and not link.is_symlink()):
+        return
+    with contextlib.suppress(OSError):  # a disk without links
+        new = link.with_name(f".{LATEST}-{secrets.token_hex(4)}")
+        new.symlink_to(run.name)
+        new.replace(link)
+
+
 def report_folder(folders: Sequence[Path]) -> Path:
     """Return where a report over `folders` goes: into the only one, or to a new folder, since a report of several belongs to none."""
     if len(folders) == 1:

@@ -266,7 +266,7 @@ def test_the_report_has_the_section_only_where_there_is_something():
     split, whole = ([run(compiled=(row(), row("syn942", **more)))] for more in (FAILED, {}))
     drawn = [(str(render_markdown(compare(runs, ["alpha"]))), _terminal(compare(runs, ["alpha"]))) for runs in (split, whole)]
 
-    assert [["Compiles on one vendor only" in text for text in texts] for texts in drawn] == [[True, True], [False, False]]
+    assert [["Can run on one vendor only" in text for text in texts] for texts in drawn] == [[True, True], [False, False]]
     assert "fails on syn942: failed: out of LDS" in drawn[0][1]
 
 

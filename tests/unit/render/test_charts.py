@@ -224,13 +224,15 @@ def test_two_kernels_never_share_a_file():
 def test_plot_writes_svg_and_png(tmp_path, capsys):
     """Both look the same. PNG needs an extra, and the error says so if it is missing."""
     pytest.importorskip("resvg_py", reason="the extra `png` is not installed")
-    write_raw(tmp_path / "raw" / "alpha", run())
-    assert _run_cli(["plot", str(tmp_path), "--png"]) == 0
+    write_raw(tmp_path / "run" / "raw" / "alpha", run())
+    assert _run_cli(["plot", str(tmp_path / "run"), "--png"]) == 0
 
-    assert capsys.readouterr().out.split() == [str(tmp_path / "plots" / f"softmax.{kind}") for kind in ("svg", "png")]
-    png = (tmp_path / "plots/softmax.png").read_bytes()
+    beside = tmp_path / "run-plots"
+    assert capsys.readouterr().out.split() == [str(beside / f"softmax.{kind}") for kind in ("svg", "png")]
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["raw"]
+    png = (beside / "softmax.png").read_bytes()
     assert png.startswith(b"\x89PNG")
-    assert int.from_bytes(png[16:20], "big") == 2 * int(ElementTree.parse(tmp_path / "plots/softmax.svg").getroot().get("width"))
+    assert int.from_bytes(png[16:20], "big") == 2 * int(ElementTree.parse(beside / "softmax.svg").getroot().get("width"))
 
 
 def test_png_without_its_extra_is_a_usage_error(tmp_path, monkeypatch, capsys):

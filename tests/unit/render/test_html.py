@@ -101,7 +101,7 @@ def test_what_broke_is_reported_before_what_was_measured():
     refused = compiled("sy_80", verdict=Verdict.FAILED, registers=None, reason="out of resource")
     text = render_html(compare([run(compiled=(spilling, refused))]))
 
-    for title in ("Gates broken", "Did not compile"):
+    for title in ("Gates broken", "Does not compile, or cannot launch"):
         assert text.count(f"<h3>{title}</h3>") == 1
         assert text.index('<section id="failures">') < text.index(f"<h3>{title}</h3>") < text.index('<section id="environment">')
     assert '<a href="#failures">' in text
@@ -266,6 +266,16 @@ def test_a_waiver_can_be_pasted_as_it_stands():
     text = render_html(compare([run("alpha", compiled=(broken,))]))
 
     assert '[[tool.warpwave.waivers]]\ngate = "spills"\n'.replace('"', "&#34;") in text
+
+
+def test_the_table_of_kernels_names_code_that_fails():
+    """Also of a kernel that nothing tests or measures."""
+    rows = (compiled("sy_80", verdict=Verdict.FAILED, registers=None, reason="no"), compiled("sy_90"))
+    broken = compiled("sy_80", kernel="gelu", verdict=Verdict.FAILED, broken={"spills": "12 registers, 0 allowed"})
+    text = render_html(compare([run("cpu", cases=(), samples=(), ceilings=(), compiled=(*rows, broken, compiled(kernel="add")))]))
+    cells = [re.sub("<[^>]+>", "", row).split() for row in re.findall(r'<tr id="row-.*?</tr>', text, re.DOTALL)]
+
+    assert [" ".join(cell) for cell in cells] == ["softmax 1 of 2 did not compile", "gelu 1 configuration breaks a gate", "add 1 compiled"]
 
 
 # Links from a kernel to its source, at the commit of the run. All data is synthetic.

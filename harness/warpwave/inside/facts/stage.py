@@ -127,7 +127,12 @@ def _probe(job: Job, torch: Any) -> None:
         for part in job.require.split(".")[1:]:
             value = getattr(value, part, None)
         if not value:
-            raise UnusableError(f"{job.require} is not set: torch {torch.__version__} was built for another vendor, or for none")
+            built = f"torch {torch.__version__} in {sys.executable} was built for another vendor, or for none ({job.require} is not set)"
+            index = f" --index-url {job.torch_index}" if job.torch_index else ""
+            hint = f"Run `{sys.executable} -m pip install --force-reinstall torch{index}`, or name another --python."
+            if job.driver_file and not Path(job.driver_file).exists():
+                hint += f" This machine has no driver of such a card either ({job.driver_file}); `warpwave list` shows what needs no card."
+            raise UnusableError(built, hint)
         if torch.accelerator.device_count() == 0:
             raise UnusableError("torch sees no GPU")
     if job.probe:

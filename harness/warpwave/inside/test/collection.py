@@ -20,7 +20,7 @@ from warpwave.inside.test.settings import selection, settings
 from warpwave.records import NotRun, Selection
 from warpwave.records.selection import NO_SUCH_TEST, TEST_FILES, at_and_above, file_of, is_bench, is_test
 
-_SCRIPT = re.compile(r"""^if __name__ == ["']__main__["']:""", re.MULTILINE)
+IS_SCRIPT = re.compile(r"""^if __name__ == ["']__main__["']:""", re.MULTILINE)
 _BROKEN = "ConftestImportFailure"  # pytest's own name for it is not public
 
 
@@ -171,8 +171,8 @@ class Collection:
 
 def _why_empty(root: Path, name: str) -> str:
     """Say that a file has no test, and how to run one that is a script."""
-    is_script = _SCRIPT.search((root / name).read_text(errors="replace"))
-    return "there is no test in this file" + ("; it is a script, which `bench-scripts` in [tool.warpwave] runs" if is_script else "")
+    is_script = IS_SCRIPT.search((root / name).read_text(errors="replace"))
+    return "there is no test in this file" + (f"; it is a script: --bench-script {name} runs it" if is_script else "")
 
 
 def last_line(text: str) -> str:

@@ -21,8 +21,9 @@ from warpwave.render.charts.sweeps import MOST_DRAWN, Curve, CurvePoint, Sweep
 from warpwave.render.commands import bench_patterns, look_closer, source_link
 from warpwave.render.html.tests import Numeric
 from warpwave.render.sections import codegen
+from warpwave.render.sections import grid as grids
 from warpwave.render.sections.changes import ONE_VENDOR, vendor_section
-from warpwave.render.sections.model import Section
+from warpwave.render.sections.model import Line, Section
 from warpwave.render.text import counts, distinct, first_line, gravest, number, plural, visible
 
 # Comparison → generated code: a line per kernel function, a column per architecture, and the gates. Pure.
@@ -379,6 +380,7 @@ def with_shown(kernel: Kernel, own: str) -> Kernel:
 # Overview and shortfalls → what the first screen draws. Pure.
 
 _SHOWN = 5  # gaps that are open
+_MOST_ROWS = 200  # of the grid
 _KINDS = 2  # of tests that did not run, by name in a cell
 
 
@@ -430,6 +432,63 @@ class Gap:
 def rows(lines: Sequence[KernelLine], idents: Mapping[str, str]) -> tuple[OverviewRow, ...]:
     """Return the table, in the order of the lines."""
     return tuple(OverviewRow(idents[line.kernel], line, tuple(map(_cell, line.squares))) for line in lines)
+
+
+@dataclass(frozen=True)
+class GridCell:
+    """A cell of the grid below its `head`; `why` is the whole reason. `first`: a group of columns begins here."""
+
+    head: str
+    first: bool
+    bits: Line
+    why: str
+
+
+@dataclass(frozen=True)
+class GridRow:
+    """A kernel function; `ident` is the anchor of its kernel's section."""
+
+    ident: str
+    name: str
+    cells: tuple[GridCell, ...]
+
+
+@dataclass(frozen=True)
+class GridGroup:
+    """Columns with a common title."""
+
+    title: str
+    heads: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GridView:
+    """The grid, and the sections below it."""
+
+    title: str
+    groups: tuple[GridGroup, ...]
+    rows: tuple[GridRow, ...]
+    notes: tuple[str, ...]
+    below: tuple[Section, ...]
+
+
+def grid(comparison: Comparison, idents: Mapping[str, str]) -> GridView:
+    """Return the grid of kernel functions and cards, as it is drawn by the terminal too."""
+    found = comparison.grid
+    (section,) = grids.grid(found, _MOST_ROWS)
+    heads = ["".join(bit.text for bit in head) for head in section.heads]
+    titles = {column: title for title, columns in section.groups for column in columns}
+    firsts = {columns[0] for _, columns in section.groups}
+    rows = []
+    for row, cells in zip(found.rows, section.rows, strict=False):
+        whys = [*("" for _ in row.right), *(cell.reason if cell else "" for cell in row.cells)]
+        made = (
+            GridCell(f"{titles[column]} {heads[column]}", column in firsts, cells[column], why) for column, why in enumerate(whys, start=1)
+        )
+        rows.append(GridRow(idents.get(row.kernel, ""), row.name, tuple(made)))
+    groups = tuple(GridGroup(title, tuple(heads[column] for column in columns)) for title, columns in section.groups)
+    notes = (*("".join(bit.text for bit in text) for text in section.lines), *section.legend)
+    return GridView(section.title, groups, tuple(rows), notes, tuple(grids.checked(comparison)))
 
 
 def gaps(comparison: Comparison, found: Sequence[Shortfall], idents: Mapping[str, str]) -> tuple[tuple[Gap, ...], tuple[Gap, ...]]:
@@ -582,7 +641,7 @@ def figures_of(made: CompiledKernel) -> list[str]:
 # The ids that the page itself uses.
 OWN = frozenset(
     {
-        *("verdict", "overview", "gaps", "targets", "failures", "kernels", "environment", "tests", "code", "refused"),
+        *("verdict", "overview", "grid", "gaps", "targets", "failures", "kernels", "environment", "tests", "code", "refused"),
         *("data", "theme", "readout", "overview-tools", "roofline", "filters", "left", "steps"),
     }
 )

@@ -47,6 +47,7 @@ def render_html(comparison: Comparison) -> str:
     gravest = [idents[name] for name in kernels.named(lines, generated.functions)]
     bodies_shown, bodies_packed = split(bodies, gravest)
     left_out = [*found.left_out, *(f"{count} {what}. Everything is in comparison.json." for count, what in more if count > 0)]
+    without_card = not comparison.has_card and bool(comparison.grid.rows)
     return draw(
         "comparison/page.html.jinja",
         sentence=lead,
@@ -58,6 +59,7 @@ def render_html(comparison: Comparison) -> str:
         untested=UNTESTED,
         facts=environment.facts(comparison),
         cards=environment.cards(comparison),
+        grid=kernel_table.grid(comparison, idents) if without_card else None,
         rows=kernel_table.rows(lines, idents),
         gaps=open_gaps,
         more_gaps=more_gaps,

@@ -16,7 +16,7 @@ from warpwave.records import Verdict
 from warpwave.render.sections.model import MOST_LINES, Bit, Line, Section, name, names, say, shorten
 from warpwave.render.text import NOTHING, first_line, number, plural
 
-ONE_VENDOR = "Compiles on one vendor only"
+ONE_VENDOR = "Can run on one vendor only"
 FEW = 10  # blocks per section before "and n more"
 _FEW_CASES = 3  # of an added or removed function; above that, only their number is shown
 
@@ -75,7 +75,7 @@ def vendor_section(title: str, splits: Iterable[Split], few: int | None = FEW) -
     for split in splits:
         head = _head(split.kernel, split.function, split.origin)
         variant = say(" [", name(split.variant), "]") if split.variant else ()
-        lives = say("  compiles on ", name(", ".join(split.lives)))
+        lives = say("  can run on ", name(", ".join(split.lives)))
         dies = say("  fails on ", name(", ".join(split.dies)), ": ", Bit(split.verdict.value, split.verdict))
         blocks.append([head + variant, lives, dies + _because(split.reason)])
     return [Section(title, lines=_shorten(blocks, few))] if blocks else []

@@ -240,7 +240,7 @@ _CODEGEN_WIDTH = 57
 _FEW_FAILURES = 10
 
 
-UNCOMPILED = "Did not compile"
+UNCOMPILED = "Does not compile, or cannot launch"
 RAISED = "Raised in host code while it was compiled"
 
 

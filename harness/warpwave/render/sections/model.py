@@ -32,6 +32,7 @@ class Section:
     """A title, a table if there are `heads`, lines below it, a legend, and text to `paste` somewhere. `folded` sections hold details.
 
     Columns in `right` are right-aligned numbers. Columns from `narrow` on break their cells before they take room from earlier ones.
+    `groups` are columns that belong together, with their common head; a page that is too narrow draws some of them below the others.
     `quiet` are the positions of rows that need no attention. In the first `merged` columns, an empty cell repeats the one above.
     """
 
@@ -46,6 +47,7 @@ class Section:
     quiet: frozenset[int] = frozenset()
     merged: int = 0
     paste: str = ""
+    groups: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
 @dataclass(frozen=True)

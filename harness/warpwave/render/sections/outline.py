@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from warpwave.compare.answer import headline, overview, shortfalls
 from warpwave.compare.changed_codegen import one_vendor
 from warpwave.compare.codegen import by_generation
-from warpwave.compare.model import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary
+from warpwave.compare.model import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary, TestCell
 from warpwave.compare.tests import is_mistyped
 from warpwave.compare.unchecked import cause_lines
-from warpwave.compare.verdict import phrase
-from warpwave.records import GPU_PROPERTY, HARMLESS, MOSTLY_UNSEEN, NO_STAGE, Verdict
+from warpwave.compare.verdict import together
+from warpwave.records import GPU_PROPERTY, HARMLESS, MOSTLY_UNSEEN, NO_STAGE, NotRun, Verdict
 from warpwave.records.selection import is_load
 from warpwave.render.commands import repro
-from warpwave.render.sections import codegen, speeds, testing
+from warpwave.render.sections import codegen, grid, speeds, testing
 from warpwave.render.sections.changes import ONE_VENDOR, vendor_section
 from warpwave.render.sections.model import REST, Bit, Line, Section, name, names, say, shorten
 from warpwave.render.sections.testing import suspicion
@@ -39,6 +40,7 @@ def outline(comparison: Comparison, full: bool) -> list[Section]:
         *testing.finding_sections(comparison, few),
         *testing.known_sections(comparison, few),
         *speeds.speeds(comparison),
+        *(replace(section, folded=True) for section in grid.grid(comparison.grid, few) if comparison.has_card and comparison.grid.cards),
     ]
     sections += [
         *codegen.codegen(comparison, every=False),
@@ -290,19 +292,24 @@ class Brief:
     sections: tuple[tuple[Section, int], ...]
 
 
-def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, figures: bool = False, rest: str = REST) -> Brief:
+def brief(
+    whole: Comparison, comparison: Comparison, *, failures: int = 4, rows: int | None = None, figures: bool = False, rest: str = REST
+) -> Brief:
     """Return the answer. The headline is about the `whole`, the sections about the part of it that a page shows.
 
-    `failures` are the lines about failed tests, and `rest` says where the others are. With `figures`, every gap is listed with all
-    figures of its code.
+    `failures` are the lines about failed tests, `rows` those of the grid, and `rest` says where the others are. With `figures`, every gap
+    is listed with all figures of its code.
     """
     lines = overview(comparison)
     found = shortfalls(comparison, lines)
     broken = [*codegen.codegen(comparison, every=False), *codegen.gate_sections(comparison, 3)]
     shown = (codegen.UNCOMPILED, codegen.RAISED, codegen.BROKEN, codegen.ADVICE, codegen.NOT_JUDGED)
     bad = [section for section in broken if section.title in shown]
+    without_card = not comparison.has_card and bool(comparison.grid.rows)
+    table = grid.grid(comparison.grid, rows, rest.removeprefix(": ")) if without_card else speeds.kernels(comparison, lines)
     parts: Sequence[tuple[list[Section], int]] = (
-        (speeds.kernels(comparison, lines), 20 if len(comparison.targets) <= 3 else 16),
+        (table, 40 if without_card else 20 if len(comparison.targets) <= 3 else 16),
+        (grid.checked(comparison) if without_card else [], 8),
         (_brief_targets(comparison), 9),
         (did_not_pass(comparison, failures, rest), 9),
         (_not_checked(comparison, _CAUSES), 2 * _CAUSES + 1),
@@ -323,8 +330,12 @@ def _brief_targets(comparison: Comparison) -> list[Section]:
     for cell in (cell for row in comparison.codegen for cell in row.cells):
         compiled.setdefault(cell.target, set()).add(cell.compiled.hardware)
     gravest_first = sorted(comparison.targets, key=lambda target: target.complete)
-    for target in gravest_first[:_TARGETS]:
-        lines.append(say(name(phrase(target)), *([f" ({target.hardware})"] if target.emulated else [])))
+    alike: dict[tuple[str, str], list[TargetSummary]] = {}
+    for target in gravest_first:
+        alike.setdefault((target.target, "") if target.complete else (target.reason, target.hint), []).append(target)
+    groups = list(alike.values())
+    for target, *others in groups[:_TARGETS]:
+        lines.append(say(name(*together([target, *others])), *([f" ({target.hardware}, emulated)"] if target.emulated else [])))
         where = [] if target.devices else sorted(compiled.get(target.target, ()), key=by_generation)
         lines += [say("  compiled for ", name(", ".join(where)))] if 0 < len(where) <= _ARCHITECTURES else []
         lines += [say(f"  {use}")] if (use := testing.use_of_cards(target)) else []
@@ -336,6 +347,7 @@ def _brief_targets(comparison: Comparison) -> list[Section]:
         notes = [*(target.environment.notes if target.environment else ()), *(note for stage in target.stages for note in stage.notes)]
         lines += [say(name(f"  {note}")) for note in notes if note.startswith(_SHOWN)]
         lines += [say("  what to do: ", name(first_line(target.hint, _HINT)))] if target.hint else []
+        lines += _nothing_to_run(comparison, target)
         by = tuple(option for option in target.narrowed if option != "--quick")
         ran = sum(target.tests.values())
         if by:
@@ -344,7 +356,33 @@ def _brief_targets(comparison: Comparison) -> list[Section]:
             lines.append(say("  ", left_out(target.left_out, ran)))
         if target.environment and target.environment.weakened:
             lines.append(say("  protections given up: ", name(", ".join(target.environment.weakened))))
-    if len(comparison.targets) > _TARGETS:
-        lines.append(say(f"… and {len(comparison.targets) - _TARGETS} more targets"))
+    if len(groups) > _TARGETS:
+        lines.append(say(f"… and {sum(map(len, groups[_TARGETS:]))} more targets"))
     lines += [say(name(first_line(problem, 200))) for problem in comparison.problems[:_PROBLEMS]]
     return [Section("What each target did", lines=tuple(lines))] if lines else []
+
+
+def _nothing_to_run(comparison: Comparison, target: TargetSummary) -> list[Line]:
+    """Return a line for each file in which a target found nothing to run: why, and how to run what is there."""
+    if not {*target.tests_not_run, *target.host_code_not_run} & {NotRun.EMPTY.value}:
+        return []
+    tests = {row.id: cell.result.message for row in comparison.tests for cell in row.cells if _is_empty(cell, target)}
+    benches = {
+        cell.compiled.origin: cell.compiled.reason
+        for row in comparison.codegen
+        for cell in row.cells
+        if cell.target == target.target and cell.compiled.not_run is NotRun.EMPTY
+    }
+    found = {_file(identity): message for identity, message in {**tests, **benches}.items()}
+    lines = [say("  ", name(f"{file}: {first_line(message)}")) for file, message in found.items()]
+    return list(shorten(lines, _REMARKS))
+
+
+def _file(identity: str) -> str:
+    """Return the file of a test, or of a benchmark that was loaded: `add [loading bench_add.py]`."""
+    loaded = re.fullmatch(r".* \[loading (.*)\]", identity)
+    return loaded[1] if loaded else identity.partition("::")[0]
+
+
+def _is_empty(cell: TestCell, target: TargetSummary) -> bool:
+    return cell.target == target.target and cell.result.not_run is NotRun.EMPTY

@@ -385,7 +385,7 @@ def test_what_a_reader_sees_of_gates():
     assert comparison.exit_code == 1
     assert "compiled 3 binaries, broke a gate with 1 of them and did not run 1 case to the end (1 skipped)" in comparison.sentence
     assert "`softmax _softmax_fwd` on `alpha` for `sy_80`: ❌ failed: `spills: 6 registers, 0 allowed`" in text
-    assert "Did not compile" not in text
+    assert "Does not compile" not in text
     assert "`spills` of `softmax, sy_90`: ⚠️ waived for 1 of 2 kernels: `on purpose <b>`" in text
     assert "`matrix` of `softmax`: ⚠️ unused, every kernel it names meets the gate: `not asked`" in text
     assert "`spills` of `sofmax`: ⚠️ unused, no kernel it names was compiled here: `misspelt`" in text

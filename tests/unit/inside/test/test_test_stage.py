@@ -363,7 +363,7 @@ def test_no_row_is_missing_from_the_compile_stage(run_inside, tmp_path):
 
     expected = {name: row[2] for name, row in ROWS.items() if row[0] != "passed"}
     expected["good [loading bench_none.py]"] = (
-        "no module-level perf_report; nothing to measure. Name a script in bench-scripts of [tool.warpwave]"
+        "no module-level perf_report; nothing to measure. If it is a script: --bench-script good/bench_none.py runs it"
     )
     assert {row["origin"]: row["reason"] for row in rows} == expected
     assert {row["origin"] for row in rows if row["verdict"] == "error"} == {"broken/conftest.py"}

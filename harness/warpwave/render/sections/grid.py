@@ -1,0 +1,118 @@
+"""Comparison → sections: the grid of kernel functions and cards, and what was checked without a card. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import fields
+
+from warpwave.compare.model import Comparison, Fit, Grid, GridCell, Right, TargetSummary
+from warpwave.records import Gates, Limits, NotRun, Verdict, reasons
+from warpwave.render.sections.model import Bit, Line, Section, name, say
+from warpwave.render.text import NOTHING, left_out, plural
+
+TITLE = "Is it right, and does it run?"
+CHECKED = "What was checked"
+LEGEND = (
+    "right: tests that pass. ✓ 64 50%: it can launch on that card, with 64 registers a thread, and 50% of a multiprocessor's warps fit "
+    "(occupancy). This is read from the compiled code; nothing ran on a card.",
+)
+_VERDICTS = {Fit.RUNS: Verdict.PASSED, Fit.ADVICE: Verdict.ABSENT, Fit.UNKNOWN: Verdict.NOT_RUN}
+
+
+def grid(found: Grid, most: int | None = None, more: str = "in comparison.json") -> list[Section]:
+    """Return the table of the `most` worst functions; `more` says where the others are."""
+    if not found.rows:
+        return []
+    shown = found.rows[:most]
+    rows = tuple((say(name(row.name)), *map(right, row.right), *map(cell, row.cells)) for row in shown)
+    heads = say("kernel"), *(say(name(where)) for where in found.where.values()), *(say(name(card.name)) for card in found.cards)
+    first = 1 + len(found.where)
+    vendors: dict[str, list[int]] = {}
+    for position, card in enumerate(found.cards, start=first):
+        vendors.setdefault(card.vendor, []).append(position)
+    groups = [("right", tuple(range(1, first))), *((vendor or "other", tuple(columns)) for vendor, columns in vendors.items())]
+    rest = found.rows[len(shown) :]
+    lines = (say(f"… and {plural(len(rest), 'kernel')} more, no worse than these: {more}"),) if rest else ()
+    return [Section(TITLE, heads, rows, lines, LEGEND, groups=tuple(group for group in groups if group[1]))]
+
+
+def right(tests: Right | None) -> Line:
+    """`✓ 199`, `2 fail`, `1 suspected`: the tests of a function on a target."""
+    if tests is None:
+        return say(NOTHING)
+    if tests.failed > tests.suspected:
+        return say(Bit(f"{tests.failed} fail{'s' if tests.failed == 1 else ''}", Verdict.FAILED))
+    if tests.suspected:
+        return say(Bit(f"{tests.suspected} suspected", Verdict.ABSENT))
+    return say(Bit("✓", Verdict.PASSED), f" {tests.passed}") if tests.passed else say(Bit("none ran", Verdict.NOT_RUN))
+
+
+def cell(found: GridCell | None) -> Line:
+    """`✓ 60 50%`, or in two words why it does not run, or what there is to see."""
+    if found is None:
+        return say(NOTHING)
+    if found.fit is not Fit.RUNS:
+        return say(Bit(found.cause, _VERDICTS.get(found.fit, Verdict.FAILED)))
+    registers = "" if found.registers is None else f" {found.registers}"
+    return say(Bit("✓", Verdict.PASSED), registers, "" if found.occupancy is None else f" {found.occupancy:.0%}")
+
+
+def checked(comparison: Comparison) -> list[Section]:
+    """Return a line for each kind of check: memory, gates, and what was left out."""
+    lines = [*_memory(comparison), *_gates(comparison), *_left_out(comparison)]
+    return [Section(CHECKED, lines=tuple(lines))] if lines else []
+
+
+def _memory(comparison: Comparison) -> list[Line]:
+    tested = [target for target in comparison.targets if target.tests]
+    checking = [target for target in tested if target.sanitized and _ran(target)]
+    if not tested:
+        return []
+    if not checking:
+        return [say("memory: ", Bit("not checked", Verdict.NOT_RUN))]
+    ran: list[str | Bit] = []
+    for target in checking:
+        ran += [*([", "] if ran else []), f"{plural(_ran(target), 'test')} on ", name(target.target)]
+    found = Counter(row.finding.defect.value for row in comparison.findings)
+    if found:
+        defects = ", ".join(f"{count} {defect}" for defect, count in found.items())
+        return [say("memory: ", Bit(defects, Verdict.FAILED), " in ", *ran)]
+    return [say("memory: nothing out of bounds, no unwritten value read, no race in ", *ran)]
+
+
+def _ran(target: TargetSummary) -> int:
+    return sum(target.tests.values()) - target.tests.get(Verdict.NOT_RUN.value, 0)
+
+
+def _gates(comparison: Comparison) -> list[Line]:
+    judged = [target for target in comparison.targets if target.gates and target.compiled]
+    if not judged:
+        return []
+    total = sum(count for target in judged for word, count in target.compiled.items() if word != Verdict.NOT_RUN.value)
+    broken = sum(target.only_gates for target in judged)
+    names = ", ".join(dict.fromkeys(gate for target in judged if target.gates for gate in _closed(target.gates)))
+    if broken:
+        return [say("gates: ", Bit(f"{broken} of {plural(total, 'binary', 'binaries')} break one", Verdict.FAILED), f" ({names})")]
+    return [say(f"gates: {plural(total, 'binary', 'binaries')} meet {names}" if names else "gates: none was asked for")]
+
+
+def _closed(gates: Gates) -> list[str]:
+    limits = [gates.limits, *(rule.limits for rule in gates.rules)]
+    values = {entry.name: [getattr(limit, entry.name) for limit in limits] for entry in fields(Limits)}
+    return [gate.replace("_", " ") for gate, found in values.items() if any(value is not None and value is not False for value in found)]
+
+
+def _left_out(comparison: Comparison) -> list[Line]:
+    lines = []
+    for target in comparison.targets:
+        said = [*_not_run(target), *([left_out(target.left_out, sum(target.tests.values()))] if target.left_out else [])]
+        said += [f"{plural(target.deselected, 'test')} deselected"] if target.deselected else []
+        lines += [say("not checked on ", name(target.target), ": ", ", ".join(said))] if said else []
+    return [*lines, say("not checked without a card: speed")]
+
+
+def _not_run(target: TargetSummary) -> list[str]:
+    tests = reasons(target.tests.get(Verdict.NOT_RUN.value, 0), target.tests_not_run)
+    code = reasons(0, {why: count for why, count in target.host_code_not_run.items() if why != NotRun.SKIPPED.value})
+    said = [f"tests: {', '.join(tests)}"] if tests else []
+    return said + ([f"compiling: {', '.join(code)}"] if code else [])

@@ -1,0 +1,130 @@
+"""The grid as a terminal, Markdown and a page draw it. All data is synthetic."""
+
+import dataclasses
+import io
+import re
+from pathlib import PurePath
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+from synthetic import ARCHITECTURES, case, compiled, finding, record, run, two_targets
+
+from warpwave.compare import compare
+from warpwave.records import Hardware, NotRun, Verdict
+from warpwave.render.commands import next_commands
+from warpwave.render.html import render_html
+from warpwave.render.markdown import render_markdown
+from warpwave.render.terminal import render_terminal
+
+CARDS = tuple(Hardware(name, "Sy" if "_" in name else "Syn", f"C{name[-3:]}") for name in ARCHITECTURES)
+NOT_PRETENDED = case("test_b.py::b", Verdict.NOT_RUN, not_run=NotRun.NOT_PRETENDED)
+TEST = "softmax/test_softmax.py::test_softmax[1]"
+
+
+def package(functions=3, **more):
+    """A run without a card: each function fits each card, but the first needs too much of one."""
+    code = [
+        compiled(card.architecture, function=f"_softmax_{n}", origin=TEST, occupancy=0.5, binary_hash="a")
+        for n in range(functions)
+        for card in CARDS
+    ]
+    code[3] = dataclasses.replace(code[3], verdict=Verdict.FAILED, reason="16 warps of 128 are 2048 threads, 1024 can be launched")
+    base = {"cases": (case(TEST),), "samples": (), "ceilings": (), "compiled": tuple(code), "hardware": CARDS, "sanitized": True}
+    return run("cpu", None, **{**base, **more})
+
+
+def terminal(*runs, width=80, full=False):
+    text = io.StringIO()
+    Console(file=text, width=width, force_terminal=False, highlight=False).print(render_terminal(compare(runs), full), crop=False)
+    return text.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_terminal_has_every_card_beside_every_function(width):
+    """Vendors stand side by side where there is room, otherwise one below the other; nothing is cut."""
+    text = terminal(package(), width=width)
+    heads = [line for line in text.splitlines() if line.startswith("kernel")]
+
+    assert max(map(cell_len, text.splitlines())) <= width
+    assert all(card.name in text for card in CARDS)
+    assert len(heads) == (1 if width == 120 else 2)
+    assert any(line.startswith("_softmax_0") and " threads " in line for line in text.splitlines())
+    assert text.count("✓ 34 50%") >= 3 * len(CARDS) - 1
+
+
+def test_a_long_grid_shows_the_worst_and_counts_the_rest():
+    """--full shows all of it."""
+    text, full = terminal(package(40)), terminal(package(40), full=True)
+
+    assert "_softmax_0 " in text
+    assert "and 30 kernels more" in text
+    assert all(f"_softmax_{n}" in full for n in range(40))
+
+
+@pytest.mark.parametrize("draw", [render_markdown, render_html, lambda comparison: terminal(package())])
+def test_every_renderer_has_the_grid_and_what_was_checked(draw):
+    text = str(draw(compare([package()])))
+
+    assert "What was checked" in text
+    assert "nothing out of bounds" in text
+    assert "threads" in text
+    assert all(card.name in text for card in CARDS)
+
+
+def test_markdown_names_the_vendor_of_each_column():
+    """It has no heads over several columns."""
+    head = next(line for line in render_markdown(compare([package()])).splitlines() if line.startswith("| kernel"))
+
+    assert head.split(" | ")[2:4] == ["Sy `C_80`", "Sy `C_90`"]
+
+
+def test_a_page_says_why_a_cell_is_no_tick():
+    """The whole reason is the title of the cell."""
+    assert re.search(r'<td[^>]* title="16 warps of 128 are 2048 threads, 1024 can be launched"', render_html(compare([package()])))
+
+
+def test_with_a_card_the_first_table_is_that_of_speeds():
+    text = terminal(*two_targets())
+
+    assert "does it run?" not in text
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"sanitized": False}, "memory: not checked"),
+        ({"findings": (finding(),)}, "memory: 1 out-of-bounds"),
+        (
+            {"cases": (case(TEST), NOT_PRETENDED)},
+            "not checked on cpu: tests: 1 not pretended",
+        ),
+    ],
+)
+def test_what_was_not_checked_is_no_silence(more, words):
+    assert words in terminal(package(**more))
+
+
+def test_a_file_with_nothing_to_run_is_named_with_its_reason():
+    """And with what its reason says to do."""
+    empty = case(
+        "tools/time.py::module", Verdict.NOT_RUN, not_run=NotRun.EMPTY, message="it is a script: --bench-script tools/time.py runs it"
+    )
+    text = " ".join(terminal(package(cases=(case(TEST), empty))).split())
+
+    assert "tools/time.py: it is a script: --bench-script tools/time.py runs it" in text
+
+
+def test_what_to_do_is_said_once_for_targets_with_one_cause():
+    broken = {"verdict": Verdict.INFRA, "reason": "no disk", "hint": "Mount it."}
+    runs = [run(name, None, record=record(name, **broken), stages=(), cases=(), samples=(), compiled=()) for name in ("a", "b")]
+
+    assert terminal(*runs).count("Mount it.") == 1
+
+
+def test_what_is_a_script_is_run_as_one_by_the_next_commands():
+    """If nothing else ran."""
+    script = case("a/time.py", Verdict.NOT_RUN, not_run=NotRun.EMPTY, message="it is a script: --bench-script a/time.py runs it")
+    nothing = package(cases=(script,), compiled=(), record=record("cpu", command=("warpwave", "run", "cpu", "--kernels", "k")))
+
+    assert next_commands(compare([nothing]), PurePath("out"))[0] == "warpwave run cpu --kernels k --bench-script a/time.py"
