@@ -404,6 +404,9 @@ package_options = several(
     ),
     click.option("--with", "with_packages", multiple=True, metavar="NAME", help="Install this package, as pip names it; repeatable."),
     click.option("--install", is_flag=True, help="Install the package at the kernels' root, with what it declares to need."),
+    click.option(
+        "--extra", "extras", multiple=True, metavar="NAME", help="With --install: also this extra, or dependency group, of it; repeatable."
+    ),
     click.option("--install-no-deps", is_flag=True, help="Install the package at the kernels' root alone."),
     click.option("--env", multiple=True, metavar="NAME[=VALUE]", help="Set a variable for the kernels, or pass yours on; repeatable."),
 )

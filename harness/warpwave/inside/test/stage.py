@@ -345,7 +345,8 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         reason = f"no test was found; pytest stopped early: {results.stopped}"
     if bad:
         reason = f"{bad[0].id}: {next(iter(bad[0].message.splitlines()), '')}"
-    hint = hint_of((case.message for case in bad), root_of(results.job))
+    files = [Path(results.job.kernels, case.id.partition("::")[0]) for case in bad]
+    hint = hint_of((case.message for case in bad), root_of(results.job), files)
     if not tests:
         hint = "pytest collects files called test_*.py below the kernel folder; see test/log.txt."
         if results.deselected:
@@ -379,7 +380,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         left_out=results.left_out,
         used_s=round(sum(used.seconds for used in results.used.values()), 3) if job.needs_card else None,
         compiled_here=compiled_kernels() - results.compiled_before,
-        notes=tuple(filter(None, [missing_of((case.message for case in bad), root_of(results.job)), *notes])),
+        notes=tuple(filter(None, [missing_of((case.message for case in bad), root_of(results.job), files), *notes])),
     )
     gap = next((f"{case.id}: {case.message}" for case in cases if case.not_run is NotRun.NOT_PRETENDED), "")
     return doubted(with_reasons(report, Counter(case.not_run for case in cases if case.not_run), "test", gap), results.wrong)
