@@ -288,9 +288,13 @@ def test_its_workflow_does_what_it_says(repository, tmp_path):
     local = f'{quick} exec {command.shell_words()} "${{@/docker/local}}"'
     pipx = f'[ "$1 $2" = "install {SOURCE}" ]'
     (tmp_path / "artifacts").mkdir()
-    machine = Runner(tmp_path / "machine", tmp_path / "artifacts", {"github.run_attempt": 1}, {"warpwave": local, "pipx": pipx})
+    machine = Runner(
+        tmp_path / "machine", tmp_path / "artifacts", {"github.run_attempt": 1, "matrix.target": "cpu"}, {"warpwave": local, "pipx": pipx}
+    )
     machine.sources = {repository / "kernels", repository / ".github"}
-    ran = machine.run(yaml.safe_load((repository / ".github" / "workflows" / "kernels.yml").read_text())["jobs"]["cpu"]["steps"])
+    job = yaml.safe_load((repository / ".github" / "workflows" / "kernels.yml").read_text())["jobs"]["cpu"]
+    assert job["strategy"]["matrix"]["target"] == ["cpu", "gfx942-emulated"]
+    ran = machine.run([{"env": {"TARGET": "cpu"}, **step} for step in job["steps"]])
 
     assert ran["status"] == "success", ran["log"]
     assert "cpu passed 4 tests" in ran["summary"]
