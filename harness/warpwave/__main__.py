@@ -187,7 +187,12 @@ def main() -> None:
     if failure := streams.failure():
         _report_unwritten(failure)
         code = code or ExitCode.INFRASTRUCTURE
-    sys.exit(ExitCode.TERMINATED if waiting.terminated() and code == ExitCode.INTERRUPTED else code)
+    sys.exit(_with_signal(code))
+
+
+def _with_signal(code: int) -> int:
+    """Return the exit code of a stop: which signal it was."""
+    return ExitCode.TERMINATED if code == ExitCode.INTERRUPTED and waiting.terminated() else code
 
 
 def _run_cli(arguments: list[str]) -> int:
@@ -227,7 +232,7 @@ def _explain(ended: object) -> int:
     if not isinstance(ended, Outcome):  # --help, --version
         return ended if isinstance(ended, int) else 0
     if not ended.ok:
-        console.say(f"exit code {int(ended.code)}: {' '.join(ended.reason.split())}", err=True)
+        console.say(f"exit code {int(_with_signal(ended.code))}: {' '.join(ended.reason.split())}", err=True)
     return int(ended.code)
 
 

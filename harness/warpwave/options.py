@@ -30,13 +30,14 @@ class Build(Builds):
 class Install:
     """What to install beside torch and Triton: requirement files, requirements by name, and the package itself.
 
-    `package` is empty, `all` (with its dependencies, but those `skipped`) or `alone` (without).
+    `package` is empty, `all` (with its dependencies, but those `skipped`, and with its `extras`) or `alone` (without).
     """
 
     requirements: tuple[Path, ...] = ()
     package: str = ""
     named: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+    extras: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -94,14 +95,20 @@ def check_options(name: str, out: Path, asked: dict[str, Any]) -> None:
 MOST_ANNOTATIONS = 10  # of each kind in a step; GitHub does not show more
 COMMENT_BYTES = 65_535
 SUMMARY_BYTES = 1 << 20
+_LINE = re.compile(r"([\w./-]+\.py):(\d{1,7})\b")
+_FEW = 3  # architectures named
 MARKER = "<!-- warpwave: one comment, edited in place -->"
 
 
-def annotate(comparison: Comparison, since: Sequence[str] = ()) -> Iterator[str]:
-    """Yield one line per annotation: the verdict, then failures, then regressions (`since`), then a count of those left out."""
+def annotate(comparison: Comparison, since: Sequence[str] = (), files: Sequence[str] = ()) -> Iterator[str]:
+    """Yield one line per annotation: the verdict, then failures, then regressions (`since`), then a count of those left out.
+
+    `files` are the paths of the repository's Python files: what fails in one of them is shown at its line.
+    """
     if comparison.exit_code:
         yield command("error", comparison.sentence, title="warpwave")
-    found = [*_targets(comparison), *_tests(comparison), *since, *_added(comparison), *_problems(comparison)]
+    tested = [*_targets(comparison), *_tests(comparison, files), *_kernels(comparison, files)]
+    found = [*tested, *since, *_added(comparison), *_problems(comparison)]
     room = MOST_ANNOTATIONS - 1
     shown = found if len(found) <= room else found[: room - 1]
     yield from shown
@@ -137,11 +144,38 @@ def _targets(comparison: Comparison) -> Iterator[str]:
             yield command("error", message, title=f"{target.target}: {target.verdict.value}")
 
 
-def _tests(comparison: Comparison) -> Iterator[str]:
+def _tests(comparison: Comparison, files: Sequence[str]) -> Iterator[str]:
     for row in comparison.tests:
         for cell in row.cells:
             if cell.result.verdict in FAILING:
-                yield command("error", first_line(cell.result.message) or cell.result.verdict.value, title=f"{row.id} on {cell.target}")
+                message, own = first_line(cell.result.message), row.id.partition("::")[0]
+                # The line of the kernel that the message names, or else the last one of the test's file in the traceback.
+                traced = [place for place in _LINE.findall(cell.result.detail) if place[0].endswith(own)]
+                named = [*_LINE.findall(message), *reversed(traced)]
+                where = next((place for file, line in named if (place := _place(file, line, files))), None) or _place(own, "1", files)
+                yield command("error", message or cell.result.verdict.value, title=f"{row.id} on {cell.target}", **where or {})
+
+
+def _kernels(comparison: Comparison, files: Sequence[str]) -> Iterator[str]:
+    """Yield one line for each kernel function and reason why it does not compile or breaks a gate, where its source is known."""
+    found: dict[tuple[str, str, str, str], list[str]] = {}
+    for row in comparison.codegen:
+        for cell in row.cells:
+            made = cell.compiled
+            if made.verdict in FAILING and made.source:
+                why = first_line(made.reason) or "; ".join(f"{gate}: {what}" for gate, what in made.broken.items())
+                found.setdefault((made.function, cell.target, made.source, why), []).append(made.hardware)
+    for (function, target, source, why), hardware in found.items():
+        if where := _place(*source.rpartition(":")[::2], files):
+            named = list(dict.fromkeys(hardware))
+            on = ", ".join(named) if len(named) <= _FEW else f"{len(named)} architectures"
+            yield command("error", f"{on}: {why}", title=f"{function} on {target}", **where)
+
+
+def _place(file: str, line: str, files: Sequence[str]) -> dict[str, str] | None:
+    """Return an annotation's place: the one file of the repository that ends like this path; None if there is none, or several."""
+    found = [path for path in files if path == file or path.endswith(f"/{file}") or (file.startswith("/") and file.endswith(f"/{path}"))]
+    return {"file": found[0], "line": line} if len(found) == 1 and line.isdecimal() else None
 
 
 def _added(comparison: Comparison) -> Iterator[str]:

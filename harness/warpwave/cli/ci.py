@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import os
 import secrets
@@ -32,6 +33,9 @@ _KERNELS = click.option(
 )
 _BASE = click.option("--base", type=FOLDER, help="Results of the base branch's last run; may be missing or empty.")
 _EXPECT = click.option("--expect", default="", metavar="TARGET,TARGET", help="Targets that must be listed; `absent` without results.")
+
+
+_MOST_FILES = 20_000  # of the repository, in which annotations find their lines
 
 
 @click.group()
@@ -237,6 +241,7 @@ def report(
     from warpwave.ci.base import Since, against_base, parse_asked
     from warpwave.ci.job import SUMMARY_BYTES, annotate, export, merge, summary
     from warpwave.compare import outcome
+    from warpwave.run.choice import python_files
 
     asked = parse_asked(options["fail_on"], _share(threshold))
     # Do this first: it frees the runs of both sides before the comparison is made, and each side may be very large.
@@ -248,7 +253,7 @@ def report(
         ended = Outcome(ExitCode.FAILED, f"since the base branch: {since.worse}")
     # The output of this step must match its status. The report's own files do not include the base branch.
     comparison = dataclasses.replace(comparison, sentence=ended.lead(comparison.sentence), exit_code=int(ended.code))
-    for line in annotate(comparison, since.annotations):
+    for line in annotate(comparison, since.annotations, list(itertools.islice(python_files(Path.cwd()), _MOST_FILES))):
         console.order(line)
     _append(page, summary(comparison, since.page, SUMMARY_BYTES))
     console.say(comparison.sentence)

@@ -475,6 +475,9 @@ package_options = several(
         metavar="[=alone]",
         help="Install the package at the kernels' root, with what it declares to need, or alone.",
     ),
+    click.option(
+        "--extra", "extras", multiple=True, metavar="NAME", help="With --install: also this extra, or dependency group, of it; repeatable."
+    ),
     click.option("--env", multiple=True, metavar="NAME[=VALUE]", help="Set a variable for the kernels, or pass yours on; repeatable."),
 )
 where_options = several(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import glob
 import os
 import re
@@ -15,7 +16,7 @@ from typing import Any
 import click
 
 from warpwave.cli.options import COMMAND, STAGES, overridden
-from warpwave.config.package import find_project, find_root, import_folders, load_pytest_settings, package_names
+from warpwave.config.package import declared_extras, find_project, find_root, import_folders, load_pytest_settings, package_names
 from warpwave.config.pyproject import PackageEnvironment, load_environment, load_what
 from warpwave.config.targets import Bounds, Builds, load_architectures, load_builds, named_architectures
 from warpwave.engines.docker.container import check_weakenings
@@ -73,7 +74,28 @@ def chosen_packages(options: dict[str, Any], kernels: Path) -> Install:
                 "It takes one requirement, as in a requirements file: a name, and a version if it matters.",
                 "Write --with einops, or --with 'einops>=0.7'; for options of pip, use --requirements FILE.",
             )
-    return Install(tuple(file.resolve() for file in files), options["install"] or "", tuple(options["with_packages"]), own.skipped)
+    _check_extras(options["extras"], kernels, installs=options["install"] is not None)
+    return Install(
+        tuple(file.resolve() for file in files), options["install"] or "", tuple(options["with_packages"]), own.skipped, options["extras"]
+    )
+
+
+def _check_extras(names: Sequence[str], kernels: Path, *, installs: bool) -> None:
+    """Refuse an extra that the package's own file cannot have. A build script may declare others, which only the installation knows."""
+    if names and not installs:
+        raise UsageError("--extra was given without --install.", "It installs more of what the package declares.", "Add --install.")
+    root = find_root(kernels)
+    folder = root / find_project(root)
+    known = declared_extras(folder) if names else None
+    for name in names:
+        if known is not None and re.sub(r"[-_.]+", "-", name).lower() not in known:
+            like = difflib.get_close_matches(name, known, n=1)
+            has = f"It has {', '.join(known)}." if known else "It has none."
+            raise UsageError(
+                f"--extra: {folder / 'pyproject.toml'} has no extra and no dependency group {name!r}.",
+                f"{has} The nearest is {like[0]}." if like else has,
+                "Give one of them, or name what to install with --with or --requirements.",
+            )
 
 
 def chosen_variables(pairs: Sequence[str]) -> dict[str, str]:

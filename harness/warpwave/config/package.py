@@ -75,6 +75,21 @@ def import_folders(root: Path) -> tuple[str, ...]:
     return tuple(dict.fromkeys([".", place, *inside]))
 
 
+def declared_extras(folder: Path) -> list[str] | None:
+    """Return the normalized names of what a package declares: extras, dependency groups, and requirements files named after their use.
+
+    None if the file does not say, because a build script computes its extras or there is no such file.
+    """
+    tables = read_toml(folder / "pyproject.toml")
+    project = tables.get("project", {})
+    if not project or "optional-dependencies" in project.get("dynamic", ()):
+        return None
+    files = [path.stem for path in (*folder.glob("*requirements*.txt"), *folder.glob("requirements/*.txt"))]
+    named = [*project.get("optional-dependencies", {}), *tables.get("dependency-groups", {})]
+    named += [name for stem in files if (name := re.sub(r"^requirements[-_]?|[-_]requirements$", "", stem))]
+    return list(dict.fromkeys(re.sub(r"[-_.]+", "-", name).lower() for name in named))
+
+
 def package_names(root: Path) -> tuple[str, ...]:
     """Return what the package calls itself: the name of its folder, and the one that its project file gives it."""
     named = _Table(read_toml(root / "pyproject.toml"))["project"]["name"].value

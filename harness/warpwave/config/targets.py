@@ -390,6 +390,25 @@ def named_architectures(text: str, known: Mapping[str, Architecture], option: st
     return tuple(found.values())
 
 
+def without_card(name: str, overlay: Path | None = None) -> tuple[Architecture, bool]:
+    """Return the card that a name stands for where there is none, and whether its machine code is emulated: of a target, or of a card.
+
+    Raises:
+        UsageError: there is neither, or the target needs its card.
+        ConfigError: as in `load_targets`.
+    """
+    targets = load_targets(overlay)
+    if name in targets:
+        target = targets[name]
+        card = target.emulate or (target.interpret_as if target.interpret else None)
+        if card is None:
+            able = [one.name for one in targets.values() if not one.needs_card]
+            raise UsageError(f"{name} needs its card.", "Its tests run on it.", f"Choose from {', '.join(able)}, or name a card.")
+        return card, target.emulate is not None
+    (card,) = named_architectures(name.replace(",", " "), load_architectures(overlay), "--warpwave")
+    return card, card.can_emulate
+
+
 def compiling_for(target: Target, chosen: Sequence[Architecture]) -> Target:
     """Return the target, compiling for these architectures alone; as it is if there are none. Interpreted host code sees the first."""
     first = chosen[0] if target.interpret and chosen else target.interpret_as

@@ -9,7 +9,7 @@ def interpreted_device(card, kinds, more):
     return SimpleNamespace(begin=lambda: None, chosen={}, in_place=[]), lambda: None
 
 
-def of_interpreted_kernels(plugins):
+def of_interpreted_kernels(plugins, journal):
     """Check nothing: no kernel runs."""
     return []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import threading
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -12,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
-from synthetic import case, run, sample, two_targets
+from synthetic import case, compiled, run, sample, two_targets
 
 from warpwave.__main__ import _run_cli
 from warpwave.ci import forks, job
@@ -180,6 +181,27 @@ def test_annotations_come_in_the_order_of_their_weight():
     assert lines[1].endswith("::test: it died Look.")
     assert lines[2].endswith("raw/beta.")
     assert lines[6].endswith("::alpha: bench/samples.jsonl: invalid: x")
+
+
+def test_what_fails_is_shown_at_its_line():
+    """The kernel's line, if the message names it; else that of the test. A path that several files have, or none, has no place."""
+    tests = (
+        case("test_a.py::test_kernel", Verdict.FAILED, message="out-of-bounds in double at rows.py:9", detail="test_a.py:30: in x"),
+        case(
+            "test_a.py::test_plain", Verdict.FAILED, message="1 != 2", detail="/work/ops/test_a.py:12: in y\ntest_a.py:14: AssertionError"
+        ),
+        case("test_b.py::test_twice", Verdict.FAILED, message="1 != 2", detail="test_b.py:3: AssertionError"),
+    )
+    kernels = [
+        compiled(name, verdict=Verdict.FAILED, reason="too much", source="rows.py:7", card=card) for name, card in (("a", "A1"), ("b", ""))
+    ]
+    comparison = compare([run(cases=tests, compiled=tuple(kernels))])
+    lines = list(annotate(comparison, files=["ops/rows.py", "ops/test_a.py", "ops/test_b.py", "more/test_b.py"]))
+
+    assert [re.sub("^.*?::error title=", "", line).split("::")[0].partition(",")[2] for line in lines[1:]] == [
+        *("file=ops/rows.py,line=9", "file=ops/test_a.py,line=14", "", "file=ops/rows.py,line=7")
+    ]
+    assert lines[-1].endswith("::a (A1), b: too much")
 
 
 @pytest.mark.parametrize(("count", "shown"), [(8, 8), (9, 9), (10, 8), (30, 8)])

@@ -462,7 +462,7 @@ def test_a_protection_that_does_not_exist_cannot_be_given_up(tmp_path, capsys):
 
 # `--requirements`, `--install` and `--env`, on the command line and in the package's own file.
 
-NOTHING = {"requirements": (), "with_packages": (), "install": None}
+NOTHING = {"requirements": (), "with_packages": (), "install": None, "extras": ()}
 
 
 @pytest.fixture
@@ -476,6 +476,22 @@ def kernels(tmp_path) -> Path:
 
 def write(kernels: Path, text: str) -> None:
     (kernels / "pyproject.toml").write_text(f"[tool.warpwave]\n{text}\n")
+
+
+def test_an_extra_is_one_that_the_package_has(kernels):
+    """Of its table, of its dependency groups, or of a file named after it; a package that computes its extras may have any."""
+    project = "[project]\nname = 'ops'\noptional-dependencies = {Cuda_12 = []}\n[dependency-groups]\nbench = []\n"
+    (kernels / "pyproject.toml").write_text(project)
+    (kernels / "requirements-eval.txt").write_text("einops\n")
+    asked = {**NOTHING, "install": True, "extras": ("cuda-12", "bench", "eval")}
+
+    assert chosen_packages(asked, kernels).extras == ("cuda-12", "bench", "eval")
+    with pytest.raises(UsageError, match=r"(?s)no extra and no dependency group 'bensh'.*nearest is bench"):
+        chosen_packages({**asked, "extras": ("bensh",)}, kernels)
+    with pytest.raises(UsageError, match="without --install"):
+        chosen_packages({**asked, "install": False}, kernels)
+    (kernels / "pyproject.toml").write_text("[project]\nname = 'ops'\ndynamic = ['optional-dependencies']\n")
+    assert chosen_packages({**asked, "extras": ("any",)}, kernels).extras == ("any",)
 
 
 def test_what_is_asked_for(kernels):

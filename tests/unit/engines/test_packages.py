@@ -25,6 +25,7 @@ from warpwave.config.hosts import Host
 from warpwave.config.targets import load_targets, load_toolchains
 from warpwave.config.toolchains import leg
 from warpwave.engines.docker.images import recipe
+from warpwave.engines.packages import environments as packages_module
 from warpwave.engines.packages.environments import (
     LOG,
     environments,
@@ -197,6 +198,75 @@ def test_what_only_tests_want_is_not_built(request_, wheels, tmp_path):
     with pytest.raises(InfrastructureError, match="extra-helper"):
         provide(change(request_, install=Install(package="all", named=("extra-helper",))), print)
     assert "it was built" in (request_.raw / LOG).read_text()
+
+
+def test_extras_groups_and_files_that_are_asked_for(request_, wheels):
+    """What is asked for must be there. Extras may name extras, and groups include groups."""
+    root = request_.options.package
+    (root / "pyproject.toml").write_text(
+        (root / "pyproject.toml").read_text()
+        + "[project.optional-dependencies]\nall = ['my_ops[some]']\nsome = ['lower==1.0']\n"
+        + "[dependency-groups]\nbench = [{include-group = 'inner'}]\ninner = ['torch-user']\n"
+    )
+    (root / "requirements-eval.txt").write_text("evaluated\n")
+    backend = (root / "backend.py").read_text()
+    extra = "metadata += \"Provides-Extra: all\\nProvides-Extra: some\\nRequires-Dist: my-ops[some]; extra == 'all'\\n"
+    extra += 'Requires-Dist: lower==1.0; extra == \'some\'\\n"\n        archive.writestr("my_ops-1.5.dist-info/METADATA"'
+    (root / "backend.py").write_text(backend.replace('archive.writestr("my_ops-1.5.dist-info/METADATA"', extra))
+    make_wheel(wheels, "lower", "1.0")
+    make_wheel(wheels, "evaluated", "1.0")
+
+    found = provide(change(request_, install=Install(package="all", extras=("all", "bench", "eval"))), print)
+    assert {"lower": "1.0", "torch-user": "1.0", "evaluated": "1.0", "helper": "1.0"}.items() <= found.versions.items()
+    assert "evaluated" not in provide(change(request_, install=Install(package="all")), print).versions
+    with pytest.raises(InfrastructureError, match=r"no extra and no dependency group 'al'; it has all, some, bench, inner"):
+        provide(change(request_, install=Install(package="all", extras=("al",))), print)
+
+
+def test_the_versions_of_a_lock(request_, wheels):
+    """They count if they go together with what is here; if not, a note says so."""
+    root = request_.options.package
+    lock = "[[package]]\nname = 'lower'\nversion = '1.0'\nsource = {registry = 'x'}\n"
+    lock += "[[package]]\nname = 'torch'\nversion = '1.0'\nsource = {registry = 'x'}\n"
+    make_wheel(wheels, "lower", "1.0")
+    (root / "uv.lock").write_text(lock)
+    found = provide(change(request_, install=Install(package="all")), print)
+
+    assert found.versions["lower"] == "1.0"
+    (root / "uv.lock").write_text(lock.replace("1.0", "0.5"))
+    found = provide(change(request_, install=Install(package="all")), print)
+    assert found.versions["lower"] == "2.0"
+    assert any(note.startswith("the versions of uv.lock do not go together") for note in found.notes)
+
+
+def test_a_stopped_installation_continues_where_it_was(request_, wheels, monkeypatch):
+    """What was built stays, half of a package does not count, nothing stays in the system's temporary folder."""
+    request = change(request_, install=Install(package="all"))
+    root = request.options.package
+    built = root.parent / "built.txt"
+    noting = f"def build_wheel(*words, **more):\n    open({str(built)!r}, 'a').write('built ')\n    return _build_wheel(*words, **more)\n"
+    (root / "backend.py").write_text((root / "backend.py").read_text().replace("def build_wheel", "def _build_wheel") + noting)
+    made = []
+
+    def stopped(command, folder, temporary, log):
+        code = run(command, folder, temporary, log)
+        made.append((Path(command[-2]), folder.parent))
+        raise KeyboardInterrupt(code)
+
+    run = packages_module._run
+    monkeypatch.setattr(packages_module, "_run", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        provide(request, print)
+    ((venv, part),) = made
+    metadata = next(venv.glob("lib/python3*/site-packages/lower-2.0.dist-info"))
+    (metadata / "INSTALLER").unlink()
+    (metadata.parent / "lower.py").write_text("version = 'half of it'")
+    monkeypatch.setattr(packages_module, "_run", run)
+    found = provide(request, print)
+
+    assert built.read_text() == "built "
+    assert python(found, "import lower; print(lower.version)") == "2.0"
+    assert not part.exists()
 
 
 def test_what_the_package_skips_is_not_installed(request_):
@@ -480,6 +550,16 @@ def test_what_is_being_made_is_no_environment(make):
     (make("half", 40) / "warpwave.json").unlink()
 
     assert unused(0) == []
+
+
+def test_what_a_stopped_installation_left_is_removed(make):
+    """Unless a run continues it right now."""
+    part = make("stopped.part", 0)
+    with part.with_suffix(".lock").open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert unused(0, remove=True) == []
+    assert [one.folder for one in unused(0, remove=True)] == [part]
+    assert not part.exists()
 
 
 def test_the_command_lists_and_removes(make):

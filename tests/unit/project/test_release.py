@@ -81,6 +81,85 @@ def test_the_wheel_has_the_harness_and_nothing_beside_it(wheel):
     assert {str(path.relative_to(ROOT / "harness")) for path in (ROOT / "harness").rglob("*.py")} <= set(names)
     assert [name for name in names if "__pycache__" in name] == []
     assert (told["Name"], told["Version"], told["License-Expression"]) == ("warpwave", warpwave.__version__, "Apache-2.0")
+    assert set(told.get_all("Provides-Extra")) == {"emulator", "png"}
+    entries = zipfile.ZipFile(wheel).read(next(name for name in names if name.endswith("/entry_points.txt"))).decode()
+    assert "[pytest11]\nwarpwave = warpwave.pytest_entry" in entries
+    assert "warpwave = warpwave.__main__:main" in entries
+
+
+def test_its_addresses_are_those_of_the_repository(wheel, tmp_path):
+    """A build in a workflow names them, also the wheel that is built from its source distribution; a build from nowhere names none."""
+    named = {"GITHUB_SERVER_URL": "https://code.example", "GITHUB_REPOSITORY": "them/warpwave"}
+    assert call(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", tmp_path, cwd=ROOT, **named).returncode == 0
+    assert call("tar", "-xzf", next(tmp_path.glob("*.tar.gz")), cwd=tmp_path).returncode == 0
+    source = next(path for path in tmp_path.iterdir() if path.is_dir())
+    nowhere = {"GITHUB_SERVER_URL": "", "GITHUB_REPOSITORY": "", "GIT_DIR": str(tmp_path / "none")}
+    assert call(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path, cwd=source, **nowhere).returncode == 0
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as archive:
+        told = email.message_from_bytes(archive.read(next(name for name in archive.namelist() if name.endswith("/METADATA"))))
+
+    assert "Repository, https://code.example/them/warpwave" in told.get_all("Project-URL")
+    assert "Issues, https://code.example/them/warpwave/issues" in told.get_all("Project-URL")
+
+
+PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+
+
+def interpreter(version: str) -> str:
+    """The path of a Python of that version which works, or nothing. pyenv and uv have theirs in folders of their own."""
+    kept = [
+        *Path.home().glob(f".pyenv/versions/{version}.*/bin/python"),
+        *Path.home().glob(f".local/share/uv/python/*-{version}.*/bin/python"),
+    ]
+    for found in (shutil.which(f"python{version}"), *map(str, kept)):
+        if found and subprocess.run([found, "-c", "import venv, ensurepip"], capture_output=True, check=False).returncode == 0:
+            return found
+    return ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", PYTHONS)
+def test_the_wheel_works_where_nothing_is(wheel, tmp_path, version):
+    """With what it needs from an index, in an empty environment of each Python that it names."""
+    if not (python := interpreter(version)):
+        pytest.skip(f"there is no Python {version} here")
+    assert call(python, "-m", "venv", tmp_path / "empty", cwd=tmp_path).returncode == 0
+    done = call(tmp_path / "empty" / "bin" / "python", "-m", "pip", "install", "--quiet", wheel, cwd=tmp_path)
+    if done.returncode and "No matching distribution" in done.stderr:
+        pytest.skip("no package index has what it needs")
+    program = tmp_path / "empty" / "bin" / "warpwave"
+
+    assert done.returncode == 0, done.stderr
+    assert call(program, "--version", cwd=tmp_path).stdout == f"warpwave, version {warpwave.__version__}\n"
+    assert "gfx942 (MI300X)" in call(program, "list", cwd=tmp_path).stdout
+    assert call(program, "run", "--help", cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.slow
+def test_it_runs_without_being_installed(wheel, tmp_path):
+    """`uvx warpwave`, from the wheel."""
+    if not (uvx := shutil.which("uvx")):
+        pytest.skip("there is no uvx here")
+    done = call(uvx, "--from", wheel, "warpwave", "--version", cwd=tmp_path)
+    if done.returncode and "not found in the package registry" in done.stderr:
+        pytest.skip("no package index has what it needs")
+
+    assert done.stdout == f"warpwave, version {warpwave.__version__}\n", done.stderr
+
+
+def test_a_tag_publishes_what_was_tried():
+    """With the identity of the workflow, no token, and an attestation; every Python that the metadata names is tried first."""
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
+    jobs = workflow["jobs"]
+    classified = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text())
+
+    assert workflow["permissions"] == {}
+    assert jobs["publish"]["permissions"] == {"id-token": "write", "attestations": "write"}
+    assert (jobs["publish"]["needs"], jobs["smoke"]["needs"], jobs["publish"]["environment"]) == ("smoke", "build", "pypi")
+    assert jobs["smoke"]["strategy"]["matrix"]["python"] == list(PYTHONS) == classified
+    assert "secrets." not in (ROOT / ".github" / "workflows" / "release.yml").read_text()
+    used = [step.get("uses", "").partition("@")[0] for step in jobs["publish"]["steps"]]
+    assert used == ["actions/download-artifact", "actions/attest-build-provenance", "pypa/gh-action-pypi-publish"]
 
 
 def test_the_version_is_in_one_place():
@@ -207,9 +286,13 @@ def test_its_workflow_does_what_it_says(repository, tmp_path):
     local = f'{quick} exec {command.shell_words()} "${{@/docker/local}}"'
     pipx = f'[ "$1 $2" = "install {SOURCE}" ]'
     (tmp_path / "artifacts").mkdir()
-    machine = Runner(tmp_path / "machine", tmp_path / "artifacts", {"github.run_attempt": 1}, {"warpwave": local, "pipx": pipx})
+    machine = Runner(
+        tmp_path / "machine", tmp_path / "artifacts", {"github.run_attempt": 1, "matrix.target": "cpu"}, {"warpwave": local, "pipx": pipx}
+    )
     machine.sources = {repository / "kernels", repository / ".github"}
-    ran = machine.run(yaml.safe_load((repository / ".github" / "workflows" / "kernels.yml").read_text())["jobs"]["cpu"]["steps"])
+    job = yaml.safe_load((repository / ".github" / "workflows" / "kernels.yml").read_text())["jobs"]["cpu"]
+    assert job["strategy"]["matrix"]["target"] == ["cpu", "gfx942-emulated"]
+    ran = machine.run([{"env": {"TARGET": "cpu"}, **step} for step in job["steps"]])
 
     assert ran["status"] == "success", ran["log"]
     assert "cpu passed 3 tests" in ran["summary"]

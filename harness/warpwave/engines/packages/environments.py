@@ -22,6 +22,7 @@ from warpwave.errors import InfrastructureError
 
 _DAY_S = 86400.0
 _MARK = "warpwave.json"
+_PART = ".part"  # behind the name of an environment that is not complete
 
 
 @dataclass(frozen=True)
@@ -48,19 +49,22 @@ def use(venv: Path) -> None:
 
 
 def unused(days: float, *, remove: bool = False) -> list[Unused]:
-    """Return the environments that no run has used for so many days, the oldest first. With `remove`, remove them.
+    """Return the environments that no run has used for so many days, the oldest first; those of a stopped installation too. With `remove`,
+    remove them.
 
     One that a run uses, or that is being made, is left alone.
     """
     found = []
     folder = environments()
     for venv in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if venv.is_symlink() or not (venv / _MARK).is_file():
+        part = venv.suffix == _PART
+        if venv.is_symlink() or not (venv.is_dir() if part else (venv / _MARK).is_file()):
             continue
-        idle = (time.time() - (venv / _MARK).stat().st_mtime) / _DAY_S
+        idle = (time.time() - (venv if part else venv / _MARK).stat().st_mtime) / _DAY_S
         if idle < days:
             continue
-        with _lock_of(venv).open("ab") as file:
+        lock = venv.with_suffix(".lock") if part else _lock_of(venv)
+        with lock.open("ab") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -79,7 +83,8 @@ def _lock_of(venv: Path) -> Path:
 
 # The local engine's packages: a virtual environment in the user's cache folder, on top of the chosen Python.
 #
-# It is made once for each set of inputs, in a folder of another name, and renamed when it is complete: a killed run leaves none half made.
+# It is made once for each set of inputs, in a folder of another name, and renamed when it is complete: a killed run leaves no half of
+# one. The folder stays if the run is stopped, and the next run with the same inputs continues there.
 
 LOG = "install.log"
 FAILED = "warpwave: "  # how the installer's last line begins if it failed
@@ -143,9 +148,14 @@ def read_result(python: str, text: str) -> Packages:
 
 
 def _make(request: Request, plan: Plan, venv: Path) -> None:
-    build, work = request.options.build, venv.with_name(f"{venv.name}.{os.getpid()}")
-    files, made = work / "plan", work / "venv"
+    build, work = request.options.build, venv.with_name(venv.name + _PART)
+    files, made, scratch, temporary = (work / name for name in ("plan", "venv", "scratch", "tmp"))
+    stopped = True
     try:
+        for folder in (files, temporary):
+            shutil.rmtree(folder, ignore_errors=True)
+        for folder in (scratch, temporary):
+            folder.mkdir(parents=True, exist_ok=True)
         for name, content in plan.files.items():
             (files / name).parent.mkdir(parents=True, exist_ok=True)
             (files / name).write_bytes(content)
@@ -155,17 +165,21 @@ def _make(request: Request, plan: Plan, venv: Path) -> None:
             if source:
                 shutil.copyfile(source, files / name)
         python = request.options.where.python or sys.executable
-        python = str(Path(shutil.which(python) or python).absolute())
-        if _run([python, "-m", "installing", str(files), str(made)], files, request.raw / LOG) or not (made / _MARK).is_file():
+        command = [str(Path(shutil.which(python) or python).absolute()), "-m", "installing", str(files), str(made), str(scratch)]
+        code = _run(command, files, temporary, request.raw / LOG)
+        stopped = False
+        if code or not (made / _MARK).is_file():
             raise install_failed(request.target.name, (request.raw / LOG).read_text(errors="replace"), request.raw / LOG)
         _move(made, venv)
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        if not stopped:  # what is there may be gigabytes: nobody waits for their removal
+            shutil.rmtree(work, ignore_errors=True)
 
 
-def _run(command: list[str], folder: Path, log: Path) -> int:
-    """Run the installer. If this process is interrupted, end what it started."""
+def _run(command: list[str], folder: Path, temporary: Path, log: Path) -> int:
+    """Run the installer, with a folder for its temporary files. If this process is interrupted, end what it started."""
     variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
+    variables["TMPDIR"] = str(temporary)
     with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644), "ab") as output:  # of an earlier attempt
         process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output, env=variables, start_new_session=True)
         try:

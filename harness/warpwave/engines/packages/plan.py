@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from warpwave.engines.packages import installing
 from warpwave.engines.protocol import Request
@@ -19,6 +20,7 @@ from warpwave.options import RunOptions
 
 # Files that say what a package is and needs. An edit of a kernel needs no new environment; an edit of these does.
 _PROJECT = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "MANIFEST.in")
+_REQUIREMENTS = ("*requirements*.txt", "requirements/*.txt", "uv.lock")
 _VERSIONS = ("__init__.py", "version.py", "_version.py", "__about__.py", "__version__.py")
 _NOT_SOURCES = frozenset({"build", "dist", "node_modules", "__pycache__", "wheelhouse"})
 # Pictures, documents, weights and archives: no build reads them, and in some repositories they are most of it.
@@ -68,18 +70,20 @@ def make_plan(request: Request) -> Plan:
     }
     folders = [options.package.folder / folder for folder in options.package.declared.import_folders]
     versions = sorted(path for folder in folders for name in _VERSIONS for path in folder.glob(f"*/{name}"))
+    named = [*map(root.joinpath, _PROJECT), *sorted(path for pattern in _REQUIREMENTS for path in root.glob(pattern))]
     # A link may lead out of the package: what it names decides nothing.
-    own = [path for path in [*(root / name for name in _PROJECT), *versions] if mode and path.is_file()]
-    own = [path for path in own if path.resolve().is_relative_to(options.package.folder.resolve())]
-    project = any(path.parent == root and path.name in _PROJECT for path in own)
+    inside = options.package.folder.resolve()
+    own = [path for path in [*named, *versions] if mode and path.is_file() and path.resolve().is_relative_to(inside)]
+    project = {path.relative_to(root).as_posix(): path.read_bytes() for path in dict.fromkeys(own) if path in named}
     deciding = [hashlib.sha256(content).hexdigest() for content in [*files.values(), *(path.read_bytes() for path in own)]]
     build = options.build
     deciding += [path.name for path in sorted(build.wheelhouse.glob("*"))] if build.wheelhouse else []
     deciding += [build.pip_config.read_text(errors="replace")] if build.pip_config and build.pip_config.is_file() else []
-    tree, left_out = _tree(root, options.where.out) if mode and project else ({}, "")
+    tree, left_out = _tree(root, options.where.out, project) if mode and project else ({}, "")
     version = _version(root) if project else ""
-    about = {"mode": mode, "name": root.name, "version": version, "left_out": left_out, "skipped": list(options.package.install.skipped)}
-    key = hashlib.sha256(json.dumps([mode, root.name, left_out, options.package.install.skipped, *deciding]).encode()).hexdigest()[:16]
+    about: dict[str, Any] = {"mode": mode, "name": root.name, "version": version, "left_out": left_out}
+    about |= {"skipped": list(options.package.install.skipped), "extras": list(options.package.install.extras)}
+    key = hashlib.sha256(json.dumps([mode, root.name, left_out, about["skipped"], about["extras"], *deciding]).encode()).hexdigest()[:16]
     files |= {"plan.json": json.dumps(about).encode(), **{f"package/{name}": content for name, content in tree.items()}}
     return Plan(files, key)
 
@@ -119,8 +123,8 @@ def _flat(path: Path, repository: Path, seen: frozenset[Path] = frozenset()) -> 
     return wanted, constraints
 
 
-def _tree(root: Path, results: Path) -> tuple[dict[str, bytes], str]:
-    """Return what a build may read, and why it is not everything: nothing if it is too much. The user's folder is never written to."""
+def _tree(root: Path, results: Path, project: dict[str, bytes]) -> tuple[dict[str, bytes], str]:
+    """Return what a build may read, and why that is not all: the `project`'s files if it is too much. The user's folder is only read."""
     found: dict[str, bytes] = {}
     size = 0
     for path in _walk(root, results):
@@ -129,7 +133,7 @@ def _tree(root: Path, results: Path) -> tuple[dict[str, bytes], str]:
             continue
         size += state.st_size
         if size > _MOST_BYTES or len(found) >= _MOST_FILES:
-            return {name: found[name] for name in _PROJECT if name in found}, f"it has more than {_MOST_BYTES >> 20} MiB of sources"
+            return dict(project), f"it has more than {_MOST_BYTES >> 20} MiB of sources"
         found[path.relative_to(root).as_posix()] = path.read_bytes()
     return found, ""
 

@@ -302,13 +302,14 @@ def _report(
     counts = {verdict: count for verdict, count in counts.items() if count}
     # A point whose host code needs data says nothing about the kernels that were compiled.
     verdict = worst([row.verdict for row in rows if row.verdict is not Verdict.NOT_RUN])
+    files = [Path(job.kernels, row.origin.partition("::")[0]) for row in rows if row.verdict is not Verdict.PASSED]
     reason = _reason(rows, verdict) if rows else f"nothing that launches a Triton kernel was found ({', '.join(job.what.launches)})"
     hint = (
-        hint_of((row.reason for row in rows), root_of(job))
+        hint_of((row.reason for row in rows), root_of(job), files)
         if rows
         else f"Looked for pytest's files, and for benches called {', '.join(job.what.benches)}."
     )
-    if lacking := missing_of((row.reason for row in rows if row.verdict is not Verdict.PASSED), root_of(job)):
+    if lacking := missing_of((row.reason for row in rows if row.verdict is not Verdict.PASSED), root_of(job), files):
         notes = (lacking, *notes)
     if left_out := job.not_compiled_for:
         compiled_for = ", ".join(card.shown for card in job.architectures)

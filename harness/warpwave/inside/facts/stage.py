@@ -54,7 +54,7 @@ def gather(job: Job) -> Facts:
         raise UnusableError(f"{error.name or error} is not installed in {sys.executable}") from None
     _probe(job, torch)
     if job.emulate:
-        _check_emulator()
+        check_emulator()
     if (job.emulate or job.needs_card or Stage.COMPILE in job.what.stages) and (why := why_unwritable()):
         raise UnusableError(why, "Make room there, or set TRITON_CACHE_DIR to a folder that can be written to.")
     devices = _devices(job, torch) if job.needs_card else ()
@@ -73,8 +73,12 @@ def gather(job: Job) -> Facts:
     )
 
 
-def _check_emulator() -> None:
-    """Refuse an environment in which no test could be emulated."""
+def check_emulator() -> None:
+    """Refuse an environment in which no test could be emulated.
+
+    Raises:
+        UnusableError: a package or a compiler is missing.
+    """
     missing = [name for name in EMULATOR if importlib.util.find_spec(name) is None]
     compiler = any(map(shutil.which, [os.environ.get("CC") or "cc", "gcc", "clang"]))
     lacking = [*missing, *([] if compiler else ["a C compiler"])]

@@ -22,6 +22,7 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from warpwave.inside.process.lacking import is_near, missing_modules, unbuilt
+from warpwave.inside.process.needs import lacking, sources
 from warpwave.records import UNCHECKED, NotRun, StageReport, Verdict, worst
 
 _TOOLS_ERROR = re.compile(r"\b(?:error|fatal)\s*: (.+)")
@@ -450,10 +451,10 @@ _NO_CONFTEST = (
 )
 
 
-def hint_of(messages: Iterable[str], root: Path | None = None) -> str:
-    """Return what to do if one of the failures is about the environment; empty if none is. `root` is the package's root."""
+def hint_of(messages: Iterable[str], root: Path | None = None, files: Iterable[Path] = ()) -> str:
+    """Return what to do if one of the failures is about the environment; empty if none is. `root` and `files` as in `missing_of`."""
     found = list(messages)
-    hints = [missing_of(found, root)]
+    hints = [missing_of(found, root, files)]
     if any(_REFUSED.search(message) for message in found):
         hints.append(f"Some of it is written for an older Triton, which took what this one refuses: add --triton {TOOK_IT}, or port it.")
     if any(_TOOLKIT.search(message) for message in found):
@@ -461,16 +462,23 @@ def hint_of(messages: Iterable[str], root: Path | None = None) -> str:
     return " ".join(filter(None, hints))
 
 
-def missing_of(messages: Iterable[str], root: Path | None = None) -> str:
+def missing_of(messages: Iterable[str], root: Path | None = None, files: Iterable[Path] = ()) -> str:
     """Return which modules cannot be imported, the most wanted first, and what brings them; empty if none is missing.
 
-    `root` is the package's root: what its `.gitmodules` names may not be checked out.
+    `root` is the package's root: it says what brings a module, and what its `.gitmodules` names may not be checked out. An exception
+    names the first missing module alone; `files` are those that failed, and what else they import is named too.
     """
     wanted = Counter(next(filter(None, match.groups())) for message in messages for match in _MISSING.finditer(message))
     without_conftest = _NO_CONFTEST if wanted.pop("conftest", 0) else ""
     other_version = {name: installed for name in wanted if (installed := _installed(name))}
     told = []
-    if absent := [name for name, _ in wanted.most_common() if name not in other_version]:
+    absent = [name for name, _ in wanted.most_common() if name not in other_version]
+    if absent and root:
+        absent += [name for name in lacking(dict.fromkeys(files), root) if name not in {known.partition(".")[0] for known in absent}]
+    declared = sources(absent, root) if root else {}
+    if declared:
+        told.append(_declared(declared))
+    if absent := [name for name in absent if name not in declared]:
         told.append(f"Missing here: {_listed(absent)}. {_ALREADY if _is_installed(root) else _INSTALL} {_OWN_MODULE}")
     if other_version:
         has = ", ".join(dict.fromkeys(other_version.values()))
@@ -481,6 +489,19 @@ def missing_of(messages: Iterable[str], root: Path | None = None) -> str:
     if wanted and (empty := _empty_submodules(root)):
         told.append(f"Git submodules are not checked out: {_listed(empty)}. Run git submodule update --init.")
     return " ".join(filter(None, (*told, without_conftest)))
+
+
+def _declared(found: Mapping[str, tuple[str, str]]) -> str:
+    """`Missing here: einops (extra verify), more_itertools and tabulate (extra tables): --install --extra verify --extra tables.`"""
+    by_place: dict[str, list[str]] = {}
+    for module, (place, _) in found.items():
+        by_place.setdefault(place, []).append(module)
+    parts = []
+    for place, names in by_place.items():
+        text = " and ".join(filter(None, [", ".join(sorted(names)[:-1]), sorted(names)[-1]]))
+        parts.append(f"{text} ({place})" if place else text)
+    options = dict.fromkeys(re.sub(r"(?<=\S) (?=--)", "\n", " ".join(options for _, options in found.values())).split("\n"))
+    return f"Missing here: {', '.join(parts)}: {' '.join(options)}."
 
 
 def _listed(names: list[str]) -> str:

@@ -22,24 +22,24 @@ class FoundError(Exception):
     """A test failed, and the sanitizer found something in it, which usually is why."""
 
 
-def of_interpreted_kernels(plugins: pytest.PytestPluginManager) -> list[Patch]:
+def of_interpreted_kernels(plugins: pytest.PytestPluginManager, journal: Journal | None) -> list[Patch]:
     """Check interpreted kernels; return what the interpreter and torch must do instead, so that the sanitizer sees it."""
     sanitizer = Sanitizer()
-    plugins.register(Sanitized(Journal.from_environment(), sanitizer.findings), _NAME)
+    plugins.register(Sanitized(journal, sanitizer.findings), _NAME)
     return [*sanitizer.patches(), (Redirect, "watch", staticmethod(TorchReads(sanitizer.shadows, sanitizer.findings).called))]
 
 
-def of_machine_code(plugins: pytest.PytestPluginManager) -> Collected:
+def of_machine_code(plugins: pytest.PytestPluginManager, journal: Journal | None) -> Collected:
     """Check emulated kernels; return what collects the findings of the emulator."""
     checks = Collected()
-    plugins.register(Sanitized(Journal.from_environment(), checks), _NAME)
+    plugins.register(Sanitized(journal, checks), _NAME)
     return checks
 
 
 class Sanitized:
-    """A pytest plugin. What a fixture does before the test counts as the test's."""
+    """A pytest plugin. What a fixture does before the test counts as the test's. The journal, if there is one, gets each finding."""
 
-    def __init__(self, journal: Journal, findings: Findings | Collected) -> None:
+    def __init__(self, journal: Journal | None, findings: Findings | Collected) -> None:
         self.journal, self.findings = journal, findings
 
     def pytest_runtest_logstart(self) -> None:
@@ -62,5 +62,6 @@ class Sanitized:
     def _found(self, case: str) -> str:
         rows = self.findings.take()
         for row in rows:
-            self.journal.write("finding", id=case, row=dataclasses.asdict(row))
+            if self.journal:
+                self.journal.write("finding", id=case, row=dataclasses.asdict(row))
         return "\n".join(row.sentence for row in rows)

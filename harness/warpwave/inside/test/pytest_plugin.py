@@ -24,87 +24,16 @@ from warpwave.inside.fake_gpu.launches import Launched
 from warpwave.inside.multi_gpu.pytest_plugin import NEIGHBOURS, Neighbours
 from warpwave.inside.process.journal import Journal, settle
 from warpwave.inside.process.lease import await_card, await_card_at_first_use
-from warpwave.inside.process.outcomes import (
-    OF_ENVIRONMENT,
-    DecidedByData,
-    NotPretended,
-    Pretended,
-    describe,
-    first_of_several,
-    raised_in_kernel,
-    unchecked,
-    with_child,
-    with_place,
-)
+from warpwave.inside.process.outcomes import OF_ENVIRONMENT, Pretended, unchecked
 from warpwave.inside.process.workers import die_with_parent
 from warpwave.inside.scripts.hooks import noted
+from warpwave.inside.test.autotuned import RUNNER
 from warpwave.inside.test.collection import Collection, Failure, few_of_each, last_line
-from warpwave.inside.test.mismatch import with_numbers
 from warpwave.inside.test.notes import COMPILED
+from warpwave.inside.test.pretend import begin_test, provide, words_of
 from warpwave.inside.test.settings import settings
 from warpwave.records import HOST_ERROR_PROPERTY, LAUNCHED_PROPERTY, UNWRITABLE, Architecture, NotRun, from_json
 from warpwave.records.selection import TEST_FILES, is_bench, is_test
-
-# Tests of autotuned kernels where nothing can be timed: which configurations they run with.
-
-_RUNNER = sys.modules["_pytest.runner"]  # not part of pytest's interface, but what plugins that repeat a test call
-
-
-class Autotuned:
-    """Run each test with the first configuration of its autotuned kernels, or once with each (`every`), and say which.
-
-    A test that launches several autotuned kernels runs once for each configuration of the kernel that has the most. Run n uses the nth
-    configuration of each kernel, or its last one. Each run has its own setup and teardown, but the fixtures of modules, classes and
-    sessions stay. The first failure ends the test.
-    """
-
-    def __init__(self, tuning: Any, every: bool) -> None:
-        self.tuning, self.every = tuning, every
-        self.failed = False
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-        """Run the test with every configuration, as one case."""
-        if not self.every:
-            return None
-        where = {"nodeid": item.nodeid, "location": item.location}
-        item.ihook.pytest_runtest_logstart(**where)
-        self.tuning.turn, self.failed = 0, False
-        # The parent stands for a next test: teardown then ends what belongs to this test alone.
-        _RUNNER.runtestprotocol(item, nextitem=item.parent)
-        while not self.failed and self.tuning.turn + 1 < self.tuning.most:
-            self.tuning.turn += 1
-            _RUNNER.runtestprotocol(item, nextitem=item.parent)
-        item.session._setupstate.teardown_exact(nextitem)
-        item.ihook.pytest_runtest_logfinish(**where)
-        return True
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
-        """Note what was chosen while the test ran, and add it to the words of a failure."""
-        self.tuning.begin()
-        try:
-            return (yield)
-        finally:
-            properties = {f"configuration of {kernel}": text for kernel, text in self.tuning.chosen.items()}
-            item.user_properties[:] = [pair for pair in item.user_properties if pair[0] not in properties]
-            item.user_properties += properties.items()
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-        """Say first of a failure what autotuning did to the arguments of a kernel: it usually is why."""
-        report: Any = yield
-        crash = getattr(report.longrepr, "reprcrash", None)
-        if self.tuning.in_place and report.when == "call" and report.failed and crash:
-            said = "\n".join(dict.fromkeys(self.tuning.in_place))
-            crash.message = f"{said}\n{crash.message}"
-            report.sections.append(("autotuning", said))
-        return report  # type: ignore[no-any-return]
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note whether a run of the test failed or was skipped."""
-        self.failed = self.failed or not report.passed
-
 
 # Bench files as smoke tests: each must load.
 
@@ -247,13 +176,10 @@ class Reporter:
         """Record the start: from here on, a crash is this case's."""
         self.reports, self.raised, self.called = [], {}, ()
         self.printed_before, self.printed = written_so_far(), None
-        self.compiling.seconds, Pretended.memory, Pretended.timing, Pretended.ran_compiled = 0.0, False, False, False
+        self.compiling.seconds = 0.0
         self.compiling.watch()
-        Launched.kernels.clear()
-        Launched.functions.clear()
         self._note_launches()
-        if self.account:
-            self.account.begin()
+        begin_test(self.account)
         if self.neighbours:
             self.neighbours.begin()
         self.journal.write("start", id=nodeid)
@@ -293,13 +219,7 @@ class Reporter:
             detail = bad[0].longreprtext
             error = self.raised.get(bad[0].when)
             message = getattr(getattr(bad[0].longrepr, "reprcrash", None), "message", "") or last_line(detail)
-            raised = raised_in_kernel(error)
-            is_ours = raised is not None or isinstance(error, (DecidedByData, NotPretended))
-            placed = describe(error) if is_ours and error else with_place(error) if error else ""
-            message = placed or first_of_several(error) or with_child(error, with_numbers(error, message), self.printed)
-            if advice := Launched.advice():
-                first, *rest = message.split("\n", 1)
-                message = "\n".join([f"{first}. {advice}", *rest])
+            message = words_of(error, message, self.printed)
             if (found := unchecked(error)) and (self.pretended or found[0] in OF_ENVIRONMENT):
                 outcome, why, message = "skipped", found[0], found[1] or message
         elif skipped:
@@ -403,8 +323,8 @@ class Reporter:
 
 
 def _originals() -> list[tuple[str, object, object]]:
-    kept = [(pytest.Function, "pytest.Function.runtest"), (_RUNNER, "_pytest.runner.runtestprotocol")]
-    kept += [(_RUNNER, "_pytest.runner.call_and_report"), (pytest.CallInfo, "pytest.CallInfo.from_call")]
+    kept = [(pytest.Function, "pytest.Function.runtest"), (RUNNER, "_pytest.runner.runtestprotocol")]
+    kept += [(RUNNER, "_pytest.runner.call_and_report"), (pytest.CallInfo, "pytest.CallInfo.from_call")]
     kept += [(Journal, "Journal.write"), (Journal, "Journal._append")]
     kept += [(Reporter, f"Reporter.{name}") for name, value in vars(Reporter).items() if callable(value)]
     return [(name, owner, vars(owner).get(name.rpartition(".")[2])) for owner, name in kept]
@@ -429,28 +349,15 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         return
     card = from_json(Architecture, os.environ[CARD_VARIABLE])
     kinds = os.environ.get(DEVICES_VARIABLE, "cuda").split(os.pathsep)
-    if seconds:
-        from warpwave.inside.fake_gpu.card import emulated_device
-        from warpwave.inside.fake_gpu.launches import Account
-
-        early_config.stash[_ACCOUNT] = account = Account(card.name, card.warp_size, seconds)
-        checks = None
-        if os.environ.get(SANITIZE_VARIABLE):
-            from warpwave.inside.sanitize.pytest_plugin import of_machine_code as check
-
-            checks = check(early_config.pluginmanager)
-        tuning, undo = emulated_device(card, kinds, account, checks)
-    else:
-        from warpwave.inside.fake_gpu.card import interpreted_device
-
-        patches: list[tuple[Any, str, Any]] = []
-        if os.environ.get(SANITIZE_VARIABLE):
-            from warpwave.inside.sanitize.pytest_plugin import of_interpreted_kernels
-
-            patches = of_interpreted_kernels(early_config.pluginmanager)
-        tuning, undo = interpreted_device(card, kinds, patches)
-    early_config.add_cleanup(undo)
-    early_config.pluginmanager.register(Autotuned(tuning, bool(os.environ.get(AUTOTUNE_VARIABLE))), "warpwave-autotuned")
+    early_config.stash[_ACCOUNT] = provide(
+        early_config,
+        card,
+        kinds,
+        seconds=seconds,
+        sanitize=bool(os.environ.get(SANITIZE_VARIABLE)),
+        every=bool(os.environ.get(AUTOTUNE_VARIABLE)),
+        journal=Journal.from_environment(),
+    )
 
 
 @pytest.hookimpl(tryfirst=True)

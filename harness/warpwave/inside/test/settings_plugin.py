@@ -24,6 +24,7 @@ _NEVER = frozenset(
     {
         *("-n", "--numprocesses", "--dist", "--tx", "--maxprocesses", "--forked", "--boxed", "--looponfail", "--pdb", "--trace"),
         *("--junitxml", "--junit-xml", "--rootdir", "-c", "--config-file", "--basetemp", "--strict-config"),
+        *("--warpwave", "--warpwave-targets", "--warpwave-no-sanitize", "--warpwave-autotune"),
     }
 )
 _PATHS = ("--ignore", "--ignore-glob", "--confcutdir")

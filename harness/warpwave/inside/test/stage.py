@@ -358,8 +358,10 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         reason = f"no test was found; pytest stopped early: {results.stopped}"
     if bad:
         reason = f"{bad[0].id}: {next(iter(bad[0].message.splitlines()), '')}"
-    about = [case.message for case in cases if case.not_run is NotRun.REQUIREMENT or case in bad]
-    hint = hint_of(about, root_of(results.job))
+    judged = [case for case in cases if case.not_run is NotRun.REQUIREMENT or case in bad]
+    about = [case.message for case in judged]
+    files = [Path(results.job.kernels, case.id.partition("::")[0]) for case in judged]
+    hint = hint_of(about, root_of(results.job), files)
     if not tests:
         hint = "pytest collects files called test_*.py below the kernel folder; see test/log.txt."
         if script := _script_in(Path(results.job.kernels)):
@@ -395,7 +397,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         left_out=results.left_out,
         used_s=round(sum(used.seconds for used in results.used.values()), 3) if job.needs_card else None,
         compiled_here=compiled_kernels() - results.compiled_before,
-        notes=tuple(filter(None, [missing_of(about, root_of(results.job)), *notes])),
+        notes=tuple(filter(None, [missing_of(about, root_of(results.job), files), *notes])),
     )
     return doubted(with_reasons(report, Counter(case.not_run for case in cases if case.not_run)), results.wrong)
 

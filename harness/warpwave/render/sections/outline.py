@@ -327,7 +327,7 @@ def _brief_targets(comparison: Comparison) -> list[Section]:
     """Return what each target did, or why it did not and what to do; and what was left out or given up."""
     lines: list[Line] = []
     compiled: dict[str, set[str]] = {}
-    for cell in (cell for row in comparison.codegen for cell in row.cells):
+    for cell in (cell for row in comparison.codegen for cell in row.cells if cell.compiled.was_compiled):
         compiled.setdefault(cell.target, set()).add(cell.compiled.hardware)
     gravest_first = sorted(comparison.targets, key=lambda target: target.complete)
     alike: dict[tuple[str, str], list[TargetSummary]] = {}

@@ -1,8 +1,8 @@
 """Make a virtual environment on top of this Python, and install a plan's packages there. Runs on the host or while an image is built.
 
-`python -m installing PLAN VENV`, with nothing but the standard library and a pip. torch, Triton and pytest stay what they are: pip works
-out what is needed, and then installs exactly that without them. The result is in `VENV/warpwave.json`. If it fails, the last line of the
-output begins with `warpwave: `.
+`python -m installing PLAN VENV [SCRATCH]`, with nothing but the standard library and a pip. torch, Triton and pytest stay what they are:
+pip works out what is needed, and then installs exactly that without them. The result is in `VENV/warpwave.json`. If it fails, the last
+line of the output begins with `warpwave: `. What a stopped installation with the same SCRATCH and VENV finished is not done again.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import importlib.metadata
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -21,12 +23,15 @@ from .calls import FailedError, last_words, run_pip, say, source_options, variab
 from .requirements import (
     any_companion,
     declared,
+    extra_lines,
     helpers_of,
     is_companion,
     is_installable,
     is_protected,
+    known_extras,
     leave_metadata,
     listed,
+    locked_versions,
     name_of,
     own_packages,
     parse,
@@ -78,16 +83,21 @@ def _tools(plan: Path, tree: Path, tools: Path, version: str, locked: bool) -> d
     """
     requires = read_toml(tree / "pyproject.toml").get("build-system", {}).get("requires", ["setuptools>=40.8", "wheel"])
     wanted = [line for line in requires if not is_protected(name_of(line))]
-    if wanted and not locked:  # a locked installation takes nothing that is not locked
-        run_pip(plan, "install", "--target", str(tools), *wanted)
+    done = tools.with_suffix(".done")
+    if wanted and not locked and not done.exists():  # a locked installation takes nothing that is not locked
+        run_pip(plan, "install", "--upgrade", "--target", str(tools), *wanted)
+        done.touch()
     path = f"{tools}{os.pathsep}{tree}"  # some builds import their own helpers
     more = {"PYTHONPATH": path, "PATH": f"{tools}/bin{os.pathsep}{os.environ.get('PATH', '')}"}
     return more | (dict.fromkeys(("SETUPTOOLS_SCM_PRETEND_VERSION", "PBR_VERSION"), version) if version else {})
 
 
 def _wheel(plan: Path, tree: Path, out: Path, variables: dict[str, str]) -> Path:
-    words = ["--no-deps", "--no-build-isolation", "--wheel-dir", str(out), str(tree)]
-    run_pip(plan, "wheel", *words, limit_s=_BUILD_LIMIT_S, **variables)
+    done = out.with_suffix(".done")
+    if not done.exists():
+        words = ["--no-deps", "--no-build-isolation", "--wheel-dir", str(out), str(tree)]
+        run_pip(plan, "wheel", *words, limit_s=_BUILD_LIMIT_S, **variables)
+        done.touch()
     found = sorted(out.glob("*.whl"))
     if not found:
         raise FailedError("the build made no wheel")
@@ -153,7 +163,7 @@ _RESOLVE_LIMIT_S = 1800
 _IMPORT_LIMIT_S = 300
 
 
-def install(plan: Path) -> dict[str, Any]:
+def install(plan: Path, scratch: Path) -> dict[str, Any]:
     """Install everything, and return the packages that are new and what a user should know.
 
     Raises:
@@ -165,23 +175,38 @@ def install(plan: Path) -> dict[str, Any]:
     notes: list[str] = []
     lines = (plan / "requirements.txt").read_text().splitlines()
     locked = any("--hash" in line for line in lines)
-    with tempfile.TemporaryDirectory() as scratch:
-        wheel, needed = build(plan, about, Path(scratch), locked, notes) if about["mode"] else (None, [])
-        options, wanted = sort_out(lines, notes)
-        if locked:
-            _install_locked(plan, Path(scratch), options + wanted)
-        else:
-            alone = about["mode"] != "all"
-            skipped = {plain(name) for name in about["skipped"]}
-            needed = [] if alone else _without(skipped, without_protected(needed, about["name"], notes), notes)
-            helpers = [] if alone else _without(skipped, without_protected(helpers_of(plan / "package", wheel), about["name"], []), notes)
-            known = {name_of(line) for line in [*wanted, *needed]}
-            # What only tests and development want is never built: a library without a wheel may take a GPU's toolkit, and hours.
-            options += [f"--only-binary={name}" for name in dict.fromkeys(map(name_of, helpers)) if name not in known]
-            _install(plan, Path(scratch), options, wanted, [*needed, *helpers], notes)
-        if wheel is not None:
-            run_pip(plan, "install", "--no-deps", "--no-index", str(wheel))
+    _forget_half_installed()
+    wheel, needed = build(plan, about, scratch, locked, notes) if about["mode"] else (None, [])
+    options, wanted = sort_out(lines, notes)
+    if locked:
+        _install_locked(plan, scratch, options + wanted)
+    else:
+        tree, alone = plan / "package", about["mode"] != "all"
+        skipped = {plain(name) for name in about["skipped"]}
+        needed = [] if alone else _without(skipped, without_protected(needed, about["name"], notes), notes)
+        helpers = [] if alone else [*helpers_of(tree, wheel), *([] if needed else listed(tree / "requirements.txt"))]
+        helpers = _without(skipped, without_protected(helpers, about["name"], []), notes)
+        for extra in about["extras"]:
+            found = extra_lines(tree, wheel, extra)
+            if found is None:
+                known = ", ".join(known_extras(tree, wheel)) or "none"
+                raise FailedError(f"{about['name']} has no extra and no dependency group {extra!r}; it has {known}")
+            wanted += _without(skipped, without_protected(found, f"{about['name']}[{extra}]", notes), notes)
+        known_names = {name_of(line) for line in [*wanted, *needed]}
+        # What only tests and development want is never built: a library without a wheel may take a GPU's toolkit, and hours.
+        options += [f"--only-binary={name}" for name in dict.fromkeys(map(name_of, helpers)) if name not in known_names]
+        _install(plan, scratch, options, wanted, [*needed, *helpers], notes)
+    if wheel is not None:
+        run_pip(plan, "install", "--no-deps", "--no-index", "--force-reinstall", str(wheel))
     return {"packages": own_packages(), "notes": notes}
+
+
+def _forget_half_installed() -> None:
+    """Remove the metadata of packages whose installation was stopped, so that pip installs them again. It names itself at the end."""
+    folder = Path(sysconfig.get_paths()["purelib"])
+    for metadata in folder.glob("*.dist-info"):
+        if not (metadata / "INSTALLER").is_file():
+            shutil.rmtree(metadata)
 
 
 def _without(skipped: set[str], lines: list[str], notes: list[str]) -> list[str]:
@@ -209,7 +234,7 @@ def _install(plan: Path, scratch: Path, options: list[str], wanted: list[str], d
     kept = {name: version for name, version in present().items() if is_protected(name)}
     (scratch / "present.txt").write_text("".join(f"{name}=={version}\n" for name, version in kept.items()))
     try:
-        found, isolation = _resolved(plan, scratch, [*options, *wanted, *declared_lines])
+        found, isolation = _resolved(plan, scratch, [*options, *wanted, *declared_lines], notes)
     except FailedError as error:
         if refused := _refused(plan, scratch, options, wanted):
             raise FailedError("; ".join(why if line in why else f"{line}: {why}" for line, why in refused.items())) from None
@@ -220,7 +245,7 @@ def _install(plan: Path, scratch: Path, options: list[str], wanted: list[str], d
         declared_lines = [line for line in declared_lines if line not in left_out]
         if not (wanted or declared_lines):
             return
-        found, isolation = _resolved(plan, scratch, [*options, *wanted, *declared_lines])
+        found, isolation = _resolved(plan, scratch, [*options, *wanted, *declared_lines], notes)
     chosen = _reachable(found, {name_of(line) for line in [*wanted, *declared_lines]})
     for item in chosen:
         about = item["metadata"]
@@ -264,25 +289,34 @@ def _refuses_torch(name: str) -> str:
     return last_words(done.stderr) if done.returncode else ""
 
 
-def _resolved(plan: Path, scratch: Path, lines: list[str]) -> tuple[list[dict[str, Any]], list[str]]:
+def _resolved(plan: Path, scratch: Path, lines: list[str], notes: list[str]) -> tuple[list[dict[str, Any]], list[str]]:
     """Return what pip would install, and the options that it needs to build it.
 
-    First with torch as it is. If no versions go together with it, without that condition. A package that wants torch for its build gets the
-    one that is there; then the last error says most.
+    First with the versions of uv.lock, if the package has one, and with torch as it is; a note says if they do not go together. If no
+    versions go together with torch, without that condition. A package that wants torch for its build gets the one that is there; then the
+    last error says most.
     """
     (scratch / "wanted.txt").write_text("\n".join(lines) + "\n")
-    report, own = scratch / "report.json", plan / "constraints.txt"
+    report, own, first = scratch / "report.json", plan / "constraints.txt", ""
     given = ["--constraint", str(own)] if own.stat().st_size else []
     kept = ["--constraint", str(scratch / "present.txt")]
     last = FailedError("pip could not find versions that go together")
-    for constraints, isolation in ((kept, []), ([], []), (kept, ["--no-build-isolation"])):
+    ways = [(kept, []), ([], []), (kept, ["--no-build-isolation"])]
+    if locked := locked_versions(plan / "package"):
+        (scratch / "locked.txt").write_text("\n".join(locked) + "\n")
+        its_versions = ["--constraint", str(scratch / "locked.txt")]
+        ways = [([*kept, *its_versions], []), (its_versions, []), *ways]
+    for constraints, isolation in ways:
         report.unlink(missing_ok=True)
         words = ["--dry-run", "--quiet", "--report", str(report), *given, *constraints, *isolation]
         try:
             run_pip(plan, "install", *words, "--requirement", str(scratch / "wanted.txt"), limit_s=_RESOLVE_LIMIT_S)
             found: list[dict[str, Any]] = json.loads(report.read_text())["install"]
+            if locked and its_versions[1] not in constraints:
+                notes.append(f"the versions of uv.lock do not go together with what is here, so others were installed ({first})")
             return found, isolation
         except FailedError as error:
+            first = first or str(error)
             last = error
     raise last
 
@@ -292,23 +326,25 @@ def _refused(plan: Path, scratch: Path, options: list[str], lines: list[str]) ->
     found = {}
     for line in lines:
         try:
-            _resolved(plan, scratch, [*options, line])
+            _resolved(plan, scratch, [*options, line], [])
         except FailedError as error:
             found[line] = str(error)
     return found
 
 
 def _reachable(found: list[dict[str, Any]], asked: set[str]) -> list[dict[str, Any]]:
-    """Leave out what is protected, and what only that needs."""
+    """Leave out what is protected, and what only that needs. A stopped installation may have brought a part of what is asked for."""
     items = {plain(item["metadata"]["name"]): item for item in found}
+    needs = {name: item["metadata"].get("requires_dist") or () for name, item in items.items()}
+    needs |= {plain(name): importlib.metadata.requires(name) or () for name in own_packages() if plain(name) not in needs}
     reached: set[str] = set()
-    waiting = [name for name in items if name in asked or items[name].get("requested")]
+    waiting = [*asked, *(name for name in items if items[name].get("requested"))]
     while waiting:
         name = waiting.pop()
-        if is_protected(name) or name in reached or name not in items:
+        if is_protected(name) or name in reached or name not in needs:
             continue
         reached.add(name)
-        waiting += [name_of(line) for line in items[name]["metadata"].get("requires_dist") or ()]
+        waiting += map(name_of, needs[name])
     return [items[name] for name in items if name in reached]
 
 
@@ -323,14 +359,21 @@ def _exact(item: dict[str, Any]) -> str:
 _OLDEST_PIP = (22, 2)  # `--report`
 
 
-def main(plan: Path, venv: Path) -> int:
+def main(plan: Path, venv: Path, scratch: Path | None = None) -> int:
     """Make the environment, then continue in its Python."""
+    if scratch is None:
+        with tempfile.TemporaryDirectory() as folder:
+            return main(plan, venv, Path(folder))
     if Path(sys.prefix).resolve() != venv.resolve():
-        _make(plan, venv)
+        done = scratch / "venv.done"
+        if not done.exists():
+            shutil.rmtree(venv, ignore_errors=True)
+            _make(plan, venv)
+            done.touch()
         python = str(venv / "bin" / "python")
-        return subprocess.run([python, "-m", __package__, str(plan), str(venv)], check=False).returncode
+        return subprocess.run([python, "-m", __package__, str(plan), str(venv), str(scratch)], check=False).returncode
     try:
-        result = install(plan)
+        result = install(plan, scratch)
     except FailedError as error:
         say(f"warpwave: {error}\n")
         return 1
@@ -363,4 +406,4 @@ def _pip_version(python: Path) -> tuple[int, ...]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))
+    sys.exit(main(*map(Path, sys.argv[1:])))

@@ -9,6 +9,7 @@ import re
 import sysconfig
 import zipfile
 from collections.abc import Iterable
+from email.message import Message
 from email.parser import HeaderParser
 from pathlib import Path
 from typing import Any
@@ -178,9 +179,17 @@ def listed(file: Path) -> list[str]:
 
 def wheel_requires(wheel: Path) -> list[str]:
     """Return what a wheel's metadata says that it needs."""
+    return _metadata(wheel).get_all("Requires-Dist") or []
+
+
+def _provided(wheel: Path) -> list[str]:
+    return list(map(plain, _metadata(wheel).get_all("Provides-Extra") or []))
+
+
+def _metadata(wheel: Path) -> Message:
     with zipfile.ZipFile(wheel) as archive:
         file = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        return HeaderParser().parsestr(archive.read(file).decode("utf-8", "replace")).get_all("Requires-Dist") or []
+        return HeaderParser().parsestr(archive.read(file).decode("utf-8", "replace"))
 
 
 def helpers_of(tree: Path, wheel: Path | None) -> list[str]:
@@ -191,9 +200,74 @@ def helpers_of(tree: Path, wheel: Path | None) -> list[str]:
     if not wheel:
         extras = project.get("project", {}).get("optional-dependencies", {})
         lines += [str(line) for name in _EXTRAS for line in extras.get(name, ())]
-    groups = project.get("dependency-groups", {})
-    lines += [line for name in _EXTRAS for line in groups.get(name, ()) if isinstance(line, str)]
+    lines += [line for name in _EXTRAS for line in [*_grouped(project, name), *_filed(tree, name)]]
     return [line for line in dict.fromkeys(lines) if not _TOOLS.fullmatch(name_of(line))]
+
+
+def extra_lines(tree: Path, wheel: Path | None, name: str) -> list[str] | None:
+    """Return what an extra of the package needs, or a dependency group, or a file such as `requirements-NAME.txt`; None if it has none.
+
+    Extras that the extra itself names, as in `all = ["ops[a,b]"]`, are part of it.
+    """
+    project = read_toml(tree / "pyproject.toml")
+    extras = _extras(project, wheel)
+    if plain(name) in extras:
+        own, lines, waiting, seen = plain(str(project.get("project", {}).get("name", ""))), [], [plain(name)], set()
+        if wheel:
+            own = plain(wheel.name.partition("-")[0])
+        while waiting:
+            extra = waiting.pop()
+            seen.add(extra)
+            for line in extras.get(extra, ()):
+                found = parse(line)
+                if found is not None and plain(found.name) == own:
+                    waiting += [more for more in map(plain, found.extras) if more not in seen]
+                else:
+                    lines.append(line)
+        return lines
+    groups = [known for known in project.get("dependency-groups", {}) if plain(known) == plain(name)]
+    return _grouped(project, groups[0]) if groups else _filed(tree, name) or None
+
+
+def known_extras(tree: Path, wheel: Path | None) -> list[str]:
+    """Return the names of the package's extras and dependency groups."""
+    project = read_toml(tree / "pyproject.toml")
+    return [*_extras(project, wheel), *project.get("dependency-groups", {})]
+
+
+def _extras(project: dict[str, Any], wheel: Path | None) -> dict[str, list[str]]:
+    if wheel:
+        lines = wheel_requires(wheel)
+        return {name: [alone for line in lines if (alone := in_extra(line, name))] for name in _provided(wheel)}
+    return {plain(name): list(map(str, lines)) for name, lines in project.get("project", {}).get("optional-dependencies", {}).items()}
+
+
+def _grouped(project: dict[str, Any], name: str, seen: frozenset[str] = frozenset()) -> list[str]:
+    """Return the requirements of a dependency group, with those of the groups that it includes."""
+    lines: list[str] = []
+    for entry in project.get("dependency-groups", {}).get(name, ()) if name not in seen else ():
+        if isinstance(entry, str):
+            lines.append(entry)
+        elif isinstance(entry, dict) and "include-group" in entry:
+            lines += _grouped(project, entry["include-group"], seen | {name})
+    return lines
+
+
+def _filed(tree: Path, name: str) -> list[str]:
+    """Return the packages of the requirements files that are named after what they are for."""
+    names = (f"requirements-{name}.txt", f"requirements_{name}.txt", f"{name}-requirements.txt", f"requirements/{name}.txt")
+    return [line for file in names for line in listed(tree / file)]
+
+
+def locked_versions(tree: Path) -> list[str]:
+    """Return `name==version` for each package of `uv.lock` that comes from an index, in one version."""
+    packages = read_toml(tree / "uv.lock").get("package", ())
+    found: dict[str, set[str]] = {}
+    for entry in packages if isinstance(packages, list) else ():
+        if "registry" in entry.get("source", {}) and entry.get("name") and entry.get("version"):
+            found.setdefault(plain(str(entry["name"])), set()).add(str(entry["version"]))
+    chosen = {name: versions for name, versions in found.items() if not (is_protected(name) or is_companion(name))}
+    return [f"{name}=={next(iter(versions))}" for name, versions in chosen.items() if len(versions) == 1]
 
 
 def leave_metadata(tree: Path, name: str, version: str) -> None:

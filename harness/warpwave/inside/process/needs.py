@@ -1,0 +1,130 @@
+"""What a package's tests import and this Python lacks, and which option of a run installs it. Reads files, and runs none of them."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import itertools
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+_MOST_FILES = 2000  # that are read or looked at
+_FOR_TESTS = ("test", "tests", "testing", "dev")  # what `--install` takes without being asked
+# What is installed by another name than it is imported by.
+_ANOTHER_NAME = {
+    "PIL": "pillow",
+    "attr": "attrs",
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python",
+    "dateutil": "python-dateutil",
+    "dotenv": "python-dotenv",
+    "git": "gitpython",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}
+
+
+def lacking(files: Iterable[Path], root: Path) -> list[str]:
+    """Return the modules that these files, and those of the package that they import, need at once and that are nowhere."""
+    own = {name: path for path in itertools.islice(_modules(root), _MOST_FILES) for name in (path.stem, path.parent.name)}
+    waiting, seen, found = list(files), set[Path](), dict[str, None]()
+    while waiting and len(seen) < _MOST_FILES:
+        file = waiting.pop(0)
+        if file in seen:
+            continue
+        seen.add(file)
+        for name in _imported(file):
+            top = name.partition(".")[0]
+            if top in own:
+                waiting += _files_of(name, own[top], top)
+            elif top not in found and not _is_there(top):
+                found[top] = None
+    return list(found)
+
+
+def sources(modules: Iterable[str], root: Path) -> dict[str, tuple[str, str]]:
+    """Return for each module that the package declares somewhere what to call that place, and the options that install it."""
+    places = list(_places(root))
+    found: dict[str, tuple[str, str]] = {}
+    for module in modules:
+        top = module.partition(".")[0]
+        wanted = {_plain(top), _plain(_ANOTHER_NAME.get(top, top))}
+        for place, options, names in places:
+            if wanted & names:
+                found[module] = (place, options)
+                break
+    return found
+
+
+def _places(root: Path) -> Iterator[tuple[str, str, set[str]]]:
+    """Yield each place that declares packages, the options that install them, and their names; what needs fewest options first."""
+    project = _toml(root / "pyproject.toml")
+    table = project.get("project", {})
+    extras = {**table.get("optional-dependencies", {})}
+    groups = {**project.get("dependency-groups", {})}
+    yield "", "--install", _names(table.get("dependencies", ()))
+    for kind, named in (("extra", extras), ("group", groups)):
+        for name in sorted(named, key=lambda name: name not in _FOR_TESTS):
+            yield f"{kind} {name}", "--install" if name in _FOR_TESTS else f"--install --extra {name}", _names(named[name])
+    for pattern in ("requirements.txt", "*requirements*.txt", "requirements/*.txt"):
+        for file in sorted(root.glob(pattern)):
+            path = file.relative_to(root).as_posix()
+            yield path, f"--requirements {path}", _names(file.read_text(encoding="utf-8", errors="replace").splitlines())
+
+
+def _imported(file: Path) -> Iterator[str]:
+    """Yield what a file imports whenever it is imported: at its top, not within `try` or a function."""
+    try:
+        body = ast.parse(file.read_text(encoding="utf-8", errors="replace")).body
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return
+    for node in body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+
+
+def _files_of(name: str, found: Path, top: str) -> list[Path]:
+    """Return the files that an import of a module of the package reads."""
+    folder = found.parent if found.parent.name == top else found.parent / top
+    paths = [found] if found.stem == top else [folder / "__init__.py"]
+    for part in name.split(".")[1:]:
+        paths += [folder / f"{part}.py", folder / part / "__init__.py"]
+        folder /= part
+    return [path for path in paths if path.is_file()]
+
+
+def _modules(root: Path) -> Iterator[Path]:
+    return (path for path in root.rglob("*.py") if not any(part.startswith(".") for part in path.relative_to(root).parts))
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return module in sys.modules or importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _names(lines: Any) -> set[str]:
+    found = (re.match(r"\s*([A-Za-z0-9][\w.-]*)", line) for line in lines if isinstance(line, str))
+    return {_plain(match[1]) for match in found if match}
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _toml(file: Path) -> dict[str, Any]:
+    if sys.version_info < (3, 11):
+        return {}  # its requirements files still say what brings a module
+    import tomllib
+
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
