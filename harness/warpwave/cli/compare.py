@@ -168,7 +168,8 @@ def compare(base: Path, head: Path, threshold: float | None, markdown: Path | No
     from warpwave.render.terminal import draw_page
 
     known = read_known(options)
-    found = changed_speeds(*(without_known(_read_runs(folder), known) for folder in (base, head)), threshold)
+    before, after = (without_known(_read_runs(folder), known) for folder in (base, head))
+    found = changed_speeds(before, after, threshold)
     ended = speed_outcome(found, options["fail_on"])
     lead = ended.lead(speed_sentence(found))
     sections = changed_speed_sections(found, full)
