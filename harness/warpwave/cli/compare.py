@@ -152,7 +152,7 @@ def _json(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern], lead
     help="Treat a smaller change as noise, e.g. 0.02.  [default: the A/A run's]",
 )
 @click.option("--markdown", type=OUT_FILE, help="Also write it as Markdown, for a pull request or a job's summary.")
-@known_options(usual=WORSE)
+@known_options(usual=WORSE, of_one_run=False)
 @json_option()
 @click.option("--full", is_flag=True, help="Show every point, not only the twenty that changed most.")
 def compare(base: Path, head: Path, threshold: float | None, markdown: Path | None, json: Json, full: bool, **options: Any) -> Outcome:

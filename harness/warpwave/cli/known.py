@@ -19,6 +19,7 @@ from warpwave.compare.known import update as updated
 from warpwave.errors import ConfigError, Outcome, UsageError
 from warpwave.git import ask_git, repository_of
 from warpwave.records import TargetRun
+from warpwave.records.words import HOST_FOLDER
 
 _LARGEST = 16 << 20  # bytes of a file
 _MOST_LINES = 20
@@ -34,16 +35,20 @@ def read_known(options: dict[str, Any], *, kernels: Path | None = None, runs: Se
         ConfigError: the list has a wrong line.
     """
     path: Path | None = options["known"]
-    policy: dict[str, Any] = {"today": date.today().isoformat(), "fail_on": options["fail_on"] or NEW, "strict": options["known_strict"]}
+    policy: dict[str, Any] = {
+        "today": date.today().isoformat(),
+        "fail_on": options["fail_on"] or NEW,
+        "strict": options.get("known_strict", False),
+    }
     if path is not None and path.is_dir():
         return Known(source=f"the run {path}", base=entries_of(read_runs([path])), **policy)
     if path is not None and not path.is_file():
         meaning = "The path is misspelt, or the list was not written yet."
         raise UsageError(f"--known: there is no {path}.", meaning, "Give a file or a run. `warpwave known update RUN` writes the file.")
-    kept = [folder / FILE for folder in runs if _is_own(folder / FILE)]
+    kept = [copy for folder in runs if _is_own(copy := folder / HOST_FOLDER / FILE)]
     path = path or (find(kernels) if kernels is not None else None)
     if path is None and not kept:
-        return Known(**policy) if options["fail_on"] or options["known_strict"] else None
+        return Known(**policy) if options["fail_on"] or policy["strict"] else None
     if path is None:
         entries = [entry for each in kept for entry in _read(each).entries]
         return Known(tuple(entries), str(kept[0]) if len(kept) == 1 else f"{len(kept)} lists", **policy)
@@ -128,8 +133,10 @@ def keep_copy(known: Known | None, out: Path) -> None:
     """Write what counted beside the results, so that a later `warpwave report` says the same."""
     from warpwave.records import write_text
 
+    copy = out / HOST_FOLDER / FILE
+    copy.unlink(missing_ok=True)  # of an earlier attempt
     if known is not None and (entries := (*known.entries, *known.base)):
-        write_text(out / FILE, render(Listed(entries)))
+        write_text(copy, render(Listed(entries)))
 
 
 @click.group()

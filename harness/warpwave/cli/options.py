@@ -406,14 +406,15 @@ what_options = several(
 )
 
 
-def known_options(*, usual: str = "new", words: bool = False, for_workflow: bool = False) -> Options:
+def known_options(*, usual: str = "new", words: bool = False, for_workflow: bool = False, of_one_run: bool = True) -> Options:
     """Return the options about known failures, the same for every command with a report; `cli/known.py` reads them.
 
     `usual` is what `--fail-on` is by default. With `words`, it also takes words for what may not get worse. In a workflow, variables set
-    the options.
+    the options. Only a report `of_one_run` can say that an entry is not needed any more.
     """
     listed = "new|worse|any|nothing" if not words else "WHAT,WHAT"
     more = "; or words for what may not get worse" if words else ""
+    strict = click.option("--known-strict", is_flag=True, help="Fail also if something is listed that does not fail any more.")
     return several(
         "Known failures",
         click.option(
@@ -429,7 +430,7 @@ def known_options(*, usual: str = "new", words: bool = False, for_workflow: bool
             envvar="GITHUB_BASE_REF",
             help="Of the list, only what it has in this commit counts; what was added since is shown.  [default: a pull request's base]",
         ),
-        click.option("--known-strict", is_flag=True, help="Fail also if something is listed that does not fail any more."),
+        *([strict] if of_one_run else []),
         click.option(
             "--fail-on",
             metavar=listed,

@@ -130,7 +130,7 @@ def asked_question(options: dict[str, Any]) -> Question:
 @click.option("--from", "base", required=True, metavar="TOOLCHAIN", help="A release of Triton, or a toolchain of the targets file.")
 @click.option("--to", "head", required=True, metavar="TOOLCHAIN", help="The same, or `newest`.")
 @click.option("--read", "folders", multiple=True, type=FOLDER, metavar="RUN", help="Run nothing: read the legs of that run; repeatable.")
-@known_options(usual=WORSE, words=True)
+@known_options(usual=WORSE, words=True, of_one_run=False)
 @click.option("--markdown", type=OUT_FILE, help="Also write the page as Markdown, for a pull request or a job's summary.")
 @click.option("--html", "html_file", type=OUT_FILE, help="Also write it as one HTML page.")
 @click.option("--summary", type=OUT_FILE, help="Also write the answer in one line.")

@@ -40,6 +40,7 @@ _HEADER = (
 )
 _MOST_ENTRIES = 100_000
 _LONGEST_REASON = 120
+_LONGEST = 30_000  # characters of a line: an id of a test has up to 1,000, and each may be escaped
 _EXAMPLE = "docs/guides/known.md shows each kind. `warpwave known update RUN` writes the file."
 
 _Row = Union[CaseResult, CompiledKernel, Sample]
@@ -123,6 +124,8 @@ def parse(text: str, source: str) -> Listed:
 def _entry(line: str, where: str) -> Entry:
     if line.startswith(("<<<<<<<", "=======", ">>>>>>>")):
         raise ConfigError(f"{where}: {line[:60]!r} is a mark of git.", "A merge left a conflict.", "Keep both sides, and delete the marks.")
+    if len(line) > _LONGEST:
+        raise ConfigError(f"{where} has {len(line)} characters.", "No id of a test is as long.", _EXAMPLE)
     try:
         (kind, *words), comment = _split(line)
     except ValueError as error:

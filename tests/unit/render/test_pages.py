@@ -26,7 +26,7 @@ from synthetic import GPU_A, case, compiled, emulated, facts, no_gpu, record, ru
 
 from warpwave import __main__, report
 from warpwave.compare import compare
-from warpwave.compare.model import Comparison
+from warpwave.compare.model import Comparison, KnownFailures, KnownUse, Standing
 from warpwave.errors import InvalidInputError
 from warpwave.records import DeviceFacts, Verdict
 from warpwave.render.commands import next_commands
@@ -381,13 +381,17 @@ def test_a_record_of_infrastructure_needs_no_other_file(tmp_path):
 
 
 def test_a_run_ends_with_the_next_commands():
-    """What failed again, with the options that decide a test's environment; or the page."""
-    good = compare([dataclasses.replace(no_gpu(), compiled=())])
+    """What failed again, with the options that decide a test's environment; or all of it. The page; and the list of known failures."""
+    good = dataclasses.replace(compare([dataclasses.replace(no_gpu(), compiled=())]), exit_code=0)
     bad = dataclasses.replace(good, targets=(dataclasses.replace(good.targets[0], tests={"failed": 1}),))
     bad = dataclasses.replace(bad, targets=(dataclasses.replace(bad.targets[0], command=("warpwave", "run", "cpu", "--kernels", "a b")),))
+    bad = dataclasses.replace(bad, exit_code=1)
+    fixed = dataclasses.replace(good, known=KnownFailures("f", (KnownUse("test alpha failed x", Standing.FIXED),)))
 
     assert next_commands(good, PurePath("out"))[0] == "warpwave open out"
     assert next_commands(bad, PurePath("out"))[0] == "warpwave run cpu --kernels 'a b' --stage test --last-failed out"
+    assert next_commands(bad, PurePath("out"))[1] == "warpwave known update out"
+    assert next_commands(fixed, PurePath("out"))[1] == "warpwave known update out --prune"
 
 
 # bandwidth.csv. All data is synthetic.

@@ -35,6 +35,8 @@ def test_five_planted_faults_are_found(data, tmp_path):
         tmp_path / "out",
         "--stage",
         "compile",
+        "--gates",
+        "strict",
         "--quiet",
     ]
     done = command.warpwave("run", "cpu", *arguments)
