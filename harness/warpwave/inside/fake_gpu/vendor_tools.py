@@ -131,7 +131,8 @@ class _Finder(MetaPathFinder, Loader):
 class _StandIn(ModuleType):
     """A module of which a part answers. A function of the library that does not is there, and refuses when it is called."""
 
-    prefix, failure = "", Exception
+    prefix: str = ""
+    failure: type[Exception] = Exception
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or any(is_near(name, other) for other in dir(self)):

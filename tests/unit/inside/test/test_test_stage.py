@@ -21,7 +21,7 @@ from warpwave.config.targets import load_targets
 from warpwave.inside.benchmarks import loading
 from warpwave.inside.compile.stage import Cases, mostly_run, never_loaded, never_ran, never_reached
 from warpwave.inside.test.settings import files_with_tests
-from warpwave.records import CaseResult, Chosen, Job, NotRun, Stage, StageReport, Verdict
+from warpwave.records import MOSTLY_UNSEEN, CaseResult, Chosen, Job, NotRun, Stage, StageReport, Verdict
 from warpwave.render.junit import render_junit
 
 
@@ -404,13 +404,15 @@ def test_the_files_that_stand_for_their_tests(tmp_path):
     assert files_with_tests(replace(job, chosen=Chosen(tests=("a/test_a.py::test_x",)))) == ["a/test_a.py"]
 
 
-@pytest.mark.parametrize(("whole", "data", "skipped", "verdict"), [(1, 1, 9, "passed"), (1, 2, 0, "incomplete"), (0, 0, 3, "passed")])
-def test_a_stage_that_saw_little_is_not_green(whole, data, skipped, verdict):
-    """Kernels that nobody launched are not good ones. What the author skips does not count."""
+@pytest.mark.parametrize(("whole", "data", "skipped", "said"), [(1, 1, 9, False), (1, 2, 0, True), (0, 0, 3, False)])
+def test_a_stage_that_saw_little_says_so(whole, data, skipped, said):
+    """Kernels that nobody launched are not checked. What the author skips does not count."""
     cases = Cases()
     cases.ended = {f"{why}{n}": why for why, n in [(None, whole), (NotRun.DATA, data), (NotRun.SKIPPED, skipped)] for n in range(n)}
 
-    assert mostly_run(StageReport(Stage.COMPILE, Verdict.PASSED), [cases]).verdict.value == verdict
+    report = mostly_run(StageReport(Stage.COMPILE, Verdict.PASSED, notes=("other",)), [cases])
+    assert (report.verdict, len(report.notes)) == (Verdict.PASSED, 1 + said)
+    assert report.notes[0].startswith(MOSTLY_UNSEEN if said else "other")
 
 
 @pytest.mark.parametrize(("stages", "shares"), [(("test",), [0.8, 1.0]), (("test", "bench", "compile"), [0.4, 0.6, 0.8, 1.0])])
