@@ -198,10 +198,10 @@ def test_a_report_counts_expected_failures_by_themselves():
 
 # Each file that was matched has a row: also one that does not import, has nothing to run, or was never reached.
 
-BROKEN = "ModuleNotFoundError: No module named 'no_such_module'"
+BROKEN = "ModuleNotFoundError: No module named 'json.no_such_module'"
 FILES = {
     "conftest.py": "collect_ignore = []",
-    "broken/conftest.py": "import no_such_module",
+    "broken/conftest.py": "import json.no_such_module",
     "broken/test_behind.py": "def test_a(): pass",
     "good/test_good.py": "def test_a(): pass",
     "good/test_helpers.py": "WIDTH = 4",
@@ -251,7 +251,7 @@ def test_no_row_is_missing_from_the_test_stage(run_inside, tmp_path):
 
 def test_a_broken_conftest_of_the_whole_package_is_named(run_inside, tmp_path):
     """pytest alone would end before it collects anything."""
-    files = {"conftest.py": "import no_such_module", "tests/test_a.py": "def test_a(): pass"}
+    files = {"conftest.py": "import json.no_such_module", "tests/test_a.py": "def test_a(): pass"}
     output = run_inside(_package(tmp_path / "package", files), Stage.TEST, light=True, benches=())
 
     assert {name: row[:2] for name, row in _cases(output).items()} == {
