@@ -1,1 +1,1 @@
-import no_such_module  # noqa: F401
+import json.no_such_module  # noqa: F401

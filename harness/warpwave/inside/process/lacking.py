@@ -37,7 +37,7 @@ _NO_COMPILER = re.compile(
 )
 _BUILDING = "/torch/utils/cpp_extension.py"
 _BY_MACRO = re.compile(r"\bTORCH_LIBRARY\w*\(\s*[A-Z_]+\b")
-_COMPILED = frozenset({".cpp", ".cc", ".cxx", ".cu", ".cuh", ".h", ".hpp", ".hip", ".mm"})
+_COMPILED = (".c", ".h", ".mm")  # how the suffixes of C++ and its kin begin
 _NOT_SOURCES = frozenset({"build", "dist", "node_modules", "__pycache__"})
 _MOST_FILES, _MOST_BYTES = 4000, 1 << 20
 
@@ -99,7 +99,7 @@ def compiled_sources() -> tuple[tuple[str, str], ...]:
 def _sources_of(root: Path) -> tuple[tuple[str, str], ...]:
     found = []
     for path in _files_below(root):
-        if path.suffix in _COMPILED and path.stat().st_size < _MOST_BYTES:
+        if path.suffix.startswith(_COMPILED) and path.stat().st_size < _MOST_BYTES:
             found.append((path.relative_to(root).as_posix(), path.read_text(encoding="utf-8", errors="replace")))
             if len(found) == _MOST_FILES:
                 break

@@ -1,1 +1,1 @@
-import a_module_that_nobody_has  # noqa: F401
+import json.a_module_that_nobody_has  # noqa: F401

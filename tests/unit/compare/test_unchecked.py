@@ -1,0 +1,91 @@
+"""What could not be checked: it is counted, has a cause and a hint, and fails nothing unless `--strict` asks. All data is synthetic."""
+
+from __future__ import annotations
+
+import pytest
+from synthetic import case, compiled, pair, run
+
+from warpwave.compare import compare, outcome
+from warpwave.compare.answer import headline
+from warpwave.errors import ExitCode
+from warpwave.records import HOST_CODE, MOSTLY_UNSEEN, NotRun, Stage, StageReport, Verdict
+
+NOT_RUN = Verdict.NOT_RUN
+
+
+def unchecked(name, why, message=""):
+    return case(f"t.py::{name}", NOT_RUN, not_run=why, message=message)
+
+
+LACKING = (
+    case("t.py::good"),
+    case("t.py::skipped", NOT_RUN, not_run=NotRun.SKIPPED),
+    unchecked("a", NotRun.NEEDS_BUILD, "AttributeError: no lib.op\nmore"),
+    unchecked("b", NotRun.NEEDS_CARD, "assert 0 < 0"),
+    unchecked("c", NotRun.NEEDS_BUILD, "AttributeError: no lib.op"),
+    unchecked("d", NotRun.REQUIREMENT, "ModuleNotFoundError: No module named 'x'; No module named 'y_z'"),
+    unchecked("e", NotRun.REQUIREMENT, "ModuleNotFoundError: No module named 'w.part'"),
+    unchecked("f", NotRun.REQUIREMENT, "ModuleNotFoundError: No module named 'x'"),
+)
+
+
+def test_the_first_line_counts_what_was_checked():
+    """The author's skip is none of it. The exit code is 0, and 4 with `--strict`, which says why."""
+    comparison = compare([run(cases=LACKING)])
+    ended = outcome(comparison, strict=True)
+
+    assert headline(comparison, ()).startswith("1 of 7 tests checked; ")
+    assert outcome(comparison).code == comparison.exit_code == ExitCode.GOOD
+    assert (ended.code, ended.reason) == (ExitCode.INCOMPLETE, "--strict: alpha: 1 of 7 tests checked")
+    assert outcome(compare([run()]), strict=True).code == ExitCode.GOOD
+
+
+def test_causes_come_with_the_most_tests_first_and_a_hint_each():
+    """Missing modules are one cause, and one command installs all of them."""
+    found = compare([run(cases=LACKING)]).targets[0].unchecked
+
+    assert [(cause.why, cause.count, cause.example) for cause in found] == [
+        (NotRun.REQUIREMENT, 3, "t.py::d"),
+        (NotRun.NEEDS_BUILD, 2, "t.py::a"),
+        (NotRun.NEEDS_CARD, 1, "t.py::b"),
+    ]
+    assert found[1].text == "no lib.op"
+    assert "--with x --with y-z --with w " in found[0].hint
+    assert len({cause.hint for cause in found}) == 3
+
+
+def test_a_failure_is_red_beside_it():
+    """And the count still stands in the first line."""
+    comparison = compare([run(cases=(*LACKING, case("t.py::wrong", Verdict.FAILED)))])
+
+    assert comparison.exit_code == ExitCode.FAILED
+    assert headline(comparison, ()) == "1 test fails on alpha; 2 of 8 tests checked."
+    assert outcome(comparison, strict=True).code == ExitCode.FAILED
+
+
+@pytest.mark.parametrize(("more", "code"), [({}, ExitCode.GOOD), ({"compiled": ()}, ExitCode.NOTHING_RAN)])
+def test_without_a_checked_test_something_must_have_been_compiled(more, code):
+    """Green never means that nothing was checked."""
+    comparison = compare([run(cases=LACKING[2:4], samples=(), **more)])
+
+    assert comparison.exit_code == code
+    assert "0 of 2 tests checked" in headline(comparison, ()) or code
+
+
+def test_the_compile_stage_adds_what_the_tests_do_not_say():
+    """A point that needs a build is one cause on all architectures; a test with a result of its own is none."""
+    why = {"function": HOST_CODE, "verdict": NOT_RUN, "not_run": NotRun.NEEDS_BUILD, "reason": "NotBuilt: no lib.op"}
+    rows = [compiled(name, origin=origin, **why) for name in ("sy_90", "sy_80") for origin in ("add/N=1", "t.py::good")]
+    targets = compare(pair({"cases": LACKING[:1], "compiled": (compiled(), *rows)})).targets
+
+    assert [(cause.count, cause.example, cause.text) for cause in targets[0].unchecked] == [(1, "add/N=1", "no lib.op")]
+    assert targets[1].unchecked == ()
+    assert outcome(compare([run(compiled=(compiled(), *rows))]), strict=True).code == ExitCode.INCOMPLETE
+
+
+def test_strict_wants_most_launches_seen():
+    """The stage that compiles says so in a note."""
+    report = StageReport(Stage.COMPILE, Verdict.PASSED, notes=(f"{MOSTLY_UNSEEN} 1 of 9 ran to its end",))
+    comparison = compare([run(stages=(StageReport(Stage.TEST, Verdict.PASSED), report))])
+
+    assert (outcome(comparison).code, outcome(comparison, strict=True).code) == (ExitCode.GOOD, ExitCode.INCOMPLETE)
