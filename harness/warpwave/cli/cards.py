@@ -63,5 +63,5 @@ def _without_card(targets: Mapping[str, Target]) -> str:
 
 
 def _listed(targets: Sequence[Target]) -> str:
-    """`cuda (LABEL) or rocm (LABEL)`: names with the vendors that they stand for."""
+    """Return the names of targets, each with its label, as a choice."""
     return " or ".join(f"{target.name} ({target.label})" for target in targets)

@@ -174,10 +174,12 @@ def not_portable(grid: Grid) -> str:
 
 
 def portable(grid: Grid) -> str:
-    """Say that every function can run on every card; empty if that is not known of all of them."""
+    """Say that every function can run on every card, or on those on which it was launched; empty if that is not known of all of them."""
     functions = [row for row in grid.rows if row.function]
-    if not functions or not all(cell and cell.fit in (Fit.RUNS, Fit.ADVICE, Fit.BREAKS) for row in functions for cell in row.cells):
+    if not functions or not all(cell is None or cell.fit in (Fit.RUNS, Fit.ADVICE, Fit.BREAKS) for row in functions for cell in row.cells):
         return ""
+    if any(cell is None for row in functions for cell in row.cells):
+        return f"all {len(functions)} kernels can launch on each card that they were compiled for"
     who = f"`{functions[0].function}`" if len(functions) == 1 else f"all {len(functions)} kernels"
     return f"{who} can launch on {_listed([card.name for card in grid.cards], grid)}"
 

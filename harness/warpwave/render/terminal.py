@@ -34,8 +34,9 @@ _FAR = {Distance.NEAR: "blue", Distance.SHORT: "yellow", Distance.FAR: "bold red
 _NARROWEST = 5
 _NAME = 24
 _WIDEST = 10_000  # no table is as wide
+_GRID_HEAD = 4  # lines of a head of the grid, with the empty one above
 _HEAD = 9  # characters of a head of the grid
-_ROWS = 10  # of the grid
+_GRID = 24  # lines of a table that is drawn in groups, on one screen
 _SCREEN = 52  # lines; the last lines of the command come below: all in all 60
 
 
@@ -43,7 +44,7 @@ def render_terminal(comparison: Comparison, full: bool = False) -> RenderableTyp
     """Return the report: the answer on one screen. `full` adds every test, case, configuration and reason below it."""
     found = shown(comparison)
     good = comparison.exit_code == 0
-    answer = brief(comparison, found.comparison, rows=None if full else _ROWS, figures=full, rest=REST if full else ": --full")
+    answer = brief(comparison, found.comparison, figures=full, rest=REST if full else ": --full")
     if full:
         sections = [section for section, _ in answer.sections]
         return draw_page(answer.headline, [*sections, *rest(found), *outline(found.comparison, full)], good=good)
@@ -64,7 +65,7 @@ class Screen:
         lines = console.render_lines(self.verdict, options, pad=False)[: _SCREEN // 4]
         taken = len(lines)
         for section, most in self.sections:
-            drawn = [line for part in _draw(section) for line in _lines(part, console, options)]
+            drawn = [line for part in _draw(section, cut=True) for line in _lines(part, console, options)]
             rows = [-(-max(1, Segment.get_line_length(line)) // options.max_width) for line in drawn]
             allowed = min(most + 2, room - taken)  # its title and the empty line above it
             if allowed < 4:
@@ -90,10 +91,10 @@ def _verdict(sentence: str, *, good: bool) -> Text:
     return Text(visible(sentence), style="bold green" if good else "bold red")
 
 
-def _draw(section: Section) -> list[RenderableType]:
+def _draw(section: Section, *, cut: bool = False) -> list[RenderableType]:
     parts: list[RenderableType] = [Text(), Text(visible(section.title), style="bold")]
     if section.groups:
-        parts.append(_Grouped(section))
+        parts.append(_Grouped(section, cut))
     elif section.heads:
         gap = 1 if section.narrow is None else 0
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, gap, 0, 0), show_edge=False)
@@ -117,37 +118,42 @@ def _draw(section: Section) -> list[RenderableType]:
 
 @dataclass(frozen=True)
 class _Grouped:
-    """The table of a section with groups of columns: as many of them side by side as there is room for, the others below."""
+    """The table of a section with groups of columns: as many of them side by side as there is room for, the others below. If it is `cut`,
+    only the first rows are drawn, as many as fit on a screen beside the rest of the answer."""
 
     section: Section
+    cut: bool
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw one table or several; each begins with the names."""
         tables: list[list[tuple[str, tuple[int, ...]]]] = [[]]
         for group in self.section.groups:
             wider = [*tables[-1], group]
-            width = Measurement.get(console, options.update(max_width=_WIDEST), self._table(wider)).maximum
+            width = Measurement.get(console, options.update(max_width=_WIDEST), self._table(wider, self.section.rows)).maximum
             if tables[-1] and width > options.max_width:
                 tables.append([group])
             else:
                 tables[-1] = wider
+        room = max(1, _GRID // len(tables) - _GRID_HEAD)
+        rows = self.section.rows[:room] if self.cut else self.section.rows
         for position, groups in enumerate(tables):
             if position:
                 yield Text()
-            yield self._table(groups)
+            yield self._table(groups, rows)
+        if len(rows) < len(self.section.rows):
+            yield Text(f"… and {len(self.section.rows) - len(rows)} more, no worse than these: --full", style="dim")
 
-    def _table(self, groups: Sequence[tuple[str, tuple[int, ...]]]) -> Table:
+    def _table(self, groups: Sequence[tuple[str, tuple[int, ...]]], rows: Sequence[tuple[Line, ...]]) -> Table:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
         heads = [_text(head).plain for head in self.section.heads]
         labels = {0: ["", *_stacked(heads[0])]}
         for title, columns in groups:
             labels |= {column: [title if column == columns[0] else "", *_stacked(heads[column])] for column in columns}
-        whole = all(len(_text(row[0]).plain) <= _NAME for row in self.section.rows)
         tallest = max(map(len, labels.values()))
         for column, (title, *words) in labels.items():
             label = Text("\n").join([Text(title, "bold"), *map(Text, [*[""] * (tallest - 1 - len(words)), *words])])
-            table.add_column(label, overflow="fold", no_wrap=column == 0 and whole)
-        for row in self.section.rows:
+            table.add_column(label, overflow="fold", max_width=_NAME if column == 0 else None)
+        for row in rows:
             table.add_row(*(_text(row[column]) for column in labels))
         return table
 

@@ -18,7 +18,7 @@ from warpwave.collect.untrusted import Room, read_record
 from warpwave.config.package import package_names
 from warpwave.errors import ExitCode, InvalidInputError
 from warpwave.inside.benchmarks import find_benches, kernel_name
-from warpwave.records import Gates, Job, RunRecord, Stage, StageReport, Verdict, to_json
+from warpwave.records import Gates, Hardware, Job, RunRecord, Stage, StageReport, Verdict, to_json
 from warpwave.records.selection import is_bench, is_test, kernel_of
 from warpwave.report import write_report
 
@@ -449,11 +449,28 @@ def test_a_stage_that_passed_and_left_no_file_is_incomplete(raw, name):
 
 
 def test_an_emulated_run_is_read_back(tmp_path):
-    """With the architecture that was emulated."""
+    """With the architecture that was emulated, and that its tests checked what kernels do to memory."""
     found = collect(write_raw(tmp_path / "syn942-emulated", emulated()))
 
-    assert found == emulated()
+    assert found == emulated(sanitized=True)
     assert found.record.emulated == "syn942"
+
+
+@pytest.mark.parametrize(("cards", "name"), [(["S90", "S91"], "S90"), ([], "Card 90 of 2026")])
+def test_a_card_is_known_by_its_vendor_and_its_name(cards, name, tmp_path):
+    """The first name of the targets file; a run of an older warpwave has torch's, which begins with the vendor."""
+    folder = write_raw(tmp_path / "alpha", run())
+    card = {
+        "backend": "sy",
+        "arch": 90,
+        "warp_size": 32,
+        "properties": {},
+        "torch_properties": {"name": "Sy Card 90 of 2026"},
+        "name": "sy_90",
+    }
+    edit(folder / "job.json", architectures=[{**card, "cards": cards}])
+
+    assert collect(folder).hardware == (Hardware("sy_90", "Sy", name),)
 
 
 def test_speeds_of_an_emulated_target_are_dropped(tmp_path):

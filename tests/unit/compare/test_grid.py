@@ -58,13 +58,18 @@ def test_what_runs_everywhere_is_said_of_cards_by_name():
     assert said(without_card(*everywhere())).startswith("`_softmax_fwd` can launch on S90, N300, N350; all tests that ran pass on cpu")
 
 
-@pytest.mark.parametrize("missing", ["nothing was compiled", "it was not reached"])
-def test_it_is_not_said_of_what_is_not_known(missing):
-    """One card without the kernel: no binary, or a case that did not run to its end."""
-    code = everywhere()
-    code[2:] = [] if missing == "nothing was compiled" else [stopped("syn950", NotRun.TIME_UP)]
+def test_it_is_not_said_of_what_is_not_known():
+    """On one card the case did not run to its end."""
+    code = [*everywhere()[:2], stopped("syn950", NotRun.TIME_UP)]
 
-    assert "can launch" not in said(without_card(*code, compiled("syn950", function="other"), hardware=CARDS))
+    assert "can launch" not in said(without_card(*code, hardware=CARDS))
+
+
+def test_a_kernel_that_one_card_does_not_launch_is_no_gap():
+    """A package may have a kernel for each vendor. The sentence claims no more than was compiled."""
+    text = said(without_card(*everywhere(), compiled("syn950", function="other"), hardware=CARDS))
+
+    assert text.startswith("All 2 kernels can launch on each card that they were compiled for;")
 
 
 def stopped(architecture, why):

@@ -14,7 +14,7 @@ TITLE = "Is it right, and does it run?"
 CHECKED = "What was checked"
 LEGEND = (
     "right: tests that pass. ✓ 64 50%: it can launch on that card, with 64 registers a thread, and 50% of a multiprocessor's warps fit "
-    "(occupancy). This is read from the compiled code; nothing ran on a card.",
+    "(occupancy); -: not launched there. This is read from the compiled code; nothing ran on a card.",
 )
 _VERDICTS = {Fit.RUNS: Verdict.PASSED, Fit.ADVICE: Verdict.ABSENT, Fit.UNKNOWN: Verdict.NOT_RUN}
 

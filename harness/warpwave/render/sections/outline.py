@@ -309,9 +309,10 @@ def brief(
     table = grid.grid(comparison.grid, rows, rest.removeprefix(": ")) if without_card else speeds.kernels(comparison, lines)
     parts: Sequence[tuple[list[Section], int]] = (
         (table, 40 if without_card else 20 if len(comparison.targets) <= 3 else 16),
+        (did_not_pass(comparison, failures, rest) if without_card else [], 9),
         (grid.checked(comparison) if without_card else [], 8),
         (_brief_targets(comparison), 9),
-        (did_not_pass(comparison, failures, rest), 9),
+        (did_not_pass(comparison, failures, rest) if not without_card else [], 9),
         (_not_checked(comparison, _CAUSES), 2 * _CAUSES + 1),
         (testing.finding_sections(comparison, min(failures, 3)), 6),
         (testing.known_sections(comparison, failures), 7),

@@ -21,7 +21,7 @@ from warpwave.config.targets import load_targets
 from warpwave.inside.benchmarks import loading
 from warpwave.inside.compile.stage import Cases, mostly_run, never_loaded, never_ran, never_reached
 from warpwave.inside.test.settings import files_with_tests
-from warpwave.records import MOSTLY_UNSEEN, CaseResult, Chosen, Job, NotRun, Stage, StageReport, Verdict
+from warpwave.records import MOSTLY_UNSEEN, Architecture, CaseResult, Chosen, NotRun, Stage, StageReport, Verdict
 from warpwave.render.junit import render_junit
 
 
