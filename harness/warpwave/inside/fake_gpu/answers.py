@@ -3,7 +3,8 @@
 A table is applied from its first row to its last one, so a row wraps what an earlier one has put there. All but `add` and `fill` leave out
 what this release of a library does not have. What a card has and no row answers is *not pretended*: the last rows of `of_device` name it.
 
-Which device a call of torch means is no row: `redirect.py` and `no_data.py` see every call, as a mode of torch.
+Three things are no attributes. Which device a call of torch means: `redirect.py` and `no_data.py` see every call, as a mode of torch.
+Triton's active driver: `driver.py`. Kernels of torch's dispatcher, whose sums are in fp32: `sum_in_fp32` of `torch_ops.py`.
 """
 
 from __future__ import annotations
@@ -290,7 +291,7 @@ def without_data(device: torch.device) -> list[Answer]:
         put(Autotuner, "check_disk_cache", driver.without_disk_cache, "its timings are made up, and a bench must not find them there"),
         put(torch, "compile", compiled.plain, "the author's kernels are launched all the same"),
         # Ops run the package's function, so that every launch in it is seen; torch would only ask for shapes.
-        wrap(torch.library, "custom_op triton_op", ops.defining, "an op is called past the dispatcher"),
+        around(torch.library, "custom_op triton_op", ops.defining, "an op is called past the dispatcher"),
         put(torch.library, "wrap_triton", torch_ops.Traceable, "a launch, where torch would trace"),
         around(torch.library.Library, "impl", ops.implementing, "what is for the GPU runs where torch asks for shapes"),
         around(torch.library.Library, "_register_fake", ops.giving_shapes, "until the op has what is for the GPU"),
@@ -302,10 +303,10 @@ def without_data(device: torch.device) -> list[Answer]:
         put(triton.testing, "assert_close", nothing, "the data are unknown"),
         put(torch.autograd, "gradcheck gradgradcheck", no_data.differentiate, "the function and its backward launch"),
         put(torch.library, "opcheck", lambda *args, **kwargs: {}, "it traces, and compares"),
-        wrap(torch.testing._comparison, "not_close_error_metas", no_data.without_errors, "torch's own test classes ask it"),
-        *each(no_data.assertions(np.testing), lambda name: wrap(np.testing, name, no_data.passing, "unknown data pass")),
-        *each(no_data.assertions(unittest.TestCase), lambda name: wrap(unittest.TestCase, name, no_data.passing, "unknown data pass")),
-        *each(unknown.OF_MATH, lambda name: wrap(math, name, unknown.of_unknown, "the result is unknown, and decides nothing yet")),
+        around(torch.testing._comparison, "not_close_error_metas", no_data.without_errors, "torch's own test classes ask it"),
+        *each(no_data.assertions(np.testing), lambda name: around(np.testing, name, no_data.passing, "unknown data pass")),
+        *each(no_data.assertions(unittest.TestCase), lambda name: around(unittest.TestCase, name, no_data.passing, "unknown data pass")),
+        *each(unknown.OF_MATH, lambda name: around(math, name, unknown.of_unknown, "the result is unknown, and decides nothing yet")),
         around(SourceFileLoader, "get_code", assertions.loaded, "assertions are rewritten"),
         around(runpy, "_get_code_from_file", assertions.run_as_script, "assertions are rewritten"),
         around(pytests, "rewrite_asserts", assertions.with_pytests, "assertions are rewritten"),
@@ -316,8 +317,8 @@ def without_data(device: torch.device) -> list[Answer]:
         put(torch.utils.dlpack, "to_dlpack", lambda tensor: tensor, "there are no data to share"),
         around(torch, "_has_compatible_shallow_copy_type", no_data.compatible, "a parameter with data cannot become one without"),
         around(np, "array asarray asanyarray ascontiguousarray", no_data.covering, "NumPy would make zeros of what has no data"),
-        wrap(torch, "from_numpy", functools.partial(no_data.from_array, alone=True), "a tensor of such an array has no data either"),
-        wrap(torch, "tensor as_tensor asarray", no_data.from_array, "a tensor of such an array has no data either"),
+        around(torch, "from_numpy", no_data.from_numpy, "a tensor of such an array has no data either"),
+        around(torch, "tensor as_tensor asarray", no_data.from_array, "a tensor of such an array has no data either"),
     ]
 
 
@@ -338,10 +339,10 @@ def shared_ops(kinds: Iterable[str]) -> list[Answer]:
     ops = torch_ops.SharedOps(kinds)
     return [
         around(torch.library.Library, "impl", ops.implementing, "what is for the GPU serves the CPU, where the card's tensors are"),
-        wrap(torch.library, "custom_op", ops.defining, "an op for the GPU is one for all devices"),
+        around(torch.library, "custom_op", ops.defining, "an op for the GPU is one for all devices"),
         put(torch.library, "triton_op", torch_ops.of_kernels, "interpreted kernels cannot be traced: torch does not look into it"),
         wrap(torch.library, "wrap_triton", lambda traced: lambda kernel: torch_ops.Traceable(traced(kernel)), "as above"),
-        wrap(CustomOpDef, "register_kernel", torch_ops.seeing_the_card, "a function that torch calls sees the card"),
+        around(CustomOpDef, "register_kernel", torch_ops.seeing_the_card, "a function that torch calls sees the card"),
     ]
 
 
@@ -363,8 +364,8 @@ def with_data(kinds: Sequence[str], tuning: Tuning, launching: Sequence[Answer])
         *shared_ops(kinds),
         *autotuning(tuning),
         *launching,
-        wrap(torch, "compile", functools.partial(compiled.by_authors_backend, originals=originals), "torch's own backends need a card"),
-        wrap(torch.library, "opcheck", functools.partial(compiled.without_modes, originals=originals), "it traces"),
+        around(torch, "compile", functools.partial(compiled.by_authors_backend, originals), "torch's own backends need a card"),
+        around(torch.library, "opcheck", functools.partial(compiled.without_modes, originals), "it traces"),
         *alone,
     ]
 
@@ -401,7 +402,7 @@ def arithmetic() -> list[Answer]:
         around(builder, "create_umulhi", card.high_half, "signed operands take part by their bits"),
         around(builder, "create_fma", card.rounded_once, "of fp16, older releases round the product, too"),
         around(builder, " ".join(card.COMPUTED), card.computed, "narrow floats are computed in fp32"),
-        wrap(builder, " ".join(card.CASTS), card.cast, "conversions of narrow floats round once, and saturate"),
+        around(builder, " ".join(card.CASTS), card.cast, "conversions of narrow floats round once, and saturate"),
         around(builder, "create_dot", card.operands_widened, "narrow floats are multiplied in fp32"),
         around(builder, "create_atomic_rmw", card.atomic, "narrow floats are added, and floats exchanged"),
         around(ReduceOps, "apply_impl", card.combined, "narrow floats are reduced in fp32"),
@@ -508,7 +509,7 @@ def hardware(processors: int, card: Architecture) -> list[Answer]:
             if name in known:
                 rows.append(put(module, name, known[name], "one program runs at a time"))
             else:
-                rows.append(wrap(module, name, interpreter.within_the_interpreter, "it runs in the interpreter"))
+                rows.append(around(module, name, interpreter.within_the_interpreter, "it runs in the interpreter"))
     return rows
 
 

@@ -161,24 +161,20 @@ def operands_widened(operation: Callable[..., Any], builder: Any, left: Any, rig
     return operation(builder, _wide(left), _wide(right), *rest)
 
 
-def cast(conversion: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a conversion that rounds once to a narrow type, or from one."""
-
-    def cast(builder: Any, source: Any, to: Any, *rounding: Any) -> Any:
-        if getattr(source, "is_suspected", False):  # nobody may look at it yet
-            return source.converted(lambda plain: cast(builder, plain, to, *rounding))
-        dtype = to.scalar
-        if (_type(source) is None and dtype not in _TYPES) or any("RTZ" in str(mode) for mode in rounding):
-            return conversion(builder, source, to, *rounding)
-        numbers = _wide(source).data
-        if dtype.is_int():
-            return conversion(builder, _wide(source), to, *rounding)
-        if dtype not in _TYPES:
-            return type(source)(numbers.astype(_get_np_dtype(dtype)), dtype)
-        # What is wider than fp32 (fp64, large whole numbers) is rounded once, too.
-        return type(source)(narrowed(numbers.astype(np.float64), dtype), dtype)
-
-    return cast
+def cast(conversion: Callable[..., Any], builder: Any, source: Any, to: Any, *rounding: Any) -> Any:
+    """Convert to a narrow type, or from one, with one rounding."""
+    if getattr(source, "is_suspected", False):  # the sanitizer hears who looks at it
+        return source.converted(lambda plain: cast(conversion, builder, plain, to, *rounding))
+    dtype = to.scalar
+    if (_type(source) is None and dtype not in _TYPES) or any("RTZ" in str(mode) for mode in rounding):
+        return conversion(builder, source, to, *rounding)
+    numbers = _wide(source).data
+    if dtype.is_int():
+        return conversion(builder, _wide(source), to, *rounding)
+    if dtype not in _TYPES:
+        return type(source)(numbers.astype(_get_np_dtype(dtype)), dtype)
+    # What is wider than fp32 (fp64, large whole numbers) is rounded once, too.
+    return type(source)(narrowed(numbers.astype(np.float64), dtype), dtype)
 
 
 def combined(apply: Callable[..., Any], ops: Any, values: Any) -> Any:

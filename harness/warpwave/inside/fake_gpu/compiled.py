@@ -83,39 +83,33 @@ def plain(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     return (lambda decorated: decorated) if function is None else function
 
 
-def by_authors_backend(compile_: Callable[..., Any], originals: list[Patch]) -> Callable[..., Any]:
-    """Return `torch.compile` for backends of the author's. A function for one of torch's stays Python's."""
+def by_authors_backend(originals: list[Patch], compile_: Callable[..., Any], model: Any = None, **options: Any) -> Any:
+    """Stand in for `torch.compile`, with backends of the author's. A function for one of torch's stays Python's."""
+    if model is None:
+        return functools.partial(by_authors_backend, originals, compile_, **options)
+    if options.get("backend", "inductor") in _OF_TORCH:
+        return followed(plain(model, **options))
+    compiled = compile_(model, **options)
 
-    def chosen(model: Any = None, **options: Any) -> Any:
-        if model is None:
-            return functools.partial(chosen, **options)
-        if options.get("backend", "inductor") in _OF_TORCH:
-            return followed(plain(model, **options))
-        return without_modes(compile_(model, **options), originals)
+    def run(*args: Any, **kwargs: Any) -> Any:  # a function, which may be a method
+        return without_modes(originals, compiled, *args, **kwargs)
 
-    return chosen
+    return compiled if isinstance(compiled, torch.nn.Module) else run
 
 
-def without_modes(function: Callable[..., Any], originals: list[Patch]) -> Callable[..., Any]:
+def without_modes(originals: list[Patch], function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Let torch's own compiler see tensors as they are, and the functions that it has rules for: the `originals`."""
-    if isinstance(function, torch.nn.Module):
-        module: Callable[..., Any] = function
-        return module
-
-    def run(*args: Any, **kwargs: Any) -> Any:
-        modes = [torch._C._get_function_stack_at(place) for place in range(torch._C._len_torch_function_stack())]
-        for _ in modes:
-            torch._C._pop_torch_function_stack()
-        try:
-            # Modes that torch's compiler enters itself work: it indexes with tensors by one.
-            with torch._C.DisableTorchFunctionSubclass(), contextlib.ExitStack() as undo:
-                apply(originals, undo)
-                return function(*args, **kwargs)
-        finally:
-            for mode in modes:
-                torch._C._push_on_torch_function_stack(mode)
-
-    return run
+    modes = [torch._C._get_function_stack_at(place) for place in range(torch._C._len_torch_function_stack())]
+    for _ in modes:
+        torch._C._pop_torch_function_stack()
+    try:
+        # Modes that torch's compiler enters itself work: it indexes with tensors by one.
+        with torch._C.DisableTorchFunctionSubclass(), contextlib.ExitStack() as undo:
+            apply(originals, undo)
+            return function(*args, **kwargs)
+    finally:
+        for mode in modes:
+            torch._C._push_on_torch_function_stack(mode)
 
 
 def followed(function: Any) -> Any:

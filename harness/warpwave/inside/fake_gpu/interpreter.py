@@ -127,13 +127,9 @@ def vendors_modules() -> Iterator[ModuleType]:
                 yield named
 
 
-def within_the_interpreter(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of the language, called with the interpreter's semantics."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **{**kwargs, "_semantic": interpreter_semantic})
-
-    return call
+def within_the_interpreter(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function of the language with the interpreter's semantics."""
+    return function(*args, **{**kwargs, "_semantic": interpreter_semantic})
 
 
 # Tensors on the host: a card's launcher refuses them, and Triton's interpreter takes them.

@@ -293,17 +293,16 @@ def _counts(tensor: torch.Tensor, weights: torch.Tensor | None = None, minlength
     return torch.empty(minlength, dtype=dtype, device="meta") if minlength else None
 
 
-def from_array(function: Callable[..., Any], alone: bool = False) -> Callable[..., Any]:
-    """Let torch make a tensor without data of an array without numbers. `alone`: the function does no more than that."""
+def from_numpy(function: Callable[..., Any], array: Any) -> Any:
+    """Make a tensor of an array: one without data of one without numbers."""
+    if not isinstance(array, NoNumbers):
+        return function(array)
+    return put_on_host(torch.empty(array.shape, dtype=dtype_of(array), device="meta"))
 
-    @functools.wraps(function)
-    def take(*args: Any, **kwargs: Any) -> Any:
-        if not args or not isinstance(args[0], NoNumbers):
-            return function(*args, **kwargs)
-        tensor = put_on_host(torch.empty(args[0].shape, dtype=dtype_of(args[0]), device="meta"))
-        return tensor if alone else function(tensor, *args[1:], **kwargs)
 
-    return take
+def from_array(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Make a tensor of anything, also of an array without numbers."""
+    return function(*(from_numpy(lambda other: other, each) for each in args[:1]), *args[1:], **kwargs)
 
 
 def compatible(function: Callable[..., bool], one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -405,19 +404,18 @@ def assertions(owner: Any) -> list[str]:
     return [name for name in names if callable(getattr(owner, name))]
 
 
-def passing(compare: Callable[..., Any], passed: Any = None) -> Callable[..., Any]:
-    """Let an assertion pass where it would compare data that is not there. `passed` is what it returns then."""
-
-    def check(*args: Any, **kwargs: Any) -> Any:
-        without = any(isinstance(value, _NOT_THERE) for value in args)
-        return passed if without or any(map(is_meta, tensors_in(args))) else compare(*args, **kwargs)
-
-    return check
+def passing(compare: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Assert something; it holds where it would compare data that is not there."""
+    return None if _compares_unknown(args) else compare(*args, **kwargs)
 
 
-def without_errors(compare: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a comparison that finds no errors in data that is not there."""
-    return passing(compare, [])
+def without_errors(compare: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Compare; there are no errors in data that is not there."""
+    return [] if _compares_unknown(args) else compare(*args, **kwargs)
+
+
+def _compares_unknown(args: Any) -> bool:
+    return any(isinstance(value, _NOT_THERE) for value in args) or any(map(is_meta, tensors_in(args)))
 
 
 def differentiate(function: Callable[..., Any], inputs: Any, *args: Any, **kwargs: Any) -> bool:

@@ -62,20 +62,16 @@ class SharedOps:
                 known[serves] = fn
                 implement(library, op_name, _chosen_by_place(fn, known), "CPU", **options)
 
-    def defining(self, define: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `custom_op`. An op for the GPU is one for all devices."""
-
-        def custom(name: str, function: Any = None, /, *, device_types: Any = None, **options: Any) -> Any:
-            if function is None:
-                return lambda decorated: custom(name, decorated, device_types=device_types, **options)
-            if options.get("schema") is None:  # from the function itself: what stands for it has other globals
-                options["schema"] = torch.library.infer_schema(function, mutates_args=options.get("mutates_args", ()))
-            named = {device_types} if isinstance(device_types, str) else set(device_types or ())
-            if {kind.upper() for kind in named} & self._gpus:
-                device_types = None
-            return define(name, within(function), device_types=device_types, **options)
-
-        return custom
+    def defining(self, define: Callable[..., Any], name: str, function: Any = None, /, *, device_types: Any = None, **options: Any) -> Any:
+        """Define a custom op. One for the GPU is one for all devices."""
+        if function is None:
+            return lambda decorated: self.defining(define, name, decorated, device_types=device_types, **options)
+        if options.get("schema") is None:  # from the function itself: what stands for it has other globals
+            options["schema"] = torch.library.infer_schema(function, mutates_args=options.get("mutates_args", ()))
+        named = {device_types} if isinstance(device_types, str) else set(device_types or ())
+        if {kind.upper() for kind in named} & self._gpus:
+            device_types = None
+        return define(name, within(function), device_types=device_types, **options)
 
 
 def of_kernels(name: str, function: Any = None, /, **options: Any) -> Any:
@@ -87,15 +83,11 @@ def of_kernels(name: str, function: Any = None, /, **options: Any) -> Any:
     return made
 
 
-def seeing_the_card(register: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an op's `register_kernel`."""
-
-    def register_kernel(op: Any, device_types: Any, function: Any = None, /) -> Any:
-        if function is None:
-            return lambda decorated: register_kernel(op, device_types, decorated)
-        return register(op, device_types, within(function))
-
-    return register_kernel
+def seeing_the_card(register: Callable[..., Any], op: Any, device_types: Any, function: Any = None, /) -> Any:
+    """Register a function of an op for types of devices."""
+    if function is None:
+        return lambda decorated: seeing_the_card(register, op, device_types, decorated)
+    return register(op, device_types, within(function))
 
 
 def with_out_dtype(
@@ -389,16 +381,12 @@ class DirectOps:
         self._made: dict[str, DirectOp] = {}
         self._on_gpu: dict[tuple[str, str], Callable[..., Any]] = {}
 
-    def defining(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return `custom_op` or `triton_op`."""
-
-        def define(name: str, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-            # Torch itself defines an op in a module that it imports only now: such an op has rules for tensors without data.
-            if str(sys._getframe(1).f_globals.get("__name__", "")).partition(".")[0] in ("torch", "functorch"):
-                return original(name, function, **options) if function else original(name, **options)
-            return self._direct_op(name, function, **options)
-
-        return define
+    def defining(self, original: Callable[..., Any], name: str, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Define a custom op that is called past the dispatcher."""
+        # Torch itself defines an op in a module that it imports only now: such an op has rules for tensors without data.
+        if str(sys._getframe(2).f_globals.get("__name__", "")).partition(".")[0] in ("torch", "functorch"):
+            return original(name, function, **options) if function else original(name, **options)
+        return self._direct_op(name, function, **options)
 
     def _direct_op(self, name: str, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         if function is None:

@@ -6,7 +6,6 @@ index could lead to launches that would not happen with real data. `assertions.p
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
 import re
@@ -164,18 +163,13 @@ def _calculate(name: str, kind: type[_Unknown], reflected: bool = False) -> Call
 OF_MATH = [name for name, function in vars(math).items() if callable(function) and name[0] != "_"]
 
 
-def of_unknown(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of Python's `math` that takes unknown numbers. C code would take such a number for the zero that it looks like."""
+def of_unknown(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function of Python's `math`, which would take an unknown number for the zero that it looks like."""
+    if not any(isinstance(each, (UnknownFloat, UnknownInt)) for each in args):
+        return function(*args, **kwargs)
     name = function.__name__
     result = UnknownTruth if name.startswith("is") and name != "isqrt" else UnknownInt if name in _WHOLE else UnknownFloat
-
-    @functools.wraps(function)
-    def compute(*args: Any, **kwargs: Any) -> Any:
-        if not any(isinstance(each, (UnknownFloat, UnknownInt)) for each in args):
-            return function(*args, **kwargs)
-        return (result(), result()) if name in ("frexp", "modf") else result()
-
-    return compute
+    return (result(), result()) if name in ("frexp", "modf") else result()
 
 
 _SHOWS_UNKNOWN = re.compile(r"\bunknown\b|tensor\(\.\.\.")  # as texts of unknown numbers and of tensors without data do
