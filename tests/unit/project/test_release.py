@@ -292,7 +292,7 @@ def test_its_workflow_does_what_it_says(repository, tmp_path):
     machine.sources = {repository / "kernels", repository / ".github"}
     job = yaml.safe_load((repository / ".github" / "workflows" / "kernels.yml").read_text())["jobs"]["cpu"]
     assert job["strategy"]["matrix"]["target"] == ["cpu", "gfx942-emulated"]
-    ran = machine.run([{"env": {"TARGET": "cpu"}, **step} for step in job["steps"]])
+    ran = machine.run(job["steps"], job["env"])
 
     assert ran["status"] == "success", ran["log"]
     assert "cpu passed 3 tests" in ran["summary"]
