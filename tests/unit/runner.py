@@ -97,7 +97,8 @@ class Runner:
         return ran.returncode
 
     def _checkout(self, inputs: dict[str, str]) -> int:
-        assert {name: value for name, value in inputs.items() if name != "ref"} == {"persist-credentials": "False"}
+        known = {name: value for name, value in inputs.items() if name not in ("ref", "fetch-depth")}
+        assert known == {"persist-credentials": "False"}
         for source in self.sources:
             (self.folder / "work" / source.name).symlink_to(checked_out(source))
         return 0

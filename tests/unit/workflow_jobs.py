@@ -47,7 +47,7 @@ def compile_first(runner, planned, left):
         return {"needs.compile.outputs.hash": "", "needs.compile.outputs.hash != ''": False}
     artifact = planned["steps.plan.outputs.artifact"]
     values = {f"needs.plan.outputs.{name}": planned[f"steps.plan.outputs.{name}"] for name in ("compile", "artifact")}
-    values |= {"inputs.kernels": "kernels", "inputs.options": "--quick"}
+    values |= {"inputs.kernels": "kernels", "inputs.options": "--quick", "inputs.known": ""}
     ran = runner("compile", values, warpwave=COMPILES.format(left=left)).run(WORKFLOWS["gpu.yml"]["jobs"]["compile"]["steps"])
     assert ran["status"] == "success", ran["log"]
     digest = ran["outputs"]["steps.compiled.outputs.hash"]
@@ -69,7 +69,7 @@ def gpu(runner, legs, gh=NO_BASE, more=None, compiled=None):
     handed = compile_first(runner, planned["outputs"], compiled)
     for leg in json.loads(planned["outputs"]["steps.plan.outputs.matrix"])["include"]:
         if legs[leg["target"]] is not None:
-            inputs = {"inputs.kernels": "kernels", "inputs.engine": "", "inputs.options": "--quick"}
+            inputs = {"inputs.kernels": "kernels", "inputs.engine": "", "inputs.options": "--quick", "inputs.known": ""}
             values = {"matrix.target": leg["target"], "matrix.name": leg["name"], "matrix.shard": leg["shard"], **inputs, **handed}
             machine = runner(leg["name"], values, warpwave=legs[leg["target"]])
             ran[leg["target"]] = machine.run(jobs["leg"]["steps"], jobs["leg"]["env"])
@@ -77,6 +77,8 @@ def gpu(runner, legs, gh=NO_BASE, more=None, compiled=None):
         "github.workflow": "CI",
         "inputs.fail-on": WORKFLOWS["gpu.yml"][True]["workflow_call"]["inputs"]["fail-on"]["default"],
         "inputs.threshold": "",
+        "inputs.known": "",
+        "inputs.kernels": "kernels",
         **(more or {}),
         "needs.plan.outputs.expect": planned["outputs"]["steps.plan.outputs.expect"].removesuffix("" if compiled else ",cpu"),
         "github.base_ref || github.event.repository.default_branch": "main",

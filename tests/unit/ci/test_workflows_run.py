@@ -257,6 +257,8 @@ def test_the_action_runs_a_strangers_package(runner, tmp_path):
         "inputs.kernels": str(package),
         "inputs.engine": "local",
         "inputs.options": "--stage test -k 'two or three'",
+        "inputs.known": "",
+        "inputs.fail-on": "new",
     }
     ran = runner("action", values, warpwave=RUNS).run(ACTION["runs"]["steps"])
     record = json.loads((tmp_path / "artifacts" / "raw-cpu-1" / "raw" / "cpu" / "run.json").read_text())
@@ -276,6 +278,7 @@ def test_output_of_the_code_under_test_gives_the_runner_no_orders(runner, tmp_pa
     body = f"def test_x(x):\n    print('{order}')\n    raise ValueError('{order}')\n"
     (package / "test_bad.py").write_text(f"import pytest\n{mark}\n{body}")
     values = {"inputs.target": "cpu", "inputs.kernels": str(package), "inputs.engine": "local", "inputs.options": "--stage test"}
+    values |= {"inputs.known": "", "inputs.fail-on": "new"}
     ran = runner("action", values, warpwave=RUNS).run(ACTION["runs"]["steps"])
     orders = [line for line in ran["log"].splitlines() if line.lstrip().startswith("::")]
 
