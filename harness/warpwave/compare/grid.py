@@ -35,7 +35,7 @@ def make_grid(
 ) -> Grid:
     """Return the grid of a comparison. Of two targets that compiled for one card, the graver result stands."""
     rows = [cell.compiled for row in codegen for cell in row.cells]
-    cards = _cards(hardware, {row.architecture for row in rows})
+    cards = _cards(hardware, {row.architecture: row.card for row in rows})
     named = {card.architecture: card for card in cards}
     where = {target.target: _where(target, named) for target in targets if target.tests}
     functions = _functions(rows)
@@ -58,11 +58,11 @@ def _order(row: GridRow) -> tuple[bool, int, int, int]:
     return not cannot, -row.failed, -max(gravities, default=0), -sum(gravities)
 
 
-def _cards(hardware: Iterable[Hardware], compiled: Iterable[str]) -> tuple[Hardware, ...]:
+def _cards(hardware: Iterable[Hardware], compiled: Mapping[str, str]) -> tuple[Hardware, ...]:
     """Return the cards of what was compiled: vendors together, each in the order of its generations."""
     known = {card.architecture: card for card in hardware}
-    wanted = set(compiled)
-    cards = [card for card in (*known.values(), *(Hardware(name) for name in wanted - {*known})) if card.architecture in wanted]
+    others = (Hardware(name, card=card) for name, card in compiled.items() if name not in known)
+    cards = [card for card in (*known.values(), *others) if card.architecture in compiled]
     vendors = list(dict.fromkeys(card.vendor for card in cards))
     return tuple(sorted(cards, key=lambda card: (vendors.index(card.vendor), by_generation(card.architecture))))
 

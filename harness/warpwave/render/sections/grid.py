@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import fields
 
 from warpwave.compare.model import Comparison, Fit, Grid, GridCell, Right, TargetSummary
-from warpwave.records import Gates, Limits, NotRun, Verdict, reasons
+from warpwave.records import GateLimits, Gates, NotRun, Verdict, reasons
 from warpwave.render.sections.model import Bit, Line, Section, name, say
 from warpwave.render.text import NOTHING, left_out, plural
 
@@ -98,7 +98,7 @@ def _gates(comparison: Comparison) -> list[Line]:
 
 def _closed(gates: Gates) -> list[str]:
     limits = [gates.limits, *(rule.limits for rule in gates.rules)]
-    values = {entry.name: [getattr(limit, entry.name) for limit in limits] for entry in fields(Limits)}
+    values = {entry.name: [getattr(limit, entry.name) for limit in limits] for entry in fields(GateLimits)}
     return [gate.replace("_", " ") for gate, found in values.items() if any(value is not None and value is not False for value in found)]
 
 
