@@ -1,6 +1,6 @@
 """What is fuzzed: every reader of something that came from elsewhere, as a function of bytes. Any exception out of one is a finding.
 
-`fuzz.py` drives them by coverage; tests/unit/collect/hostile/test_corpus.py replays what that found, without a fuzzer.
+`fuzz.py` drives them by coverage; tests/unit/collect/hostile/test_hostile.py replays what that found, without a fuzzer.
 """
 
 from __future__ import annotations

@@ -665,3 +665,13 @@ def test_a_missing_base_image_is_three_beats(warpwave, offline, data, tmp_path):
     assert record["verdict"] == "infra"
     assert "nowhere.invalid/base:1" in record["reason"]
     assert "--base-image" in record["hint"]
+
+
+def test_the_doctor_passes_an_engine_that_is_up(engine, tmp_path):
+    """The engine is asked for its version, its limits and what killed runs have left; nothing is changed or said of the machine."""
+    command = [sys.executable, "-m", "warpwave", "doctor", "--engine", "docker", "--json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    findings = {finding["check"]: finding for finding in json.loads(done.stdout)["findings"]}
+
+    assert findings["docker"]["state"] == "pass", findings
+    assert {"limits", "live-restore", "image room", "leftovers"} <= set(findings)

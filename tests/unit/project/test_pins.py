@@ -11,6 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 REPOSITORY = Path(__file__).parents[3]
 DOCKER = REPOSITORY / "docker"
 LOCKS = sorted((DOCKER / "locks").glob("*.txt"))
@@ -179,3 +184,18 @@ def test_the_check_has_an_exit_code(found, code, monkeypatch, capsys):
     assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("not pinned: ")] == [
         f"not pinned: {sentence}" for sentence in found
     ]
+
+
+def test_hooks_have_the_versions_of_the_lint_session():
+    """Every package of a pre-commit hook is spelt as in pyproject.toml; another version would disagree with CI about a line."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    needed, linters = project["project"]["dependencies"], project["dependency-groups"]["lint"]
+    config = yaml.safe_load((REPOSITORY / ".pre-commit-config.yaml").read_text())
+    hooks = {hook["id"]: hook.get("additional_dependencies", ()) for repository in config["repos"] for hook in repository["hooks"]}
+    given = [package for packages in hooks.values() for package in packages]
+    typed = [wanted for wanted in linters if re.split(r"[=<>]", wanted)[0] in ("mypy", "types-docker", "types-PyYAML", "pytest")]
+
+    assert given
+    assert [package for package in given if package not in (*linters, *needed)] == []
+    assert len(typed) == 4
+    assert set(hooks["mypy"]) == {*needed, *typed}

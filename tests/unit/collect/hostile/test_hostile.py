@@ -9,6 +9,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,10 @@ from warpwave.render.terminal import render_terminal
 from warpwave.report import WRITERS, write_report
 
 REPOSITORY = Path(__file__).parents[4]
+sys.path.append(str(REPOSITORY / "tests" / "fuzz"))
+
+import readers
+
 GIB, MOST_MIB, MOST_CPU_S = 1 << 30, 512, 100
 
 
@@ -480,3 +485,21 @@ def test_no_values_keep_generated_code_from_being_compared(first: TargetRun, sec
     found = diff(sides[0].kernels, sides[1].kernels)
     code_sentence(found, ())
     diff_sections(*sides, found, (), True)
+
+
+@pytest.fixture(scope="module")
+def readers_folder():
+    """The readers' own folder, removed afterwards."""
+    readers.FOLDER.mkdir(exist_ok=True)
+    yield
+    shutil.rmtree(readers.FOLDER)
+
+
+@pytest.mark.parametrize("name", readers.READERS)
+def test_what_the_fuzzer_found_is_read_or_refused(name, readers_folder):
+    """Inputs with which it reached new code (`tests/fuzz/session.py --keep` writes them) raise no exception."""
+    inputs = sorted((REPOSITORY / "tests" / "data" / "corpus" / name).iterdir())
+
+    assert inputs
+    for path in inputs:
+        readers.READERS[name](path.read_bytes())
