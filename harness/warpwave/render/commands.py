@@ -20,7 +20,8 @@ from warpwave.render.text import visible
 # runs, where, with what, how it is checked and for how long. The first of each two sets has the options with a value.
 _KEPT = frozenset(
     {
-        *("--kernels", "--engine", "--python", "--targets", "--hosts", "--gpu", "--base-image", "--weaken", "--requirements", "--with", "--extra"),
+        *("--kernels", "--engine", "--python", "--targets", "--hosts", "--gpu", "--base-image", "--weaken"),
+        *("--requirements", "--with", "--extra"),
         *("--env", "--pytest-args", "--bench", "--bench-script", "--compiled", "--test-workers", "--precision"),
         *("--test-timeout", "--timeout", "--gates", "--architectures"),
     }

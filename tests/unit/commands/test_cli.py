@@ -122,7 +122,7 @@ MISTAKES = {
         "cpu, gfx942-emulated, gfx950-emulated, gfx90a-emulated, gfx1100-emulated, gfx1201-emulated, cuda, rocm",
     ),
     "no kernel package": (("run", "cpu", "--kernels", "nowhere"), 2, "nowhere", "--kernels"),
-    "wrong YAML": (("run", "cpu", "--targets", "wrong.yml"), 2, "targets.cpu.stages[0]", "targets.yml"),
+    "wrong YAML": (("run", "cpu", "--targets", "wrong.yml"), 2, "targets.cpu.stages[0]", "docs/reference/targets.md"),
     "unknown stage": (("run", "cpu", "--kernels", ".", "--stage", "fly"), 2, "'fly'", "test, bench, compile"),
     "stage of another target": (("run", "cpu", "--kernels", ".", "--stage", "bench"), 2, "'cpu'", "test, compile"),
     "unreadable raw folder": (("report", "nowhere"), 4, "nowhere", ""),
@@ -166,7 +166,7 @@ def test_a_package_that_does_not_import_is_named(warpwave, package):
     """Its own error, its file, and where the traceback is. What is no terminal gets no colour."""
     done = warpwave("run", "cpu", "--stage", "test", "--kernels", package("import nothing_of_this_name\n"), "--out", "out")
 
-    assert done.returncode == 1, done.stdout
+    assert done.returncode == 5, done.stdout
     assert "nothing_of_this_name" in done.stdout
     assert "test/log.txt" in done.stdout
     assert "\x1b" not in done.stdout + done.stderr

@@ -483,13 +483,13 @@ def test_an_extra_is_one_that_the_package_has(kernels):
     project = "[project]\nname = 'ops'\noptional-dependencies = {Cuda_12 = []}\n[dependency-groups]\nbench = []\n"
     (kernels / "pyproject.toml").write_text(project)
     (kernels / "requirements-eval.txt").write_text("einops\n")
-    asked = {**NOTHING, "install": True, "extras": ("cuda-12", "bench", "eval")}
+    asked = {**NOTHING, "install": "all", "extras": ("cuda-12", "bench", "eval")}
 
     assert chosen_packages(asked, kernels).extras == ("cuda-12", "bench", "eval")
     with pytest.raises(UsageError, match=r"(?s)no extra and no dependency group 'bensh'.*nearest is bench"):
         chosen_packages({**asked, "extras": ("bensh",)}, kernels)
     with pytest.raises(UsageError, match="without --install"):
-        chosen_packages({**asked, "install": False}, kernels)
+        chosen_packages({**asked, "install": None}, kernels)
     (kernels / "pyproject.toml").write_text("[project]\nname = 'ops'\ndynamic = ['optional-dependencies']\n")
     assert chosen_packages({**asked, "extras": ("any",)}, kernels).extras == ("any",)
 
@@ -804,7 +804,6 @@ def parsed(kernels, *words):
         (["--compiled-hash=0"], "--compiled RUN@SHA256"),
         (["--install-no-deps"], "--install=alone"),
         (["--commit", "abc"], "WARPWAVE_COMMIT"),
-        (["--bench-script", "x.py"], "[tool.warpwave]"),
         (["--launches=test"], "[tool.warpwave]"),
         (["--autotune", "all"], "[tool.warpwave]"),
         (["--wheelhouse", "w"], "build: {wheelhouse: FOLDER} in a targets file"),

@@ -53,8 +53,8 @@ WORSE, BETTER, NEITHER = Trend.WORSE, Trend.BETTER, Trend.NEITHER
 
 
 FIGURES = {
-    "a verdict": ({}, {"verdict": Verdict.FAILED}, [(Concern.VERDICT, WORSE, "verdict", "passed", "failed", 4.0)]),
-    "a verdict that is mended": ({"verdict": Verdict.ERROR}, {}, [(Concern.VERDICT, BETTER, "verdict", "error", "passed", 5.0)]),
+    "a verdict": ({}, {"verdict": Verdict.FAILED}, [(Concern.VERDICT, WORSE, "verdict", "passed", "failed", 5.0)]),
+    "a verdict that is mended": ({"verdict": Verdict.ERROR}, {}, [(Concern.VERDICT, BETTER, "verdict", "error", "passed", 6.0)]),
     "spilled registers": ({"spills": 1}, {"spills": 4}, [(Concern.SPILLS, WORSE, "spilled registers", "1", "4", 12.0)]),
     "private memory": (
         {"stack_bytes": 2048}, {"stack_bytes": 1000},
@@ -314,7 +314,7 @@ def test_a_change_field_by_field():
         changes=(
             Change(
                 *("softmax", "_softmax_fwd", "sy_90", Kind.WORSE, "bench", "BLOCK=2", ()),
-                deltas=(Delta(Concern.VERDICT, WORSE, "verdict", "passed", "failed", 4.0),),
+                deltas=(Delta(Concern.VERDICT, WORSE, "verdict", "passed", "failed", 5.0),),
                 before=old,
                 after=new,
                 survivors=1,
@@ -330,7 +330,7 @@ def test_what_was_added_or_removed_field_by_field():
     """One that is new and fails is worse than none; its verdict before is that there was none."""
     base, added = row(), row(constants={"BLOCK": 9}, origin="elsewhere")
     broken = row(constants={"BLOCK": 9}, origin="elsewhere", **FAILED)
-    absent = (Delta(Concern.VERDICT, WORSE, "verdict", "absent", "failed", 4.0),)
+    absent = (Delta(Concern.VERDICT, WORSE, "verdict", "absent", "failed", 5.0),)
     names = ("softmax", "_softmax_fwd", "sy_90")
 
     assert diff([base], [base, added]).changes == (Change(*names, Kind.ADDED, "elsewhere", "", (), (), None, added),)
@@ -345,7 +345,7 @@ def test_host_code_that_cannot_run_any_more_is_worse():
     worse, _ = diff([before], [after]).changes
     new, _ = diff([dataclasses.replace(before, origin="elsewhere")], [after]).changes
 
-    assert (worse.kind, worse.deltas) == (Kind.WORSE, (Delta(Concern.VERDICT, WORSE, "verdict", "passed", "not-run", 3.0),))
+    assert (worse.kind, worse.deltas) == (Kind.WORSE, (Delta(Concern.VERDICT, WORSE, "verdict", "passed", "not-run", 4.0),))
     assert {new.kind, _.kind} == {Kind.ADDED, Kind.REMOVED}
 
 

@@ -255,7 +255,9 @@ IDLE = {"value": None, "verdict": Verdict.NOT_RUN, "reason": "not installed"}
         ({}, ERROR, {"lost": True, "base_ms": 1.0, "reason": "it failed"}),
         ({}, IDLE, {"base_ms": 1.0, "reason": "HEAD: not installed"}),
         (ERROR, {}, {"head_ms": 1.0, "reason": "BASE: it failed"}),
-        (ERROR, ERROR, {"reason": "BASE: it failed; HEAD: it failed"}),
+        (ERROR, ERROR, {"change": Change.SAME, "failing": True, "reason": "it failed"}),
+        (ERROR, {**ERROR, "verdict": Verdict.CRASHED}, {"lost": True, "reason": "it failed"}),
+        (ERROR, {**ERROR, "verdict": Verdict.KNOWN}, {"change": Change.SAME, "failing": True, "reason": "it failed"}),
         (IDLE, ERROR, {"reason": "BASE: not installed; HEAD: it failed"}),
     ],
 )

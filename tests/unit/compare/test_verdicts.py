@@ -542,7 +542,7 @@ OUTCOMES = {
     ),
     "nothing ran": (
         [target("a", NOT_RUN, False), target("b", NOT_RUN, False)],
-        Outcome(ExitCode.NOTHING_RAN, "a ran nothing; b ran nothing"),
+        Outcome(ExitCode.NOTHING_RAN, "a and b ran nothing"),
     ),
     "no target": ([], Outcome(ExitCode.NOTHING_RAN, "nothing ran")),
     "an absent target": ([target("a"), target("b", Verdict.ABSENT, False)], Outcome(ExitCode.INCOMPLETE, "b is absent")),
@@ -572,7 +572,8 @@ SUMMARIES = {
     "a stage without a reason": ({"stages": (StageReport(Stage.BENCH, Verdict.ERROR),)}, Verdict.ERROR, ""),
     "no bench": ({"stages": (StageReport(Stage.TEST, PASSED), StageReport(Stage.BENCH, NOT_RUN, reason="none"))}, PASSED, ""),
     "no test stage": ({"stages": (StageReport(Stage.TEST, NOT_RUN, reason="none"),)}, NOT_RUN, "test: none"),
-    "no test": ({"cases": ()}, NOT_RUN, "no test was found"),
+    "no test": ({"cases": (), "compiled": ()}, NOT_RUN, "no test was found"),
+    "no test, and kernels that compile": ({"cases": ()}, PASSED, ""),
     "no test, and none asked for": ({"cases": (), "stages": (StageReport(Stage.BENCH, PASSED),)}, PASSED, ""),
     "nothing": (
         {"cases": (), "stages": (), "samples": (), "compiled": ()},
@@ -603,5 +604,5 @@ def test_a_benchmark_that_loads_is_no_test():
     found, nothing = compare([only]), compare([alone])
 
     assert (found.exit_code, found.targets[0].tests, found.kernels, nothing.exit_code) == (0, {}, (), 5)
-    assert headline(found, ()) == "No test was found on syn942-emulated."
+    assert headline(found, ()) == "`_softmax_fwd` can launch on sy_80; no test was found on syn942-emulated; 1 binary was compiled."
     assert "found no test, loaded 1 file of benchmarks and compiled 1 binary" in found.sentence

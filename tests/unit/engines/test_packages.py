@@ -202,7 +202,7 @@ def test_what_only_tests_want_is_not_built(request_, wheels, tmp_path):
 
 def test_extras_groups_and_files_that_are_asked_for(request_, wheels):
     """What is asked for must be there. Extras may name extras, and groups include groups."""
-    root = request_.options.package
+    root = request_.options.package.folder
     (root / "pyproject.toml").write_text(
         (root / "pyproject.toml").read_text()
         + "[project.optional-dependencies]\nall = ['my_ops[some]']\nsome = ['lower==1.0']\n"
@@ -225,7 +225,7 @@ def test_extras_groups_and_files_that_are_asked_for(request_, wheels):
 
 def test_the_versions_of_a_lock(request_, wheels):
     """They count if they go together with what is here; if not, a note says so."""
-    root = request_.options.package
+    root = request_.options.package.folder
     lock = "[[package]]\nname = 'lower'\nversion = '1.0'\nsource = {registry = 'x'}\n"
     lock += "[[package]]\nname = 'torch'\nversion = '1.0'\nsource = {registry = 'x'}\n"
     make_wheel(wheels, "lower", "1.0")
@@ -242,7 +242,7 @@ def test_the_versions_of_a_lock(request_, wheels):
 def test_a_stopped_installation_continues_where_it_was(request_, wheels, monkeypatch):
     """What was built stays, half of a package does not count, nothing stays in the system's temporary folder."""
     request = change(request_, install=Install(package="all"))
-    root = request.options.package
+    root = request.options.package.folder
     built = root.parent / "built.txt"
     noting = f"def build_wheel(*words, **more):\n    open({str(built)!r}, 'a').write('built ')\n    return _build_wheel(*words, **more)\n"
     (root / "backend.py").write_text((root / "backend.py").read_text().replace("def build_wheel", "def _build_wheel") + noting)

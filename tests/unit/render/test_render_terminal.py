@@ -255,7 +255,7 @@ def test_a_card_without_a_card_is_shown_beside_its_code_name_everywhere():
     screen, whole = show(runs, full=False), show(runs)
 
     assert "compiled for sy_90 (S100), syn942 (MS300X)" in screen
-    assert "1 kernel does not compile for sy_90 (S100)" in screen
+    assert "Not portable: `_softmax_fwd` does not compile for S100: out of resource" in screen
     assert "for sy_90 (S100): failed: out of resource" in whole
     assert "MS300X" in next(line for line in whole.splitlines() if line.startswith("function")), "stacked, without brackets"
     assert "syn942 (MS300X)" in render_markdown(compare(runs))
