@@ -26,7 +26,7 @@ _KEPT = frozenset(
         *("--test-timeout", "--timeout", "--gates", "--architectures"),
     }
 )
-_KEPT_FLAGS = frozenset({"--sanitize", "--no-sanitize", "--install", "--here", "--quick"})
+_KEPT_FLAGS = frozenset({"--sanitize", "--no-sanitize", "--install", "--here", "--quick", "--strict"})
 # What chooses the part that runs is replaced, and what only decides where results go or how they are shown is left out.
 _DROPPED = frozenset(
     {

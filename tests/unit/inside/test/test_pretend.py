@@ -13,7 +13,6 @@ import pytest
 pytest.importorskip("triton")
 
 TESTS = """
-import ctypes
 import pytest, torch, triton
 import triton.language as tl
 
@@ -31,7 +30,7 @@ def launched(limit):
 
 def test_good(): launched(48)
 def test_reads_too_far(): launched(64)
-def test_needs_a_driver(): ctypes.CDLL("libcuda.so.1" if torch.version.cuda else "libamdhip64.so")
+def test_needs_a_driver(): torch.empty(1, device="cuda").untyped_storage()._share_cuda_()
 def test_of_the_card(): assert torch.cuda.get_device_name() == WANTED
 @pytest.mark.xfail(strict=True)
 def test_expected(): launched(8)
@@ -77,7 +76,7 @@ def test_outcomes_are_those_of_a_run(package, name, card, how):
         "test_expected": "XFAIL",
     }
     assert re.search(r"outside of all buffers|out-of-bounds", done.stdout), done.stdout
-    assert "not pretended: OSError: lib" in done.stdout
+    assert "not checked: " in done.stdout
     assert "warpwave: 1 test was not checked" in done.stdout
     assert f"warpwave: {how}" in run(package, "--warpwave", name, "--collect-only", "-v").stdout
     assert done.returncode == 1

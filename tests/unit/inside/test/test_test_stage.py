@@ -104,7 +104,7 @@ def wrong_kernel(x, y):
 
 
 def launched(*kernels):
-    x, y = torch.ones(1), torch.zeros(1)
+    x, y = torch.ones(1, device="cuda"), torch.zeros(1, device="cuda")
     for kernel in kernels:
         kernel[(1,)](x, y)
     return y
