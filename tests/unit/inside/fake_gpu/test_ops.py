@@ -23,7 +23,7 @@ from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.fake_gpu.torch_device import apply
 from warpwave.inside.fake_gpu.torch_ops import sum_in_fp32
 from warpwave.inside.process.outcomes import hint_of
-from warpwave.inside.sanitize.memory import _materializing
+from warpwave.inside.sanitize.memory import origin_patches
 
 if not hasattr(torch.library, "get_kernel"):
     pytest.skip("this torch cannot hand out the kernels that are replaced", allow_module_level=True)
@@ -265,10 +265,12 @@ def test_a_bound_of_one_element_is_a_number():
     assert list(range(Bound())) == [0, 1, 2]
 
 
-def test_the_mask_of_a_block_pointer_is_a_handle():
+def test_the_mask_of_a_block_pointer_is_a_handle(monkeypatch):
     """It is a plain array there, whose `data` is no array."""
-    pointers = SimpleNamespace()
-    _, mask = _materializing(lambda described: (pointers, np.ones(4, bool)), lambda: None)(SimpleNamespace())
+    owner = interpreter.TensorDescHandle
+    monkeypatch.setattr(owner, "materialize_pointers", lambda described: (SimpleNamespace(), np.ones(4, bool)))
+    wrapped = next(value for who, _, value in origin_patches(lambda: None) if who is owner)
+    _, mask = wrapped(SimpleNamespace())
 
     assert isinstance(mask, interpreter.TensorHandle)
     assert mask.data.all()
