@@ -259,6 +259,13 @@ def container_options(
     """
     program = tuple(command) or inside(environment.python)
     uid, gid = container_user(request, host)
+    devices = request.target.devices
+    # The limit for one file holds between two measurements of the results. It applies in /tmp too, which may be filled.
+    largest = max(request.options.limits.cap.bytes, _TMP)
+    limits = {"core": 0, "nofile": host.open_files, "fsize": min(largest, host.file_bytes) if host.file_bytes >= 0 else largest}
+    limits |= {} if host.processes is None else {"nproc": host.processes}
+    # Leave group 0 out: it would give access to files that the image reserves for root's group.
+    groups = {node.group for node in host.nodes if node.group and devices.groups_from_nodes} | set(devices.groups)
     body: Body = {
         "Image": environment.image_id or environment.image,
         # Replace the base image's entry point, if it has one: it is a script that we do not know.
@@ -283,12 +290,12 @@ def container_options(
             "Memory": host.memory_limit,
             "MemorySwap": host.memory_limit,
             "ShmSize": GIB,
-            "Ulimits": [_limit(name, most) for name, most in _limits(request, host).items()],
+            "Ulimits": [{"Name": name, "Soft": most, "Hard": most} for name, most in limits.items()],
             "LogConfig": {"Type": "json-file", "Config": {"max-size": "50m", "max-file": "2"}},
             "Mounts": [*(_folders(request) if folders is None else folders), *_volumes(request)],
             "Devices": [{"PathOnHost": node.path, "PathInContainer": node.path, "CgroupPermissions": "rw"} for node in host.nodes],
             "DeviceRequests": _device_requests(request),
-            "GroupAdd": [str(group) for group in _groups(request, host)],
+            "GroupAdd": [str(group) for group in sorted(groups)],
         },
     }
     for name in request.options.build.weaken:
@@ -359,17 +366,13 @@ def _variables(request: Request) -> dict[str, str]:
 
 def _folders(request: Request) -> list[dict[str, Any]]:
     # `Mounts` and not `Binds`: the engine then refuses a missing source, instead of creating a folder owned by root. Colons are safe too.
+    root, there = request.options.package.folder.resolve(), PurePosixPath(layout(request).package)
     mounts = [
         _mount(str(PACKAGE), f"{_HARNESS}/warpwave", True),
-        _mount(str(request.options.package.folder.resolve()), layout(request).package, True),
+        _mount(str(root), str(there), True),
         _mount(str(request.raw.resolve()), _RESULTS, False),
     ]
-    return mounts + _masks(request)
-
-
-def _masks(request: Request) -> list[dict[str, Any]]:
-    """Return what covers the package's secrets: its mount would show them, and no test needs them."""
-    root, there = request.options.package.folder.resolve(), PurePosixPath(layout(request).package)
+    # Cover the package's secrets: its mount would show them, and no test needs them.
     found = list(islice(secrets_in(root), _MOST_MASKS + 1))
     if len(found) > _MOST_MASKS:
         raise UsageError(
@@ -377,11 +380,10 @@ def _masks(request: Request) -> list[dict[str, Any]]:
             "Each is hidden from the container by a mount of its own, and a container cannot have any number of mounts.",
             "Rename or move them, or give a smaller folder with --kernels. `warpwave run --dry-run` lists what is hidden.",
         )
-    return [
-        {"Type": "tmpfs", "Target": target, "ReadOnly": True} if path.is_dir() else _mount(os.devnull, target, True)
-        for path in found
-        for target in [str(there / path.relative_to(root))]
-    ]
+    for path in found:
+        target = str(there / path.relative_to(root))
+        mounts.append({"Type": "tmpfs", "Target": target, "ReadOnly": True} if path.is_dir() else _mount(os.devnull, target, True))
+    return mounts
 
 
 def _is_mask(mount: dict[str, Any]) -> bool:
@@ -406,21 +408,6 @@ def _mount(source: str, destination: str, read_only: bool) -> dict[str, Any]:
     return {"Type": "bind", "Source": source, "Target": destination, "ReadOnly": read_only}
 
 
-def _limit(name: str, most: int) -> dict[str, Any]:
-    return {"Name": name, "Soft": most, "Hard": most}
-
-
-def _limits(request: Request, host: Host) -> dict[str, int]:
-    limits = {"core": 0, "nofile": host.open_files, "fsize": _largest_file(request, host)}
-    return limits if host.processes is None else {**limits, "nproc": host.processes}
-
-
-def _largest_file(request: Request, host: Host) -> int:
-    """Return the limit for one file, which holds between two measurements of the results. It applies in /tmp too, which may be filled."""
-    wanted = max(request.options.limits.cap.bytes, _TMP)
-    return min(wanted, host.file_bytes) if host.file_bytes >= 0 else wanted
-
-
 def _device_requests(request: Request) -> list[dict[str, Any]]:
     devices, chosen = request.target.devices, request.options.where.gpu.split(",") if request.options.where.gpu else []
     requests: list[dict[str, Any]] = []
@@ -430,10 +417,3 @@ def _device_requests(request: Request) -> list[dict[str, Any]]:
         names = [devices.cdi.replace("{gpu}", one) for one in chosen or ["all"]]
         requests.append({"Driver": "cdi", "Count": 0, "DeviceIDs": list(dict.fromkeys(names)), "Capabilities": [], "Options": {}})
     return requests
-
-
-def _groups(request: Request, host: Host) -> list[int]:
-    devices = request.target.devices
-    # Leave group 0 out: it would give access to files that the image reserves for root's group.
-    found = {node.group for node in host.nodes if node.group} if devices.groups_from_nodes else set()
-    return sorted(found | set(devices.groups))

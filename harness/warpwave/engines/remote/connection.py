@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import chain, repeat
 from typing import Any
 
 from warpwave.engines import waiting
@@ -141,20 +142,18 @@ class Reconnecting:
         with self._lock:
             if self._lost:
                 raise LostError(self._lost) from error
-            if self._tunnel.is_broken():
-                self._connect(error)
-
-    def _connect(self, error: BaseException) -> None:
-        name, until = self._tunnel.place.name, time.monotonic() + self.patience_s
-        self.say(f"the connection to {name} broke; the kernels go on there. Connecting again for up to {self.patience_s:g} s")
-        for attempt in range(10_000):
-            try:
-                self._tunnel.reconnect()
-            except InfrastructureError as failed:
-                if time.monotonic() >= until or waiting.asked():
-                    self._lost = f"the connection to {name} was lost ({failed.happened.rstrip('.')})"
-                    raise LostError(self._lost) from error
-                time.sleep(_PAUSES_S[min(attempt, len(_PAUSES_S) - 1)])
-            else:
-                self.say(f"connected to {name} again")
+            if not self._tunnel.is_broken():
                 return
+            name, until = self._tunnel.place.name, time.monotonic() + self.patience_s
+            self.say(f"the connection to {name} broke; the kernels go on there. Connecting again for up to {self.patience_s:g} s")
+            for pause_s in chain(_PAUSES_S, repeat(_PAUSES_S[-1])):
+                try:
+                    self._tunnel.open()
+                except InfrastructureError as failed:
+                    if time.monotonic() >= until or waiting.asked():
+                        self._lost = f"the connection to {name} was lost ({failed.happened.rstrip('.')})"
+                        raise LostError(self._lost) from error
+                    time.sleep(pause_s)
+                else:
+                    self.say(f"connected to {name} again")
+                    return

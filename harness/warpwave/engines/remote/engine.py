@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -39,80 +39,13 @@ from warpwave.engines.remote.connection import Followed, LostError, Reconnecting
 from warpwave.engines.remote.container import ARCHIVE, MADE, UNTIL, guard, labels_of, layout, options_of, results_volume
 from warpwave.engines.remote.files import bring_code, bring_results, collect, make_volumes
 from warpwave.engines.remote.lease import Claim, leased, release, sweep
-from warpwave.engines.ssh.command import Place, answer_of, look, not_forwarded, place_in, place_of
+from warpwave.engines.ssh.command import answer_of, look, not_forwarded, place_in, place_of
 from warpwave.engines.ssh.tunnel import Tunnel, opened
 from warpwave.errors import InfrastructureError, UnreachableError
 from warpwave.options import GIB
 from warpwave.records import OVERFULL, OVERTIME, Environment, Exit
 
-# What another machine has: its hardware as the container's options need it, and the cards that a run claims.
-
 _MOST_CARDS = 64
-
-
-def hardware(place: Place, request: Request, info: Mapping[str, Any], podman: bool) -> Host:
-    """Return the facts of a machine. `info` is its engine's description of itself.
-
-    Raises:
-        InfrastructureError: a device node that the target needs is missing there.
-    """
-    target = request.target
-    there = look(place, target.devices.nodes)
-    if target.devices.nodes and not there.nodes:
-        raise InfrastructureError(
-            f"{target.name}: there is no device node {' or '.join(target.devices.nodes)} on {place.name}.",
-            "It has no such GPU, or its kernel driver is not loaded.",
-            target.probe.fix or "Load the driver of the GPU, or choose another machine.",
-        )
-    limited = podman or there.uid == 0 or is_rootless(info)
-    return Host(
-        uid=0,  # the container's user is then `nobody`: no folder of the user there has to be written to
-        gid=0,
-        cpus=int(info.get("NCPU") or 1),
-        memory_bytes=int(info.get("MemTotal") or 8 << 30),
-        # An engine that may not raise limits has those of its user. The limits of a user in a group of an engine say nothing about it.
-        open_files=min(OPEN_FILES, there.files) if limited and there.files >= 0 else OPEN_FILES,
-        pid=0,
-        boot="remote",
-        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        nodes=tuple(Node(path, group) for path, group in there.nodes),
-        processes=process_limit(there.processes) if podman else None,
-    )
-
-
-def claimed(place: Place, request: Request, labels: dict[str, str], image: str) -> Claim | None:
-    """Return which cards a run claims; None if its target uses none.
-
-    Raises:
-        InfrastructureError: the machine has other cards than the chosen ones.
-    """
-    target, chosen = request.target, request.options.where.gpu.split(",") if request.options.where.gpu else []
-    if not (target.visible_devices or target.probe.require):
-        return None
-    known = cards_of(place, request)
-    if lacking := [card for card in chosen if known and card.isdigit() and card not in known]:
-        raise InfrastructureError(
-            f"{place.name} has no GPU {', '.join(lacking)} of {target.kind}.",
-            f"It has {', '.join(known)}.",
-            "Choose one of them with --gpu, or with `gpu` in hosts.yml.",
-        )
-    # A card that is named in another way, such as by its UUID, may be any of them.
-    cards = tuple(dict.fromkeys(chosen)) if chosen and all(card in known for card in chosen) else known
-    return Claim(target.kind, cards, container_name(request), image, labels, place.name)
-
-
-def cards_of(place: Place, request: Request) -> tuple[str, ...]:
-    """Return the indices of a target's cards there, as the vendor's tool tells them; nothing if it does not."""
-    for check in request.target.doctor.checks:
-        if check.name != "cards" or not check.run or "index" not in re.compile(check.rows or "").groupindex:
-            continue
-        answer = answer_of(place, check.run, check.limit_s)
-        found = {match["index"] for match in re.finditer(check.rows or "", answer.text, re.MULTILINE)}
-        if not answer.trouble and 0 < len(found) <= _MOST_CARDS:
-            return tuple(sorted(found, key=lambda index: (len(index), index)))
-    return ()
-
-
 _COLLECT_S = 1800.0
 _BUILDS = 3  # attempts at an image, if the connection breaks meanwhile
 _ENV_S = 10.0
@@ -164,27 +97,30 @@ class RemoteEngine(DockerEngine):
         with waiting.interruptible(), self._answering():
             host, now = self._host(request), self._now()
             body = options_of(request, environment, host, archive, now, command)
-            shown = replace(environment, options=self._shown(body, request), weakened=request.options.build.weaken)
+            options = {**readable(body, request.options.package.variables), "archive": body["Labels"][ARCHIVE]}
+            shown = replace(environment, options=options, weakened=request.options.build.weaken)
             found = self._find(request)
         with waiting.held():
             if found is not None and (ended := self._taken_up(request, found, on_line)) is not None:
                 return shown, ended
-            with self._created(request, body, host, archive) as (container, started), self._cards(request, str(body["Image"])):
-                started()
+            with self._created(request, body, host, archive) as container, self._cards(request, str(body["Image"])):
+                try:
+                    self._api.start(container)
+                except BROKEN as error:
+                    raise self._refused(error, request) from None
                 ended = self._followed(request, container, on_line, request.options.limits.target_s)
         return shown, ended
 
     @contextmanager
-    def _created(self, request: Request, body: Body, host: Host, archive: snapshot.Snapshot) -> Iterator[tuple[str, Callable[[], None]]]:
-        """Make a container with its files. Yield its id, and what starts it. Remove it all, unless the machine was lost meanwhile."""
+    def _created(self, request: Request, body: Body, host: Host, archive: snapshot.Snapshot) -> Iterator[str]:
+        """Make a container with its files, and yield its id. Then remove everything, unless the machine was lost meanwhile."""
         volume, image, labels = results_volume(request), str(body["Image"]), body["Labels"]
-        container = container_name(request)
         try:
             try:
                 with waiting.interruptible():
                     now = self._now()
                     make_volumes(self._api, archive, volume, labels, now)
-                    container = str(self._api.create_container_from_config(body, container)["Id"])
+                    container = str(self._api.create_container_from_config(body, container_name(request))["Id"])
                     self._say(f"bringing the package to {self._place.name}")
                     brought = bring_code(self._api, container, image, archive, now)
                     mib = archive.size / (1 << 20)
@@ -192,16 +128,10 @@ class RemoteEngine(DockerEngine):
                     bring_results(self._api, image, volume, request.raw, container_user(request, host), labels)
             except BROKEN as error:
                 raise self._refused(error, request) from None
-            yield container, lambda: self._start(container, request)
+            yield container
         finally:
             if not self._tunnel.is_broken() and not request.options.build.keep:
                 self._discard(request)
-
-    def _start(self, container: str, request: Request) -> None:
-        try:
-            self._api.start(container)
-        except BROKEN as error:
-            raise self._refused(error, request) from None
 
     def _taken_up(self, request: Request, found: dict[str, Any], on_line: Say) -> Exit | None:
         """Follow or collect the container of an earlier client. Return how it ended, or None if the rest is still to be run."""
@@ -252,14 +182,40 @@ class RemoteEngine(DockerEngine):
 
     @contextmanager
     def _cards(self, request: Request, image: str) -> Iterator[None]:
-        """Lease the cards of a run, if its target uses any."""
-        with waiting.interruptible(), self._answering():
-            claim = claimed(self._place, request, labels_of(request, self._now()), image)
-        if claim is None:
+        """Lease the cards of a run, if its target uses any.
+
+        Raises:
+            InfrastructureError: the machine has other cards than the chosen ones, or another run does not release one in time.
+        """
+        target, chosen = request.target, request.options.where.gpu.split(",") if request.options.where.gpu else []
+        if not (target.visible_devices or target.probe.require):
             yield
             return
+        with waiting.interruptible(), self._answering():
+            known = self._known_cards(request)
+            if lacking := [card for card in chosen if known and card.isdigit() and card not in known]:
+                raise InfrastructureError(
+                    f"{self._place.name} has no GPU {', '.join(lacking)} of {target.kind}.",
+                    f"It has {', '.join(known)}.",
+                    "Choose one of them with --gpu, or with `gpu` in hosts.yml.",
+                )
+            # A card that is named in another way, such as by its UUID, may be any of them.
+            cards = tuple(dict.fromkeys(chosen)) if chosen and all(card in known for card in chosen) else known
+            labels = labels_of(request, self._now())
+        claim = Claim(target.kind, cards, container_name(request), image, labels, self._place.name)
         with leased(self._api, claim, request.options.limits.gpu_wait_s, self._say, self._now):
             yield
+
+    def _known_cards(self, request: Request) -> tuple[str, ...]:
+        """Return the indices of a target's cards there, as the vendor's tool lists them; nothing if it does not."""
+        for check in request.target.doctor.checks:
+            if check.name != "cards" or not check.run or "index" not in re.compile(check.rows or "").groupindex:
+                continue
+            answer = answer_of(self._place, check.run, check.limit_s)
+            found = {match["index"] for match in re.finditer(check.rows or "", answer.text, re.MULTILINE)}
+            if not answer.trouble and 0 < len(found) <= _MOST_CARDS:
+                return tuple(sorted(found, key=lambda index: (len(index), index)))
+        return ()
 
     def _find(self, request: Request) -> dict[str, Any] | None:
         try:
@@ -297,14 +253,32 @@ class RemoteEngine(DockerEngine):
         return proxies(dict(line.partition("=")[::2] for line in lines if line.isprintable()))
 
     def _host(self, request: Request) -> Host:
-        return hardware(self._place, request, self._api.info(), self._is_podman())
+        """Return the facts of that machine, as far as the container's options depend on them."""
+        info, podman, target, name = self._api.info(), self._is_podman(), request.target, self._place.name
+        there = look(self._place, target.devices.nodes)
+        if target.devices.nodes and not there.nodes:
+            raise InfrastructureError(
+                f"{target.name}: there is no device node {' or '.join(target.devices.nodes)} on {name}.",
+                "It has no such GPU, or its kernel driver is not loaded.",
+                target.probe.fix or "Load the driver of the GPU, or choose another machine.",
+            )
+        limited = podman or there.uid == 0 or is_rootless(info)
+        return Host(
+            uid=0,  # the container's user is then `nobody`: no folder of the user there has to be written to
+            gid=0,
+            cpus=int(info.get("NCPU") or 1),
+            memory_bytes=int(info.get("MemTotal") or 8 << 30),
+            # An engine that may not raise limits has those of its user. The limits of a user in a group of an engine say nothing about it.
+            open_files=min(OPEN_FILES, there.files) if limited and there.files >= 0 else OPEN_FILES,
+            pid=0,
+            boot="remote",
+            created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            nodes=tuple(Node(path, group) for path, group in there.nodes),
+            processes=process_limit(there.processes) if podman else None,
+        )
 
     def _labels(self, request: Request) -> dict[str, str]:
         return labels_of(request, self._now())
-
-    def _shown(self, body: Body, request: Request) -> dict[str, Any]:
-        shown = readable(body, request.options.package.variables)
-        return {**shown, "archive": body["Labels"][ARCHIVE]}
 
     def _refused(self, error: Exception, request: Request) -> Exception:
         """Return the error of making or starting a container, in words."""

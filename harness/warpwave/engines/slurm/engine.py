@@ -40,7 +40,7 @@ from warpwave.engines.slurm.submit import (
     send_tree,
     submit,
 )
-from warpwave.engines.snapshot import Snapshot, take_once
+from warpwave.engines.snapshot import take_once
 from warpwave.engines.ssh.command import place_of, ssh
 from warpwave.engines.waiting import split_lines
 from warpwave.errors import ConfigError, InfrastructureError, UnreachableError, UsageError, WarpwaveError
@@ -65,7 +65,7 @@ _REPEAT_S = 60.0  # how often a changed estimate is shown
 
 
 class Follower:
-    """One job. `ended`, `status` and `entry` are known at the end of `lines`."""
+    """One job. `ended`, `status` and `entry` are known at the end of `follow`."""
 
     def __init__(
         self, site: Site, host: Host, options: RunOptions, folders: Folders, job: str, say: Say, bring: Callable[[], None]
@@ -79,17 +79,17 @@ class Follower:
         self._offset = 0
         self._asked_at = -_ASK_S
         self._shown = ("", 0.0)
-        self._started = self._begun = time.monotonic()
+        self._begun = time.monotonic()
         self._running = False
         self._heard = False
         self._words: deque[str] = deque(maxlen=_WORDS)
 
-    def lines(self) -> Iterator[str]:
-        """Yield each line of the job's output, until it has ended."""
+    def follow(self, on_line: Say) -> None:
+        """Pass on each line of the job's output, until it has ended."""
         for line in split_lines(self._pieces()):
             self._heard = self._heard or line.startswith('{"event"')
             self._words.append(line)
-            yield line
+            on_line(line)
 
     @property
     def ended(self) -> Exit:
@@ -110,15 +110,22 @@ class Follower:
             seen = self._look(ask=not self._running or time.monotonic() - self._asked_at >= _ASK_S, read=True)
             if seen.output:
                 yield seen.output
-            if seen.status.code is not None or seen.gone or (seen.entry is not None and not seen.entry.lives):
+            if seen.status.code is not None or seen.is_over:
                 break
             if seen.status.waiting and not self._sent:
-                self._send()
+                self._sent = True
+                try:
+                    broadcast(self.site, self.folders, self.job)
+                except InfrastructureError:
+                    self._cancel()
+                    raise
             if seen.status.started and not self._running:
                 self._running, self._begun, pause = True, time.monotonic(), _FIRST_S
                 self.say(f"{self.host.name}: Slurm job {self.job} runs on {seen.status.node or 'its node'}")
             self._show(seen.entry)
-            self._refuse_hopeless(seen)
+            if seen.entry is not None and seen.entry.waits and seen.entry.reason in HOPELESS:
+                self._cancel()
+                raise hopeless(self.host, self.job, seen.entry)
             try:
                 with waiting.interruptible():
                     time.sleep(pause if len(seen.output) < PIECE else 0.0)
@@ -138,14 +145,6 @@ class Follower:
         self._bring()
         if complete:
             last()
-
-    def _send(self) -> None:
-        self._sent = True
-        try:
-            broadcast(self.site, self.folders, self.job)
-        except InfrastructureError:
-            self._cancel()
-            raise
 
     def _look(self, ask: bool, read: bool = False) -> Seen:
         """Look once, and `ask` Slurm or `read` new output too. If the site is out of reach, wait for it."""
@@ -181,8 +180,7 @@ class Follower:
         until = time.monotonic() + _LATE_S
         while time.monotonic() < until:
             seen = self._look(ask=True)
-            is_done = seen.gone or (seen.entry is not None and not seen.entry.lives)
-            if is_done and (seen.status.code is not None or not seen.status.started):
+            if seen.is_over and (seen.status.code is not None or not seen.status.started):
                 break
             time.sleep(_FIRST_S)
         if seen.gone:
@@ -198,11 +196,6 @@ class Follower:
             self._shown = (words, time.monotonic())
             self.say(f"{self.host.name}: Slurm job {self.job} {words}")
 
-    def _refuse_hopeless(self, seen: Seen) -> None:
-        if seen.entry is not None and seen.entry.waits and seen.entry.reason in HOPELESS:
-            self._cancel()
-            raise hopeless(self.host, self.job, seen.entry)
-
     def _ask_to_stop(self) -> None:
         """Give the job time to write its results. A second request to stop skips the wait."""
         if self._look(ask=False).status.started:  # it may have begun since we looked
@@ -215,10 +208,7 @@ class Follower:
         """Cancel the job, and wait until its processes have ended."""
         self.site.run(["scancel", self.job])
         until = time.monotonic() + _CANCEL_S
-        while time.monotonic() < until:
-            seen = self._look(ask=True)
-            if seen.gone or (seen.entry is not None and not seen.entry.lives):
-                return
+        while time.monotonic() < until and not self._look(ask=True).is_over:
             time.sleep(_FIRST_S)
 
 
@@ -241,7 +231,6 @@ class SlurmEngine:
 
     def __init__(self, host: Host, site: Site, root: str) -> None:
         self._host, self.site, self._root = host, site, root
-        self._snapshot: Snapshot | None = None
         self._say: Say = lambda line: None
 
     def prepare(self, request: Request, say: Say) -> Environment:
@@ -262,8 +251,9 @@ class SlurmEngine:
             )
         weakened = protections(host, options.build.weaken)
         say(f"{host.name}: protections given up with `container: {host.container}`: {', '.join(weakened)}")
-        self._snapshot = take_once(options)
-        return Environment(engine=self.name, python=self._python(request), image=host.image or None, weakened=weakened)
+        take_once(options)
+        python = options.where.python or request.target.python
+        return Environment(engine=self.name, python=python, image=host.image or None, weakened=weakened)
 
     def image_id(self, request: Request) -> str | None:
         """Return None: a site's image has a path and no id that we could know here."""
@@ -279,7 +269,8 @@ class SlurmEngine:
         """Submit the job, or find that of a client that was killed; follow it to its end; bring back its results."""
         with waiting.held():
             follower = self._followed(request, on_line) or self._fresh(request, environment, on_line)
-        shown = {"job": follower.job, "node": follower.status.node, "cards": follower.status.cards, "snapshot": self._taken.digest}
+        digest = take_once(request.options).digest
+        shown = {"job": follower.job, "node": follower.status.node, "cards": follower.status.cards, "snapshot": digest}
         return replace(environment, options={"slurm": shown}), follower.ended
 
     def _followed(self, request: Request, on_line: Say) -> Follower | None:
@@ -310,13 +301,17 @@ class SlurmEngine:
 
     def _send(self, request: Request, environment: Environment, folders: Folders) -> None:
         host, target, options, places = self._host, request.target, request.options, folders.places
-        start = start_command(host, target, places, environment.python, options)
-        variables, cards = exported(host, target, places, options.package.variables), target.visible_devices or ""
         runtime = runtime_of(host)
-        forward = "" if runtime.renames else runtime.prefix
-        job = leg_file(start, variables, forward=forward, modules=host.module, cards=cards, relays=runtime.relays)
+        job = leg_file(
+            start_command(host, target, places, environment.python, options),
+            exported(host, target, places, options.package.variables),
+            forward="" if runtime.renames else runtime.prefix,
+            modules=host.module,
+            cards=target.visible_devices or "",
+            relays=runtime.relays,
+        )
         send_leg(self.site, folders, request.raw, job)
-        (send_archive if folders.node else send_tree)(self.site, folders, self._taken)
+        (send_archive if folders.node else send_tree)(self.site, folders, take_once(options))
 
     def _follow(self, request: Request, job: str, on_line: Say) -> Follower:
         """Follow a job to its end, and bring back its results. If the site is lost on the way, everything stays for a later client."""
@@ -330,8 +325,7 @@ class SlurmEngine:
 
         follower = Follower(self.site, self._host, request.options, folders, job, self._say, bring)
         try:
-            for line in follower.lines():
-                on_line(line)
+            follower.follow(on_line)
         except UsageError:  # the job never began
             clean(self.site, folders)
             raise
@@ -352,15 +346,7 @@ class SlurmEngine:
             self._say(f"{self._host.name}: the results on {follower.status.node} are lost with the job")
 
     def _folders(self, request: Request) -> Folders:
-        return folders_of(request.options, request.target.name, self._root, self._taken.name)
-
-    def _python(self, request: Request) -> str:
-        return request.options.where.python or request.target.python
-
-    @property
-    def _taken(self) -> Snapshot:
-        assert self._snapshot is not None  # `prepare` comes first
-        return self._snapshot
+        return folders_of(request.options, request.target.name, self._root, take_once(request.options).name)
 
 
 def planned(request: Request) -> tuple[str, tuple[str, ...]]:

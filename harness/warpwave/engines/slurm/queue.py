@@ -13,7 +13,6 @@ from warpwave.errors import printable
 from warpwave.records import OVERFULL, OVERTIME, Cap, Exit
 
 PIECE = 1 << 18  # bytes of output that one look brings at most
-_UNKNOWN = re.compile(r"invalid job id", re.IGNORECASE)
 # The status comes first: if it says that the job has ended, the output that follows is complete.
 _LOOK = r"""
 cd -- "$1" 2>/dev/null && head -c 4000 status 2>/dev/null | sed 's/^/= /'
@@ -94,6 +93,11 @@ class Seen:
     trouble: str = ""
     output: bytes = b""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the job has ended, as far as Slurm was asked."""
+        return self.gone or (self.entry is not None and not self.entry.lives)
+
 
 def look_at_node(site: Site, folder: str, job: str, ask: bool, offset: int | None) -> Seen:
     """Return the same as `look` if the job's files are on its node: they can be read while it runs."""
@@ -120,7 +124,7 @@ def look(site: Site, folder: str, job: str, ask: bool, offset: int | None) -> Se
         elif kind == "?":
             code, _, said = rest.partition(" ")
             entry = entry or (read_entry(said) if code == "0" else None)
-            gone = gone or (code == "0" and not said) or bool(_UNKNOWN.search(said))
+            gone = gone or (code == "0" and not said) or "invalid job id" in said.lower()
             trouble = trouble or (said if code != "0" else "")
     return Seen(read_status("\n".join(status)), entry, gone and entry is None, trouble, output)
 
@@ -139,7 +143,11 @@ def read_entry(line: str) -> Entry | None:
     parts = [part.strip() for part in line.split("|")]
     if len(parts) != FORMAT.count("|") + 1 or not re.fullmatch(r"[A-Z_]+", parts[0]):
         return None
-    return Entry(parts[0], parts[1][:100], _moment(parts[2]), parts[3][:40], parts[4][:200])
+    try:
+        start = datetime.fromisoformat(parts[2])
+    except ValueError:  # N/A, Unknown
+        start = None
+    return Entry(parts[0], parts[1][:100], start, parts[3][:40], parts[4][:200])
 
 
 def read_status(text: str) -> Status:
@@ -149,24 +157,17 @@ def read_status(text: str) -> Status:
         key, *words = line.split()[:8] or [""]
         if key not in found or key == "ended":
             found[key] = words
-    started, ended = found.get("started"), found.get("ended", [])
+    started, ended = found.get("started", []), found.get("ended", [])
     return Status(
-        waiting=started is None and "waiting" in found,
-        started=started is not None,
-        node=started[2] if started and len(started) > 2 else "",
-        cards=started[3] if started and len(started) > 3 else "",
+        waiting="started" not in found and "waiting" in found,
+        started="started" in found,
+        node=started[2] if len(started) > 2 else "",
+        cards=started[3] if len(started) > 3 else "",
         signal=found.get("signal", [""])[0],
         code=int(ended[0]) if ended and re.fullmatch(r"\d{1,3}", ended[0]) else None,
         broken=" ".join(found.get("broken", [])),
         missing=" ".join(found.get("missing", [])),
     )
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:  # N/A, Unknown
-        return None
 
 
 # Turn the way a job ended into an `Exit`, in words with Slurm's own state. Pure.

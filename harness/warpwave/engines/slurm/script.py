@@ -65,12 +65,10 @@ def batch_script(leg: str, sent: bool = False) -> str:
     `sent` says that this folder is on the node itself: the job makes it, waits for its files, and keeps its results until they are
     collected.
     """
-    return f"#!/bin/bash\n# Written by warpwave. What it runs is in `job` in its folder.\nleg={shlex.quote(leg)}\n{_body(sent)}"
-
-
-def _body(sent: bool) -> str:
     body = _BODY.lstrip()
-    return body.replace("cd -- ", f"{_ARRIVE}cd -- ", 1).replace('exit "$code"\n', f'{_WAIT}exit "$code"\n') if sent else body
+    if sent:
+        body = body.replace("cd -- ", f"{_ARRIVE}cd -- ", 1).replace('exit "$code"\n', f'{_WAIT}exit "$code"\n')
+    return f"#!/bin/bash\n# Written by warpwave. What it runs is in `job` in its folder.\nleg={shlex.quote(leg)}\n{body}"
 
 
 # Only a folder that a killed job of this user left behind is replaced.
@@ -135,8 +133,7 @@ done"""
 # Start the inside on a node: in a container of Apptainer or of enroot (through pyxis), or without one. Pure.
 #
 # A site's runtime gives what it can. Protections that Docker's containers have and a runtime lacks are named, and the results record them
-# as
-# if the user had given them up with --weaken.
+# as if the user had given them up with --weaken.
 
 NO_CONTAINER = "container=none"
 _NETWORK = "network=host"
@@ -231,10 +228,6 @@ def runtime_of(host: Host) -> Runtime:
     return _RUNTIMES[host.container]
 
 
-def _none(host: Host, target: Target, places: Places, options: RunOptions) -> Words:
-    return []
-
-
 def _apptainer(host: Host, target: Target, places: Places, options: RunOptions) -> Words:
     words: list[str | Scratch] = ["apptainer", "exec", "--containall", "--cleanenv", "--no-eval", "--no-privs", "--pwd", "/tmp"]  # noqa: S108
     words += [] if _NETWORK in options.build.weaken else ["--net", "--network", "none"]
@@ -312,5 +305,5 @@ _RUNTIMES = {
     ),
     "enroot": _PYXIS,
     "pyxis": _PYXIS,
-    "none": Runtime(_none, contains=False, weakened=(NO_CONTAINER,)),
+    "none": Runtime(lambda *_: [], contains=False, weakened=(NO_CONTAINER,)),
 }

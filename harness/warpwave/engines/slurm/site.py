@@ -86,12 +86,15 @@ class Site:
             SiteLostError: it cannot be started.
         """
         words = [*self.before, *words]
-        command = [*self.ssh, _one_line(words)] if self.ssh else words
+        if self.ssh:  # one line for any login shell: what varies in it are letters, digits and + / = only
+            encoded = b64encode(shlex.join(words).encode(errors="surrogateescape")).decode()
+            line = ["""sh -c 'eval "$(printf %s "$@" | base64 -d)"' warpwave""", *textwrap.wrap(encoded, _PIECE)]
+            words = [*self.ssh, " ".join(line)]
         variables = {**(surroundings() if self.ssh else os.environ), "LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"}
         try:
-            process = subprocess.Popen(command, env=variables, start_new_session=True, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr)
+            process = subprocess.Popen(words, env=variables, start_new_session=True, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr)
         except OSError as error:
-            raise self.unreachable(f"`{command[0]}` cannot be started: {error.strerror}") from None
+            raise self.unreachable(f"`{words[0]}` cannot be started: {error.strerror}") from None
         try:
             yield process
         finally:
@@ -115,9 +118,3 @@ class Site:
             "The machine is down, or ssh has no key or no known host for it. A job that was submitted goes on; it ends by its time limit.",
             f"Try `ssh {shlex.quote(self.name)} true`. When it works without a question, --resume follows the job or collects its results.",
         )
-
-
-def _one_line(words: Sequence[str]) -> str:
-    """Return a line that runs the words, for any login shell. What varies in it are letters, digits and + / = only."""
-    encoded = b64encode(shlex.join(words).encode(errors="surrogateescape")).decode()
-    return " ".join(["""sh -c 'eval "$(printf %s "$@" | base64 -d)"' warpwave""", *textwrap.wrap(encoded, _PIECE)])

@@ -19,7 +19,7 @@ from warpwave.config.hosts import Host, Slurm
 from warpwave.engines.incoming import unpack
 from warpwave.engines.slurm.queue import Entry
 from warpwave.engines.slurm.script import Places, batch_script
-from warpwave.engines.slurm.site import Done, Site
+from warpwave.engines.slurm.site import Site
 from warpwave.engines.snapshot import PACKAGE, Snapshot, packing
 from warpwave.errors import InfrastructureError, UsageError, WarpwaveError
 from warpwave.options import RunOptions
@@ -29,12 +29,7 @@ from warpwave.records import Cap
 
 # What sbatch says, the part of hosts.yml that it is about, what it means, and what lists the right values. The first that fits counts.
 _MISTAKES = (
-    (
-        r"invalid partition|partition name",
-        "slurm.partition",
-        "The cluster has no partition of that name.",
-        "`sinfo -s` lists them",
-    ),
+    (r"invalid partition|partition name", "slurm.partition", "The cluster has no partition of that name.", "`sinfo -s` lists them"),
     (
         r"invalid account|account/partition",
         "slurm.account",
@@ -90,15 +85,13 @@ def not_submitted(host: Host, said: str, code: int) -> WarpwaveError:
         return InfrastructureError(happened, meaning, "A run waits for its turn; `squeue -p PARTITION` shows who is before it.")
     if _LIMIT.search(said):
         meaning = "The account or its QOS has reached a limit: of jobs, of cards, or of time."
-        return InfrastructureError(
-            happened, meaning, "`squeue --me` lists your jobs. Wait for them or ask for less; then continue with --resume."
-        )
+        remedy = "`squeue --me` lists your jobs. Wait for them or ask for less; then continue with --resume."
+        return InfrastructureError(happened, meaning, remedy)
     for pattern, key, meaning, listed in _MISTAKES:
         if re.search(pattern, said, re.IGNORECASE):
             return UsageError(happened, meaning, f"Correct {host.name}.{key} in hosts.yml; {listed}.")
-    return InfrastructureError(
-        happened, "The site's Slurm, or a plugin of the site, does not accept it.", "Ask the site, with these words."
-    )
+    meaning = "The site's Slurm, or a plugin of the site, does not accept it."
+    return InfrastructureError(happened, meaning, "Ask the site, with these words.")
 
 
 def hopeless(host: Host, job: str, entry: Entry) -> UsageError:
@@ -132,11 +125,9 @@ def submit(site: Site, host: Host, options: RunOptions, leg: str, place: str, na
         UsageError: the leg names a partition, an account or something else that Slurm does not have.
     """
     assert host.slurm is not None
-    time = host.slurm.time or _time(site, host.slurm, options)
-    words = sbatch_words(host.slurm, options, name, time)
-    sent = host.slurm.stage == "sbcast"
-    given = batch_script(place, sent).encode(errors="surrogateescape")
-    done = site.script(_SUBMIT, leg, *words, given=given, limit_s=_SUBMIT_S)
+    words = sbatch_words(host.slurm, options, name, host.slurm.time or _time(site, host.slurm, options))
+    script = batch_script(place, host.slurm.stage == "sbcast").encode(errors="surrogateescape")
+    done = site.script(_SUBMIT, leg, *words, given=script, limit_s=_SUBMIT_S)
     number = done.text.strip().rpartition("\n")[2]
     if done.code != 0 or not re.fullmatch(r"\d+", number):
         raise not_submitted(host, done.said, done.code)
@@ -186,8 +177,8 @@ def job_name(options: RunOptions, leg: str) -> str:
 # Bring a leg's files to where the nodes see them, and its results back.
 #
 # A run has one folder on the shared file system. In it, `tree-HASH` is read by all legs, and each leg has a folder: with `job` (what to
-# run),
-# `status`, `output`, and `results`, the only one that a container can write to. What comes back is unpacked as if a stranger had sent it.
+# run), `status`, `output`, and `results`, the only one that a container can write to. What comes back is unpacked as if a stranger had sent
+# it.
 
 _SEND_S = 900.0
 _PIECE = 1 << 20
@@ -313,7 +304,7 @@ def clean(site: Site, folders: Folders) -> None:
         site.script(_CLEAN, folders.base, folders.leg)
 
 
-def _must(site: Site, script: str, folder: str, given: Union[bytes, IO[bytes]], *more: str) -> Done:
+def _must(site: Site, script: str, folder: str, given: Union[bytes, IO[bytes]], *more: str) -> None:
     done = site.script(script, folder, *more, given=given, limit_s=_SEND_S)
     if done.code != 0:
         raise InfrastructureError(
@@ -321,7 +312,6 @@ def _must(site: Site, script: str, folder: str, given: Union[bytes, IO[bytes]], 
             "The disk or a quota is full, or this user may not write there.",
             "Make room there, or name another folder that the nodes see with `slurm.folder` in hosts.yml; then continue with --resume.",
         )
-    return done
 
 
 @contextmanager

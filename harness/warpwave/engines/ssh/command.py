@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from warpwave.config.hosts import Host
-from warpwave.engines.protocol import Answer as Reply
+from warpwave.engines.protocol import Answer
 from warpwave.errors import ConfigError, InfrastructureError, UnreachableError, printable
 
 CONNECT_S = 10  # for connecting and for the first words of the protocol
@@ -80,7 +80,7 @@ def place_in(address: str) -> Place:
 
 
 def hidden(address: str) -> str:
-    """Return an address without the password that somebody may have written into it."""
+    """Return an address without a password in it."""
     return re.sub(r"(//[^:/@]*):[^@/]*@", r"\1:…@", address)
 
 
@@ -315,35 +315,31 @@ def look(place: Place, patterns: Sequence[str] = ()) -> There:
     if not socket and not start:
         programs = [value for name, value in answers if name == "program" and value in _PROGRAMS]
         raise no_engine_there(place, _plain(facts.get("user", "")) or "this user", _plain(facts.get("refused", "")), programs)
-    nodes = [value.partition(" ") for name, value in answers if name == "node"]
-    return There(
-        _number(facts.get("uid", "")),
-        _number(facts.get("files", "")),
-        _number(facts.get("processes", "")),
-        socket,
-        start,
-        tuple((path, int(group)) for group, _, path in nodes if group.isdigit() and _path(path)),
-    )
+    words = [facts.get(name, "") for name in ("uid", "files", "processes")]
+    uid, files, processes = (int(word) if word.isdigit() and len(word) < 12 else -1 for word in words)
+    listed = [value.partition(" ") for name, value in answers if name == "node"]
+    nodes = tuple((path, int(group)) for group, _, path in listed if group.isdigit() and _path(path))
+    return There(uid, files, processes, socket, start, nodes)
 
 
-def answer_of(place: Place, command: Sequence[str], limit_s: float) -> Reply:
+def answer_of(place: Place, command: Sequence[str], limit_s: float) -> Answer:
     """Run a command there, such as a vendor's question of the targets file, and return what it prints. Its exit code is no error.
 
     Raises:
         UnreachableError: the machine does not answer.
     """
     started = time.monotonic()
-    # The connection itself may take time. A command that hangs in a driver cannot be killed, so nobody waits for it.
+    # The connection itself may take time. A command that hangs in a driver cannot be killed, so warpwave does not wait for it.
     asked = f'{shlex.join(command)} </dev/null 2>&1; code=$?; echo; echo "ww:code $code"'
     script = f"LC_ALL=C; export LC_ALL\nask() {{ {asked}; }}\nask\n"
     try:
         said = talk(place, script, limit_s + ANSWER_S)
     except UnreachableError:
         talk(place, "echo ww:end\n")  # if this fails too, it is the machine and not the command
-        return Reply(trouble="silent", seconds=round(time.monotonic() - started, 3))
+        return Answer(trouble="silent", seconds=round(time.monotonic() - started, 3))
     text, _, code = said.rpartition("\nww:code ")
     trouble = {"0": "", "127": "absent"}.get(code.strip(), "refused")
-    return Reply(text, trouble, round(time.monotonic() - started, 3))
+    return Answer(text, trouble, round(time.monotonic() - started, 3))
 
 
 def talk(place: Place, script: str, limit_s: float | None = None) -> str:
@@ -352,7 +348,7 @@ def talk(place: Place, script: str, limit_s: float | None = None) -> str:
     Raises:
         InfrastructureError: the machine cannot be reached, or did not answer in time.
     """
-    limit_s = ANSWER_S if limit_s is None else limit_s
+    limit_s = limit_s or ANSWER_S
     try:
         done = subprocess.run(
             ssh(place), input=script, capture_output=True, text=True, errors="replace", timeout=limit_s, env=surroundings()
@@ -364,10 +360,6 @@ def talk(place: Place, script: str, limit_s: float | None = None) -> str:
     if done.returncode == _SSH_FAILED:
         raise not_reached(place, done.stderr)
     return done.stdout[:_MOST]
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isdigit() and len(text) < 12 else -1
 
 
 def _plain(text: str) -> str:

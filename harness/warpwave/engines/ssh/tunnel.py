@@ -14,7 +14,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -58,10 +57,9 @@ class Tunnel:
         self._said: Union[IO[bytes], None] = None
         self._process: Union[subprocess.Popen[bytes], None] = None
         self._forward = ""
-        self._lock = threading.Lock()
 
     def open(self) -> None:
-        """Connect.
+        """Connect, for the first time or again.
 
         Raises:
             InfrastructureError: the machine cannot be reached, or forwards nothing.
@@ -114,16 +112,6 @@ class Tunnel:
         """Return whether the connection has ended."""
         return self._process is None or self._process.poll() is not None
 
-    def reconnect(self) -> None:
-        """Connect again if the connection has ended. Several threads may call this.
-
-        Raises:
-            InfrastructureError: the machine still cannot be reached.
-        """
-        with self._lock:
-            if self.is_broken():
-                self.open()
-
     def close(self) -> None:
         """End the connection and remove the socket."""
         self._end()
@@ -164,10 +152,7 @@ class Tunnel:
         if self._said is not None:
             self._said.close()
             self._said = None
-        self._give_back()
-
-    def _give_back(self) -> None:
-        """End the forwarding in a connection that the user keeps open. ssh itself has removed the socket if the connection was its own."""
+        # End the forwarding in a connection that the user keeps open. ssh itself has removed the socket if the connection was its own.
         forward, self._forward = self._forward, ""
         if forward and Path(forward.partition(":")[0]).exists():
             command = ssh(self.place, "-O", "cancel", "-L", forward, command=())

@@ -357,21 +357,6 @@ def test_only_files_and_folders_come_back(tmp_path):
     assert outside.read_text() == "untouched"
 
 
-def test_a_tree_without_end_is_left_behind(tmp_path):
-    """A path longer than the system allows stops nothing."""
-    here = os.open(tmp_path, os.O_RDONLY)
-    try:
-        os.chdir(tmp_path)
-        for _ in range(60):
-            Path("d" * 100).mkdir()
-            os.chdir("d" * 100)
-    finally:
-        os.chdir(here)
-        os.close(here)
-    with lent(tmp_path, (os.getuid(), os.getgid()), replace(HOST_CONTAINER_HOST, uid=os.getuid(), gid=os.getgid())):
-        pass
-
-
 @pytest.mark.parametrize(
     ("info", "rootless"),
     [

@@ -61,7 +61,7 @@ class Tunnel:
     def is_broken(self) -> bool:
         return self.broken
 
-    def reconnect(self) -> None:
+    def open(self) -> None:
         self.asked += 1
         if self.asked < self.attempts:
             raise InfrastructureError("card does not answer.", "It is off.", "Switch it on.")

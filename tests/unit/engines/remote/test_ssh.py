@@ -195,7 +195,7 @@ def test_a_tunnel_is_repaired(ssh):
     process.kill()
     process.wait()
     assert made.is_broken()
-    made.reconnect()
+    made.open()
 
     assert not made.is_broken()
     assert made.path == path
