@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from warpwave.inside.environment import NO_ROOM
+from warpwave.inside.environment import NO_ROOM, devices_here
 from warpwave.inside.process import sealing
 from warpwave.inside.process.journal import PIPE_VARIABLE
 from warpwave.inside.process.outcomes import doubted
@@ -47,13 +47,15 @@ def run(job: Job, job_path: Path) -> None:
     _save(job, reports, finished=False)
     until, ahead, compiled = time.monotonic() + job.limits.stage_s, not job.needs_card, 0
     notes: tuple[str, ...] = ()
+    known = {card.name for card in job.architectures}
     for position, planned in enumerate(reports):
         if planned.stage in finished:
             continue
         _say({"event": "stage", "stage": planned.stage.value})
         later = sum(other.stage not in finished for other in reports[position + 1 :])
         left = until - time.monotonic()
-        if planned.stage in _ON_CARD and not ahead and _knows_card(job):
+        # Only a card that the targets file knows can be pretended, and so compiled for ahead.
+        if planned.stage in _ON_CARD and not ahead and any(device.get("architecture") in known for device in devices_here(job)[:1]):
             ahead = True
             compiled, notes = _compile_ahead(job, job_path, left / 2)
             left = until - time.monotonic()
@@ -130,25 +132,13 @@ def _run_stage(job: Job, job_path: Path, stage: Stage, left_s: float) -> StageRe
         return doubted(report, (f"{name} was changed by another process" for name in sealing.changed(report, Path(job.output))))
     hint = f"The end of {stage.value}/log.txt has details."
     if process.returncode == UNWRITABLE:
-        why, room = (
-            "its results could not be written: the disk is full or broken",
-            "Make room on that disk; then continue with --resume.",
-        )
-        return StageReport(stage, Verdict.INFRA, seconds, why, room, UNWRITABLE)
+        why, hint = "its results could not be written: the disk is full or broken", "Make room on that disk; then continue with --resume."
+        return StageReport(stage, Verdict.INFRA, seconds, why, hint, UNWRITABLE)
     if timed_out:
         partial = reports[-1] if reports else StageReport(stage, Verdict.TIMEOUT)
         why, code = f"the stage ran longer than {limit:.4g} s", process.returncode or None
         return dataclasses.replace(partial, verdict=Verdict.TIMEOUT, seconds=seconds, reason=why, hint=_LONGER, exit_code=code)
     return StageReport(stage, Verdict.CRASHED, seconds, f"its process {describe_exit(process.returncode)}", hint, process.returncode)
-
-
-def _knows_card(job: Job) -> bool:
-    """Return whether the targets file knows the card that the facts stage found: only such a card can be pretended."""
-    try:
-        device = json.loads((Path(job.output) / "facts.json").read_text(encoding="utf-8"))["devices"][0]
-        return any(card.name == device["architecture"] for card in job.architectures)
-    except (OSError, ValueError, KeyError, IndexError):
-        return False
 
 
 def _compile_ahead(job: Job, job_path: Path, limit_s: float) -> tuple[int, tuple[str, ...]]:
@@ -157,7 +147,7 @@ def _compile_ahead(job: Job, job_path: Path, limit_s: float) -> tuple[int, tuple
     Return how many kernels were compiled, and what became of those that were compiled elsewhere.
     """
     log_path = Path(job.output) / "log-ahead.txt"
-    command = [sys.executable, "-m", "warpwave.inside.precompile", str(job_path)]
+    command = [sys.executable, "-m", "warpwave.inside.precompile.process", str(job_path)]
     environment = {**os.environ, **job.declared.variables, FOLDER_VARIABLE: str(Path.cwd())}
     with open(log_path, "ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True, cwd=os.sep)
@@ -169,14 +159,10 @@ def _compile_ahead(job: Job, job_path: Path, limit_s: float) -> tuple[int, tuple
         sealing.end_orphans(but=process.pid)
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
         done = json.loads((Path(job.output) / AHEAD_FILE).read_text(encoding="utf-8"))
-        return max(0, int(done["compiled"])), _handed_over(done)
+        note = f"{done['handed_over']} kernels were compiled elsewhere" if done.get("handed_over") else ""
+        note = f"the kernels of --compiled were refused: {done['refused']}" if done.get("refused") else note
+        return max(0, int(done["compiled"])), tuple(filter(None, [note]))
     return 0, ()
-
-
-def _handed_over(done: dict[str, Any]) -> tuple[str, ...]:
-    if refused := done.get("refused"):
-        return (f"the kernels of --compiled were refused: {refused}",)
-    return (f"{done['handed_over']} kernels were compiled elsewhere",) if done.get("handed_over") else ()
 
 
 def _wait(process: subprocess.Popen[bytes], until: float) -> None:
@@ -200,7 +186,8 @@ def _relay(pipe: int, reports: list[StageReport]) -> None:
     with open(pipe, encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if line.startswith('{"event": "report"'):
-                reports += [report for report in [_load(line)] if report]
+                with contextlib.suppress(ValueError, TypeError, KeyError):
+                    reports.append(_report(json.loads(line)["report"]))
                 continue
             sys.stdout.write(line)
             sys.stdout.flush()
@@ -208,13 +195,6 @@ def _relay(pipe: int, reports: list[StageReport]) -> None:
 
 def _say(event: dict[str, object]) -> None:
     print(json.dumps(event), flush=True)
-
-
-def _load(line: str) -> StageReport | None:
-    try:
-        return _report(json.loads(line)["report"])
-    except (ValueError, TypeError, KeyError):
-        return None
 
 
 def _report(raw: dict[str, Any]) -> StageReport:

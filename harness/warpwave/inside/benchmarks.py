@@ -118,7 +118,7 @@ def loading(path: Path, job: Job) -> str:
 def load_case(journal: Journal, path: Path, job: Job, done: set[str]) -> ModuleType | None:
     """Load a bench. If that fails, or killed an earlier worker, it becomes a row of its own and its points are left out.
 
-    What it asks of a card that nobody pretends, or decides by data that are not there, is no failure of its own.
+    If it asks a card something that is not pretended, or decides by data that are missing, that is no failure of its own.
     """
     identity = loading(path, job)
     if identity in done:
@@ -144,31 +144,27 @@ def load_points(journal: Journal, path: Path, job: Job, done: set[str]) -> list[
     module = load_case(journal, path, job, done)
     found = list(points(module, path, job)) if module is not None else []
     if module is not None and not found:
+        name = shlex.quote(path.relative_to(job.kernels).as_posix())
+        reason = f"no module-level perf_report; nothing to measure. If it is a script: --bench-script {name} runs it"
+        if _marks(module):
+            reason = "its perf_report has no size or no provider; nothing to measure"
         identity = loading(path, job)
         journal.write("start", id=identity)
-        journal.write("finish", id=identity, verdict=Verdict.NOT_RUN.value, reason=_nothing_in(module, path, job), not_run=NotRun.EMPTY)
+        journal.write("finish", id=identity, verdict=Verdict.NOT_RUN.value, reason=reason, not_run=NotRun.EMPTY)
     return found
 
 
-def _nothing_in(module: ModuleType, path: Path, job: Job) -> str:
-    """Return why a loaded bench has no point."""
+def _marks(module: ModuleType) -> list[Any]:
     import triton.testing
 
-    if any(isinstance(value, triton.testing.Mark) for value in vars(module).values()):
-        return "its perf_report has no size or no provider; nothing to measure"
-    name = path.relative_to(job.kernels).as_posix()
-    return f"no module-level perf_report; nothing to measure. If it is a script: --bench-script {shlex.quote(name)} runs it"
+    return [value for value in vars(module).values() if isinstance(value, triton.testing.Mark)]
 
 
 def points(module: ModuleType, path: Path, job: Job) -> Iterator[Point]:
     """Yield every point of every mark in a loaded module, in the author's order; a quick run has three sizes of each sweep."""
-    import triton.testing
-
-    kernel = kernel_name(path, job)
-    marks = [value for value in vars(module).values() if isinstance(value, triton.testing.Mark)]
-    own = next(
-        (str(_plain(bench.line_vals[0])) for mark in marks for bench in _benchmarks(mark) if bench.line_vals and not _by_dtype(bench)), _OWN
-    )
+    kernel, marks = kernel_name(path, job), _marks(module)
+    named = (bench for mark in marks for bench in _benchmarks(mark) if bench.line_vals and not _by_dtype(bench))
+    own = next((str(_plain(bench.line_vals[0])) for bench in named), _OWN)
     taken: set[Any] = set()
     for mark in dict.fromkeys(marks):
         names = {bench.plot_name for bench in _benchmarks(mark)}

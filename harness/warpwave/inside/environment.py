@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib
+import json
 import os
 import shutil
 import sys
@@ -15,14 +16,14 @@ from ctypes.util import find_library
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from warpwave.records import Job
 
 # Make a package's modules importable in the processes that run its code.
 #
 # The folders come behind the standard library, so that a module of the package never hides one of its modules, and before what is
-# installed:
-# the package's own files are what is tested, not an installed copy of them. Supervisors never get these folders.
+# installed: the package's own files are what is tested, not an installed copy of them. Supervisors never get these folders.
 
 _NOT_SOURCES = frozenset({"build", "dist", "node_modules", "__pycache__"})
 _MOST_MODULES = 20_000
@@ -32,6 +33,14 @@ _INSTALLED = ("site-packages", "dist-packages")
 def root_of(job: Job) -> Path:
     """Return the folder of the whole package."""
     return Path(job.package_root or job.kernels)
+
+
+def devices_here(job: Job) -> list[dict[str, Any]]:
+    """Return the devices that the facts stage found; none if there are no facts."""
+    try:
+        return list(json.loads((Path(job.output) / "facts.json").read_text(encoding="utf-8"))["devices"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
 
 
 def modules_of(root: Path) -> list[Path]:
@@ -100,8 +109,7 @@ class _Built:
 # In a test worker: import torch's compiler before this run has the card, if the package names something that needs it.
 #
 # The first call of `torch.compile` or `torch.library.opcheck` imports some 1,500 modules. That takes seconds, in each worker that shares
-# the
-# card, and the card would wait meanwhile.
+# the card, and the card would wait meanwhile.
 
 _VARIABLE = "WARPWAVE_IMPORT_COMPILER"
 _NAMES = ("torch.compile", "opcheck")
@@ -122,6 +130,7 @@ def import_compiler() -> None:
 
 # The limits of this container that end a process silently: its memory, and the disk of its results.
 
+# What a disk answers that is full, broken or read-only.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE)
 # cgroup version 2, then version 1: in a container, its own group is the root. The last one counts for the whole machine, where a process
 # outside of a container belongs to some group below the root.
@@ -172,8 +181,6 @@ def past_memory_limit() -> str:
 
 # Triton's cache on disk: where it is, and how many kernels are in it.
 
-# What a disk answers that is full, broken or read-only.
-_OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG, errno.ESTALE}
 _PROBE_BYTES = 1 << 20  # more than the files of one kernel usually have
 
 
@@ -197,7 +204,7 @@ def why_unwritable() -> str:
 
 def is_of_the_disk(error: BaseException | None) -> bool:
     """Return whether Triton's cache raised this error because its disk is full, broken or read-only. No kernel is to blame for it."""
-    if not isinstance(error, OSError) or error.errno not in _OF_THE_DISK:
+    if not isinstance(error, OSError) or error.errno not in NO_ROOM:
         return False
     files, trace = set(), error.__traceback__
     while trace is not None:
@@ -233,7 +240,8 @@ def temporary_home(folder: Path, *, compiles: bool = True) -> Iterator[None]:
     cache, users = cache_folder(), Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111 - also without one
     changed = {"TRITON_CACHE_DIR": str(cache), "HOME": tempfile.mkdtemp(prefix=".home-", dir=folder)}
     changed |= {name: str(users / kept) for name, kept in _KEPT.items() if not os.environ.get(name)}
-    changed |= _quick_malloc() if compiles else {}
+    if compiles and not os.environ.get("LD_PRELOAD") and (jemalloc := find_library("jemalloc")):
+        changed["LD_PRELOAD"] = jemalloc  # LLVM and MLIR spend a seventh of their time in the C library's malloc
     before = {name: os.environ.get(name) for name in (*changed, "XDG_CACHE_HOME")}
     os.environ.update(changed)
     os.environ.pop("XDG_CACHE_HOME", None)  # then it defaults to a folder in the new home
@@ -243,9 +251,3 @@ def temporary_home(folder: Path, *, compiles: bool = True) -> Iterator[None]:
         shutil.rmtree(changed["HOME"], ignore_errors=True)
         for name, value in before.items():
             os.environ.pop(name, None) if value is None else os.environ.update({name: value})
-
-
-def _quick_malloc() -> dict[str, str]:
-    """Use jemalloc in the workers, if installed: LLVM and MLIR spend a seventh of their time in the C library's malloc."""
-    library = find_library("jemalloc")
-    return {"LD_PRELOAD": library} if library and not os.environ.get("LD_PRELOAD") else {}

@@ -1,7 +1,7 @@
 """Keep what the compile stage compiled, so that the machine with the card need not compile it again: `--save-compiled`.
 
 The folder holds the entries of Triton's cache for the architectures that were asked for, and a manifest: what they were made of and with,
-and the hash of each file. It holds no native code for the host: `precompile/unpack.py` takes none.
+and the hash of each file. It holds no native code for the host, and `unpack` takes none.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,15 @@ def pack(job: Job) -> None:
     shutil.rmtree(folder, ignore_errors=True)  # from an interrupted run
     facts = json.loads((Path(job.output) / "facts.json").read_text(encoding="utf-8"))
     files: dict[str, str] = {}
-    for entry in _entries(wanted):
+    targets = [(card.backend, card.arch) for card in wanted]
+    for group in sorted(cache_folder().glob("*/__grp__*.json")):
+        try:
+            target: dict[str, Any] = json.loads((group.parent / group.name.removeprefix("__grp__")).read_text())["target"]
+        except (OSError, ValueError, KeyError):
+            continue
+        if (target.get("backend"), target.get("arch")) not in targets:
+            continue
+        entry = group.parent
         (folder / entry.name).mkdir(parents=True)
         for file in sorted(entry.iterdir()):
             if file.is_file() and file.suffix in COMPILED_KINDS:
@@ -42,18 +49,6 @@ def pack(job: Job) -> None:
         "files": files,
     }
     sealing.replace(folder / COMPILED_MANIFEST, json.dumps(manifest, indent=0) + "\n")
-
-
-def _entries(wanted: list[Architecture]) -> Iterator[Path]:
-    """Yield the folders of the cache with a kernel for one of these architectures."""
-    targets = [(card.backend, card.arch) for card in wanted]
-    for group in sorted(cache_folder().glob("*/__grp__*.json")):
-        try:
-            told: dict[str, Any] = json.loads((group.parent / group.name.removeprefix("__grp__")).read_text())["target"]
-        except (OSError, ValueError, KeyError):
-            continue
-        if (told.get("backend"), told.get("arch")) in targets:
-            yield group.parent
 
 
 # Put kernels that another machine compiled into Triton's cache: `--compiled`.
@@ -93,8 +88,9 @@ def _check(manifest: dict[str, Any], job: Job, card: Architecture) -> None:
     if card.name not in manifest["architectures"]:
         made = ", ".join(map(str, manifest["architectures"]))[:100]
         raise RefusedError(f"they were compiled for {made}, and this card is {card.name}")
-    if wrong := next((name for name in manifest["files"] if not COMPILED_NAME.fullmatch(name) or _kind(name) not in COMPILED_KINDS), None):
-        raise RefusedError(f"their list names something other than compiled kernels: {wrong[:100]!r}")
+    for name in manifest["files"]:
+        if not COMPILED_NAME.fullmatch(name) or Path(name).suffix not in COMPILED_KINDS:
+            raise RefusedError(f"their list names something other than compiled kernels: {name[:100]!r}")
 
 
 def _take(folder: Path, name: str, files: dict[str, str]) -> bool:
@@ -103,18 +99,13 @@ def _take(folder: Path, name: str, files: dict[str, str]) -> bool:
         raise RefusedError(f"a file was changed: {name}")
     data, place = (folder / name).read_bytes(), cache_folder() / name
     group = place.name.startswith("__grp__")
+    if (
+        group
+    ):  # the list of an entry's files, with their paths on this machine. Triton would open whatever it names, so it names ours alone.
+        listed, entry = json.loads(data), place.parent
+        listed["child_paths"] = {name: str(entry / name) for name in listed["child_paths"] if f"{entry.name}/{name}" in files}
+        data = json.dumps(listed).encode()
     if not place.exists():  # what was compiled here stays
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(_moved(data, place.parent, files) if group else data)
+        place.write_bytes(data)
     return group
-
-
-def _moved(group: bytes, entry: Path, files: dict[str, str]) -> bytes:
-    """Return the list of an entry's files with their paths on this machine. Triton would open whatever it names, so it names ours alone."""
-    listed = json.loads(group)
-    listed["child_paths"] = {name: str(entry / name) for name in listed["child_paths"] if f"{entry.name}/{name}" in files}
-    return json.dumps(listed).encode()
-
-
-def _kind(name: str) -> str:
-    return Path(name).suffix

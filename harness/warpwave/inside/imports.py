@@ -59,25 +59,20 @@ def _guarded_lines(file: str) -> tuple[tuple[int, int], ...]:
         module = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError, RecursionError):
         return ()
-    return tuple(_lines(module))
-
-
-def _lines(module: ast.Module) -> Iterator[tuple[int, int]]:
+    found = []
     for node in ast.walk(module):
-        tries = isinstance(node, ast.Try) and any(map(_goes_on, node.handlers))
-        if tries or (isinstance(node, ast.With) and any(map(_suppresses, node.items))):
-            yield node.body[0].lineno, node.body[-1].end_lineno or node.body[-1].lineno  # type: ignore[attr-defined]
-
-
-def _goes_on(handler: ast.ExceptHandler) -> bool:
-    """Return whether a handler takes an ImportError, and does not raise it, or a plainer one, again."""
-    caught = handler.type is None or bool(_HANDLED & set(_names(handler.type)))
-    return caught and not isinstance(handler.body[-1], ast.Raise)
-
-
-def _suppresses(item: ast.withitem) -> bool:
-    call = item.context_expr
-    return isinstance(call, ast.Call) and "suppress" in _names(call.func) and any(_HANDLED & set(_names(each)) for each in call.args)
+        if isinstance(node, ast.Try):  # a handler that takes an ImportError, and does not raise it, or a plainer one, again
+            caught = [each for each in node.handlers if each.type is None or _HANDLED & set(_names(each.type))]
+            goes_on = any(not isinstance(each.body[-1], ast.Raise) for each in caught)
+        elif isinstance(node, ast.With):
+            calls = [item.context_expr for item in node.items if isinstance(item.context_expr, ast.Call)]
+            suppressed = {name for call in calls if "suppress" in _names(call.func) for each in call.args for name in _names(each)}
+            goes_on = bool(_HANDLED & suppressed)
+        else:
+            continue
+        if goes_on:
+            found.append((node.body[0].lineno, node.body[-1].end_lineno or node.body[-1].lineno))
+    return tuple(found)
 
 
 def _names(node: ast.expr) -> list[str]:
@@ -225,7 +220,7 @@ class _StandIn(ModuleType):
 
 
 class _Called(type):
-    """The class of what an extension has: a function, a class to derive from, or an enumeration; nobody knows which."""
+    """The class of what an extension has: a function, a class to derive from, or an enumeration; which is unknown."""
 
     _of_extension: str
 
@@ -246,10 +241,8 @@ def _part(name: str) -> _Called:
 # Load the pytest plugins that the environment has, and leave out those that do not fit this pytest.
 #
 # A package's extras for tests may pin an old pytest with its plugins. The environment has one pytest for all packages, and a single
-# plugin
-# that does not load would end it before the first test. What an omitted plugin would have given (a fixture, an option) is then missing in
-# the
-# tests that need it, and the report names the plugin.
+# plugin that does not load would end it before the first test. What an omitted plugin would have given (a fixture, an option) is then
+# missing in the tests that need it, and the report names the plugin.
 
 
 def load_leniently(manager: pytest.PytestPluginManager) -> None:
@@ -267,22 +260,19 @@ def _load(manager: pytest.PytestPluginManager, load: Callable[..., int], group: 
     except Exception:
         if name is not None:  # asked for by name, with -p
             raise
-    return sum(_load_one(manager, load, group, entry.name) for entry in entry_points(group=group))
-
-
-def _load_one(manager: pytest.PytestPluginManager, load: Callable[..., int], group: str, name: str) -> int:
-    try:
-        return load(group, name=name)
-    except pytest.UsageError:
-        raise
-    except Exception as error:
-        cause = error.__cause__ or error
-        with contextlib.suppress(Exception):  # an older pluggy has registered half of it
-            manager.unregister(name=name)
-        manager.set_blocked(name)
-        if JOURNAL_VARIABLE in os.environ:
-            said = " ".join(f"{type(cause).__name__}: {cause}".split())
-            Journal.from_environment().write(
-                "note", text=f"the plugin {name} does not load in pytest {pytest.__version__}, so it is off: {said}"
-            )
-        return 0
+    loaded = 0
+    for entry in entry_points(group=group):
+        try:
+            loaded += load(group, name=entry.name)
+        except pytest.UsageError:
+            raise
+        except Exception as error:
+            cause = error.__cause__ or error
+            with contextlib.suppress(Exception):  # an older pluggy has registered half of it
+                manager.unregister(name=entry.name)
+            manager.set_blocked(entry.name)
+            if JOURNAL_VARIABLE in os.environ:
+                said = " ".join(f"{type(cause).__name__}: {cause}".split())
+                text = f"the plugin {entry.name} does not load in pytest {pytest.__version__}, so it is off: {said}"
+                Journal.from_environment().write("note", text=text)
+    return loaded

@@ -1,4 +1,4 @@
-"""The first process of a container on another machine. It ends the run at its limits, also when nobody is connected any more.
+"""The first process of a container on another machine. It ends the run at its limits, also when no client is connected.
 
 `warpwave.inside.watchdog SECONDS GRACE BYTES FILES OUTPUT/job.json`, started by `isolated`. Nobody else there measures the results or
 ends the container. The kernel lets no process of a container stop or kill its first process, and no other process of the user can look
@@ -51,7 +51,10 @@ class Guard:
         """Wait, and reap orphans. Return whether the command still runs when the time is up, or when it is `enough`."""
         until = time.monotonic() + seconds
         while self._code is None and time.monotonic() < until and not enough():
-            self._reap()
+            with suppress(ChildProcessError):
+                while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                    if found[0] == self._process.pid:
+                        self._code = self._process.returncode = os.waitstatus_to_exitcode(found[1])
             if self._code is None:
                 time.sleep(_TICK_S)
         return self._code is None
@@ -70,12 +73,6 @@ class Guard:
         """Return the exit code, 128 + n after a signal; that of SIGKILL if a process hangs in a driver."""
         code = 128 + signal.SIGKILL if self._code is None else self._code
         return code if code >= 0 else 128 - code
-
-    def _reap(self) -> None:
-        with suppress(ChildProcessError):
-            while (found := os.waitpid(-1, os.WNOHANG))[0]:
-                if found[0] == self._process.pid:
-                    self._code = self._process.returncode = os.waitstatus_to_exitcode(found[1])
 
 
 class Meter:

@@ -6,12 +6,11 @@ Speeds are shared against these, never against a datasheet.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from warpwave.inside.bench.timing import Timer, Timing
+from warpwave.inside.bench.timing import Timer
 from warpwave.inside.facts.device import accelerator
 from warpwave.inside.multi_gpu.ledger import is_shared, own_index
 from warpwave.inside.process.journal import Journal
@@ -38,8 +37,8 @@ def copy_ceiling(journal: Journal, timer: Timer, when: str, done: set[str]) -> N
     here = accelerator()
     assert here is not None
     size = min(_COPY_BYTES, here[1].mem_get_info()[0] // 2) // 2 // 256 * 256
-    timing = _time_copy(timer, size, triton.runtime.driver.active.get_active_torch_device())
-    _finish(journal, timer, identity, Ceiling(own_index(), 2 * size, *_quantiles(timing), when))
+    _time_copy(timer, size, triton.runtime.driver.active.get_active_torch_device())
+    _finish(journal, timer, identity, 2 * size, when)
     here[1].empty_cache()
 
 
@@ -55,18 +54,21 @@ def product_ceilings(journal: Journal, timer: Timer, units: Iterable[str], done:
             continue
         journal.write("start", id=identity)
         try:
-            timing, moved = make(timer, side, triton.runtime.driver.active.get_active_torch_device())
+            moved = make(timer, side, triton.runtime.driver.active.get_active_torch_device())
         except Exception as error:  # a card, or its library, that does not have this dtype
             journal.write("finish", id=identity, verdict=Verdict.NOT_RUN.value, reason=describe(error))
             continue
-        _finish(journal, timer, identity, Ceiling(own_index(), moved, *_quantiles(timing), "after", dtype, 2 * side**3))
+        _finish(journal, timer, identity, moved, "after", dtype, 2 * side**3)
     here = accelerator()
     if here is not None:
         here[1].empty_cache()
 
 
-def _products() -> dict[str, tuple[int, Callable[[Timer, int, Any], tuple[Timing, int]]]]:
-    """Return by name the side of the matrices, and what times their product. `tf32` has fp32 inputs and the matrix units' own precision."""
+def _products() -> dict[str, tuple[int, Callable[[Timer, int, Any], int]]]:
+    """Return by name the side of the matrices, and what times their product and returns the bytes that it moves.
+
+    `tf32` has fp32 inputs and the matrix units' own precision.
+    """
     import torch
 
     return {
@@ -78,19 +80,22 @@ def _products() -> dict[str, tuple[int, Callable[[Timer, int, Any], tuple[Timing
     }
 
 
-def _time_product(timer: Timer, side: int, device: Any, dtype: Any, precision: str = "highest") -> tuple[Timing, int]:
+def _time_product(timer: Timer, side: int, device: Any, dtype: Any, precision: str = "highest") -> int:
     """Multiply random matrices: on zeros a card draws less power and is faster than on real data."""
     import torch
 
     a, b = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
     out = torch.empty_like(a)
-    with _float32_precision(precision):
+    before = torch.get_float32_matmul_precision()  # the package's own setting
+    torch.set_float32_matmul_precision(precision)
+    try:
         timer.do_bench(lambda: torch.matmul(a, b, out=out), rep=_WAIT_MS, return_mode="median")
-    assert timer.last is not None
-    return timer.last, 3 * out.nbytes
+    finally:
+        torch.set_float32_matmul_precision(before)
+    return int(3 * out.nbytes)
 
 
-def _time_fp8(timer: Timer, side: int, device: Any) -> tuple[Timing, int]:
+def _time_fp8(timer: Timer, side: int, device: Any) -> int:
     """Multiply with the fp8 of the card: e4m3, or e4m3fnuz on cards that have only that."""
     import torch
 
@@ -111,53 +116,35 @@ def _time_fp8(timer: Timer, side: int, device: Any) -> tuple[Timing, int]:
             continue
         timer.do_bench(multiply, rep=_WAIT_MS, return_mode="median")
         break
-    assert timer.last is not None
-    return timer.last, 2 * side * side + 2 * side * side
+    return 2 * side * side + 2 * side * side
 
 
-@contextmanager
-def _float32_precision(precision: str) -> Iterator[None]:
-    """Set what torch may do to fp32 inputs, and restore the package's own setting."""
-    import torch
-
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(precision)
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
-def _time_copy(timer: Timer, size: int, device: Any) -> Timing:
+def _time_copy(timer: Timer, size: int, device: Any) -> None:
     """Copy `size` bytes of random data, and free the buffers."""
     import torch
 
     source = torch.empty(size, dtype=torch.uint8, device=device).random_()
     destination = torch.empty_like(source)
     timer.do_bench(lambda: destination.copy_(source), return_mode="median")
-    assert timer.last is not None
-    return timer.last
 
 
 def _identity(what: str) -> str:
     return f"{what}, GPU {own_index()}" if is_shared() else what
 
 
-def _quantiles(timing: Timing) -> tuple[float, float, float]:
-    return timing.median_ms, timing.quantile_ms(0.2), timing.quantile_ms(0.8)
-
-
-def _finish(journal: Journal, timer: Timer, identity: str, record: Ceiling) -> None:
+def _finish(journal: Journal, timer: Timer, identity: str, moved: int, when: str, *more: Any) -> None:
+    """Record the timer's latest timing as a ceiling. `more` are the dtype and the operations of a product."""
+    timing = timer.last
+    assert timing is not None
+    record = Ceiling(own_index(), moved, timing.median_ms, timing.quantile_ms(0.2), timing.quantile_ms(0.8), when, *more)
     journal.write("finish", id=identity, verdict=Verdict.PASSED.value, reason="", ceiling=to_json(record), timed_s=timer.busy_s())
 
 
 # Detect disturbances of a point: the GPU's clock, and memory that other processes hold, before and after it.
 #
 # Neither needs a vendor's tool. The clock comes from timing a kernel that waits for a fixed number of cycles. (A tool would read it a
-# moment
-# later, when an idle GPU has dropped to a tenth.) Another process on the GPU shows up in its memory, because process ids of other
-# containers
-# are not visible in this one.
+# moment later, when an idle GPU has dropped to a tenth.) Another process on the GPU shows up in its memory, because process ids of other
+# containers are not visible in this one.
 
 # A point is weak below this share of the fastest clock in the run.
 _SLOW = 0.75

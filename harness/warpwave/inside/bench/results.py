@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 
 from warpwave.inside.bench.timing import Timing
 from warpwave.inside.benchmarks import Point
+from warpwave.inside.facts.device import is_usable
 from warpwave.inside.multi_gpu.ledger import own_index
 from warpwave.inside.process import sealing
-from warpwave.inside.process.journal import Event, emit
+from warpwave.inside.process.journal import Event, Journal, emit
 from warpwave.inside.process.lease import Lease
 from warpwave.inside.process.outcomes import doubted, few
 from warpwave.inside.process.supervise import LOST_DEVICE, Death
@@ -50,10 +52,10 @@ class Sink:
             # Each GPU's worker compiles what its points launch. Write equal kernels once, whatever launched them.
             same = json.dumps({**event["row"], "origin": "", "seconds": 0.0}, sort_keys=True)
             if self._is_new(f"kernel {same}", card):
-                self._append("kernels.jsonl", json.dumps(event["row"]))
+                sealing.append(self.folder / "kernels.jsonl", json.dumps(event["row"]))
         elif kind == "finish" and "ceiling" in event:
             if self.first:
-                self._append("ceilings.jsonl", event["ceiling"])
+                sealing.append(self.folder / "ceilings.jsonl", event["ceiling"])
         elif kind in ("finish", "death") and self._is_new(event["id"], card):
             self._point(event, card)
         elif kind == "wrong":
@@ -61,62 +63,47 @@ class Sink:
 
     def report(self, deaths: list[Death]) -> StageReport:
         """Return the stage's report at the end of the sweep."""
-        if self.verdicts:
-            self._put_in_order()
+        if self.verdicts:  # they arrived in order of completion. In the authors' order, the kernel's own provider comes first.
+            place = {identity: position for position, identity in enumerate(self.pending)}
+            lines = sorted(self._lines, key=lambda entry: place.get(entry[0], len(place)))
+            sealing.replace(self.folder / self.name, "".join(line + "\n" for _, line in lines))
         counts = {verdict.value: self.verdicts.count(verdict) for verdict in Verdict if verdict in self.verdicts}
         if deaths and deaths[-1].case is None:
             hint = LOST_DEVICE if deaths[-1].verdict is Verdict.INFRA else "See bench/log.txt."
             report = StageReport(Stage.BENCH, deaths[-1].verdict, reason=deaths[-1].reason, hint=hint, counts=counts)
         else:
-            self._check_complete()
+            # All workers have completed, so every announced point must have been reported.
+            if missing := [identity for identity in self.pending if identity not in self._reporters]:
+                several = len(self.pending)
+                counted = f"{several} points were announced, {several - len(missing)} of them reported"
+                self.wrong[f"{counted}; missing: {few(missing)}"] = None
             # A point that skips itself is not a failure.
             ran: list[Verdict] = [verdict for verdict in self.verdicts if verdict is not Verdict.NOT_RUN]
             report = StageReport(Stage.BENCH, worst(ran), reason=self.reasons[0][:500] if self.reasons else "", counts=counts)
         report = dataclasses.replace(report, used_s=round(self.used_s, 3))
         return doubted(report, self.wrong)
 
-    def _check_complete(self) -> None:
-        """Check, after all workers completed, that every announced point was reported."""
-        missing = [identity for identity in self.pending if identity not in self._reporters]
-        if missing:
-            several = len(self.pending)
-            counts = f"{several} points were announced, {several - len(missing)} of them reported"
-            self.wrong[f"{counts}; missing: {few(missing)}"] = None
-
     def _point(self, event: Event, card: int) -> None:
-        line = event.get("sample")
+        line, identity = event.get("sample"), event["id"]
+        planned = self.pending.get(identity)
         if line is None:
-            identity = event["id"]
-            base = self.pending.get(identity) or Sample(identity, identity.split()[0], "", {}, 0, Verdict.ERROR)
+            base = planned or Sample(identity, identity.split()[0], "", {}, 0, Verdict.ERROR)
             line = to_json(dataclasses.replace(base, device=card, verdict=Verdict(event["verdict"]), reason=event["reason"]))
         else:
-            self._check_planned(event, json.loads(line))
+            sample = json.loads(line)
+            if planned and (sample.get("case"), sample.get("provider")) != (planned.case, planned.provider):
+                self.wrong[f"{identity}: its sample is that of {sample.get('case')} [{sample.get('provider')}]"] = None
+            if sample.get("verdict", event["verdict"]) != event["verdict"]:
+                self.wrong[f"{identity}: its sample is {sample['verdict']}, its worker said {event['verdict']}"] = None
         self.verdicts.append(Verdict(event["verdict"]))
         if event["reason"] and self.verdicts[-1] is not Verdict.NOT_RUN:
-            self.reasons.append(f"{event['id']}: {event['reason']}")
-        self._lines.append((event["id"], line))
-        self._append(self.name, line)
-
-    def _check_planned(self, event: Event, sample: dict[str, object]) -> None:
-        """Check that a sample belongs to the announced point, and has the verdict of its event."""
-        planned = self.pending.get(event["id"])
-        if planned and (sample.get("case"), sample.get("provider")) != (planned.case, planned.provider):
-            self.wrong[f"{event['id']}: its sample is that of {sample.get('case')} [{sample.get('provider')}]"] = None
-        if sample.get("verdict", event["verdict"]) != event["verdict"]:
-            self.wrong[f"{event['id']}: its sample is {sample['verdict']}, its worker said {event['verdict']}"] = None
-
-    def _put_in_order(self) -> None:
-        """Write the points in the authors' order, where the kernel's own provider comes first. They arrive in order of completion."""
-        place = {identity: position for position, identity in enumerate(self.pending)}
-        lines = sorted(self._lines, key=lambda entry: place.get(entry[0], len(place)))
-        sealing.replace(self.folder / self.name, "".join(line + "\n" for _, line in lines))
+            self.reasons.append(f"{identity}: {event['reason']}")
+        self._lines.append((identity, line))
+        sealing.append(self.folder / self.name, line)
 
     def _is_new(self, identity: str, card: int) -> bool:
         """Return whether no other GPU has reported this. A bench that does not load fails on all GPUs alike."""
         return self._reporters.setdefault(identity, card) == card
-
-    def _append(self, name: str, line: str) -> None:
-        sealing.append(self.folder / name, line)
 
 
 # Make samples: the fields that a point has before it is measured, and those that its timing adds.
@@ -172,6 +159,15 @@ def with_timing(sample: Sample, timing: Timing) -> Sample:
         launches_noted=sample.launches_noted or timing.launched is not None,
         bytes_moved=round(sample.value * timing.returned_ms * 1e6) if in_gbps and sample.value else None,
     )
+
+
+def finish(journal: Journal, identity: str, sample: Sample, **more: object) -> None:
+    """Record a sample. If the device does not answer any more, end this worker: the next one continues behind this point."""
+    poisoned = sample.verdict is not Verdict.PASSED and not is_usable()
+    fields = {"id": identity, **more, "verdict": sample.verdict.value, "reason": sample.reason, "sample": to_json(sample)}
+    journal.write("poisoned" if poisoned else "finish", **fields)
+    if poisoned:
+        os._exit(1)
 
 
 def verdict_of(error: Exception) -> Verdict:

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import itertools
 import json
-import os
 import statistics
 import traceback
 import unittest
@@ -14,19 +13,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from warpwave.inside.bench.ceilings import Watch
-from warpwave.inside.bench.results import MOST_FUNCTIONS, fields_of, fields_of_call, finite, verdict_of, with_timing
+from warpwave.inside.bench.results import MOST_FUNCTIONS, fields_of, fields_of_call, finish, finite, verdict_of, with_timing
 from warpwave.inside.bench.timing import Timer, Timing, leading, summary
 from warpwave.inside.benchmarks import Point
 from warpwave.inside.codegen.recorder import Recorder
 from warpwave.inside.environment import root_of
-from warpwave.inside.facts.device import is_usable
 from warpwave.inside.multi_gpu.ledger import is_shared, own_index
 from warpwave.inside.multi_gpu.share import claimed_scripts
 from warpwave.inside.process.journal import Event, Journal
 from warpwave.inside.process.outcomes import describe
 from warpwave.inside.scripts.hooks import TIMER_METHODS, Hooks, Launched, Measurement
 from warpwave.inside.scripts.script import Call, Names, Script, run, scripts_of
-from warpwave.records import Job, Sample, Verdict, to_json
+from warpwave.records import Job, Sample, Verdict
 
 InTurns = Callable[[list[Point], Timer, Watch, Recorder, Journal], None]
 
@@ -59,12 +57,12 @@ class ScriptMeter:
                 failed = dataclasses.replace(
                     sample, verdict=verdict_of(error), reason=describe(error), launched=kernels, launches_noted=True
                 )
-                _finish(self._journal, call.id, failed)
+                finish(self._journal, call.id, failed)
                 raise
             weak = self._watch.weakness(before, self._watch.look())
             kernels = tuple(launched.names)[:MOST_FUNCTIONS]
             value = dataclasses.replace(sample, value=finite(timing.returned_ms), launched=kernels, launches_noted=True, weak=weak)
-            _finish(self._journal, call.id, with_timing(value, timing))
+            finish(self._journal, call.id, with_timing(value, timing))
             return result
 
     def sweep(self, points: list[Point]) -> dict[str, Any]:
@@ -122,16 +120,7 @@ def _end(script: Script, ended: Exception | None, meter: ScriptMeter, journal: J
         traceback.print_exception(ended)
         sample = dataclasses.replace(sample, verdict=verdict_of(ended), reason=describe(ended))
     journal.write("collected", points={script.id: fields})
-    _finish(journal, script.id, sample)
-
-
-def _finish(journal: Journal, identity: str, sample: Sample) -> None:
-    """Record a sample. If the device does not answer any more, end this worker: the next one continues behind this point."""
-    poisoned = sample.verdict not in (Verdict.PASSED, Verdict.NOT_RUN) and not is_usable()
-    fields = {"id": identity, "verdict": sample.verdict.value, "reason": sample.reason, "sample": to_json(sample)}
-    journal.write("poisoned" if poisoned else "finish", **fields)
-    if poisoned:
-        os._exit(1)
+    finish(journal, script.id, sample)
 
 
 def _noting(point: Point, returned: dict[str, Any]) -> Point:
@@ -190,17 +179,13 @@ def _again(event: Event, asked: Measurement) -> Any:
     """Return what a script got from an earlier worker. The call that ended that worker has no time, and the script goes on without it."""
     sample = json.loads(event.get("sample") or "{}")
     if event["event"] != "death" and event["verdict"] != Verdict.PASSED.value:
-        raise _same_error(event)
+        import torch
+
+        kind = torch.OutOfMemoryError if event["verdict"] == Verdict.OOM.value else RuntimeError
+        raise kind(event["reason"])
     times = sample.get("times_ms") or [float("nan")]
     if asked.kind in TIMER_METHODS:
         from torch.utils.benchmark import Measurement as Measured
 
         return Measured(1, [time_ms / 1e3 for time_ms in times], asked.function._task_spec)
     return summary(times, asked.options.get("quantiles"), asked.options.get("return_mode", "mean"))
-
-
-def _same_error(event: Event) -> Exception:
-    import torch
-
-    kind = torch.OutOfMemoryError if event["verdict"] == Verdict.OOM.value else RuntimeError
-    return kind(event["reason"])

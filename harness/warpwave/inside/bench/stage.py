@@ -16,13 +16,13 @@ import unittest
 from pathlib import Path
 
 from warpwave.inside.bench.ceilings import Conditions, Watch, copy_ceiling, product_ceilings
-from warpwave.inside.bench.results import Sink, fields_of, finite, verdict_of, with_timing
+from warpwave.inside.bench.results import Sink, fields_of, finish, finite, verdict_of, with_timing
 from warpwave.inside.bench.scripts import measure_scripts
 from warpwave.inside.bench.timing import Rounds, Rule, Timer
 from warpwave.inside.benchmarks import Point, load_points
 from warpwave.inside.codegen.recorder import Recorder
 from warpwave.inside.environment import compiled_kernels, package_folders, python_path, root_of
-from warpwave.inside.facts.device import ask_afresh, card_here, is_usable
+from warpwave.inside.facts.device import ask_afresh, card_here
 from warpwave.inside.imports import enter_package
 from warpwave.inside.multi_gpu.ledger import cards, is_shared
 from warpwave.inside.multi_gpu.share import claimed_cases, regroup, seats_of, share
@@ -35,7 +35,7 @@ from warpwave.inside.process.supervise import supervise
 from warpwave.inside.process.workers import as_stage, spawned
 from warpwave.inside.scripts.hooks import Hooks
 from warpwave.inside.scripts.script import benches_of, scripts_of
-from warpwave.records import Architecture, Job, Sample, Stage, StageReport, Verdict, to_json
+from warpwave.records import Architecture, Job, Sample, Stage, StageReport, Verdict
 
 # One copy reads and writes this much in total: far more than any cache holds, and little on any GPU.
 _COPY_BYTES = 4 << 30
@@ -144,17 +144,7 @@ def _measure_in_turns(together: list[Point], timer: Timer, watch: Watch, recorde
             together.remove(point)
             if sample.verdict is Verdict.PASSED:
                 sample = dataclasses.replace(sample, weak=watch.weakness(before[point.id], watch.look()))
-            poisoned = sample.verdict is not Verdict.PASSED and not is_usable()
-            fields = {
-                "id": point.id,
-                "timed_s": timer.busy_s(),
-                "verdict": sample.verdict.value,
-                "reason": sample.reason,
-                "sample": to_json(sample),
-            }
-            journal.write("poisoned" if poisoned else "finish", **fields)
-            if poisoned:
-                os._exit(1)
+            finish(journal, point.id, sample, timed_s=timer.busy_s())
     timer.series = None
 
 

@@ -1,7 +1,7 @@
 """A replacement for `triton.testing.do_bench`. The author's call and result stay the same, and the raw timings are kept.
 
 It differs from Triton's in these points: the flush buffer is twice the last-level cache, and both sizes are recorded. The warm-up flushes
-too. Timings come in rounds (see `stopping_rule`), and each one is kept in order. The host stays ahead of the device (see `batches`), and
+too. Timings come in rounds (see `Rule`), and each one is kept in order. The host stays ahead of the device (see `Bursts`), and
 its own times are kept.
 """
 
@@ -26,8 +26,7 @@ from warpwave.stats import median_interval, quantile
 #
 # Only the device's work is timed, never its waiting for the host. So flushes keep the device busy while the host enqueues the next call.
 # Afterwards, each timing is compared with the host's clock. If the device was ready before the host had enqueued the call, the timing is
-# late
-# and does not count.
+# late and does not count.
 
 # The flushes and the call take the device this much longer than the host needs to enqueue them. The lead absorbs the host's variation.
 _HEAD_START = 1.2
@@ -194,8 +193,7 @@ def touched() -> Iterator[Touched]:
 # The rules for when a point has been measured enough, and which of its rounds count. Pure.
 #
 # A point is measured in rounds, and the providers of one case take turns, so that a GPU that warms up or slows down does so for all of
-# them.
-# Quiet points end early. Noisy points continue until their time is up, and are marked.
+# them. Quiet points end early. Noisy points continue until their time is up, and are marked.
 
 # At least this many rounds at the end count as settled.
 _SETTLED = 4
@@ -398,36 +396,25 @@ class Timing:
 class Timer:
     """Replaces `do_bench`. `last` is the timing of the latest call; `series` is the point being measured, in turns with others."""
 
-    def __init__(
-        self,
-        device: Any,
-        flush: Callable[[], Any],
-        flush_bytes: int,
-        quick: bool = False,
-        cache_bytes: int | None = None,
-        rule: Rule | None = None,
-    ) -> None:
+    def __init__(self, device: Any, flush: Callable[[], Any], flush_bytes: int, quick: bool = False, rule: Rule | None = None) -> None:
         """`device` is torch's module for the device (`Event`, `synchronize`); `flush` overwrites `flush_bytes` of its memory."""
-        self.device, self.flush_bytes, self.quick, self.cache_bytes = device, flush_bytes, quick, cache_bytes
+        self.device, self.flush_bytes, self.quick = device, flush_bytes, quick
+        self.cache_bytes: int | None = None
         self._bursts = Bursts(device, flush)
         self.rule = rule or Rule()
         self.last: Timing | None = None
         self.series: Rounds | None = None
-        self._known_cache: Callable[[], int | None] = lambda: cache_bytes
+        self._known_cache: Callable[[], int | None] = lambda: None
         self._busy = False
         self._began = 0.0
 
     @classmethod
-    def on_active_device(cls, quick: bool = False, cache_bytes: int | None = None, rule: Rule | None = None) -> Timer:
-        """Return a timer for the device that Triton uses. `cache_bytes` is what targets.yml says about its last-level cache."""
-        timer = cls.when_used(quick, rule, lambda: cache_bytes)
-        timer.begin()
-        return timer
-
-    @classmethod
     def when_used(cls, quick: bool, rule: Rule | None, known_cache: Callable[[], int | None]) -> Timer:
-        """Return the same timer, but leave the device alone until `begin`, or until something is timed."""
-        timer = cls(None, lambda: None, 0, quick, None, rule)
+        """Return a timer for the device that Triton uses, which it leaves alone until `begin`, or until something is timed.
+
+        `known_cache` returns what targets.yml says about the device's last-level cache, in bytes.
+        """
+        timer = cls(None, lambda: None, 0, quick, rule)
         timer._known_cache = known_cache
         return timer
 
@@ -490,13 +477,8 @@ class Timer:
                 self._round(fn, found, grad_to_none)
             while alone and not tuning and not found.enough:
                 self._round(fn, found, grad_to_none)
-            if (
-                found.enough
-                and found.graph_ms is None
-                and not tuning
-                and not grad_to_none
-                and statistics.median(found.times_ms) < _SHORT_MS
-            ):
+            replays = found.enough and found.graph_ms is None and not tuning and not grad_to_none
+            if replays and statistics.median(found.times_ms) < _SHORT_MS:
                 found.graph_ms = self._replay(fn)
         finally:
             self._busy = busy

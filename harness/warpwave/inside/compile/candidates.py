@@ -1,4 +1,4 @@
-"""Follow autotuners: which compiled kernels are candidates for the same launch, and which of them nobody would run.
+"""Follow autotuners: which compiled kernels are candidates for the same launch, and which of them an autotuner would discard.
 
 An autotuner times every candidate and runs the best. A candidate that breaks a gate, or does not fit the card, is a finding only if no
 candidate of its launch passes: same kernel, same arguments, same architecture. One with advice is worth a word only if none is without.

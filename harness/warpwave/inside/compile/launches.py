@@ -107,9 +107,8 @@ def run_tests(
     runner = _Runner(choice, collection, on_collected, on_start, on_end)
     ended = pytest.main(["-q", "--no-header", "--tb=no", "--capture=no", *options], plugins=[collection, runner, *plugins])
     if ended in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.INTERRUPTED):
-        said = (
-            f"pytest ended early ({pytest.ExitCode(ended).name.lower().replace('_', ' ')}), so some tests did not run: see the stage's log"
-        )
+        how = pytest.ExitCode(ended).name.lower().replace("_", " ")
+        said = f"pytest ended early ({how}), so some tests did not run: see the stage's log"
         on_start("(pytest)")
         on_end("(pytest)", Failure("(pytest)", said, NotRun.STOPPED, broken=True))
 
@@ -122,14 +121,19 @@ def launch_benches(job: Job, journal: Journal, recorder: Recorder) -> None:
         for point in load_points(journal, path, job, done):
             if point.id in done or point.provider in job.what.peers:
                 continue
-            recorder.kernel, recorder.origin, recorder.failure = point.kernel, point.id, None
-            journal.write("start", id=point.id)
-            ended: Exception | None = None
-            try:
-                point.run()
-            except Exception as error:
-                ended = error
-            finish(journal, recorder, ended)
+            _launch_once(journal, recorder, point.id, point.kernel, point.run)
+
+
+def _launch_once(journal: Journal, recorder: Recorder, identity: str, kernel: str, launch: Callable[[], Any]) -> None:
+    """Call what launches, as a case. Whatever it raises is the end of this case alone."""
+    recorder.kernel, recorder.origin, recorder.failure = kernel, identity, None
+    journal.write("start", id=identity)
+    ended: Exception | None = None
+    try:
+        launch()
+    except Exception as error:
+        ended = error
+    finish(journal, recorder, ended)
 
 
 def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
@@ -197,7 +201,9 @@ class LaunchMeter:
 
     def take(self, call: Call, measurement: Measurement) -> Any:
         """Call it, unless it is a peer's. Whatever it raises is a row of its own, and the script goes on."""
-        self._once(call.id, call.kernel, call.provider, _launch_of(measurement))
+        is_timer = measurement.kind in TIMER_METHODS
+        launch = (lambda: measurement.function._timer.timeit(1)) if is_timer else measurement.function
+        self._once(call.id, call.kernel, call.provider, launch)
         return _made_up(measurement)
 
     def sweep(self, points: list[Point]) -> dict[str, Any]:
@@ -210,14 +216,7 @@ class LaunchMeter:
         self.points += 1
         if identity in self._done or provider in self._peers:
             return
-        self._recorder.kernel, self._recorder.origin, self._recorder.failure = kernel, identity, None
-        self._journal.write("start", id=identity)
-        ended: Exception | None = None
-        try:
-            launch()
-        except Exception as error:
-            ended = error
-        finish(self._journal, self._recorder, ended)
+        _launch_once(self._journal, self._recorder, identity, kernel, launch)
         self.back_to_the_script()
 
     def back_to_the_script(self) -> None:
@@ -239,13 +238,6 @@ def launch_scripts(job: Job, hooks: Hooks, journal: Journal, recorder: Recorder)
             ended = run(script)
         nothing = Failure(script.id, EMPTY, NotRun.EMPTY) if ended is None and not meter.points else None
         finish(journal, recorder, nothing or ended)
-
-
-def _launch_of(measurement: Measurement) -> Callable[[], Any]:
-    if measurement.kind in TIMER_METHODS:
-        return lambda: measurement.function._timer.timeit(1)
-    launch: Callable[[], Any] = measurement.function
-    return launch
 
 
 def _made_up(measurement: Measurement) -> Any:

@@ -229,22 +229,23 @@ def compile_all(job: Job) -> StageReport:
         rows[:] = (fails_here_only(discarded.mark(expected.mark(row)), cases) for row in _once(rows))
         if rows != before:
             sealing.replace(folder / "kernels.jsonl", "".join(f"{to_json(row)}\n" for row in rows))
-        return _report(job, rows, (wrong, notes), unseen, list(cases.values()))
+        return _report(job, rows, wrong, notes, unseen, list(cases.values()))
 
     def run(card: Architecture) -> None:
         fresh = _fresh_rows()
 
         def on_event(event: Event) -> None:
             with lock:
-                if event["event"] == "note":
+                kind = event["event"]
+                if kind == "note":
                     notes[event["text"]] = None
-                if event["event"] == "candidates":
+                elif kind == "candidates":
                     discarded.note(event)
-                if event["event"] == "expected":
+                elif kind == "expected":
                     expected.note(event)
-                if event["event"] == "wrong":
+                elif kind == "wrong":
                     wrong[f"{card.name}: {event['reason']}"] = None
-                if event["event"] == "collected":
+                elif kind == "collected":
                     unseen.update({key: max(known, int(event.get(key, 0))) for key, known in unseen.items()})
                 cases[card.shown].note(event)
                 for row in fresh(event, card):
@@ -265,7 +266,10 @@ def compile_all(job: Job) -> StageReport:
         try:
             if missing := answered(without_backend, job.architectures):
                 sealing.replace(folder / "kernels.jsonl", "")
-                return _no_backend(missing)
+                reason = f"the Triton here has no backend for {', '.join(missing)}"
+                hint = "Install the vendor's Triton where this target runs, or use an image that has it. "
+                hint += "Triton finds a backend as an installed package with an entry point `triton.backends`."
+                return StageReport(Stage.COMPILE, Verdict.INFRA, reason=reason, hint=hint)
             list(pool.map(run, job.architectures))
         except KeyboardInterrupt:  # also while the first process starts, which takes a while on a busy machine
             # Leaving the `with` block waits for the threads, which receive no signal.
@@ -284,31 +288,22 @@ def compile_all(job: Job) -> StageReport:
     return report()
 
 
-def _no_backend(missing: Iterable[str]) -> StageReport:
-    return StageReport(
-        Stage.COMPILE,
-        Verdict.INFRA,
-        reason=f"the Triton here has no backend for {', '.join(missing)}",
-        hint="Install the vendor's Triton where this target runs, or use an image that has it. Triton finds a backend as an installed "
-        "package with an entry point `triton.backends`.",
-    )
-
-
 def _report(
-    job: Job, rows: list[CompiledKernel], told: tuple[Iterable[str], Iterable[str]], unseen: dict[str, int], cases: list[Cases]
+    job: Job, rows: list[CompiledKernel], wrong: Iterable[str], notes: Iterable[str], unseen: dict[str, int], cases: list[Cases]
 ) -> StageReport:
-    wrong, notes = told
     counts = {verdict.value: sum(row.verdict is verdict for row in rows) for verdict in Verdict}
     counts = {verdict: count for verdict, count in counts.items() if count}
     # A point whose host code needs data says nothing about the kernels that were compiled.
     verdict = worst([row.verdict for row in rows if row.verdict is not Verdict.NOT_RUN])
     files = [Path(job.kernels, row.origin.partition("::")[0]) for row in rows if row.verdict is not Verdict.PASSED]
-    reason = _reason(rows, verdict) if rows else f"nothing that launches a Triton kernel was found ({', '.join(job.what.launches)})"
-    hint = (
-        hint_of((row.reason for row in rows), root_of(job), files)
-        if rows
-        else f"Looked for pytest's files, and for benches called {', '.join(job.what.benches)}."
-    )
+    # The first row with the stage's verdict; if nothing failed, the first row that could not run.
+    bad = [row for row in rows if row.verdict is not Verdict.PASSED and not row.is_discarded]
+    first = next((row for row in bad if row.verdict is verdict), bad[0] if bad else None)
+    reason = f"{first.function} for {first.hardware}: {first.reason}"[:500] if first else ""
+    hint = hint_of((row.reason for row in rows), root_of(job), files)
+    if not rows:
+        reason = f"nothing that launches a Triton kernel was found ({', '.join(job.what.launches)})"
+        hint = f"Looked for pytest's files, and for benches called {', '.join(job.what.benches)}."
     if lacking := missing_of((row.reason for row in rows if row.verdict is not Verdict.PASSED), root_of(job), files):
         notes = (lacking, *notes)
     if left_out := job.not_compiled_for:
@@ -342,13 +337,6 @@ def _once(rows: list[CompiledKernel]) -> list[CompiledKernel]:
 
     refused = {same(row) for row in rows if row.verdict is Verdict.FAILED and row.binary_hash}
     return [row for row in rows if row.verdict is not Verdict.PASSED or same(row) not in refused] if refused else rows
-
-
-def _reason(rows: list[CompiledKernel], verdict: Verdict) -> str:
-    """Return the reason of the first row with the stage's verdict; if nothing failed, that of the first row that could not run."""
-    wrong = [row for row in rows if row.verdict is not Verdict.PASSED and not row.is_discarded]
-    first = next((row for row in wrong if row.verdict is verdict), wrong[0] if wrong else None)
-    return f"{first.function} for {first.hardware}: {first.reason}"[:500] if first else ""
 
 
 def _rows(event: Event, card: Architecture) -> list[CompiledKernel]:

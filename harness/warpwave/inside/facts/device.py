@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
-from warpwave.records import Arch, Architecture
+from warpwave.records import Architecture
 
 
 def accelerator() -> tuple[str, Any] | None:
@@ -68,20 +68,10 @@ def _line(error: Exception) -> str:
 _NAMES = ("arch", "architecture", "name")
 
 
-class Target(Protocol):
-    """What is read of a `GPUTarget`; an `Architecture` has the same."""
+def architecture_name(target: Any) -> str:
+    """Return the name of an `Architecture` or of Triton's `GPUTarget`.
 
-    @property
-    def backend(self) -> str:
-        """Triton's name for the compiler."""
-
-    @property
-    def arch(self) -> Arch:
-        """A number, a text or a mapping."""
-
-
-def architecture_name(target: Target) -> str:
-    """Return `sm_90` for CUDA's 90, `gfx942` for `gfx942:sramecc+:xnack-`, and `bmg` for `{"arch": "bmg", …}`.
+    It is `sm_90` for CUDA's 90, `gfx942` for `gfx942:sramecc+:xnack-`, and `bmg` for `{"arch": "bmg", …}`.
 
     `choose` in kernels/configs goes by the same rule; a kernel package cannot import this one.
     """
@@ -93,7 +83,7 @@ def architecture_name(target: Target) -> str:
     return str(arch).split(":")[0] or target.backend
 
 
-def described(target: Target, known: Iterable[Architecture]) -> Architecture | None:
+def described(target: Any, known: Iterable[Architecture]) -> Architecture | None:
     """Return the architecture among `known` that a card with this target has; None if none of them is it."""
     name = architecture_name(target)
     return next((card for card in known if card.backend == target.backend and architecture_name(card) == name), None)

@@ -60,13 +60,16 @@ def gather(job: Job) -> Facts:
     devices = _devices(job, torch) if job.needs_card else ()
     # The probe names the attribute that torch has for this vendor's runtime, and so the runtime.
     name = (job.require or "").rpartition(".")[2]
+    driver = None
+    with suppress(OSError):
+        driver = Path(job.driver_file).read_text().strip() if devices and job.driver_file else None
     return Facts(
         python=platform.python_version(),
         platform=platform.platform(),
         torch=torch.__version__,
         triton=triton.__version__,
         runtime=f"{name} {getattr(torch.version, name)}" if name else "none",
-        driver=_driver(job) if devices else None,
+        driver=driver,
         fp_fusion=os.environ.get("TRITON_DEFAULT_FP_FUSION"),
         kernels_hash=source_hash(Path(job.kernels), root_of(job)),
         devices=devices,
@@ -178,6 +181,9 @@ def ask_about_cards(command: tuple[str, ...], rows: str) -> dict[str, dict[str, 
 
 def _device(job: Job, torch: Any, index: int) -> DeviceFacts:
     """Return one GPU, after a small product with a known result has shown that it works."""
+    import triton
+    from triton.testing import get_dram_gbps
+
     here = accelerator()
     assert here is not None
     kind, module = here
@@ -188,18 +194,26 @@ def _device(job: Job, torch: Any, index: int) -> DeviceFacts:
             raise UnusableError(f"GPU {index} computes a wrong product")
     except RuntimeError as error:
         raise UnusableError(f"GPU {index} does not run a small product: {str(error).splitlines()[0]}") from None
-    properties = module.get_device_properties(index)
+    properties, driver = module.get_device_properties(index), triton.runtime.driver.active
+    target = driver.get_current_target()
+    card = described(target, job.architectures)
+    reported: dict[str, Any] = {}
+    derived_gbps = None
+    with suppress(Exception):  # not every driver answers
+        reported = dict(driver.utils.get_device_properties(index))
+    with suppress(Exception):  # from the memory's clock and the width of its bus
+        derived_gbps = float(get_dram_gbps(index)) or None
     return DeviceFacts(
         index=index,
         name=properties.name,
-        architecture=_architecture(job),
+        architecture=card.name if card else architecture_name(target),
         memory_bytes=properties.total_memory,
         # Not every vendor's torch counts them; Triton's driver does.
-        multiprocessors=getattr(properties, "multi_processor_count", 0) or _told_by_triton(index).get("multiprocessor_count", 0),
+        multiprocessors=getattr(properties, "multi_processor_count", 0) or reported.get("multiprocessor_count", 0),
         cache_bytes=getattr(properties, "L2_cache_size", None),
         uuid=str(getattr(properties, "uuid", "")) or None,
-        derived_gbps=_derived_gbps(index),
-        clock_mhz=_clock_mhz(index),
+        derived_gbps=derived_gbps,
+        clock_mhz=reported.get("sm_clock_rate", 0) / 1000 or None,  # the driver reports kHz
     )
 
 
@@ -211,62 +225,11 @@ def _wait_for_memory(module: Any, index: int) -> None:
         if total - free <= max(_TAKEN_BYTES, total // _TAKEN_SHARE):
             return
         if time.monotonic() >= until:
-            reason = (
-                f"GPU {index}: {(total - free) / 2**30:.1f} of {total / 2**30:.1f} GiB are in use, though nothing of this run has begun"
-            )
+            used = f"{(total - free) / 2**30:.1f} of {total / 2**30:.1f} GiB are in use"
+            reason = f"GPU {index}: {used}, though nothing of this run has begun"
             hint = "`warpwave doctor` shows who has it. Wait for that process, end it, or choose another card with --gpu."
             raise UnusableError(f"{reason}; that did not change within {_SETTLE_S:g} s", hint)
         time.sleep(_POLL_S)
-
-
-def _architecture(job: Job) -> str:
-    """Return the name of the architecture that Triton compiles for here: as the job calls it, if it is one of the job's."""
-    import triton
-
-    target = triton.runtime.driver.active.get_current_target()
-    card = described(target, job.architectures)
-    return card.name if card else architecture_name(target)
-
-
-def _told_by_triton(index: int) -> dict[str, Any]:
-    """Return what Triton's driver says of a GPU's properties; nothing if it does not answer."""
-    import triton
-
-    try:
-        return dict(triton.runtime.driver.active.utils.get_device_properties(index))
-    except Exception:
-        return {}
-
-
-def _derived_gbps(index: int) -> float | None:
-    """Return the bandwidth in GB/s from the driver's memory clock and bus width; None if the driver does not report them."""
-    from triton.testing import get_dram_gbps
-
-    try:
-        return float(get_dram_gbps(index)) or None
-    except Exception:
-        return None
-
-
-def _clock_mhz(index: int) -> float | None:
-    """Return the highest clock of its multiprocessors in MHz; None if Triton's driver does not tell it (it does in kHz)."""
-    return _told_by_triton(index).get("sm_clock_rate", 0) / 1000 or None
-
-
-def _driver(job: Job) -> str | None:
-    """Return the kernel driver's version; None if it does not report one."""
-    try:
-        return Path(job.driver_file).read_text().strip() if job.driver_file else None
-    except OSError:
-        return None
-
-
-def _with_card(lease: Lease) -> str:
-    """Import what takes seconds, then wait for the card. Return why this run cannot have it; empty if it has it."""
-    with suppress(ImportError):  # reported when it is needed
-        importlib.import_module("torch")
-        importlib.import_module("triton")
-    return lease.await_answer()
 
 
 def main() -> None:
@@ -275,7 +238,10 @@ def main() -> None:
     output = Path(job.output)
     lease = Lease(job, Stage.FACTS)
     try:
-        if refused := _with_card(lease):
+        with suppress(ImportError):  # reported when it is needed; imported first, because it takes seconds
+            importlib.import_module("torch")
+            importlib.import_module("triton")
+        if refused := lease.await_answer():
             raise UnusableError(refused, "Wait for that run, or raise limits.gpu_wait_s in a targets file.")
         facts = gather(job)
         changed = _changed(facts, output / "facts.json")

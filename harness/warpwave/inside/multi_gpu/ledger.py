@@ -15,15 +15,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from warpwave.inside.environment import devices_here
 from warpwave.records import Job
 
 # The GPUs that share a stage's work, and how one process is limited to one of them.
 #
 # The variable that limits a process to some GPUs is set per target in targets.yml and comes with the job. A worker sees a single GPU, as
-# its
-# first. Every result carries the index that this GPU has in `facts.json`.
+# its first. Every result carries the index that this GPU has in `facts.json`.
 
 CARD_VARIABLE = "WARPWAVE_CARD"
 SEAT_VARIABLE = "WARPWAVE_SEAT"
@@ -42,7 +41,7 @@ def cards(job: Job) -> tuple[Card, ...]:
     """Return the GPUs that share the work; empty if a single process does everything on the first GPU."""
     if job.visible_devices is None or not job.needs_card:
         return ()
-    devices = _devices(job)
+    devices = devices_here(job)
     # An engine or scheduler that selected GPUs has listed them in this variable, in torch's order.
     shown = [name.strip() for name in os.environ.get(job.visible_devices, "").split(",") if name.strip()]
     names = shown if len(shown) >= len(devices) else list(map(str, range(len(devices))))
@@ -74,14 +73,6 @@ def card_of(seat: int) -> int:
 def is_shared() -> bool:
     """In a worker: return whether other GPUs have workers too."""
     return CARD_VARIABLE in os.environ
-
-
-def _devices(job: Job) -> list[dict[str, Any]]:
-    """Return the devices that the facts stage found. It has passed, otherwise no other stage runs."""
-    try:
-        return list(json.loads((Path(job.output) / "facts.json").read_text(encoding="utf-8"))["devices"])
-    except (OSError, ValueError, KeyError):
-        return []
 
 
 LEDGER_VARIABLE = "WARPWAVE_LEDGER"
@@ -156,13 +147,11 @@ class Ledger:
 
     def finish(self, unit: str) -> None:
         """Mark a unit as done."""
-        with self._turn() as write:
-            write("done", unit=unit)
+        self._note("done", unit=unit)
 
     def sit(self) -> None:
         """Announce this seat, before any worker starts."""
-        with self._turn() as write:
-            write("seat")
+        self._note("seat")
 
     def neighbours(self) -> set[int]:
         """Return the other seats of this card whose workers have not all ended."""
@@ -171,8 +160,7 @@ class Ledger:
 
     def postpone(self, case: str) -> None:
         """Have a case run again, when no other worker is on the card."""
-        with self._turn() as write:
-            write("postpone", unit=case)
+        self._note("postpone", unit=case)
 
     def postponed(self) -> list[str]:
         """Return the cases that are to run again alone, in the order in which they were postponed."""
@@ -180,12 +168,8 @@ class Ledger:
             return list(self._state.postponed)
 
     def leave(self, during: str = "") -> None:
-        """Leave:
-
-        this GPU does nothing more, and others may take its unfinished units. `during` is the case in which it was lost, if it was.
-        """
-        with self._turn() as write:
-            write("gone", during=during)
+        """Give up this seat: others may take its unfinished units. `during` is the case in which its GPU was lost, if it was."""
+        self._note("gone", during=during)
 
     def lost_during(self, case: str) -> tuple[int, ...]:
         """Return the GPUs that were lost during this case if there are at least two: no other GPU should try it."""
@@ -203,6 +187,10 @@ class Ledger:
         """Return whether another worker on this card is doing a unit."""
         holder = self._state.holder.get(unit)
         return unit not in self._state.done and holder is not None and card_of(holder) == card_of(self.card)
+
+    def _note(self, event: str, **fields: str) -> None:
+        with self._turn() as write:
+            write(event, **fields)
 
     @contextmanager
     def _turn(self) -> Iterator[Callable[..., None]]:

@@ -2,7 +2,7 @@
 
 Loaded with `-p warpwave.inside.multi_gpu.pytest_plugin`, beside the plugin of the test stage. Every worker collects everything. A single
 worker runs a file, so that module fixtures are set up once. Files with most tests come first, so that only short ones remain at the end.
-Then, on each card, the worker that stays runs what was postponed, with nobody beside it.
+Then, on each card, the worker that stays runs what was postponed, alone.
 """
 
 from __future__ import annotations
@@ -26,13 +26,6 @@ from warpwave.inside.process.journal import Journal
 # other outcome is the test's own. A failed assertion never gets a second try.
 
 _NO_MEMORY = re.compile(r"out of memory|OutOfMemory|OUT_OF_MEMORY|ALLOC_FAILED|alloc\w* fail|[Cc]annot allocate memory|MemoryError")
-
-
-def neighbours_here() -> Neighbours | None:
-    """Return what watches this worker's neighbours; None if it is the only worker of its stage, or tests use no card."""
-    if LEDGER_VARIABLE not in os.environ or SHARE_VARIABLE not in os.environ:
-        return None
-    return Neighbours(ledger_here())
 
 
 class Neighbours:
@@ -64,7 +57,13 @@ class Neighbours:
         if not self._begun:
             self._begun, self._asked_while_collecting = True, self._asked
         self._asked = False
-        self._limit()
+        # Keep within the share: no more than that at any time, and half of it between tests.
+        device = self._device
+        if self._alone or device is None or not device.is_initialized() or not hasattr(device, "set_per_process_memory_fraction"):
+            return
+        device.set_per_process_memory_fraction(self._share)
+        if device.memory_reserved() > self._share / 2 * device.get_device_properties(device.current_device()).total_memory:
+            device.empty_cache()
 
     def why_again(self, outcome: str, text: str, in_body: bool, poisoned: bool) -> str:
         """Return why a test that just ended must run again; empty if its outcome counts.
@@ -96,15 +95,6 @@ class Neighbours:
             if hasattr(self._device, "set_per_process_memory_fraction"):
                 self._device.set_per_process_memory_fraction(1.0)
 
-    def _limit(self) -> None:
-        """Keep within the share: no more than that at any time, and half of it between tests."""
-        device = self._device
-        if self._alone or device is None or not device.is_initialized() or not hasattr(device, "set_per_process_memory_fraction"):
-            return
-        device.set_per_process_memory_fraction(self._share)
-        if device.memory_reserved() > self._share / 2 * device.get_device_properties(device.current_device()).total_memory:
-            device.empty_cache()
-
 
 NEIGHBOURS: pytest.StashKey[Neighbours | None] = pytest.StashKey()
 
@@ -112,7 +102,9 @@ NEIGHBOURS: pytest.StashKey[Neighbours | None] = pytest.StashKey()
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Watch for neighbours before anything of the package is imported."""
-    early_config.stash[NEIGHBOURS] = found = neighbours_here()
+    # There are none if this is the only worker of its stage, or tests use no card.
+    known = LEDGER_VARIABLE in os.environ and SHARE_VARIABLE in os.environ
+    early_config.stash[NEIGHBOURS] = found = Neighbours(ledger_here()) if known else None
     if found is not None:
         found.watch()
 

@@ -8,7 +8,6 @@ as results arrive. A worker that dies is replaced on its seat. The others finish
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import threading
 import time
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Union
 
 from warpwave.inside.benchmarks import Point
-from warpwave.inside.environment import free_memory
+from warpwave.inside.environment import devices_here, free_memory
 from warpwave.inside.multi_gpu.ledger import LEDGER_VARIABLE, SEAT_STEP, SEAT_VARIABLE, Card, Ledger, card_of, cards, own_seat
 from warpwave.inside.process import sealing
 from warpwave.inside.process.journal import Event, Journal
@@ -31,9 +30,9 @@ from warpwave.inside.process.workers import spawned
 from warpwave.inside.scripts.script import Script
 from warpwave.records import CardShare, Job, Stage, Verdict, to_json, worst
 
-# The places at which workers share a stage: one for each card, or several on one card for tests, which nobody times.
+# The places at which workers share a stage: one for each card, or several on one card for tests, which are not timed.
 #
-# A seat's number is its card's index, plus a thousand for each seat before it on that card. It names the seat's folder,
+# A seat's number is its card's index, plus a thousand for each seat before it on that card. It names the seat's folder:
 # `<stage>/<number>/`.
 
 ROUND = SEAT_STEP * 1000  # between the numbers of two seats of one place, if a stage starts again
@@ -117,21 +116,13 @@ def workers_of(job: Job, cards: int, files: int) -> int:
         return min(job.limits.test_workers, max(1, files))
     fitting = [_MOST // cards, files, _cores() // cards, free_memory() // _HOST_BYTES // cards]
     if job.needs_card:
-        fitting += [(_cores() - 1) // cards, _card_bytes(job) // _CARD_BYTES]
+        smallest = min((int(device.get("memory_bytes", 0)) for device in devices_here(job)), default=0)
+        fitting += [(_cores() - 1) // cards, smallest // _CARD_BYTES]
     return max(1, min(fitting))
 
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0))
-
-
-def _card_bytes(job: Job) -> int:
-    """Return the memory of the smallest card that the facts stage found; 0 if it found none."""
-    try:
-        devices = json.loads((Path(job.output) / "facts.json").read_text(encoding="utf-8"))["devices"]
-        return min(int(device["memory_bytes"]) for device in devices)
-    except (OSError, ValueError, KeyError):
-        return 0
 
 
 # Takes a worker's event and the index of its GPU, None if there is only one. Calls never overlap.
@@ -186,7 +177,7 @@ def _round(
         own = folder / str(seat.number)
         own.mkdir(exist_ok=True)
         start = spawned(command, {**seat.variables, LEDGER_VARIABLE: str(ledger)})
-        listener, began, book = hub.listener(seat), time.monotonic(), Ledger(ledger, seat.number)
+        listener, began, book = _Listener(hub, seat), time.monotonic(), Ledger(ledger, seat.number)
 
         def runs_again(death: Death) -> bool:
             """Postpone a case whose process a neighbour may have ended."""
@@ -247,10 +238,6 @@ class _Hub:
             self.taken[seat.card] -= 1
             if seat.card is not None and self.taken[seat.card] == 0:
                 self.on_card_done(seat.card)
-
-    def listener(self, seat: Seat) -> _Listener:
-        """Return what listens to one seat."""
-        return _Listener(self, seat)
 
 
 class _Listener:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from warpwave.inside.benchmarks import Point, load_module, points
-from warpwave.inside.environment import compiled_kernels, package_folders, python_path
+from warpwave.inside.environment import compiled_kernels, devices_here, package_folders, python_path, temporary_home
 from warpwave.inside.imports import enter_package
 from warpwave.inside.process.workers import Worker, forked, hash_triton
 from warpwave.inside.scripts.script import benches_of
@@ -81,10 +81,7 @@ def wait() -> None:
 
 def card_of(job: Job) -> Architecture | None:
     """Return the card that is here, from the facts stage and from targets.yml; None if one of them does not know it."""
-    try:
-        device: dict[str, Any] = json.loads((Path(job.output) / "facts.json").read_text(encoding="utf-8"))["devices"][0]
-    except (OSError, ValueError, KeyError, IndexError):
-        return None
+    device = next(iter(devices_here(job)), {})
     known = next((card for card in job.architectures if card.name == device.get("architecture")), None)
     if known is None:
         return None
@@ -102,7 +99,6 @@ def work(job: Job, card: Architecture, share: int, shares: int) -> None:
 @contextlib.contextmanager
 def on_pretended(job: Job, card: Architecture) -> Iterator[set[str]]:
     """Pretend a `card`, and put into Triton's cache what is compiled. Yield a set: while it is not empty, binaries are read, too."""
-    from warpwave.inside.environment import temporary_home
     from warpwave.inside.fake_gpu.card import pretended_device
 
     reading = {"binaries"}
@@ -159,14 +155,9 @@ def share_of(found: list[Point], share: int, shares: int) -> list[Point]:
 
 
 def run(
-    job: Job,
-    card: Architecture,
-    marker: Path,
-    each: Each = work,
-    told: Mapping[str, object] = _NOTHING,
-    beside: Sequence[Worker] = (),
+    job: Job, card: Architecture, marker: Path, each: Each = work, facts: Mapping[str, object] = _NOTHING, beside: Sequence[Worker] = ()
 ) -> None:
-    """Run `each` share in a process. Write the marker when they and those `beside` them have ended, with what is `told`."""
+    """Run the shares, `each` in a process, wait for them and for those `beside` them, then write the marker with these `facts`."""
     started, before = time.monotonic(), compiled_kernels()
     shares = min(_MOST_WORKERS, job.workers or os.cpu_count() or 1)
     ended: list[int | None] = []
@@ -176,7 +167,7 @@ def run(
         ended = [_finish(worker, started + _LIMIT_S) for worker in (*workers, *beside)]
     finally:
         seconds, compiled = round(time.monotonic() - started, 3), compiled_kernels() - before
-        done = {"workers": shares, "seconds": seconds, "compiled": compiled, "exit_codes": ended, **told}
+        done = {"workers": shares, "seconds": seconds, "compiled": compiled, "exit_codes": ended, **facts}
         write_text(marker, json.dumps(done) + "\n")
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from warpwave.inside.benchmarks import Point
-from warpwave.inside.environment import names_any, package_folders, python_path, temporary_home
+from warpwave.inside.environment import devices_here, names_any, package_folders, python_path, temporary_home
 from warpwave.inside.imports import enter_package
 from warpwave.inside.precompile.ahead import points_of
 from warpwave.inside.process.workers import Worker, forked
@@ -41,8 +41,8 @@ def without_card(job: Job, card: Architecture, undo: contextlib.ExitStack) -> No
     from warpwave.inside.fake_gpu.torch_device import apply, torch_device
 
     device = torch_device(card.torch_device)
-    told = json.loads((Path(job.output) / "facts.json").read_text(encoding="utf-8"))["devices"][0]
-    named = {"gcnArchName": card.torch_properties.get("name", card.name), **card.torch_properties, "name": told["name"]}
+    name = devices_here(job)[0]["name"]
+    named = {"gcnArchName": card.torch_properties.get("name", card.name), **card.torch_properties, "name": name}
     card = dataclasses.replace(card, torch_properties=named)
     triton.runtime.driver.set_active(PretendedDriver(card, device, card.properties, lambda binary: (32, 0, card.program_threads)))
     of_torch = patches(card, device, capability(card))
@@ -194,7 +194,7 @@ def started(job: Job, card: Architecture, log: Path) -> tuple[list[Worker], dict
 
     Return the processes, and what the bench stage must know.
 
-    The user's own cache is used if there is one. Otherwise it is a folder that nobody else can write: torch executes what is in it.
+    The user's own cache is used if there is one. Otherwise it is a folder that no other user can write to: torch executes what is in it.
     """
     if not card.torch_compile_ahead or Stage.BENCH not in job.what.stages or not names_any(job, _NAME):
         return [], {}

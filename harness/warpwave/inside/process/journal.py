@@ -20,9 +20,8 @@ from warpwave.records import UNWRITABLE, Verdict
 # Check a worker's journal against what it announced. The package's code runs in the worker, so the journal is not trusted.
 #
 # This does not stop a package that forges its results carefully: it shares a process with the reporter. It detects what a careless
-# package
-# does by accident, and what a forger forgets. Events that break the rules are left out, counted, and reported in words; all others are
-# kept.
+# package does by accident, and what a forger forgets. Events that break the rules are left out, counted, and reported in words; all others
+# are kept.
 
 Event = dict[str, Any]
 
@@ -325,7 +324,7 @@ PIPE_VARIABLE = "WARPWAVE_EVENTS"
 
 
 def emit(event: str, **fields: object) -> None:
-    """Send an event to the host; do nothing if nobody listens."""
+    """Send an event to the host; do nothing if there is no pipe."""
     pipe = os.environ.get(PIPE_VARIABLE)
     if pipe is None:
         return

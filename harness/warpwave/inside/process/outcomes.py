@@ -29,7 +29,7 @@ _TOOLS_ERROR = re.compile(r"\b(?:error|fatal)\s*: (.+)")
 _NOT_BELIEVED = "Something in the package changes how it is run or reported. Read its source; SECURITY.md says what can be relied on."
 
 
-class DecidedByData(RuntimeError):  # noqa: N818 - it is no error of anyone
+class DecidedByData(RuntimeError):  # noqa: N818 - not an error of the package
     """The host's code decides by the data of a tensor, and a pretended GPU has none: what it would do next is unknown."""
 
 
@@ -55,9 +55,9 @@ def doubted(report: StageReport, doubts: Iterable[str]) -> StageReport:
     return dataclasses.replace(report, verdict=verdict, reason=reason, hint=report.hint or _NOT_BELIEVED, doubts=wrong)
 
 
-def few(cases: Sequence[str]) -> str:
+def few(cases: Sequence[str], most: int = 3) -> str:
     """`a, b, c and 4 more`."""
-    return ", ".join(cases[:3]) + (f" and {len(cases) - 3} more" if len(cases) > 3 else "")
+    return ", ".join(cases[:most]) + (f" and {len(cases) - most} more" if len(cases) > most else "")
 
 
 def describe(error: BaseException) -> str:
@@ -106,7 +106,7 @@ def with_place(error: BaseException) -> str:
 def with_child(error: BaseException | None, message: str, printed: str | None) -> str:
     """Return a message with how a child process of the test ended, if that is why the test failed, and with the last of what it printed.
 
-    What nobody has captured is in `printed`; None if that is not known.
+    `printed` is its output that the test did not capture; None if that is not known.
     """
     child = _failed_child(error)
     if child is None:
@@ -267,7 +267,7 @@ def _counts_graphs(trace: TracebackType | None) -> bool:
 # Why a test or a point did not run, or not to its end, from the exception that ended it.
 
 _FAKE_GPU = "warpwave.inside.fake_gpu"
-# What torch and Triton say where there is no card. A card is pretended, so somebody asked the real driver.
+# What torch and Triton say where there is no card. A card is pretended, so the real driver was asked.
 _NO_CARD = re.compile(
     r"not compiled with .{1,40} enabled|not compiled with \w+ support|not linked with support for \w+ devices"
     r"|No \w+ GPUs are available|Found no \w+ driver|0 active drivers|driver initialization failed"
@@ -483,11 +483,11 @@ def missing_of(messages: Iterable[str], root: Path | None = None, files: Iterabl
     if other_version:
         has = ", ".join(dict.fromkeys(other_version.values()))
         told.append(
-            f"The installed {has} has no {_listed(list(other_version))}. The package may be written for another version: "
+            f"The installed {has} has no {few(list(other_version), _FEW)}. The package may be written for another version: "
             "--with 'NAME==VERSION' installs one, --triton VERSION another Triton."
         )
-    if wanted and (empty := _empty_submodules(root)):
-        told.append(f"Git submodules are not checked out: {_listed(empty)}. Run git submodule update --init.")
+    if wanted and root and (empty := _empty_submodules(root)):
+        told.append(f"Git submodules are not checked out: {few(empty, _FEW)}. Run git submodule update --init.")
     return " ".join(filter(None, (*told, without_conftest)))
 
 
@@ -533,10 +533,10 @@ def _is_from_folder(installed: metadata.Distribution) -> bool:
     return installed.read_text("direct_url.json") is not None
 
 
-def _empty_submodules(root: Path | None) -> list[str]:
+def _empty_submodules(root: Path) -> list[str]:
     """Return the folders that `.gitmodules` names and that hold nothing."""
     try:
-        named = _SUBMODULE.findall((root / ".gitmodules").read_text(encoding="utf-8", errors="replace")) if root else []
+        named = _SUBMODULE.findall((root / ".gitmodules").read_text(encoding="utf-8", errors="replace"))
     except OSError:
         return []
-    return [path for path in named if root and not any((root / path).glob("*"))]
+    return [path for path in named if not any((root / path).glob("*"))]

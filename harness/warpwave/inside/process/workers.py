@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Union
 
 from warpwave.inside.environment import NO_ROOM
 from warpwave.records import UNWRITABLE
@@ -28,26 +28,28 @@ UNTIL_VARIABLE = "WARPWAVE_UNTIL"  # when the time of a stage is up, on the mono
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
-class Worker(Protocol):
-    """A process in its own session, with the interface of `subprocess.Popen`."""
+class _Forked:
+    """A forked process, with the interface of `subprocess.Popen`."""
 
-    pid: int
+    def __init__(self, process: Any) -> None:
+        self._process, self.pid = process, process.pid
 
     @property
     def returncode(self) -> int | None:
-        """The exit status, negative for a signal; None while it runs."""
+        return self._process.exitcode  # type: ignore[no-any-return]
 
     def poll(self) -> int | None:
-        """Update and return `returncode`."""
+        return self.returncode
 
     def wait(self, timeout: float) -> int:
-        """Wait for the end.
+        self._process.join(timeout)
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired(["forked worker"], timeout)
+        return self.returncode
 
-        Raises:
-            subprocess.TimeoutExpired: it is still running.
-        """
 
-
+# A process in its own session.
+Worker = Union["subprocess.Popen[bytes]", _Forked]
 # Starts a worker that writes to a journal, with its output in a log file.
 Start = Callable[[Path, Path], Worker]
 
@@ -98,24 +100,6 @@ def _server() -> Any:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["warpwave.inside.compile.preload"])
     return context
-
-
-class _Forked:
-    def __init__(self, process: Any) -> None:
-        self._process, self.pid = process, process.pid
-
-    @property
-    def returncode(self) -> int | None:
-        return self._process.exitcode  # type: ignore[no-any-return]
-
-    def poll(self) -> int | None:
-        return self.returncode
-
-    def wait(self, timeout: float) -> int:
-        self._process.join(timeout)
-        if self.returncode is None:
-            raise subprocess.TimeoutExpired(["forked worker"], timeout)
-        return self.returncode
 
 
 def end(worker: Worker, grace_s: float) -> None:

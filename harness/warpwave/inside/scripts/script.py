@@ -248,8 +248,12 @@ def _loop_variables(file: str, line: int) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=64)
 def _tree(file: str) -> ast.AST:
+    return _parsed("".join(linecache.getlines(file)))
+
+
+def _parsed(source: str) -> ast.AST:
     try:
-        return ast.parse("".join(linecache.getlines(file)))
+        return ast.parse(source)
     except (SyntaxError, ValueError):
         return ast.Module([], [])
 
@@ -295,7 +299,8 @@ def _is_named(value: Any) -> bool:
 def _used(function: Any, values: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the variables that a callable or a statement uses, by name."""
     if isinstance(function, str):
-        return {name: (values or {})[name] for name in _names_in(function) if name in (values or {})}
+        names = (node.id for node in ast.walk(_parsed(function)) if isinstance(node, ast.Name))
+        return {name: values[name] for name in names if values and name in values}
     if isinstance(function, functools.partial):
         named = dict(enumerate(function.args)) | function.keywords
         return {str(name): value for name, value in named.items()}
@@ -331,10 +336,7 @@ def _called(function: Any) -> str:
 
 def _takes(node: ast.Lambda, names: Iterable[str]) -> bool:
     """Return whether a lambda uses these names: several may stand on one line."""
-    used = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} | {
-        part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)
-    }
-    return set(names) <= used
+    return set(names) <= {getattr(part, "id", getattr(part, "attr", "")) for part in ast.walk(node)}
 
 
 def _first_call(node: ast.AST) -> str:
@@ -344,14 +346,3 @@ def _first_call(node: ast.AST) -> str:
     while isinstance(target, ast.Subscript):
         target = target.value
     return ast.unparse(target) if isinstance(target, (ast.Name, ast.Attribute)) else ""
-
-
-def _parsed(statement: str) -> ast.AST:
-    try:
-        return ast.parse(statement)
-    except SyntaxError:
-        return ast.Module([], [])
-
-
-def _names_in(statement: str) -> list[str]:
-    return list(dict.fromkeys(node.id for node in ast.walk(_parsed(statement)) if isinstance(node, ast.Name)))

@@ -22,7 +22,7 @@ import command
 from benching import FakeDevice, point
 
 from warpwave.config.targets import load_targets
-from warpwave.inside.bench import ceilings, stage
+from warpwave.inside.bench import ceilings, results, stage
 from warpwave.inside.bench.ceilings import Watch
 from warpwave.inside.bench.results import Sink
 from warpwave.inside.bench.timing import Burst, Gathered, Rule, Timer, unsettled
@@ -161,7 +161,7 @@ def test_what_the_jit_compiles_for_a_point_is_recorded(tmp_path, data):
     """A bench on a card, here a pretended one: rows with the point as their origin, and the card under the name of its architecture."""
     program = f"""
 from pathlib import Path
-from warpwave.inside.bench import stage
+from warpwave.inside.bench import results, stage
 from warpwave.inside.fake_gpu.card import pretended_device
 from warpwave.inside.fake_gpu.driver import call_once
 from warpwave.inside.bench.timing import Timer, Timing
@@ -175,7 +175,7 @@ class Once(Timer):
 
 card = next(card for card in load_targets()["cpu"].architectures if card.name == "gfx942")
 stage.Timer.when_used = classmethod(lambda cls, *told: Once(object(), None, 0))
-stage.copy_ceiling, stage.is_usable = lambda *arguments: None, lambda: True
+stage.copy_ceiling, results.is_usable = lambda *arguments: None, lambda: True
 with pretended_device(card, lambda binary: (32, 0, 1024)):
     stage.work(Job("run-1", "rocm", {str(data / "limits")!r}, {str(tmp_path)!r}, what=What(stages=(Stage.BENCH,))))
 """
@@ -268,7 +268,7 @@ def in_turns(timer, monkeypatch, tmp_path, *functions):
     """Points of one case, measured together; returns their samples by provider and the journal's events."""
     journal = Journal(tmp_path / "journal.jsonl")
     together = [dataclasses.replace(point(function), provider=name) for name, function in functions]
-    monkeypatch.setattr(stage, "is_usable", lambda: True)
+    monkeypatch.setattr(results, "is_usable", lambda: True)
     watch = SimpleNamespace(look=lambda: None, weakness=lambda *looks: "")
     stage._measure_in_turns(together, timer, watch, SimpleNamespace(), journal)
     events = journal.read()

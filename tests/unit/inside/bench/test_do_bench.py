@@ -169,7 +169,8 @@ def test_the_flush_is_twice_the_last_level_cache(monkeypatch, told, known, expec
         get_active_torch_device=lambda: torch.device("meta"),
     )
     monkeypatch.setattr("triton.runtime.driver", SimpleNamespace(active=active))
-    made = Timer.on_active_device(cache_bytes=known)
+    made = Timer.when_used(False, None, lambda: known)
+    made.begin()
 
     assert (made.flush_bytes, made.cache_bytes) == expected
 

@@ -286,7 +286,7 @@ def test_what_a_test_launches_behind_a_decision_is_compiled_ahead(job_of_unpack,
     (tmp_path / "package" / "test_decides.py").write_text(PACKAGE)
     dump(having(job_of_unpack, kernels=str(tmp_path / "package")), tmp_path / "job.json")
     variables = {**os.environ, "PYTHONPATH": str(REPOSITORY / "harness"), "TRITON_CACHE_DIR": str(tmp_path / "cache")}
-    done = command.python("-m", "warpwave.inside.precompile", "job.json", cwd=tmp_path, env=variables, kind="compiler")
+    done = command.python("-m", "warpwave.inside.precompile.process", "job.json", cwd=tmp_path, env=variables, kind="compiler")
     assert done.returncode == 0, done.stderr
     told = json.loads((tmp_path / "bench" / "ahead.json").read_text())
 
