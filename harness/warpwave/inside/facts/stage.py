@@ -225,8 +225,8 @@ def _wait_for_memory(module: Any, index: int) -> None:
         if total - free <= max(_TAKEN_BYTES, total // _TAKEN_SHARE):
             return
         if time.monotonic() >= until:
-            used = f"{(total - free) / 2**30:.1f} of {total / 2**30:.1f} GiB are in use"
-            reason = f"GPU {index}: {used}, though nothing of this run has begun"
+            used, whole = (f"{size / 2**30:.1f}" for size in (total - free, total))
+            reason = f"GPU {index}: {used} of {whole} GiB are in use, though nothing of this run has begun"
             hint = "`warpwave doctor` shows who has it. Wait for that process, end it, or choose another card with --gpu."
             raise UnusableError(f"{reason}; that did not change within {_SETTLE_S:g} s", hint)
         time.sleep(_POLL_S)
