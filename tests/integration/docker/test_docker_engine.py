@@ -596,7 +596,8 @@ def test_a_package_beside_its_tests(engine, built, request_, tmp_path, monkeypat
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
 
     said.clear()
-    again = engine.prepare(change(request_, **{name: getattr(options, name) for name in ("kernels", "root", "install")}), said.append)
+    own = options.package
+    again = engine.prepare(change(request_, kernels=own.kernels, root=own.root, install=own.install), said.append)
     assert (again.image_id, again.built, again.packages) == (record.environment.image_id, False, {"my-ops": "1.5"})
 
 
