@@ -81,8 +81,7 @@ def folder(tmp_path):
 
 
 def run(line, folder):
-    plugins = {name: value for name, value in os.environ.items() if name != "PYTEST_DISABLE_PLUGIN_AUTOLOAD"}  # a guide's pytest has them
-    environment = {**plugins, "PATH": f"{folder.parent / 'bin'}:{os.environ['PATH']}", "DOCKER_HOST": f"unix://{folder}/no.sock"}
+    environment = {**os.environ, "PATH": f"{folder.parent / 'bin'}:{os.environ['PATH']}", "DOCKER_HOST": f"unix://{folder}/no.sock"}
     return subprocess.run(["bash", "-euc", line], cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
