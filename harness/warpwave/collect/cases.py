@@ -15,7 +15,7 @@ from warpwave.collect.untrusted import Budget, RejectedError, Room, clip, opened
 from warpwave.records import JUNIT_XFAIL, MOST_SECONDS, CaseResult, NotRun, Verdict
 from warpwave.records.selection import kernel_of
 
-# How a test case ended, in JUnit's words and in those of other tools. What nobody knows is invalid: it may mean a failure.
+# How a test case ended, in JUnit's words and in those of other tools. An unknown status is `invalid`, because it may hide a failure.
 
 # What an `<error type="…">` may say; any other type, "passed" among them, is an error.
 ERROR_TYPES = {
