@@ -73,7 +73,7 @@ class Step:
 class Steps:
     """The steps of one search, below the folder `out`. Each step is compared with the first one.
 
-    The first two are its ends, good and bad. A step in between whose files do not import is skipped: it does not tell what its tests would say.
+    The first two are its ends, good and bad. A step in between whose files do not import is skipped, for its tests say nothing.
     If the files of an end do not import, that is the fault which is searched for, and counts as a failed test in every step.
     """
 
