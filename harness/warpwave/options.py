@@ -8,6 +8,7 @@ from typing import Any, Union
 
 from warpwave.config.hosts import Host
 from warpwave.config.targets import Builds
+from warpwave.records import Cap as Cap  # for who builds a run in Python
 from warpwave.records import Declared, Limits, Shard, What
 
 GIB = 1 << 30
