@@ -293,7 +293,8 @@ def _parse(data: bytes, kind: type[T]) -> tuple[T, int]:
     raw = _decode(data)
     size = _measure(raw)
     current = getattr(kind, "schema_version", SCHEMA_VERSION)
-    version = raw.get("schema_version", current) if isinstance(raw, dict) else current
+    # A file that names no version has the first one: tools that write these files by hand leave it out.
+    version = raw.get("schema_version", SCHEMA_VERSION) if isinstance(raw, dict) else current
     if kind is Job and isinstance(raw, dict) and type(version) is int and version == 1:
         data, version = json.dumps(Job.of_version_1(raw)).encode(), current
     if version != current:

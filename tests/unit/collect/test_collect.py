@@ -265,6 +265,8 @@ def test_a_job_of_version_1_is_read(tmp_path):
     assert (job.declared.variables, job.declared.import_folders) == ({"OPS_X": "1"}, ("src",))
     (folder / "job.json").write_text(json.dumps({**old, "dance": 1}))
     assert collect(folder).problems[0].startswith("job.json: invalid: dance")
+    (folder / "job.json").write_text(json.dumps({name: value for name, value in old.items() if name != "schema_version"}))
+    assert collect(folder).problems == (), "a file without a version has the first one"
     (folder / "job.json").write_text(json.dumps({**old, "schema_version": True}))
     assert collect(folder).problems[0] == "job.json: invalid: schema_version is True, this warpwave reads 2"
 
