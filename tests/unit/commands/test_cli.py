@@ -163,12 +163,13 @@ def test_no_gpu_is_infrastructure_and_names_the_fix(warpwave, package):
 
 
 def test_a_package_that_does_not_import_is_named(warpwave, package):
-    """It could not be checked: its own error, and what installs it. What is no terminal gets no colour."""
+    """Its own error, what installs it, and where the traceback is. What is no terminal gets no colour."""
     done = warpwave("run", "cpu", "--stage", "test", "--kernels", package("import nothing_of_this_name\n"), "--out", "out")
 
     assert done.returncode == 5, done.stdout
     assert "nothing_of_this_name" in done.stdout
     assert "--with" in done.stdout
+    assert "test/log.txt" in done.stdout
     assert "\x1b" not in done.stdout + done.stderr
 
 

@@ -368,7 +368,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
             hint = f"{script} is a script that launches kernels: --bench-script {shlex.quote(script)} runs it. {hint}"
         if results.deselected:
             hint = f"There are tests ({results.deselected}), and the options that choose tests left out each of them."
-    elif any(case.verdict is Verdict.ERROR and "::" not in case.id for case in bad):
+    elif any("::" not in case.id and (case.verdict is Verdict.ERROR or case.not_run is NotRun.REQUIREMENT) for case in judged):
         usual = "A module does not import: the environment lacks what it needs, or its code is broken."
         hint = f"{hint or usual} Its traceback is in test/log.txt."
     started = not deaths or deaths[-1].case is not None
