@@ -295,16 +295,15 @@ def _report(
     counts = {verdict: count for verdict, count in counts.items() if count}
     # A point whose host code needs data says nothing about the kernels that were compiled.
     verdict = worst([row.verdict for row in rows if row.verdict is not Verdict.NOT_RUN])
-    files = [Path(job.kernels, row.origin.partition("::")[0]) for row in rows if row.verdict is not Verdict.PASSED]
     # The first row with the stage's verdict; if nothing failed, the first row that could not run.
     bad = [row for row in rows if row.verdict is not Verdict.PASSED and not row.is_discarded]
     first = next((row for row in bad if row.verdict is verdict), bad[0] if bad else None)
     reason = f"{first.function} for {first.hardware}: {first.reason}"[:500] if first else ""
-    hint = hint_of((row.reason for row in rows), root_of(job), files)
+    hint = hint_of((row.reason for row in rows), root_of(job))
     if not rows:
         reason = f"nothing that launches a Triton kernel was found ({', '.join(job.what.launches)})"
         hint = f"Looked for pytest's files, and for benches called {', '.join(job.what.benches)}."
-    if lacking := missing_of((row.reason for row in rows if row.verdict is not Verdict.PASSED), root_of(job), files):
+    if lacking := missing_of((row.reason for row in rows if row.verdict is not Verdict.PASSED), root_of(job)):
         notes = (lacking, *notes)
     if left_out := job.not_compiled_for:
         compiled_for = ", ".join(card.shown for card in job.architectures)

@@ -1,17 +1,13 @@
-"""What a package's tests import and this Python lacks, and which option of a run installs it. Reads files, and runs none of them."""
+"""Where a package declares what it needs, and which option of a run installs it. Reads files, and runs none of them."""
 
 from __future__ import annotations
 
-import ast
-import importlib.util
-import itertools
 import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-_MOST_FILES = 2000  # that are read or looked at
 _FOR_TESTS = ("test", "tests", "testing", "dev")  # what `--install` takes without being asked
 # What is installed by another name than it is imported by.
 _ANOTHER_NAME = {
@@ -26,24 +22,6 @@ _ANOTHER_NAME = {
     "sklearn": "scikit-learn",
     "yaml": "pyyaml",
 }
-
-
-def lacking(files: Iterable[Path], root: Path) -> list[str]:
-    """Return the modules that these files, and those of the package that they import, need at once and that are nowhere."""
-    own = {name: path for path in itertools.islice(_modules(root), _MOST_FILES) for name in (path.stem, path.parent.name)}
-    waiting, seen, found = list(files), set[Path](), dict[str, None]()
-    while waiting and len(seen) < _MOST_FILES:
-        file = waiting.pop(0)
-        if file in seen:
-            continue
-        seen.add(file)
-        for name in _imported(file):
-            top = name.partition(".")[0]
-            if top in own:
-                waiting += _files_of(name, own[top], top)
-            elif top not in found and not _is_there(top):
-                found[top] = None
-    return list(found)
 
 
 def sources(modules: Iterable[str], root: Path) -> dict[str, tuple[str, str]]:
@@ -74,40 +52,6 @@ def _places(root: Path) -> Iterator[tuple[str, str, set[str]]]:
         for file in sorted(root.glob(pattern)):
             path = file.relative_to(root).as_posix()
             yield path, f"--requirements {path}", _names(file.read_text(encoding="utf-8", errors="replace").splitlines())
-
-
-def _imported(file: Path) -> Iterator[str]:
-    """Yield what a file imports whenever it is imported: at its top, not within `try` or a function."""
-    try:
-        body = ast.parse(file.read_text(encoding="utf-8", errors="replace")).body
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return
-    for node in body:
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module
-
-
-def _files_of(name: str, found: Path, top: str) -> list[Path]:
-    """Return the files that an import of a module of the package reads."""
-    folder = found.parent if found.parent.name == top else found.parent / top
-    paths = [found] if found.stem == top else [folder / "__init__.py"]
-    for part in name.split(".")[1:]:
-        paths += [folder / f"{part}.py", folder / part / "__init__.py"]
-        folder /= part
-    return [path for path in paths if path.is_file()]
-
-
-def _modules(root: Path) -> Iterator[Path]:
-    return (path for path in root.rglob("*.py") if not any(part.startswith(".") for part in path.relative_to(root).parts))
-
-
-def _is_there(module: str) -> bool:
-    try:
-        return module in sys.modules or importlib.util.find_spec(module) is not None
-    except (ImportError, ValueError):
-        return False
 
 
 def _names(lines: Any) -> set[str]:

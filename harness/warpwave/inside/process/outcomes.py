@@ -22,7 +22,7 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from warpwave.inside.process.lacking import is_near, missing_modules, unbuilt
-from warpwave.inside.process.needs import lacking, sources
+from warpwave.inside.process.needs import sources
 from warpwave.records import UNCHECKED, NotRun, StageReport, Verdict, worst
 
 _TOOLS_ERROR = re.compile(r"\b(?:error|fatal)\s*: (.+)")
@@ -451,10 +451,10 @@ _NO_CONFTEST = (
 )
 
 
-def hint_of(messages: Iterable[str], root: Path | None = None, files: Iterable[Path] = ()) -> str:
-    """Return what to do if one of the failures is about the environment; empty if none is. `root` and `files` as in `missing_of`."""
+def hint_of(messages: Iterable[str], root: Path | None = None) -> str:
+    """Return what to do if one of the failures is about the environment; empty if none is. `root` as in `missing_of`."""
     found = list(messages)
-    hints = [missing_of(found, root, files)]
+    hints = [missing_of(found, root)]
     if any(_REFUSED.search(message) for message in found):
         hints.append(f"Some of it is written for an older Triton, which took what this one refuses: add --triton {TOOK_IT}, or port it.")
     if any(_TOOLKIT.search(message) for message in found):
@@ -462,19 +462,16 @@ def hint_of(messages: Iterable[str], root: Path | None = None, files: Iterable[P
     return " ".join(filter(None, hints))
 
 
-def missing_of(messages: Iterable[str], root: Path | None = None, files: Iterable[Path] = ()) -> str:
+def missing_of(messages: Iterable[str], root: Path | None = None) -> str:
     """Return which modules cannot be imported, the most wanted first, and what brings them; empty if none is missing.
 
-    `root` is the package's root: it says what brings a module, and what its `.gitmodules` names may not be checked out. An exception
-    names the first missing module alone; `files` are those that failed, and what else they import is named too.
+    `root` is the package's root: it says what brings a module, and what its `.gitmodules` names may not be checked out.
     """
     wanted = Counter(next(filter(None, match.groups())) for message in messages for match in _MISSING.finditer(message))
     without_conftest = _NO_CONFTEST if wanted.pop("conftest", 0) else ""
     other_version = {name: installed for name in wanted if (installed := _installed(name))}
     told = []
     absent = [name for name, _ in wanted.most_common() if name not in other_version]
-    if absent and root:
-        absent += [name for name in lacking(dict.fromkeys(files), root) if name not in {known.partition(".")[0] for known in absent}]
     declared = sources(absent, root) if root else {}
     if declared:
         told.append(_declared(declared))

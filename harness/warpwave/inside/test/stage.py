@@ -360,8 +360,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         reason = f"{bad[0].id}: {next(iter(bad[0].message.splitlines()), '')}"
     judged = [case for case in cases if case.not_run is NotRun.REQUIREMENT or case in bad]
     about = [case.message for case in judged]
-    files = [Path(results.job.kernels, case.id.partition("::")[0]) for case in judged]
-    hint = hint_of(about, root_of(results.job), files)
+    hint = hint_of(about, root_of(results.job))
     if not tests:
         hint = "pytest collects files called test_*.py below the kernel folder; see test/log.txt."
         if script := _script_in(Path(results.job.kernels)):
@@ -397,7 +396,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         left_out=results.left_out,
         used_s=round(sum(used.seconds for used in results.used.values()), 3) if job.needs_card else None,
         compiled_here=compiled_kernels() - results.compiled_before,
-        notes=tuple(filter(None, [missing_of(about, root_of(results.job), files), *notes])),
+        notes=tuple(filter(None, [missing_of(about, root_of(results.job)), *notes])),
     )
     return doubted(with_reasons(report, Counter(case.not_run for case in cases if case.not_run)), results.wrong)
 
