@@ -315,7 +315,7 @@ def apply(runs: Sequence[TargetRun], known: Known) -> tuple[list[TargetRun], Kno
 
 
 def _standing(entry: Entry, failures: Sequence[tuple[TargetRun, _Failures]]) -> tuple[Standing, tuple[str, ...]]:
-    """Return what became of an entry, and on which targets. Where something was not run, nothing is said about it."""
+    """Return what became of an entry, and on which targets. An entry whose test or kernel was not run is `UNSEEN`."""
     there = [(run.record.target, _on_target(entry.key, found)) for run, found in failures if entry.is_about(run)]
     for standing in (Standing.KNOWN, Standing.CHANGED):
         if on := tuple(target for target, each in there if each is standing):

@@ -36,7 +36,9 @@ def causes(run: TargetRun) -> tuple[Cause, ...]:
         if why is NotRun.REQUIREMENT:
             modules.update(dict.fromkeys(name for match in _MODULE.finditer(text) for name in match.groups() if name))
         found[why, "" if why is NotRun.REQUIREMENT else _EXCEPTION.sub("", text)][subject] = None
-    made = [_cause(why, text, list(subjects), list(modules)) for (why, text), subjects in found.items()]
+    # The stage has read what the package declares, and knows the options that install it.
+    advice = next((note for report in run.stages for note in report.notes if note.startswith("Missing here: ")), "")
+    made = [_cause(why, text, list(subjects), list(modules), advice) for (why, text), subjects in found.items()]
     return tuple(sorted(made, key=lambda cause: -cause.count)[:_MOST])
 
 
@@ -54,12 +56,12 @@ def _rows(run: TargetRun) -> Iterator[tuple[NotRun, str, str]]:
             yield row.not_run, row.origin, row.reason
 
 
-def _cause(why: NotRun, text: str, subjects: Sequence[str], modules: Sequence[str]) -> Cause:
+def _cause(why: NotRun, text: str, subjects: Sequence[str], modules: Sequence[str], advice: str) -> Cause:
     if why is not NotRun.REQUIREMENT:
         return Cause(why, len(subjects), text, _HINTS[why], subjects[0])
     names = " ".join(f"--with {name.partition('.')[0].replace('_', '-')}" for name in modules)
     hint = f"Add {names} (pip's names may differ), or --install for the package with what it declares." if names else "Add --install."
-    return Cause(why, len(subjects), f"not installed: {', '.join(modules)}" if modules else "not installed", hint, subjects[0])
+    return Cause(why, len(subjects), f"not installed: {', '.join(modules)}" if modules else "not installed", advice or hint, subjects[0])
 
 
 def cause_lines(cause: Cause) -> tuple[str, str]:

@@ -103,7 +103,7 @@ def check_no_links(path: Path, results: Path | None = None) -> None:
         if in_results or known or (known is None and link.is_relative_to(Path.cwd())):
             raise UsageError(
                 f"{path} leads through the link {link}.",
-                "It came with the package or with results, or nobody knows where it came from. It may lead to any file of yours.",
+                "It came with the package or with results, or its origin is unknown. It may lead to any file of yours.",
                 f"Remove it; or name the place itself, if you want to write there: {whole.resolve()}.",
             )
 

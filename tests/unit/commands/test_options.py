@@ -879,7 +879,7 @@ def test_a_package_cannot_say_how_it_is_built_or_limited(kernels):
 
 @pytest.mark.parametrize(("words", "mode"), [([], ""), (["--install"], "all"), (["--install=all"], "all"), (["--install=alone"], "alone")])
 def test_install_has_a_value_of_its_own(kernels, words, mode):
-    """What stands behind it is a target, as ever."""
+    """The word behind `--install` is still a target."""
     params = parse_run(["--kernels", str(kernels), *words, "cpu"]).params
 
     assert (params["names"], parse_options(params).package.install.package) == (("cpu",), mode)

@@ -54,7 +54,7 @@ WORSE, BETTER, NEITHER = Trend.WORSE, Trend.BETTER, Trend.NEITHER
 
 FIGURES = {
     "a verdict": ({}, {"verdict": Verdict.FAILED}, [(Concern.VERDICT, WORSE, "verdict", "passed", "failed", 5.0)]),
-    "a verdict that is mended": ({"verdict": Verdict.ERROR}, {}, [(Concern.VERDICT, BETTER, "verdict", "error", "passed", 6.0)]),
+    "a failure that is fixed": ({"verdict": Verdict.ERROR}, {}, [(Concern.VERDICT, BETTER, "verdict", "error", "passed", 6.0)]),
     "spilled registers": ({"spills": 1}, {"spills": 4}, [(Concern.SPILLS, WORSE, "spilled registers", "1", "4", 12.0)]),
     "private memory": (
         {"stack_bytes": 2048}, {"stack_bytes": 1000},

@@ -143,7 +143,7 @@ def test_pairing_has_a_bound_over_all_launches():
 
 
 def test_a_split_field_by_field():
-    """What dies is told by its first architecture's verdict and reason; another configuration is another split."""
+    """Each failing configuration is one split, with the verdict and reason of its first architecture."""
     alive = [row(constants={"BLOCK": n}) for n in (1, 2)]
     dying = [row(name, constants={"BLOCK": n}, **{**FAILED, "reason": f"{name} {n}"}) for name in ("syn942", "syn950") for n in (1, 2)]
 
@@ -184,7 +184,7 @@ def test_a_configuration_in_one_line():
 
 
 def test_two_targets_of_one_architecture_are_two_cells_of_a_row():
-    """What was compiled twice on one target is a second row."""
+    """A configuration that one target compiled twice has two rows."""
     cells = [CodegenCell("a", row()), CodegenCell("b", row()), CodegenCell("a", row())]
     found = align(cells)
 

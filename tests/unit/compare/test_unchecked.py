@@ -54,6 +54,14 @@ def test_causes_come_with_the_most_tests_first_and_a_hint_each():
     assert len({cause.hint for cause in found}) == 3
 
 
+def test_what_the_package_declares_is_the_advice():
+    """The stage knows which extra brings a module, so the two lines of one report do not differ."""
+    note = "Missing here: x (extra maths): --install --extra maths."
+    found = compare([run(cases=LACKING, stages=(StageReport(Stage.TEST, Verdict.PASSED, notes=("other", note)),))]).targets[0].unchecked
+
+    assert found[0].hint == note
+
+
 def test_a_failure_is_red_beside_it():
     """And the count still stands in the first line."""
     comparison = compare([run(cases=(*LACKING, case("t.py::wrong", Verdict.FAILED)))])

@@ -291,7 +291,7 @@ def read_packages(api: Any, image: str, name: str, labels: dict[str, str]) -> Pa
     container = str(api.create_container_from_config(body, name)["Id"])
     try:
         stream, _ = api.get_archive(container, _RESULT)
-        # What is installed is a stranger's code, and may have written anything here.
+        # A package's build ran in that image and can write any text here.
         text = first_file(stream, _MOST_BYTES).decode("utf-8", "replace")
     finally:
         api.remove_container(container, force=True, v=True)

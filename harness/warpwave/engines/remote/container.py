@@ -94,7 +94,7 @@ def time_in(info: Mapping[str, Any]) -> float:
 
 
 def moment(text: str) -> float | None:
-    """Return a date as an engine writes it, with nanoseconds, in seconds; None if it is none."""
+    """Return a date as an engine writes it, with nanoseconds, in seconds; None if the text is no date."""
     with suppress(ValueError):
         return datetime.fromisoformat(re.sub(r"(\.\d{1,6})\d*", r"\1", text).replace("Z", "+00:00")).timestamp()
     return None

@@ -139,7 +139,7 @@ def ask_accounting(site: Site, job: str) -> Entry | None:
 
 
 def read_entry(line: str) -> Entry | None:
-    """Return an entry from a line in `FORMAT`, or None if it is none."""
+    """Return an entry from a line in `FORMAT`, or None if the line has another form."""
     parts = [part.strip() for part in line.split("|")]
     if len(parts) != FORMAT.count("|") + 1 or not re.fullmatch(r"[A-Z_]+", parts[0]):
         return None

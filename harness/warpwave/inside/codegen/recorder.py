@@ -32,7 +32,7 @@ _DIAGNOSTIC = re.compile(r"""(?:([^\s/"(]+\.py)"?:(\d+):\d+\)?: )?error: (.+)(?:
 
 
 def written_so_far() -> int:
-    """Return how long the file is that standard error goes to, or -1 if it is none."""
+    """Return how long the file is that standard error goes to, or -1 if standard error is no file."""
     found = os.fstat(_STDERR)
     return found.st_size if stat.S_ISREG(found.st_mode) else -1
 

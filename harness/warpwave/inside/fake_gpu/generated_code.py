@@ -26,7 +26,7 @@ def _refuse(*args: object) -> Any:
 
 
 class NoCode(Sequence[str]):
-    """The texts that were not generated. It may be passed on; whoever looks at it needs a card."""
+    """Stands for code that torch.compile did not generate. It can be passed on; reading it raises `NotPretended`."""
 
     __len__ = __getitem__ = __iter__ = __contains__ = __bool__ = __eq__ = _refuse
     __hash__ = object.__hash__

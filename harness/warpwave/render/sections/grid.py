@@ -33,7 +33,8 @@ def grid(found: Grid, most: int | None = None, more: str = "in comparison.json")
     groups = [("right", tuple(range(1, first))), *((vendor or "other", tuple(columns)) for vendor, columns in vendors.items())]
     rest = found.rows[len(shown) :]
     lines = (say(f"… and {plural(len(rest), 'kernel')} more, no worse than these: {more}"),) if rest else ()
-    return [Section(TITLE, heads, rows, lines, LEGEND, groups=tuple(group for group in groups if group[1]))]
+    legend = LEGEND if found.cards else ()
+    return [Section(TITLE, heads, rows, lines, legend, groups=tuple(group for group in groups if group[1]))]
 
 
 def right(tests: Right | None) -> Line:

@@ -88,7 +88,7 @@ FOUND = [
 
 
 def test_a_gate_without_a_figure_is_not_judged_and_says_why():
-    """Only a gate that was asked for; what broke another one is told as ever."""
+    """Only a gate that was asked for; a gate that is broken is still reported."""
     bare = row(spills=None, stack_bytes=None, load_widths=None, store_widths=None, instructions=None, occupancy=None, registers=None)
     judged = judge(bare, Gates(GateLimits(occupancy=0.5, matrix=True)), {"occupancy": "no limits"})
     untold = "its binary does not tell"
