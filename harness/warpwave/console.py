@@ -19,7 +19,7 @@ from typing import IO, Any, Union, cast
 
 from rich.console import Console, RenderableType
 
-from warpwave.render.text import Annotation, inert, inert_inside, json_text, visible
+from warpwave.safe_text import Annotation, inert, inert_inside, json_text, visible
 
 _UNWRAPPED = 4000  # columns
 _ANNOTATION = re.compile(r"::(error|warning|notice)( title=[^:,]*)?::.*")

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+# What `--fail-on` names: failures that are not known; those and what got worse; all; none.
+NEW, WORSE, ANY, NOTHING = FAIL_ON = ("new", "worse", "any", "nothing")
+
 
 class ExitCode(IntEnum):
     """The exit codes of the process: stable, documented in the README, and repeated in `--json` because nox flattens them."""

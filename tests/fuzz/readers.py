@@ -38,9 +38,9 @@ from warpwave.render.html import render_sections
 from warpwave.render.markdown import render_page
 from warpwave.render.sections.changes import changed_speed_sections, changed_test_sections, diff_sections, history_sections
 from warpwave.render.terminal import draw_page, render_terminal
-from warpwave.render.text import json_text
 from warpwave.report import WRITERS, write_files
 from warpwave.run.attempt import _dispatch
+from warpwave.safe_text import json_text
 
 # In memory where there is such a place: a fuzzer writes thousands of files a second.
 _SHARED = Path("/dev/shm")

@@ -11,11 +11,11 @@ from warpwave.ci.plan import latest
 from warpwave.collect import collect_all, find_raw
 from warpwave.compare.changed_codegen import USUAL, Concern, bundle, check_comparable, diff
 from warpwave.compare.changed_speeds import PointChange, changed_speeds
-from warpwave.compare.known import ANY, FAIL_ON, NEW, NOTHING, WORSE, Entry, entries_of
+from warpwave.compare.known import Entry, entries_of
 from warpwave.compare.model import Change
 from warpwave.compare.runs import join
 from warpwave.compare.tests import Fate, changed_tests
-from warpwave.errors import UsageError, WarpwaveError, explain
+from warpwave.errors import ANY, FAIL_ON, NEW, NOTHING, WORSE, UsageError, WarpwaveError, explain
 from warpwave.records import TargetRun
 from warpwave.render.markdown import plain, render_page
 from warpwave.render.sections import changes as code_page

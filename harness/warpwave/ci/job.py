@@ -19,11 +19,12 @@ from warpwave.errors import InfrastructureError, InvalidInputError, UsageError
 from warpwave.records import RunRecord, Verdict, dump, write_text
 from warpwave.render.exports import FORMATS, sound
 from warpwave.render.markdown import render_markdown
-from warpwave.render.text import Annotation, first_line, visible
+from warpwave.render.text import first_line
 from warpwave.report import write_files, write_report
 from warpwave.run import commit_of
 from warpwave.run.folders import check_writable, new_run_id
 from warpwave.run.shards import parse_shard
+from warpwave.safe_text import Annotation, visible
 
 
 def unfit(findings: Sequence[Finding]) -> list[Finding]:

@@ -16,15 +16,14 @@ import click
 from warpwave import console
 from warpwave.cli.doctor import outcome as outcome_of_findings
 from warpwave.cli.doctor import print_findings
-from warpwave.cli.known import read_known
 from warpwave.cli.options import COMMAND, FILE, FOLDER, OUT_FILE, OUT_FOLDER, known_options, strict_option
 from warpwave.cli.run import parse_run
-from warpwave.compare.known import NOTHING, WORSE, Known
-from warpwave.errors import ExitCode, InfrastructureError, Outcome, UsageError
+from warpwave.errors import NOTHING, WORSE, ExitCode, InfrastructureError, Outcome, UsageError
 from warpwave.records.words import MOST_SHARDS
 
 if TYPE_CHECKING:
     from warpwave.ci.base import Since
+    from warpwave.compare.known import Known
 
 _FOLDERS = click.argument("folders", nargs=-1, required=True, type=FOLDER, metavar="FOLDER...")
 _SHARDS = click.IntRange(1, MOST_SHARDS)
@@ -287,6 +286,8 @@ _ON_THE_BRANCH = ("push", "schedule", "workflow_dispatch")
 
 def _known(options: dict[str, Any], kernels: Path, since: Since) -> Known | None:
     """Return the known failures: those of the list, and on a pull request those of the base's run."""
+    from warpwave.cli.known import read_known
+
     known = read_known(options, kernels=kernels)
     if known is None or not since.failures or os.environ.get("GITHUB_EVENT_NAME") in _ON_THE_BRANCH:
         return known

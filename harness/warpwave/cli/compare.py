@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from warpwave import console
-from warpwave.cli.known import read_known, without_known
 from warpwave.cli.options import OUT_FILE, OUT_FOLDER, Json, JsonCommand, complete_list, json_option, known_options
 from warpwave.cli.show import print_answer
-from warpwave.compare.known import ANY, FAIL_ON, NEW, NOTHING, WORSE
-from warpwave.errors import ExitCode, Outcome, UsageError
+from warpwave.errors import ANY, FAIL_ON, NEW, NOTHING, WORSE, ExitCode, Outcome, UsageError
 
 if TYPE_CHECKING:
     from warpwave.compare.changed_codegen import Bundle, Concern, Diff
@@ -124,7 +122,7 @@ def _read_bundle(folder: Path) -> Bundle:
 
 def _json(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern], lead: str, ended: Outcome) -> str:
     from warpwave.records import SCHEMA_VERSION
-    from warpwave.render.text import json_text
+    from warpwave.safe_text import json_text
 
     base, head = ({key: value for key, value in asdict(side).items() if key != "kernels"} for side in sides)
     body = {
@@ -161,6 +159,7 @@ def compare(base: Path, head: Path, threshold: float | None, markdown: Path | No
     BASE and HEAD are folders of two runs (or of their artifacts) with a bench stage, for any targets. A point that fails in both for the
     same reason has not changed; speeds of a kernel with the same failing tests in both are compared, and marked.
     """
+    from warpwave.cli.known import read_known, without_known
     from warpwave.compare.changed_speeds import changed_speeds
     from warpwave.records import write_text
     from warpwave.render.markdown import render_page
@@ -220,7 +219,7 @@ def _read_raw(folders: list[Path]) -> list[TargetRun]:
 
 def _speeds_json(found: SpeedChanges, lead: str, ended: Outcome) -> str:
     from warpwave.records import SCHEMA_VERSION
-    from warpwave.render.text import json_text
+    from warpwave.safe_text import json_text
 
     body = {**ended.fields(), "sentence": lead, "movement": asdict(found), "schema_version": SCHEMA_VERSION}
     return json_text(body, indent=1) + "\n"
@@ -243,7 +242,8 @@ def history(folders: tuple[Path, ...], kernel: str | None, last: int, markdown: 
     from warpwave.render.markdown import render_page
     from warpwave.render.sections.changes import history_sections
     from warpwave.render.terminal import draw_page
-    from warpwave.render.text import json_text, plural
+    from warpwave.render.text import plural
+    from warpwave.safe_text import json_text
 
     by_folder = _by_folder(folders, find_raw(folders))
     found, left_out = series(run for raw in by_folder.values() for run in _read_raw(raw))

@@ -17,7 +17,7 @@ from warpwave.cli.options import FILE, FOLDER, Json, JsonCommand, complete_targe
 from warpwave.cli.show import print_answer
 from warpwave.errors import ExitCode, InfrastructureError, Outcome
 from warpwave.records.registry import HERE
-from warpwave.render.text import json_text, visible
+from warpwave.safe_text import json_text, visible
 
 if TYPE_CHECKING:
     from warpwave.config.hosts import Host
@@ -143,7 +143,7 @@ def doctor(
     from warpwave.doctor import examine
     from warpwave.doctor.checks import run_kernel
     from warpwave.doctor.machine import bad, fit
-    from warpwave.render.text import json_text
+    from warpwave.safe_text import json_text
 
     targets = load_targets(overlay)
     if hosts is not None:
@@ -168,7 +168,7 @@ def outcome(faults: Sequence[Finding]) -> Outcome:
 
 def print_findings(findings: Sequence[Finding]) -> None:
     """Print one line for each finding, its fix below it, and the counts at the end."""
-    from warpwave.render.text import visible
+    from warpwave.safe_text import visible
 
     for finding in findings:
         mark = Text(f"{finding.state:<5}", _COLOURS.get(finding.state, "dim"))

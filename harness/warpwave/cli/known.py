@@ -14,9 +14,9 @@ import click
 from warpwave import console
 from warpwave.cli.options import FOLDER, OUT_FILE, Json, JsonCommand, json_option
 from warpwave.cli.show import print_answer
-from warpwave.compare.known import FILE, NEW, Entry, Known, Listed, apply, entries_of, parse, render
+from warpwave.compare.known import FILE, Entry, Known, Listed, apply, entries_of, parse, render
 from warpwave.compare.known import update as updated
-from warpwave.errors import ConfigError, Outcome, UsageError
+from warpwave.errors import NEW, ConfigError, Outcome, UsageError
 from warpwave.git import ask_git, repository_of
 from warpwave.records import TargetRun
 from warpwave.records.words import HOST_FOLDER
@@ -157,7 +157,8 @@ def update(runs: tuple[Path, ...], file: Path | None, prune: bool, json: Json) -
     What the RUNs did not run stays as it is: other targets, tests that -k or --quick left out. Comments and dates stay.
     """
     from warpwave.records import write_text
-    from warpwave.render.text import json_text, plural
+    from warpwave.render.text import plural
+    from warpwave.safe_text import json_text
 
     path = file or find(Path.cwd()) or Path.cwd() / FILE
     listed = _read(path) if path.is_file() else Listed()

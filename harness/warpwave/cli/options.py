@@ -23,6 +23,7 @@ Options = Callable[[Callable[..., Any]], Callable[..., Any]]
 Json = Union[Path, bool, None]
 
 COMMAND = "warpwave.command"  # the context key for a parsed command line that is not this process's own
+POSITIONAL = "node_ids"  # the parameter of ids that stand behind the target
 FOLDER = click.Path(path_type=Path, file_okay=False)
 FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -259,6 +260,16 @@ def pytest_words(texts: Sequence[str]) -> tuple[str, ...]:
         while words:
             found.append(_checked(words.pop(0), words))
     return tuple(found)
+
+
+def take_node_ids(context: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the targets, and keep the node ids that stand behind them. No target's name has `::` or ends with `.py`."""
+    ids = tuple(word for word in words if "::" in word or word.endswith(".py"))
+    context.params[POSITIONAL] = ids
+    targets = tuple(word for word in words if word not in ids)
+    if words and not targets:
+        raise click.UsageError(f"There is a test, {ids[0]!r}, and no target before it. For example: warpwave run cpu {shlex.quote(ids[0])}")
+    return targets
 
 
 def overridden(settings: PytestSettings, words: Sequence[str]) -> PytestSettings:

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from warpwave.cli.options import COMMAND, STAGES, overridden
+from warpwave.cli.options import COMMAND, POSITIONAL, STAGES, overridden
 from warpwave.config.package import declared_extras, find_project, find_root, import_folders, load_pytest_settings, package_names
 from warpwave.config.pyproject import PackageEnvironment, load_environment, load_what
 from warpwave.config.targets import Bounds, Builds, load_architectures, load_builds, named_architectures
@@ -127,18 +127,7 @@ def chosen_variables(pairs: Sequence[str]) -> dict[str, str]:
 
 # Turn the options that choose tests into one choice: by id, by an earlier run, by a change.
 
-POSITIONAL = "node_ids"  # the parameter of ids that stand behind the target
 _MOST_LINES = 20
-
-
-def take_node_ids(context: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the targets, and keep the node ids that stand behind them. No target's name has `::` or ends with `.py`."""
-    ids = tuple(word for word in words if "::" in word or word.endswith(".py"))
-    context.params[POSITIONAL] = ids
-    targets = tuple(word for word in words if word not in ids)
-    if words and not targets:
-        raise click.UsageError(f"There is a test, {ids[0]!r}, and no target before it. For example: warpwave run cpu {shlex.quote(ids[0])}")
-    return targets
 
 
 def chosen_tests(options: dict[str, Any], package: Package, benches: tuple[str, ...]) -> tuple[Chosen, tuple[str, ...]]:

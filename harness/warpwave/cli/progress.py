@@ -15,8 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from warpwave.records import HARMLESS, reasons
-from warpwave.render.text import left_out, visible
+from warpwave.render.text import left_out
 from warpwave.run.legs import Leg
+from warpwave.safe_text import visible
 
 _STYLES = {"passed": "green", "xfailed": "green", "not-run": "yellow"}
 # Without a terminal nobody watches a counter: a stage has one line, and a long one shows now and then that it is alive.

@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from warpwave import console
-from warpwave.cli.cards import check_cards, no_target
-from warpwave.cli.known import keep_copy, read_known, read_runs
-from warpwave.cli.legs import chosen_targets, legs_of
 from warpwave.cli.options import (
     COMMAND,
     GroupedCommand,
@@ -23,10 +20,10 @@ from warpwave.cli.options import (
     package_options,
     several,
     strict_option,
+    take_node_ids,
     what_options,
     where_options,
 )
-from warpwave.cli.parse import parse_options, take_node_ids
 from warpwave.cli.show import print_answer, print_error, show_records, show_report
 from warpwave.engines import waiting
 from warpwave.errors import ExitCode, Outcome, UsageError, WarpwaveError
@@ -81,6 +78,10 @@ def run(**options: Any) -> Outcome:
       warpwave run cuda rocm                   on this machine's cards, or where hosts.yml says
       warpwave run cuda --last-failed RUN      only the tests that failed in that run
     """
+    from warpwave.cli.cards import check_cards, no_target
+    from warpwave.cli.known import keep_copy, read_known, read_runs
+    from warpwave.cli.legs import chosen_targets, legs_of
+    from warpwave.cli.parse import parse_options
     from warpwave.compare import compare, outcome
     from warpwave.config.targets import compiling_for, load_architectures, load_targets, named_architectures
     from warpwave.report import make_report
@@ -124,7 +125,7 @@ def run(**options: Any) -> Outcome:
 def _show_plan(legs: Sequence[Leg], options: dict[str, Any]) -> Outcome:
     """Show what the legs would run, and on which files. No engine is asked, nothing is started or written."""
     from warpwave.engines.snapshot import contents, secrets_in
-    from warpwave.render.text import json_text
+    from warpwave.safe_text import json_text
 
     root, results = legs[0].options.package.folder, legs[0].options.where.folder
     files: list[dict[str, Any]] = []
@@ -254,6 +255,7 @@ def parse_run(arguments: Sequence[str]) -> click.Context:
             "The options ask for help, so nothing would run.", "--help or -h is among them.", "Remove it; see `warpwave run --help`."
         ) from None
     if not context.params["names"]:
+        from warpwave.cli.cards import no_target
         from warpwave.config.targets import load_targets
 
         raise no_target(load_targets(context.params["overlay"]))

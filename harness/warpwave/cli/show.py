@@ -13,7 +13,7 @@ from rich.text import Text
 
 from warpwave import console
 from warpwave.errors import ExitCode, Outcome, UsageError, WarpwaveError
-from warpwave.render.text import visible
+from warpwave.safe_text import visible
 
 if TYPE_CHECKING:
     from warpwave.cli.options import Json
@@ -52,7 +52,7 @@ def show_report(made: Report, out: Path, options: dict[str, Any], ended: Outcome
     from warpwave.render.commands import next_commands, show_page
     from warpwave.render.files import json_pieces
     from warpwave.render.terminal import render_terminal
-    from warpwave.render.text import json_text
+    from warpwave.safe_text import json_text
 
     ended = ended if ended is not None and not ended.ok else outcome(made.comparison, strict=options.get("strict", False))
     comparison = replace(made.comparison, sentence=ended.lead(made.comparison.sentence))
@@ -103,8 +103,8 @@ def show_records(
     records: Sequence[RunRecord], out: Path, options: dict[str, Any], ended: Outcome, judged: Outcome | None = None
 ) -> Outcome:
     """Print the records of the targets, without a report. The exit code is the worst target's, or what a report was `judged` to have."""
-    from warpwave.render.text import json_text
     from warpwave.run import exit_code_of
+    from warpwave.safe_text import json_text
 
     code = max((exit_code_of(record.verdict) for record in records), default=ExitCode.NOTHING_RAN)
     if ended.ok and judged is not None:

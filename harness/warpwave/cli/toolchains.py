@@ -30,11 +30,10 @@ from warpwave.cli.options import (
 )
 from warpwave.cli.show import print_answer
 from warpwave.compare.changed_codegen import Concern
-from warpwave.compare.known import NOTHING, WORSE
 from warpwave.compare.search import Kind, Question
 from warpwave.config.targets import Target, load_builds, load_targets, load_toolchains, select
 from warpwave.config.toolchains import one
-from warpwave.errors import ExitCode, Outcome, UsageError, WarpwaveError
+from warpwave.errors import NOTHING, WORSE, ExitCode, Outcome, UsageError, WarpwaveError
 from warpwave.records import SCHEMA_VERSION, Stage, write_text
 from warpwave.records.run import EMULATOR, Toolchain, Toolchains
 
@@ -336,7 +335,7 @@ def _show(lead: str, sections: Sequence[Section], ended: Outcome, options: dict[
     from warpwave.render.html import render_sections
     from warpwave.render.markdown import render_page
     from warpwave.render.terminal import draw_page
-    from warpwave.render.text import json_text
+    from warpwave.safe_text import json_text
 
     source = f"what `{kind} --json` prints"
     if options["markdown"] is not None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Union
 
 from warpwave.compare.model import FAILING, KnownFailures, KnownUse, Standing
-from warpwave.errors import ConfigError, ExitCode, Outcome
+from warpwave.errors import ANY, NEW, NOTHING, WORSE, ConfigError, ExitCode, Outcome
 from warpwave.records import HOST_CODE, RUNS_ON, CaseResult, CompiledKernel, Sample, Stage, StageReport, TargetRun, Verdict, worst
 from warpwave.records.run import plain_target
 
@@ -32,7 +32,6 @@ KINDS = {
     "kernel": ("reason", "architecture", "kernel", "function"),
     "test": ("reason", "test"),
 }
-NEW, WORSE, ANY, NOTHING = FAIL_ON = ("new", "worse", "any", "nothing")
 LISTABLE = (*FAILING, Verdict.INVALID)
 _HEADER = (
     "# Known failures of this package: they are shown, and fail no run. What is not listed here fails.",

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Union
 
-from warpwave.engines.protocol import Say
-
 if TYPE_CHECKING:
     from _typeshed import SupportsNext
+
+    from warpwave.engines.protocol import Say
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

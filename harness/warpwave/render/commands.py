@@ -12,7 +12,7 @@ from urllib.parse import quote
 from warpwave.compare.model import FAILING, Comparison, TargetSummary
 from warpwave.errors import ExitCode
 from warpwave.records import NotRun, resume_command
-from warpwave.render.text import visible
+from warpwave.safe_text import visible
 
 # A run → the commands that repeat a part of it: on the same target, with each option that may decide a verdict. Pure.
 

@@ -13,7 +13,7 @@ from warpwave.compare.model import Cell, Comparison, Row, TargetSummary
 from warpwave.compare.speeds import lower_is_better
 from warpwave.render.charts.sweeps import band
 from warpwave.render.files import render_csv
-from warpwave.render.text import visible
+from warpwave.safe_text import visible
 
 # The numbers that exports contain: sound ones only, because the tools that read them have no column for doubts. Pure.
 

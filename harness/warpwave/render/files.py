@@ -18,7 +18,7 @@ from warpwave.compare.model import Cell, Comparison, Row
 from warpwave.compare.speeds import is_bandwidth
 from warpwave.records.words import is_memory, is_time
 from warpwave.render.charts.sweeps import swept
-from warpwave.render.text import plain_json, visible
+from warpwave.safe_text import plain_json, visible
 
 # Comparison → `bandwidth.csv`: tidy data for plots, one line per number.
 

@@ -24,7 +24,8 @@ from warpwave.compare.model import COMPLETE, Comparison, TargetSummary
 from warpwave.records import JUNIT_XFAIL, MOST_SECONDS, CaseResult, CompiledKernel, NotRun, Stage, StageReport, Verdict
 from warpwave.render.sections.codegen import how_to_waive
 from warpwave.render.sections.testing import suspicion
-from warpwave.render.text import first_line, visible
+from warpwave.render.text import first_line
+from warpwave.safe_text import visible
 
 _MARKUP = re.compile('[&<>"]')
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[\d.:+Z-]*", re.ASCII)

@@ -23,7 +23,8 @@ from warpwave.records import Verdict
 from warpwave.render.excerpt import rest, shown
 from warpwave.render.sections.model import REST, Bit, Line, Section
 from warpwave.render.sections.outline import brief, outline
-from warpwave.render.text import stacked, visible
+from warpwave.render.text import stacked
+from warpwave.safe_text import visible
 
 _STYLES = {
     **dict.fromkeys((Verdict.PASSED, Verdict.XFAILED), "green"),

@@ -14,13 +14,13 @@ import click
 import pytest
 from synthetic import case, compiled, record, run, sample
 
-from warpwave import __main__ as cli
 from warpwave.__main__ import _run_cli
 from warpwave.ci import base as since_base
 from warpwave.ci.base import Asked, against_base, parse_asked
 from warpwave.ci.plan import Leg, as_outputs, plan_legs
 from warpwave.cli.parse import _command
 from warpwave.cli.run import parse_run
+from warpwave.cli.run import run as run_command
 from warpwave.compare import compare
 from warpwave.compare.changed_codegen import Concern
 from warpwave.doctor import Finding
@@ -161,12 +161,12 @@ def leg(tmp_path, monkeypatch):
             given.update(targets=list(targets), engine=engine)
             return [Finding(names[0], "pass" if fit else "fail", "no card")]
 
-        def run(**params):
+        def noted(**params):
             given.update(params, command=click.get_current_context().meta["warpwave.command"])
             return Outcome()
 
         monkeypatch.setattr("warpwave.doctor.examine", examine)
-        monkeypatch.setattr(cli.run, "callback", run)
+        monkeypatch.setattr(run_command, "callback", noted)
         return _run_cli(["ci", "leg", target, "--out", "bundle", *more, "--options", options]), given
 
     return start
@@ -300,7 +300,7 @@ def test_options_that_are_wrong_are_refused(words):
 
 def test_every_option_is_kept_or_left_out_of_a_repeated_command():
     """A value that looks like an option is a value, so the sets that read a recorded command know each option of the parser."""
-    options = [one for one in cli.run.params if isinstance(one, click.Option)]
+    options = [one for one in run_command.params if isinstance(one, click.Option)]
     one_word = ["--install"]  # --install=alone: the next word is never its value
     flags = {name for one in options if one.is_flag or one.opts == one_word for name in (*one.opts, *one.secondary_opts)}
     valued = {name for one in options for name in one.opts} - flags

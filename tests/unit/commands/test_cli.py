@@ -238,7 +238,8 @@ ROOT = Path(__file__).parents[3]
 def commands(group: click.Group = cli, path: str = "") -> dict[str, click.Command]:
     """Every command, however deep."""
     found = {}
-    for name, one in group.commands.items():
+    for name in group.list_commands(None):
+        one = group.get_command(None, name)
         words = f"{path} {name}".strip()
         found |= commands(one, words) if isinstance(one, click.Group) else {words: one}
     return found

@@ -21,7 +21,7 @@ from warpwave import console
 from warpwave.__main__ import _run_cli
 from warpwave.ci.job import command
 from warpwave.cli.progress import Progress
-from warpwave.render.text import json_text, visible
+from warpwave.safe_text import json_text, visible
 
 ROOT = Path(__file__).parents[3]
 # `installing` is a program of its own, which runs in an image, too: its output is a log.

@@ -778,7 +778,7 @@ def test_a_wrong_name_is_the_users_mistake(tmp_path, capsys):
 def test_help_shows_what_most_people_type_and_help_all_every_option():
     """Both are click's own text; an option without a group would still be shown, under `Options`."""
     texts = {word: CliRunner().invoke(cli, ["run", word]).output for word in ("--help", "--help-all")}
-    names = {name for option in cli.commands["run"].params if isinstance(option, click.Option) for name in option.opts}
+    names = {name for option in cli.get_command(None, "run").params if isinstance(option, click.Option) for name in option.opts}
     shown = {word: {name for name in names if re.search(rf"(?<![\w-]){name}(?![\w-])", text)} for word, text in texts.items()}
 
     assert {"--kernels", "--stage", "--quick", "--install", "--resume"} <= shown["--help"]

@@ -119,7 +119,7 @@ def test_every_command_of_ours_exists(name):
     for text in commands_of_ours(EVERY[name]):
         words, group = shlex.split(text), cli
         while isinstance(group, click.Group):
-            group = group.commands[words.pop(0)]
+            group = group.get_command(None, words.pop(0))
         known = {option for parameter in group.params for option in (*parameter.opts, *parameter.secondary_opts)}
         assert [word for word in words if word.startswith("--") and word.partition("=")[0] not in known] == [], text
 

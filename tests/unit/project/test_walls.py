@@ -123,7 +123,7 @@ PURE = [
     *sorted((HARNESS / "render").rglob("*.py")),
 ]
 # What each room may import of the harness, beside itself.
-GROUND = {"warpwave.records", "warpwave.errors", "warpwave.stats"}
+GROUND = {"warpwave.records", "warpwave.errors", "warpwave.safe_text", "warpwave.stats"}
 ROOMS = {
     "compare": GROUND,
     "collect": GROUND,
@@ -220,6 +220,16 @@ def test_the_host_starts_without_torch():
     done = subprocess.run([sys.executable, "-c", block + run], capture_output=True, text=True)
 
     assert (done.returncode, "rocm" in done.stdout) == (0, True), done.stderr
+
+
+@pytest.mark.parametrize("words", [["--version"], ["--help"], ["run", "--help"], ["run", "--no-such-option"], ["report"]])
+def test_the_command_line_imports_what_the_command_needs(words):
+    """Help and a wrong option come at once: what runs, reads and compares is imported only once there is something to do."""
+    run = f"import sys; from warpwave.__main__ import _run_cli; _run_cli({words!r}); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True, check=True)
+    heavy = {"docker", "jinja2", "pydantic", "yaml", "warpwave.collect", "warpwave.compare", "warpwave.config.targets", "warpwave.run"}
+
+    assert heavy & set(done.stdout.splitlines()[-1].split()) == set()
 
 
 OPEN = """

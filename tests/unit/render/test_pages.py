@@ -24,7 +24,8 @@ from rich.console import Console
 from slow_cases import slow_but
 from synthetic import GPU_A, case, compiled, emulated, facts, no_gpu, record, run, sample, two_targets, write_raw
 
-from warpwave import __main__, report
+from warpwave import report
+from warpwave.cli import report as report_command
 from warpwave.compare import compare
 from warpwave.compare.model import Comparison, KnownFailures, KnownUse, Standing
 from warpwave.errors import InvalidInputError
@@ -289,8 +290,8 @@ def test_all_files_are_written_and_tell_the_same(runs, tmp_path):
 def test_the_collector_does_not_walk_the_records_while_they_are_shown_either(runs, monkeypatch):
     """With a million tests, this took a tenth of the command's time. Afterwards the collector runs again."""
     found = []
-    monkeypatch.setattr(__main__, "show_report", lambda *_: found.append(gc.isenabled()) or 0)
-    CliRunner().invoke(__main__.cli, ["report", str(runs)], standalone_mode=False)
+    monkeypatch.setattr(report_command, "show_report", lambda *_: found.append(gc.isenabled()) or 0)
+    CliRunner().invoke(report_command.report, [str(runs)], standalone_mode=False)
 
     assert (found, gc.isenabled()) == ([False], True)
 

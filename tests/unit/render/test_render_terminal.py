@@ -16,7 +16,7 @@ from warpwave.render.html.page import render_html
 from warpwave.render.markdown import render_markdown
 from warpwave.render.sections.speeds import draw_bar
 from warpwave.render.terminal import render_terminal
-from warpwave.render.text import visible
+from warpwave.safe_text import visible
 
 
 def show(runs, expected=(), full=True) -> str:

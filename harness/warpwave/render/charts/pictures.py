@@ -11,7 +11,8 @@ from warpwave.compare.model import Comparison
 from warpwave.render.charts.svg import DARK, LIGHT, SANS, STYLES, Drawing, draw, rules
 from warpwave.render.charts.sweeps import MOST_DRAWN, Sweep, sweeps
 from warpwave.render.excerpt import shown
-from warpwave.render.text import distinct, visible
+from warpwave.render.text import distinct
+from warpwave.safe_text import visible
 
 _PANEL, _GAP, _EDGE = 560, 20, 24
 _HEAD, _CAPTION, _FOOT = 84, 20, 17

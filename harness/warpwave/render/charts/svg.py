@@ -10,7 +10,8 @@ from itertools import pairwise
 from xml.sax.saxutils import escape, quoteattr
 
 from warpwave.render.charts.sweeps import Curve, CurvePoint, Sweep
-from warpwave.render.text import number, visible
+from warpwave.render.text import number
+from warpwave.safe_text import visible
 
 # Axes: the position of a value, and which round values get a tick. Pure.
 

@@ -24,7 +24,8 @@ from warpwave.render.sections import codegen
 from warpwave.render.sections import grid as grids
 from warpwave.render.sections.changes import ONE_VENDOR, vendor_section
 from warpwave.render.sections.model import Line, Section
-from warpwave.render.text import counts, distinct, first_line, gravest, number, plural, visible
+from warpwave.render.text import counts, distinct, first_line, gravest, number, plural
+from warpwave.safe_text import visible
 
 # Comparison → generated code: a line per kernel function, a column per architecture, and the gates. Pure.
 

@@ -18,7 +18,8 @@ from markupsafe import Markup, escape
 from warpwave.render.charts.svg import DARK, LIGHT, rules, variables
 from warpwave.render.sections.model import Section, blocks
 from warpwave.render.sections.model import split as split_section
-from warpwave.render.text import counts, first_line, number, plural, trend, visible
+from warpwave.render.text import counts, first_line, number, plural, trend
+from warpwave.safe_text import visible
 
 
 def draw(template: str, *, sentence: str, exit_code: int, kind: str, script: str = "", rest: str | None = None, **values: Any) -> str:
