@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from warpwave.inside.environment import NO_ROOM, devices_here
+from warpwave.inside.precompile import remembered
 from warpwave.inside.process import sealing
 from warpwave.inside.process.journal import PIPE_VARIABLE
 from warpwave.inside.process.outcomes import doubted
@@ -146,6 +147,11 @@ def _compile_ahead(job: Job, job_path: Path, limit_s: float) -> tuple[int, tuple
 
     Return how many kernels were compiled, and what became of those that were compiled elsewhere.
     """
+    if remembered.is_compiled(job):
+        (Path(job.output) / AHEAD_FILE).parent.mkdir(exist_ok=True)
+        write_text(Path(job.output) / AHEAD_FILE, json.dumps({"workers": 0, "reason": "an earlier run compiled the same sources"}) + "\n")
+        return 0, ()
+    before = remembered.entries()
     log_path = Path(job.output) / "log-ahead.txt"
     command = [sys.executable, "-m", "warpwave.inside.precompile.process", str(job_path)]
     environment = {**os.environ, **job.declared.variables, FOLDER_VARIABLE: str(Path.cwd())}
@@ -161,6 +167,8 @@ def _compile_ahead(job: Job, job_path: Path, limit_s: float) -> tuple[int, tuple
         done = json.loads((Path(job.output) / AHEAD_FILE).read_text(encoding="utf-8"))
         note = f"{done['handed_over']} kernels were compiled elsewhere" if done.get("handed_over") else ""
         note = f"the kernels of --compiled were refused: {done['refused']}" if done.get("refused") else note
+        if process.returncode == 0 and done["workers"] and not any(done["exit_codes"]) and "generated" not in done:
+            remembered.remember(job, remembered.entries() - before)
         return max(0, int(done["compiled"])), tuple(filter(None, [note]))
     return 0, ()
 

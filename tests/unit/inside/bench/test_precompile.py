@@ -20,6 +20,7 @@ import command
 
 from warpwave.config.targets import load_targets
 from warpwave.errors import UsageError
+from warpwave.inside import __main__ as inside
 from warpwave.inside.benchmarks import Point
 from warpwave.inside.fake_gpu.unknown import Guesses
 from warpwave.inside.handed_over import pack, unpack
@@ -292,6 +293,31 @@ def test_what_a_test_launches_behind_a_decision_is_compiled_ahead(job_of_unpack,
 
     assert (told["workers"], told["exit_codes"], told["compiled"]) == (1, [0], 2), (tmp_path / "bench" / "log-ahead.txt").read_text()
     assert {path.stem for path in (tmp_path / "cache").rglob("*.cubin")} == {"first_kernel", "second_kernel"}
+
+
+def test_nothing_is_started_if_an_earlier_run_compiled_the_same_sources(job_of_unpack, tmp_path, monkeypatch):
+    """Until a module of the package changes, or a kernel is gone from Triton's cache."""
+    module, cache = tmp_path / "package" / "test_decides.py", tmp_path / "cache"
+    module.parent.mkdir()
+    module.write_text(PACKAGE)
+    dump(having(job_of_unpack, kernels=str(module.parent)), tmp_path / "job.json")
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY / "harness"))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(cache))
+    job = having(job_of_unpack, kernels=str(module.parent))
+
+    def compiled():
+        count, _ = inside._compile_ahead(job, tmp_path / "job.json", 200.0)
+        told = json.loads((tmp_path / "bench" / "ahead.json").read_text())
+        shutil.rmtree(tmp_path / "test", ignore_errors=True)  # each run has its own
+        return count, told["workers"]
+
+    assert compiled() == (2, 1), (tmp_path / "log-ahead.txt").read_text()
+    assert compiled() == (0, 0)
+    shutil.rmtree(next(cache.rglob("second_kernel.cubin")).parent)
+    assert compiled() == (1, 1)
+    module.write_text(PACKAGE.replace("* 2", "* 3"))
+    assert compiled() == (1, 1)
+    assert compiled() == (0, 0)
 
 
 def test_guesses_take_turns():
