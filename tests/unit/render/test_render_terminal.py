@@ -73,6 +73,7 @@ beta is absent (no raw folder was given)
   what to do: Run it, or give its raw folder or artifact beside the others:
   raw/beta.
 alpha passed 3 tests, measured 3 points and compiled 1 binary
+  took 61.0 s: facts 1 s, test 1 s, bench 1 s, compile 1 s, around them 57.0 s
 
 Where is the gap, what next
 softmax on alpha: 81% of the copy
@@ -229,6 +230,14 @@ def test_what_a_quick_run_left_out_is_counted():
     assert "--quick left out 640 of 643 tests" in show([run(stages=reports)], full=False)
     assert "--quick left out 640 tests" in show([run(stages=reports[1:], cases=())])
     assert "--quick" not in show([run()])
+
+
+def test_where_the_time_of_a_run_went_is_one_line():
+    """Its stages, and what was around them; nothing where a stage was kept from an earlier attempt, which took its own time."""
+    reports = tuple(StageReport(stage, Verdict.PASSED, seconds) for stage, seconds in ((Stage.FACTS, 2.0), (Stage.TEST, 50.0)))
+
+    assert "took 61.0 s: facts 2 s, test 50.0 s, around them 9 s" in show([run(stages=reports)], full=False)
+    assert "took 61" not in show([run(stages=(*reports, StageReport(Stage.BENCH, Verdict.PASSED, 400.0)))], full=False)
 
 
 def test_the_first_failed_test_comes_with_the_command_that_runs_it_alone():

@@ -340,6 +340,7 @@ def _brief_targets(comparison: Comparison) -> list[Section]:
         where = [] if target.devices else sorted(compiled.get(target.target, ()), key=by_generation)
         lines += [say("  compiled for ", name(", ".join(where)))] if 0 < len(where) <= _ARCHITECTURES else []
         lines += [say(f"  {use}")] if (use := testing.use_of_cards(target)) else []
+        lines += [say(f"  {use}")] if (use := testing.use_of_time(target)) else []
         lines += [say(name(f"  {remark}")) for remark in testing.remarks(target)[:_REMARKS]]
         lines += [
             say(name(f"  attempt {position}: {attempt.verdict.value}: {first_line(attempt.reason, 200)}"))

@@ -12,6 +12,9 @@ from warpwave.render.text import NOTHING, first_line, number, plural
 TITLE = "What kernels do to memory"
 
 
+_SHORT_S = 0.05  # not worth a word
+
+
 def finding_sections(comparison: Comparison, few: int | None) -> list[Section]:
     """Return two lines for each line of a kernel, target and defect: where it is, and the first example."""
     groups: dict[tuple[str, ...], list[TestFinding]] = {}
@@ -153,6 +156,19 @@ def _row(target: TargetSummary, device: DeviceSummary) -> tuple[Line, ...]:
     )
     copied = number(device.ceiling_gbps) if device.ceiling_gbps else NOTHING
     return (*names, say(str(device.tests)), say(str(device.points)), say(copied))
+
+
+def use_of_time(target: TargetSummary) -> str:
+    """Return where the run's time went: in each stage, and around them (images, containers, copies); empty if that is not known.
+
+    A stage that was kept from an earlier attempt took none of this run's time, so then nothing is said.
+    """
+    stages = [(stage.stage.value, stage.seconds) for stage in target.stages if stage.seconds >= _SHORT_S]
+    around = target.seconds - sum(seconds for _, seconds in stages)
+    if not stages or target.attempts or around < -_SHORT_S:
+        return ""
+    parts = [f"{stage} {number(seconds)} s" for stage, seconds in (*stages, *([("around them", around)] if around >= _SHORT_S else []))]
+    return f"took {number(target.seconds)} s: {', '.join(parts)}"
 
 
 def use_of_cards(target: TargetSummary) -> str:
