@@ -363,7 +363,7 @@ what_options = several(
         "--architectures",
         metavar="A,A",
         default="",
-        help="Compile for these only, by name of the card or of its code: mi300x,h100,gfx1100.  [default: the target's own]",
+        help="Compile for these only, by name of the card or of its code: mi300x,h100,gfx1100; or for all.  [default: the target's own]",
     ),
     click.option("-k", "keyword", metavar="EXPR", help="Run only tests that match, as in pytest."),
     click.option("--test", "tests", multiple=True, metavar="ID", help="Run only this test, file or folder: pytest's node id; repeatable."),

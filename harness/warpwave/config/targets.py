@@ -372,11 +372,13 @@ def _targets_like(name: str, targets: dict[str, Target]) -> list[str]:
 
 
 def named_architectures(text: str, known: Mapping[str, Architecture], option: str) -> tuple[Architecture, ...]:
-    """Return what a list with commas means, each once and in its order. `option` is named in errors.
+    """Return what a list with commas means, each once and in its order; `all` means every one. `option` is named in errors.
 
     Raises:
         UsageError: a name is unknown.
     """
+    if text.strip().lower() == "all":
+        return tuple(known.values())
     found: dict[str, Architecture] = {}
     for name in filter(str.strip, text.split(",")):
         if (card := named(name, known)) is None:

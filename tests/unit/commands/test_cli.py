@@ -119,7 +119,7 @@ MISTAKES = {
         ("run", "metal"),
         2,
         "metal",
-        "cpu, gfx942-emulated, gfx950-emulated, gfx90a-emulated, gfx1100-emulated, gfx1201-emulated, cuda, rocm",
+        "cpu, gfx942-emulated, gfx950-emulated, gfx90a-emulated, gfx1100-emulated, gfx1200-emulated, gfx1201-emulated, cuda, rocm",
     ),
     "no kernel package": (("run", "cpu", "--kernels", "nowhere"), 2, "nowhere", "--kernels"),
     "wrong YAML": (("run", "cpu", "--targets", "wrong.yml"), 2, "targets.cpu.stages[0]", "docs/reference/targets.md"),

@@ -353,7 +353,7 @@ targets:
     architectures: [bmg]
 """
 
-EMULATED = ["gfx942-emulated", "gfx950-emulated", "gfx90a-emulated", "gfx1100-emulated", "gfx1201-emulated"]
+EMULATED = ["gfx942-emulated", "gfx950-emulated", "gfx90a-emulated", "gfx1100-emulated", "gfx1200-emulated", "gfx1201-emulated"]
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ def known() -> dict[str, Architecture]:
         *(("mi300x", "gfx942"), ("MI325X", "gfx942"), ("MI 300X", "gfx942"), ("AMD Instinct MI300X OAM", "gfx942"), ("mi250x", "gfx90a")),
         *(("gfx942:sramecc+:xnack-", "gfx942"), ("GFX942:sramecc+", "gfx942"), ("amdgcn-amd-amdhsa--gfx90a:xnack-", "gfx90a")),
         *(("7900xtx", "gfx1100"), ("RX 7900 XT", "gfx1100"), ("rx-7900-xtx", "gfx1100"), ("AMD Radeon RX 9070 XT", "gfx1201")),
+        *(("rtx4090", "sm_89"), ("NVIDIA L4", "sm_89"), ("5090", "sm_120"), ("T4", "sm_75"), ("a10g", "sm_86"), ("strix halo", "gfx1151")),
         *(
             ("h100", "sm_90"),
             ("H200", "sm_90"),
@@ -63,6 +64,7 @@ def test_the_option_replaces_what_a_target_compiles_for(known):
     assert [card.name for card in target.architectures] == ["gfx942", "sm_90"]
     assert (target.interpret_as, target.quick) == (known["gfx942"], ())
     assert compiling_for(load_targets()["cpu"], ()) == load_targets()["cpu"]
+    assert named_architectures("all", known, "--architectures") == tuple(known.values())
     with pytest.raises(UsageError, match=r"(?s)mi30x.*nearest is MI300X \(gfx942\)"):
         named_architectures("h100,mi30x", known, "--architectures")
 

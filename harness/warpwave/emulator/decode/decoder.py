@@ -10,7 +10,7 @@ from warpwave.emulator.decode.operands import Context, Registers, tell
 from warpwave.emulator.errors import InvalidCodeObject
 from warpwave.emulator.library import Operation
 
-FAMILIES = {"gfx90a": "cdna", "gfx942": "cdna", "gfx950": "cdna", "gfx1100": "rdna3", "gfx1201": "rdna4"}
+FAMILIES = {"gfx90a": "cdna", "gfx942": "cdna", "gfx950": "cdna", "gfx1100": "rdna3", "gfx1200": "rdna4", "gfx1201": "rdna4"}
 _Decoder = Callable[[Context], Instruction]
 
 _SIZES, _LONGEST = (4, 8, 12, 16), 16
