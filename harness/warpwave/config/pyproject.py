@@ -54,6 +54,7 @@ VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "explicit_precision": (lambda value: value is True, "true"),
     "lds_waits": (lambda value: value is True, "true"),
     "release_waits": (lambda value: value is True, "true"),
+    "undefined_lanes": (lambda value: value is True, "true"),
 }
 
 
@@ -214,7 +215,7 @@ def load_gates(kernels: Path, *, strict: bool = False) -> Gates:
         ConfigError: the file cannot be read, or a setting is not allowed.
     """
     path, table = _warpwave(kernels)
-    base = dataclasses.replace(ADVICE, lds_waits=True, release_waits=True) if strict else GateLimits()
+    base = dataclasses.replace(ADVICE, lds_waits=True, release_waits=True, undefined_lanes=True) if strict else GateLimits()
     own = table.gates.model_fields_set & set(VALUES) if table.gates else ()
     advice = OPEN if strict else dataclasses.replace(ADVICE, **{gate: getattr(OPEN, gate) for gate in own})
     if path is None:

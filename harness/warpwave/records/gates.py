@@ -55,13 +55,14 @@ class GateLimits:
     explicit_precision: bool = False
     lds_waits: bool = True
     release_waits: bool = True
+    undefined_lanes: bool = True
 
     def asks(self, gate: str) -> bool:
         """Return whether the gate is not open. A limit of 0 is one."""
         return getattr(self, gate) is not None and getattr(self, gate) is not False
 
 
-OPEN = GateLimits(lds_waits=False, release_waits=False)
+OPEN = GateLimits(lds_waits=False, release_waits=False, undefined_lanes=False)
 # What is reported, and fails no run: it costs time or portability, and the kernel may still be right.
 ADVICE = dataclasses.replace(OPEN, spills=0, private_bytes=0, explicit_precision=True)
 

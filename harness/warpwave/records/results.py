@@ -245,7 +245,8 @@ class Defect(str, Enum):
     `OUT_OF_BOUNDS`: outside of the storage of every tensor that the launch was given, or of the tensor that the pointer came from.
     `UNINITIALISED`: nobody wrote what is read. `RACE`: two programs of one launch, at least one of which writes, and nothing orders them;
     in LDS, two waves. `EARLY`: a result is used before its wave has waited for it. `ORDER`: an element has another value if waves and
-    workgroups run in another order. What is in LDS or in registers, `EARLY` and `ORDER` are seen in machine code only.
+    workgroups run in another order. What is in LDS or in registers, `EARLY` and `ORDER` are seen in machine code only. `UNDEFINED`: what a
+    masked load leaves undefined decides what is stored, or where; that is seen in the kernel's first code, and no lane or program is known.
     """
 
     OUT_OF_BOUNDS = "out-of-bounds"
@@ -253,6 +254,7 @@ class Defect(str, Enum):
     RACE = "race"
     EARLY = "used-before-wait"
     ORDER = "depends-on-order"
+    UNDEFINED = "undefined-lanes"
 
 
 @dataclass(frozen=True)
@@ -294,6 +296,8 @@ class Finding:
     @property
     def example(self) -> str:
         """The first access that has the defect, in words."""
+        if self.defect is Defect.UNDEFINED:
+            return self.other
         if not self.program:
             rest = f", nor {self.lanes - 1} more" if self.lanes > 1 else ""
             return f"reads {self.tensor}{list(self.indices)}, of shape {list(self.shape)}, which nobody wrote{rest}"
@@ -339,7 +343,8 @@ class CompiledKernel:
 
     `unnamed_precision` holds `file.py:line` of each product of fp32 operands that leaves its precision to the compiler. `in_flight` has a
     sentence for each barrier at which accesses to shared memory (LDS) are in flight that another wave can overtake, `published_early` one
-    for each place that publishes data before a cache has written it back. `broken` holds, for each gate that the kernel breaks, what was
+    for each place that publishes data before a cache has written it back, `undefined_lanes` one for each masked load whose undefined lanes
+    decide what is stored, or where. `broken` holds, for each gate that the kernel breaks, what was
     found and what is allowed, and `advice` what was found for the gates that only advise. `waived` holds the reasons of the waivers that
     apply. `unjudged` says why a gate that was asked for could not be judged. `not_run` says why a case is a row that compiled nothing; a
     module that does not import is an `error`, and has it too. A configuration that an autotuner would discard has all of its figures, and
@@ -383,6 +388,7 @@ class CompiledKernel:
     unnamed_precision: Annotated[tuple[Prose, ...], Many] = ()
     in_flight: Annotated[tuple[Prose, ...], Many] = ()
     published_early: Annotated[tuple[Prose, ...], Many] = ()
+    undefined_lanes: Annotated[tuple[Prose, ...], Many] = ()
     broken: Annotated[dict[Name, Prose], Bound(longest=20)] = field(default_factory=dict)
     advice: Annotated[dict[Name, Prose], Bound(longest=20)] = field(default_factory=dict)
     waived: Annotated[dict[Name, Prose], Bound(longest=20)] = field(default_factory=dict)

@@ -110,7 +110,7 @@ def test_of_a_larger_packages_waivers_those_of_its_other_kernels_are_left_out(pa
     assert [waiver.reason for waiver in load_gates(tmp_path).waivers] == ["of ours", "of a neighbour", "of nobody"]
 
 
-GATES = "spills, private_bytes, occupancy, load_bits, store_bits, matrix, explicit_precision, lds_waits, release_waits"
+GATES = "spills, private_bytes, occupancy, load_bits, store_bits, matrix, explicit_precision, lds_waits, release_waits, undefined_lanes"
 SCRIPTS = 'a list of globs, each with its arguments behind --, such as ["benchmarks/*.py -- --dtype bf16"]'
 TUNED = 'a list of tables such as {files = "configs/*.json", function = "fused_kernel"}, with `key` if the entries are below one'
 ENV = 'a table of texts, such as {NAME = "VALUE"}; a file never takes a value of yours'

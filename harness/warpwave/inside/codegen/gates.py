@@ -76,11 +76,13 @@ def _broken(row: CompiledKernel, limits: GateLimits) -> dict[str, str]:
         found["lds_waits"] = "; ".join(row.in_flight)
     if limits.release_waits and row.published_early:
         found["release_waits"] = "; ".join(row.published_early)
+    if limits.undefined_lanes and row.undefined_lanes:
+        found["undefined_lanes"] = "; ".join(row.undefined_lanes)
     return found
 
 
-# The field of a row that each gate is judged by. (`explicit_precision` is judged by Triton's own IR, which every backend has;
-# `lds_waits` and `release_waits` by assembly that says how a wave waits. Elsewhere hardware waits, and there is nothing to judge.)
+# The field of a row that each gate is judged by. (`explicit_precision` and `undefined_lanes` are judged by Triton's own IR, which every
+# backend has; `lds_waits` and `release_waits` by assembly that says how a wave waits: elsewhere hardware waits.)
 FIGURES = {
     "spills": "spills",
     "private_bytes": "private_bytes",

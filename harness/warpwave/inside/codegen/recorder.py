@@ -18,6 +18,7 @@ from typing import Any
 from warpwave.inside.codegen import barriers, binary
 from warpwave.inside.codegen.binary import Reading, is_known, occupancy, read
 from warpwave.inside.codegen.gates import FIGURES, judge, unnamed_products
+from warpwave.inside.codegen.undefined import undefined_lanes
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.outcomes import describe
 from warpwave.records import Architecture, CompiledKernel, Gates, Scalar, Verdict, finite
@@ -135,6 +136,7 @@ class Recorder:
 
     def _read(self, base: CompiledKernel, compiled: Any) -> CompiledKernel:
         metadata, reading = compiled.metadata, read_once(compiled)
+        first = compiled.asm.get("ttir", "")
         self._loaded[_digest(compiled.kernel)] = (reading.registers or 0, reading.spills or 0, self.card.program_threads)
         row = dataclasses.replace(
             base,
@@ -143,7 +145,8 @@ class Recorder:
             binary_hash=_digest(compiled.kernel).hex(),
             binary_bytes=len(compiled.kernel),
             shared_bytes=metadata.shared,
-            unnamed_precision=unnamed_products(compiled.asm["ttir"]) if "ttir" in compiled.asm else (),
+            unnamed_precision=unnamed_products(first) if first else (),
+            undefined_lanes=tuple(f"{each.place}: {each.reaches}" for each in undefined_lanes(first)),
             **dataclasses.asdict(reading),
         )
         # The compiler checks neither of these limits; the launch on the card does.

@@ -541,9 +541,11 @@ def interpreted(processors: int, card: Architecture, whole: Architecture) -> lis
             GridExecutor, "__call__", functools.partial(interpreter.launched, card=whole), "a graph remembers launches; a card refuses some"
         ),
     ]
-    compile_ = interpreter.compiling([(row.owner, name) for row in rows for name in row.names.split()], compiler.compile)
+    replaced = [(row.owner, name) for row in rows for name in row.names.split()]
+    compile_, first = (interpreter.compiling(replaced, each) for each in (compiler.compile, interpreter.make_first_code))
     why = "it compiles with Triton's own language, without the rows above"
-    return [*rows, *(put(owner, "compile", compile_, why) for owner in (triton, triton.compiler, compiler))]
+    compilers = [put(owner, "compile", compile_, why) for owner in (triton, triton.compiler, compiler)]
+    return [*rows, *compilers, put(interpreter, "make_first_code", first, why)]
 
 
 def promised() -> list[Answer]:

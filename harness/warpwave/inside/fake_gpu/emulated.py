@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Union
 
 import torch
+from triton.runtime.cache import get_cache_manager
 
 from warpwave.emulator import Argument, Check, EmulatorError, Found, Kernel, Launch, OutOfMemoryBounds, execute, load
 from warpwave.inside.fake_gpu.driver import PretendedDriver, refuse
@@ -323,6 +324,8 @@ class _Launcher:
     def __init__(self, driver: EmulatedDriver, source: Any, metadata: Any, account: Account, checks: Collected | None) -> None:
         self._driver, self._signature, self._metadata = driver, dict(source.signature), metadata
         self._account, self._checks = account, checks
+        first = get_cache_manager(metadata.hash).get_file(f"{source.name[:150]}.ttir") if checks is not None else None  # Gluon has none
+        self._first = Path(first) if first else None
 
     def __call__(
         self, x: int, y: int, z: int, stream: int, kernel: Kernel, packed: object, told: object, enter: Any, leave: Any, *args: Any
@@ -347,6 +350,8 @@ class _Launcher:
             enter(told)
         with torch._C.DisableTorchFunction():
             tensors = given(self._signature.items(), args) if self._checks else []
+            if self._checks is not None and self._first:
+                self._checks.undefined(self._first.read_text(encoding="utf-8"))
             self._execute(kernel, grid, [*flatten(self._signature.values(), args), *scratch], tensors)
         if leave is not None:
             leave(told)

@@ -17,6 +17,7 @@ import torch
 from warpwave.emulator import Access, Check, Found, Kernel, OutOfMemoryBounds
 from warpwave.emulator.code_object import first_line
 from warpwave.emulator.errors import Place
+from warpwave.inside.codegen.undefined import undefined_lanes
 from warpwave.inside.process.outcomes import statement
 from warpwave.records import Defect, Finding
 
@@ -107,6 +108,11 @@ class Collected:
             where = _Where(one.tensor.name, tuple(one.tensor.tensor.shape), *one.tensor.index(one.address))
             place = Place(kernel.name, 0, "", f"{file}:{line}" if file else None, file)
             self._keep(_finding(Defect.ORDER, place, Access.STORE, where, 0, 1, (), values, one.count))
+
+    def undefined(self, ttir: str) -> None:
+        """Add the masked loads of a launched kernel whose undefined lanes reach something."""
+        for one in undefined_lanes(ttir):
+            self._keep(one.finding)
 
     def _keep(self, row: Finding) -> None:
         key = (row.defect, row.access, row.tensor, row.file, row.line, row.other.rpartition("; ")[2])

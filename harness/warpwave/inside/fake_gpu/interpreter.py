@@ -14,6 +14,7 @@ import textwrap
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType, ModuleType, SimpleNamespace
@@ -24,6 +25,7 @@ import torch
 import triton
 import triton.language as tl
 import triton.language.extra as extra
+from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import make_backend
 from triton.compiler.errors import CompilationError, CompileTimeAssertionFailure
@@ -185,7 +187,7 @@ def _may_have_chosen_the_host(kernel: Any) -> bool:
 
 # Lets an interpreted kernel look like a compiled one to host code, which asks what it is and reads its parameters and its source.
 
-_COMPILED = "_compiled"
+_COMPILED, _FIRST = "_compiled", "_first_code"
 _OF_FUNCTION = ("__globals__", "__qualname__", "__module__", "__doc__")  # what a compiled kernel takes over from its function
 
 
@@ -215,6 +217,39 @@ def compiled(kernel: Any) -> Any:
     if _COMPILED not in vars(kernel):
         vars(kernel)[_COMPILED] = JITFunction(kernel.fn, **kernel.kwargs)
     return vars(kernel)[_COMPILED]
+
+
+def first_code(kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Return the first code (TTIR) that Triton would make for a launch; empty if it makes none."""
+    vars(kernel).setdefault(_FIRST, _FirstCode(kernel.fn, **kernel.kwargs))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return vars(kernel)[_FIRST].run(*args, **{**kwargs, "grid": (1,), "warmup": True}) or ""
+    except Exception:  # the interpreter takes more than the compiler; the compile stage has a row for that
+        return ""
+
+
+class _FirstCode(JITFunction):  # type: ignore[misc]
+    """A kernel as Triton compiles it, up to its first code."""
+
+    def create_binder(self) -> Any:
+        """Compile no further."""
+        made = super().create_binder()
+        self.compile = make_first_code
+        return made
+
+
+def make_first_code(src: Any, target: Any, options: dict[str, Any], **rest: object) -> str:
+    """Do what `triton.compile` does first."""
+    backend = make_backend(target)
+    chosen, stages = backend.parse_options({**options, **src.parse_options()}), dict[str, Callable[..., Any]]()
+    backend.add_stages(stages, chosen, src.language)
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    module = src.make_ir(target, chosen, backend.get_codegen_implementation(chosen), backend.get_module_map(), context)
+    return str(stages["ttir"](module, {}))
 
 
 def rename_too(self: Any, name: str, value: Any) -> None:

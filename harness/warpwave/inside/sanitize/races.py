@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from warpwave.inside.codegen.undefined import undefined_lanes
 from warpwave.inside.fake_gpu.emulated_findings import beyond
 from warpwave.inside.fake_gpu.programs import Place
 from warpwave.inside.process.outcomes import statement
@@ -344,6 +345,11 @@ class Findings:
         other = found.other.lanes.block.place if found.other else None
         key = (found.defect, found.block.doing, found.owner.name if found.owner else "", found.block.place, other)
         self._keep(key, found.finding)
+
+    def undefined(self, ttir: str) -> None:
+        """Add the masked loads of a launched kernel whose undefined lanes reach something."""
+        for one in undefined_lanes(ttir):
+            self._keep((Defect.UNDEFINED, one), functools.partial(lambda one: one.finding, one))
 
     def later(self, finding: Finding) -> Later:
         """Add one finding of torch's calls, unless something shows until the test ends that it is none."""

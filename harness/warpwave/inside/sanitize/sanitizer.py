@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from triton.runtime import interpreter
 
+from warpwave.inside.fake_gpu.interpreter import first_code
 from warpwave.inside.fake_gpu.programs import Programs, place_in_kernel
 from warpwave.inside.sanitize.memory import (
     AnyUse,
@@ -211,6 +212,7 @@ class Sanitizer:
         yield from origin_patches(lambda: self._launch.tensors.by_address if self._launch else None)
         yield from unwritten_patches(builder)
         yield executor, "__call__", around(executor.__call__, self._run)
+        yield interpreter.InterpretedFunction, "run", around(interpreter.InterpretedFunction.run, self._launched)
         yield Programs, "hand_over", around(Programs.hand_over, self._hand_over)
         yield builder, "set_grid_idx", around(builder.set_grid_idx, self._next_program)
         checks: dict[str, Callable[..., Any]] = {"masked_load": _load, "masked_store": _store, "atomic_rmw": _rmw, "atomic_cas": _cas}
@@ -230,6 +232,12 @@ class Sanitizer:
             finally:
                 self._launch = outer
                 launch.close()
+
+    def _launched(self, run: Any, kernel: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._launch is None:  # else it is called by a kernel
+            with torch._C.DisableTorchFunction():
+                self.findings.undefined(first_code(kernel, args, kwargs))
+        return run(kernel, *args, **kwargs)
 
     def _hand_over(self, hand_over: Any, *programs: Any) -> None:
         order = self._launch.order if self._launch else None

@@ -222,7 +222,7 @@ def _left_out(comparison: Comparison) -> list[Line]:
 
 def _looser(gates: Gates) -> list[str]:
     found = []
-    for gate in ("spills", "private_bytes", "explicit_precision", "lds_waits", "release_waits"):
+    for gate in ("spills", "private_bytes", "explicit_precision", "lds_waits", "release_waits", "undefined_lanes"):
         value = getattr(gates.limits, gate)
         if not gates.limits.asks(gate) and not gates.advice.asks(gate):
             found.append(f"{gate} switched off")

@@ -37,7 +37,7 @@ def only(**limits):
     return Gates(dataclasses.replace(OPEN, **limits))
 
 
-STRICT = Gates(dataclasses.replace(ADVICE, lds_waits=True, release_waits=True), advice=OPEN)
+STRICT = Gates(dataclasses.replace(ADVICE, lds_waits=True, release_waits=True, undefined_lanes=True), advice=OPEN)
 
 
 FOUND = [
@@ -79,8 +79,16 @@ FOUND = [
     (row(), only(lds_waits=True), {}),
     (row(published_early=("an atomic",)), only(release_waits=True), {"release_waits": "an atomic"}),
     (row(), only(release_waits=True), {}),
+    (row(undefined_lanes=("a.py:3: lanes",)), only(undefined_lanes=True), {"undefined_lanes": "a.py:3: lanes"}),
     (
-        row(spills=6, stack_bytes=99, unnamed_precision=("a.py:3",), in_flight=("1 LDS read",), published_early=("an atomic",)),
+        row(
+            spills=6,
+            stack_bytes=99,
+            unnamed_precision=("a.py:3",),
+            in_flight=("1 LDS read",),
+            published_early=("an atomic",),
+            undefined_lanes=("lanes",),
+        ),
         Gates(OPEN),
         {},
     ),
@@ -127,7 +135,7 @@ def test_the_strictest_of_all_limits_holds():
     ("gate", "loose", "strict"),
     [
         *[("spills", 4, 2), ("private_bytes", 64, 0), ("occupancy", 0.25, 0.5), ("load_bits", 32, 128), ("store_bits", 64, 128)],
-        *[("matrix", False, True), ("explicit_precision", False, True), ("lds_waits", False, True), ("release_waits", False, True)],
+        *[(gate, False, True) for gate in ("matrix", "explicit_precision", "lds_waits", "release_waits", "undefined_lanes")],
         *[("occupancy", None, 0.5), ("spills", None, 0)],
     ],
 )
@@ -238,9 +246,9 @@ def test_every_key_arrives(package):
 @pytest.mark.parametrize("text", ["", "[project]\nname = 'kernels'\n", "[tool.warpwave]\n"])
 def test_the_defaults_hold_where_nothing_is_said(package, text):
     """Lost waits fail a run. No spills, no private memory and a precision with each product are advice, unless `strict`."""
-    assert load_gates(package(text)).limits == GateLimits(lds_waits=True, release_waits=True)
+    assert load_gates(package(text)).limits == GateLimits(lds_waits=True, release_waits=True, undefined_lanes=True)
     assert load_gates(package(text)).advice == GateLimits(
-        spills=0, private_bytes=0, explicit_precision=True, lds_waits=False, release_waits=False
+        spills=0, private_bytes=0, explicit_precision=True, lds_waits=False, release_waits=False, undefined_lanes=False
     )
     assert load_gates(package(text), strict=True).limits == GateLimits(spills=0, private_bytes=0, explicit_precision=True)
     assert load_gates(package(text), strict=True).advice == OPEN

@@ -273,7 +273,9 @@ def compiled(run_inside, data):
     card = next(card for card in load_targets()["cpu"].architectures if card.name == "sm_90")
 
     def run(candidates):
-        gates = Gates(dataclasses.replace(ADVICE, lds_waits=True, release_waits=True), candidates=candidates, advice=OPEN)
+        gates = Gates(
+            dataclasses.replace(ADVICE, lds_waits=True, release_waits=True, undefined_lanes=True), candidates=candidates, advice=OPEN
+        )
         output = run_inside(data / "candidates", Stage.COMPILE, architectures=(card,), benches=("bench_*.py",), gates=gates)
         rows = defaultdict(list)
         for line in (output / "compile" / "kernels.jsonl").read_text().splitlines():

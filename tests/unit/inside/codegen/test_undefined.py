@@ -1,0 +1,318 @@
+"""Lanes that a masked load leaves undefined: each kernel here is compiled to Triton's first code, without a card.
+
+A comment says which load is reported, and where its lanes arrive.
+"""
+
+import inspect
+
+import pytest
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler.compiler import ASTSource
+
+from warpwave.inside.codegen.undefined import undefined_lanes
+from warpwave.inside.fake_gpu.interpreter import make_first_code
+
+CARDS = [GPUTarget("hip", "gfx942", 64), GPUTarget("cuda", 90, 32)]
+SIZES = {"M": 16, "N": 64}
+GUILTY, INNOCENT = [], []
+
+
+def guilty(function):
+    GUILTY.append(triton.jit(function))
+
+
+def innocent(function):
+    INNOCENT.append(triton.jit(function))
+
+
+def found_in(kernel, card=CARDS[0]):
+    kinds = {"n": "i32", "m": "i32", "indices": "*i32", **dict.fromkeys(SIZES, "constexpr")}
+    signature = {name: kinds.get(name, "*fp32") for name in kernel.arg_names}
+    constants = {name: size for name, size in SIZES.items() if name in signature}
+    return undefined_lanes(make_first_code(ASTSource(kernel, signature, constants), card, {"enable_fp_fusion": True}))
+
+
+@triton.jit
+def masked_sum(v, m):
+    return tl.sum(tl.where(m, v, 0.0))
+
+
+@triton.jit
+def mean(v, n):
+    return tl.sum(v) / n  # a helper's sum
+
+
+@triton.jit(noinline=True)
+def twice(v):
+    return v * 2
+
+
+@triton.jit(noinline=True)
+def put(y, v):
+    tl.store(y, v)
+
+
+@guilty
+def carried_sum(x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    acc = tl.zeros((N,), tl.float32)
+    for k in range(0, n, N):
+        acc += tl.load(x + k + i, mask=k + i < n)  # load
+    tl.store(y, tl.sum(acc, 0) + tl.sum(acc, 0))  # use
+
+
+@guilty
+def zero_rows(x, y, z, n, M: tl.constexpr, N: tl.constexpr):
+    r, c = tl.arange(0, M), tl.arange(0, N)
+    a = tl.load(x + r[:, None] * n + c[None, :], mask=c[None, :] < n)  # load
+    b = tl.where(c[:, None] < n, tl.load(y + c[:, None] * M + r[None, :]), 0.0)
+    tl.store(z + r[:, None] * M + r[None, :], tl.dot(a, b))  # use
+
+
+@guilty
+def reverse_scan(x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i, mask=i < n)  # load
+    tl.store(y + i, tl.cumsum(v, 0, reverse=True), mask=i < n)  # use
+
+
+@guilty
+def atomic(x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i, mask=i < n)  # load
+    tl.atomic_add(y + i, v)  # use
+
+
+@guilty
+def address(indices, x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    j = tl.load(indices + i, mask=i < n)  # load
+    v = tl.load(x + j)  # use
+    tl.store(y + i, v, mask=i < n)
+
+
+@guilty
+def mask(indices, x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    on = tl.load(indices + i, mask=i < n) != 0  # load
+    tl.store(y + i, 1.0, mask=on)  # use
+
+
+@guilty
+def choice_of_the_others(x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i, mask=i < n)  # load
+    tl.store(y, tl.sum(tl.where(i < n, 0.0, v)))  # use
+
+
+@guilty
+def half_of_a_mask(x, y, n, m, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i, mask=(i < n) & (i >= m))  # load
+    tl.store(y + i, v, mask=i < n)  # use
+
+
+@guilty
+def other_axis(x, y, n, M: tl.constexpr, N: tl.constexpr):
+    r, c = tl.arange(0, M), tl.arange(0, N)
+    v = tl.load(x + r[:, None] * N + c[None, :], mask=r[:, None] < n)  # load
+    tl.store(y + c, tl.sum(v, 0))  # use
+
+
+@guilty
+def called(x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i, mask=i < n)  # load
+    tl.store(y, mean(v, n))
+
+
+@guilty
+def not_inlined(x, y, n):
+    p = tl.program_id(0)
+    v = tl.load(x + p, mask=p < n)  # load
+    put(y + p, twice(v))
+
+
+@guilty
+def branch(x, y, n):
+    p = tl.program_id(0)
+    v = tl.load(x + p, mask=p < n)  # load
+    if v > 0:
+        tl.store(y + p, 1.0)  # use
+
+
+@guilty
+def sorted_lanes(x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i, mask=i < n)  # load
+    tl.store(y + i, tl.sort(v), mask=i < n)  # use
+
+
+@guilty
+def gathered(x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i, mask=i < n)  # load
+    tl.store(y + i, tl.gather(v, N - 1 - i, 0), mask=i < n)  # use
+
+
+@innocent
+def dropped_in_a_loop(x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    acc = tl.zeros((N,), tl.float32)
+    for k in range(0, n, N):
+        acc += tl.where(k + i < n, tl.load(x + k + i, mask=k + i < n), 0.0)
+    tl.store(y, tl.sum(acc))
+
+
+@innocent
+def one_round_ahead(x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i, mask=i < n)
+    s = 0.0
+    for k in range(0, n, N):
+        s += tl.sum(tl.where(k + i < n, v, 0.0))
+        v = tl.load(x + k + N + i, mask=k + N + i < n)
+    tl.store(y, s)
+
+
+@innocent
+def carried_mask(x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    on = i < n
+    v = tl.load(x + i, mask=on)
+    s = 0.0
+    for _ in range(0, 5):
+        s += tl.sum(tl.where(on, v, 0.0))
+        i += N
+        on = i < n
+        v = tl.load(x + i, mask=on)
+    tl.store(y, s)
+
+
+@innocent
+def in_a_while(x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    k, s = 0, 0.0
+    while k < n:
+        s += masked_sum(tl.load(x + k + i, mask=k + i < n), k + i < n)
+        k += N
+    tl.store(y, s)
+
+
+@innocent
+def rows_of_a_product(x, y, z, n, m, M: tl.constexpr, N: tl.constexpr):
+    r, c = tl.program_id(0) * M + tl.arange(0, M), tl.arange(0, N)
+    s = tl.program_id(1) * M + tl.arange(0, M)
+    acc = tl.zeros((M, M), tl.float32)
+    for k in range(0, 4):
+        a = tl.load(x + r[:, None] * 256 + k * N + c[None, :], mask=r[:, None] < n)
+        b = tl.load(y + (k * N + c[:, None]) * m + s[None, :], mask=s[None, :] < m)
+        acc = tl.dot(a, b, acc)
+    tl.store(z + r[:, None] * m + s[None, :], acc, mask=(r < n)[:, None] & (s < m)[None, :])
+
+
+@innocent
+def scan_of_the_first(x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(y + i, tl.cumsum(tl.load(x + i, mask=i < n), 0), mask=i < n)
+
+
+@innocent
+def index_under_a_mask(indices, x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    j = tl.load(indices + i, mask=i < n)
+    on = (j != 3) & (i < n)
+    tl.store(y + i, tl.load(x + j, mask=on), mask=on)
+
+
+@innocent
+def mask_from_memory(indices, x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    on = tl.load(indices + i, mask=i < n, other=0) != 0
+    tl.store(y + i, tl.load(x + i, mask=i < n), mask=on)
+
+
+@innocent
+def whole_numbers_by_zero(indices, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(y, tl.sum(tl.load(indices + i, mask=i < n) * (i < n).to(tl.int32)))
+
+
+@innocent
+def compared_in_another_way(x, y, n, m, N: tl.constexpr):
+    p, i = tl.program_id(0), tl.arange(0, N)
+    v = tl.load(x + i, mask=(i < n - p * N) & (i >= m))
+    tl.store(y + i, tl.where((p * N + i >= n) | (i < m), 0.0, v))
+
+
+@innocent
+def turned_and_reshaped(x, y, n, M: tl.constexpr, N: tl.constexpr):
+    r, c, i = tl.arange(0, M), tl.arange(0, N), tl.arange(0, M * N)
+    v = tl.load(x + r[:, None] * N + c[None, :], mask=r[:, None] * N + c[None, :] < n)
+    tl.store(y + i, tl.flip(tl.reshape(v, (M * N,))), mask=M * N - 1 - i < n)
+
+
+@innocent
+def reached_only_where_full(x, y, n, N: tl.constexpr):
+    p, i = tl.program_id(0), tl.arange(0, N)
+    if p * N + N <= n:
+        tl.store(y + p, tl.sum(tl.load(x + p * N + i, mask=p * N + i < n)))
+
+
+@innocent
+def returned_before(x, y, n):
+    p = tl.program_id(0)
+    if p >= n:
+        return
+    put(y + p, tl.load(x + p, mask=p < n))
+
+
+@innocent
+def descriptor(x, y, n, M: tl.constexpr, N: tl.constexpr):
+    r, c = tl.arange(0, M), tl.arange(0, N)
+    out = tl.make_tensor_descriptor(y, [n, 64], [64, 1], [M, N])
+    out.store([0, 0], tl.load(x + r[:, None] * N + c[None, :], mask=r[:, None] < n))
+
+
+@innocent
+def rows_sorted(x, y, n, M: tl.constexpr, N: tl.constexpr):
+    r, c = tl.arange(0, M), tl.arange(0, N)
+    v = tl.load(x + r[:, None] * N + c[None, :], mask=r[:, None] < n)
+    tl.store(y + r[:, None] * N + c[None, :], tl.sort(v, 1), mask=r[:, None] < n)
+
+
+def line_of(kernel, comment):
+    """Return the line of a kernel, or of the helper that it calls, that has a comment."""
+    for function in (kernel, mean, put):
+        lines, first = inspect.getsourcelines(function.fn)
+        for at, text in enumerate(lines):
+            if text.rstrip().endswith(comment):
+                return first + at
+    return None
+
+
+@pytest.mark.parametrize("kernel", GUILTY, ids=lambda kernel: kernel.fn.__name__)
+def test_undefined_lanes_are_found_with_their_load_and_their_use(kernel):
+    """In each vendor's first code alike."""
+    uses = {"called": line_of(mean, "# a helper's sum"), "not_inlined": inspect.getsourcelines(put.fn)[1] + 2}
+    used = uses.get(kernel.fn.__name__) or line_of(kernel, "# use")
+
+    for card in CARDS:
+        (found,) = found_in(kernel, card)
+        assert (found.function, found.line, found.use) == (kernel.fn.__name__, line_of(kernel, "# load"), f"test_undefined.py:{used}")
+
+
+@pytest.mark.parametrize("kernel", INNOCENT, ids=lambda kernel: kernel.fn.__name__)
+def test_lanes_that_decide_nothing_are_not_reported(kernel):
+    """They are dropped, masked, or never there."""
+    assert [found_in(kernel, card) for card in CARDS] == [(), ()]
+
+
+def test_a_finding_says_what_its_lanes_reach():
+    """With the name that the source has for it."""
+    (found,) = found_in(next(kernel for kernel in GUILTY if kernel.fn.__name__ == "called"))
+
+    assert found.what == "tl.sum"
+    assert found.finding.sentence.startswith(f"undefined-lanes in called at {found.place}: {found.reaches}: v = tl.load(")
