@@ -10,6 +10,7 @@ This room knows nothing of pytest, targets, reports, torch or Triton. docs/emula
 
 from __future__ import annotations
 
+from warpwave.emulator.checks import Access, Check, Found, Pair
 from warpwave.emulator.code_object import Argument, Kernel, load
 from warpwave.emulator.errors import (
     Deadlock,
@@ -21,7 +22,7 @@ from warpwave.emulator.errors import (
     Trap,
     Unimplemented,
 )
-from warpwave.emulator.launch import Access, Check, Execution, Found, Launch, execute
+from warpwave.emulator.launch import Execution, Launch, execute
 
 __all__ = [
     "Access",
@@ -36,6 +37,7 @@ __all__ = [
     "Launch",
     "NoCompiler",
     "OutOfMemoryBounds",
+    "Pair",
     "TimeLimit",
     "Trap",
     "Unimplemented",

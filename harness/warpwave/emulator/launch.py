@@ -7,121 +7,12 @@ import struct
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, NoReturn, Union
 
+from warpwave.emulator.checks import Found, Pair, Reversal, Room
 from warpwave.emulator.code_object import Kernel, describe
-from warpwave.emulator.errors import Deadlock, EmulatorError, OutOfMemoryBounds, Place, TimeLimit, Trap, Unimplemented
+from warpwave.emulator.errors import Deadlock, EmulatorError, OutOfMemoryBounds, TimeLimit, Trap, Unimplemented
 from warpwave.emulator.program import Program, at_fixed_address, program
-
-# What the checks of a launch find: pairs of instructions that race, values that are used before they are there, or that nobody wrote.
-
-_MOST = 64  # pairs of instructions of one launch
-_ROWS, _ACCUMULATORS = 512, 256
-_C_U32 = ctypes.c_uint32
-
-
-class Check(Enum):
-    """What was found, `enum found` of core/checks/checks.h."""
-
-    LDS_RACE = 1
-    GLOBAL_RACE = 2
-    LDS_UNWRITTEN = 3
-    REGISTER_UNWRITTEN = 4
-    USED_EARLY = 5
-    LDS_USED_EARLY = 6
-    OUT_OF_RANGE = 7
-
-
-class Access(Enum):
-    """How an instruction touches memory; an update is an atomic."""
-
-    LOAD = 0
-    STORE = 1
-    ATOMIC = 2
-
-
-@dataclass(frozen=True)
-class Found:
-    """One defect of an instruction, or of a pair, with its first example.
-
-    `address` is that of global memory, an offset in LDS, or nothing for a register, which `register` names. `other` is the earlier
-    instruction of a race; `in_flight` says that its wave had not waited for it. `thread` is the lane in the workgroup of `threads`.
-    `times` counts how often it came.
-    """
-
-    check: Check
-    place: Place
-    access: Access
-    address: int
-    size: int
-    workgroup: tuple[int, int, int]
-    wave: int
-    lane: int
-    thread: int
-    threads: int
-    times: int
-    register: str = ""
-    other: Union[Place, None] = None
-    other_access: Access = Access.LOAD
-    other_workgroup: tuple[int, int, int] = (0, 0, 0)
-    other_wave: int = 0
-    in_flight: bool = False
-
-
-class _Found(ctypes.Structure):
-    """`struct finding` of core/checks/checks.h."""
-
-    _fields_ = (
-        ("address", ctypes.c_uint64), ("kind", _C_U32), ("index", _C_U32), ("other", _C_U32), ("access", _C_U32), ("other_access", _C_U32),
-        ("wave", _C_U32), ("other_wave", _C_U32), ("lane", _C_U32), ("size", _C_U32), ("times", _C_U32), ("in_flight", _C_U32),
-        ("group", _C_U32 * 3), ("other_group", _C_U32 * 3),
-    )  # fmt: skip
-
-
-def room(machine: Any, program: Program) -> Any:
-    """Make room for findings, and switch the checks on; the caller keeps what is returned alive."""
-    found = (_Found * _MOST)()
-    machine.findings, machine.most_findings = ctypes.addressof(found), _MOST
-    machine.lds_unit, machine.global_unit = program.units
-    return found
-
-
-def told(found: Any, count: int, program: Program, threads: int) -> list[Found]:
-    """Return what C found."""
-    return [_read(found[n], program, threads) for n in range(count)]
-
-
-def _read(one: _Found, program: Program, threads: int) -> Found:
-    check = Check(one.kind)
-    is_pair = check in (Check.LDS_RACE, Check.GLOBAL_RACE, Check.LDS_USED_EARLY)
-    is_register = check in (Check.REGISTER_UNWRITTEN, Check.USED_EARLY)
-    return Found(
-        check=check,
-        place=program.place(one.index),
-        access=Access(one.access),
-        address=0 if is_register else one.address,
-        size=one.size,
-        workgroup=tuple(one.group),
-        wave=one.wave,
-        lane=one.lane,
-        thread=one.wave * program.kernel.wavefront + one.lane,
-        threads=threads,
-        times=one.times,
-        register=_register(one.address) if is_register else "",
-        other=program.place(one.other) if is_pair else None,
-        other_access=Access(one.other_access),
-        other_workgroup=tuple(one.other_group),
-        other_wave=one.other_wave,
-        in_flight=bool(one.in_flight),
-    )
-
-
-def _register(row: int) -> str:
-    if row >= _ROWS:
-        return f"s{row - _ROWS}"
-    return f"a{row - _ACCUMULATORS}" if row >= _ACCUMULATORS else f"v{row}"
-
 
 _SLICE = 200_000  # wave-instructions before another wave or workgroup has its turn
 _RESIDENT_BYTES = 512 << 20  # of waves' registers: workgroups that wait for each other are all resident up to here
@@ -148,10 +39,17 @@ class Launch:
 
 @dataclass(frozen=True)
 class Execution:
-    """What was executed: `instructions` counts wave-instructions, `waves` the waves of all workgroups."""
+    """What was executed: `instructions` counts wave-instructions, `waves` the waves of all workgroups.
+
+    With checks, `pairs` are accesses of two waves of one workgroup that nothing orders, and `rounds` says whether atomics may round results
+    in the order in which they come. `reversed` says whether a pair came in the other order.
+    """
 
     instructions: int
     waves: int
+    pairs: Sequence[Pair] = ()
+    rounds: bool = False
+    reversed: bool = False
 
 
 _U32, _U64 = ctypes.c_uint32, ctypes.c_uint64
@@ -167,10 +65,11 @@ class _Machine(ctypes.Structure):
         ("accumulators", _U32), ("grid", _U32 * 3), ("threads", _U32), ("entry", _U32), ("mode", _U32), ("user_sgprs", _U32),
         ("kernarg_at", _U32), ("packet_at", _U32), ("preload_at", _U32), ("preload_words", _U32), ("enable_id", _U32), ("resident", _U32),
         ("ids_in_ttmp", _U32), ("generation", _U32), ("packed_ids", _U32), ("sgpr_ids", _U32 * 3),
-        ("findings", _U64), ("most_findings", _U32), ("lds_unit", _U32), ("global_unit", _U32), ("count_findings", _U32),
+        ("findings", _U64), ("pairs", _U64), ("reversal", _U64), ("most_findings", _U32), ("most_pairs", _U32), ("lds_unit", _U32),
+        ("global_unit", _U32), ("count_findings", _U32), ("count_pairs", _U32),
         ("executed", _U64), ("waves", _U64), ("fault_address", _U64),
         ("fault", _U32), ("fault_index", _U32), ("fault_lane", _U32), ("fault_size", _U32), ("fault_wave", _U32), ("fault_store", _U32),
-        ("fault_group", _U32 * 3),
+        ("fault_group", _U32 * 3), ("rounds", _U32),
     )  # fmt: skip
 
 
@@ -182,13 +81,15 @@ def execute(
     limit_seconds: Union[float, None] = None,
     findings: Union[list[Found], None] = None,
     order: int = 0,
+    reverse: Union[Pair, None] = None,
 ) -> Execution:
     """Execute all workgroups of one launch, to their end, before returning. Results are in the buffers.
 
     Deterministic: the same launch gives the same bits. Raise an `EmulatorError` if it did not end well; what was stored until then
     stays stored. `limit_instructions` bounds the wave-instructions of the launch, `limit_seconds` its time (`TimeLimit`). With a list of
     `findings`, the launch is checked for races and the like, and what is found is appended; that takes longer. An `order` other than 0
-    seeds a random order of waves and workgroups.
+    seeds a random order of waves and workgroups. `reverse` is a pair of an earlier execution without an order: its second access is to
+    come before its first; `TimeLimit` if that is impossible.
     """
     made = program(kernel)
     setup = describe(kernel)
@@ -212,16 +113,17 @@ def execute(
     machine.grid, machine.threads = (_U32 * 3)(*launch.grid), launch.threads
     machine.lds_bytes, machine.scratch_bytes = (max(launch.lds, kernel.lds) + 3) & ~3, kernel.scratch
     machine.entry, machine.random = made.entry, order
-    found = room(machine, made) if findings is not None else None
+    room = Room(machine, made, launch.threads) if findings is not None else None
+    reversal = Reversal(machine, reverse) if reverse else None
     setup.fill(machine)
     if limit_seconds is not None:  # C looks at the clock after each turn of a wave
         machine.until = time.monotonic_ns() + max(1, int(limit_seconds * 1e9))
     fault = made.core.library.execute_launch(ctypes.byref(machine))
-    if findings is not None:
-        findings += told(found, machine.count_findings, made, launch.threads)
+    if findings is not None and room:
+        findings += room.findings()
     if fault != _FINE:
         _raise(fault, made, machine)
-    return Execution(machine.executed, machine.waves)
+    return Execution(machine.executed, machine.waves, room.pairs() if room else (), bool(machine.rounds), bool(reversal and reversal.done))
 
 
 def _dispatch_packet(kernel: Kernel, launch: Launch, arguments: int) -> bytes:

@@ -15,7 +15,7 @@ enum { SHORT_SLICE = 500, FEW_TURNS = 16, RARELY = 8 };
 static void begin_wave(struct machine *m, struct group *g, u32 number) {
     struct wave *w = &g->wave[number];
     w->machine = m, w->group = g, w->number = number;
-    w->pc = m->entry, w->state = RUNNING, w->scc = 0, w->mode = m->mode, w->barrier_signalled = 0;
+    w->pc = m->entry, w->steps = 0, w->state = RUNNING, w->scc = 0, w->mode = m->mode, w->barrier_signalled = 0;
     for (u32 row = 0; row < m->rows; row++) for (int l = 0; l < LANES; l++) w->v[row][l] = POISON;
     for (u32 row = ACC; row < ACC + m->accumulators; row++) for (int l = 0; l < LANES; l++) w->v[row][l] = POISON;
     for (u32 n = 0; n < SGPRS; n++) w->s[n] = POISON;
@@ -71,11 +71,13 @@ static void run_wave(struct machine *m, struct wave *w, u64 slice) {
     while (m->checks && left && w->state == RUNNING) {
         const struct instruction *i = &m->code[w->pc++];
         left--;
+        w->steps++;
         before_instruction(w, i);
         i->run(w, i);
         after_instruction(w, i);
         m->executed++;
     }
+    if (m->reversal && !(left = until_reversed(m, w, left))) return;
     while (left-- && w->state == RUNNING) {
         const struct instruction *i = &m->code[w->pc++];
         i->run(w, i);
@@ -166,6 +168,7 @@ u32 execute_launch(struct machine *m) {
     fault = m->fault;
     for (u32 n = 0; n < m->resident; n++) end_group(&resident[n]);
     if (m->checks) end_checks(m);
+    if (m->reversal) end_reversal(m);
     free(resident);
     free(busy);
     return fault;

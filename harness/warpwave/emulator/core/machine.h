@@ -118,6 +118,7 @@ struct wave {
     mask write_mask_of;
     u32 scc, mode;
     u32 pc;     /* index of the next instruction */
+    u64 steps;  /* instructions that it executed, where its accesses are checked */
     u32 state, number;
     u32 barrier_signalled;
     u8 *scratch;
@@ -139,13 +140,15 @@ struct machine {
     u32 ids_in_ttmp, generation, packed_ids;
     u32 sgpr_ids[3];
     u64 findings; /* address of an array of them, if anything but the result is checked */
-    u32 most_findings, lds_unit, global_unit;
+    u64 pairs, reversal; /* addresses: of an array, with the findings; of what is to come in the other order */
+    u32 most_findings, most_pairs, lds_unit, global_unit;
     /* found */
-    u32 count_findings;
+    u32 count_findings, count_pairs;
     u64 executed, waves;
     u64 fault_address;
     u32 fault, fault_index, fault_lane, fault_size, fault_wave, fault_store;
     u32 fault_group[3];
+    u32 rounds; /* the order of atomics may round what it computes */
     u32 last_range;
     struct checks *checks;
     jmp_buf out;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import gc
 import math
@@ -18,10 +17,11 @@ from typing import Any, Union
 import torch
 from triton.runtime.cache import get_cache_manager
 
-from warpwave.emulator import Argument, Check, EmulatorError, Found, Kernel, Launch, OutOfMemoryBounds, execute, load
+from warpwave.emulator import Argument, Check, EmulatorError, Execution, Found, Kernel, Launch, OutOfMemoryBounds, Pair, execute, load
 from warpwave.inside.fake_gpu.driver import PretendedDriver, refuse
-from warpwave.inside.fake_gpu.emulated_findings import Collected, Different, Given, Printer, given
+from warpwave.inside.fake_gpu.emulated_findings import Collected, Given, Printer, given
 from warpwave.inside.fake_gpu.launches import Account, Launched, allocator, check_grid, check_scratch
+from warpwave.inside.fake_gpu.orders import Buffer, Orders
 from warpwave.inside.fake_gpu.streams import Graph
 from warpwave.records import Architecture
 
@@ -154,8 +154,6 @@ _LONGEST_TABLE = 1 << 16
 _LOWEST, _HIGHEST = 1 << 22, 1 << 47
 _WIDE = ("i64", "u64")
 
-Buffer = tuple[int, int]
-
 
 def buffers(values: Iterable[tuple[str, Any]]) -> list[Buffer]:
     """Return address and size in bytes of all memory that a kernel with these arguments may touch, without repeats.
@@ -216,84 +214,6 @@ def _living(addresses: set[int]) -> list[Buffer]:
     starts = [start for start, _ in ordered]
     nearest = {ordered[place - 1] for number in addresses if (place := bisect_right(starts, number))}
     return [(start, size) for start, size in nearest if any(start <= number < start + size for number in addresses)]
-
-
-# Does a launch's result depend on the order in which waves and workgroups run? It is executed again, in random orders.
-#
-# Rounding is no such dependence: kernels add up by atomics, and floats may differ by what another order of a sum explains. But a test may
-# not ask for the same bits then: later launches of a kernel in a test keep the result of a random order.
-
-SEEDS = (1, 2)
-_MOST_BYTES = 1 << 28  # of all buffers of a launch: they are copied
-_RELATIVE, _OF_LARGEST = 0.02, 1e-4  # by how much floats may differ: of the value, and of the largest one of the tensor
-
-
-class Orders:
-    """Executes a launch again. Made before the launch, because memory must be as it was then."""
-
-    def __init__(self, launch: Launch) -> None:
-        self._buffers: Sequence[Buffer] = launch.buffers
-        programs = launch.grid[0] * launch.grid[1] * launch.grid[2]
-        self._worth = (programs > 1 or launch.threads > 64) and sum(size for _, size in launch.buffers) <= _MOST_BYTES
-        self._before = self._copy() if self._worth else []
-
-    def compare(self, again: Callable[[int], object], tensors: Sequence[Given], launched: Launched) -> list[Different]:
-        """Return what differs if `again` executes the launch in the orders of some seeds.
-
-        Memory keeps the result of the first time. From the kernel's second launch on, it keeps that of a random order if no more than
-        rounding differs.
-
-        An execution that does not end well is no answer: programs may wait for others that start before them.
-        """
-        if not self._worth:
-            return []
-        first = kept = other = self._copy()
-        try:
-            for seed in SEEDS:
-                self._restore(self._before)
-                try:
-                    again(seed + len(SEEDS) * (launched.times - 1))
-                except EmulatorError:
-                    return []
-                other = self._copy()
-                if found := list(self._different(first, other, tensors)):
-                    return found
-            if other != first:
-                launched.rounds.add(launched.name)
-            if launched.times > 1:
-                kept = other
-        finally:
-            self._restore(kept)
-        return []
-
-    def _copy(self) -> list[bytes]:
-        return [ctypes.string_at(start, size) for start, size in self._buffers]
-
-    def _restore(self, kept: Sequence[bytes]) -> None:
-        for (start, size), data in zip(self._buffers, kept, strict=True):
-            ctypes.memmove(start, data, size)
-
-    def _different(self, first: Sequence[bytes], second: Sequence[bytes], tensors: Sequence[Given]) -> Iterator[Different]:
-        for (start, _), one, other in zip(self._buffers, first, second, strict=True):
-            given = next((each for each in tensors if each.tensor.untyped_storage().data_ptr() == start), None)
-            if given is None or one == other:
-                continue
-            kind = given.tensor.dtype
-            a, b = (torch.frombuffer(bytearray(data), dtype=kind, count=len(data) // kind.itemsize) for data in (one, other))
-            if (wrong := _unequal(a, b)).numel():
-                at = int(wrong[0])
-                yield Different(given, start + at * kind.itemsize, wrong.numel(), float(a[at].real), float(b[at].real))
-
-
-def _unequal(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Return the indices of elements that differ by more than rounding."""
-    if not a.dtype.is_floating_point:
-        return (a != b).nonzero().flatten()
-    a, b = a.double(), b.double()
-    known = torch.cat([a[a.isfinite()].abs(), torch.zeros(1, dtype=a.dtype)])
-    allowed = _RELATIVE * torch.maximum(a.abs(), b.abs()) + _OF_LARGEST * known.max()
-    same = (a == b) | (a.isnan() & b.isnan()) | (a.isfinite() & b.isfinite() & ((a - b).abs() <= allowed))
-    return (~same).nonzero().flatten()
 
 
 class EmulatedDriver(PretendedDriver):
@@ -369,15 +289,21 @@ class _Launcher:
             with printer or nullcontext():
                 account = self._account
                 limit, seconds = account.left, account.seconds_left
-                account.add(execute(kernel, launch, limit_instructions=limit, limit_seconds=seconds, findings=found))
+                execution = execute(kernel, launch, limit_instructions=limit, limit_seconds=seconds, findings=found)
+                account.add(execution)
             if orders and self._checks is not None and account.seconds_left > account.seconds / 2:  # else the test itself may need the time
 
-                def again(seed: int) -> None:
-                    execute(kernel, launch, limit_instructions=limit, limit_seconds=account.seconds_left, order=seed)
+                def again(order: int = 0, reverse: Union[Pair, None] = None) -> Execution:
+                    return execute(
+                        kernel, launch, limit_instructions=limit, limit_seconds=account.seconds_left / 2, order=order, reverse=reverse
+                    )
 
-                different = orders.compare(again, tensors, Launched.again(kernel.name))
-                if not any(one.check is Check.GLOBAL_RACE for one in found or ()):  # the race says why, and where
-                    self._checks.reordered(kernel, different)
+                launched = Launched.again(kernel.name)
+                races = orders.races(again, execution, tensors, launched)
+                different = orders.compare(again, execution, tensors, launched)
+                self._checks.raced(races, tensors)
+                if not races and not any(one.check is Check.GLOBAL_RACE for one in found or ()):  # a race says why, and where
+                    self._checks.reordered(kernel, different, [pair.found for pair in execution.pairs])
         except EmulatorError as error:
             self._account.fail(error, printer.complaints if printer else "")
             if self._checks is not None and isinstance(error, OutOfMemoryBounds):

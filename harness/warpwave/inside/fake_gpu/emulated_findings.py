@@ -14,7 +14,7 @@ from typing import Any, Union
 
 import torch
 
-from warpwave.emulator import Access, Check, Found, Kernel, OutOfMemoryBounds
+from warpwave.emulator import Access, Check, Found, Kernel, OutOfMemoryBounds, Pair
 from warpwave.emulator.code_object import first_line
 from warpwave.emulator.errors import Place
 from warpwave.inside.codegen.undefined import undefined_lanes
@@ -100,14 +100,24 @@ class Collected:
         other = f"wave {error.wave}" + (f"; {said}" if said else "")
         self._keep(_finding(Defect.OUT_OF_BOUNDS, error.place, access, where, thread, threads, error.workgroup, other, 1))
 
-    def reordered(self, kernel: Kernel, found: Iterable[Different]) -> None:
-        """Add elements that depend on the order of waves and workgroups. Which store is to blame is not known: the kernel is."""
+    def raced(self, races: Iterable[Race], tensors: Sequence[Given]) -> None:
+        """Add accesses of two waves of a program whose order decides a result."""
+        for race in races:
+            self._keep(_row(race.pair.found, tensors, 0, _decided(race.different)))
+
+    def reordered(self, kernel: Kernel, found: Iterable[Different], suspects: Sequence[Found]) -> None:
+        """Add elements that depend on the order of waves and workgroups.
+
+        `suspects` are accesses that nothing orders. Without any, the store that is to blame is not known: the kernel is.
+        """
         file, line = first_line(kernel)
+        places = [suspect.place for suspect in suspects] or [Place(kernel.name, 0, "", f"{file}:{line}" if file else None, file)]
+        others = [f"; nothing orders it and {one.other.line or one.other.instruction}" for one in suspects if one.other] or [""]
         for one in found:
             values = f"{one.in_order:g} in order, {one.in_random_order:g} in a random order of waves and workgroups"
             where = _Where(one.tensor.name, tuple(one.tensor.tensor.shape), *one.tensor.index(one.address))
-            place = Place(kernel.name, 0, "", f"{file}:{line}" if file else None, file)
-            self._keep(_finding(Defect.ORDER, place, Access.STORE, where, 0, 1, (), values, one.count))
+            for place, other in zip(places, others, strict=True):
+                self._keep(_finding(Defect.ORDER, place, Access.STORE, where, 0, 1, (), values + other, one.count))
 
     def undefined(self, ttir: str) -> None:
         """Add the masked loads of a launched kernel whose undefined lanes reach something."""
@@ -141,7 +151,24 @@ class _Where:
     indices: tuple[int, ...]
 
 
-def _row(one: Found, tensors: Sequence[Given], lds: int) -> Finding:
+@dataclass(frozen=True)
+class Race:
+    """A pair whose order decides a result: the first element that differs, or None if the other order does not end well."""
+
+    pair: Pair
+    different: Union[Different, None]
+
+
+def _decided(different: Union[Different, None]) -> str:
+    """Say what the order of two accesses decides."""
+    if different is None:
+        return "in the other order the launch does not end well"
+    index = different.tensor.index(different.address)[1]
+    element = f"{different.tensor.name}[{', '.join(map(str, index))}]"
+    return f"{element} is {different.in_order:g}, in the other order {different.in_random_order:g}"
+
+
+def _row(one: Found, tensors: Sequence[Given], lds: int, decided: str = "") -> Finding:
     if one.register:
         where = _Where(f"register {one.register}", (), 0, ())
     elif one.check in (Check.GLOBAL_RACE, Check.OUT_OF_RANGE):
@@ -149,7 +176,8 @@ def _row(one: Found, tensors: Sequence[Given], lds: int) -> Finding:
         where = _Where(near.name, tuple(near.tensor.shape), *near.index(one.address)) if near else _Where("", (), 0, ())
     else:
         where = _Where(_LDS, (lds,), one.address, (one.address,))
-    return _finding(_DEFECTS[one.check], one.place, one.access, where, one.thread, one.threads, one.workgroup, _other(one), one.times)
+    other = _other(one, decided)
+    return _finding(_DEFECTS[one.check], one.place, one.access, where, one.thread, one.threads, one.workgroup, other, one.times)
 
 
 def _finding(
@@ -186,8 +214,11 @@ def _finding(
     )
 
 
-def _other(one: Found) -> str:
-    """Return `wave 1, lane 3, `ds_read_b32 v1, v2`; wave 0 stores to it, and nothing orders the two; line 12: …`."""
+def _other(one: Found, decided: str = "") -> str:
+    """Return `wave 1, lane 3, `ds_read_b32 v1, v2`; wave 0 stores to it, and nothing orders the two; line 12: …`.
+
+    `decided` is what the order decides, where that was tried.
+    """
     here = f"wave {one.wave}, lane {one.lane}, {one.place.instruction}"
     if one.check is Check.USED_EARLY:
         return f"{here}; the load of this register was not waited for"
@@ -197,8 +228,10 @@ def _other(one: Found) -> str:
         return f"{here}; nothing wrote it"
     if (one.other, one.other_wave, one.other_workgroup) == (one.place, one.wave, one.workgroup):
         return f"{here}; another lane of it stores another value there"
-    who = f"wave {one.other_wave}" if one.check is not Check.GLOBAL_RACE else f"program {one.other_workgroup}"
+    who = f"wave {one.other_wave}" if one.workgroup == one.other_workgroup else f"program {one.other_workgroup}"
     why = "its wave had not waited for that" if one.in_flight else "nothing orders the two"
+    if decided:
+        why += f": {decided}"
     verb = _VERBS[one.other_access]
     return f"{here}; {who} {verb} it, and {why}; {one.other.line or ''} {one.other.instruction}".strip()
 

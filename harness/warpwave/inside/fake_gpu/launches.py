@@ -95,6 +95,7 @@ class Launched:
     name: str
     times: int = 0
     rounds: set[str] = field(default_factory=set)  # what adds floats in the order of programs: the kernel, with the line if it is known
+    reversed: dict[tuple[str, str], int] = field(default_factory=dict)  # executions with the accesses of two lines in the other order
     waits: bool = False  # programs may wait for those that start before them, so they keep their order
 
     kernels: ClassVar[dict[str, Launched]] = {}

@@ -29,11 +29,26 @@ struct lds_shadow {
     struct lds_access *done;
     u32 count, room;
     u32 *writer, *reader, *other_reader; /* by unit of LDS: the last write, the last read, and the last one of another wave; 0: none */
+    struct global_access *accesses; /* of this workgroup, since `generation` began; numbers count from 1 */
+    u32 count_accesses, room_accesses, generation;
 };
 
-enum { QUEUE = 1024 };
+/* One instruction of a wave that touched global memory. `signalled` counts the barriers that its wave had come to, `serial` its stores. */
+struct global_access { u64 step; u32 index, signalled, serial; u16 wave, access; };
+struct wave_cell { u32 generation, writer, reader, other_reader; };
+/* Two accesses of waves of one workgroup that nothing orders. Python reads it as `_Pair`. */
+struct pair {
+    u64 address, first_step, second_step;
+    u32 first_index, second_index, first_wave, second_wave, first_access, second_access, lane, size, in_flight, group[3], latest, unused;
+};
+/* What is to come in the other order: Python gives it as `_Reversal`. `kept` is a wave whose store is held. */
+enum reversal_state { BEFORE, HELD, REVERSED };
+struct reversal { u64 first_step, second_step, kept; u32 first_index, second_index, first_wave, second_wave, in_flight, group[3], state; };
+
+enum { QUEUE = 1024, DRAINED = 4 };
 struct wave_checks {
     u32 passed, signalled;
+    u32 drained[DRAINED]; /* the stores that were done at the last barriers that it signalled */
     u32 issued[COUNTERS], done[COUNTERS];
     u32 scalars; /* scalar loads since the last wait for all of them have this number */
     struct { u32 serial, access; } queue[COUNTERS][QUEUE];
@@ -50,7 +65,8 @@ struct checks {
     u32 lds_unit, global_unit, room, count;
     struct finding *findings;
     struct cell **cells; /* by range; null: too large to watch */
-    u32 time;
+    struct wave_cell **wave_cells;
+    u32 time, generations;
     struct { u64 address; u32 size, lane, access, is_lds; u8 old[16]; } stores[4 * LANES];
     u32 count_stores;
 };
@@ -72,5 +88,14 @@ void lds_stored(struct wave *w, u32 address, u32 size, int lane, int access, int
 void global_stored(struct wave *w, u64 address, u32 size, int lane, int access, int changed);
 void complete(struct wave *w, int counter, u32 left);
 u32 current_lds_access(struct wave *w, int access);
+
+/* waves.c */
+void waves_loaded(struct wave *w, u64 address, u32 size, int lane);
+void waves_stored(struct wave *w, u64 address, u32 size, int lane, int access, int changed);
+void waves_met(struct wave *w);
+void waves_anew(struct machine *m, struct group *g);
+void note_rounding(struct wave *w);
+u64 until_reversed(struct machine *m, struct wave *w, u64 left);
+void end_reversal(struct machine *m);
 
 #endif

@@ -45,8 +45,10 @@ void saw_global(struct wave *w, u64 address, u32 size, int lane, int access) {
         c->stores[c->count_stores].access = (u32)access, c->stores[c->count_stores].is_lds = 0;
         memcpy(c->stores[c->count_stores++].old, (const void *)(uintptr_t)address, size);
         if (access == UPDATES && at) synchronise(w, at->released);
+        if (access == UPDATES) note_rounding(w);
         return;
     }
+    waves_loaded(w, address, size, lane);
     if (!at) return;
     u32 me = number_of(w), units = (u32)((address + size - 1) / c->global_unit - address / c->global_unit + 1);
     for (u32 n = 0; n < units; n++, at++) {
@@ -66,6 +68,7 @@ void global_stored(struct wave *w, u64 address, u32 size, int lane, int access, 
     struct checks *c = w->machine->checks;
     for (u32 n = 0; n < w->machine->count_ranges; n++) /* one instruction may store to several buffers */
         if (address >= w->machine->ranges[n].start && address < w->machine->ranges[n].end) w->machine->last_range = n;
+    waves_stored(w, address, size, lane, access, changed);
     struct cell *at = cell_at(w, address);
     if (!at) return;
     u32 me = number_of(w), units = (u32)((address + size - 1) / c->global_unit - address / c->global_unit + 1);

@@ -10,18 +10,22 @@ struct checks *begin_checks(struct machine *m) {
     c->findings = (struct finding *)(uintptr_t)m->findings, c->room = m->most_findings;
     c->lds_unit = m->lds_unit, c->global_unit = m->global_unit, c->time = 1;
     c->cells = calloc(m->count_ranges + 1, sizeof *c->cells);
+    c->wave_cells = calloc(m->count_ranges + 1, sizeof *c->wave_cells);
     u64 groups = (u64)m->grid[0] * m->grid[1] * m->grid[2];
-    for (u32 n = 0; n < m->count_ranges && groups > 1 && groups < ~0u; n++) {
+    for (u32 n = 0; n < m->count_ranges; n++) { /* touched pages alone exist */
         u64 size = m->ranges[n].end - m->ranges[n].start;
-        if (size <= MOST_WATCHED) c->cells[n] = calloc(size / c->global_unit + 2, sizeof(struct cell)); /* touched pages alone exist */
+        if (size > MOST_WATCHED) continue;
+        if (groups > 1 && groups < ~0u) c->cells[n] = calloc(size / c->global_unit + 2, sizeof(struct cell));
+        if (m->threads > LANES) c->wave_cells[n] = calloc(size / c->global_unit + 2, sizeof(struct wave_cell));
     }
     return c;
 }
 
 void end_checks(struct machine *m) {
-    for (u32 n = 0; n < m->count_ranges; n++) free(m->checks->cells[n]);
+    for (u32 n = 0; n < m->count_ranges; n++) free(m->checks->cells[n]), free(m->checks->wave_cells[n]);
     m->count_findings = m->checks->count;
     free(m->checks->cells);
+    free(m->checks->wave_cells);
     free(m->checks);
     m->checks = 0;
 }
@@ -36,6 +40,7 @@ void begin_group_checks(struct machine *m, struct group *g) {
     }
     memset(g->shadow->writer, 0, units * 3 * sizeof(u32));
     g->shadow->count = 1;
+    waves_anew(m, g);
 }
 
 void end_group_checks(struct group *g) {
@@ -43,6 +48,7 @@ void end_group_checks(struct group *g) {
     for (u32 n = 0; n < g->waves; n++) free(g->wave[n].checks);
     free(g->shadow->writer);
     free(g->shadow->done);
+    free(g->shadow->accesses);
     free(g->shadow);
     g->shadow = 0;
 }

@@ -91,5 +91,11 @@ void before_instruction(struct wave *w, const struct instruction *i) {
     if (whole && is_row(&i->d)) written(w, &i->s[0], 0, COUNTERS, 0); /* swaps */
 }
 
-void signalled(struct wave *w) { w->checks->signalled++; }
-void passed(struct wave *w) { w->checks->passed++; }
+void signalled(struct wave *w) {
+    struct wave_checks *c = w->checks;
+    c->drained[c->signalled++ % DRAINED] = c->done[COUNT_STORES];
+}
+void passed(struct wave *w) {
+    w->checks->passed++;
+    waves_met(w);
+}

@@ -1,0 +1,132 @@
+"""Does a launch's result depend on the order of its waves and workgroups? It is executed again, in other orders.
+
+A pair of accesses that nothing orders is a race if the result has other bits where the second one comes first. Behind that, the launch is
+executed in random orders. Rounding alone is no such dependence: kernels add up by atomics, or behind locks, and floats may differ by what
+another order of a sum explains. Where a kernel has neither, every bit counts. But a test may not ask for the same bits of a sum: later
+launches of a kernel in a test keep the result of a random order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+
+from warpwave.emulator import EmulatorError, Execution, Launch, Pair, TimeLimit, Unimplemented
+from warpwave.inside.fake_gpu.emulated_findings import Different, Given, Race
+from warpwave.inside.fake_gpu.launches import Launched
+
+SEEDS = (1, 2)
+_MOST_BYTES = 1 << 28  # of all buffers of a launch: they are copied
+_MOST_REVERSED = 24  # executions of one launch; of two lines of a kernel in one test, half as many
+_RELATIVE, _OF_LARGEST = 0.02, 1e-4  # by how much floats may differ: of the value, and of the largest one of the tensor
+
+Buffer = tuple[int, int]
+Again = Callable[..., Execution]  # with an `order`, or a pair to `reverse`
+
+
+class Orders:
+    """Executes a launch again. Made before the launch, because memory must be as it was then."""
+
+    def __init__(self, launch: Launch) -> None:
+        self._buffers: Sequence[Buffer] = launch.buffers
+        programs = launch.grid[0] * launch.grid[1] * launch.grid[2]
+        self._worth = (programs > 1 or launch.threads > 64) and sum(size for _, size in launch.buffers) <= _MOST_BYTES
+        self._before = self._copy() if self._worth else []
+
+    def races(self, again: Again, execution: Execution, tensors: Sequence[Given], launched: Launched) -> list[Race]:
+        """Return the pairs of an execution that are races; memory keeps the result of that execution.
+
+        Of the pairs of two lines, the first race is enough: others say the same. What cannot come in the other order is none.
+        """
+        found: dict[tuple[str, str], Race] = {}
+        first = self._copy() if self._worth and execution.pairs else []
+        left = _MOST_REVERSED
+        for pair in execution.pairs if self._worth else ():
+            lines = _lines(pair)
+            if lines in found or launched.reversed.get(lines, 0) >= _MOST_REVERSED // 2 or not left:
+                continue
+            left -= 1
+            launched.reversed[lines] = launched.reversed.get(lines, 0) + 1
+            self._restore(self._before)
+            try:
+                if not again(reverse=pair).reversed:
+                    continue
+            except (TimeLimit, Unimplemented):
+                continue  # one wave waits for the other
+            except EmulatorError:
+                found[lines] = Race(pair, None)
+                continue
+            if different := next(self._different(first, self._copy(), tensors, execution.rounds), None):
+                found[lines] = Race(pair, different)
+        if first:
+            self._restore(first)
+        return [*found.values()]
+
+    def compare(self, again: Again, execution: Execution, tensors: Sequence[Given], launched: Launched) -> list[Different]:
+        """Return what differs if `again` executes the launch in the orders of some seeds.
+
+        Memory keeps the result of the first time. From the kernel's second launch on, it keeps that of a random order if no more than
+        rounding differs.
+
+        An execution that does not end well is no answer: programs may wait for others that start before them.
+        """
+        if not self._worth:
+            return []
+        first = kept = other = self._copy()
+        try:
+            for seed in SEEDS:
+                self._restore(self._before)
+                try:
+                    again(order=seed + len(SEEDS) * (launched.times - 1))
+                except EmulatorError:
+                    return []
+                other = self._copy()
+                if found := list(self._different(first, other, tensors, execution.rounds)):
+                    return found
+            if other != first:
+                launched.rounds.add(launched.name)
+            if launched.times > 1:
+                kept = other
+        finally:
+            self._restore(kept)
+        return []
+
+    def _copy(self) -> list[bytes]:
+        return [ctypes.string_at(start, size) for start, size in self._buffers]
+
+    def _restore(self, kept: Sequence[bytes]) -> None:
+        for (start, size), data in zip(self._buffers, kept, strict=True):
+            ctypes.memmove(start, data, size)
+
+    def _different(self, first: Sequence[bytes], second: Sequence[bytes], tensors: Sequence[Given], rounds: bool) -> Iterator[Different]:
+        for (start, _), one, other in zip(self._buffers, first, second, strict=True):
+            given = next((each for each in tensors if each.tensor.untyped_storage().data_ptr() == start), None)
+            if given is None or one == other:
+                continue
+            kind = given.tensor.dtype
+            a, b = (torch.frombuffer(bytearray(data), dtype=kind, count=len(data) // kind.itemsize) for data in (one, other))
+            if (wrong := unequal(a, b, rounds)).numel():
+                at = int(wrong[0])
+                yield Different(given, start + at * kind.itemsize, wrong.numel(), float(a[at].real), float(b[at].real))
+
+
+def _lines(pair: Pair) -> tuple[str, str]:
+    """Return the two lines, or instructions where lines are not known."""
+    assert pair.found.other is not None
+    first, second = sorted(place.line or str(place.pc) for place in (pair.found.other, pair.found.place))
+    return first, second
+
+
+def unequal(a: torch.Tensor, b: torch.Tensor, rounds: bool) -> torch.Tensor:
+    """Return the indices of elements that differ, if `rounds` by more than rounding. Any NaN is as good as another."""
+    if not a.dtype.is_floating_point:
+        return (a != b).nonzero().flatten()
+    a, b = a.double(), b.double()
+    same = (a == b) & (a.signbit() == b.signbit()) | (a.isnan() & b.isnan())
+    if rounds:
+        known = torch.cat([a[a.isfinite()].abs(), torch.zeros(1, dtype=a.dtype)])
+        allowed = _RELATIVE * torch.maximum(a.abs(), b.abs()) + _OF_LARGEST * known.max()
+        same |= a.isfinite() & b.isfinite() & ((a - b).abs() <= allowed)
+    return (~same).nonzero().flatten()
