@@ -40,7 +40,7 @@ def distance(share: float) -> Distance:
 
 @dataclass(frozen=True)
 class Reached:
-    """What a kernel's own provider reaches in one unit on a target: medians over its `n` cases.
+    """What a kernel's own provider reaches in one unit on a target: medians over its `n` cases, without the `launch_bound` ones.
 
     `of_ceiling` is the share of the `ceiling` (`the copy`, or `the bf16 product`), None without one. `of_best` is the speed over that of
     the fastest provider of the same case, None if it is the only provider.
@@ -54,6 +54,12 @@ class Reached:
     of_best: Union[float, None]
     verified: bool
     ceiling: str = ""
+    launch_bound: int = 0
+
+    @property
+    def is_small(self) -> bool:
+        """Whether all of its cases are launch-bound: then no share says anything about the kernel."""
+        return bool(self.n) and self.launch_bound == self.n
 
     @property
     def ground(self) -> str:
@@ -176,7 +182,8 @@ def _line(comparison: Comparison, kernel: str, own: str, index: _Index) -> Kerne
 
     def reached(speed: Speed) -> Reached:
         of_best = best.get((speed.unit, speed.target, speed.gpu))
-        return Reached(speed.unit, speed.provider, speed.n, speed.best, speed.median_share, of_best, speed.verified, speed.share_of)
+        share, small = speed.busy_share, speed.launch_bound
+        return Reached(speed.unit, speed.provider, speed.n, speed.best, share, of_best, speed.verified, speed.share_of, small)
 
     squares = []
     for name in (target.target for target in comparison.targets):
@@ -192,7 +199,7 @@ def _of_best(rows: Iterable[Row], own: str) -> dict[tuple[str, str, str], float]
     cases: dict[tuple[str, str, str], dict[str, dict[str, float]]] = {}
     for row in rows:
         for cell in row.cells:
-            if cell.value and not cell.suspect:
+            if cell.value and not cell.suspect and not cell.launch_bound:
                 cases.setdefault((row.unit, cell.target, cell.gpu), {}).setdefault(row.case, {})[row.provider] = cell.value
     best = {}
     for key, found in cases.items():
@@ -546,7 +553,7 @@ def _cases(rows: Sequence[Row], target: str, provider: str, *, ceiling: bool) ->
     for row, cell, value in _values(rows, target):
         of_best = best[row.case] / value if lower_is_better(cell.unit) else value / best[row.case]
         share = cell.share if ceiling else of_best
-        if row.provider == provider and share is not None:
+        if row.provider == provider and share is not None and not cell.launch_bound:
             found.append(_Case(row, cell, share, cell.bytes_moved or cell.median_ms or 0.0))
     return found
 

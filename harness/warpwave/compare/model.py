@@ -131,7 +131,8 @@ class Cell(Strict):
 
     `share` is the value over the ceiling that `share_of` names, measured on that GPU in the same run: `the copy`, or for operations a
     second `the bf16 product` of the card's library. `flops_per_byte` are the operations for each byte of the tensors that its kernels were
-    given. `verified`: the kernel's tests passed on that target. `suspect`: the value exceeds the ceiling by more than memory can. `reason`
+    given. `launch_bound`: it is so small that waiting for the launch, not the kernel, decides how near the ceiling it comes.
+    `verified`: the kernel's tests passed on that target. `suspect`: the value exceeds the ceiling by more than memory can. `reason`
     explains any of these. `weak` says why the timings are unreliable. `half_width` is half the 95% interval of their median, over the
     median; `quiet` is whether that is as narrow as the bench stage asks for. `graph_ms` is the time of one launch among many in a graph,
     with a warm cache: do not derive a memory bandwidth from it. `tuned` is what autotuners chose, by function.
@@ -150,6 +151,7 @@ class Cell(Strict):
     p80_ms: Union[float, None] = None
     share: Union[float, None] = None
     share_of: str = ""
+    launch_bound: bool = False
     flops_per_byte: Union[float, None] = None
     verified: bool = False
     suspect: bool = False
@@ -226,7 +228,8 @@ class Noise(Strict):
 class Speed(Strict):
     """The sweep of one kernel and provider on one GPU, condensed to `n` numbers; `left_out` were invalid or suspect.
 
-    `largest` is the value at the largest product of the numeric parameters. Each share belongs to the same point as its value.
+    `largest` is the value at the largest product of the numeric parameters. Each share belongs to the same point as its value, but for
+    `busy_share`: the median over the cases that are not launch-bound, None without such a case. `launch_bound` counts the others.
     """
 
     kernel: str
@@ -244,6 +247,8 @@ class Speed(Strict):
     best_case: str = ""
     median: Union[float, None] = None
     median_share: Union[float, None] = None
+    busy_share: Union[float, None] = None
+    launch_bound: int = 0
     largest: Union[float, None] = None
     largest_share: Union[float, None] = None
     largest_case: str = ""

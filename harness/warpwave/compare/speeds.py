@@ -126,13 +126,67 @@ class Share:
     of: str
 
 
+def large_copies(ceilings: Iterable[Ceiling]) -> list[Ceiling]:
+    """Return the valid copies of the largest size on each device. Free memory may differ a little between the first and the last."""
+    copies = [ceiling for ceiling in ceilings if not ceiling.dtype and not impossible_ceiling(ceiling)]
+    largest: dict[int, int] = {}
+    for copy in copies:
+        largest[copy.device] = max(copy.bytes_moved, largest.get(copy.device, 0))
+    return [copy for copy in copies if 2 * copy.bytes_moved > largest[copy.device]]
+
+
 def copies_gbps(ceilings: Iterable[Ceiling]) -> dict[int, float]:
-    """Return the largest valid copy bandwidth measured on each device, in GB/s."""
+    """Return the bandwidth of the fastest large copy on each device, in GB/s."""
     found: dict[int, float] = {}
-    for ceiling in ceilings:
-        if not ceiling.dtype and not impossible_ceiling(ceiling):
-            found[ceiling.device] = max(ceiling.gbps, found.get(ceiling.device, 0.0))
+    for copy in large_copies(ceilings):
+        found[copy.device] = max(copy.gbps, found.get(copy.device, 0.0))
     return found
+
+
+# A launch takes about this long on any card, by the device's own clock. An older run has no small copy that would say it.
+_LAUNCH_MS = 0.005
+# Where the ceiling is a large copy or product, a case counts only if it would need this many launches' time at that speed: then the launch
+# costs it less than a tenth. Where the ceiling is a copy of the same size, the launch may cost up to half: it is in the copy too.
+_LAUNCHES, _LAUNCHES_ON_CURVE = 9.0, 1.0
+
+
+class CopyCurve:
+    """How fast one device copies any number of bytes.
+
+    Between two sizes that were measured, the time grows evenly with the bytes, as for a launch and a bandwidth. A smaller copy takes as
+    long as the smallest, and a larger one has the speed of the largest.
+    """
+
+    def __init__(self, copies: Sequence[Ceiling], timings: Iterable[float]) -> None:
+        """`copies` are the valid ones of this device, `timings` the median times in ms of its points."""
+        best: dict[int, float] = {}
+        for copy in copies:
+            best[copy.bytes_moved] = min(copy.median_ms, best.get(copy.bytes_moved, math.inf))
+        self._points = sorted(best.items())
+        self.fits = len(copies) > len(large_copies(copies))
+        shortest = min((time for time in timings if time >= LEAST_MS), default=_LAUNCH_MS)
+        self.launch_ms = self._points[0][1] if self.fits else min(shortest, _LAUNCH_MS)
+
+    def gbps(self, moved: int) -> float:
+        """Return the bandwidth of a copy of so many bytes."""
+        if moved <= self._points[0][0]:
+            return moved / self._points[0][1] * 1e-6
+        for (less, before), (more, after) in itertools.pairwise(self._points):
+            if moved <= more:
+                return moved / (before + (after - before) * (moved - less) / (more - less)) * 1e-6
+        return self._points[-1][0] / self._points[-1][1] * 1e-6
+
+
+def copy_curves(run: TargetRun) -> dict[int, CopyCurve]:
+    """Return the curve of each device whose copy was measured."""
+    copies: dict[int, list[Ceiling]] = defaultdict(list)
+    times: dict[int, list[float]] = defaultdict(list)
+    for ceiling in run.ceilings:
+        if not ceiling.dtype and not impossible_ceiling(ceiling):
+            copies[ceiling.device].append(ceiling)
+    for sample in run.samples:
+        times[sample.device] += [sample.median_ms] if sample.median_ms and sample.verdict is Verdict.PASSED else []
+    return {device: CopyCurve(found, times[device]) for device, found in copies.items()}
 
 
 def products_tflops(ceilings: Iterable[Ceiling]) -> dict[int, dict[str, float]]:
@@ -380,16 +434,22 @@ def cells(name: str, run: TargetRun) -> Iterable[_Measured]:
     """Yield every sample of a target with its cell."""
     doubts = Doubts(run)
     gpus = {device.index: device.name for device in run.facts.devices} if run.facts else {}
-    copies, products = copies_gbps(run.ceilings), products_tflops(run.ceilings)
+    copies, products, curves = copies_gbps(run.ceilings), products_tflops(run.ceilings), copy_curves(run)
     for sample in run.samples:
         verdict, reason = judge(sample, copies, products)
         value = sample.value if verdict is Verdict.PASSED else None
         found = share_of(sample, value, copies, products)
-        share = found.value if found else None
+        peak = share = found.value if found else None
+        curve = curves.get(sample.device)
+        on_curve = bool(curve and curve.fits and value and sample.bytes_moved and is_bandwidth(sample.unit))
+        if curve and on_curve and value and sample.bytes_moved:
+            share = value / curve.gbps(sample.bytes_moved)
+        needed = (peak or 0.0) * (sample.median_ms or 0.0)  # the time in ms that the ceiling would need
+        launches = _LAUNCHES_ON_CURVE if on_curve else _LAUNCHES
         # A library's product is no limit of the hardware; a copy nearly is one.
-        suspect = share is not None and is_bandwidth(sample.unit) and share > SUSPECT_SHARE
+        suspect = is_bandwidth(sample.unit) and min(peak or 0.0, share or 0.0) > SUSPECT_SHARE
         doubt = doubts.of(sample).reason
-        above = f"{share:.2f} times the copy bandwidth measured here: bytes are counted wrong, or come from a cache" if suspect else ""
+        above = f"{peak:.2f} times the copy bandwidth measured here: bytes are counted wrong, or come from a cache" if suspect else ""
         yield (
             sample,
             Cell(
@@ -406,6 +466,7 @@ def cells(name: str, run: TargetRun) -> Iterable[_Measured]:
                 p80_ms=_time(sample.p80_ms),
                 share=share,
                 share_of=found.of if found else "",
+                launch_bound=bool(curve and needed and needed < launches * curve.launch_ms),
                 flops_per_byte=intensity(sample) if value else None,
                 verified=not doubt,
                 suspect=suspect,
@@ -661,6 +722,7 @@ def _summarize(kernel: str, provider: str, unit: str, group: list[tuple[Row, Cel
     _, best_row, best = pick(good, key=lambda entry: entry[0])
     _, last_row, last = max(reversed(good), key=lambda entry: _size(entry[1]))
     shares = [cell.share for _, _, cell in good if cell.share is not None]
+    busy = [cell.share for _, _, cell in good if cell.share is not None and not cell.launch_bound]
     ceilings = {cell.share_of for _, _, cell in good if cell.share is not None}
     return replace(
         empty,
@@ -670,6 +732,8 @@ def _summarize(kernel: str, provider: str, unit: str, group: list[tuple[Row, Cel
         best_case=best_row.case,
         median=median([value for value, _, _ in good]),
         median_share=median(shares) if shares else None,
+        busy_share=median(busy) if busy else None,
+        launch_bound=sum(cell.launch_bound for _, _, cell in good),
         largest=last.value,
         largest_share=last.share,
         largest_case=last_row.case,

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Union
 
 from warpwave.compare.model import COMPLETE, FAILING, CardUse, DeviceSummary, TargetSummary
-from warpwave.compare.speeds import SMALLEST, copies_gbps, impossible, impossible_ceiling, judge, products_tflops
+from warpwave.compare.speeds import SMALLEST, copies_gbps, impossible, impossible_ceiling, judge, large_copies, products_tflops
 from warpwave.compare.tests import count_reasons
 from warpwave.compare.unchecked import causes
 from warpwave.errors import ExitCode, Outcome
@@ -86,8 +86,8 @@ def _facts(device: DeviceFacts) -> dict[str, str]:
 def _copies(ceilings: Iterable[Ceiling], used: set[int]) -> tuple[str, ...]:
     """Compare the slowest and the fastest GPU, if they are at least `SMALLEST` apart and their p20 to p80 ranges do not overlap."""
     best: dict[int, Ceiling] = {}
-    for entry in ceilings:
-        sound = entry.device in used and copies_gbps([entry]) and measurable(entry.p20_ms) and measurable(entry.p80_ms)
+    for entry in large_copies(ceilings):
+        sound = entry.device in used and measurable(entry.p20_ms) and measurable(entry.p80_ms)
         if sound and (entry.device not in best or best[entry.device].gbps < entry.gbps):
             best[entry.device] = entry
     if len(best) < 2:

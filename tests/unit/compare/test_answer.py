@@ -538,10 +538,10 @@ def test_small_cases_need_three_at_either_end():
     shares = [(1, 0.5), (2, 0.3), (4, 0.6), (8, 0.95), (16, 0.91), (32, 0.9)]
 
     def hints(pairs):
-        rows = tuple(point(share, size, bytes_moved=size, median_ms=1 / size) for size, share in pairs)
+        rows = tuple(point(share, size, bytes_moved=size, median_ms=100 / size) for size, share in pairs)
         return evidence(run("a", samples=rows))
 
-    assert hints(shares) == hints(shares[::-1]) == ["30% in 500 µs at softmax/N=2, 90% in 31.2 µs at softmax/N=32"]
+    assert hints(shares) == hints(shares[::-1]) == ["30% in 5e+04 µs at softmax/N=2, 90% in 3.12e+03 µs at softmax/N=32"]
     assert hints([*shares[:4], shares[5]]) == []
     assert hints([*shares[:2], (4, 0.9), (5, 0.6), (6, 0.6), *shares[3:]]) == []
     assert hints([*shares[:5], (32, 0.89)]) == []

@@ -6,9 +6,10 @@ import dataclasses
 import math
 
 import pytest
-from synthetic import CEILING, GPU_A, GPU_B, case, facts, pair, run, sample
+from synthetic import CEILING, GPU_A, GPU_B, case, facts, pair, recorded_runs, run, sample
 
 from warpwave.compare import compare
+from warpwave.compare.answer import headline, overview, shortfalls
 from warpwave.compare.model import Cell, Change, Comparison, Geomean, Noise, Portability, Ratio, Refusal, Speed
 from warpwave.compare.speeds import (
     Share,
@@ -584,6 +585,7 @@ def test_a_sweep_is_condensed_field_by_field():
         best_case="softmax/N=2",
         median=2000.0,
         median_share=0.5,
+        busy_share=0.5,
         largest=2000.0,
         largest_share=0.5,
         largest_case="softmax/N=4",
@@ -746,3 +748,94 @@ def test_a_time_that_cannot_be_is_not_shown():
     (cell,) = row.cells
 
     assert (cell.median_ms is not None, cell.p20_ms, cell.p80_ms, cell.graph_ms) == (True, None, None, None)
+
+
+# Cases of any size: a large copy is no ceiling of a small case, and a launch is no fault of a kernel.
+
+
+def made_of(*shares, of=4000.0, **more):
+    """A point for each number of bytes and share of a bandwidth in GB/s."""
+    return tuple(
+        sample(moved >> 12, of * share, bytes_moved=moved, median_ms=moved / (of * share) * 1e-6, **more) for moved, share in shares
+    )
+
+
+def copy_of(moved, microseconds):
+    return dataclasses.replace(CEILING, bytes_moved=moved, **dict.fromkeys(("median_ms", "p20_ms", "p80_ms"), microseconds / 1000))
+
+
+# A made-up card: a copy waits 5 us for its launch, moves 8 MB from a cache, and more at 4000 GB/s.
+CURVE = (copy_of(500_000, 5.0), copy_of(8_000_000, 6.0), copy_of(64_000_000, 21.0), copy_of(512_000_000, 133.0), CEILING)
+
+
+@pytest.mark.parametrize(
+    ("moved", "gbps"),
+    [(250_000, 50), (500_000, 100), (8_000_000, 8_000_000 / 6e3), (36_000_000, 36_000_000 / 13.5e3), (4 << 30, 4000), (8 << 30, 4000)],
+)
+def test_a_case_is_compared_with_a_copy_of_its_size(moved, gbps):
+    (cell,) = compare([run(samples=(sample(1, gbps / 2, bytes_moved=moved),), ceilings=CURVE)], A).rows[0].cells
+
+    assert cell.share == pytest.approx(0.5)
+
+
+def test_what_comes_from_a_cache_is_suspect_only_if_a_copy_of_its_size_is_slower():
+    cached = (copy_of(500_000, 1.0), copy_of(8_000_000, 1.0), CEILING)
+    cells = [compare([run(samples=made_of((8_000_000, 1.9)), ceilings=some)], A).rows[0].cells[0] for some in (cached, CURVE, (CEILING,))]
+
+    assert [cell.suspect for cell in cells] == [False, True, True]
+
+
+def judged(*runs):
+    comparison = compare(runs)
+    lines = overview(comparison)
+    return headline(comparison, lines), [entry.kernel for entry in shortfalls(comparison, lines)]
+
+
+@pytest.mark.parametrize("ceilings", [CURVE, (CEILING,)], ids=["curve", "one figure"])
+def test_a_kernel_is_not_slow_for_its_size_alone_and_a_slow_one_is_at_any_size(ceilings):
+    """At half a megabyte nothing comes near a large copy. At a size at which the card is busy, half of the copy is slow."""
+    small, large = made_of((500_000, 0.02), (1_000_000, 0.04)), made_of((512_000_000, 0.5), (4_000_000_000, 0.5))
+    (speed,) = compare([run(samples=small, ceilings=ceilings)]).speeds
+
+    assert (speed.busy_share, speed.launch_bound) == (None, 2)
+    assert judged(run(samples=small, ceilings=ceilings))[1] == []
+    assert judged(run(samples=(*small, *large), ceilings=ceilings)) == (
+        "1 kernel reaches less than 70% of the copy on alpha.",
+        ["softmax"],
+    )
+
+
+def test_with_a_curve_a_slow_kernel_of_middling_size_is_slow_too():
+    """Its launch is in the copy of its size: nothing else excuses it."""
+    assert judged(run(samples=made_of((64_000_000, 0.3)), ceilings=CURVE))[1] == ["softmax"]
+    assert judged(run(samples=made_of((64_000_000, 0.72)), ceilings=CURVE))[1] == []
+
+
+def test_on_the_recorded_card_no_bundled_kernel_is_slow_for_its_size_and_a_planted_one_is():
+    """Of its cases, the small half reaches less than the large half, and neither is the kernel's fault."""
+    recorded = next(entry for entry in recorded_runs() if entry.samples)
+    own = {point.kernel: point.provider for point in reversed(recorded.samples)}
+    mine = [point for point in recorded.samples if point.bytes_moved and point.provider == own[point.kernel]]
+    small = [point for point in mine if point.bytes_moved < 100 << 20]
+    halved = {"low": None, "high": None, "p20_ms": None, "p80_ms": None, "times_ms": ()}
+    gelu = [
+        dataclasses.replace(point, value=point.value / 2, median_ms=2 * point.median_ms, **halved)
+        for point in mine
+        if point.kernel == "gelu"
+    ]
+
+    def slow(points):
+        return [line.kernel for line in overview(compare([dataclasses.replace(recorded, samples=tuple(points))])) if (line.gap or 0) > 0.3]
+
+    assert len({point.kernel for point in small}) > 3
+    assert (slow(mine), slow(small), slow(gelu)) == ([], [], ["gelu"])
+
+
+def test_small_products_are_launch_bound_too():
+    """A multiplication that the library's speed would end within a few launches says nothing about the kernel."""
+    product = dataclasses.replace(CEILING, dtype="fp32", flops=50 * 10**9)  # 50 TFLOP/s
+    tiny = sample(1, 1.0, unit="TFLOP/s", median_ms=0.01, bytes_moved=None)
+    large = sample(2, 20.0, unit="TFLOP/s", median_ms=1.0, bytes_moved=None)
+    (row, other) = compare([run(samples=(tiny, large), ceilings=(CEILING, product))]).rows
+
+    assert (row.cells[0].launch_bound, other.cells[0].launch_bound) == (True, False)

@@ -19,6 +19,8 @@ from warpwave.records import Ceiling, Verdict, to_json
 from warpwave.records.words import is_rate
 
 _COPY_BYTES = 4 << 30
+# Smaller copies, in bytes read and written: from one that waits for its launch to one beyond any cache. They are ceilings of smaller cases.
+_CURVE_BYTES = (512 << 10, 8 << 20, 64 << 20, 512 << 20)
 # Side of the square matrices. A product of this size keeps any card busy, and takes milliseconds on a large one.
 _SIDE = 8192
 _SIDE_FP32 = 4096  # without matrix units, an eighth of the work
@@ -26,19 +28,21 @@ _WAIT_MS = 400.0  # at most this long for each product; more heats the card and 
 
 
 def copy_ceiling(journal: Journal, timer: Timer, when: str, done: set[str]) -> None:
-    """Measure a device-to-device copy: the ceiling of bandwidths."""
+    """Measure a device-to-device copy: the ceiling of bandwidths. Before the points, measure smaller copies too, for smaller cases."""
     import triton
 
-    identity = _identity(f"ceiling {when}")
-    if identity in done:
-        return
-    journal.write("start", id=identity)
-    # A GPU with little free memory copies less; the record includes the size.
     here = accelerator()
     assert here is not None
+    # A GPU with little free memory copies less; the record includes the size.
     size = min(_COPY_BYTES, here[1].mem_get_info()[0] // 2) // 2 // 256 * 256
-    _time_copy(timer, size, triton.runtime.driver.active.get_active_torch_device())
-    _finish(journal, timer, identity, 2 * size, when)
+    smaller = [moved // 2 for moved in _CURVE_BYTES if moved < size] if when == "before" else []
+    for each in (*smaller, size):
+        identity = _identity(f"ceiling {when}" if each == size else f"ceiling {when}, {2 * each} bytes")
+        if identity in done:
+            continue
+        journal.write("start", id=identity)
+        _time_copy(timer, each, triton.runtime.driver.active.get_active_torch_device())
+        _finish(journal, timer, identity, 2 * each, when)
     here[1].empty_cache()
 
 

@@ -530,11 +530,10 @@ def _code(square: Square) -> tuple[str, bool]:
 
 def _bar(one: Reached) -> Bar:
     css = distance(one.share).value if one.share is not None else ""
-    of = f"of {one.ground}"
     return Bar(
         one.share,
         css,
-        of if one.share is not None else "",
+        f"of {one.ground}" if one.share is not None else "launch-bound" if one.is_small else "",
         f"{number(one.best)} {one.unit}".strip() if one.best is not None else "no sound speed",
         one.verified,
     )

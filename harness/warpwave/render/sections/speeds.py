@@ -48,10 +48,10 @@ def _cases(comparison: Comparison, unit: str) -> Section:
 
 
 def _reached(cell: Cell, untested: bool) -> Line:
-    spread = ""
+    spread, small = "", " launch-bound" if cell.launch_bound else ""
     if cell.value is not None and cell.median_ms and cell.p20_ms is not None and cell.p80_ms is not None:
         spread = f" ±{(cell.p80_ms - cell.p20_ms) / 2 / cell.median_ms:.1%}"
-    return say(Bit(marked(cell, untested=untested) + spread + (" weak" if cell.weak else ""), cell.verdict))
+    return say(Bit(marked(cell, untested=untested) + spread + (" weak" if cell.weak else "") + small, cell.verdict))
 
 
 def _speeds(comparison: Comparison, unit: str) -> Section:
@@ -224,7 +224,8 @@ def draw_bar(share: float) -> str:
 def _kernel_reached(one: Reached, *, untested: bool) -> list[Bit]:
     mark = "" if one.verified or untested else UNVERIFIED_MARK
     if one.share is None:
-        return [Bit(f"{number(one.best)} "), name(one.unit), Bit(f"{mark} ")] if one.best is not None else []
+        small = [Bit("launch-bound ", Verdict.NOT_RUN)] if one.is_small else []
+        return [Bit(f"{number(one.best)} "), name(one.unit), Bit(f"{mark} "), *small] if one.best is not None else []
     of = {"peer": _PEER, "product": _PRODUCT}.get(one.ground, "")
     return [Bit(f"{draw_bar(one.share)} {one.share:.0%}{of}{mark}", far=distance(one.share)), Bit(" ")]
 
@@ -235,6 +236,11 @@ def _ratio(line: KernelLine, pairs: Sequence[tuple[str, str]]) -> Line:
     if not any(found):
         return say(NOTHING) if pairs else ()
     return say(" ".join(", ".join(dict.fromkeys(f"{ratio:.2f}" for ratio in ratios)) or NOTHING for ratios in found))
+
+
+def launch_bound_words(count: int) -> str:
+    """Say what launch-bound cases are, and that they do not count."""
+    return f"{plural(count, 'launch-bound case')} not counted: too small to come near the ceiling, whatever the kernel does."
 
 
 def _percent(value: float | None) -> Line:
@@ -252,6 +258,8 @@ def _kernel_legend(
         words.append(f"{_PEER}: without a ceiling, of the fastest provider.")
     if any(one.ground == "product" for one in reached):
         words.append(f"{_PRODUCT}: of a matrix product of its dtype by the card's library, in the same run.")
+    if small := sum(one.launch_bound for one in reached):
+        words.append(launch_bound_words(small))
     if pairs:
         words.append(f"Ratio: {', '.join(f'{target}/{baseline}' for target, baseline in pairs[:_MOST_WIDE])}.")
     if comparison.since:

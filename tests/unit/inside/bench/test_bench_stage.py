@@ -219,6 +219,23 @@ def test_the_ceiling_is_a_copy_well_past_the_caches(monkeypatch, tmp_path, devic
     assert (record["bytes_moved"], record["median_ms"], record["when"]) == (1 << 19, 2.0, "before")
 
 
+def test_smaller_copies_are_measured_once_for_smaller_cases(monkeypatch, tmp_path, device, timer):
+    """Before the points, each with an identity of its own, so that a worker that takes over goes on behind the last one."""
+    import torch
+
+    card = SimpleNamespace(mem_get_info=lambda: (64 << 20, 1 << 30), empty_cache=lambda: None)
+    monkeypatch.setattr(ceilings, "accelerator", lambda: ("card", card))
+    monkeypatch.setattr(ceilings, "_CURVE_BYTES", (1 << 10, 1 << 16, 1 << 30))
+    monkeypatch.setattr("triton.runtime.driver", SimpleNamespace(active=SimpleNamespace(get_active_torch_device=lambda: "cpu")))
+    monkeypatch.setattr(torch.Tensor, "copy_", lambda self, other: device.work(2.0))
+    journal = Journal(tmp_path / "journal.jsonl")
+    ceilings.copy_ceiling(journal, timer, "before", {"ceiling before, 1024 bytes"})
+    ceilings.copy_ceiling(journal, timer, "after", set())
+    records = [json.loads(event["ceiling"]) for event in journal.read() if "ceiling" in event]
+
+    assert [(record["bytes_moved"], record["when"]) for record in records] == [(1 << 16, "before"), (1 << 25, "before"), (1 << 25, "after")]
+
+
 def test_an_aa_run_measures_twice_in_two_processes(tmp_path, monkeypatch):
     """The second pass has a journal and a file of its own; ceilings and kernels are those of the first."""
     (tmp_path / "bench_op.py").touch()
