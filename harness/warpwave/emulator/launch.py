@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any, NoReturn, Union
 
 from warpwave.emulator.code_object import Kernel, describe
+from warpwave.emulator.counts import Counts
 from warpwave.emulator.errors import Deadlock, EmulatorError, OutOfMemoryBounds, Place, TimeLimit, Trap, Unimplemented
 from warpwave.emulator.program import Program, at_fixed_address, program
 
@@ -167,7 +168,8 @@ class _Machine(ctypes.Structure):
         ("accumulators", _U32), ("grid", _U32 * 3), ("threads", _U32), ("entry", _U32), ("mode", _U32), ("user_sgprs", _U32),
         ("kernarg_at", _U32), ("packet_at", _U32), ("preload_at", _U32), ("preload_words", _U32), ("enable_id", _U32), ("resident", _U32),
         ("ids_in_ttmp", _U32), ("generation", _U32), ("packed_ids", _U32), ("sgpr_ids", _U32 * 3),
-        ("findings", _U64), ("most_findings", _U32), ("lds_unit", _U32), ("global_unit", _U32), ("count_findings", _U32),
+        ("findings", _U64), ("most_findings", _U32), ("lds_unit", _U32), ("global_unit", _U32), ("counting", _U64),
+        ("count_findings", _U32),
         ("executed", _U64), ("waves", _U64), ("fault_address", _U64),
         ("fault", _U32), ("fault_index", _U32), ("fault_lane", _U32), ("fault_size", _U32), ("fault_wave", _U32), ("fault_store", _U32),
         ("fault_group", _U32 * 3),
@@ -182,13 +184,14 @@ def execute(
     limit_seconds: Union[float, None] = None,
     findings: Union[list[Found], None] = None,
     order: int = 0,
+    counts: Union[Counts, None] = None,
 ) -> Execution:
     """Execute all workgroups of one launch, to their end, before returning. Results are in the buffers.
 
     Deterministic: the same launch gives the same bits. Raise an `EmulatorError` if it did not end well; what was stored until then
     stays stored. `limit_instructions` bounds the wave-instructions of the launch, `limit_seconds` its time (`TimeLimit`). With a list of
     `findings`, the launch is checked for races and the like, and what is found is appended; that takes longer. An `order` other than 0
-    seeds a random order of waves and workgroups.
+    seeds a random order of waves and workgroups. What each instruction did is added to the kernel's `counts`.
     """
     made = program(kernel)
     setup = describe(kernel)
@@ -213,6 +216,8 @@ def execute(
     machine.lds_bytes, machine.scratch_bytes = (max(launch.lds, kernel.lds) + 3) & ~3, kernel.scratch
     machine.entry, machine.random = made.entry, order
     found = room(machine, made) if findings is not None else None
+    if counts is not None:
+        machine.counting = counts.begin(ranges)
     setup.fill(machine)
     if limit_seconds is not None:  # C looks at the clock after each turn of a wave
         machine.until = time.monotonic_ns() + max(1, int(limit_seconds * 1e9))
@@ -221,6 +226,8 @@ def execute(
         findings += told(found, machine.count_findings, made, launch.threads)
     if fault != _FINE:
         _raise(fault, made, machine)
+    if counts is not None:
+        counts.end(launch.grid, machine.waves, machine.executed)
     return Execution(machine.executed, machine.waves)
 
 

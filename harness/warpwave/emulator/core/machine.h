@@ -140,6 +140,7 @@ struct machine {
     u32 sgpr_ids[3];
     u64 findings; /* address of an array of them, if anything but the result is checked */
     u32 most_findings, lds_unit, global_unit;
+    u64 counting; /* address of a struct counting, if what instructions do is counted: counts.h */
     /* found */
     u32 count_findings;
     u64 executed, waves;
