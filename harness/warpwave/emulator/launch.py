@@ -11,6 +11,7 @@ from typing import Any, NoReturn, Union
 
 from warpwave.emulator.checks import Found, Pair, Reversal, Room
 from warpwave.emulator.code_object import Kernel, describe
+from warpwave.emulator.counts import Counts
 from warpwave.emulator.errors import Deadlock, EmulatorError, OutOfMemoryBounds, TimeLimit, Trap, Unimplemented
 from warpwave.emulator.program import Program, at_fixed_address, program
 
@@ -66,7 +67,7 @@ class _Machine(ctypes.Structure):
         ("kernarg_at", _U32), ("packet_at", _U32), ("preload_at", _U32), ("preload_words", _U32), ("enable_id", _U32), ("resident", _U32),
         ("ids_in_ttmp", _U32), ("generation", _U32), ("packed_ids", _U32), ("sgpr_ids", _U32 * 3),
         ("findings", _U64), ("pairs", _U64), ("reversal", _U64), ("most_findings", _U32), ("most_pairs", _U32), ("lds_unit", _U32),
-        ("global_unit", _U32), ("count_findings", _U32), ("count_pairs", _U32),
+        ("global_unit", _U32), ("counting", _U64), ("count_findings", _U32), ("count_pairs", _U32),
         ("executed", _U64), ("waves", _U64), ("fault_address", _U64),
         ("fault", _U32), ("fault_index", _U32), ("fault_lane", _U32), ("fault_size", _U32), ("fault_wave", _U32), ("fault_store", _U32),
         ("fault_group", _U32 * 3), ("rounds", _U32),
@@ -82,6 +83,7 @@ def execute(
     findings: Union[list[Found], None] = None,
     order: int = 0,
     reverse: Union[Pair, None] = None,
+    counts: Union[Counts, None] = None,
 ) -> Execution:
     """Execute all workgroups of one launch, to their end, before returning. Results are in the buffers.
 
@@ -89,7 +91,7 @@ def execute(
     stays stored. `limit_instructions` bounds the wave-instructions of the launch, `limit_seconds` its time (`TimeLimit`). With a list of
     `findings`, the launch is checked for races and the like, and what is found is appended; that takes longer. An `order` other than 0
     seeds a random order of waves and workgroups. `reverse` is a pair of an earlier execution without an order: its second access is to
-    come before its first; `TimeLimit` if that is impossible.
+    come before its first; `TimeLimit` if that is impossible. What each instruction did is added to the kernel's `counts`.
     """
     made = program(kernel)
     setup = describe(kernel)
@@ -115,6 +117,8 @@ def execute(
     machine.entry, machine.random = made.entry, order
     room = Room(machine, made, launch.threads) if findings is not None else None
     reversal = Reversal(machine, reverse) if reverse else None
+    if counts is not None:
+        machine.counting = counts.begin(ranges)
     setup.fill(machine)
     if limit_seconds is not None:  # C looks at the clock after each turn of a wave
         machine.until = time.monotonic_ns() + max(1, int(limit_seconds * 1e9))
@@ -123,6 +127,8 @@ def execute(
         findings += room.findings()
     if fault != _FINE:
         _raise(fault, made, machine)
+    if counts is not None:
+        counts.end(launch.grid, machine.waves, machine.executed)
     return Execution(machine.executed, machine.waves, room.pairs() if room else (), bool(machine.rounds), bool(reversal and reversal.done))
 
 

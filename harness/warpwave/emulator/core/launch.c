@@ -3,6 +3,7 @@
  * A wave runs until a barrier, its end, or its slice of instructions is over. A workgroup whose slice is over stays resident while the
  * next ones start, so that programs that wait for each other go on. Registers and LDS hold a NaN pattern before each workgroup. */
 #include "checks.h"
+#include "counts.h"
 #include "numbers.h"
 #include <stdlib.h>
 #include <time.h>
@@ -68,6 +69,15 @@ static void end_group(struct group *g) {
 static void run_wave(struct machine *m, struct wave *w, u64 slice) {
     u64 left = slice;
     ieee_mode = w->mode & IEEE;
+    while (m->counting && left && w->state == RUNNING) {
+        const struct instruction *i = &m->code[w->pc++];
+        left--;
+        count(w, i);
+        if (m->checks) before_instruction(w, i);
+        i->run(w, i);
+        if (m->checks) after_instruction(w, i);
+        m->executed++;
+    }
     while (m->checks && left && w->state == RUNNING) {
         const struct instruction *i = &m->code[w->pc++];
         left--;

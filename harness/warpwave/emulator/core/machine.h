@@ -142,6 +142,7 @@ struct machine {
     u64 findings; /* address of an array of them, if anything but the result is checked */
     u64 pairs, reversal; /* addresses: of an array, with the findings; of what is to come in the other order */
     u32 most_findings, most_pairs, lds_unit, global_unit;
+    u64 counting; /* address of a struct counting, if what instructions do is counted: counts.h */
     /* found */
     u32 count_findings, count_pairs;
     u64 executed, waves;
