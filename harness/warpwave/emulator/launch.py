@@ -129,7 +129,9 @@ def execute(
         _raise(fault, made, machine)
     if counts is not None:
         counts.end(launch.grid, machine.waves, machine.executed)
-    return Execution(machine.executed, machine.waves, room.pairs() if room else (), bool(machine.rounds), bool(reversal and reversal.done))
+    return Execution(
+        machine.executed, machine.waves, tuple(room.pairs()) if room else (), bool(machine.rounds), bool(reversal and reversal.done)
+    )
 
 
 def _dispatch_packet(kernel: Kernel, launch: Launch, arguments: int) -> bytes:
