@@ -251,12 +251,12 @@ class _Launcher:
 
         Raises:
             ValueError: an argument is a tensor that a card cannot reach.
-            LaunchRefusedError: the driver of the card refuses the grid, or the kernel needs memory and has no allocator.
+            LaunchRefusedError: the driver of the card refuses the grid or the kernel's memory, or has no allocator for it.
         """
         refuse(self._signature, args)
         x, y, z = map(operator.index, (x, y, z))  # NumPy's numbers count, too
         check_scratch(self._driver.card, kernel.name, self._metadata, self._driver)
-        check_grid(self._driver.card, kernel.name, (x, y, z), self._metadata)
+        check_grid(self._driver.card, kernel.name, (x, y, z), self._metadata, kernel.registers, kernel.lds)
         Graph.run(self._launch, ((x, y, z), stream, kernel, told, enter, leave, *args), {})
 
     def _launch(self, grid: tuple[int, int, int], stream: int, kernel: Kernel, told: object, enter: Any, leave: Any, *args: Any) -> None:
@@ -279,8 +279,8 @@ class _Launcher:
         shared = [printer.buffer] if printer else []
         try:
             packed = pack(kernel.arguments, kernel.kernarg_bytes, values, grid, threads, shared[0][0] if shared else 0)
-            launch = Launch(grid, threads, packed, self._metadata.shared, [*buffers(values), *shared])
-            orders = Orders(launch) if found is not None and printer is None else None
+            launch = Launch(grid, threads, packed, self._metadata.shared + kernel.lds, [*buffers(values), *shared])
+            orders = Orders(launch, kernel.wavefront) if found is not None and printer is None else None
             with printer or nullcontext():
                 account = self._account
                 limit, seconds = account.left, account.seconds_left
@@ -311,7 +311,7 @@ class _Launcher:
             raise
         finally:
             if self._checks is not None:
-                self._checks.add(found or (), tensors, max(self._metadata.shared, kernel.lds))
+                self._checks.add(found or (), tensors, self._metadata.shared + kernel.lds)
             if printer:
                 sys.stdout.write(printer.printed)
                 sys.stderr.write(printer.complaints)
