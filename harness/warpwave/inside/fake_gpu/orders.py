@@ -27,12 +27,12 @@ Again = Callable[..., Execution]  # with an `order`, or a pair to `reverse`
 
 
 class Orders:
-    """Executes a launch again. Made before the launch, because memory must be as it was then."""
+    """Executes a launch again. Made before the launch, because memory must be as it was then. A wave has `lanes` threads."""
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Launch, lanes: int) -> None:
         self._buffers: Sequence[Buffer] = launch.buffers
         programs = launch.grid[0] * launch.grid[1] * launch.grid[2]
-        self.worth = (programs > 1 or launch.threads > 64) and sum(size for _, size in launch.buffers) <= _MOST_BYTES
+        self.worth = (programs > 1 or launch.threads > lanes) and sum(size for _, size in launch.buffers) <= _MOST_BYTES
         self._before = self._copy() if self.worth else []
 
     def races(self, again: Again, execution: Execution, tensors: Sequence[Given], launched: Launched) -> list[Race]:

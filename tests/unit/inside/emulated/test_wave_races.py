@@ -103,7 +103,7 @@ def raced(binary: bytes, shared: int, tensors: dict, arch: str, programs: int = 
     kernel, memory = load(binary), [*tensors.values()]
     buffers = [(tensor.data_ptr(), tensor.nbytes) for tensor in memory]
     launch = Launch((programs, 1, 1), 4 * WAVES[arch], pack(kernel, [*memory, 0, 0]), shared, buffers)
-    orders = Orders(launch)
+    orders = Orders(launch, WAVES[arch])
     execution = execute(kernel, launch, limit_instructions=10_000_000, findings=[])
     first = [tensor.clone() for tensor in memory]
     given = [Given(name, tensor) for name, tensor in tensors.items()]
@@ -177,3 +177,10 @@ def test_what_depends_on_the_order_names_accesses_that_nothing_orders():
     assert row.defect is Defect.ORDER
     assert row.place in lines(reverse, 4, 7)
     assert lines(reverse, 4, 7) - {row.place} == {row.other.split()[-1]}
+
+
+def test_two_waves_are_worth_it_and_one_is_not():
+    launch = Launch((1, 1, 1), 64, b"")
+
+    assert Orders(launch, 32).worth
+    assert not Orders(launch, 64).worth
