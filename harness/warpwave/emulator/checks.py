@@ -67,7 +67,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Pair:
-    """Accesses to global memory by two waves of one workgroup that no barrier orders. `found` names both; the other one came first.
+    """Accesses to global memory by two waves that nothing orders. `found` names both; the other one came first.
 
     `instructions` are their indices in the code, `steps` how many instructions their waves had executed then; the first one's first.
     """
@@ -143,7 +143,7 @@ class _Pair(ctypes.Structure):
     _fields_ = (
         ("address", _U64), ("first_step", _U64), ("second_step", _U64), ("first_index", _U32), ("second_index", _U32),
         ("first_wave", _U32), ("second_wave", _U32), ("first_access", _U32), ("second_access", _U32), ("lane", _U32), ("size", _U32),
-        ("in_flight", _U32), ("group", _U32 * 3), ("latest", _U32), ("unused", _U32),
+        ("in_flight", _U32), ("latest", _U32), ("first_group", _U32 * 3), ("second_group", _U32 * 3),
     )  # fmt: skip
 
 
@@ -151,8 +151,8 @@ class _Reversal(ctypes.Structure):
     """`struct reversal` of core/checks/checks.h."""
 
     _fields_ = (
-        ("first_step", _U64), ("second_step", _U64), ("kept", _U64), ("first_index", _U32), ("second_index", _U32),
-        ("first_wave", _U32), ("second_wave", _U32), ("in_flight", _U32), ("group", _U32 * 3), ("state", _U32),
+        ("first_step", _U64), ("second_step", _U64), ("kept", _U64), ("first_index", _U32), ("second_index", _U32), ("first_wave", _U32),
+        ("second_wave", _U32), ("in_flight", _U32), ("first_group", _U32 * 3), ("second_group", _U32 * 3), ("state", _U32),
     )  # fmt: skip
 
 
@@ -163,7 +163,7 @@ def _pair(one: _Pair, program: Program, threads: int) -> Pair:
         access=Access(one.second_access),
         address=one.address,
         size=one.size,
-        workgroup=tuple(one.group),
+        workgroup=tuple(one.second_group),
         wave=one.second_wave,
         lane=one.lane,
         thread=one.second_wave * program.kernel.wavefront + one.lane,
@@ -171,7 +171,7 @@ def _pair(one: _Pair, program: Program, threads: int) -> Pair:
         times=1,
         other=program.place(one.first_index),
         other_access=Access(one.first_access),
-        other_workgroup=tuple(one.group),
+        other_workgroup=tuple(one.first_group),
         other_wave=one.first_wave,
         in_flight=bool(one.in_flight),
     )
@@ -183,7 +183,8 @@ class Reversal:
 
     def __init__(self, machine: Any, pair: Pair) -> None:
         found = pair.found
-        self._asked = _Reversal(*pair.steps, 0, *pair.instructions, found.other_wave, found.wave, found.in_flight, found.workgroup)
+        waves, groups = (found.other_wave, found.wave), (found.other_workgroup, found.workgroup)
+        self._asked = _Reversal(*pair.steps, 0, *pair.instructions, *waves, found.in_flight, *groups)
         machine.reversal = ctypes.addressof(self._asked)
 
     @property

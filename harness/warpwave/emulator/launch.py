@@ -42,7 +42,7 @@ class Launch:
 class Execution:
     """What was executed: `instructions` counts wave-instructions, `waves` the waves of all workgroups.
 
-    With checks, `pairs` are accesses of two waves of one workgroup that nothing orders, and `rounds` says whether atomics may round results
+    With checks, `pairs` are accesses of two waves that nothing orders, and `rounds` says whether atomics may round results
     in the order in which they come. `reversed` says whether a pair came in the other order.
     """
 

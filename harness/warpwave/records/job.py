@@ -51,8 +51,8 @@ class Card:
     `torch_properties` what torch's `get_device_properties` has. `cache_bytes` is the size of a cache between L2 and memory, which no driver
     reports; 0 if there is none. `program_threads` is the largest number of threads that a program can be launched with. `grid` is the
     largest size of each axis of a grid, `axis_threads` the largest number of threads along one axis (0: any), and `cluster` the largest
-    number of blocks in a cluster (0: any). Without `multiprocessor` no occupancy is computed. `can_emulate`: warpwave can execute its
-    machine code on a CPU.
+    number of blocks in a cluster (0: any). `descriptor` is the longest axis of a tensor map, and its largest stride in bytes. Without
+    `multiprocessor` no occupancy is computed. `can_emulate`: warpwave can execute its machine code on a CPU.
     `torch_compile_ahead`: torch's compiler works before this card is taken.
     `cards` are the names that people know such cards by; reports show the first. `also` are other names of the architecture.
     """
@@ -70,6 +70,7 @@ class Card:
     grid: dict[Literal["x", "y", "z"], AtLeastOne] = field(default_factory=dict)
     axis_threads: Annotated[int, Bound(0)] = 0
     cluster: Annotated[int, Bound(0)] = 0
+    descriptor: dict[Literal["axis", "stride"], AtLeastOne] = field(default_factory=dict)
     can_emulate: bool = False
     torch_compile_ahead: bool = False
     multiprocessor: Union[Multiprocessor, None] = None

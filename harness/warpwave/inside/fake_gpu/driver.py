@@ -16,7 +16,7 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
 from warpwave.inside.fake_gpu.host_side import forget, is_pinned, known, refused, taken_apart, tensors_in
-from warpwave.inside.fake_gpu.launches import check_grid, check_scratch
+from warpwave.inside.fake_gpu.launches import check_descriptors, check_grid, check_scratch
 from warpwave.inside.fake_gpu.no_data import lose_data, written
 from warpwave.inside.fake_gpu.torch_device import missing
 from warpwave.inside.fake_gpu.unknown import UnknownInt, size
@@ -55,6 +55,7 @@ class PretendedDriver(DriverBase):  # type: ignore[misc]
             arguments = args[_BEFORE_ARGUMENTS:]
             refuse(signature, arguments)
             check_scratch(self.card, metadata.name, metadata, self)
+            check_descriptors(self.card, metadata.name, arguments)
             check_grid(self.card, metadata.name, args[:3], metadata)
             for tensor in filter(is_pinned, tensors_in(arguments)):
                 lose_data(tensor)  # the kernel may write to it, and does not run

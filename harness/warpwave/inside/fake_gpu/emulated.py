@@ -254,12 +254,12 @@ class _Launcher:
 
         Raises:
             ValueError: an argument is a tensor that a card cannot reach.
-            LaunchRefusedError: the driver of the card refuses the grid, or the kernel needs memory and has no allocator.
+            LaunchRefusedError: the driver of the card refuses the grid or the kernel's memory, or has no allocator for it.
         """
         refuse(self._signature, args)
         x, y, z = map(operator.index, (x, y, z))  # NumPy's numbers count, too
         check_scratch(self._driver.card, kernel.name, self._metadata, self._driver)
-        check_grid(self._driver.card, kernel.name, (x, y, z), self._metadata)
+        check_grid(self._driver.card, kernel.name, (x, y, z), self._metadata, kernel.registers, kernel.lds)
         Graph.run(self._launch, ((x, y, z), stream, kernel, told, enter, leave, *args), {})
 
     def _launch(self, grid: tuple[int, int, int], stream: int, kernel: Kernel, told: object, enter: Any, leave: Any, *args: Any) -> None:
@@ -284,8 +284,8 @@ class _Launcher:
         shared = [printer.buffer] if printer else []
         try:
             packed = pack(kernel.arguments, kernel.kernarg_bytes, values, grid, threads, shared[0][0] if shared else 0)
-            launch = Launch(grid, threads, packed, self._metadata.shared, [*buffers(values), *shared])
-            orders = Orders(launch) if found is not None and printer is None else None
+            launch = Launch(grid, threads, packed, self._metadata.shared + kernel.lds, [*buffers(values), *shared])
+            orders = Orders(launch, kernel.wavefront) if found is not None and printer is None else None
             with printer or nullcontext():
                 account = self._account
                 limit, seconds = account.left, account.seconds_left
@@ -302,6 +302,8 @@ class _Launcher:
                 races = orders.races(again, execution, tensors, launched)
                 different = orders.compare(again, execution, tensors, launched)
                 self._checks.raced(races, tensors)
+                if orders.worth:  # what programs may do in the other order was tried: what changes nothing is no race
+                    found = [one for one in found or () if one.check is not Check.GLOBAL_RACE or one.workgroup == one.other_workgroup]
                 if not races and not any(one.check is Check.GLOBAL_RACE for one in found or ()):  # a race says why, and where
                     self._checks.reordered(kernel, different, [pair.found for pair in execution.pairs])
         except EmulatorError as error:
@@ -314,7 +316,7 @@ class _Launcher:
             raise
         finally:
             if self._checks is not None:
-                self._checks.add(found or (), tensors, max(self._metadata.shared, kernel.lds))
+                self._checks.add(found or (), tensors, self._metadata.shared + kernel.lds)
             if printer:
                 sys.stdout.write(printer.printed)
                 sys.stderr.write(printer.complaints)

@@ -101,7 +101,7 @@ class Collected:
         self._keep(_finding(Defect.OUT_OF_BOUNDS, error.place, access, where, thread, threads, error.workgroup, other, 1))
 
     def raced(self, races: Iterable[Race], tensors: Sequence[Given]) -> None:
-        """Add accesses of two waves of a program whose order decides a result."""
+        """Add accesses whose order decides a result."""
         for race in races:
             self._keep(_row(race.pair.found, tensors, 0, _decided(race.different)))
 
@@ -228,7 +228,7 @@ def _other(one: Found, decided: str = "") -> str:
         return f"{here}; nothing wrote it"
     if (one.other, one.other_wave, one.other_workgroup) == (one.place, one.wave, one.workgroup):
         return f"{here}; another lane of it stores another value there"
-    who = f"wave {one.other_wave}" if one.workgroup == one.other_workgroup else f"program {one.other_workgroup}"
+    who = f"wave {one.other_wave}" + (f" of program {one.other_workgroup}" if one.workgroup != one.other_workgroup else "")
     why = "its wave had not waited for that" if one.in_flight else "nothing orders the two"
     if decided:
         why += f": {decided}"

@@ -35,7 +35,7 @@ from triton.runtime.jit import JITFunction
 
 from warpwave.inside.fake_gpu.host_side import refused, taken_apart, tensors_in
 from warpwave.inside.fake_gpu.language import note_types, typed
-from warpwave.inside.fake_gpu.launches import Launched, check_grid
+from warpwave.inside.fake_gpu.launches import Launched, check_descriptors, check_grid
 from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.fake_gpu.streams import Graph
 from warpwave.inside.process.outcomes import NotPretended, raised_in_kernel
@@ -397,6 +397,7 @@ def _as_on_a_card(executor: Any, card: Architecture, args: Any, kwargs: dict[str
     options = {"num_warps": WARPS, **{name: value for name, value in kwargs.items() if name not in names and value is not None}}
     if (threads := options["num_warps"] * card.warp_size) > card.program_threads:
         raise OutOfResources(threads, card.program_threads, "threads")
+    check_descriptors(card, executor.fn.__name__, (*args, *kwargs.values()))
     check_grid(card, executor.fn.__name__, sizes, SimpleNamespace(**options))
     return sizes
 

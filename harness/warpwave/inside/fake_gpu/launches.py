@@ -9,7 +9,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, ClassVar
@@ -32,13 +32,14 @@ class LaunchRefusedError(RuntimeError):
         self.binary = binary
 
 
-def check_grid(card: Architecture, function: str, grid: Sequence[Any], metadata: Any) -> None:
+def check_grid(card: Architecture, function: str, grid: Sequence[Any], metadata: Any, registers: int = 1, static: int = 0) -> None:
     """Refuse a grid that the card's driver does not launch. One without programs is launched nowhere, and is no fault.
 
-    `metadata` is that of the compiled kernel, or what is known of it. The size of an axis may be unknown, if it depends on data.
+    `metadata` is that of the compiled kernel, or what is known of it. The size of an axis may be unknown, if it depends on data. With the
+    kernel's `registers` a thread, fewer programs may fit at once; `static` bytes of shared memory are its own, beside what Triton adds.
 
     Raises:
-        LaunchRefusedError: the grid or its clusters are too large.
+        LaunchRefusedError: the grid, its clusters, its shared or its scratch memory are too large.
     """
     known = {axis: int(size) for axis, size in zip("xyz", grid, strict=False) if isinstance(size, Integral)}
     if any(size <= 0 for size in known.values()):
@@ -56,12 +57,37 @@ def check_grid(card: Architecture, function: str, grid: Sequence[Any], metadata:
         if size > limits.get(axis, size):
             of = f" with {threads} threads a program" if axis == "x" and card.axis_threads else ""
             raise LaunchRefusedError(card, function, f"its grid is {shown}, the limit of {axis} is {limits[axis]}{of}", binary)
+    shared, most = getattr(metadata, "shared", 0) + static, card.properties["max_shared_mem"]
+    if static and shared > most:
+        why = f"its {shared} bytes of shared memory, {static} of fixed size, are more than {most}"
+        raise LaunchRefusedError(card, function, why, binary)
+    scratch = math.prod(known.values()) * cluster * getattr(metadata, "global_scratch_size", 0)
+    if scratch > (memory := int(card.torch_properties.get("total_memory", scratch))):
+        raise LaunchRefusedError(card, function, f"its {scratch} bytes of scratch memory are more than the card's {memory}", binary)
     if getattr(metadata, "launch_cooperative_grid", False) and card.multiprocessor:
-        # As many as fit whatever their registers: the driver may refuse fewer, and never takes more.
-        fit = occupancy(card.multiprocessor, metadata.num_warps, 1, getattr(metadata, "shared", 0)).programs
+        # Without registers, as many as fit whatever these are: the driver may refuse fewer, and never takes more.
+        fit = occupancy(card.multiprocessor, metadata.num_warps, registers, shared).programs
         most = fit * card.properties["multiprocessor_count"]
         if cluster * math.prod(known.values()) > most:
             raise LaunchRefusedError(card, function, f"its grid is {shown} and cooperative, at most {most} blocks run at a time", binary)
+
+
+def check_descriptors(card: Architecture, function: str, arguments: Iterable[Any]) -> None:
+    """Refuse a tensor descriptor that the driver makes no tensor map of. Triton has checked its base, its alignment and its last stride.
+
+    Raises:
+        LaunchRefusedError: an axis is too long, or a stride too large.
+    """
+    for each in arguments if card.descriptor else ():
+        if isinstance(each, tuple):
+            check_descriptors(card, function, each)
+        elif hasattr(each, "block_shape") and hasattr(each, "strides"):
+            sizes = [int(size) for size in each.shape if isinstance(size, Integral)]
+            steps = [int(step) * each.base.element_size() for step in each.strides[:-1] if isinstance(step, Integral)]
+            for limit, largest, what in (("axis", max(sizes, default=0), "elements"), ("stride", max(steps, default=0), "bytes")):
+                if largest > card.descriptor.get(limit, largest):
+                    why = f"the {limit} of a descriptor has {largest} {what}, the limit is {card.descriptor[limit]}"
+                    raise LaunchRefusedError(card, function, why)
 
 
 def check_scratch(card: Architecture, function: str, metadata: Any, driver: Any) -> None:

@@ -27,13 +27,13 @@ Again = Callable[..., Execution]  # with an `order`, or a pair to `reverse`
 
 
 class Orders:
-    """Executes a launch again. Made before the launch, because memory must be as it was then."""
+    """Executes a launch again. Made before the launch, because memory must be as it was then. A wave has `lanes` threads."""
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Launch, lanes: int) -> None:
         self._buffers: Sequence[Buffer] = launch.buffers
         programs = launch.grid[0] * launch.grid[1] * launch.grid[2]
-        self._worth = (programs > 1 or launch.threads > 64) and sum(size for _, size in launch.buffers) <= _MOST_BYTES
-        self._before = self._copy() if self._worth else []
+        self.worth = (programs > 1 or launch.threads > lanes) and sum(size for _, size in launch.buffers) <= _MOST_BYTES
+        self._before = self._copy() if self.worth else []
 
     def races(self, again: Again, execution: Execution, tensors: Sequence[Given], launched: Launched) -> list[Race]:
         """Return the pairs of an execution that are races; memory keeps the result of that execution.
@@ -41,9 +41,9 @@ class Orders:
         Of the pairs of two lines, the first race is enough: others say the same. What cannot come in the other order is none.
         """
         found: dict[tuple[str, str], Race] = {}
-        first = self._copy() if self._worth and execution.pairs else []
+        first = self._copy() if self.worth and execution.pairs else []
         left = _MOST_REVERSED
-        for pair in execution.pairs if self._worth else ():
+        for pair in execution.pairs if self.worth else ():
             lines = _lines(pair)
             if lines in found or launched.reversed.get(lines, 0) >= _MOST_REVERSED // 2 or not left:
                 continue
@@ -72,7 +72,7 @@ class Orders:
 
         An execution that does not end well is no answer: programs may wait for others that start before them.
         """
-        if not self._worth:
+        if not self.worth:
             return []
         first = kept = other = self._copy()
         try:

@@ -111,7 +111,7 @@ def launched(function, arch: str, out: torch.Tensor):
 
 def compared(function, arch: str, out: torch.Tensor, times: int = 1):
     kernel, launch, tensors = launched(function, arch, out)
-    orders = Orders(launch)
+    orders = Orders(launch, CARDS[arch])
     execution = execute(kernel, launch, limit_instructions=10_000_000, findings=[])
     given = [Given(name, tensor) for name, tensor in tensors.items()]
 

@@ -21,11 +21,12 @@ import triton
 from slow_cases import slow_but
 from triton._C.libtriton import amd, nvidia
 from triton.runtime import _allocation
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from warpwave.config.targets import load_targets
 from warpwave.inside.fake_gpu.driver import vendor_products
 from warpwave.inside.fake_gpu.emulated import EmulatedDriver
-from warpwave.inside.fake_gpu.launches import LaunchRefusedError, check_grid, check_scratch
+from warpwave.inside.fake_gpu.launches import LaunchRefusedError, check_descriptors, check_grid, check_scratch
 from warpwave.inside.fake_gpu.unknown import UnknownInt
 from warpwave.inside.process.outcomes import NotPretended
 from warpwave.inside.test.notes import raised_by_host
@@ -378,6 +379,8 @@ TALL = "`fill` cannot be launched on sm_90: its grid is (1, 65536, 1), the limit
         ("sm_90", (2**30,), {"num_ctas": 2}, "the limit of x is 1073741823"),
         ("sm_90", (1,), {"num_ctas": 16}, ""),
         ("sm_90", (1,), {"num_ctas": 32}, "its clusters have 32 blocks, the limit is 16"),
+        ("sm_80", (1,), {"num_ctas": 2}, "its clusters have 2 blocks, the limit is 1"),
+        ("gfx942", (1,), {"num_ctas": 2}, "its clusters have 2 blocks, the limit is 1"),
         ("sm_90", (0, 70000), {}, ""),
         ("sm_90", (UnknownInt(), 70000), {}, "the limit of y is 65535"),
         ("sm_90", (UnknownInt(),), {}, ""),
@@ -389,6 +392,15 @@ TALL = "`fill` cannot be launched on sm_90: its grid is (1, 65536, 1), the limit
         ("sm_90", (132 * 16,), {"launch_cooperative_grid": True}, ""),
         ("sm_90", (132 * 16 + 1,), {"launch_cooperative_grid": True}, "at most 2112 blocks run at a time"),
         ("sm_90", (132 + 1,), {"launch_cooperative_grid": True, "shared": 200000}, "at most 132 blocks run at a time"),
+        ("gfx942", (304 * 8,), {"launch_cooperative_grid": True}, ""),
+        ("gfx942", (304 * 8 + 1,), {"launch_cooperative_grid": True}, "at most 2432 blocks run at a time"),
+        ("sm_90", (2**20,), {"global_scratch_size": 2**16}, ""),
+        (
+            "sm_90",
+            (2**21,),
+            {"global_scratch_size": 2**16},
+            "137438953472 bytes of scratch memory are more than the card's",
+        ),
     ],
 )
 def test_refuses_the_grids_that_a_driver_refuses(name, grid, options, said):
@@ -400,6 +412,39 @@ def test_refuses_the_grids_that_a_driver_refuses(name, grid, options, said):
     with pytest.raises(LaunchRefusedError) as caught:
         check_grid(CARDS[name], "fill", grid, metadata)
     assert said in str(caught.value)
+
+
+def test_what_a_binary_has_counts_beside_what_its_launch_adds():
+    """Registers bound a cooperative grid; shared memory of fixed size comes on top of Triton's."""
+    cooperative = SimpleNamespace(num_warps=4, shared=0, launch_cooperative_grid=True)
+    check_grid(CARDS["gfx942"], "fill", (304 * 2,), cooperative, registers=256)
+    with pytest.raises(LaunchRefusedError, match="at most 608 blocks run at a time"):
+        check_grid(CARDS["gfx942"], "fill", (304 * 2 + 1,), cooperative, registers=256)
+
+    shared = SimpleNamespace(num_warps=4, shared=60000)
+    check_grid(CARDS["gfx942"], "fill", (1,), shared, static=5536)
+    with pytest.raises(LaunchRefusedError, match="its 65537 bytes of shared memory, 5537 of fixed size, are more than 65536"):
+        check_grid(CARDS["gfx942"], "fill", (1,), shared, static=5537)
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "said"),
+    [
+        ([2**32, 64], [64, 1], ""),
+        ([2**32 + 1, 64], [64, 1], "the axis of a descriptor has 4294967297 elements, the limit is 4294967296"),
+        ([4, 64], [2**39 - 8, 1], ""),
+        ([4, 64], [2**39, 1], "the stride of a descriptor has 1099511627776 bytes, the limit is 1099511627760"),
+    ],
+)
+def test_a_tensor_map_has_limits_where_the_card_has_such_hardware(shape, strides, said):
+    """Elsewhere a descriptor is a pointer and a few numbers."""
+    descriptor = TensorDescriptor(torch.empty(64, dtype=torch.float16), shape, strides, [4, 64])
+    check_descriptors(CARDS["gfx942"], "copy", [descriptor])
+    if not said:
+        check_descriptors(CARDS["sm_90"], "copy", [descriptor, 3, None])
+        return
+    with pytest.raises(LaunchRefusedError, match=said):
+        check_descriptors(CARDS["sm_90"], "copy", [(descriptor,)])
 
 
 @pytest.fixture
@@ -430,7 +475,7 @@ def test_an_emulated_launch_is_checked_before_it_is_executed():
     metadata = SimpleNamespace(num_warps=4, global_scratch_size=0)
     driver = EmulatedDriver(SimpleNamespace(), None, CARDS["gfx942"], SimpleNamespace(type="cuda"))
     launch = driver.launcher_cls(SimpleNamespace(signature={}), metadata)
-    rest = (0, SimpleNamespace(name="fill"), None, None, None, None)
+    rest = (0, SimpleNamespace(name="fill", registers=32, lds=0), None, None, None, None)
     with pytest.raises(LaunchRefusedError, match="the limit of x is 16777215"):
         launch(2**24, 1, 1, *rest)
     launch(0, 1, 1, *rest)

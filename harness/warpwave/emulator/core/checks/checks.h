@@ -36,14 +36,18 @@ struct lds_shadow {
 /* One instruction of a wave that touched global memory. `signalled` counts the barriers that its wave had come to, `serial` its stores. */
 struct global_access { u64 step; u32 index, signalled, serial; u16 wave, access; };
 struct wave_cell { u32 generation, writer, reader, other_reader; };
-/* Two accesses of waves of one workgroup that nothing orders. Python reads it as `_Pair`. */
+/* Two accesses of different waves that nothing orders. Python reads it as `_Pair`. */
 struct pair {
     u64 address, first_step, second_step;
-    u32 first_index, second_index, first_wave, second_wave, first_access, second_access, lane, size, in_flight, group[3], latest, unused;
+    u32 first_index, second_index, first_wave, second_wave, first_access, second_access, lane, size, in_flight, latest;
+    u32 first_group[3], second_group[3];
 };
 /* What is to come in the other order: Python gives it as `_Reversal`. `kept` is a wave whose store is held. */
 enum reversal_state { BEFORE, HELD, REVERSED };
-struct reversal { u64 first_step, second_step, kept; u32 first_index, second_index, first_wave, second_wave, in_flight, group[3], state; };
+struct reversal {
+    u64 first_step, second_step, kept;
+    u32 first_index, second_index, first_wave, second_wave, in_flight, first_group[3], second_group[3], state;
+};
 
 enum { QUEUE = 1024, DRAINED = 4 };
 struct wave_checks {
@@ -60,7 +64,11 @@ struct wave_checks {
     u32 horizon; /* global accesses before this time are ordered before this workgroup's */
 };
 
-struct cell { u32 writer, written_at, written_by, reader, read_at, read_by, other_reader, other_read_at, other_read_by, released, storer; };
+struct cell {
+    u32 writer, written_at, written_by, reader, read_at, read_by, other_reader, other_read_at, other_read_by, released, storer;
+    u32 written_step, read_step, other_read_step;
+    u8 written_wave, read_wave, other_read_wave;
+};
 struct checks {
     u32 lds_unit, global_unit, room, count;
     struct finding *findings;
@@ -95,6 +103,7 @@ void waves_stored(struct wave *w, u64 address, u32 size, int lane, int access, i
 void waves_met(struct wave *w);
 void waves_anew(struct machine *m, struct group *g);
 void note_rounding(struct wave *w);
+void add_pair(struct machine *m, struct pair now);
 u64 until_reversed(struct machine *m, struct wave *w, u64 left);
 void end_reversal(struct machine *m);
 

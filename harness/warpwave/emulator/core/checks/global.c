@@ -22,17 +22,29 @@ static struct cell *cell_at(struct wave *w, u64 address) {
     return cells ? &cells[(address - m->ranges[m->last_range].start) / m->checks->global_unit] : 0;
 }
 
+/* The earlier access of a race. */
+struct before { u32 by, index, wave, access, step; };
+
 static u32 horizon(const struct wave *w) { return w->group->wave[0].checks->horizon; }
 static void synchronise(struct wave *w, u32 time) {
     u32 *mine = &w->group->wave[0].checks->horizon;
     if (time > *mine) *mine = time;
 }
 
-static void conflict(struct wave *w, u32 by, u32 index, int other_access, u64 address, u32 size, int lane, int access) {
-    struct finding *f = find(w, FOUND_GLOBAL_RACE, index, address, size, lane, access);
+static void conflict(struct wave *w, struct before o, u64 address, u32 size, int lane, int access) {
+    struct pair now = {.address = address, .first_step = o.step, .second_step = w->steps, .first_index = o.index, .second_index = w->pc - 1,
+        .first_wave = o.wave, .second_wave = w->number, .first_access = o.access, .second_access = (u32)access, .lane = (u32)lane, .size = size};
+    name_group(w->machine, o.by, now.first_group);
+    memcpy(now.second_group, w->group->id, sizeof now.second_group);
+    add_pair(w->machine, now);
+    struct finding *f = find(w, FOUND_GLOBAL_RACE, o.index, address, size, lane, access);
     if (!f) return;
-    f->other_access = (u32)other_access;
-    name_group(w->machine, by, f->other_group);
+    f->other_access = o.access, f->other_wave = o.wave;
+    memcpy(f->other_group, now.first_group, sizeof now.first_group);
+}
+
+static struct before writer_of(const struct cell *at) {
+    return (struct before){at->writer, at->written_by & 0x7fffffff, at->written_wave, at->written_by >> 31 ? UPDATES : WRITES, at->written_step};
 }
 
 static int is_volatile(const struct wave *w) { return w->machine->code[w->pc - 1].flags & VOLATILE; }
@@ -52,15 +64,17 @@ void saw_global(struct wave *w, u64 address, u32 size, int lane, int access) {
     if (!at) return;
     u32 me = number_of(w), units = (u32)((address + size - 1) / c->global_unit - address / c->global_unit + 1);
     for (u32 n = 0; n < units; n++, at++) {
-        int atomic = at->written_by >> 31;
         if (is_volatile(w)) {
             synchronise(w, at->released > at->written_at + 1 ? at->released : at->written_at + 1);
             continue; /* how kernels wait for others */
         }
         if (at->writer && at->writer != me && at->storer != me && at->written_at >= horizon(w))
-            conflict(w, at->writer, at->written_by & 0x7fffffff, atomic ? UPDATES : WRITES, address, size, lane, READS);
-        if (at->reader && at->reader != me) at->other_reader = at->reader, at->other_read_at = at->read_at, at->other_read_by = at->read_by;
-        at->reader = me, at->read_at = c->time, at->read_by = w->pc - 1;
+            conflict(w, writer_of(at), address, size, lane, READS);
+        if (at->reader && at->reader != me) {
+            at->other_reader = at->reader, at->other_read_at = at->read_at, at->other_read_by = at->read_by;
+            at->other_read_step = at->read_step, at->other_read_wave = at->read_wave;
+        }
+        at->reader = me, at->read_at = c->time, at->read_by = w->pc - 1, at->read_step = (u32)w->steps, at->read_wave = (u8)w->number;
     }
 }
 
@@ -77,12 +91,14 @@ void global_stored(struct wave *w, u64 address, u32 size, int lane, int access, 
         int atomic = at->written_by >> 31;
         if (changed || !at->writer) {
             if (changed && at->writer && at->writer != me && at->written_at >= horizon(w) && !(atomic && access == UPDATES))
-                conflict(w, at->writer, at->written_by & 0x7fffffff, atomic ? UPDATES : WRITES, address, size, lane, access);
+                conflict(w, writer_of(at), address, size, lane, access);
             int last = at->reader != me;
             u32 reader = last ? at->reader : at->other_reader, read_at = last ? at->read_at : at->other_read_at;
             if (changed && reader && reader != me && read_at >= horizon(w))
-                conflict(w, reader, last ? at->read_by : at->other_read_by, READS, address, size, lane, access);
+                conflict(w, last ? (struct before){reader, at->read_by, at->read_wave, READS, at->read_step}
+                    : (struct before){reader, at->other_read_by, at->other_read_wave, READS, at->other_read_step}, address, size, lane, access);
             at->writer = me, at->written_at = access == UPDATES ? c->time - 1 : c->time, at->written_by = (w->pc - 1) | (access == UPDATES ? 1u << 31 : 0);
+            at->written_step = (u32)w->steps, at->written_wave = (u8)w->number;
         }
         if (access == WRITES || changed) at->storer = access == WRITES ? me : 0;
         if (access == UPDATES) at->released = c->time;

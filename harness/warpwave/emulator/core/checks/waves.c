@@ -1,4 +1,4 @@
-/* Global memory: accesses of two waves of one workgroup that no barrier orders, and an execution in which such a pair comes the other way.
+/* Global memory: accesses of two waves of one workgroup that no barrier orders, and an execution in which a pair comes the other way.
  *
  * A shadow has the last writer and two readers of each unit. A barrier orders what its wave did before it; a store that has a counter of
  * its own (RDNA) only if the wave had waited for it. Where other stores are in flight at a barrier (CDNA), the memory model orders them.
@@ -46,13 +46,19 @@ static void unordered(struct wave *w, u32 number, u64 address, u32 size, int lan
     struct pair now = {.address = address, .first_step = before->step, .second_step = w->steps, .first_index = before->index,
         .second_index = w->pc - 1, .first_wave = before->wave, .second_wave = w->number, .first_access = before->access,
         .second_access = (u32)access, .lane = (u32)lane, .size = size, .in_flight = (u32)flies};
-    memcpy(now.group, w->group->id, sizeof now.group);
+    memcpy(now.first_group, w->group->id, sizeof now.first_group);
+    memcpy(now.second_group, w->group->id, sizeof now.second_group);
+    add_pair(m, now);
+}
+
+/* Examples of the same two instructions: some of different waves, and the latest one. */
+void add_pair(struct machine *m, struct pair now) {
     struct pair *pairs = (struct pair *)(uintptr_t)m->pairs, *latest = 0;
     u32 examples = 0, same_waves = 0;
     for (u32 n = 0; n < m->count_pairs; n++) {
         struct pair *p = &pairs[n];
         if (p->first_index != now.first_index || p->second_index != now.second_index) continue;
-        int same = p->first_wave == now.first_wave && p->second_wave == now.second_wave && !memcmp(p->group, now.group, sizeof now.group);
+        int same = p->first_wave == now.first_wave && p->second_wave == now.second_wave && !memcmp(p->first_group, now.first_group, sizeof now.first_group + sizeof now.second_group);
         if (same && p->first_step == now.first_step && p->second_step == now.second_step) return; /* another lane */
         same_waves |= (u32)same;
         if (p->latest) latest = p;
@@ -121,9 +127,7 @@ void note_rounding(struct wave *w) {
     w->machine->rounds |= (u32)rounds;
 }
 
-static int is_wave(const struct wave *w, const struct reversal *r, u32 number) {
-    return w->number == number && !memcmp(w->group->id, r->group, sizeof r->group);
-}
+static int is_group(const struct wave *w, const u32 *id) { return !memcmp(w->group->id, id, sizeof w->group->id); }
 
 static void impossible(struct machine *m) {
     m->fault = LIMIT;
@@ -135,8 +139,9 @@ static void impossible(struct machine *m) {
 u64 until_reversed(struct machine *m, struct wave *w, u64 left) {
     struct reversal *r = (struct reversal *)(uintptr_t)m->reversal;
     if (r->state == REVERSED) return left;
-    int first = is_wave(w, r, r->first_wave), second = is_wave(w, r, r->second_wave);
-    if (r->state == HELD && !r->in_flight && !second && !memcmp(w->group->id, r->group, sizeof r->group)) return 0;
+    int one_group = !memcmp(r->first_group, r->second_group, sizeof r->first_group);
+    int first = w->number == r->first_wave && is_group(w, r->first_group), second = w->number == r->second_wave && is_group(w, r->second_group);
+    if (r->state == HELD && !r->in_flight && (one_group ? !second && is_group(w, r->first_group) : first)) return 0;
     if (!first && !second) return left;
     for (; left && w->state == RUNNING; left--) {
         const struct instruction *i = &m->code[w->pc];
@@ -167,7 +172,7 @@ u64 until_reversed(struct machine *m, struct wave *w, u64 left) {
         return left - 1;
     }
     /* It waits for the first one, or has gone another way. */
-    if (second && r->state == HELD && (w->state == ENDED || (w->state == AT_BARRIER && !r->in_flight))) impossible(m);
+    if (second && r->state == HELD && (w->state == ENDED || (w->state == AT_BARRIER && one_group && !r->in_flight))) impossible(m);
     return w->state == RUNNING ? left : 0;
 }
 
