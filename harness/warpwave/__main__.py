@@ -37,6 +37,7 @@ from warpwave.cli.options import (
     output_options,
     strict_option,
 )
+from warpwave.cli.profile import profile
 from warpwave.cli.run import run
 from warpwave.cli.show import check_expected, draw_report, print_answer, print_error, show_report
 from warpwave.cli.toolchains import bisect, upgrade
@@ -53,6 +54,7 @@ def cli() -> None:
 
 
 cli.add_command(run)
+cli.add_command(profile)
 
 
 @cli.command(cls=JsonCommand)
