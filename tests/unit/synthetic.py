@@ -29,6 +29,8 @@ from warpwave.records import (
     Facts,
     Finding,
     Gates,
+    Profile,
+    ProfiledLine,
     RunRecord,
     Sample,
     Stage,
@@ -117,6 +119,27 @@ def finding(**more):
         file="/kernels/softmax/rows.py",
         line=12,
         text="x = tl.load(x_ptr + i)",
+    )
+    return dataclasses.replace(base, **more)
+
+
+def profile(**more):
+    counters = {"instructions": 60, "memory": 20, "lines64": 1088, "least64": 128, "asked_bytes": 8192}
+    base = Profile(
+        case="softmax/test_softmax.py::test_softmax[fp32-1823x781]",
+        kernel="softmax",
+        function="_softmax_fwd",
+        architecture="sy_90",
+        card="Synthetic",
+        launches=1,
+        programs=4,
+        waves=16,
+        counters={**counters, "read_bytes": 32768, "written_bytes": 4096},
+        bounds={"memory": 4.1, "vector": 0.2},
+        lines=(ProfiledLine("/kernels/softmax/rows.py", 12, "x = tl.load(x_ptr + i)", counters),),
+        registers=64,
+        occupancy=0.5,
+        limited_by=("registers",),
     )
     return dataclasses.replace(base, **more)
 
@@ -483,12 +506,14 @@ WHOLE = run(
     launched=(compiled(origin="elsewhere"),),
     shares=(CardShare(Stage.TEST, 0, 3, 1.0), CardShare(Stage.BENCH, 1, 2, 1.0, "lost")),
     findings=(finding(),),
+    profiles=(profile(),),
     gates=Gates(OPEN, waivers=(Waiver("spills", "why", Which(("softmax",))),)),
     peers=("torch",),
 )
 EXTRA = {
     "bench/kernels.jsonl": lines(*WHOLE.launched),
     "test/findings.jsonl": lines(*WHOLE.findings),
+    "test/profile.jsonl": lines(*WHOLE.profiles),
     "test/cards.jsonl": lines(WHOLE.shares[0]),
     "bench/cards.jsonl": lines(WHOLE.shares[1]),
 }

@@ -387,6 +387,7 @@ what_options = several(
         default=None,
         help="Check what interpreted or emulated kernels do to memory: bounds, unwritten data, races.  [default: on]",
     ),
+    click.option("--profile", is_flag=True, help="Count what emulated kernels ask of memory, LDS and matrix units, by line of the source."),
     click.option(
         "--gates",
         type=click.Choice(["package", "strict"]),

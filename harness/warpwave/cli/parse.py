@@ -299,7 +299,7 @@ def _what(options: dict[str, Any], package: Package, compiled: str) -> What:
         save_compiled=kept,
         compiled=compiled,
         **declared,
-        **{name: options[name] for name in ("quick", "sanitize", "again", "precision")},
+        **{name: options[name] for name in ("quick", "sanitize", "profile", "again", "precision")},
     )
 
 

@@ -23,6 +23,7 @@ from warpwave.records import (
     Gates,
     Hardware,
     NotRun,
+    Profile,
     Scalar,
     Stage,
     StageReport,
@@ -507,6 +508,15 @@ class TestFinding(Strict):
     finding: Finding
 
 
+@dataclass(frozen=True, slots=True)
+class TestProfile(Strict):
+    """What the emulator counted of one kernel in one test on one target."""
+
+    __test__: ClassVar[bool] = False
+    target: str
+    profile: Profile
+
+
 @dataclass(frozen=True)
 class KernelTests(Strict):
     """The tests of one kernel on one target, counted by verdict, and those that did not run by their reason."""
@@ -675,6 +685,7 @@ class Comparison(Strict):
     kernels: tuple[KernelTests, ...] = ()
     tests: tuple[ParityRow, ...] = ()
     findings: tuple[TestFinding, ...] = ()
+    profiles: tuple[TestProfile, ...] = ()
     speeds: tuple[Speed, ...] = ()
     geomeans: tuple[Geomean, ...] = ()
     portabilities: tuple[Portability, ...] = ()

@@ -13,7 +13,7 @@ from warpwave.compare.changed_speeds import since_base
 from warpwave.compare.codegen import compare_codegen, compare_launches, use_of_waivers
 from warpwave.compare.grid import make_grid
 from warpwave.compare.known import Known
-from warpwave.compare.model import Change, Comparison, Difference, KnownFailures, ParityRow, Since, TargetSummary, TestFinding
+from warpwave.compare.model import Change, Comparison, Difference, KnownFailures, ParityRow, Since, TargetSummary, TestFinding, TestProfile
 from warpwave.compare.speeds import benched, compare_speeds, condense, geomeans, is_bandwidth, noise, portabilities, refusals
 from warpwave.compare.tests import compare_tests, count_tests, mistyped
 from warpwave.compare.unchecked import not_checked
@@ -54,6 +54,7 @@ def compare(
         kernels=count_tests(given),
         tests=tests,
         findings=tuple(TestFinding(name, found) for name, run in given.items() for found in run.findings),
+        profiles=tuple(TestProfile(name, found) for name, run in given.items() for found in run.profiles),
         speeds=condense(rows),
         geomeans=geomeans(rows),
         portabilities=ported,
@@ -123,7 +124,7 @@ def _usable(run: TargetRun) -> TargetRun:
     """Drop the results of a stale run: its folder holds files of two runs, so they belong to neither."""
     if run.record.verdict is not Verdict.STALE:
         return run
-    return dataclasses.replace(run, cases=(), findings=(), samples=(), again=(), ceilings=(), compiled=(), launched=())
+    return dataclasses.replace(run, cases=(), findings=(), profiles=(), samples=(), again=(), ceilings=(), compiled=(), launched=())
 
 
 def _differences(targets: Sequence[TargetSummary]) -> tuple[Difference, ...]:

@@ -9,6 +9,11 @@ cycle serves, is what AMD and LLVM publish:
   with the rates of gfx950 from its data sheet. WMMA: AMD's matrix instruction calculator.
 - Cycles of vector instructions: a wave of 64 lanes takes 4 on a SIMD of 16 lanes (CDNA), a wave of 32 lanes 1 on one of 32 (RDNA);
   transcendental ones have a quarter of that rate (SISchedule.td, WriteTrans32).
+- Issue: each cycle, a CU issues at most five instructions, of different waves and kinds, one of them scalar (ROCm Compute Profiler,
+  "Pipeline descriptions", scheduler). Each SIMD of RDNA has a scheduler of its own; the same limit is taken for it.
+
+A bound is no speed. It is what the busiest unit needs if nothing else costs time and all units share the work evenly. Caches, latency and
+clocks below the highest are not modelled.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections import Counter
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -51,13 +57,15 @@ class _Counting(ctypes.Structure):
 class Counts:
     """The counts of one kernel, over all launches that were given them.
 
-    `launches`, `groups`, `waves` and `instructions` are sums. `read_bytes` and `written_bytes` are those of the pieces of 32 bytes that a
-    launch read before it wrote them, and that it wrote, each once: less cannot come from memory, or go there.
+    `launches`, `groups`, `waves` and `instructions` are sums; `most_groups` and `most_waves` are those of the largest launch. `read_bytes`
+    and `written_bytes` are those of the pieces of 32 bytes that a launch read before it wrote them, and that it wrote, each once: less
+    cannot come from memory, or go there.
     """
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.launches = self.groups = self.waves = self.instructions = self.read_bytes = self.written_bytes = 0
+        self.most_groups = self.most_waves = 0
         self._code = program(kernel).instructions
         self._of = (_Count * (len(self._code) + 1))()
         for one, of in zip(self._code, self._of, strict=False):
@@ -79,8 +87,9 @@ class Counts:
     def end(self, grid: tuple[int, int, int], waves: int, instructions: int) -> None:
         """Add a launch that ended well."""
         self.launches += 1
-        self.groups += grid[0] * grid[1] * grid[2]
-        self.waves += waves
+        groups = grid[0] * grid[1] * grid[2]
+        self.groups, self.waves = self.groups + groups, self.waves + waves
+        self.most_groups, self.most_waves = max(self.most_groups, groups), max(self.most_waves, waves)
         self.instructions += instructions
         self.read_bytes += self._now.read * _PIECE
         self.written_bytes += self._now.written * _PIECE
@@ -107,6 +116,7 @@ class Counts:
         told[kind] = of.times
         wide = self.kernel.wavefront == 64
         if name.startswith("v_"):
+            told["vector_lanes"] = of.times * self.kernel.wavefront
             told["lanes_off"] = of.times * self.kernel.wavefront - of.lanes
         if kind == "matrix":
             told["matrix_cycles"] = of.times * (matrix_cycles(name, self.kernel.architecture, one.shuffle) or 0)
@@ -221,3 +231,27 @@ def _flop(name: str) -> int:
     if "dot2" in name:
         return 4
     return (2 if re.search(r"_(fma|fmac|mad|mac|fmaak|fmamk|mad_mix|fma_mix)", name) else 1) * (2 if "_pk_" in name else 1)
+
+
+_ISSUED = 5  # instructions a cycle
+
+
+def bounds(counts: Counts, has: Counter[str], card: Mapping[str, int], schedulers: int) -> dict[str, float]:
+    """Return the least time in microseconds by resource. `card` is what Triton's get_device_properties says of one, with `schedulers` SIMDs
+    in a multiprocessor, which is a CU, or a WGP of two CUs where waves have 32 lanes."""
+    if not all(card.get(name) for name in ("multiprocessor_count", "sm_clock_rate", "mem_clock_rate", "mem_bus_width")):
+        return {}
+    is_pair = counts.kernel.wavefront == 32
+    units = min(card["multiprocessor_count"], counts.most_groups) * (2 if is_pair else 1)
+    simds = min(card["multiprocessor_count"] * schedulers, counts.most_waves)
+    scalar = has["salu"] + has["scalar_memory"] + has["branches"]
+    cycles = {
+        "LDS": has["lds_cycles"] / units,
+        "matrix": has["matrix_cycles"] / simds,
+        "vector": has["vector_cycles"] / simds,
+        "issue": max(has["instructions"] / _ISSUED, scalar) / (simds if is_pair else units),
+    }
+    bytes_per_us = 2 * card["mem_clock_rate"] * card["mem_bus_width"] / 8 / 1e3
+    found = {"memory": (counts.read_bytes + counts.written_bytes) / bytes_per_us}
+    found |= {name: number / (card["sm_clock_rate"] / 1e3) for name, number in cycles.items()}
+    return {name: round(value, 6) for name, value in found.items() if value}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Union
 
-from warpwave.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, Facts, Finding, Sample
+from warpwave.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, Facts, Finding, Profile, Sample
 from warpwave.records.words import Stage
 
 
@@ -72,6 +72,7 @@ STAGES = {
         (
             Output("test/junit.xml", CaseResult, "cases"),
             Output("test/findings.jsonl", Finding, "findings", optional=True),
+            Output("test/profile.jsonl", Profile, "profiles", optional=True),
             Output("test/cards.jsonl", CardShare, "shares", optional=True),
         ),
         interprets=True,

@@ -317,6 +317,73 @@ class Finding:
         return f"{self.defect.value} in {self.function} at {self.place}: {self.example}: {self.text}"
 
 
+# What the emulator counted of a kernel that it executed.
+
+MOST_PROFILES = 500  # of one test stage
+MOST_LINES = 100  # of one profile
+Counters = Annotated[dict[Name, Count], Few]
+
+
+@dataclass(frozen=True)
+class ProfiledLine:
+    """The counters of the line `line` of `file`, whose text is `text`."""
+
+    __pydantic_config__ = STRICT
+    file: Prose
+    line: Count
+    text: Prose
+    counters: Counters
+
+    @property
+    def place(self) -> str:
+        """`file.py:12`, or nothing if the line is not known."""
+        return f"{self.file.rpartition('/')[2]}:{self.line}" if self.file else ""
+
+    @property
+    def waste(self) -> int:
+        """What its accesses cost over the least for their bytes, in bytes: lines of memory, cycles of LDS (of 128 bytes), and spills."""
+        has = self.counters.get
+        lines = 64 * (has("lines64", 0) - has("least64", 0))
+        return lines + 128 * (has("lds_cycles", 0) - has("least_lds_cycles", 0)) + has("scratch_bytes", 0)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What the emulator counted of one kernel in one test, over all of its `launches`.
+
+    `case` is the test, `kernel` the row of the report that the test is in, `function` what was launched. `counters` are totals, `lines`
+    those of the lines of the source that cost most; docs/guides/profile.md explains each. `matrix` counts matrix instructions by name.
+    `bounds` has the least time in microseconds that each resource of the card needs, computed from the counts: no card has run it.
+    `registers` are a lane's, `shared_bytes` the LDS of a program, and `occupancy` the share (0 to 1) of the card's warps that fit; nothing
+    else fits because of `limited_by`.
+    """
+
+    __pydantic_config__ = STRICT
+    case: LongName
+    kernel: Name
+    function: Name
+    architecture: Name
+    card: Name
+    launches: Count
+    programs: Count
+    waves: Count
+    counters: Counters
+    matrix: Counters = field(default_factory=dict)
+    bounds: Annotated[dict[Name, Figure], Few] = field(default_factory=dict)
+    lines: Annotated[tuple[ProfiledLine, ...], Few] = ()
+    registers: Count = 0
+    shared_bytes: Bytes = 0
+    occupancy: Union[Share, None] = None
+    limited_by: Annotated[tuple[Name, ...], Few] = ()
+    schema_version: int = SCHEMA_VERSION
+
+    @property
+    def bound(self) -> str:
+        """`at least 41 µs by memory`: the resource that needs the most time; empty if none needs any."""
+        by = max(self.bounds, key=lambda name: self.bounds[name], default="")
+        return f"at least {self.bounds[by]:.3g} µs by {by}" if by else ""
+
+
 # What one launch is when it is compiled for one architecture: the compile stage writes it, and the bench stage for what ran.
 
 

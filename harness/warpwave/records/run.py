@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Annotated, Any, Union
 
 from warpwave.records.gates import Gates
-from warpwave.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, Facts, Finding, Sample, StageReport
+from warpwave.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, Facts, Finding, Profile, Sample, StageReport
 from warpwave.records.selection import Narrowed
 from warpwave.records.words import SCHEMA_VERSION, STRICT, Few, Many, Name, Page, Prose, Seconds, ShardText, Verdict, Word
 
@@ -162,6 +162,7 @@ class TargetRun:
     launched: tuple[CompiledKernel, ...] = ()
     shares: tuple[CardShare, ...] = ()
     findings: tuple[Finding, ...] = ()
+    profiles: tuple[Profile, ...] = ()
     gates: Union[Gates, None] = None
     peers: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()

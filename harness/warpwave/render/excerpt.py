@@ -60,6 +60,7 @@ def _targets(whole: Comparison) -> tuple[Comparison, str]:
         kernels=_of(whole.kernels, kept),
         tests=tuple(filter(None, (_test_on(row, kept) for row in whole.tests))),
         findings=_of(whole.findings, kept),
+        profiles=_of(whole.profiles, kept),
         speeds=_of(whole.speeds, kept),
         geomeans=_of(whole.geomeans, kept),
         rows=tuple(filter(None, (_row_on(row, kept) for row in whole.rows))),

@@ -72,6 +72,12 @@ def check_target(target: Target, options: RunOptions) -> tuple[Stage, ...]:
     stages = _stages(target, options)
     _check_shareable(target, options)
     _check_sanitizable(target, options)
+    if options.what.profile and not target.emulate:
+        raise UsageError(
+            f"--profile was given, and the target {target.name!r} does not emulate its kernels.",
+            "What a kernel asks of a card is counted where its machine code is executed on the CPU.",
+            "Run an emulated target, such as gfx942-emulated, or leave --profile out.",
+        )
     if target.visible_devices in options.package.variables:
         raise UsageError(
             f"--env {target.visible_devices}: warpwave sets {target.visible_devices} itself.", "It selects the GPUs of a run.", "Use --gpu."

@@ -44,7 +44,7 @@ def race(kernel):
     return Found(Check.LDS_RACE, place, Access.LOAD, **where, other=place, other_access=Access.STORE, other_wave=2, in_flight=True)
 
 
-def execute(kernel, launch, *, limit_instructions=None, limit_seconds=None, findings=None):
+def execute(kernel, launch, *, limit_instructions=None, limit_seconds=None, findings=None, counts=None):
     assert 0 < limit_seconds <= 120
     place = Place(kernel.name, 64, "v_made_up_b32", "test_ends.py:12")
     if kernel.name == "unknown":

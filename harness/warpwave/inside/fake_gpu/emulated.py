@@ -289,7 +289,8 @@ class _Launcher:
             with printer or nullcontext():
                 account = self._account
                 limit, seconds = account.left, account.seconds_left
-                execution = execute(kernel, launch, limit_instructions=limit, limit_seconds=seconds, findings=found)
+                counts = account.profiles.of(kernel, self._metadata) if account.profiles else None
+                execution = execute(kernel, launch, limit_instructions=limit, limit_seconds=seconds, findings=found, counts=counts)
                 account.add(execution)
             if orders and self._checks is not None and account.seconds_left > account.seconds / 2:  # else the test itself may need the time
 

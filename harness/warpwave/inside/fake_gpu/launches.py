@@ -185,6 +185,7 @@ class Account:
 
     def __init__(self, card: str, lanes: int, seconds: float) -> None:
         self.card, self.seconds, self.limit = card, seconds, int(seconds * LANES_PER_SECOND / lanes)
+        self.profiles: Any = None  # what counts the instructions of launches, if they are counted
         self._resident = 0
         self.begin()
 

@@ -26,9 +26,9 @@ from warpwave.records import UNWRITABLE, Verdict
 Event = dict[str, Any]
 
 _FROM_WORKERS = {"collected", "start", "turn", "ready", "waiting", "finish", "poisoned", "lost", "kernel", "candidates", "finding"}
-_FROM_WORKERS |= {"note", "end", "postponed", "card", "expected", "loading"}
+_FROM_WORKERS |= {"profile", "note", "end", "postponed", "card", "expected", "loading"}
 _KINDS = _FROM_WORKERS | {"worker", "death", "wrong"}
-_OF_A_CASE = {"loading", "start", "turn", "ready", "finish", "poisoned", "postponed", "death", "lost", "finding"}
+_OF_A_CASE = {"loading", "start", "turn", "ready", "finish", "poisoned", "postponed", "death", "lost", "finding", "profile"}
 _OUTCOMES = {"passed", "failed", "error", "skipped", "xfailed", "invalid", "timeout"}
 _VERDICTS = {verdict.value for verdict in Verdict}
 _CUT, _LONG, _MOST = 200, 1000, 1000  # characters of an id in a reason, of a reason; and cases counted per reason
@@ -204,7 +204,7 @@ def _is_whole(event: Event) -> bool:
     if kind == "collected":
         ids, points = event.get("ids", []), event.get("points", {})
         return isinstance(ids, list) and all(isinstance(case, str) for case in ids) and isinstance(points, dict)
-    if kind in ("kernel", "finding"):
+    if kind in ("kernel", "finding", "profile"):
         return isinstance(event.get("row"), dict)
     if kind == "candidates":
         rows, counts = event.get("rows"), (event.get("clean"), event.get("of"))

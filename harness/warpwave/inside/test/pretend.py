@@ -45,13 +45,14 @@ def provide(
     seconds: float = 0.0,
     sanitize: bool = True,
     every: bool = False,
+    profile: bool = False,
     journal: Journal | None = None,
 ) -> Any:
     """Pretend the card until pytest ends. Return the account of what is executed, if it is emulated.
 
     `kinds` are torch's names for the type of device. With `seconds`, kernels are compiled and their machine code is executed, and a test
     may take so long; without, they are interpreted. With `sanitize`, a test fails if its kernels do wrong to memory. `every`: tests run
-    once with each configuration of an autotuned kernel.
+    once with each configuration of an autotuned kernel. With `profile`, what emulated kernels do is counted.
     """
     plugins = config.pluginmanager
     account = None
@@ -65,6 +66,11 @@ def provide(
             from warpwave.inside.sanitize.pytest_plugin import of_machine_code as check
 
             checks = check(plugins, journal)
+        if profile and journal:
+            from warpwave.inside.test.profiled import Profiled
+
+            account.profiles = Profiled(card, journal)
+            plugins.register(account.profiles, "warpwave-profiled")
         tuning, undo = emulated_device(card, kinds, account, checks)
     else:
         from warpwave.inside.fake_gpu.card import interpreted_device

@@ -115,6 +115,7 @@ QUICK_VARIABLE = "WARPWAVE_QUICK"
 AUTOTUNE_VARIABLE = "WARPWAVE_AUTOTUNE_ALL"
 NARROWED_VARIABLE = "WARPWAVE_NARROWED"  # the user asked for some of the tests only
 SANITIZE_VARIABLE = "WARPWAVE_SANITIZE"
+PROFILE_VARIABLE = "WARPWAVE_PROFILE"
 _CUT = 20_000  # characters kept of a traceback; the stage's log has all of it
 
 
@@ -356,6 +357,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         seconds=seconds,
         sanitize=bool(os.environ.get(SANITIZE_VARIABLE)),
         every=bool(os.environ.get(AUTOTUNE_VARIABLE)),
+        profile=bool(os.environ.get(PROFILE_VARIABLE)),
         journal=Journal.from_environment(),
     )
 

@@ -7,6 +7,7 @@ Run as `python -m warpwave.inside.test.stage job.json`. A crash or hang is attri
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import re
 import shlex
@@ -38,6 +39,7 @@ from warpwave.inside.test.pytest_plugin import (
     DEVICES_VARIABLE,
     EMULATED_VARIABLE,
     NARROWED_VARIABLE,
+    PROFILE_VARIABLE,
     QUICK_VARIABLE,
     SANITIZE_VARIABLE,
 )
@@ -47,15 +49,18 @@ from warpwave.records import (
     HARMLESS,
     JUNIT_XFAIL,
     MOST_FINDINGS,
+    MOST_PROFILES,
     UNCHECKED,
     CaseResult,
     Defect,
     Finding,
     Job,
     NotRun,
+    Profile,
     Stage,
     StageReport,
     Verdict,
+    from_json,
     to_json,
     worst,
 )
@@ -136,6 +141,7 @@ class Results:
         self.wrong: dict[str, None] = {}
         self.notes: dict[str, None] = {}
         self.findings: list[Finding] = []
+        self.profiles: list[Profile] = []
         self.deselected = self.left_out = 0
         self.announced = False  # whether pytest has collected
         self.stopped = ""
@@ -172,6 +178,9 @@ class Results:
             self.wrong[event["reason"]] = None
         elif kind == "finding":
             self._find(event)
+        elif kind == "profile" and len(self.profiles) < MOST_PROFILES:
+            row = {**event["row"], "case": event["id"], "kernel": self._kernel(event["id"])}
+            self.profiles.append(from_json(Profile, json.dumps(row)))
         elif kind == "postponed":
             self.postponed[event["id"]] = None
         elif kind == "card":
@@ -270,6 +279,8 @@ class Results:
         sealing.replace(self.folder / "junit.xml", junit_xml(self.job, list(self.cases.values())))
         if self.findings:
             sealing.replace(self.folder / "findings.jsonl", "".join(to_json(found) + "\n" for found in self.findings))
+        if self.profiles:
+            sealing.replace(self.folder / "profile.jsonl", "".join(to_json(found) + "\n" for found in self.profiles))
         self._due, self._behind = started + 20 * (time.monotonic() - started), False
 
 
@@ -291,6 +302,7 @@ def verify(job: Job) -> StageReport:
         os.environ[CARD_VARIABLE] = to_json(card)
     os.environ[QUICK_VARIABLE] = "1" if job.what.quick else ""
     os.environ[SANITIZE_VARIABLE] = "1" if job.sanitizes else ""
+    os.environ[PROFILE_VARIABLE] = "1" if job.what.profile else ""
     os.environ[AUTOTUNE_VARIABLE] = "1" if job.what.autotune == "all" else ""
     os.environ[NARROWED_VARIABLE] = "1" if is_narrowed(job) else ""
     tell_workers(job)

@@ -19,6 +19,7 @@ from warpwave.render.commands import repro
 from warpwave.render.sections import codegen, grid, speeds, testing
 from warpwave.render.sections.changes import ONE_VENDOR, vendor_section
 from warpwave.render.sections.model import REST, Bit, Line, Section, name, names, say, shorten
+from warpwave.render.sections.profile import profile_sections
 from warpwave.render.sections.testing import suspicion
 from warpwave.render.text import NOTHING, asked_for, counts, first_line, gravest, left_out, number, plural
 
@@ -39,6 +40,7 @@ def outline(comparison: Comparison, full: bool) -> list[Section]:
         *_not_checked(comparison, few),
         *testing.finding_sections(comparison, few),
         *testing.known_sections(comparison, few),
+        *profile_sections(comparison, few),
         *speeds.speeds(comparison),
         *(replace(section, folded=True) for section in grid.grid(comparison.grid, few) if comparison.has_card and comparison.grid.cards),
     ]
@@ -316,6 +318,7 @@ def brief(
         (_not_checked(comparison, _CAUSES), 2 * _CAUSES + 1),
         (testing.finding_sections(comparison, min(failures, 3)), 6),
         (testing.known_sections(comparison, failures), 7),
+        (profile_sections(comparison), 26),
         (speeds.gaps(comparison, found, len(found) if figures else _GAPS, figures=figures), 5 if bad else 20),
         (bad, 6),
         (vendor_section(ONE_VENDOR, one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells), 4), 6),

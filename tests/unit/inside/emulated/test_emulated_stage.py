@@ -283,3 +283,42 @@ def message(form: str, *words: int | float) -> list[int]:
 def test_a_message_is_what_printf_makes_of_it(form, words, expected):
     """32-bit numbers use the lower half of their word."""
     assert printing.formatted(message(form, *words)) == expected
+
+
+_STRIDED = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def strided(x, y, STEP: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    values = tl.load(x + i * STEP)
+    tl.store(y + i, values)
+
+
+def test_strided():
+    x, y = torch.arange(16384.0, device="cuda"), torch.empty(1024, device="cuda")
+    for _ in range(3):
+        strided[(1,)](x, y, STEP=16, BLOCK=1024)
+    assert torch.equal(y, x[::16])
+"""
+
+
+def test_a_profile_has_the_counters_of_each_line(run_inside, tmp_path):
+    """Three launches load 1024 floats, each from a line of its own, and store them side by side."""
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "test_strided.py").write_text(_STRIDED)
+    output = run_inside(package, Stage.TEST, interpret=False, emulate=CARD, benches=(), test_s=60.0, profile=True)
+    (row,) = map(json.loads, (output / "test" / "profile.jsonl").read_text().splitlines())
+    load, store = (next(line for line in row["lines"] if text in line["text"]) for text in ("tl.load", "tl.store"))
+
+    assert (row["case"], row["function"], row["launches"], row["programs"]) == ("test_strided.py::test_strided", "strided", 3, 3)
+    assert (load["counters"]["lines64"], load["counters"]["least64"]) == (3 * 1024, 3 * 64)
+    assert (store["counters"]["lines64"], store["counters"]["least64"]) == (3 * 64, 3 * 64)
+    assert row["counters"]["read_bytes"] == 3 * 1024 * 32
+    # 5.3 TB/s, the bandwidth of MI300X's data sheet.
+    assert row["bounds"]["memory"] == pytest.approx(3 * (1024 * 32 + 4096) / 5.3e6, rel=0.01)
+    assert row["occupancy"] == 1

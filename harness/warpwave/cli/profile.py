@@ -1,0 +1,104 @@
+"""`warpwave profile gfx942`: run tests on an emulated card, and show what their kernels ask of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from warpwave import console
+from warpwave.cli.options import (
+    FOLDER,
+    JsonCommand,
+    build_options,
+    complete_target,
+    known_options,
+    limit_options,
+    output_options,
+    package_options,
+    strict_option,
+    what_options,
+    where_options,
+)
+from warpwave.cli.run import run
+from warpwave.errors import Outcome, UsageError
+from warpwave.records import EMULATED
+from warpwave.run.folders import RUNS, new_run_id
+
+if TYPE_CHECKING:
+    from warpwave.records import Profile
+
+
+@click.command(cls=JsonCommand)
+@click.argument("names", nargs=-1, required=True, metavar="CARD...", shell_complete=complete_target)
+@click.option("--against", type=FOLDER, metavar="RUN", help="Also show which counters differ from an earlier run with --profile.")
+@what_options
+@limit_options
+@package_options
+@where_options
+@build_options
+@known_options()
+@strict_option
+@output_options
+def profile(**options: Any) -> Outcome:
+    """Count what kernels ask of CARD (gfx942, MI300X, or an emulated target), by line of the source. No card is needed.
+
+    The tests run as with `warpwave run CARD-emulated --profile`. The report has the lines that cost most, and the least time that follows
+    from the counts; it is no speed.
+
+    \b
+    Examples:
+      warpwave profile gfx942 --kernels ops --test tests/test_add.py
+      warpwave profile gfx942 --kernels ops --against reports/runs/BEFORE
+    """
+    from warpwave.render.sections.profile import moved_sections
+    from warpwave.render.terminal import draw_page
+
+    against, before = options.pop("against"), None
+    if against is not None:
+        before = _profiles(against)
+    names = tuple(target_of(text, options["overlay"]) for text in options["names"])
+    out = options["resume"] or options["out"] or RUNS / new_run_id()
+    chosen = {**options, "names": names, "profile": True, "out": out, "stages": options["stages"] or "test"}
+    ended: Outcome = run.callback(**{**chosen, "verbose": False, "dry_run": False, "no_report": False})  # type: ignore[misc]
+    if before is not None and options["json"] is not True:
+        from warpwave.compare.profile import moved
+
+        rows = moved(before, _profiles(out))
+        console.show(draw_page(f"Against {against}", moved_sections(rows, None if options["full"] else 20), good=ended.ok))
+    return ended
+
+
+def target_of(text: str, overlay: Path | None) -> str:
+    """Return the emulated target that a name means: the target's own, or that of a card.
+
+    Raises:
+        UsageError: there is none.
+    """
+    from warpwave.config.hardware import named
+    from warpwave.config.targets import load_architectures, load_targets
+
+    targets = {name: target for name, target in load_targets(overlay).items() if target.emulate}
+    card = named(text, load_architectures(overlay))
+    found = next((name for name, target in targets.items() if card and target.emulate and target.emulate.name == card.name), None)
+    if text in targets or found:
+        return text if text in targets else str(found)
+    raise UsageError(
+        f"There is no emulated target for {text!r}.",
+        "Kernels are profiled where their machine code is executed on the CPU, which needs an emulator of the card.",
+        f"Choose from {', '.join(targets)}, or the name of one of their cards. (The part {EMULATED!r} may be left out.)",
+    )
+
+
+def _profiles(folder: Path) -> list[Profile]:
+    from warpwave.collect import collect_all, find_raw
+
+    found = [one for run_ in collect_all(find_raw([folder])) for one in run_.profiles]
+    if not found:
+        raise UsageError(
+            f"{folder} has no profile.",
+            "Counters are in runs that were made with `warpwave profile` or `warpwave run --profile`.",
+            "Run the tests there again with --profile.",
+        )
+    return found

@@ -1,0 +1,97 @@
+"""What emulated kernels ask of the card: which lines cost most over the least, what a counter proves, and what changed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from warpwave.compare.model import TestProfile
+from warpwave.records import Profile, ProfiledLine
+
+NO_SPEED = "Computed from counts; no card has run this. Caches, latency and lower clocks are not modelled: a bound is no speed."
+
+
+@dataclass(frozen=True)
+class Largest:
+    """The largest profile of a kernel function on a target, of the `tests` that launched it."""
+
+    target: str
+    profile: Profile
+    tests: int
+
+
+def largest(profiles: Iterable[TestProfile]) -> list[Largest]:
+    """Return for each kernel function the test in which it executed most, those with the highest bound first."""
+    found: dict[tuple[str, str, str], list[TestProfile]] = {}
+    for one in profiles:
+        found.setdefault((one.target, one.profile.kernel, one.profile.function), []).append(one)
+    picked = [Largest(rows[0].target, max((row.profile for row in rows), key=_size), len(rows)) for rows in found.values()]
+    return sorted(picked, key=lambda one: (-max(one.profile.bounds.values(), default=0.0), one.target, one.profile.function))
+
+
+def _size(profile: Profile) -> int:
+    return profile.counters.get("instructions", 0)
+
+
+def costly(found: Sequence[Largest]) -> list[tuple[Largest, ProfiledLine]]:
+    """Return the lines of these profiles, those first whose accesses cost most over the least for their bytes, then by instructions."""
+    rows = [(one, line) for one in found for line in one.profile.lines]
+    return sorted(rows, key=lambda row: (-row[1].waste, -row[1].counters.get("instructions", 0)))
+
+
+def advice(line: ProfiledLine) -> str:
+    """Return what a line's counters prove to be too much, and what to do; empty if they prove nothing."""
+    has = line.counters.get
+    lines, least, cycles, fewest = (has(name, 0) for name in ("lines64", "least64", "lds_cycles", "least_lds_cycles"))
+    costs = {
+        "memory": 64 * (lines - least) if lines >= 2 * least else 0,
+        "lds": 128 * (cycles - fewest) if 2 * cycles >= 3 * fewest else 0,
+        "spills": has("scratch_bytes", 0),
+    }
+    worst = max(costs, key=lambda name: costs[name])
+    if costs[worst] and worst == "memory":
+        accesses = max(1, has("memory", 0))
+        why = f"an access of a wave touches {lines / accesses:.3g} lines of 64 bytes, and {least / accesses:.3g} would hold its bytes"
+        return f"{why}: let neighbouring lanes have neighbouring elements, or transpose through LDS"
+    if costs[worst] and worst == "lds":
+        why = f"its accesses to LDS take {cycles / max(1, fewest):.3g} times the fewest cycles of the banks"
+        return f"{why}: pad the rows, or swizzle the layout"
+    if costs[worst]:
+        return f"{costs[worst]:,} bytes went to scratch memory and back for want of registers: take a smaller tile, or more warps"
+    lanes = has("vector_lanes", 0)
+    if lanes and 2 * has("lanes_off", 0) >= lanes:
+        off = has("lanes_off", 0) / lanes
+        return f"{off:.0%} of its lanes are switched off: let the block fit the size, or give a program fewer warps"
+    return ""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A counter, or a bound in microseconds, that differs between two runs."""
+
+    case: str
+    function: str
+    counter: str
+    before: float
+    after: float
+
+
+def moved(base: Iterable[Profile], head: Iterable[Profile]) -> list[Moved]:
+    """Return what differs for kernels of the same test in both runs, the largest change first. The architectures may differ."""
+    before = {(one.case, one.function): one for one in base}
+    found = []
+    for one in head:
+        if (known := before.get((one.case, one.function))) is None:
+            continue
+        sides = [{**{f"bound by {name} (µs)": value for name, value in side.bounds.items()}, **side.counters} for side in (known, one)]
+        for name in dict.fromkeys([*sides[0], *sides[1]]):
+            old, new = (float(side.get(name, 0)) for side in sides)
+            if old != new:
+                found.append(Moved(one.case, one.function, name, old, new))
+    return sorted(found, key=lambda row: (-_change(row), row.case, row.function, row.counter))
+
+
+def _change(row: Moved) -> float:
+    """Return by which factor a counter grew or shrank; what was 0 comes first."""
+    low, high = sorted((row.before, row.after))
+    return high / low if low else float("inf")
