@@ -149,7 +149,7 @@ def json_option() -> Options:
 # What most people type. `--help` shows these options, and `--help-all` every option in its group.
 _COMMON = {
     *("kernels", "stages", "keyword", "tests", "last_failed", "changed_since", "quick"),
-    *("install", "with_packages", "out", "resume", "dry_run", "json"),
+    *("install", "with_packages", "out", "resume", "watch", "dry_run", "json"),
 }
 _GROUPS: dict[str, str] = {}  # the title of each option's group, by the option's name
 

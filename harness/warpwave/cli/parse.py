@@ -26,6 +26,7 @@ from warpwave.records import Cap, Chosen, Declared, Limits, Stage, What
 from warpwave.records.selection import is_bench, is_test
 from warpwave.run import inputs
 from warpwave.run.choice import (
+    Change,
     ImportGraph,
     Touched,
     changed_files,
@@ -153,7 +154,9 @@ def chosen_tests(options: dict[str, Any], package: Package, benches: tuple[str, 
         lost = f"; the files of {gone} of them are gone" if gone > 0 else ""
         chosen = replace(chosen, why=(f"{len(failed)} test{'' if len(failed) == 1 else 's'} failed in {run}{lost}",))
     elif ref := options["changed_since"]:
-        chosen, benches = _touched_by(ref, package, benches)
+        chosen, benches = _touched_by(changed_files(package.folder, ref), f"--changed-since {ref}", package, benches)
+    elif edited := options.get("edited"):
+        chosen, benches = _touched_by(Change("", edited), "--watch", package, benches)
     return _without(chosen, options["deselect_from"], package), benches
 
 
@@ -196,10 +199,9 @@ def _at_kernels(nodeid: str, package: Package) -> str:
         return nodeid
 
 
-def _touched_by(ref: str, package: Package, patterns: tuple[str, ...]) -> tuple[Chosen, tuple[str, ...]]:
+def _touched_by(change: Change, option: str, package: Package, patterns: tuple[str, ...]) -> tuple[Chosen, tuple[str, ...]]:
     """Return the test files and benches that a change touches."""
     root, settings = package.folder, package.declared.pytest
-    change = changed_files(root, ref)
     above = package.kernels.relative_to(root)
     files = set(python_files(root)) | {path for path in change.files if path.endswith(".py")}
     here = {path: Path(path).relative_to(above).as_posix() for path in sorted(files) if Path(path).is_relative_to(above)}
@@ -208,18 +210,20 @@ def _touched_by(ref: str, package: Package, patterns: tuple[str, ...]) -> tuple[
     graph = ImportGraph(root, files, (*package.declared.import_folders, *settings.pythonpath))
     hit = touched(graph, wanted, change.files)
     if not hit.reasons:
+        count = len(change.files)
         raise NothingRanError(
-            f"--changed-since {ref}: none of the {len(wanted)} test files and benches is touched by a change.",
-            f"{len(change.files)} files differ from {change.commit}{_named(hit.without_effect)}.",
-            "There is nothing to run. Leave --changed-since out to run everything.",
+            f"{option}: none of the {len(wanted)} test files and benches is touched by a change.",
+            f"{count} file{' differs' if count == 1 else 's differ'} from {change.commit or 'before'}{_named(hit.without_effect)}.",
+            f"There is nothing to run. Leave {option.partition(' ')[0]} out to run everything.",
         )
     own = tuple(found[path] for path in hit.reasons)
+    what = f"what has changed since {option.partition(' ')[2]} ({change.commit})" if change.commit else "the edit"
     benches = tuple(glob.escape(path) for path in own if is_bench(path, patterns))
     lines = [
-        f"{len(own)} of {len(wanted)} test files and benches are touched by what has changed since {ref} ({change.commit})",
+        f"{len(own)} of {len(wanted)} test files and benches are touched by {what}",
         *_reasons(hit, found),
     ]
-    return Chosen(own, how=(f"--changed-since {ref}",), why=tuple(lines)), benches or (NOTHING,)
+    return Chosen(own, how=(option,), why=tuple(lines)), benches or (NOTHING,)
 
 
 def _reasons(hit: Touched, names: dict[str, str]) -> list[str]:

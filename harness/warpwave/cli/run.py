@@ -37,7 +37,7 @@ _MOST_FILES = 40  # in each list of a dry run
 _MOST_LOGS = 6  # named at the end
 
 
-class _Run(GroupedCommand):
+class _Command(GroupedCommand):
     """A command that passes the words behind `--` to pytest."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
@@ -48,7 +48,7 @@ class _Run(GroupedCommand):
         return super().parse_args(context, args)
 
 
-@click.command(cls=_Run)
+@click.command(cls=_Command)
 @click.argument("names", nargs=-1, metavar="TARGET... [ID...]", shell_complete=complete_target, callback=take_node_ids, is_eager=True)
 @what_options
 @limit_options
@@ -62,6 +62,7 @@ class _Run(GroupedCommand):
     click.option(
         "--dry-run", is_flag=True, help="Run nothing: show what would be run where, which files it would see, and which stay here."
     ),
+    click.option("--watch", is_flag=True, help="After the run, wait for edits and run again the tests that they touch. Ctrl-C ends it."),
     click.option("--no-report", is_flag=True, help="Write no report; a later `warpwave report` can."),
     strict_option,
     output_options,
@@ -78,6 +79,14 @@ def run(**options: Any) -> Outcome:
       warpwave run cuda rocm                   on this machine's cards, or where hosts.yml says
       warpwave run cuda --last-failed RUN      only the tests that failed in that run
     """
+    if options.pop("watch", False):
+        from warpwave.cli.watch import watch
+
+        return watch(options, _run)
+    return _run(**options)
+
+
+def _run(**options: Any) -> Outcome:
     from warpwave.cli.cards import check_cards, no_target
     from warpwave.cli.known import keep_copy, read_known, read_runs
     from warpwave.cli.legs import chosen_targets, legs_of

@@ -49,6 +49,7 @@ def show_report(made: Report, out: Path, options: dict[str, Any], ended: Outcome
     With `next_too`, the command that most users type next comes at the end.
     """
     from warpwave.compare import outcome
+    from warpwave.compare.answer import headline, overview
     from warpwave.render.commands import next_commands, show_page
     from warpwave.render.files import json_pieces
     from warpwave.render.terminal import render_terminal
@@ -57,7 +58,8 @@ def show_report(made: Report, out: Path, options: dict[str, Any], ended: Outcome
     ended = ended if ended is not None and not ended.ok else outcome(made.comparison, strict=options.get("strict", False))
     comparison = replace(made.comparison, sentence=ended.lead(made.comparison.sentence))
     # In pieces, like the report's own file, so that a comparison of a million tests is not copied first; and on one line.
-    head = f'{json_text({**ended.fields(), "out": str(out)})[:-1]}, "comparison": '
+    said = headline(comparison, overview(comparison)).text if options["json"] else ""
+    head = f'{json_text({**ended.fields(), "headline": said, "out": str(out)})[:-1]}, "comparison": '
     if print_answer(options["json"], itertools.chain([head], (piece.replace("\n", "") for piece in json_pieces(comparison)), ["}\n"])):
         return ended
     console.show(render_terminal(comparison, full=options["full"]))

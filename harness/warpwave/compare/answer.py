@@ -11,7 +11,19 @@ from typing import Union
 
 from warpwave.compare.code_hints import Figure, Hint, Side, figures, hints
 from warpwave.compare.grid import not_portable, portable
-from warpwave.compare.model import FAILING, Cell, Comparison, Geomean, KernelTests, Row, Since, Speed, TargetSummary
+from warpwave.compare.model import (
+    FAILING,
+    Cell,
+    Comparison,
+    Geomean,
+    KernelOnCards,
+    KernelTests,
+    OnCard,
+    Row,
+    Since,
+    Speed,
+    TargetSummary,
+)
 from warpwave.compare.speeds import lower_is_better
 from warpwave.compare.tests import mistyped
 from warpwave.compare.unchecked import checked_of
@@ -55,6 +67,12 @@ class Reached:
     verified: bool
     ceiling: str = ""
     launch_bound: int = 0
+    busy: Union[float, None] = None
+
+    @property
+    def typical(self) -> Union[float, None]:
+        """The value that belongs to the share; its best one if all cases are launch-bound."""
+        return self.best if self.busy is None else self.busy
 
     @property
     def is_small(self) -> bool:
@@ -105,7 +123,13 @@ class Square:
     @property
     def share(self) -> Union[float, None]:
         """Its lowest share."""
-        return min((one.share for one in self.reached if one.share is not None), default=None)
+        return None if self.furthest is None else self.furthest.share
+
+    @property
+    def furthest(self) -> Union[Reached, None]:
+        """What it reaches in the unit in which it falls short the most; without a share, in its first unit."""
+        shared = [one for one in self.reached if one.share is not None]
+        return min(shared, key=lambda one: one.share or 0.0) if shared else next(iter(self.reached), None)
 
 
 @dataclass(frozen=True)
@@ -182,8 +206,8 @@ def _line(comparison: Comparison, kernel: str, own: str, index: _Index) -> Kerne
 
     def reached(speed: Speed) -> Reached:
         of_best = best.get((speed.unit, speed.target, speed.gpu))
-        share, small = speed.busy_share, speed.launch_bound
-        return Reached(speed.unit, speed.provider, speed.n, speed.best, share, of_best, speed.verified, speed.share_of, small)
+        measured = (speed.n, speed.best, speed.busy_share, of_best, speed.verified, speed.share_of, speed.launch_bound, speed.busy)
+        return Reached(speed.unit, speed.provider, *measured)
 
     squares = []
     for name in (target.target for target in comparison.targets):
@@ -215,20 +239,50 @@ _FEW_CARDS = 3  # named in a clause
 _LIMIT = f"{FAR:.0%}"
 
 
-def headline(comparison: Comparison, lines: Sequence[KernelLine]) -> str:
+_WORDS = 12  # of a headline above two cards
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The first sentence of a report, and what had no room in it. `faulty`: something is wrong, even if the exit code is 0."""
+
+    text: str
+    more: str = ""
+    faulty: bool = False
+
+
+def headline(comparison: Comparison, lines: Sequence[KernelLine]) -> Headline:
     """Return `6 tests fail on b; 3 kernels reach less than 70% of the copy there.`, or else what is known to be good.
 
     If the command was stopped or a file could not be written, that stands before the comparison's own sentence, and comes first here too.
+    Above the cards of several targets it has at most twelve words: as many of its clauses as fit.
     """
     own = sentence(comparison.targets)
     lead = comparison.sentence.removesuffix(own).strip() if comparison.sentence.endswith(own) else ""
     words = mistyped(comparison.targets, comparison.tests)
     lead = lead.removeprefix(f"{words}.").strip() if words else lead  # the command's reason may be the same words
     said = [words[0].upper() + words[1:]] if words else _wrong(comparison, lines)
+    faulty = bool(said)
     said += [counted] if said and not words and (counted := checked_of(comparison.targets)) else []
     said = said or ([] if comparison.exit_code and not lead else _right(comparison, lines))
     said += _known(comparison) if said and not words else []
-    return " ".join(filter(None, (lead, f"{'; '.join(said)}."))) if said else comparison.sentence
+    if comparison.beside and said:
+        return Headline(*_in_short([*([lead.removesuffix(".")] if lead else []), *said]), faulty)
+    return Headline(" ".join(filter(None, (lead, f"{'; '.join(said)}."))) if said else comparison.sentence, faulty=faulty)
+
+
+def _in_short(said: Sequence[str]) -> tuple[str, str]:
+    """Return the first clauses, in at most twelve words, and the others. Of a first clause that is too long, return its beginning."""
+    for count in range(len(said), 0, -1):
+        text = "; ".join(said[:count])
+        if len(text.split()) <= _WORDS:
+            left = "; ".join(said[count:])
+            return f"{text}.", f"{left[0].upper()}{left[1:]}." if left else ""
+    short = re.sub(r" \([^()]*\)|: .*", "", said[0])
+    while len(short.split()) > _WORDS and ", " in short:
+        short = short.rpartition(", ")[0]
+    kept = short.split()[:_WORDS]
+    return f"{' '.join(kept)}{'.' if len(kept) == len(short.split()) else ' …'}", f"{'; '.join(said)}."
 
 
 def _wrong(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
@@ -463,6 +517,7 @@ class Shortfall:
     figures: tuple[Figure, ...] = ()
     hints: tuple[Hint, ...] = ()
     unknown: str = ""
+    cause: str = ""
 
 
 def shortfalls(comparison: Comparison, lines: Sequence[KernelLine], most: int = 50) -> tuple[Shortfall, ...]:
@@ -472,6 +527,37 @@ def shortfalls(comparison: Comparison, lines: Sequence[KernelLine], most: int = 
     cases = _CaseIndex(comparison)
     made = (cases.shortfall(line, target, one) for _, line, target, one in short[:most])
     return tuple(entry for entry in made if entry)
+
+
+def causes(found: Iterable[Shortfall]) -> dict[str, Shortfall]:
+    """Return the largest gap of each kernel."""
+    largest: dict[str, Shortfall] = {}
+    for short in found:
+        largest.setdefault(short.kernel, short)
+    return largest
+
+
+def side_by_side(comparison: Comparison) -> tuple[KernelOnCards, ...]:
+    """Return a row for each kernel, if two targets or more ran on a card."""
+    cards = {target.target for target in comparison.beside}
+    lines = overview(comparison) if cards else ()
+    largest = causes(shortfalls(comparison, lines)) if cards else {}
+    rows = []
+    for line in lines:
+        gap = largest.get(line.kernel)
+        on = tuple(_on_card(square) for square in line.squares if square.target in cards)
+        ratios = {one.target: one.ratio for one in reversed(line.ratios) if one.ratio is not None}
+        rows.append(KernelOnCards(line.kernel, on, ratios, gap.target if gap else "", gap.cause if gap else ""))
+    return tuple(rows)
+
+
+def _on_card(square: Square) -> OnCard:
+    passed, one = square.counts.get(Verdict.PASSED.value, 0), square.furthest
+    tests = (passed, square.failed, sum(square.counts.values()) - passed - square.failed)
+    if one is None:
+        return OnCard(square.target, *tests)
+    ground = one.ground if one.share is not None else ""
+    return OnCard(square.target, *tests, one.share, ground, one.typical, one.unit, one.verified, one.is_small)
 
 
 class _CaseIndex:
@@ -501,7 +587,11 @@ class _CaseIndex:
         worst = max(behind, key=lambda entry: (len(self._code(entry.row.case, one.provider, target, best)), entry.lost))
         code = self._code(worst.row.case, one.provider, target, best)
         failing = next((_failing(square) for square in line.squares if square.target == target), None)
-        found = (failing, _weak(cases), _only_small(cases), _peer(rows, worst, one.provider), *(hints(*code) if code else ()))
+        weak, others = _weak(cases), (_only_small(cases), _peer(rows, worst, one.provider))
+        of_code = hints(*code) if code else ()
+        found = (failing, weak, *others, *of_code)
+        # What the code shows says more than that a peer is faster.
+        named = (failing, weak if worst.cell.weak else None, *of_code, *others)
         against, other_share = best or ("", None)
         missing = target if not code else against if len(code) == 1 else ""
         return Shortfall(
@@ -514,6 +604,7 @@ class _CaseIndex:
             figures=figures(*code) if code else (),
             hints=tuple(hint for hint in found if hint),
             unknown=f"This report has no code of these cases for the card of {missing}: run the compile stage." if missing else "",
+            cause=next((hint.cause for hint in named if hint), "no code to look at" if missing else "nothing here says why"),
         )
 
     def _code(self, case: str, provider: str, target: str, best: Union[tuple[str, float], None]) -> tuple[Side, ...]:
@@ -584,6 +675,7 @@ def _only_small(cases: Sequence[_Case]) -> Union[Hint, None]:
     return Hint(
         "Only small cases fall short, so a fixed cost, such as the launch, may weigh there; the large ones are near the ceiling.",
         f"{low.share:.0%}{times[0]} at {low.row.case}, {high.share:.0%}{times[1]} at {high.row.case}",
+        "only small cases fall short",
     )
 
 
@@ -597,18 +689,20 @@ def _peer(rows: Sequence[Row], case: _Case, own: str) -> Union[Hint, None]:
         return None
     times = case.cell.value / value if lower else value / case.cell.value
     evidence = f"{provider} is {times:.2f} times as fast at {case.row.case}"
-    return Hint("More is possible on this card.", evidence) if times >= _FASTER else None
+    return Hint("More is possible on this card.", evidence, "a peer is faster") if times >= _FASTER else None
 
 
 def _failing(square: Square) -> Union[Hint, None]:
     if not square.failed:
         return None
     tests = f"{square.failed} of its tests {'fails' if square.failed == 1 else 'fail'} on {square.target}"
-    return Hint("Fix its tests first: the speed of a wrong result says little.", tests)
+    cause = f"{square.failed} test{' fails' if square.failed == 1 else 's fail'}"
+    return Hint("Fix its tests first: the speed of a wrong result says little.", tests, cause)
 
 
 def _weak(cases: Sequence[_Case]) -> Union[Hint, None]:
     weak = [entry for entry in cases if entry.cell.weak]
     if not weak:
         return None
-    return Hint("Measure again first: some of its points are weak.", f"{len(weak)} of {len(cases)} points: {weak[0].cell.weak}")
+    evidence = f"{len(weak)} of {len(cases)} points: {weak[0].cell.weak}"
+    return Hint("Measure again first: some of its points are weak.", evidence, "weak points: measure again")

@@ -33,10 +33,11 @@ class Figure:
 
 @dataclass(frozen=True)
 class Hint:
-    """What may hold a kernel back or what to try, and the evidence for it."""
+    """What may hold a kernel back or what to try, the evidence for it, and the cause in at most five words."""
 
     text: str
     evidence: str
+    cause: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ def _spills(here: Side, there: Side) -> Union[Hint, None]:
     return Hint(
         "Spilled registers may cost it memory traffic: try a smaller block or more warps.",
         f"{mine} registers spilled on {here.architecture}, {theirs} on {there.architecture}",
+        f"{mine} registers spilled",
     )
 
 
@@ -82,6 +84,7 @@ def _matrix(here: Side, there: Side) -> Union[Hint, None]:
     return Hint(
         "Its products may not run on the matrix units: check types and tile sizes of `tl.dot`.",
         f"no matrix instruction on {here.architecture}, {theirs} on {there.architecture}",
+        "no matrix instructions",
     )
 
 
@@ -92,6 +95,7 @@ def _loads(here: Side, there: Side) -> Union[Hint, None]:
     return Hint(
         "Narrow loads may cost it bandwidth: check alignment, contiguity and the block size a warp shares.",
         f"the widest global load has {mine} bits on {here.architecture}, {theirs} on {there.architecture}",
+        f"loads of only {mine} bits",
     )
 
 
@@ -115,6 +119,7 @@ def _occupancy(here: Side, there: Side) -> Union[Hint, None]:
     return Hint(
         f"Few warps are resident to hide the latency of memory{relief}.",
         f"occupancy {mine:.0%}{warps if least.resident_warps else ''} on {here.architecture}, {theirs:.0%} on {there.architecture}",
+        f"occupancy of only {mine:.0%}",
     )
 
 
@@ -124,12 +129,14 @@ def _launches(here: Side, there: Side) -> Union[Hint, None]:
     return Hint(
         "It runs this case in more launches, which may read the data more than once.",
         f"{len(here.made)} launches or configurations on {here.architecture}, {len(there.made)} on {there.architecture}",
+        f"{len(here.made)} launches instead of {len(there.made)}",
     )
 
 
 def _configuration(here: Side, there: Side) -> Union[Hint, None]:
     moved = _moved(here.made[0], there.made[0]) if len(here.made) == len(there.made) == 1 else ""
-    return Hint("It is tuned otherwise here: try the other configuration, and those between the two.", moved) if moved else None
+    text = "It is tuned otherwise here: try the other configuration, and those between the two."
+    return Hint(text, moved, "tuned otherwise") if moved else None
 
 
 def _moved(here: CompiledKernel, there: CompiledKernel) -> str:

@@ -229,8 +229,8 @@ class Noise(Strict):
 class Speed(Strict):
     """The sweep of one kernel and provider on one GPU, condensed to `n` numbers; `left_out` were invalid or suspect.
 
-    `largest` is the value at the largest product of the numeric parameters. Each share belongs to the same point as its value, but for
-    `busy_share`: the median over the cases that are not launch-bound, None without such a case. `launch_bound` counts the others.
+    `largest` is the value at the largest product of the numeric parameters. Each share belongs to the same point as its value. `busy` and
+    `busy_share` are medians over the cases that are not launch-bound; `launch_bound` counts the others.
     """
 
     kernel: str
@@ -248,6 +248,7 @@ class Speed(Strict):
     best_case: str = ""
     median: Union[float, None] = None
     median_share: Union[float, None] = None
+    busy: Union[float, None] = None
     busy_share: Union[float, None] = None
     launch_bound: int = 0
     largest: Union[float, None] = None
@@ -669,12 +670,45 @@ class Grid(Strict):
 
 
 @dataclass(frozen=True)
+class OnCard(Strict):
+    """A kernel on one card: its tests, and what its own provider reaches. Of several units it is the one that falls short the most.
+
+    `value` is the median over the cases that are not launch-bound, and `share` its share of what `of` names: `copy`, `product` or `peer`.
+    `launch_bound`: no case is large enough for a share.
+    """
+
+    target: str
+    passed: int = 0
+    failed: int = 0
+    others: int = 0
+    share: Union[float, None] = None
+    of: str = ""
+    value: Union[float, None] = None
+    unit: str = ""
+    verified: bool = False
+    launch_bound: bool = False
+
+
+@dataclass(frozen=True)
+class KernelOnCards(Strict):
+    """A kernel on all cards, and the ratio of each card to the baseline. `cause` says in five words why its largest gap is there, on the
+    target `gap_on`; both are empty without a gap."""
+
+    kernel: str
+    cards: tuple[OnCard, ...]
+    ratios: dict[str, float] = field(default_factory=dict)
+    gap_on: str = ""
+    cause: str = ""
+
+
+@dataclass(frozen=True)
 class Comparison(Strict):
     """All targets of one report. `sentence` is the verdict in words, `exit_code` the verdict as a number.
 
     `baseline` is the target that ratios divide by: the first that measured speeds. It is None if fewer than two did.
     `since` says what changed since the base run, if one was given. `known` says what became of the known failures, if a list was given.
-    `grid` says of each kernel function whether it is right, and on which cards it can run.
+    `grid` says of each kernel function whether it is right, and on which cards it can run. `side_by_side` has a row for each kernel if
+    two targets or more ran on a card.
     """
 
     sentence: str
@@ -699,12 +733,19 @@ class Comparison(Strict):
     since: tuple[Since, ...] = ()
     known: Union[KnownFailures, None] = None
     grid: Grid = field(default_factory=Grid)
+    side_by_side: tuple[KernelOnCards, ...] = ()
     schema_version: int = SCHEMA_VERSION
 
     @property
     def has_card(self) -> bool:
         """Whether a target ran on a card, or measured anything."""
         return bool(self.speeds or any(target.devices for target in self.targets))
+
+    @property
+    def beside(self) -> tuple[TargetSummary, ...]:
+        """The targets that stand beside each other: those that ran on a card, if at least two did; else none."""
+        found = tuple(target for target in self.targets if target.devices)
+        return found if len(found) > 1 else ()
 
     @property
     def untested(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from warpwave.compare import known as known_failures
 from warpwave.compare import verdict
+from warpwave.compare.answer import side_by_side
 from warpwave.compare.changed_speeds import since_base
 from warpwave.compare.codegen import compare_codegen, compare_launches, use_of_waivers
 from warpwave.compare.grid import make_grid
@@ -45,7 +46,7 @@ def compare(
     ported = portabilities(rows, asked)
     too_many = () if ported or len(asked) < 2 or not any(is_bandwidth(row.unit) for row in rows) else (_NOT_PORTED.format(len(asked)),)
     codegen = compare_codegen(given)
-    return Comparison(
+    comparison = Comparison(
         sentence=verdict.sentence(targets),
         exit_code=int(_outcome(targets, tests, failures, since).code),
         targets=targets,
@@ -69,6 +70,7 @@ def compare(
         known=failures,
         grid=make_grid(targets, tests, codegen, _hardware(given.values())),
     )
+    return dataclasses.replace(comparison, side_by_side=side_by_side(comparison))
 
 
 def _hardware(runs: Iterable[TargetRun]) -> list[Hardware]:

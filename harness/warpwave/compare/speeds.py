@@ -722,7 +722,8 @@ def _summarize(kernel: str, provider: str, unit: str, group: list[tuple[Row, Cel
     _, best_row, best = pick(good, key=lambda entry: entry[0])
     _, last_row, last = max(reversed(good), key=lambda entry: _size(entry[1]))
     shares = [cell.share for _, _, cell in good if cell.share is not None]
-    busy = [cell.share for _, _, cell in good if cell.share is not None and not cell.launch_bound]
+    busy = [(value, cell.share) for value, _, cell in good if not cell.launch_bound]
+    busy_shares = [share for _, share in busy if share is not None]
     ceilings = {cell.share_of for _, _, cell in good if cell.share is not None}
     return replace(
         empty,
@@ -732,7 +733,8 @@ def _summarize(kernel: str, provider: str, unit: str, group: list[tuple[Row, Cel
         best_case=best_row.case,
         median=median([value for value, _, _ in good]),
         median_share=median(shares) if shares else None,
-        busy_share=median(busy) if busy else None,
+        busy=median([value for value, _ in busy]) if busy else None,
+        busy_share=median(busy_shares) if busy_shares else None,
         launch_bound=sum(cell.launch_bound for _, _, cell in good),
         largest=last.value,
         largest_share=last.share,

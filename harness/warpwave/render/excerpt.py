@@ -67,6 +67,7 @@ def _targets(whole: Comparison) -> tuple[Comparison, str]:
         codegen=tuple(filter(None, (_code_on(row, kept) for row in whole.codegen))),
         fidelity=_of(whole.fidelity, kept),
         refusals=_of(whole.refusals, kept),
+        side_by_side=tuple(dataclasses.replace(row, cards=_of(row.cards, kept)) for row in whole.side_by_side),
     )
     return cut, f"{MOST_TARGETS} of {len(whole.targets)} targets are shown, the gravest first"
 

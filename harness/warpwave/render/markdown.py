@@ -14,7 +14,7 @@ from itertools import groupby
 from warpwave.compare.model import Comparison
 from warpwave.records import Verdict
 from warpwave.render.excerpt import rest, shown
-from warpwave.render.sections.model import Bit, Line, Section, split
+from warpwave.render.sections.model import BREAK, Bit, Line, Section, split
 from warpwave.render.sections.outline import brief, everything, outline
 from warpwave.safe_text import visible
 
@@ -27,21 +27,27 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~$])")
 
 def render_markdown(comparison: Comparison, limit: int = LIMIT_BYTES) -> str:
     """Return the report in GitHub's Markdown, at most `limit` bytes of UTF-8. Sections that do not fit are left out and listed."""
-    found = shown(comparison)
-    answer = brief(comparison, found.comparison, failures=_FAILURES)
+    excerpt = shown(comparison)
+    answer = brief(comparison, excerpt.comparison, failures=_FAILURES)
     opened = [section for section, _ in answer.sections]
     known = {section.title for section in opened}
-    details = [*outline(found.comparison, full=False), *everything(found.comparison)]
+    details = [*outline(excerpt.comparison, full=False), *everything(excerpt.comparison)]
     folded = [replace(section, folded=True, quiet=frozenset()) for section in details if section.title not in known]
-    sections = [*rest(found), *opened, *folded]
-    return render_page(answer.headline, sections, good=comparison.exit_code == 0, limit=limit)
+    sections = [*rest(excerpt), *opened, *folded]
+    found = answer.headline
+    sign = "❌" if comparison.exit_code else "⚠️" if found.faulty else "✅"
+    more = f"\n{_ticked(found.more)}\n" if found.more else ""
+    return _page(f"### {sign} {_ticked(found.text)}\n{more}", sections, "comparison.json", limit)
 
 
 def render_page(
     sentence: str, sections: Sequence[Section], *, good: bool, all_in: str = "comparison.json", limit: int = LIMIT_BYTES
 ) -> str:
     """Return a page of sections below its verdict, with the same limit. `all_in` says where a reader finds what was left out."""
-    text = f"### {'✅' if good else '❌'} {_ticked(sentence)}\n"
+    return _page(f"### {'✅' if good else '❌'} {_ticked(sentence)}\n", sections, all_in, limit)
+
+
+def _page(text: str, sections: Sequence[Section], all_in: str, limit: int) -> str:
     left_out = []
     room = limit - _size(text) - _size(_left_out([section.title for section in sections], all_in))
     for section in sorted(
@@ -131,6 +137,8 @@ def _text(line: Line, table: bool = False) -> str:
 
 
 def _own(bit: Bit) -> str:
+    if bit is BREAK:
+        return " "
     return (_MARKS.get(bit.verdict, "❌ ") if bit.verdict else "") + plain(bit.text)
 
 

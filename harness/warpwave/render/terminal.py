@@ -6,7 +6,7 @@ Every text is a `Text`, never a string in which rich would look for markup: `[fp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rich import box
@@ -17,11 +17,11 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from warpwave.compare.answer import Distance
+from warpwave.compare.answer import Distance, Headline
 from warpwave.compare.model import Comparison
 from warpwave.records import Verdict
 from warpwave.render.excerpt import rest, shown
-from warpwave.render.sections.model import REST, Bit, Line, Section
+from warpwave.render.sections.model import BREAK, REST, Bit, Line, Section
 from warpwave.render.sections.outline import brief, outline
 from warpwave.render.text import stacked
 from warpwave.safe_text import visible
@@ -33,7 +33,7 @@ _STYLES = {
 }
 _FAR = {Distance.NEAR: "blue", Distance.SHORT: "yellow", Distance.FAR: "bold red"}
 _NARROWEST = 5
-_NAME = 24
+_NAME = 28
 _WIDEST = 10_000  # no table is as wide
 _GRID_HEAD = 4  # lines of a head of the grid, with the empty one above
 _HEAD = 9  # characters of a head of the grid
@@ -48,9 +48,10 @@ def render_terminal(comparison: Comparison, full: bool = False) -> RenderableTyp
     answer = brief(comparison, found.comparison, figures=full, rest=REST if full else ": --full")
     if full:
         sections = [section for section, _ in answer.sections]
-        return draw_page(answer.headline, [*sections, *rest(found), *outline(found.comparison, full)], good=good)
+        sections += [*rest(found), *outline(found.comparison, full)]
+        return Group(_headline(answer.headline, good=good), *(part for section in sections for part in _draw(section)))
     parts = [*((section, 4) for section in rest(found)), *answer.sections]
-    return Screen(_verdict(answer.headline, good=good), parts)
+    return Screen(_headline(answer.headline, good=good), parts)
 
 
 @dataclass(frozen=True)
@@ -85,14 +86,16 @@ class Screen:
 
 def draw_page(sentence: str, sections: Sequence[Section], *, good: bool) -> RenderableType:
     """Return a page of sections below its verdict."""
-    return Group(_verdict(sentence, good=good), *(part for section in sections for part in _draw(section)))
+    return Group(_headline(Headline(sentence), good=good), *(part for section in sections for part in _draw(section)))
 
 
-def _verdict(sentence: str, *, good: bool) -> Text:
-    return Text(visible(sentence), style="bold green" if good else "bold red")
+def _headline(found: Headline, *, good: bool) -> Text:
+    text = Text(visible(found.text), style="bold red" if not good else "bold yellow" if found.faulty else "bold green")
+    return text.append(f"\n{visible(found.more)}", "not bold default") if found.more else text
 
 
 def _draw(section: Section, *, cut: bool = False) -> list[RenderableType]:
+    section = _stack(section)
     parts: list[RenderableType] = [Text(), Text(visible(section.title), style="bold")]
     if section.groups:
         parts.append(_Grouped(section, cut))
@@ -107,7 +110,7 @@ def _draw(section: Section, *, cut: bool = False) -> list[RenderableType]:
                 label = Text("\n".join(stacked(label.plain)))
             limit = max(*map(len, label.plain.split("\n")), _NARROWEST) if narrow else None
             # The names in the first column stay whole, if there is room beside them.
-            lead = position == 0 and section.narrow is None and all(len(_text(row[0]).plain) <= _NAME for row in section.rows)
+            lead = position == 0 and section.narrow is None and all(_widest(row[0]) <= _NAME for row in section.rows)
             side: Literal["right", "left"] = "right" if position in section.right else "left"
             table.add_column(label, justify=side, overflow="fold", max_width=limit, no_wrap=lead)
         for row in section.rows:
@@ -115,6 +118,19 @@ def _draw(section: Section, *, cut: bool = False) -> list[RenderableType]:
         parts.append(table)
     parts += [*map(_line, section.lines), *(Text(visible(line), style="dim") for line in section.legend)]
     return [*parts, *map(_command, section.paste.splitlines())]
+
+
+def _widest(line: Line) -> int:
+    return max(map(len, _text(line).plain.split("\n")))
+
+
+def _stack(section: Section) -> Section:
+    """Return the section with its column `under` below the names. It is the last one."""
+    if section.under is None:
+        return section
+    heads = ((*section.heads[0], BREAK, Bit("  "), *section.heads[-1]), *section.heads[1:-1])
+    rows = tuple(((*row[0], *((BREAK, Bit("  "), *row[-1]) if row[-1] else ())), *row[1:-1]) for row in section.rows)
+    return replace(section, heads=heads, rows=rows)
 
 
 @dataclass(frozen=True)
@@ -187,7 +203,7 @@ def _line(line: Line) -> RenderableType:
 
 
 def _text(line: Line) -> Text:
-    return Text.assemble(*((visible(bit.text), _style(bit)) for bit in line), overflow="fold")
+    return Text.assemble(*(("\n" if bit is BREAK else visible(bit.text), _style(bit)) for bit in line), overflow="fold")
 
 
 def _style(bit: Bit) -> str:

@@ -406,13 +406,18 @@ class Touched:
     without_effect: tuple[str, ...]
 
 
-def python_files(root: Path) -> Iterator[str]:
-    """Yield the Python files of a package, but those in hidden folders, caches, environments and results of builds."""
+def package_files(root: Path) -> Iterator[str]:
+    """Yield the files of a package, but those in hidden folders, caches, environments and results of builds."""
     for folder, folders, files in os.walk(root):
         here = Path(folder)
         own = (name for name in folders if not name.startswith(".") and name not in _SKIPPED)
         folders[:] = sorted(name for name in own if not (here / name / "pyvenv.cfg").exists())
-        yield from ((here / name).relative_to(root).as_posix() for name in files if name.endswith(".py"))
+        yield from ((here / name).relative_to(root).as_posix() for name in files)
+
+
+def python_files(root: Path) -> Iterator[str]:
+    """Yield its Python files."""
+    return (name for name in package_files(root) if name.endswith(".py"))
 
 
 def touched(graph: ImportGraph, wanted: Iterable[str], changed: Collection[str]) -> Touched:

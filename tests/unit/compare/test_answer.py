@@ -19,7 +19,7 @@ CARD_B = dataclasses.replace(facts(GPU_B), devices=(dataclasses.replace(facts(GP
 
 def first_sentence(runs, expected=()):
     comparison = compare(runs, expected)
-    return headline(comparison, overview(comparison))
+    return headline(comparison, overview(comparison)).text
 
 
 def points(*shares, kernel="softmax", provider="triton", **more):
@@ -191,9 +191,9 @@ def test_the_sample_of_two_vendors_shows_the_largest_shortfalls_first():
     lines = overview(comparison)
     found = shortfalls(comparison, lines)
 
-    assert headline(comparison, lines).startswith(
-        f"6 tests fail on {MADE_UP}; 4 kernels reach less than 70% of the copy there; 1 kernel reaches less than 70% of a product there"
-    )
+    said = headline(comparison, lines)
+    assert said.text == f"6 tests fail on {MADE_UP}."
+    assert said.more.startswith("4 kernels reach less than 70% of the copy there; 1 kernel reaches less than 70% of a product there")
     assert [entry.kernel for entry in found[:4]] == ["attention", "attention", "softmax", "cross_entropy"]  # of a product, and of the copy
     assert sorted(entry.share for entry in found) == [entry.share for entry in found]
     assert (found[3].architecture, found[3].other) == ("gfx942", "sm_90")
@@ -224,7 +224,7 @@ def line(kernel, slower=None, **by_target):
 
 
 def said(targets, lines=(), exit_code=0):
-    return headline(Comparison(sentence(targets), exit_code, tuple(targets)), lines)
+    return headline(Comparison(sentence(targets), exit_code, tuple(targets)), lines).text
 
 
 def many(count, **more):
@@ -314,7 +314,7 @@ def test_an_error_without_a_clause_is_the_comparisons_own_sentence():
     assert said([made], exit_code=4) == "1 of 1 target is complete: a passed 1 test."
     assert said([target()]) == "1 of 1 target is complete: a passed."
     stopped = Comparison(f"The disk is full. {sentence([made])}", 4, (made,))
-    assert headline(stopped, ()) == "The disk is full. All tests that ran pass on a."
+    assert headline(stopped, ()).text == "The disk is full. All tests that ran pass on a."
 
 
 BARE = {"registers": None, "spills": None, "shared_bytes": None, "constants": {}, "num_warps": None, "num_stages": None}
@@ -451,6 +451,7 @@ def test_every_field_of_a_shortfall():
         against="a",
         other="sy_90",
         other_share=0.95,
+        cause="2 registers spilled",
     )
     assert [hint.evidence for hint in found.hints] == ["2 registers spilled on syn942, 0 on sy_90"]
     assert (found.figures[0].name, len(found.figures)) == ("launches", 6)

@@ -30,7 +30,7 @@ def everywhere(**more):
 
 def said(*runs):
     found = compare(runs)
-    return headline(found, overview(found))
+    return headline(found, overview(found)).text
 
 
 def test_a_kernel_that_fits_has_its_figures_on_each_card():

@@ -114,7 +114,7 @@ def test_a_listed_failure_is_known_and_fails_nothing():
 
     assert (comparison.exit_code, target.verdict, target.complete) == (0, Verdict.PASSED, True)
     assert target.tests == {"known": 1, "passed": 1}
-    assert headline(comparison, overview(comparison)) == "All other tests pass on alpha; 1 known failure."
+    assert headline(comparison, overview(comparison)).text == "All other tests pass on alpha; 1 known failure."
     assert "known on alpha: test alpha failed" in render_markdown(comparison).replace("`", "").replace("\\", "")
     assert '<skipped message="failed: AssertionError: not close" type="known"' in render_junit(comparison)
 

@@ -585,6 +585,7 @@ def test_a_sweep_is_condensed_field_by_field():
         best_case="softmax/N=2",
         median=2000.0,
         median_share=0.5,
+        busy=2000.0,
         busy_share=0.5,
         largest=2000.0,
         largest_share=0.5,
@@ -788,7 +789,7 @@ def test_what_comes_from_a_cache_is_suspect_only_if_a_copy_of_its_size_is_slower
 def judged(*runs):
     comparison = compare(runs)
     lines = overview(comparison)
-    return headline(comparison, lines), [entry.kernel for entry in shortfalls(comparison, lines)]
+    return headline(comparison, lines).text, [entry.kernel for entry in shortfalls(comparison, lines)]
 
 
 @pytest.mark.parametrize("ceilings", [CURVE, (CEILING,)], ids=["curve", "one figure"])

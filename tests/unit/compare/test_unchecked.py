@@ -34,7 +34,7 @@ def test_the_first_line_counts_what_was_checked():
     comparison = compare([run(cases=LACKING)])
     ended = outcome(comparison, strict=True)
 
-    assert headline(comparison, ()).startswith("1 of 7 tests checked; ")
+    assert headline(comparison, ()).text.startswith("1 of 7 tests checked; ")
     assert outcome(comparison).code == comparison.exit_code == ExitCode.GOOD
     assert (ended.code, ended.reason) == (ExitCode.INCOMPLETE, "--strict: alpha: 1 of 7 tests checked")
     assert outcome(compare([run()]), strict=True).code == ExitCode.GOOD
@@ -67,7 +67,7 @@ def test_a_failure_is_red_beside_it():
     comparison = compare([run(cases=(*LACKING, case("t.py::wrong", Verdict.FAILED)))])
 
     assert comparison.exit_code == ExitCode.FAILED
-    assert headline(comparison, ()) == "1 test fails on alpha; 2 of 8 tests checked."
+    assert headline(comparison, ()).text == "1 test fails on alpha; 2 of 8 tests checked."
     assert outcome(comparison, strict=True).code == ExitCode.FAILED
 
 
@@ -77,7 +77,7 @@ def test_without_a_checked_test_something_must_have_been_compiled(more, code):
     comparison = compare([run(cases=LACKING[2:4], samples=(), **more)])
 
     assert comparison.exit_code == code
-    assert "0 of 2 tests checked" in headline(comparison, ()) or code
+    assert "0 of 2 tests checked" in headline(comparison, ()).text or code
 
 
 def test_the_compile_stage_adds_what_the_tests_do_not_say():

@@ -604,5 +604,5 @@ def test_a_benchmark_that_loads_is_no_test():
     found, nothing = compare([only]), compare([alone])
 
     assert (found.exit_code, found.targets[0].tests, found.kernels, nothing.exit_code) == (0, {}, (), 5)
-    assert headline(found, ()) == "`_softmax_fwd` can launch on sy_80; no test was found on syn942-emulated; 1 binary was compiled."
+    assert headline(found, ()).text == "`_softmax_fwd` can launch on sy_80; no test was found on syn942-emulated; 1 binary was compiled."
     assert "found no test, loaded 1 file of benchmarks and compiled 1 binary" in found.sentence

@@ -78,10 +78,10 @@ def test_the_table_comes_first_then_failures_and_gaps_and_the_rest_is_folded():
     opened, _, folded = text.partition("<details>")
 
     assert re.findall("^#### (.*)$", text, re.MULTILINE) == [
-        *("Kernels", "What each target did", "Tests that did not pass", "Where is the gap, what next")
+        *("On each card", "Kernels", "Tests that did not pass", "Where is the gap, what next", "What each target did")
     ]
-    assert "| `softmax` | ███▏ 78% | ███· 74%? ❌ 1 failed | - | 0% |" in opened
-    assert "| `layer_norm` | ███▏ 78% | ███· 74% | 1.20 | 75% |" in opened
+    assert "| `softmax` | 78% 3100 `GB/s` ✓ 3 | 74% 3720 `GB/s`? ❌ 1 fails | - | 0% | 1 test fails |" in opened
+    assert "| `layer_norm` | 78% 3100 `GB/s` ✓ 3 | 74% 3720 `GB/s` ✓ 3 | 1.20 | 75% | no code to look at |" in opened
     assert "  - `beta` ❌ failed: `AssertionError: max_abs_err 0.3 > 1e-5`" in opened
     assert "- `softmax` on `beta`: 74% of the copy" in opened
     assert "  - \\$ `warpwave run beta --stage bench,compile --bench 'softmax/bench_*.py' --full`" in opened

@@ -83,6 +83,7 @@ _WIDTH, _HEIGHT = 560, 290
 _LIST_WIDTH, _ROW = 1140, 22
 _LETTER = 6.7  # pixels per character in the labels of a list
 _LONGEST = 60
+_LEVEL = 0.001  # of the large copy: a ceiling that moves by more is drawn as a curve
 _SMALL_LETTER, _SMALL_ROW = 6.0, 13  # pixels, of the labels of ceilings
 _LONGEST_TARGET = 40
 
@@ -119,7 +120,12 @@ def _curves(sweep: Sweep, sizes: tuple[float, ...]) -> Drawing:
         parts.append(tag("text", short(size), x=x(size), y=bottom + 17, _class="tick", text_anchor="middle"))
     parts.append(tag("text", sweep.x_name, x=(left + right) / 2, y=_HEIGHT - 5, _class="unit", text_anchor="middle"))
     for ceiling, label, (end, row) in zip(sweep.ceilings, labels, ends, strict=True):
-        parts.append(tag("line", x1=left, x2=right, y1=y(ceiling.gbps), y2=y(ceiling.gbps), _class=f"ceiling t{ceiling.target_style % 4}"))
+        css = f"ceiling t{ceiling.target_style % 4}"
+        known = sorted((size, copy) for size, copy in zip(sizes, ceiling.copies, strict=False) if copy is not None)
+        if any(abs(copy - ceiling.gbps) > _LEVEL * ceiling.gbps for _, copy in known):
+            parts.append(tag("path", d="M" + "L".join(f"{_short(x(size))} {_short(y(copy))}" for size, copy in known), _class=css))
+        else:
+            parts.append(tag("line", x1=left, x2=right, y1=y(ceiling.gbps), y2=y(ceiling.gbps), _class=css))
         # Put the label above the drawing. On the line, it would hide kernels that reach the ceiling.
         parts.append(tag("text", label, x=end, y=12 + _SMALL_ROW * row, _class="ceiling-label", text_anchor="end"))
     # Draw the kernel's own provider last, on top of the others.
@@ -205,7 +211,9 @@ def _values(sweep: Sweep) -> list[float]:
     points = [point for entry in sweep.series for point in entry.points if point]
     # A suspect point may be absurdly high. Ignore it for the axis, unless there is nothing else.
     sound = [point for point in points if point.state != "suspect"] or points
-    return [max(point.value, point.high or 0.0) for point in sound] + [ceiling.gbps for ceiling in sweep.ceilings]
+    return [max(point.value, point.high or 0.0) for point in sound] + [
+        speed for ceiling in sweep.ceilings for speed in (ceiling.gbps, *ceiling.copies) if speed is not None
+    ]
 
 
 def _runs(placed: Iterable[tuple[float, CurvePoint | None]], banded: bool = False) -> list[list[tuple[float, CurvePoint]]]:

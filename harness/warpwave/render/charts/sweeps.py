@@ -7,7 +7,7 @@ or with fewer than three cases, are joined into one list per kernel and unit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from warpwave.compare.model import Cell, Comparison, Row
@@ -46,12 +46,13 @@ class Curve:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The copy bandwidth measured on a GPU of a target, in GB/s."""
+    """The bandwidth of a large copy measured on a GPU of a target, in GB/s, and that of a copy of each case's size, if it is known."""
 
     target: str
     gpu: str
     gbps: float
     target_style: int
+    copies: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -227,9 +228,16 @@ def _ceilings(comparison: Comparison, targets: Mapping[str, int]) -> dict[tuple[
     return largest
 
 
-def _of_those(ceilings: Mapping[tuple[str, str], Ceiling], series: Iterable[Curve], unit: str) -> tuple[Ceiling, ...]:
-    """Return the ceilings of the drawn GPUs in target order. Only bandwidths have ceilings."""
+def _of_those(ceilings: Mapping[tuple[str, str], Ceiling], series: Sequence[Curve], unit: str) -> tuple[Ceiling, ...]:
+    """Return the ceilings of the drawn GPUs in target order, each with its speed at every case. Only bandwidths have ceilings."""
     if not is_bandwidth(unit):
         return ()
-    drawn = dict.fromkeys((entry.target, entry.gpu) for entry in series)
-    return tuple(sorted((ceilings[key] for key in drawn if key in ceilings), key=lambda ceiling: ceiling.target_style))
+    found = []
+    for key in dict.fromkeys((entry.target, entry.gpu) for entry in series):
+        if key in ceilings:
+            on = [entry.points for entry in series if (entry.target, entry.gpu) == key]
+            known = (
+                next((point.value / point.share for point in points if point and point.share), None) for points in zip(*on, strict=True)
+            )
+            found.append(replace(ceilings[key], copies=tuple(known)))
+    return tuple(sorted(found, key=lambda ceiling: ceiling.target_style))

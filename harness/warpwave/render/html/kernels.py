@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from warpwave.compare.answer import KernelLine, Reached, Shortfall, Square, distance
+from warpwave.compare.answer import KernelLine, Reached, Shortfall, Square, causes, distance
 from warpwave.compare.changed_codegen import one_vendor
 from warpwave.compare.codegen import by_generation
 from warpwave.compare.model import FAILING, CodegenCell, Comparison, Speed, TargetSummary
@@ -20,7 +20,7 @@ from warpwave.render.charts.svg import STYLES, Drawing, draw
 from warpwave.render.charts.sweeps import MOST_DRAWN, Curve, CurvePoint, Sweep
 from warpwave.render.commands import bench_patterns, look_closer, source_link
 from warpwave.render.html.tests import Numeric
-from warpwave.render.sections import codegen
+from warpwave.render.sections import codegen, outline
 from warpwave.render.sections import grid as grids
 from warpwave.render.sections.changes import ONE_VENDOR, vendor_section
 from warpwave.render.sections.model import Line, Section
@@ -412,11 +412,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class OverviewRow:
-    """A line of the table; `ident` is the anchor of the kernel's section."""
+    """A line of the table; `ident` is the anchor of the kernel's section. `cause` explains its largest gap, `css` says how large it is."""
 
     ident: str
     line: KernelLine
     cells: tuple[Cell, ...]
+    cause: str = ""
+    css: str = ""
 
 
 @dataclass(frozen=True)
@@ -430,9 +432,32 @@ class Gap:
     command: str
 
 
-def rows(lines: Sequence[KernelLine], idents: Mapping[str, str]) -> tuple[OverviewRow, ...]:
-    """Return the table, in the order of the lines."""
-    return tuple(OverviewRow(idents[line.kernel], line, tuple(map(_cell, line.squares))) for line in lines)
+def rows(
+    lines: Sequence[KernelLine], idents: Mapping[str, str], targets: Sequence[str], found: Sequence[Shortfall]
+) -> tuple[OverviewRow, ...]:
+    """Return the table, in the order of the lines, with a cell for each of the `targets`."""
+    largest, made = causes(found), []
+    for line in lines:
+        cells = tuple(_cell(square) for square in line.squares if square.target in targets)
+        gap = largest.get(line.kernel)
+        made.append(OverviewRow(idents[line.kernel], line, cells, gap.cause if gap else "", distance(gap.share).value if gap else ""))
+    return tuple(made)
+
+
+@dataclass(frozen=True)
+class Pills:
+    """The targets above the table, each with its card, its tests and its verdict; and a line for each that had no card."""
+
+    rows: tuple[tuple[Line, ...], ...]
+    lines: tuple[Line, ...]
+
+
+def pills(comparison: Comparison) -> Pills | None:
+    """Return them if two targets or more ran on a card."""
+    if not comparison.beside:
+        return None
+    (section,) = outline.pills(comparison)
+    return Pills(section.rows, section.lines)
 
 
 @dataclass(frozen=True)
@@ -534,7 +559,7 @@ def _bar(one: Reached) -> Bar:
         one.share,
         css,
         f"of {one.ground}" if one.share is not None else "launch-bound" if one.is_small else "",
-        f"{number(one.best)} {one.unit}".strip() if one.best is not None else "no sound speed",
+        f"{number(one.typical)} {one.unit}".strip() if one.typical is not None else "no sound speed",
         one.verified,
     )
 

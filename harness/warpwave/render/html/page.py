@@ -21,7 +21,7 @@ from warpwave.render.sections import testing
 from warpwave.render.text import UNTESTED
 
 # One subject a file, in this order: each uses what those before it define.
-_SCRIPT = tuple(f"comparison/script/{name}.js" for name in ("data", "switches", "read_out", "long_tables", "kernels", "overview", "links"))
+_SCRIPTS = ("data", "switches", "read_out", "long_tables", "kernels", "overview", "copy", "links")
 
 
 def render_html(comparison: Comparison) -> str:
@@ -40,7 +40,8 @@ def render_html(comparison: Comparison) -> str:
     idents = anchors(kernels.named(lines, generated.functions))
     own = own_providers(comparison)
     drawings = [kernels.with_shown(kernel, own.get(kernel.name, "")) for kernel in speeds.by_kernel(comparison, figures)]
-    open_gaps, more_gaps = kernel_table.gaps(comparison, shortfalls(comparison, lines), idents)
+    found_gaps = shortfalls(comparison, lines)
+    open_gaps, more_gaps = kernel_table.gaps(comparison, found_gaps, idents)
     roof = roofline(comparison)
     pages = kernels.pages(comparison, lines, idents, drawings, generated.functions, numerics)
     bodies = {page.ident: part("comparison/kernel.html.jinja", "body", page, comparison, generated) for page in pages}
@@ -50,17 +51,20 @@ def render_html(comparison: Comparison) -> str:
     without_card = not comparison.has_card and bool(comparison.grid.rows)
     return draw(
         "comparison/page.html.jinja",
-        sentence=lead,
-        rest=comparison.sentence if comparison.sentence != lead else "",
+        sentence=lead.text,
+        faulty=lead.faulty,
+        more=lead.more,
+        rest=comparison.sentence if comparison.sentence != lead.text else "",
         exit_code=comparison.exit_code,
         kind="comparison",
-        script=packaged_script(*_SCRIPT),
+        script=packaged_script(*(f"comparison/script/{name}.js" for name in _SCRIPTS)),
         comparison=comparison,
         untested=UNTESTED,
         facts=environment.facts(comparison),
         cards=environment.cards(comparison),
         grid=kernel_table.grid(comparison, idents) if without_card else None,
-        rows=kernel_table.rows(lines, idents),
+        rows=kernel_table.rows(lines, idents, [target.target for target in comparison.beside or comparison.targets], found_gaps),
+        pills=kernel_table.pills(comparison),
         gaps=open_gaps,
         more_gaps=more_gaps,
         roof=roof,

@@ -22,10 +22,22 @@ from warpwave.render.text import counts, first_line, number, plural, trend
 from warpwave.safe_text import visible
 
 
-def draw(template: str, *, sentence: str, exit_code: int, kind: str, script: str = "", rest: str | None = None, **values: Any) -> str:
+def draw(
+    template: str,
+    *,
+    sentence: str,
+    exit_code: int,
+    kind: str,
+    script: str = "",
+    rest: str | None = None,
+    more: str = "",
+    faulty: bool = False,
+    **values: Any,
+) -> str:
     """Render a template that extends `shell.html.jinja`. `script` runs after the script of the theme; without it, neither is there.
 
-    The headline is the sentence and `rest` comes below it; without `rest`, the sentence is split at its first colon.
+    The headline is the sentence and `rest` comes below it; without `rest`, the sentence is split at its first colon. `more` stands right
+    below it. `faulty`: it names something to look at, whatever the exit code.
     """
     style, code = _style(), packaged_script("theme.js") + script if script else ""
     allowed = f"style-src '{_digest(style)}'; " + (f"script-src '{_digest(code)}'; " if code else "")
@@ -39,6 +51,8 @@ def draw(template: str, *, sentence: str, exit_code: int, kind: str, script: str
             headline=sentence,
             rest=rest,
             good=exit_code == 0,
+            more=more,
+            faulty=faulty,
             exit_code=exit_code,
             kind=kind,
             policy=f"default-src 'none'; {allowed}base-uri 'none'; form-action 'none'",
@@ -105,8 +119,8 @@ def _digest(text: str) -> str:
 # The parts of a page that only its script reads: as JSON in a small page, compressed in a large one. Pure.
 
 # Above these, a browser would take longer than a second to open the page, or a reader to load it.
-MOST_MARKUP = 500_000  # characters of the sections of all kernels
-MOST_JSON = 300_000
+MOST_MARKUP = 150_000  # characters of the sections of all kernels
+MOST_JSON = 100_000
 
 
 @dataclass(frozen=True)

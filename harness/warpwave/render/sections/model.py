@@ -22,6 +22,7 @@ class Bit:
 
 
 Line = tuple[Bit, ...]
+BREAK = Bit("\n")  # a cell goes on below, where cells have several lines; elsewhere it is a space
 MOST_LINES = 2000  # per section, even if all were requested
 REST = " in comparison.json"  # where a list that was cut is whole
 _LONGEST = 2000  # characters of a name
@@ -33,7 +34,8 @@ class Section:
 
     Columns in `right` are right-aligned numbers. Columns from `narrow` on break their cells before they take room from earlier ones.
     `groups` are columns that belong together, with their common head; a page that is too narrow draws some of them below the others.
-    `quiet` are the positions of rows that need no attention. In the first `merged` columns, an empty cell repeats the one above.
+    `quiet` are the positions of rows that need no attention. In the first `merged` columns, an empty cell repeats the one above. Where room
+    is scarce, the column `under` stands below the first one.
     """
 
     title: str
@@ -48,6 +50,7 @@ class Section:
     merged: int = 0
     paste: str = ""
     groups: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    under: int | None = None
 
 
 @dataclass(frozen=True)

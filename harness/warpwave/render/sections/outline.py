@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from warpwave.compare.answer import headline, overview, shortfalls
+from warpwave.compare.answer import Headline, headline, overview, shortfalls
 from warpwave.compare.changed_codegen import one_vendor
 from warpwave.compare.codegen import by_generation
 from warpwave.compare.model import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary, TestCell
@@ -290,7 +290,7 @@ _SHOWN = (NO_STAGE, MOSTLY_UNSEEN, "torch.compile was replaced")  # the notes th
 class Brief:
     """The headline, and the sections below it, each with the most lines that it may take on one screen."""
 
-    headline: str
+    headline: Headline
     sections: tuple[tuple[Section, int], ...]
 
 
@@ -308,12 +308,14 @@ def brief(
     shown = (codegen.UNCOMPILED, codegen.RAISED, codegen.BROKEN, codegen.ADVICE, codegen.NOT_JUDGED)
     bad = [section for section in broken if section.title in shown]
     without_card = not comparison.has_card and bool(comparison.grid.rows)
-    table = grid.grid(comparison.grid, rows, rest.removeprefix(": ")) if without_card else speeds.kernels(comparison, lines)
+    table = grid.grid(comparison.grid, rows, rest.removeprefix(": ")) if without_card else speeds.kernels(comparison, lines, found)
+    beside = bool(comparison.beside)
     parts: Sequence[tuple[list[Section], int]] = (
-        (table, 40 if without_card else 20 if len(comparison.targets) <= 3 else 16),
+        (pills(comparison) if beside else [], 8),
+        (table, 40 if without_card else 20 if beside or len(comparison.targets) <= 3 else 16),
         (did_not_pass(comparison, failures, rest) if without_card else [], 9),
         (grid.checked(comparison) if without_card else [], 8),
-        (_brief_targets(comparison), 9),
+        ([] if beside else _brief_targets(comparison), 9),
         (did_not_pass(comparison, failures, rest) if not without_card else [], 9),
         (_not_checked(comparison, _CAUSES), 2 * _CAUSES + 1),
         (testing.finding_sections(comparison, min(failures, 3)), 6),
@@ -322,9 +324,41 @@ def brief(
         (speeds.gaps(comparison, found, len(found) if figures else _GAPS, figures=figures), 5 if bad else 20),
         (bad, 6),
         (vendor_section(ONE_VENDOR, one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells), 4), 6),
+        (_brief_targets(comparison) if beside else [], 9),
     )
     sections = tuple((section, most) for group, most in parts for section in group)
     return Brief(headline(whole, overview(whole) if whole is not comparison else lines), sections)
+
+
+CARDS = "On each card"
+
+
+def pills(comparison: Comparison) -> list[Section]:
+    """Return a row for each target with its card, its tests and its verdict. Targets without a card that did all are a line each."""
+    folded = [target for target in comparison.targets if target.complete and target not in comparison.beside]
+    shown = [target for target in comparison.targets if target not in folded]
+    rows = tuple(
+        (say(name(target.target)), say(name(target.hardware or NOTHING)), _tested(target), say(Bit(target.verdict.value, target.verdict)))
+        for target in shown
+    )
+    lines = [
+        say(name(target.target), ": ", name(first_line(target.hint or target.reason, _HINT))) for target in shown if not target.complete
+    ]
+    for target in folded:
+        made = sum(target.compiled.values())
+        compiled = f", {plural(made, 'binary', 'binaries')} compiled" if made else ""
+        where = "emulated" if target.emulated else "without a card"
+        lines.append(say(name(target.target), f", {where}: ", *_tested(target), compiled))
+    return [Section(CARDS, tuple(map(say, ("target", "card", "tests", "verdict"))), rows, tuple(lines))]
+
+
+def _tested(target: TargetSummary) -> Line:
+    """`1061 passed`, `6 of 1077 failed`."""
+    failed = sum(target.tests.get(verdict.value, 0) for verdict in FAILING)
+    if failed:
+        return say(Bit(f"{failed} of {sum(target.tests.values())} failed", Verdict.FAILED))
+    passed = target.tests.get(Verdict.PASSED.value, 0)
+    return say(f"{passed} passed" if passed else counts(target.tests, target.tests_not_run))
 
 
 def _brief_targets(comparison: Comparison) -> list[Section]:

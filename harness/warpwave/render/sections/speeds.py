@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from warpwave.compare.answer import KernelLine, Reached, Shortfall, Square, distance
+from warpwave.compare.answer import KernelLine, Reached, Shortfall, Square, causes, distance
 from warpwave.compare.model import Cell, Change, Comparison, Geomean, Speed
 from warpwave.compare.speeds import explain
 from warpwave.records import Verdict
 from warpwave.render.commands import bench_patterns, look_closer
-from warpwave.render.sections.model import Bit, Line, Section, lacking, name, names, say
+from warpwave.render.sections.model import BREAK, Bit, Line, Section, lacking, name, names, say
 from warpwave.render.text import NOTHING, UNTESTED, UNVERIFIED_MARK, counts, first_line, gravest, marked, number, plural, trend, with_share
 
 
@@ -141,33 +141,46 @@ _CELLS = 4  # of a bar
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _PEER = "*"
 _PRODUCT = "^"  # of a matrix product
+_GROUNDS = {"peer": _PEER, "product": _PRODUCT}
 _MOST_WIDE = 3  # targets beside each other
 _MOST_HINTS = 2  # of a gap
-KERNELS, GAPS = "Kernels", "Where is the gap, what next"
+KERNELS, GAPS, CAUSE = "Kernels", "Where is the gap, what next", "largest gap"
 
 
-def kernels(comparison: Comparison, lines: Sequence[KernelLine]) -> list[Section]:
-    """Return a line a kernel with a column per target; of more than three targets, a line per kernel and target."""
+def kernels(comparison: Comparison, lines: Sequence[KernelLine], found: Sequence[Shortfall]) -> list[Section]:
+    """Return a line a kernel with a column per target; of more than three targets, a line per kernel and target.
+
+    Beside each other stand only targets that ran on a card, if there are several; the last column then has the causes of gaps, `found`.
+    """
     if not lines:
         return []
     ported = any(line.portability is not None for line in lines)
-    wide = len(comparison.targets) <= _MOST_WIDE
+    beside = comparison.beside if len(comparison.beside) <= _MOST_WIDE else ()
+    shown = [target.target for target in beside or comparison.targets]
+    wide = len(shown) <= _MOST_WIDE
     pairs = list(dict.fromkeys((ratio.target, ratio.baseline) for line in lines for ratio in line.ratios))
     ratio = [say("ratio")] if pairs else []
-    targets = names(target.target for target in comparison.targets) if wide else (say("target"), say("tests, share"))
-    heads = (say("kernel"), *targets, *ratio, *([say("portable")] if ported else []))
-    rows = []
+    targets = names(shown) if wide else (say("target"), say("tests, share"))
     based = [say("since base")] if comparison.since else []
-    heads = (*heads, *based)
+    heads = (say("kernel"), *targets, *ratio, *([say("portable")] if ported else []), *based, *([say(CAUSE)] if beside else []))
+    why = causes(found) if beside else {}
+    rows = []
     for line in lines:
-        for position, (target, cells) in enumerate(_cells(line, comparison, wide=wide)):
+        for position, (target, cells) in enumerate(_cells(line, comparison, wide=wide, shown=shown)):
             own = [_ratio(line, [pair for pair in pairs if target in (None, pair[0])])] if ratio else []
             tail = [_percent(line.portability)] if ported else []
             tail += [say(", ".join(trend(square.since) for square in line.squares if square.since) or NOTHING)] if based else []
+            tail += [_cause(why.get(line.kernel))] if beside else []
             lead = say(name(line.kernel)) if not position else ()
             rows.append((lead, *cells, *own, *(tail if not position else [()] * len(tail))))
-    right = tuple(range(len(heads) - len(ratio) - ported - len(based), len(heads)))
-    return [Section(KERNELS, heads, tuple(rows), legend=_kernel_legend(comparison, lines, pairs, ported=ported), right=right)]
+    end = len(heads) - bool(beside)
+    right = tuple(range(end - len(ratio) - ported - len(based), end))
+    legend = _kernel_legend(comparison, lines, pairs, ported=ported)
+    return [Section(KERNELS, heads, tuple(rows), legend=legend, right=right, under=end if beside else None)]
+
+
+def _cause(gap: Shortfall | None) -> Line:
+    return say(Bit(gap.cause, far=distance(gap.share))) if gap else ()
 
 
 def gaps(comparison: Comparison, found: Sequence[Shortfall], most: int, *, figures: bool = False) -> list[Section]:
@@ -182,9 +195,10 @@ def gaps(comparison: Comparison, found: Sequence[Shortfall], most: int, *, figur
     return [Section(GAPS, lines=tuple(lines))] if lines else []
 
 
-def _cells(line: KernelLine, comparison: Comparison, *, wide: bool) -> list[tuple[str | None, list[Line]]]:
+def _cells(line: KernelLine, comparison: Comparison, *, wide: bool, shown: Sequence[str]) -> list[tuple[str | None, list[Line]]]:
     """Return the cells of each row of a kernel, and the target that the row is about; None if it is about all of them."""
-    squares = [_square(square, untested=comparison.untested) for square in line.squares]
+    draw = _on_card if comparison.beside and wide else _square
+    squares = [draw(square, untested=comparison.untested) for square in line.squares if square.target in shown]
     if wide:
         return [(None, squares)]
     return [
@@ -214,6 +228,26 @@ def _square(square: Square, *, untested: bool) -> Line:
     return say(*bits) or say(NOTHING)
 
 
+def _on_card(square: Square, *, untested: bool) -> Line:
+    """`56% 2190 GB/s?`, and below it `4 fail`: the share, the value that belongs to it, and the tests."""
+    one, bits = square.furthest, []
+    if one is not None and one.share is not None:
+        bits.append(Bit(f"{one.share:.0%}{_GROUNDS.get(one.ground, '')} ", far=distance(one.share)))
+    if one is not None and one.typical is not None:
+        mark = "" if one.verified or untested else UNVERIFIED_MARK
+        bits += [Bit(f"{number(one.typical)} "), name(one.unit), Bit(mark)]
+        bits += [Bit(" launch-bound", Verdict.NOT_RUN)] if one.is_small else []
+        bits.append(BREAK)
+    passed, known = (square.counts.get(verdict.value, 0) for verdict in (Verdict.PASSED, Verdict.KNOWN))
+    if square.failed:
+        bits.append(Bit(f"{square.failed} fail{'s' if square.failed == 1 else ''}", gravest(square.counts)))
+    elif square.counts:
+        bits.append(Bit(f"✓ {passed}", Verdict.PASSED) if passed else Bit(counts(square.counts, square.not_run), Verdict.NOT_RUN))
+        bits += [Bit(f" {known} known", Verdict.KNOWN)] if known else []
+    bits += [Bit(f" {square.compiled.failed} uncompiled", Verdict.FAILED)] if square.compiled.failed else []
+    return say(*bits) or say(NOTHING)
+
+
 def draw_bar(share: float) -> str:
     """Return a bar of four characters, filled by eighths of one: `██▎·` is 56%."""
     eighths = min(8 * _CELLS, max(0, round(share * 8 * _CELLS)))
@@ -226,7 +260,7 @@ def _kernel_reached(one: Reached, *, untested: bool) -> list[Bit]:
     if one.share is None:
         small = [Bit("launch-bound ", Verdict.NOT_RUN)] if one.is_small else []
         return [Bit(f"{number(one.best)} "), name(one.unit), Bit(f"{mark} "), *small] if one.best is not None else []
-    of = {"peer": _PEER, "product": _PRODUCT}.get(one.ground, "")
+    of = _GROUNDS.get(one.ground, "")
     return [Bit(f"{draw_bar(one.share)} {one.share:.0%}{of}{mark}", far=distance(one.share)), Bit(" ")]
 
 

@@ -7,6 +7,21 @@
     }
     return body;
   };
+  const GAP = 14;
+  // Where the point of a case is on the screen: of the visible lines, the one that is nearest to the pointer, or else the first.
+  const placeOf = (svg, found, index, pointer) => {
+    const box = svg.getBoundingClientRect();
+    const scale = box.width / svg.viewBox.baseVal.width;
+    const places = [];
+    for (const mark of svg.querySelectorAll(`[data-series]:not(.off) ${found.down ? ".dot" : ".line"}`)) {
+      for (const [, x, y] of mark.getAttribute("d").matchAll(/[ML](-?[\d.]+) (-?[\d.]+)/g)) {
+        if (Math.abs((found.down ? y : x) - found.at[index]) < 1) places.push({ x: box.left + x * scale, y: box.top + y * scale });
+      }
+    }
+    const far = (place) => (pointer ? Math.hypot(place.x - pointer.x, place.y - pointer.y) : 0);
+    const middle = { x: box.left + (found.down ? box.width / 2 : found.at[index] * scale), y: box.top + (found.down ? found.at[index] * scale : 24) };
+    return places.length ? places.reduce((best, place) => (far(place) < far(best) ? place : best)) : middle;
+  };
   const show = (drawn, index, anchor) => {
     const found = figures.get(drawn.dataset.figure);
     const svg = drawn.querySelector(".plot svg");
@@ -24,12 +39,16 @@
     guide.style.visibility = "visible";
     readout.replaceChildren(make("p", `${found.labels[index]}${found.unit ? `, ${found.unit}` : ""}`), table(rows));
     readout.hidden = false;
-    const box = svg.getBoundingClientRect();
-    const scale = box.width / svg.viewBox.baseVal.width;
-    const at = anchor ?? (found.down ? { x: box.left + box.width / 2, y: box.top + found.at[index] * scale } : { x: box.left + found.at[index] * scale, y: box.top + 24 });
-    const left = at.x + 18 + readout.offsetWidth < innerWidth ? at.x + 18 : at.x - 18 - readout.offsetWidth;
-    readout.style.left = `${Math.max(6, left) + scrollX}px`;
-    readout.style.top = `${Math.max(6, Math.min(at.y + 14, innerHeight - readout.offsetHeight - 8)) + scrollY}px`;
+    const point = placeOf(svg, found, index, anchor);
+    const [width, height] = [readout.offsetWidth, readout.offsetHeight];
+    const right = point.x + GAP + width < innerWidth - 6;
+    const beside = right || point.x - GAP - width > 6;
+    // Beside the point; where neither side has room, below or above it.
+    const left = right ? point.x + GAP : beside ? point.x - GAP - width : Math.max(6, Math.min(point.x - width / 2, innerWidth - 6 - width));
+    const below = point.y + GAP + height < innerHeight - 6 ? point.y + GAP : point.y - GAP - height;
+    const top = beside ? Math.max(6, Math.min(point.y - height / 2, innerHeight - height - 6)) : Math.max(6, below);
+    readout.style.left = `${left + scrollX}px`;
+    readout.style.top = `${top + scrollY}px`;
   };
   const hide = (drawn) => {
     readout.hidden = true;
