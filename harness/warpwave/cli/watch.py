@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from warpwave import console
-from warpwave.cli.parse import POSITIONAL
+from warpwave.cli.options import POSITIONAL
 from warpwave.cli.show import print_error
 from warpwave.config.package import find_root
 from warpwave.engines import waiting
