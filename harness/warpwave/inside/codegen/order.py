@@ -13,22 +13,18 @@ from warpwave.inside.codegen.barriers import Code, Instruction, on_paths
 
 # What uses shared memory, and what orders that, by the beginning of an instruction's name. The word is what reports say.
 _ACCESSES = {
-    re.compile(pattern): word
-    for pattern, word in {
-        r"st\.(volatile\.)?shared|stmatrix|st\.async": "store",
-        r"ld\.(volatile\.)?shared|ldmatrix": "load",
-        r"(atom|red)\.(\w+\.)*shared": "atomic",
-        r"cp\.async\.c[ag]\.shared|cp\.async\.bulk\.(tensor\.\dd\.)?shared|cp\.async\.bulk\.tensor\.\dd\.tile": "copy-in",
-        r"cp\.(reduce\.)?async\.bulk\.(tensor\.\dd\.)?global": "copy-out",
-        r"(wgmma|tcgen05)\.mma": "product",
-        r"tcgen05\.(ld|st|cp)": "tensor-memory",
-        r"mbarrier\.init|mbarrier\.inval": "mbarrier",
-        r"(atom|red)\.(\w+\.)*global": "global-atomic",
-        r"ds_(write|store)": "store",
-        r"ds_(read|load)": "load",
-        r"(buffer|global)_load_\w*lds": "copy-in",
-    }.items()
+    "store": r"st\.(?:volatile\.)?shared|stmatrix|st\.async|ds_(?:write|store)",
+    "load": r"ld\.(?:volatile\.)?shared|ldmatrix|ds_(?:read|load)",
+    "atomic": r"(?:atom|red)\.(?:\w+\.)*shared",
+    "copy-in": r"cp\.async\.c[ag]\.shared|cp\.async\.bulk\.(?:tensor\.\dd\.)?shared|(?:buffer|global)_load_\w*lds",
+    "copy-out": r"cp\.(?:reduce\.)?async\.bulk\.(?:tensor\.\dd\.)?global",
+    "product": r"(?:wgmma|tcgen05)\.mma",
+    "tensor-memory": r"tcgen05\.(?:ld|st|cp)",
+    "mbarrier": r"mbarrier\.(?:init|inval)",
+    "global-atomic": r"(?:atom|red)\.(?:\w+\.)*global",
 }
+_ACCESS = re.compile("|".join(f"({pattern})" for pattern in _ACCESSES.values()))
+_WORDS = (*_ACCESSES,)
 _ORDERS = re.compile(
     r"bar\.|barrier\.|barrier_|mbarrier\.(?:try_wait|test_wait|arrive|expect_tx|complete_tx)|fence\.|membar\.|wgmma\.(?:fence|commit_group|wait_group)"
     r"|cp\.async\.(?:bulk\.)?(?:commit_group|wait_group|wait_all|mbarrier)|tcgen05\.(?:wait|commit|fence)|griddepcontrol\.wait|s_barrier"
@@ -49,8 +45,9 @@ def order_of(assembly: str) -> str:
     found: list[str] = []
     last = ""
     for step in Code(assembly).steps:
-        word = _access(step) or (_shown(step) if _ORDERS.match(step.name) else "")
-        if word and not (word == last and _access(step)):
+        access = _access(step)
+        word = access or (_shown(step) if _ORDERS.match(step.name) else "")
+        if word and not (access and access == last):
             found.append(f"{word}@{step.place.rpartition(':')[2]}")
         last = word or last
     text = " ".join(found)
@@ -58,7 +55,8 @@ def order_of(assembly: str) -> str:
 
 
 def _access(step: Instruction) -> str:
-    return next((word for pattern, word in _ACCESSES.items() if pattern.match(step.name)), "")
+    found = _ACCESS.match(step.name)
+    return _WORDS[found.lastindex - 1] if found and found.lastindex else ""
 
 
 def _shown(step: Instruction) -> str:
@@ -70,12 +68,11 @@ def _shown(step: Instruction) -> str:
 
 
 class _State(NamedTuple):
-    """What a path has left open: products, copies into shared memory."""
+    """What a path has left open: products, and copies that have arrived for one thread alone."""
 
     issued: str = ""  # where a product was issued that is in no group
     running: str = ""  # where one was whose group is not waited for
     fenced: bool = False
-    copies: str = ""
     arrived: str = ""  # where copies were waited for, by this thread alone
 
 
@@ -88,6 +85,9 @@ def never_waited(assembly: str) -> tuple[str, ...]:
     if "wgmma.mma_async" not in assembly and "cp.async.c" not in assembly:
         return ()
     found: dict[str, None] = {}
+    copies = [step for step in Code(assembly).steps if step.name.startswith("cp.async.c") and ".shared" in step.name]
+    if copies and not re.search(r"\bcp\.async\.(?:wait_|mbarrier)", assembly):
+        found[f"cp.async of {copies[0].where} never waited for: there is no cp.async.wait_group"] = None
     for step, state in on_paths(assembly, _State(), _after):
         name = step.name
         if name.startswith("wgmma.mma_async") and not state.fenced:
@@ -96,8 +96,6 @@ def never_waited(assembly: str) -> tuple[str, ...]:
             found[f"wgmma of {state.issued} waited for at {step.where} without wgmma.commit_group"] = None
         if name == "ret" and (state.running or state.issued):
             found[f"wgmma of {state.running or state.issued} never waited for: no wgmma.wait_group 0 behind it"] = None
-        if name == "ret" and state.copies:
-            found[f"cp.async of {state.copies} never waited for: no cp.async.wait_group 0 behind it"] = None
         if state.arrived and _READS.match(name):
             found[f"read of shared memory at {step.where} behind the cp.async.wait_group of {state.arrived} without a barrier"] = None
     return tuple(found)
@@ -112,10 +110,7 @@ def _after(step: Instruction, state: _State) -> _State:
     if name.startswith("wgmma.commit_group"):
         return state._replace(issued="", running=state.issued or state.running)
     if name.startswith("wgmma.wait_group"):
-        return state._replace(running="" if step.operands.strip() == "0" else state.running, fenced=False)
-    if name.startswith("cp.async.c") and "shared" in name:
-        return state._replace(copies=step.where)
+        return state._replace(running="" if step.operands.strip() == "0" else state.running)
     if name.startswith(("cp.async.wait_group", "cp.async.wait_all")):
-        is_all = name.startswith("cp.async.wait_all") or step.operands.strip() == "0"
-        return state._replace(copies="" if is_all else state.copies, arrived=step.where)
+        return state._replace(arrived=step.where)
     return state._replace(arrived="") if _BARRIER.match(name) else state
