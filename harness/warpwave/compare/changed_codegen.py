@@ -10,6 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from enum import Enum
 from functools import cache
 from typing import Any
@@ -26,6 +27,7 @@ class Concern(str, Enum):
     """What a change is about, gravest first. Changes are listed in this order, and `--fail-on` takes these words."""
 
     VERDICT = "verdict"
+    ORDER = "order"
     MATRIX = "matrix"
     SPILLS = "spills"
     OCCUPANCY = "occupancy"
@@ -40,7 +42,7 @@ class Concern(str, Enum):
         return list(Concern).index(self)
 
 
-USUAL = (Concern.VERDICT, Concern.MATRIX, Concern.SPILLS, Concern.OCCUPANCY)  # what must not get worse by default
+USUAL = (Concern.VERDICT, Concern.ORDER, Concern.MATRIX, Concern.SPILLS, Concern.OCCUPANCY)  # what must not get worse by default
 
 
 class Trend(str, Enum):
@@ -80,6 +82,7 @@ def deltas(before: CompiledKernel, after: CompiledKernel) -> tuple[Delta, ...]:
     private = before.private_bytes or after.private_bytes
     return (
         *verdict,
+        *_lost_order(before, after),
         *_matrix(before, after),
         *_more(Concern.SPILLS, "spilled registers", before.spills, after.spills, scale=_REGISTER_BYTES),
         # Private memory that only holds the spilled registers is reported already.
@@ -100,6 +103,73 @@ def _verdict(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
         worse = new.severity > old.severity
         was, now = (NotRun.DISCARDED.value if row.is_discarded else row.verdict.value for row in (before, after))
         yield Delta(Concern.VERDICT, _trend(worse), "verdict", was, now, float(max(old.severity, new.severity)))
+
+
+# What uses memory, in `CompiledKernel.order`; all else orders that.
+_USES = {"store", "load", "atomic", "copy-in", "copy-out", "product", "tensor-memory", "mbarrier", "global-atomic"}
+
+
+class _Order:
+    """A kernel's accesses to shared memory and what orders them: `gaps[n]` stands before access `n`, the last one at the end."""
+
+    def __init__(self, text: str) -> None:
+        self.accesses: list[str] = []
+        self.lines: list[str] = []
+        self.gaps: list[Counter[str]] = [Counter()]
+        for word, _, line in (each.partition("@") for each in text.split()):
+            if word in _USES:
+                self.accesses.append(word)
+                self.lines.append(line)
+                self.gaps.append(Counter())
+            else:
+                self.gaps[-1][word] += 1
+
+    def beside(self, gap: int) -> tuple[str, str]:
+        """Return the accesses on both sides of a gap, in words."""
+        sides = [
+            f"the {self.accesses[at].replace('-', ' ')} of line {self.lines[at]}" if 0 <= at < len(self.lines) else ""
+            for at in (gap - 1, gap)
+        ]
+        return sides[0] or "the start", sides[1] or "the end"
+
+
+def _lost_order(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
+    """Yield what orders accesses to shared memory no more, where the accesses around it are what they were.
+
+    With other warps or stages the code is another one.
+    """
+    if not (before.order and after.order) or (before.num_warps, before.num_stages) != (after.num_warps, after.num_stages):
+        return
+    old, new = _Order(before.order), _Order(after.order)
+    pairs: list[tuple[range, range]] = []  # of gaps with the same accesses around them
+    for what, start, end, other, last in SequenceMatcher(None, old.accesses, new.accesses, autojunk=False).get_opcodes():
+        if what == "equal":
+            inner = range(0 if start == other == 0 else 1, end - start)
+            pairs += ((range(start + at, start + at + 1), range(other + at, other + at + 1)) for at in inner)
+            if (end, last) == (len(old.accesses), len(new.accesses)):
+                pairs.append((range(end, end + 1), range(last, last + 1)))
+        # Two accesses alike are written as one once nothing is between them.
+        elif _runs(old.accesses[max(start - 1, 0) : end + 1]) == _runs(new.accesses[max(other - 1, 0) : last + 1]):
+            pairs.append((range(start, end + 1), range(other, last + 1)))
+    gone: Counter[tuple[str, str, str]] = Counter()
+    for mine, theirs in pairs:
+        was, now = (sum((side.gaps[at] for at in gaps), Counter[str]()) for side, gaps in ((old, mine), (new, theirs)))
+        for word, count in (was - now).items():
+            if not any(_waits_for_no_less(one, word) for one in now - was):
+                at = next(at for at in mine if word in old.gaps[at])
+                gone[(word, *old.beside(at))] += count
+    for (word, left, right), count in gone.items():
+        yield Delta(Concern.ORDER, Trend.WORSE, f"{word} between {left} and {right}", str(count), "0", float(count))
+
+
+def _runs(words: Iterable[str]) -> list[str]:
+    return [word for word, _ in itertools.groupby(words)]
+
+
+def _waits_for_no_less(new: str, old: str) -> bool:
+    """Return whether a wait for all but a number of groups has become one for all but as many, or fewer."""
+    (name, _, left), (same, _, most) = new.partition(":"), old.partition(":")
+    return name == same and "wait" in name and left.isdigit() and most.isdigit() and int(left) <= int(most)
 
 
 def _ending(row: CompiledKernel) -> Verdict:

@@ -411,7 +411,9 @@ class CompiledKernel:
     `unnamed_precision` holds `file.py:line` of each product of fp32 operands that leaves its precision to the compiler. `in_flight` has a
     sentence for each barrier at which accesses to shared memory (LDS) are in flight that another wave can overtake, `published_early` one
     for each place that publishes data before a cache has written it back, `undefined_lanes` one for each masked load whose undefined lanes
-    decide what is stored, or where. `broken` holds, for each gate that the kernel breaks, what was
+    decide what is stored, or where. `order` has the accesses to shared memory and what orders them, as they stand in the code.
+
+    `broken` holds, for each gate that the kernel breaks, what was
     found and what is allowed, and `advice` what was found for the gates that only advise. `waived` holds the reasons of the waivers that
     apply. `unjudged` says why a gate that was asked for could not be judged. `not_run` says why a case is a row that compiled nothing; a
     module that does not import is an `error`, and has it too. A configuration that an autotuner would discard has all of its figures, and
@@ -456,6 +458,7 @@ class CompiledKernel:
     in_flight: Annotated[tuple[Prose, ...], Many] = ()
     published_early: Annotated[tuple[Prose, ...], Many] = ()
     undefined_lanes: Annotated[tuple[Prose, ...], Many] = ()
+    order: Page = ""
     broken: Annotated[dict[Name, Prose], Bound(longest=20)] = field(default_factory=dict)
     advice: Annotated[dict[Name, Prose], Bound(longest=20)] = field(default_factory=dict)
     waived: Annotated[dict[Name, Prose], Bound(longest=20)] = field(default_factory=dict)

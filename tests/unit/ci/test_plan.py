@@ -410,7 +410,7 @@ def failed(n):
     [
         ("nothing", Asked((), slower=False, lost_tests=False, threshold=0.1, fail_on="nothing")),
         ("new", Asked((), slower=False, lost_tests=False, threshold=0.1)),
-        ("worse", dataclasses.replace(parse_asked("verdict,matrix,spills,occupancy,slower", 0.1), fail_on="worse")),
+        ("worse", dataclasses.replace(parse_asked("verdict,order,matrix,spills,occupancy,slower", 0.1), fail_on="worse")),
         ("any", Asked(tuple(Concern), slower=True, lost_tests=True, threshold=0.1, fail_on="any")),
         ("slower", Asked((), slower=True, lost_tests=False, threshold=0.1)),
         ("lost-tests,spills", Asked((Concern.SPILLS,), slower=False, lost_tests=True, threshold=0.1)),

@@ -77,6 +77,21 @@ FIGURES = {
         [(Concern.OCCUPANCY, NEITHER, "occupancy", "50% (8x4w, registers)", "50% (4x4w, registers)", 0.0)],
     ),
     "an occupancy that nobody tells": ({}, {"occupancy": None, "programs": 1}, []),
+    "a lost barrier": (
+        {"order": "store@3 bar.sync@3 load@4 bar.sync@4 store@5"}, {"order": "store@7 load@8 bar.sync@8 store@9"},
+        [(Concern.ORDER, WORSE, "bar.sync between the store of line 3 and the load of line 4", "1", "0", 1.0)],
+    ),
+    "a lost barrier between accesses that are one now": (
+        {"order": "load@3 bar.sync@3 load@4 wgmma.fence.sync@4 product@5"}, {"order": "load@3 wgmma.fence.sync@4 product@5"},
+        [(Concern.ORDER, WORSE, "bar.sync between the load of line 3 and the load of line 4", "1", "0", 1.0)],
+    ),
+    "a wait for fewer": (
+        {"order": "copy-in@3 cp.async.wait_group:0@3"}, {"order": "copy-in@3 cp.async.wait_group:2@3"},
+        [(Concern.ORDER, WORSE, "cp.async.wait_group:0 between the copy in of line 3 and the end", "1", "0", 1.0)],
+    ),
+    "a wait for more": ({"order": "copy-in@3 cp.async.wait_group:2@3"}, {"order": "copy-in@3 cp.async.wait_group:0@3"}, []),
+    "a barrier of accesses that are gone": ({"order": "store@3 bar.sync@3 load@4"}, {"order": "load@4"}, []),
+    "order with other stages": ({"order": "store@3 bar.sync@3 load@4"}, {"order": "store@3 load@4", "num_stages": 4}, []),
     "loads": ({}, {"load_widths": (32, 64)}, [(Concern.ACCESS, WORSE, "widest load", "128", "64 bits", 64.0)]),
     "loads of one reader": ({"load_widths": (), "load_bits": 64}, {}, [(Concern.ACCESS, BETTER, "widest load", "64", "128 bits", 64.0)]),
     "loads that nobody tells": (
@@ -157,7 +172,7 @@ def test_a_figure_that_did_not_change_is_none():
     assert deltas(row(), row()) == ()
     assert [delta.concern for delta in deltas(row(), row(**FAILED))] == [Concern.VERDICT]
     assert [delta.concern for delta in deltas(row(**FAILED), row(spills=9))] == [Concern.VERDICT]
-    assert [concern.rank for concern in Concern] == list(range(8))
+    assert [concern.rank for concern in Concern] == list(range(9))
 
 
 def only(found):

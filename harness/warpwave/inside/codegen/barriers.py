@@ -21,12 +21,12 @@ from typing import TypeVar, Union
 # Read vendor assembly as a compiler writes it: labels and instructions in order, with the line of the kernel that each belongs to.
 
 _LABEL = re.compile(r"^([.\w$]+):")
-_INSTRUCTION = re.compile(r"^\s+([a-z]\w+)(?:\s+([^;]*))?")
-_FILE = re.compile(r'^\s+\.file\s+(\d+)\s+(?:"[^"]*"\s+)?"([^"]*)"')
-_LOC = re.compile(r"^\s+\.loc\s+(\d+)\s+(\d+)")
+_INSTRUCTION = re.compile(r"^\s+(@!?[%$\w]+\s+)?([a-z][\w.:]+)(?:\s+([^;]*))?")  # PTX executes some only if a register is true
+_FILE = re.compile(r'^\s+\.file\s+(\d+)\s+(?:"[^"]*"\s+)?"([^"]*)"', re.MULTILINE)
+_LOC = re.compile(r"^\s+\.loc\s+(?:[^/]*inlined_at\s+)?(\d+)\s+(\d+)")
 _State = TypeVar("_State")
-_BRANCHES = ("s_branch", "s_cbranch")
-_ENDS = ("s_branch", "s_endpgm", "s_setpc_b64")  # control never goes on to the next instruction
+_BRANCHES = ("s_branch", "s_cbranch", "bra")
+_ENDS = ("s_branch", "s_endpgm", "s_setpc_b64", "bra", "bra.uni", "ret", "exit", "trap")  # control never goes on to the next instruction
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class Instruction:
     operands: str = ""
     line: int = 0
     place: str = ""
+    conditional: bool = False
 
     @property
     def where(self) -> str:
@@ -50,25 +51,23 @@ class Code:
     def __init__(self, assembly: str) -> None:
         self.steps: list[Instruction] = []
         self.labels: dict[str, int] = {}
-        files: dict[str, str] = {}
+        files = {number: name.rpartition("/")[2] for number, name in _FILE.findall(assembly)}  # PTX has them at its end
         place = ""
         for number, line in enumerate(assembly.splitlines(), 1):
             if label := _LABEL.match(line):
                 self.labels[label[1]] = len(self.steps)
                 self.steps.append(Instruction(label[1]))
-            elif found := _FILE.match(line):
-                files[found[1]] = found[2].rpartition("/")[2]
             elif found := _LOC.match(line):
                 place = f"{files.get(found[1], '?')}:{found[2]}" if found[2] != "0" else place
             elif found := _INSTRUCTION.match(line):
-                self.steps.append(Instruction(found[1], (found[2] or "").strip(), number, place))
+                self.steps.append(Instruction(found[2], (found[3] or "").strip(), number, place, bool(found[1])))
 
     def following(self, position: int) -> Iterator[int]:
         """Yield the positions to which control goes from a step."""
         step = self.steps[position]
         if step.name.startswith(_BRANCHES) and step.operands in self.labels:
             yield self.labels[step.operands]
-        if step.name not in _ENDS and position + 1 < len(self.steps):
+        if (step.conditional or step.name not in _ENDS) and position + 1 < len(self.steps):
             yield position + 1
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Union
 
 from warpwave.inside.codegen.barriers import acquired_alone, lds_in_flight, published_early
+from warpwave.inside.codegen.order import never_waited, order_of
 from warpwave.records import Multiprocessor
 
 
@@ -38,6 +39,7 @@ class Reading:
     compiler_waves: Union[int, None] = None
     in_flight: tuple[str, ...] = ()
     published_early: tuple[str, ...] = ()
+    order: str = ""
 
 
 def is_known(asm: Any) -> bool:
@@ -95,6 +97,8 @@ def _read_cubin(cubin: bytes, ptx: str) -> Reading:
         load_widths=_distinct(widths["ld"]),
         store_widths=_distinct(widths["st"]),
         instructions=dict(sorted((matrix + copies).items())),
+        in_flight=never_waited(ptx),
+        order=order_of(ptx),
     )
 
 
@@ -160,6 +164,7 @@ def _read_amdgcn(text: str) -> Reading:
         compiler_waves=noted("; Occupancy"),
         in_flight=lds_in_flight(text),
         published_early=(*published_early(text), *acquired_alone(text)),
+        order=order_of(text),
     )
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from warpwave.inside.codegen import barriers, binary
+from warpwave.inside.codegen import barriers, binary, order
 from warpwave.inside.codegen.binary import Reading, is_known, occupancy, read
 from warpwave.inside.codegen.gates import FIGURES, judge, unnamed_products
 from warpwave.inside.codegen.undefined import undefined_lanes
@@ -63,7 +63,7 @@ def describe_refusal(error: Exception, since: int) -> str:
 OnRow = Callable[[CompiledKernel, Any, "Exception | None"], None]
 _READING = "reading.json"
 # Another reader may find something else in the same binary.
-_READER = b"".join(Path(str(module.__file__)).read_bytes() for module in (barriers, binary))
+_READER = b"".join(Path(str(module.__file__)).read_bytes() for module in (barriers, binary, order))
 
 
 class Recorder:

@@ -190,11 +190,15 @@ class _Module:
 
 
 class Item(NamedTuple):
-    """Lanes of a value that may be undefined: those in which all `conditions` hold. `mixed` is where other lanes first got into them."""
+    """Lanes of a value that may be undefined: those in which all `conditions` hold. `mixed` is where other lanes first got into them.
+
+    `chosen`: each of them is one of some defined values, and only which one is undefined. As an address, it is as good as the others.
+    """
 
     load: str
     conditions: frozenset[Condition]
     mixed: str = ""
+    chosen: bool = False
 
 
 Items = frozenset[Item]
@@ -250,15 +254,20 @@ def _when(items: Iterable[Item], condition: Condition) -> Items:
 
 def _fewest(items: Iterable[Item]) -> Items:
     """Return the items without those that others include; of a load that has too many, one with what they have in common."""
-    by_load: dict[str, list[Item]] = {}
-    for item in sorted(set(items), key=lambda item: len(item.conditions)):
-        known = by_load.setdefault(item.load, [])
-        if not any(each.conditions <= item.conditions for each in known):
+    by_load: dict[tuple[str, bool], list[Item]] = {}
+    for item in sorted(set(items), key=lambda item: (item.chosen, len(item.conditions))):
+        known = by_load.setdefault((item.load, item.chosen), [])
+        if not any(each.conditions <= item.conditions for each in (*known, *by_load.get((item.load, False), ()))):
             known.append(item)
-    many = {load: each for load, each in by_load.items() if len(each) > _MOST_ITEMS}
-    for load, each in many.items():
-        by_load[load] = [Item(load, frozenset.intersection(*(one.conditions for one in each)), each[0].mixed)]
+    many = {key: each for key, each in by_load.items() if len(each) > _MOST_ITEMS}
+    for key, each in many.items():
+        by_load[key] = [each[0]._replace(conditions=frozenset.intersection(*(one.conditions for one in each)))]
     return frozenset(itertools.chain(*by_load.values()))
+
+
+def _chosen_by(items: Items) -> Items:
+    """Return the items of what a condition chooses, from those of the condition."""
+    return frozenset(item._replace(chosen=True) for item in items)
 
 
 def _united(*several: Items) -> Items:
@@ -497,7 +506,7 @@ class _Pass:
         term: Union[Term, None] = None
         same = left.items & right.items
         sides = _when(left.items - same, condition), _when(right.items - same, negated(condition))
-        items = _united(which.items, same, *sides)
+        items = _united(_chosen_by(which.items), same, *sides)
         if isinstance(left.term, Linear) and isinstance(right.term, Linear):
             term = _chosen(condition, left.term, right.term)
         elif left.term is not None and right.term is not None:
@@ -592,7 +601,7 @@ class _Pass:
                 continue
             left = projected(item.conditions, axes)
             where = item.mixed or (operation.location if left != item.conditions else "")
-            found.append(Item(item.load, frozenset(_renumbered(each, new) for each in left), where))
+            found.append(item._replace(conditions=frozenset(_renumbered(each, new) for each in left), mixed=where))
         return _fewest(found)
 
     def tt_reduce(self, operation: Operation, given: Sequence[Value]) -> list[Value]:
@@ -613,7 +622,7 @@ class _Pass:
         for item in (item for each in given for item in each.items):
             kept = frozenset(each for each in item.conditions if not _depends(each, {axis}) or _grows(each, axis, reverse))
             kept |= projected(item.conditions - kept, [axis])
-            found.add(Item(item.load, kept, item.mixed or (operation.location if kept != item.conditions else "")))
+            found.add(item._replace(conditions=kept, mixed=item.mixed or (operation.location if kept != item.conditions else "")))
         return [self.fresh(kind, _fewest(found)) for kind in operation.types]
 
     def tt_dot(self, operation: Operation, given: Sequence[Value]) -> list[Value]:
@@ -649,15 +658,16 @@ class _Pass:
         """What `other` does not define is undefined where the mask is off."""
         pointer, *rest = given
         mask = _condition(rest[0]) if rest else TRUE
-        self.reached(pointer.items, mask, operation, "the address of {}")
-        if rest:
-            self.reached(rest[0].items, TRUE, operation, "the mask of {}")
+        self.reached((each for each in pointer.items if not each.chosen), mask, operation, "the address of {}")
+        on = rest[0].items if rest else NOTHING
+        self.reached((each for each in on if not each.chosen), TRUE, operation, "the mask of {}")
+        picked = _when((each for each in (*pointer.items, *on) if each.chosen), mask)
         kind = re.sub(r"!tt\.ptr<([^,<>]+)(?:, \d+)?>", r"\1", operation.types[0])
         if len(rest) < 2:
             new = _when([Item(operation.location, frozenset())], negated(mask)) if rest else NOTHING
-            return [self.fresh(kind, frozenset(item for item in new if _when([item], both(*self.path))))]
+            return [self.fresh(kind, _united(frozenset(item for item in new if _when([item], both(*self.path))), picked))]
         other = rest[1]
-        value = self.fresh(kind, _when(other.items, negated(mask)))
+        value = self.fresh(kind, _united(_when(other.items, negated(mask)), picked))
         term: Union[Term, None] = None
         if isinstance(value.term, Linear) and isinstance(other.term, Linear):
             term = _chosen(mask, value.term, other.term)
@@ -701,7 +711,7 @@ class _Pass:
         for items in self.deciding:
             self.reached(items, mask, operation, "the condition of {}")
 
-    def reached(self, items: Items, condition: Condition, operation: Operation, what: str) -> None:
+    def reached(self, items: Iterable[Item], condition: Condition, operation: Operation, what: str) -> None:
         """Report the items that are undefined where `condition` holds, on this path."""
         for item in sorted(items, key=lambda item: (item.load, item.mixed)):
             if item.load not in self.found and _when([item], both(condition, *self.path)):

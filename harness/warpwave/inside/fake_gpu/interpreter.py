@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
 import hashlib
@@ -220,7 +221,10 @@ def compiled(kernel: Any) -> Any:
 
 
 def first_code(kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Return the first code (TTIR) that Triton would make for a launch; empty if it makes none."""
+    """Return the first code (TTIR) that Triton would make for a launch; empty if it makes none, or no load leaves lanes undefined."""
+    given = (*args, *kwargs.values())
+    if not any(_masked_loads(each.fn) for each in _reached([kernel, *given])):
+        return ""
     vars(kernel).setdefault(_FIRST, _FirstCode(kernel.fn, **kernel.kwargs))
     try:
         with warnings.catch_warnings():
@@ -228,6 +232,51 @@ def first_code(kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> s
             return vars(kernel)[_FIRST].run(*args, **{**kwargs, "grid": (1,), "warmup": True}) or ""
     except Exception:  # the interpreter takes more than the compiler; the compile stage has a row for that
         return ""
+
+
+def _reached(found: list[Any]) -> Iterator[Any]:
+    """Yield the kernels among some objects, and all that they may call."""
+    waiting, seen = [each for each in found if _is_kernel(each)], set[int]()
+    while waiting:
+        kernel = waiting.pop()
+        if id(kernel.fn) not in seen:
+            seen.add(id(kernel.fn))
+            yield kernel
+            waiting += filter(_is_kernel, _named_in(kernel.fn))
+
+
+def _is_kernel(value: Any) -> bool:
+    return isinstance(value, JITFunction) and not str(getattr(value.fn, "__module__", "")).startswith("triton.")
+
+
+def _named_in(function: Any) -> Iterator[Any]:
+    """Yield the objects that a function's code names, in its modules and classes, too."""
+    names = {*function.__code__.co_names, *function.__code__.co_freevars}
+    places = [{**function.__globals__, **inspect.getclosurevars(function).nonlocals}]
+    seen = set[int]()
+    for members in places:
+        for value in [members[name] for name in names if name in members]:
+            yield value
+            if isinstance(value, (ModuleType, type)) and id(value) not in seen:
+                seen.add(id(value))
+                places.append({**vars(value)})
+
+
+@functools.cache
+def _masked_loads(function: Any) -> bool:
+    """Return whether a function has a load with a mask and without `other`, or one of which that cannot be told."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, SyntaxError, TypeError):
+        return True
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and getattr(call.func, "attr", getattr(call.func, "id", "")) == "load":
+            names = {keyword.arg for keyword in call.keywords}
+            is_open = None in names or any(isinstance(each, ast.Starred) for each in call.args)
+            is_masked = len(call.args) > 1 or names & {"mask", "boundary_check"}
+            if is_open or (is_masked and len(call.args) < 3 and not names & {"other", "padding_option"}):
+                return True
+    return False
 
 
 class _FirstCode(JITFunction):  # type: ignore[misc]

@@ -108,6 +108,13 @@ def choice_of_the_others(x, y, n, N: tl.constexpr):
 
 
 @guilty
+def what_one_of_some_addresses_holds(x, y, z, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i, mask=i < n)  # load
+    tl.store(z + i, tl.load(y + tl.where(v > 0, i, 0)))  # use
+
+
+@guilty
 def half_of_a_mask(x, y, n, m, N: tl.constexpr):
     i = tl.arange(0, N)
     v = tl.load(x + i, mask=(i < n) & (i >= m))  # load
@@ -225,6 +232,13 @@ def index_under_a_mask(indices, x, y, n, N: tl.constexpr):
     j = tl.load(indices + i, mask=i < n)
     on = (j != 3) & (i < n)
     tl.store(y + i, tl.load(x + j, mask=on), mask=on)
+
+
+@innocent
+def one_of_some_addresses(x, y, z, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i, mask=i < n)
+    tl.store(z + i, tl.load(y + tl.where(v > 0, i, 0)), mask=i < n)
 
 
 @innocent

@@ -1,0 +1,59 @@
+"""Undefined lanes of kernels that tests launch: in the interpreter, and where machine code is executed, which cannot show them."""
+
+import os
+import textwrap
+from pathlib import Path
+
+import command
+import pytest
+
+from warpwave.collect import collect
+from warpwave.records import Defect
+
+pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+
+PACKAGE = """
+    import pytest
+    import torch
+    import triton
+    import triton.language as tl
+
+
+    @triton.jit
+    def first(p, i, n):
+        return tl.load(p + i, mask=i < n)
+
+
+    @triton.jit
+    def total(x, y, n, N: tl.constexpr):
+        i = tl.arange(0, N)
+        tl.store(y, tl.sum(first(x, i, n)))
+
+
+    @triton.jit
+    def chosen(x, y, n, N: tl.constexpr):
+        i = tl.arange(0, N)
+        tl.store(y, tl.sum(tl.where(i < n, first(x, i, n), 0.0)))
+
+
+    @pytest.mark.parametrize("kernel", [total, chosen], ids=["total", "chosen"])
+    def test_sum(kernel):
+        x, y = torch.ones(50, device="cuda"), torch.zeros(1, device="cuda")
+        kernel[(1,)](x, y, 50, 64)
+        assert y[0] == 50
+"""
+
+
+@pytest.mark.parametrize("target", ["cpu", pytest.param("gfx942-emulated", marks=pytest.mark.slow)])
+def test_a_launched_kernel_is_followed_into_its_helpers(target, tmp_path):
+    """The result is right all the same; of the kernel that drops the lanes there is no finding."""
+    if target != "cpu":
+        pytest.importorskip("tinygrad", reason="the emulator reads its tables from tinygrad")
+    (tmp_path / "test_sums.py").write_text(textwrap.dedent(PACKAGE))
+    words = ["run", target, "--engine", "local", "--stage", "test", "--kernels", tmp_path, "--out", tmp_path / "out", "--quiet"]
+    done = command.warpwave(*words, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4] / "harness")}, timeout=300)
+    (found,) = collect(tmp_path / "out" / "raw" / target).findings
+
+    assert done.returncode == 1
+    assert (found.case, found.defect, found.function) == ("test_sums.py::test_sum[total]", Defect.UNDEFINED, "total")
+    assert (found.place, found.other.rpartition(" at ")[2]) == ("test_sums.py:10", "test_sums.py:16")
