@@ -244,8 +244,9 @@ class Defect(str, Enum):
 
     `OUT_OF_BOUNDS`: outside of the storage of every tensor that the launch was given, or of the tensor that the pointer came from.
     `UNINITIALISED`: nobody wrote what is read. `RACE`: two programs of one launch, at least one of which writes, and nothing orders them;
-    in LDS, two waves. `EARLY`: a result is used before its wave has waited for it. `ORDER`: an element has another value if waves and
-    workgroups run in another order. What is in LDS or in registers, `EARLY` and `ORDER` are seen in machine code only.
+    in machine code, two waves of a program, too. `EARLY`: a result is used before its wave has waited for it. `ORDER`: an element has
+    another value if waves and workgroups run in another order. What is in LDS or in registers, `EARLY` and `ORDER` are seen in machine
+    code only.
     """
 
     OUT_OF_BOUNDS = "out-of-bounds"

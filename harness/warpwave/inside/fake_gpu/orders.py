@@ -19,7 +19,8 @@ from warpwave.inside.fake_gpu.launches import Launched
 
 SEEDS = (1, 2)
 _MOST_BYTES = 1 << 28  # of all buffers of a launch: they are copied
-_MOST_REVERSED = 24  # executions of one launch; of two lines of a kernel in one test, half as many
+# Executions with a pair reversed: of one launch, of two lines in one launch, of two lines in one test.
+_MOST_REVERSED, _MOST_OF_LINES, _MOST_OF_TEST = 24, 8, 16
 _RELATIVE, _OF_LARGEST = 0.02, 1e-4  # by how much floats may differ: of the value, and of the largest one of the tensor
 
 Buffer = tuple[int, int]
@@ -41,13 +42,12 @@ class Orders:
         Of the pairs of two lines, the first race is enough: others say the same. What cannot come in the other order is none.
         """
         found: dict[tuple[str, str], Race] = {}
-        first = self._copy() if self.worth and execution.pairs else []
-        left = _MOST_REVERSED
-        for pair in execution.pairs if self.worth else ():
-            lines = _lines(pair)
-            if lines in found or launched.reversed.get(lines, 0) >= _MOST_REVERSED // 2 or not left:
+        if not self.worth or not execution.pairs:
+            return []
+        first = self._copy()
+        for lines, pair in _chosen(execution.pairs, launched):
+            if lines in found:
                 continue
-            left -= 1
             launched.reversed[lines] = launched.reversed.get(lines, 0) + 1
             self._restore(self._before)
             try:
@@ -60,8 +60,7 @@ class Orders:
                 continue
             if different := next(self._different(first, self._copy(), tensors, execution.rounds), None):
                 found[lines] = Race(pair, different)
-        if first:
-            self._restore(first)
+        self._restore(first)
         return [*found.values()]
 
     def compare(self, again: Again, execution: Execution, tensors: Sequence[Given], launched: Launched) -> list[Different]:
@@ -112,11 +111,20 @@ class Orders:
                 yield Different(given, start + at * kind.itemsize, wrong.numel(), float(a[at].real), float(b[at].real))
 
 
-def _lines(pair: Pair) -> tuple[str, str]:
-    """Return the two lines, or instructions where lines are not known."""
-    assert pair.found.other is not None
-    first, second = sorted(place.line or str(place.pc) for place in (pair.found.other, pair.found.place))
-    return first, second
+def _chosen(pairs: Sequence[Pair], launched: Launched) -> list[tuple[tuple[str, str], Pair]]:
+    """Return the pairs to try, with their lines, or instructions where lines are not known: some of each two lines, evenly spread."""
+    by_lines: dict[tuple[str, str], list[Pair]] = {}
+    for pair in pairs:
+        assert pair.found.other is not None
+        one, other = sorted(place.line or str(place.pc) for place in (pair.found.other, pair.found.place))
+        by_lines.setdefault((one, other), []).append(pair)
+    turns = [
+        (turn, lines, pair)
+        for lines, known in by_lines.items()
+        if launched.reversed.get(lines, 0) < _MOST_OF_TEST
+        for turn, pair in enumerate(known[:: -(-len(known) // _MOST_OF_LINES)])
+    ]
+    return [(lines, pair) for _, lines, pair in sorted(turns, key=lambda one: one[0])[:_MOST_REVERSED]]
 
 
 def unequal(a: torch.Tensor, b: torch.Tensor, rounds: bool) -> torch.Tensor:
