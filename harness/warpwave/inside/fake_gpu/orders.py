@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from warpwave.emulator import EmulatorError, Execution, Launch, Pair, TimeLimit, Unimplemented
+from warpwave.emulator import Access, Check, EmulatorError, Execution, Found, Launch, Pair, TimeLimit, Unimplemented
 from warpwave.inside.fake_gpu.emulated_findings import Different, Given, Race
 from warpwave.inside.fake_gpu.launches import Launched
 
@@ -125,6 +125,15 @@ def _chosen(pairs: Sequence[Pair], launched: Launched) -> list[tuple[tuple[str, 
         for turn, pair in enumerate(known[:: -(-len(known) // _MOST_OF_LINES)])
     ]
     return [(lines, pair) for _, lines, pair in sorted(turns, key=lambda one: one[0])[:_MOST_REVERSED]]
+
+
+def was_tried(one: Found) -> bool:
+    """Return whether `races` says of what was found if it is a race: of programs, what changes nothing in the other order is none.
+
+    A plain store among atomics is one in any case. It is no release, and what it lets others see too early, no order here shows.
+    """
+    is_between_programs = one.check is Check.GLOBAL_RACE and one.workgroup != one.other_workgroup
+    return is_between_programs and {one.access, one.other_access} != {Access.STORE, Access.ATOMIC}
 
 
 def unequal(a: torch.Tensor, b: torch.Tensor, rounds: bool) -> torch.Tensor:
