@@ -295,6 +295,8 @@ class Finding:
     @property
     def example(self) -> str:
         """The first access that has the defect, in words."""
+        if self.defect is Defect.ORDER:
+            return f"{self.tensor}{list(self.indices)}, of shape {list(self.shape)}, is {self.other}"
         if not self.program:
             rest = f", nor {self.lanes - 1} more" if self.lanes > 1 else ""
             return f"reads {self.tensor}{list(self.indices)}, of shape {list(self.shape)}, which nobody wrote{rest}"
