@@ -1,9 +1,9 @@
 """Does a launch's result depend on the order of its waves and workgroups? It is executed again, in other orders.
 
 A pair of accesses that nothing orders is a race if the result has other bits where the second one comes first. Behind that, the launch is
-executed in random orders. Rounding alone is no such dependence: kernels add up by atomics, or behind locks, and floats may differ by what
-another order of a sum explains. Where a kernel has neither, every bit counts. But a test may not ask for the same bits of a sum: later
-launches of a kernel in a test keep the result of a random order.
+executed in random orders. Rounding alone is no such dependence: kernels add up by atomics, behind locks, or in the program that comes last,
+and floats may differ by what another order of a sum explains. Where a kernel has no such atomic, every bit counts. But a test may not ask
+for the same bits of a sum: later launches of a kernel in a test keep the result of a random order.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class Orders:
             except EmulatorError:
                 found[lines] = Race(pair, None)
                 continue
-            if different := next(self._different(first, self._copy(), tensors, execution.rounds), None):
+            # One held wave leaves the order of programs as it is; a held program may let another one add up.
+            rounds = execution.rounds or (execution.decides and pair.found.workgroup != pair.found.other_workgroup)
+            if different := next(self._different(first, self._copy(), tensors, rounds), None):
                 found[lines] = Race(pair, different)
         self._restore(first)
         return [*found.values()]
@@ -82,7 +84,7 @@ class Orders:
                 except EmulatorError:
                     return []
                 other = self._copy()
-                if found := list(self._different(first, other, tensors, execution.rounds)):
+                if found := list(self._different(first, other, tensors, execution.rounds or execution.decides)):
                     return found
             if other != first:
                 launched.rounds.add(launched.name)
