@@ -11,7 +11,7 @@ from warpwave.emulator.errors import Place
 from warpwave.emulator.program import Program
 
 _MOST = 64  # pairs of instructions of one launch
-_MOST_PAIRS = 256  # of accesses, examples of the same two instructions among them
+_MOST_PAIRS = 1024  # of accesses, examples of the same two instructions among them
 _REVERSED = 2  # `enum reversal_state` of core/checks/checks.h
 _ROWS, _ACCUMULATORS = 512, 256
 _U32, _U64 = ctypes.c_uint32, ctypes.c_uint64
@@ -103,7 +103,9 @@ class Room:
 
     def pairs(self) -> list[Pair]:
         """Return the pairs of accesses that nothing orders."""
-        return [_pair(self._pairs[n], self._program, self._threads) for n in range(self._machine.count_pairs)]
+        pairs = [self._pairs[n] for n in range(self._machine.count_pairs)]
+        places = {index: self._program.place(index) for pair in pairs for index in (pair.first_index, pair.second_index)}
+        return [_pair(pair, places, self._program.kernel.wavefront, self._threads) for pair in pairs]
 
 
 def _read(one: _Found, program: Program, threads: int) -> Found:
@@ -156,20 +158,20 @@ class _Reversal(ctypes.Structure):
     )  # fmt: skip
 
 
-def _pair(one: _Pair, program: Program, threads: int) -> Pair:
+def _pair(one: _Pair, places: dict[int, Place], lanes: int, threads: int) -> Pair:
     found = Found(
         check=Check.GLOBAL_RACE,
-        place=program.place(one.second_index),
+        place=places[one.second_index],
         access=Access(one.second_access),
         address=one.address,
         size=one.size,
         workgroup=tuple(one.second_group),
         wave=one.second_wave,
         lane=one.lane,
-        thread=one.second_wave * program.kernel.wavefront + one.lane,
+        thread=one.second_wave * lanes + one.lane,
         threads=threads,
         times=1,
-        other=program.place(one.first_index),
+        other=places[one.first_index],
         other_access=Access(one.first_access),
         other_workgroup=tuple(one.first_group),
         other_wave=one.first_wave,

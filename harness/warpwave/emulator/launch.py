@@ -42,14 +42,16 @@ class Launch:
 class Execution:
     """What was executed: `instructions` counts wave-instructions, `waves` the waves of all workgroups.
 
-    With checks, `pairs` are accesses of two waves that nothing orders, and `rounds` says whether atomics may round results
-    in the order in which they come. `reversed` says whether a pair came in the other order.
+    With checks, `pairs` are accesses of two waves that nothing orders. `rounds` says whether atomics may round results in the order in
+    which they come, `decides` whether one gave back a value, which may decide which program adds up. `reversed` says whether a pair came in
+    the other order.
     """
 
     instructions: int
     waves: int
     pairs: Sequence[Pair] = ()
     rounds: bool = False
+    decides: bool = False
     reversed: bool = False
 
 
@@ -70,7 +72,7 @@ class _Machine(ctypes.Structure):
         ("global_unit", _U32), ("counting", _U64), ("count_findings", _U32), ("count_pairs", _U32),
         ("executed", _U64), ("waves", _U64), ("fault_address", _U64),
         ("fault", _U32), ("fault_index", _U32), ("fault_lane", _U32), ("fault_size", _U32), ("fault_wave", _U32), ("fault_store", _U32),
-        ("fault_group", _U32 * 3), ("rounds", _U32),
+        ("fault_group", _U32 * 3), ("rounds", _U32), ("decides", _U32),
     )  # fmt: skip
 
 
@@ -130,7 +132,12 @@ def execute(
     if counts is not None:
         counts.end(launch.grid, machine.waves, machine.executed)
     return Execution(
-        machine.executed, machine.waves, tuple(room.pairs()) if room else (), bool(machine.rounds), bool(reversal and reversal.done)
+        machine.executed,
+        machine.waves,
+        pairs=tuple(room.pairs()) if room else (),
+        rounds=bool(machine.rounds),
+        decides=bool(machine.decides),
+        reversed=bool(reversal and reversal.done),
     )
 
 

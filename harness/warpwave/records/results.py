@@ -244,9 +244,10 @@ class Defect(str, Enum):
 
     `OUT_OF_BOUNDS`: outside of the storage of every tensor that the launch was given, or of the tensor that the pointer came from.
     `UNINITIALISED`: nobody wrote what is read. `RACE`: two programs of one launch, at least one of which writes, and nothing orders them;
-    in LDS, two waves. `EARLY`: a result is used before its wave has waited for it. `ORDER`: an element has another value if waves and
-    workgroups run in another order. What is in LDS or in registers, `EARLY` and `ORDER` are seen in machine code only. `UNDEFINED`: what a
-    masked load leaves undefined decides what is stored, or where; that is seen in the kernel's first code, and no lane or program is known.
+    in machine code, two waves of a program, too. `EARLY`: a result is used before its wave has waited for it. `ORDER`: an element has
+    another value if waves and workgroups run in another order. What is in LDS or in registers, `EARLY` and `ORDER` are seen in machine
+    code only. `UNDEFINED`: what a masked load leaves undefined decides what is stored, or where; that is seen in the kernel's first code,
+    and no lane or program is known.
     """
 
     OUT_OF_BOUNDS = "out-of-bounds"
@@ -298,6 +299,8 @@ class Finding:
         """The first access that has the defect, in words."""
         if self.defect is Defect.UNDEFINED:
             return self.other
+        if self.defect is Defect.ORDER:
+            return f"{self.tensor}{list(self.indices)}, of shape {list(self.shape)}, is {self.other}"
         if not self.program:
             rest = f", nor {self.lanes - 1} more" if self.lanes > 1 else ""
             return f"reads {self.tensor}{list(self.indices)}, of shape {list(self.shape)}, which nobody wrote{rest}"

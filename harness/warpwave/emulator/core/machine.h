@@ -149,7 +149,7 @@ struct machine {
     u64 fault_address;
     u32 fault, fault_index, fault_lane, fault_size, fault_wave, fault_store;
     u32 fault_group[3];
-    u32 rounds; /* the order of atomics may round what it computes */
+    u32 rounds, decides; /* the order of atomics may round results; what an atomic gives back was used */
     u32 last_range;
     struct checks *checks;
     jmp_buf out;

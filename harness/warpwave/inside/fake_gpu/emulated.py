@@ -21,7 +21,7 @@ from warpwave.emulator import Argument, Check, EmulatorError, Execution, Found, 
 from warpwave.inside.fake_gpu.driver import PretendedDriver, refuse
 from warpwave.inside.fake_gpu.emulated_findings import Collected, Given, Printer, given
 from warpwave.inside.fake_gpu.launches import Account, Launched, allocator, check_grid, check_scratch
-from warpwave.inside.fake_gpu.orders import Buffer, Orders
+from warpwave.inside.fake_gpu.orders import Buffer, Orders, was_tried
 from warpwave.inside.fake_gpu.streams import Graph
 from warpwave.records import Architecture
 
@@ -303,8 +303,8 @@ class _Launcher:
                 races = orders.races(again, execution, tensors, launched)
                 different = orders.compare(again, execution, tensors, launched)
                 self._checks.raced(races, tensors)
-                if orders.worth:  # what programs may do in the other order was tried: what changes nothing is no race
-                    found = [one for one in found or () if one.check is not Check.GLOBAL_RACE or one.workgroup == one.other_workgroup]
+                if orders.worth:
+                    found = [one for one in found or () if not was_tried(one)]
                 if not races and not any(one.check is Check.GLOBAL_RACE for one in found or ()):  # a race says why, and where
                     self._checks.reordered(kernel, different, [pair.found for pair in execution.pairs])
         except EmulatorError as error:

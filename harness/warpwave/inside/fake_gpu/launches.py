@@ -78,17 +78,17 @@ def check_descriptors(card: Architecture, function: str, arguments: Iterable[Any
     Raises:
         LaunchRefusedError: an axis is too long, or a stride too large.
     """
-    for each in arguments if card.descriptor else ():
+    limits: dict[Any, int] = {**card.descriptor}
+    for each in arguments if limits else ():
         if isinstance(each, tuple):
             check_descriptors(card, function, each)
         elif hasattr(each, "block_shape") and hasattr(each, "strides"):
             sizes = [int(size) for size in each.shape if isinstance(size, Integral)]
             steps = [int(step) * each.base.element_size() for step in each.strides[:-1] if isinstance(step, Integral)]
-            found = {"axis": (max(sizes, default=0), "elements"), "stride": (max(steps, default=0), "bytes")}
-            for name, limit in card.descriptor.items():
-                largest, what = found[name]
-                if largest > limit:
-                    raise LaunchRefusedError(card, function, f"the {name} of a descriptor has {largest} {what}, the limit is {limit}")
+            for limit, largest, what in (("axis", max(sizes, default=0), "elements"), ("stride", max(steps, default=0), "bytes")):
+                if largest > limits.get(limit, largest):
+                    why = f"the {limit} of a descriptor has {largest} {what}, the limit is {limits[limit]}"
+                    raise LaunchRefusedError(card, function, why)
 
 
 def check_scratch(card: Architecture, function: str, metadata: Any, driver: Any) -> None:

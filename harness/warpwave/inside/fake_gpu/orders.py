@@ -1,9 +1,9 @@
 """Does a launch's result depend on the order of its waves and workgroups? It is executed again, in other orders.
 
 A pair of accesses that nothing orders is a race if the result has other bits where the second one comes first. Behind that, the launch is
-executed in random orders. Rounding alone is no such dependence: kernels add up by atomics, or behind locks, and floats may differ by what
-another order of a sum explains. Where a kernel has neither, every bit counts. But a test may not ask for the same bits of a sum: later
-launches of a kernel in a test keep the result of a random order.
+executed in random orders. Rounding alone is no such dependence: kernels add up by atomics, behind locks, or in the program that comes last,
+and floats may differ by what another order of a sum explains. Where a kernel has no such atomic, every bit counts. But a test may not ask
+for the same bits of a sum: later launches of a kernel in a test keep the result of a random order.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from warpwave.emulator import EmulatorError, Execution, Launch, Pair, TimeLimit, Unimplemented
+from warpwave.emulator import Access, Check, EmulatorError, Execution, Found, Launch, Pair, TimeLimit, Unimplemented
 from warpwave.inside.fake_gpu.emulated_findings import Different, Given, Race
 from warpwave.inside.fake_gpu.launches import Launched
 
 SEEDS = (1, 2)
 _MOST_BYTES = 1 << 28  # of all buffers of a launch: they are copied
-_MOST_REVERSED = 24  # executions of one launch; of two lines of a kernel in one test, half as many
+# Executions with a pair reversed: of one launch, of two lines in one launch, of two lines in one test.
+_MOST_REVERSED, _MOST_OF_LINES, _MOST_OF_TEST = 24, 8, 16
 _RELATIVE, _OF_LARGEST = 0.02, 1e-4  # by how much floats may differ: of the value, and of the largest one of the tensor
 
 Buffer = tuple[int, int]
@@ -41,13 +42,12 @@ class Orders:
         Of the pairs of two lines, the first race is enough: others say the same. What cannot come in the other order is none.
         """
         found: dict[tuple[str, str], Race] = {}
-        first = self._copy() if self.worth and execution.pairs else []
-        left = _MOST_REVERSED
-        for pair in execution.pairs if self.worth else ():
-            lines = _lines(pair)
-            if lines in found or launched.reversed.get(lines, 0) >= _MOST_REVERSED // 2 or not left:
+        if not self.worth or not execution.pairs:
+            return []
+        first = self._copy()
+        for lines, pair in _chosen(execution.pairs, launched):
+            if lines in found:
                 continue
-            left -= 1
             launched.reversed[lines] = launched.reversed.get(lines, 0) + 1
             self._restore(self._before)
             try:
@@ -58,10 +58,11 @@ class Orders:
             except EmulatorError:
                 found[lines] = Race(pair, None)
                 continue
-            if different := next(self._different(first, self._copy(), tensors, execution.rounds), None):
+            # One held wave leaves the order of programs as it is; a held program may let another one add up.
+            rounds = execution.rounds or (execution.decides and pair.found.workgroup != pair.found.other_workgroup)
+            if different := next(self._different(first, self._copy(), tensors, rounds), None):
                 found[lines] = Race(pair, different)
-        if first:
-            self._restore(first)
+        self._restore(first)
         return [*found.values()]
 
     def compare(self, again: Again, execution: Execution, tensors: Sequence[Given], launched: Launched) -> list[Different]:
@@ -83,7 +84,7 @@ class Orders:
                 except EmulatorError:
                     return []
                 other = self._copy()
-                if found := list(self._different(first, other, tensors, execution.rounds)):
+                if found := list(self._different(first, other, tensors, execution.rounds or execution.decides)):
                     return found
             if other != first:
                 launched.rounds.add(launched.name)
@@ -112,11 +113,29 @@ class Orders:
                 yield Different(given, start + at * kind.itemsize, wrong.numel(), float(a[at].real), float(b[at].real))
 
 
-def _lines(pair: Pair) -> tuple[str, str]:
-    """Return the two lines, or instructions where lines are not known."""
-    assert pair.found.other is not None
-    first, second = sorted(place.line or str(place.pc) for place in (pair.found.other, pair.found.place))
-    return first, second
+def _chosen(pairs: Sequence[Pair], launched: Launched) -> list[tuple[tuple[str, str], Pair]]:
+    """Return the pairs to try, with their lines, or instructions where lines are not known: some of each two lines, evenly spread."""
+    by_lines: dict[tuple[str, str], list[Pair]] = {}
+    for pair in pairs:
+        assert pair.found.other is not None
+        one, other = sorted(place.line or str(place.pc) for place in (pair.found.other, pair.found.place))
+        by_lines.setdefault((one, other), []).append(pair)
+    turns = [
+        (turn, lines, pair)
+        for lines, known in by_lines.items()
+        if launched.reversed.get(lines, 0) < _MOST_OF_TEST
+        for turn, pair in enumerate(known[:: -(-len(known) // _MOST_OF_LINES)])
+    ]
+    return [(lines, pair) for _, lines, pair in sorted(turns, key=lambda one: one[0])[:_MOST_REVERSED]]
+
+
+def was_tried(one: Found) -> bool:
+    """Return whether `races` says of what was found if it is a race: of programs, what changes nothing in the other order is none.
+
+    A plain store among atomics is one in any case. It is no release, and what it lets others see too early, no order here shows.
+    """
+    is_between_programs = one.check is Check.GLOBAL_RACE and one.workgroup != one.other_workgroup
+    return is_between_programs and {one.access, one.other_access} != {Access.STORE, Access.ATOMIC}
 
 
 def unequal(a: torch.Tensor, b: torch.Tensor, rounds: bool) -> torch.Tensor:

@@ -175,6 +175,7 @@ def test_what_depends_on_the_order_names_accesses_that_nothing_orders():
     (row,) = checks.take()
 
     assert row.defect is Defect.ORDER
+    assert re.search(r"y\[\d+\], of shape \[4096\], is [\d.]+ in order, [\d.]+ in a random order of waves", row.example)
     assert row.place in lines(reverse, 4, 7)
     assert lines(reverse, 4, 7) - {row.place} == {row.other.split()[-1]}
 

@@ -102,7 +102,7 @@ void waves_loaded(struct wave *w, u64 address, u32 size, int lane);
 void waves_stored(struct wave *w, u64 address, u32 size, int lane, int access, int changed);
 void waves_met(struct wave *w);
 void waves_anew(struct machine *m, struct group *g);
-void note_rounding(struct wave *w);
+void note_atomic(struct wave *w);
 void add_pair(struct machine *m, struct pair now);
 u64 until_reversed(struct machine *m, struct wave *w, u64 left);
 void end_reversal(struct machine *m);

@@ -57,7 +57,7 @@ void saw_global(struct wave *w, u64 address, u32 size, int lane, int access) {
         c->stores[c->count_stores].access = (u32)access, c->stores[c->count_stores].is_lds = 0;
         memcpy(c->stores[c->count_stores++].old, (const void *)(uintptr_t)address, size);
         if (access == UPDATES && at) synchronise(w, at->released);
-        if (access == UPDATES) note_rounding(w);
+        if (access == UPDATES) note_atomic(w);
         return;
     }
     waves_loaded(w, address, size, lane);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 enum { UNCHANGING = 1u << 31 }; /* of a writer: what it stored was there */
+enum { MOST_ACCESSES = 1 << 22 }; /* of a workgroup between two barriers: then it forgets them */
 enum { EXAMPLES = 5 }; /* of one pair of instructions, each of other waves; and the latest one */
 
 static struct wave_cell *cell_at(struct wave *w, u64 address) {
@@ -22,6 +23,7 @@ static u32 this_access(struct wave *w, int access) {
     struct wave_checks *c = w->checks;
     struct global_access *last = s->count_accesses ? &s->accesses[s->count_accesses - 1] : 0;
     if (last && last->wave == w->number && last->step == w->steps) return s->count_accesses;
+    if (s->count_accesses == MOST_ACCESSES) waves_anew(w->machine, w->group);
     if (s->count_accesses == s->room_accesses) {
         s->room_accesses = s->room_accesses ? s->room_accesses * 2 : 1024;
         s->accesses = realloc(s->accesses, s->room_accesses * sizeof *s->accesses);
@@ -120,11 +122,13 @@ void waves_anew(struct machine *m, struct group *g) {
     g->shadow->count_accesses = 0;
 }
 
-/* Sums of floats, and what kernels make sums and locks of: the order of programs may round their results. */
-void note_rounding(struct wave *w) {
-    int operation = w->machine->code[w->pc - 1].op->parameters[2];
-    int rounds = operation == ADD_F || operation == PK_F16 || operation == PK_BF16 || operation == CMPSWAP || operation == SWAP;
-    w->machine->rounds |= (u32)rounds;
+/* Sums of floats, and what kernels make sums and locks of: the order of atomics may round results. What an atomic gives back may decide
+ * which program adds up. */
+void note_atomic(struct wave *w) {
+    const struct instruction *i = &w->machine->code[w->pc - 1];
+    int operation = i->op->parameters[2];
+    if (operation == ADD_F || operation == PK_F16 || operation == PK_BF16 || operation == CMPSWAP || operation == SWAP) w->machine->rounds = 1;
+    if (i->flags & RETURNS) w->machine->decides = 1;
 }
 
 static int is_group(const struct wave *w, const u32 *id) { return !memcmp(w->group->id, id, sizeof w->group->id); }
