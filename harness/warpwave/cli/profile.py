@@ -22,7 +22,7 @@ from warpwave.cli.options import (
     where_options,
 )
 from warpwave.cli.run import run
-from warpwave.errors import Outcome, UsageError
+from warpwave.errors import ExitCode, Outcome, UsageError
 from warpwave.records import EMULATED
 from warpwave.run.folders import RUNS, new_run_id
 
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 def profile(**options: Any) -> Outcome:
     """Count what kernels ask of CARD (gfx942, MI300X, or an emulated target), by line of the source. No card is needed.
 
-    The tests run as with `warpwave run CARD-emulated --profile`. The report has the lines that cost most, and the least time that follows
+    The tests run as with `warpwave run CARD-emulated --profile`. With --bench, benchmarks are called once instead, with their smallest
+    size. The report has the lines that cost most, and the least time that follows
     from the counts; it is no speed.
 
     \b
@@ -60,8 +61,12 @@ def profile(**options: Any) -> Outcome:
         before = _profiles(against)
     names = tuple(target_of(text, options["overlay"]) for text in options["names"])
     out = options["resume"] or options["out"] or RUNS / new_run_id()
+    if options["benches"] and not options["tests"]:
+        options["tests"] = options["benches"]
     chosen = {**options, "names": names, "profile": True, "out": out, "stages": options["stages"] or "test"}
     ended: Outcome = run.callback(**{**chosen, "verbose": False, "dry_run": False, "no_report": False})  # type: ignore[misc]
+    if ended.code is ExitCode.NOTHING_RAN and options["benches"]:  # no test, but benchmarks
+        ended = Outcome()
     if before is not None and options["json"] is not True:
         from warpwave.compare.profile import moved
 

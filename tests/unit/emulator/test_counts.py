@@ -271,6 +271,16 @@ def test_lanes_of_a_wide_read_are_not_neighbours():
     assert found == {"ds_read": 16, "ds_writ": 8}
 
 
+def test_a_spill_is_counted_each_time():
+    """A store of four bytes a lane, and a load of eight."""
+    body = ["v_mov_b32 v2, 0", "scratch_store_dword off, v2, off offset:4", "s_waitcnt 0", "scratch_load_dwordx2 v[2:3], off, off"]
+    kernel = load(assembled("gfx942", "\n".join(f"\t{line}" for line in body), 16))
+    out = np.zeros(4, np.uint32)
+    _, found = _counted(kernel, Launch((1, 1, 1), 64, struct.pack("<QQ", out.ctypes.data, 0), 0, [(out.ctypes.data, out.nbytes)]))
+
+    assert (found["scratch"], found["scratch_bytes"]) == (2, 64 * (4 + 8))
+
+
 def test_placement_of_a_tensor_does_not_change_its_lines():
     """The host puts a tensor where it likes; lines are counted from its start."""
     room = torch.zeros(4096 + 64)
