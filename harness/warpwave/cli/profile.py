@@ -23,7 +23,6 @@ from warpwave.cli.options import (
 )
 from warpwave.cli.run import run
 from warpwave.errors import ExitCode, Outcome, UsageError
-from warpwave.records import EMULATED
 from warpwave.run.folders import RUNS, new_run_id
 
 if TYPE_CHECKING:
@@ -33,6 +32,9 @@ if TYPE_CHECKING:
 @click.command(cls=JsonCommand)
 @click.argument("names", nargs=-1, required=True, metavar="CARD...", shell_complete=complete_target)
 @click.option("--against", type=FOLDER, metavar="RUN", help="Also show which counters differ from an earlier run with --profile.")
+@click.option(
+    "--must-not-grow", "limits", metavar="COUNTER,COUNTER", default="", help="With --against: fail if one grew, e.g. lines64,lds_cycles."
+)
 @what_options
 @limit_options
 @package_options
@@ -56,9 +58,10 @@ def profile(**options: Any) -> Outcome:
     from warpwave.render.sections.profile import moved_sections
     from warpwave.render.terminal import draw_page
 
-    against, before = options.pop("against"), None
-    if against is not None:
-        before = _profiles(against)
+    against, limits = options.pop("against"), tuple(filter(None, options.pop("limits").split(",")))
+    if limits and against is None:
+        raise UsageError("--must-not-grow needs a run to compare with.", "A counter fails if it grew since that run.", "Add --against RUN.")
+    before = _profiles(against) if against is not None else None
     names = tuple(target_of(text, options["overlay"]) for text in options["names"])
     out = options["resume"] or options["out"] or RUNS / new_run_id()
     if options["benches"] and not options["tests"]:
@@ -67,11 +70,16 @@ def profile(**options: Any) -> Outcome:
     ended: Outcome = run.callback(**{**chosen, "verbose": False, "dry_run": False, "no_report": False})  # type: ignore[misc]
     if ended.code is ExitCode.NOTHING_RAN and options["benches"]:  # no test, but benchmarks
         ended = Outcome()
-    if before is not None and options["json"] is not True:
+    if before is not None:
         from warpwave.compare.profile import moved
 
         rows = moved(before, _profiles(out))
-        console.show(draw_page(f"Against {against}", moved_sections(rows, None if options["full"] else 20), good=ended.ok))
+        if options["json"] is not True:
+            console.show(draw_page(f"Against {against}", moved_sections(rows, None if options["full"] else 20), good=ended.ok))
+        grown = [f"{row.counter} of {row.function} in {row.case}" for row in rows if row.counter in limits and row.after > row.before]
+        if grown and ended.ok:
+            more = f" and {len(grown) - 1} more" if len(grown) > 1 else ""
+            ended = Outcome(ExitCode.FAILED, f"--must-not-grow: {grown[0]} grew{more}")
     return ended
 
 
@@ -92,7 +100,7 @@ def target_of(text: str, overlay: Path | None) -> str:
     raise UsageError(
         f"There is no emulated target for {text!r}.",
         "Kernels are profiled where their machine code is executed on the CPU, which needs an emulator of the card.",
-        f"Choose from {', '.join(targets)}, or the name of one of their cards. (The part {EMULATED!r} may be left out.)",
+        f"Choose from {', '.join(target.emulate.shown for target in targets.values() if target.emulate)}.",
     )
 
 

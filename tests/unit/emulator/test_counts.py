@@ -14,7 +14,7 @@ import triton.language as tl
 
 from tests.unit.emulator.machine_code import WAVES, assembled, compiled, pack
 from warpwave.emulator import Launch, execute, load
-from warpwave.emulator.counts import Counts, kind_of, matrix_cycles, products
+from warpwave.emulator.counts import Counts, bounds, kind_of, matrix_cycles, products
 
 CARDS = tuple(WAVES)
 
@@ -269,6 +269,22 @@ def test_lanes_of_a_wide_read_are_not_neighbours():
         found[access[:7]] = _counted(kernel, launch)[1]["lds_cycles"]
 
     assert found == {"ds_read": 16, "ds_writ": 8}
+
+
+def test_bounds_follow_from_the_published_rates():
+    """A microsecond of MI300X: 2,100 cycles of each of 304 CUs with four SIMDs, and 5.3 MB of memory; fewer units for a small launch."""
+    kernel = load(assembled("gfx942", "\ts_nop 0"))
+    card = {"multiprocessor_count": 304, "sm_clock_rate": 2_100_000, "mem_clock_rate": 2_600_000, "mem_bus_width": 8192}
+    counts = Counts(kernel)
+    counts.most_groups, counts.most_waves, counts.read_bytes = 10_000, 40_000, 5_324_800
+    simds = 2100 * 304 * 4
+    has = Counter(lds_cycles=2100 * 304, matrix_cycles=2 * simds, vector_cycles=3 * simds, transcendental=simds // 16, salu=5 * 2100 * 304)
+    found = bounds(counts, has, card, 4)
+    counts.most_groups, counts.most_waves = 1, 1
+
+    assert found == pytest.approx({"memory": 1, "LDS": 1, "matrix": 2, "vector": 3, "transcendental": 1, "issue": 5})
+    assert bounds(counts, has, card, 4)["LDS"] == pytest.approx(304)
+    assert bounds(counts, has, {}, 4) == {}
 
 
 def test_a_spill_is_counted_each_time():
