@@ -9,10 +9,10 @@ from enum import Enum
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
-from synthetic import GPU_B, case, compiled, facts, record, run, sample
+from synthetic import GPU_B, case, compiled, facts, profile, record, run, sample
 
 from warpwave.compare import compare
-from warpwave.records import Sample, TargetRun, Verdict
+from warpwave.records import ProfiledLine, Sample, TargetRun, Verdict
 from warpwave.records.words import Bound, Checked
 
 PAGE_NAMES = (
@@ -54,6 +54,9 @@ def hostile(name: str):
                 ),
                 compiled=(compiled(name, kernel=name, function=name, verdict=Verdict.FAILED, reason=name),),
                 problems=(name,),
+                profiles=(
+                    profile(case=name, kernel=name, function=name, matrix={name: 1}, lines=(ProfiledLine(name, 1, name, {name: 1}),)),
+                ),
             ),
             run(),
         ],

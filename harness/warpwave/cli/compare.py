@@ -296,7 +296,7 @@ def _formats() -> list[str]:
     required=True,
     metavar="FORMAT",
     shell_complete=lambda context, parameter, typed: [name for name in _formats() if name.startswith(typed)],
-    help="benchmark-action, benchmark-action-times, bencher, pytorch, openmetrics, csv.",
+    help="benchmark-action, benchmark-action-times, bencher, pytorch, openmetrics, csv, speedscope (of a profile).",
 )
 @click.option("--out", type=OUT_FILE, help="Write to this file instead of standard output.")
 def export(folders: tuple[Path, ...], name: str, out: Path | None) -> Outcome:
@@ -311,10 +311,13 @@ def export(folders: tuple[Path, ...], name: str, out: Path | None) -> Outcome:
     if name not in FORMATS:
         raise UsageError(f"There is no format {name!r}.", "Each format is for one tool.", f"Choose from {', '.join(FORMATS)}.")
     comparison = _compare(folders)
-    if not any(cell.value is not None for row in comparison.rows for cell in row.cells):
+    if name == "speedscope":
+        if not comparison.profiles:
+            raise UsageError("There is nothing to export.", "No kernel was profiled.", "Run `warpwave profile CARD`; it needs no GPU.")
+    elif not any(cell.value is not None for row in comparison.rows for cell in row.cells):
         raise UsageError("There is nothing to export.", "No target has measured points.", _MEASURE)
     text = FORMATS[name](comparison)
-    if (behind := left_out(comparison)) and name != "csv":
+    if (behind := left_out(comparison)) and name not in ("csv", "speedscope"):
         console.say(f"{behind} of {sum(len(row.cells) for row in comparison.rows)} points are not sound and were left out.", err=True)
     if out is None:
         console.document(text)

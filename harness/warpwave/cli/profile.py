@@ -22,8 +22,7 @@ from warpwave.cli.options import (
     where_options,
 )
 from warpwave.cli.run import run
-from warpwave.errors import Outcome, UsageError
-from warpwave.records import EMULATED
+from warpwave.errors import ExitCode, Outcome, UsageError
 from warpwave.run.folders import RUNS, new_run_id
 
 if TYPE_CHECKING:
@@ -33,6 +32,9 @@ if TYPE_CHECKING:
 @click.command(cls=JsonCommand)
 @click.argument("names", nargs=-1, required=True, metavar="CARD...", shell_complete=complete_target)
 @click.option("--against", type=FOLDER, metavar="RUN", help="Also show which counters differ from an earlier run with --profile.")
+@click.option(
+    "--must-not-grow", "limits", metavar="COUNTER,COUNTER", default="", help="With --against: fail if one grew, e.g. lines64,lds_cycles."
+)
 @what_options
 @limit_options
 @package_options
@@ -44,7 +46,8 @@ if TYPE_CHECKING:
 def profile(**options: Any) -> Outcome:
     """Count what kernels ask of CARD (gfx942, MI300X, or an emulated target), by line of the source. No card is needed.
 
-    The tests run as with `warpwave run CARD-emulated --profile`. The report has the lines that cost most, and the least time that follows
+    The tests run as with `warpwave run CARD-emulated --profile`. With --bench, benchmarks are called once instead, with their smallest
+    size. The report has the lines that cost most, and the least time that follows
     from the counts; it is no speed.
 
     \b
@@ -55,18 +58,28 @@ def profile(**options: Any) -> Outcome:
     from warpwave.render.sections.profile import moved_sections
     from warpwave.render.terminal import draw_page
 
-    against, before = options.pop("against"), None
-    if against is not None:
-        before = _profiles(against)
+    against, limits = options.pop("against"), tuple(filter(None, options.pop("limits").split(",")))
+    if limits and against is None:
+        raise UsageError("--must-not-grow needs a run to compare with.", "A counter fails if it grew since that run.", "Add --against RUN.")
+    before = _profiles(against) if against is not None else None
     names = tuple(target_of(text, options["overlay"]) for text in options["names"])
     out = options["resume"] or options["out"] or RUNS / new_run_id()
+    if options["benches"] and not options["tests"]:
+        options["tests"] = options["benches"]
     chosen = {**options, "names": names, "profile": True, "out": out, "stages": options["stages"] or "test"}
     ended: Outcome = run.callback(**{**chosen, "verbose": False, "dry_run": False, "no_report": False})  # type: ignore[misc]
-    if before is not None and options["json"] is not True:
+    if ended.code is ExitCode.NOTHING_RAN and options["benches"]:  # no test, but benchmarks
+        ended = Outcome()
+    if before is not None:
         from warpwave.compare.profile import moved
 
         rows = moved(before, _profiles(out))
-        console.show(draw_page(f"Against {against}", moved_sections(rows, None if options["full"] else 20), good=ended.ok))
+        if options["json"] is not True:
+            console.show(draw_page(f"Against {against}", moved_sections(rows, None if options["full"] else 20), good=ended.ok))
+        grown = [f"{row.counter} of {row.function} in {row.case}" for row in rows if row.counter in limits and row.after > row.before]
+        if grown and ended.ok:
+            more = f" and {len(grown) - 1} more" if len(grown) > 1 else ""
+            ended = Outcome(ExitCode.FAILED, f"--must-not-grow: {grown[0]} grew{more}")
     return ended
 
 
@@ -87,7 +100,7 @@ def target_of(text: str, overlay: Path | None) -> str:
     raise UsageError(
         f"There is no emulated target for {text!r}.",
         "Kernels are profiled where their machine code is executed on the CPU, which needs an emulator of the card.",
-        f"Choose from {', '.join(targets)}, or the name of one of their cards. (The part {EMULATED!r} may be left out.)",
+        f"Choose from {', '.join(target.emulate.shown for target in targets.values() if target.emulate)}.",
     )
 
 

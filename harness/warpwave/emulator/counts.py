@@ -8,7 +8,7 @@ cycle serves, is what AMD and LLVM publish:
 - Passes of matrix instructions, of 4 cycles each: LLVM, SISchedule.td (SIDPFullSpeedModel for gfx90a, SIDPGFX940FullSpeedModel for gfx942),
   with the rates of gfx950 from its data sheet. WMMA: AMD's matrix instruction calculator.
 - Cycles of vector instructions: a wave of 64 lanes takes 4 on a SIMD of 16 lanes (CDNA), a wave of 32 lanes 1 on one of 32 (RDNA);
-  transcendental ones have a quarter of that rate (SISchedule.td, WriteTrans32).
+  transcendental ones have a quarter of that rate (SISchedule.td, WriteTrans32), and others may be issued beside them.
 - Issue: each cycle, a CU issues at most five instructions, of different waves and kinds, one of them scalar (ROCm Compute Profiler,
   "Pipeline descriptions", scheduler). Each SIMD of RDNA has a scheduler of its own; the same limit is taken for it.
 
@@ -122,7 +122,7 @@ class Counts:
             told["matrix_cycles"] = of.times * (matrix_cycles(name, self.kernel.architecture, one.shuffle) or 0)
             told["flop"] = of.times * products(name)
         elif kind in ("valu", "transcendental"):
-            told["vector_cycles"] = of.times * (4 if wide else 1) * (4 if kind == "transcendental" else not is_second)
+            told["vector_cycles"] = of.times * (4 if wide else 1) * (not is_second)
             told["flop"] = of.lanes * _flop(name)
         if of.kind in (_SHARED, _PAIR):
             told["lds_bytes"], told["lds_cycles"], told["least_lds_cycles"] = of.bytes, of.cycles, of.least_cycles
@@ -249,6 +249,7 @@ def bounds(counts: Counts, has: Counter[str], card: Mapping[str, int], scheduler
         "LDS": has["lds_cycles"] / units,
         "matrix": has["matrix_cycles"] / simds,
         "vector": has["vector_cycles"] / simds,
+        "transcendental": has["transcendental"] * (4 if is_pair else 16) / simds,
         "issue": max(has["instructions"] / _ISSUED, scalar) / (simds if is_pair else units),
     }
     bytes_per_us = 2 * card["mem_clock_rate"] * card["mem_bus_width"] / 8 / 1e3

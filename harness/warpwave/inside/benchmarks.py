@@ -174,6 +174,13 @@ def points(module: ModuleType, path: Path, job: Job) -> Iterator[Point]:
         yield from mark_points(mark, kernel, job.what.quick, own=own, plot=plot)
 
 
+def smallest_points(module: ModuleType) -> Iterator[Point]:
+    """Yield the first size of each benchmark of a loaded module, with each of its providers."""
+    for mark in dict.fromkeys(_marks(module)):
+        found = list(mark_points(mark, "", quick=True))
+        yield from (point for point in found if found and point.case == found[0].case)
+
+
 _OWN = "triton"  # what a benchmark without providers measures
 
 

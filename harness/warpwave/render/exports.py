@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from warpwave.compare.model import Cell, Comparison, Row, TargetSummary
+from warpwave.compare.profile import largest
 from warpwave.compare.speeds import lower_is_better
 from warpwave.render.charts.sweeps import band
 from warpwave.render.files import render_csv
@@ -239,6 +240,28 @@ def _dependencies(target: TargetSummary) -> dict[str, Any]:
     return {name: {"version": visible(version), "extra_info": {}} for name, version in found.items()}
 
 
+# Comparison → speedscope (speedscope.app): a profile a kernel, whose weights are the instructions of each line.
+
+
+def render_speedscope(comparison: Comparison) -> str:
+    """Return the wave-instructions that emulated kernels executed, by line of the source: counts, not times."""
+    frames: dict[tuple[str, str, int], int] = {}
+    profiles = []
+    for one in largest(comparison.profiles):
+        samples, weights = [], []
+        for line in one.profile.lines:
+            name = visible(f"{line.place or one.profile.function} {line.text}".strip())
+            kernel = frames.setdefault((visible(one.profile.function), "", 0), len(frames))
+            samples.append([kernel, frames.setdefault((name, visible(line.file), line.line), len(frames))])
+            weights.append(line.counters.get("instructions", 0))
+        name = visible(f"{one.profile.function} on {one.target}, {one.profile.case}: wave-instructions")
+        ends = {"startValue": 0, "endValue": sum(weights), "samples": samples, "weights": weights}
+        profiles.append({"type": "sampled", "name": name, "unit": "none", **ends})
+    shared = [{"name": name, "file": file, "line": line} if file else {"name": name} for name, file, line in frames]
+    schema = "https://www.speedscope.app/file-format-schema.json"
+    return json.dumps({"$schema": schema, "shared": {"frames": shared}, "profiles": profiles}, indent=1) + "\n"
+
+
 FORMATS: dict[str, Callable[[Comparison], str]] = {
     "benchmark-action": render_bigger,  # github-action-benchmark, tool customBiggerIsBetter
     "benchmark-action-times": render_smaller,  # the same with tool customSmallerIsBetter: the tool takes one direction per file
@@ -246,6 +269,7 @@ FORMATS: dict[str, Callable[[Comparison], str]] = {
     "pytorch": render_pytorch,
     "openmetrics": render_openmetrics,
     "csv": render_csv,
+    "speedscope": render_speedscope,
 }
 
 __all__ = ["FORMATS"]

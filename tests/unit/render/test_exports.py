@@ -15,7 +15,7 @@ from hostile import PAGE_NAMES, hostile
 from jsonschema import Draft202012Validator
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from pydantic import TypeAdapter
-from synthetic import GPU_B, case, compiled, facts, no_gpu, record, run, sample, two_targets, write_raw
+from synthetic import GPU_B, case, compiled, facts, no_gpu, profile, record, run, sample, two_targets, write_raw
 
 from warpwave.__main__ import _run_cli
 from warpwave.collect import collect
@@ -374,3 +374,14 @@ def test_every_key_of_a_comparison_is_in_the_schema():
         return None
 
     check(json.loads(to_json(compare(two_targets(), ["alpha", "beta"]))), schema)
+
+
+def test_speedscope_has_the_instructions_of_each_line():
+    """Stacks point to frames, and the weights are the counts of the lines."""
+    made = json.loads(FORMATS["speedscope"](compare([run(profiles=(profile(),))])))
+    (found,), frames = made["profiles"], made["shared"]["frames"]
+
+    assert [[frames[at]["name"] for at in stack] for stack in found["samples"]] == [["_softmax_fwd", "rows.py:12 x = tl.load(x_ptr + i)"]]
+    assert found["weights"] == [60]
+    assert found["endValue"] == 60
+    assert json.loads(FORMATS["speedscope"](compare([])))["profiles"] == []

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from warpwave.inside.benchmarks import load_module
+from warpwave.inside.benchmarks import load_module, smallest_points
 from warpwave.inside.codegen.recorder import Compiling, written_since, written_so_far
 from warpwave.inside.environment import import_compiler, is_of_the_disk
 from warpwave.inside.facts.device import ask_afresh, trouble_if_used
@@ -49,11 +49,14 @@ class BenchModule(pytest.File):
 
 
 class BenchItem(pytest.Item):
-    """Loads the module without running its sweeps."""
+    """Loads the module without running its sweeps. For a profile, it calls each benchmark once, with the smallest size."""
 
     def runtest(self) -> None:
         """Run the module's top level."""
-        load_module(self.path, Path(settings().get("kernels", self.config.rootpath)))
+        module = load_module(self.path, Path(settings().get("kernels", self.config.rootpath)))
+        if os.environ.get(PROFILE_VARIABLE):
+            for point in smallest_points(module):
+                point.run()
 
     def reportinfo(self) -> tuple[Path, None, str]:
         """Return the location that a failure points to."""

@@ -667,7 +667,7 @@ def figures_of(made: CompiledKernel) -> list[str]:
 OWN = frozenset(
     {
         *("verdict", "overview", "grid", "gaps", "targets", "failures", "kernels", "environment", "tests", "code", "refused"),
-        *("data", "theme", "readout", "overview-tools", "roofline", "filters", "left", "steps"),
+        *("data", "theme", "readout", "overview-tools", "profile", "roofline", "filters", "left", "steps"),
     }
 )
 _NUMBERED = re.compile(r"[cf]\d+|(gap|row)(-.*)?")  # and those that it makes, or a number would make

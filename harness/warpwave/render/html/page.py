@@ -6,6 +6,7 @@ from markupsafe import Markup
 
 from warpwave.compare.answer import headline, overview, own_providers, shortfalls
 from warpwave.compare.model import Comparison
+from warpwave.compare.profile import NO_SPEED
 from warpwave.render.charts.roofline import roofline
 from warpwave.render.charts.svg import mark
 from warpwave.render.charts.sweeps import sweeps
@@ -16,6 +17,7 @@ from warpwave.render.html import kernels as kernel_table
 from warpwave.render.html import kernels as speeds
 from warpwave.render.html import tests as environment
 from warpwave.render.html.kernels import anchors, embedded, most_tests
+from warpwave.render.html.profile import costs
 from warpwave.render.html.shell import draw, pack, packaged_script, part, split
 from warpwave.render.sections import testing
 from warpwave.render.text import UNTESTED
@@ -74,6 +76,8 @@ def render_html(comparison: Comparison) -> str:
         bodies=bodies_shown,
         failures=tests.failures(comparison),
         findings=[*testing.finding_sections(comparison, tests.MOST_FINDINGS), *testing.known_sections(comparison, tests.MOST_FINDINGS)],
+        costs=costs(comparison),
+        no_speed=NO_SPEED,
         parity=tests.parity(comparison),
         left_out=left_out,
         generated=generated,

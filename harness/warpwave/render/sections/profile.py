@@ -57,6 +57,10 @@ def _kernel(one: Largest, several: bool) -> Line:
     return say(name(who), ": ", profile.bound or "no figures of this card", f" ({rest} µs)" if rest else "", fits, traffic, name(where))
 
 
+def _amount(value: float) -> str:
+    return f"{value:,.0f}" if value.is_integer() else number(value)
+
+
 def moved_sections(rows: Sequence[Moved], few: int | None) -> list[Section]:
     """Return the counters that differ between two runs."""
     heads = tuple(map(say, ("test", "kernel", "counter", "before", "now", "factor")))
@@ -65,8 +69,8 @@ def moved_sections(rows: Sequence[Moved], few: int | None) -> list[Section]:
             say(name(row.case)),
             say(name(row.function)),
             say(name(row.counter)),
-            say(number(row.before)),
-            say(number(row.after)),
+            say(_amount(row.before)),
+            say(_amount(row.after)),
             say(f"{row.after / row.before:.3g} times" if row.before else "new"),
         )
         for row in (rows if few is None else rows[:few])
