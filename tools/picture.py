@@ -16,9 +16,8 @@ from playwright.sync_api import sync_playwright
 
 _LEFT_OUT = ".cards, .rest, .legend, .tools, #gaps, #roofline, #failures, #environment, #tests, #code, #kernels > h2, #kernels > p, .anchor"
 # A large page unpacks a kernel's section when it is opened, into an element of its own.
-_LEFT_OUT += (
-    ", .summary, .wide, .numbers, .back, .page h4, figure:nth-of-type(n + 3), :is(.page, [data-packed]) > :is(.scroll, .fold, .note)"
-)
+_LEFT_OUT += ", :is(.page, [data-packed]) > :is(.scroll, .fold, .note), .functions"
+_LEFT_OUT += ", .summary, .wide, .numbers, .back, .page h4, figure:nth-of-type(n + 3)"
 _STYLE = f"{_LEFT_OUT} {{ display: none !important }} header {{ position: static !important }}"
 
 
