@@ -24,7 +24,7 @@ CARD_B = dataclasses.replace(facts(GPU_B), devices=(dataclasses.replace(facts(GP
 def beside(*more):
     """Two made-up cards, the second half as near its copy, and its code spills; and a target without a card."""
     here = (sample(value=3800.0),)
-    there = (sample(value=1900.0),)
+    there = (sample(value=1900.0), sample(value=3000.0, provider="torch"))
     code = {card: (compiled(card, origin="softmax/N=1024 [triton]", spills=spills),) for card, spills in (("sy_90", 0), ("syn942", 12))}
     alpha = run("alpha", samples=here, compiled=code["sy_90"])
     beta = run("beta", facts=CARD_B, record=record("beta"), samples=there, compiled=code["syn942"])
