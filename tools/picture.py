@@ -15,7 +15,9 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 _LEFT_OUT = ".cards, .rest, .legend, .tools, #gaps, #roofline, #failures, #environment, #tests, #code, #kernels > h2, #kernels > p, .anchor"
-_LEFT_OUT += ", .summary, .wide, .numbers, .back, .page > .scroll, .page > .fold, .page > .note, .page h4, figure:nth-of-type(n + 3)"
+# A large page unpacks a kernel's section when it is opened, into an element of its own.
+_LEFT_OUT += ", :is(.page, [data-packed]) > :is(.scroll, .fold, .note), .functions"
+_LEFT_OUT += ", .summary, .wide, .numbers, .back, .page h4, figure:nth-of-type(n + 3)"
 _STYLE = f"{_LEFT_OUT} {{ display: none !important }} header {{ position: static !important }}"
 
 
@@ -32,6 +34,7 @@ def draw(report: Path, picture: Path, kernel: str) -> None:
             " if (one.querySelector('h3').textContent.trim() !== name) one.remove(); else one.querySelector('details').open = true })",
             kernel,
         )
+        page.locator("section.kernel .plot").first.wait_for()
         bottom = page.evaluate("document.querySelector('section.kernel').getBoundingClientRect().bottom")
         page.screenshot(path=str(picture), full_page=True, clip={"x": 0, "y": 0, "width": 1120, "height": min(bottom + 12, 1700)})
         browser.close()

@@ -74,6 +74,8 @@ def check_options(name: str, out: Path, asked: dict[str, Any]) -> None:
         raise UsageError(f"--options has words that are not options: {others!r}.", "A job runs one target.", "Remove them, or quote them.")
     if asked["dry_run"]:
         raise UsageError("--options has --dry-run.", "The job would be green, and nothing would have run.", "Remove it.")
+    if asked["watch"]:
+        raise UsageError("--options has --watch.", "The job would wait for edits that nobody makes there.", "Remove it.")
     if asked["toolchains"] or asked["tritons"]:
         raise UsageError(
             "--options puts the target on a toolchain.",

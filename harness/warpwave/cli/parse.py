@@ -383,5 +383,7 @@ def _parse_stages(text: str | None) -> tuple[Stage, ...]:
         return ()
     for name in text.split(","):
         if name not in STAGES:
-            raise UsageError(f"There is no stage {name!r}.", "Stages are separated by commas.", f"Choose from {', '.join(STAGES)}.")
+            like = difflib.get_close_matches(name, STAGES, n=1)
+            meaning = f"The nearest is {like[0]}." if like else "Stages are separated by commas."
+            raise UsageError(f"There is no stage {name!r}.", meaning, f"Choose from {', '.join(STAGES)}.")
     return tuple(Stage(name) for name in text.split(","))

@@ -164,7 +164,7 @@ def overview(comparison: Comparison) -> tuple[KernelLine, ...]:
     index = _Index(comparison)
     kernels = dict.fromkeys([*(entry.kernel for entry in comparison.kernels), *own, *(kernel for kernel, _ in index.compiled)])
     lines = [_line(comparison, kernel, own.get(kernel, ""), index) for kernel in kernels]
-    return tuple(sorted(lines, key=lambda line: (not line.failed, not line.uncompiled, -1.0 if line.gap is None else -line.gap - 1)))
+    return tuple(sorted(lines, key=lambda line: (not line.failed, not line.uncompiled, 0.0 if line.gap is None else -line.gap - 1)))
 
 
 def own_providers(comparison: Comparison) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from warpwave.ci.job import check_options
 from warpwave.cli import watch
 from warpwave.cli.parse import parse_options
 from warpwave.cli.run import run
@@ -126,3 +127,10 @@ def test_what_is_for_one_run_is_refused(package, words):
 
     with pytest.raises(UsageError, match="were both given"):
         watch.watch(options, lambda **given: Outcome())
+
+
+def test_a_job_of_a_workflow_does_not_wait_for_edits(package):
+    options = run.make_context("run", ["cpu", "--watch", "--kernels", str(package)]).params
+
+    with pytest.raises(UsageError, match="--watch"):
+        check_options("cpu", package, options)

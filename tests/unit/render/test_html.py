@@ -16,7 +16,7 @@ from importlib.resources import as_file, files
 
 import pytest
 from hostile import PAGE_NAMES, hostile, large
-from synthetic import case, compiled, no_gpu, record, run, sample, two_targets
+from synthetic import case, compared, compiled, no_gpu, record, recorded_runs, run, sample, two_targets
 
 from warpwave.compare import compare
 from warpwave.records import Stage, StageReport, Verdict
@@ -214,6 +214,11 @@ def many_kernels(count: int):
 
 
 @pytest.mark.slow
+def test_the_page_of_the_bundled_package_is_at_most_half_a_megabyte():
+    """Of the recorded run, and of two vendors beside each other."""
+    assert max(len(render_html(comparison).encode()) for comparison in (compare(recorded_runs()), compared())) <= 500_000
+
+
 def test_three_hundred_kernels_on_four_targets_are_less_than_three_megabytes():
     """Each has a row and a section, and nothing is left out: not a drawing, not a number."""
     large_page = render_html(compare(many_kernels(300)))

@@ -182,6 +182,64 @@ def test_every_target_is_visible_at_every_width(show, width):
     assert "56%" in row.inner_text()
 
 
+@pytest.mark.parametrize("width", slow_but([390, 640, 1024, 1440], [390, 640]))
+def test_a_table_stays_a_table_down_to_640_pixels_and_the_heading_has_two_lines(show, width):
+    page = show(compared())
+    page.set_viewport_size({"width": width, "height": 900})
+    lines = "found => found.getBoundingClientRect().height / parseFloat(getComputedStyle(found).lineHeight)"
+
+    assert page.locator(".overview").evaluate("found => getComputedStyle(found).display") == ("block" if width < 640 else "table")
+    assert page.locator("h1").evaluate(lines) < 2.1
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_drawings_are_whole_and_the_read_out_stands_beside_its_point(show, width):
+    """By pointer and by keyboard; it never hides the point."""
+    page = unfold(show(compare(two_targets(), ["alpha", "beta"])))
+    page.set_viewport_size({"width": width, "height": 900})
+    plot = page.locator("figure:not(.wide) .plot").first
+    plot.scroll_into_view_if_needed()
+    assert plot.evaluate("found => found.scrollWidth - found.clientWidth") == 0
+    for key in (None, "Home", "End"):
+        if key:
+            plot.focus()
+            page.keyboard.press(key)
+        else:
+            plot.hover()
+        # The line of the case, and the read-out: what of it is nearest to any point on that line.
+        apart = page.evaluate(
+            """() => {
+              const svg = document.querySelector(".guide[style*=visible]").ownerSVGElement;
+              const box = document.getElementById("readout").getBoundingClientRect();
+              const frame = svg.getBoundingClientRect(), scale = frame.width / svg.viewBox.baseVal.width;
+              const at = Number(svg.querySelector(".guide").getAttribute("x1"));
+              const points = [];
+              for (const line of svg.querySelectorAll("[data-series]:not(.off) .line"))
+                for (const [, x, y] of line.getAttribute("d").matchAll(/[ML](-?[\\d.]+) (-?[\\d.]+)/g))
+                  if (Math.abs(x - at) < 1) points.push([frame.left + x * scale, frame.top + y * scale]);
+              const far = ([x, y]) => Math.hypot(Math.max(box.left - x, 0, x - box.right), Math.max(box.top - y, 0, y - box.bottom));
+              return points.map(far);
+            }"""
+        )
+        assert apart, key
+        assert 0 < min(apart) < 40, (key, apart)
+
+
+def test_a_button_copies_a_command_without_its_prompt(show):
+    page = show(compared())
+    page.evaluate("navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }")
+    command = page.locator("pre.again").first
+    button = page.locator(".copyable .copy").first
+    button.focus()
+    page.keyboard.press("Enter")
+
+    page.wait_for_function("window.copied !== undefined")
+    assert "$ warpwave run" in command.inner_text()
+    assert page.evaluate("window.copied") == command.inner_text().removeprefix("$ ")
+    assert page.evaluate("window.copied").startswith("warpwave run")
+
+
 def test_a_link_opens_the_section_of_its_kernel_with_its_own_lines_on(show, form):
     """From the overview, and as a fragment that somebody shared."""
     page = show(compared())

@@ -84,7 +84,7 @@ _LIST_WIDTH, _ROW = 1140, 22
 _LETTER = 6.7  # pixels per character in the labels of a list
 _LONGEST = 60
 _LEVEL = 0.001  # of the large copy: a ceiling that moves by more is drawn as a curve
-_SMALL_LETTER, _SMALL_ROW = 6.0, 13  # pixels, of the labels of ceilings
+_SMALL_LETTER, _SMALL_ROW = 7.4, 14  # pixels, of the labels of ceilings
 _LONGEST_TARGET = 40
 
 
