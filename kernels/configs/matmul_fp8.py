@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from kernels.configs.matmul import Tile
+from kernels.configs.matmul import Specialized, Tile
 
 OCP = (torch.float8_e4m3fn, torch.float8_e5m2)
 FNUZ = (torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
@@ -25,6 +25,7 @@ class Config:
     native: tuple[torch.dtype, ...] = ()
     widened: tuple[torch.dtype, ...] = ()
     by_block: tuple[Tile, ...] = ()
+    specialized: tuple[Specialized, ...] = ()
 
 
 _MFMA = {"matrix_instr_nonkdim": 16, "waves_per_eu": 2}
@@ -34,7 +35,12 @@ _LIMIT = {"maxnreg": 168}
 _HIGH, _FEW = Tile(128, 64, 128, 4, 3, options=_LIMIT), Tile(64, 32, 128, 4, 5)
 
 MATMUL_FP8 = {
-    "sm_90": Config((Tile(64, 128, 128, 4, 4, options=_LIMIT), _HIGH, _FEW), native=OCP, by_block=(_HIGH, _FEW)),
+    "sm_90": Config(
+        (Tile(64, 128, 128, 4, 4, options=_LIMIT), _HIGH, _FEW),
+        native=OCP,
+        by_block=(_HIGH, _FEW),
+        specialized=(Specialized(128, 256, 128, 4, 64), Specialized(128, 128, 128, 6, 64)),
+    ),
     "sm_1*": Config((Tile(128, 128, 128, 8, 3), _SMALL), native=OCP),
     "sm_89": Config((Tile(128, 128, 128, 8, 2), Tile(64, 64, 128, 4, 3)), native=OCP),
     "sm_*": Config((Tile(64, 64, 128, 4, 3),), widened=(torch.float8_e5m2,)),

@@ -220,6 +220,64 @@ def sum_kernel(
 
 
 @triton.jit
+def copy_rows_kernel(out_ptr, x_ptr, columns, chunks, out_stride, x_stride, VECTOR: tl.constexpr, BLOCK_SIZE: tl.constexpr):
+    """Copy a part of a row of 16-bit numbers per program. `VECTOR`: a power of two up to 8 that divides columns and strides."""
+    row = (tl.program_id(0) // chunks).to(tl.int64)
+    lane = tl.arange(0, BLOCK_SIZE)
+    if VECTOR < 8:
+        # A thread has eight numbers. Neighbours in memory go to neighbouring threads.
+        unit = lane // VECTOR
+        lane = (unit // (8 // VECTOR) + unit % (8 // VECTOR) * (BLOCK_SIZE // 8)) * VECTOR + lane % VECTOR
+    at = tl.program_id(0) % chunks * BLOCK_SIZE + lane
+    inside = at < columns // VECTOR * VECTOR
+    x = tl.load(x_ptr + row * (x_stride // VECTOR * VECTOR) + at, mask=inside)
+    tl.store(out_ptr + row * (out_stride // VECTOR * VECTOR) + at, x, mask=inside)
+
+
+@triton.jit
+def sum_tiles_kernel(
+    out_ptr,
+    saved_ptr,
+    shares_ptr,
+    bias_ptr,
+    whole,
+    M,
+    N,
+    SHARES: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    GROUP_M: tl.constexpr,
+    ROWS: tl.constexpr,
+    BIAS: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    SAVE: tl.constexpr,
+):
+    """Add up the shares of tiles from the one with number `whole` on, with bias and activation: some rows of a tile per program."""
+    tiles_m = tl.cdiv(M, BLOCK_M)
+    tiles_n = tl.cdiv(N, BLOCK_N)
+    at = tl.program_id(0) // (BLOCK_M // ROWS)
+    first = tl.program_id(0) % (BLOCK_M // ROWS) * ROWS
+    batch = ((whole + at) // (tiles_m * tiles_n)).to(tl.int64)
+    tile_m, tile_n = grouped((whole + at) % (tiles_m * tiles_n), tiles_m, tiles_n, GROUP_M)
+    rows = first + tl.arange(0, ROWS)
+    lanes = tl.arange(0, BLOCK_N)
+    shares_ptr += at * (SHARES * BLOCK_M * BLOCK_N) + rows[:, None] * BLOCK_N + lanes[None, :]
+    x = tl.load(shares_ptr)
+    for _ in tl.static_range(1, SHARES):
+        shares_ptr += BLOCK_M * BLOCK_N
+        x += tl.load(shares_ptr)
+    rows += tile_m * BLOCK_M
+    columns = tile_n * BLOCK_N + lanes
+    if BIAS:
+        x += tl.load(bias_ptr + columns, mask=columns < N, other=0.0).to(tl.float32)[None, :]
+    inside = (rows < M)[:, None] & (columns < N)[None, :]
+    offsets = (batch * M + rows)[:, None] * N + columns[None, :]
+    if SAVE:
+        tl.store(saved_ptr + offsets, x.to(saved_ptr.dtype.element_ty), mask=inside)
+    tl.store(out_ptr + offsets, activate(x, ACTIVATION, False).to(out_ptr.dtype.element_ty), mask=inside)
+
+
+@triton.jit
 def activation_backward_kernel(out_ptr, grad_ptr, x_ptr, n_elements, ACTIVATION: tl.constexpr, BLOCK_SIZE: tl.constexpr):
     offsets = tl.program_id(0).to(tl.int64) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
     inside = offsets < n_elements

@@ -7,7 +7,8 @@ GPU.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -17,15 +18,19 @@ from kernels.configs.matmul import FEW, MATMUL, Config, Specialized, Tile
 from kernels.dispatch import cdiv
 from kernels.launches.bound import Bound, on_boundary
 from kernels.launches.tape import refuse
-from kernels.matmul.kernels import matmul_kernel
+from kernels.matmul.kernels import copy_rows_kernel, matmul_kernel
 from kernels.matmul.layout import Launch, Layout
-from kernels.matmul.split import for_few_rows, in_parts
-
-# The cost of fetching an element of a row or column of operands, in products of a row and a column.
-FETCH = 32
+from kernels.matmul.split import for_few_rows, in_parts, shared, weight
 
 # Rows or columns of the output from which copying an operand first is worth it, if its layout is slow to read.
 WORTH_A_COPY = 256
+
+# Bytes of the lines that memory and caches have. A row's piece that crosses a line takes two requests: two thirds of the speed on an H100.
+LINE = 128
+
+# A copy of an operand with rows on such lines is worth it from so many rows and columns on. Where TMA cannot reach the operand as it is,
+# it is worth it from so many products and rows on: other kernels take five times as long.
+ON_LINES, IN_REACH, FEWEST_IN_REACH = 2560, 1 << 29, 256
 
 # Length of the sum from which the widest tile can hide an activation. Without hiding, it runs out of registers.
 HIDES_ACTIVATION = 512
@@ -37,9 +42,6 @@ LONG = 256
 
 # Elements of a large output: every multiprocessor gets several tiles.
 LARGE = 1 << 24
-
-# Length of the sum, and columns, for which a wave of tiles takes longer than another launch that reads the second operand again.
-WORTH_TWO_LAUNCHES, WIDEST_READ_TWICE = 1024, 16384
 
 AnyTile = TypeVar("AnyTile", Tile, Specialized)
 
@@ -65,6 +67,10 @@ def multiply(
             precision = "tf32" if choose(MATMUL).tf32 and torch.backends.cuda.matmul.allow_tf32 else "ieee"
             a, b = _read_fast(a, b, precision)
         a, b = _unit_stride(a), _unit_stride(b)
+        if precision is None and choose(MATMUL).specialized:
+            size = min(a.shape[-2], b.shape[-1])
+            reach = size >= FEWEST_IN_REACH and out.numel() * a.shape[-1] >= IN_REACH
+            a, b = (_on_lines(x, reach, size >= ON_LINES) for x in (a, b))
         bias = bias if bias is None else bias.contiguous()
         boundaries = on_boundary(a, b, saved, bias)
         launch = _plan(card(), a.dtype, precision, boundaries, Layout.of(a), Layout.of(b), bias is not None, activation, save)
@@ -91,11 +97,11 @@ def multiply_into(out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, add: bool
 def _plan_into(on: Card, dtype: torch.dtype, aligned: bool, add: bool, a: Layout, b: Layout) -> Launch | None:
     config = choose(MATMUL, on)
     shape = (*a.shape[:-1], b.shape[-1])
-    if not _takes_tma(config, dtype, aligned, a, b) or shape[0] * shape[1] < LARGE:
+    if not _takes_tma(config, dtype, aligned, a, b) or shape[1] % 8 or shape[0] * shape[1] < LARGE:
         return None
     from kernels.matmul.specialized import product
 
-    return product(cheapest(config.specialized, on, shape), on, (dtype, dtype), a, b, add=add)
+    return product(cheapest(config.specialized, on, shape, a.shape[-1]), on, dtype, a, b, add=add)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -122,53 +128,21 @@ def _plan(
         plain = {"bias": False, "activation": None, "save": False}
         return in_parts(parts, lambda a, b: _pointers(tile, on, precision, config.widen, a, b, plain), a, b, epilogue)
     if _takes_tma(config, dtype, aligned, a, b):
-        if last := _rows_of_another_wave(config, on, shape, k):
-            parts = [
-                _plan(on, dtype, precision, boundaries, Layout((size, k), a.stride), b, bias, activation, save) for size in (m - last, last)
-            ]
-            return _one_after_the_other(*parts, m - last)
         narrow = activation and a.shape[-1] < HIDES_ACTIVATION
         # Gluon is experimental, so it is only imported for a GPU with a configuration for it.
-        from kernels.matmul.specialized import specialized
+        from kernels.matmul.specialized import product
 
-        return specialized(cheapest(config.specialized[1 if narrow else 0 :], on, shape), on, dtype, a, b, epilogue)
+        return product(cheapest(config.specialized[1 if narrow else 0 :], on, shape, k), on, dtype, a, b, **epilogue)
     tiles = config.narrow
     if precision:
         tiles = getattr(config, precision)
     elif save or a.shape[-1] % 64 or any(step % 16 for step in (*a.stride, *b.stride) if step != 1):
         tiles = config.frugal
-    return _pointers(cheapest(tiles, on, shape), on, precision, config.widen, a, b, epilogue)
-
-
-def _rows_of_another_wave(config: Config, on: Card, shape: tuple[int, ...], k: int) -> int:
-    """Return how many last rows of a product to compute by themselves: a few that would start another wave of tiles; or 0.
-
-    Such a wave takes as long as any other. The kernel for few rows takes one read of `b`, which is less unless `b` is very wide. A tile of
-    warpgroups would take as long as the wave.
-    """
-    if len(shape) != 2 or k < WORTH_TWO_LAUNCHES or shape[1] > WIDEST_READ_TWICE:
-        return 0
-    tile = cheapest(config.specialized, on, shape)
-    last = shape[0] % tile.m
-
-    def waves(rows: int) -> int:
-        return cdiv(cdiv(rows, tile.m) * cdiv(shape[1], tile.n), on.processors)
-
-    saves = 0 < last <= FEW and 1 <= waves(shape[0] - last) < waves(shape[0])
-    return last if saves and for_few_rows(config.few, on, last, shape[1], k) else 0
-
-
-def _one_after_the_other(top: Launch, bottom: Launch, rows: int) -> Launch:
-    def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, saved: torch.Tensor, bias: torch.Tensor | None) -> None:
-        top(a[:rows], b, out[:rows], saved[:rows], bias)
-        bottom(a[rows:], b, out[rows:], saved[rows:], bias)
-
-    return launch
+    return _pointers(cheapest(tiles, on, shape, k), on, precision, config.widen, a, b, epilogue)
 
 
 def _takes_tma(config: Config, dtype: torch.dtype, aligned: bool, a: Layout, b: Layout) -> bool:
-    in_reach = a.in_reach_of_tma() and b.in_reach_of_tma() and b.shape[-1] % 8 == 0
-    return bool(config.specialized) and dtype != torch.float32 and aligned and in_reach
+    return bool(config.specialized) and dtype != torch.float32 and aligned and a.in_reach_of_tma() and b.in_reach_of_tma()
 
 
 def _pointers(tile: Tile, on: Card, precision: str | None, widen: bool, a: Layout, b: Layout, epilogue: dict[str, Any]) -> Launch:
@@ -202,13 +176,13 @@ def _pointers(tile: Tile, on: Card, precision: str | None, widen: bool, a: Layou
     return launch
 
 
-def cheapest(tiles: Sequence[AnyTile], on: Card, shape: tuple[int, ...]) -> AnyTile:
+def cheapest(tiles: Sequence[AnyTile], on: Card, shape: tuple[int, ...], k: int) -> AnyTile:
     """Return the tile with the fewest waves over the multiprocessors, weighted by its products and the operands it fetches."""
     *batch, m, n = shape
 
-    def cost(tile: AnyTile) -> int:
-        programs = (batch[0] if batch else 1) * -(-m // tile.m) * -(-n // tile.n)
-        return -(-programs // on.processors) * (tile.m * tile.n + FETCH * (tile.m + tile.n))
+    def cost(tile: AnyTile) -> float:
+        tiles = (batch[0] if batch else 1) * cdiv(m, tile.m) * cdiv(n, tile.n)
+        return shared(tile, on, tiles, k)[1] if isinstance(tile, Specialized) else cdiv(tiles, on.processors) * weight(tile)
 
     return min(tiles, key=cost)
 
@@ -222,6 +196,29 @@ def _read_fast(a: torch.Tensor, b: torch.Tensor, precision: str) -> tuple[torch.
     if precision == "ieee" and config.ieee_dense_n and m >= WORTH_A_COPY:
         b = b.contiguous()
     return a, b
+
+
+def _on_lines(x: torch.Tensor, reach: bool, lines: bool) -> torch.Tensor:
+    """Return a 16-bit operand with rows on lines: `x`, or a copy if that is worth it so that TMA can `reach` it, or for `lines` alone."""
+    if x.stride(-1) != 1:
+        return _on_lines(x.mT, reach, lines).mT
+    *batch, rows, columns = x.shape
+    near = x.data_ptr() % 16 == 0 and Layout.of(x).in_reach_of_tma()
+    if not reach or (near and (not lines or x.stride(-2) * 2 % LINE == 0)):
+        return x
+    out = torch.empty((*batch, rows, cdiv(columns * 2, LINE) * LINE // 2), dtype=x.dtype, device=x.device)[..., :columns]
+    if batch:
+        return out.copy_(x)
+    _copy_rows(card(), x.dtype, Layout.of(x), out.stride(0), x.data_ptr() % 16 == 0)(out, x)
+    return out
+
+
+@functools.lru_cache(maxsize=1024)
+def _copy_rows(on: Card, dtype: torch.dtype, x: Layout, step: int, boundary: bool) -> Callable[[torch.Tensor, torch.Tensor], None]:
+    (rows, columns), block = x.shape, 2048
+    chunks, vector = cdiv(columns, block), math.gcd(8, columns, x.stride[0]) if boundary else 1
+    bound = Bound(copy_rows_kernel, (rows * chunks,), {"VECTOR": vector, "BLOCK_SIZE": block})
+    return lambda out, x: bound(out, x, columns, chunks, step, x.stride(0))
 
 
 def _unit_stride(x: torch.Tensor) -> torch.Tensor:

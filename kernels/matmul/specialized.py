@@ -1,4 +1,4 @@
-"""The launch of the warp-specialized kernel: TMA descriptors, and split sums."""
+"""The launch of the warp-specialized kernel: TMA descriptors, and shares of sums."""
 
 from __future__ import annotations
 
@@ -12,35 +12,24 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from kernels.configs import Card
 from kernels.configs.matmul import Specialized
+from kernels.dispatch import cdiv
 from kernels.launches.bound import Bound, descriptors
+from kernels.matmul.kernels import sum_tiles_kernel
 from kernels.matmul.layout import Launch, Layout
-from kernels.matmul.split import in_parts
+from kernels.matmul.split import shared
 from kernels.matmul.warp_specialized import matmul_specialized_kernel
 
 GLUON = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16, torch.float32: gl.float32}
+GLUON |= {torch.float8_e4m3fn: gl.float8e4nv, torch.float8_e5m2: gl.float8e5}
 
-# A part of a split sum has at least this many products, to be worth a second kernel that adds the parts.
-LONG = 1024
-
-
-def specialized(tile: Specialized, on: Card, dtype: torch.dtype, a: Layout, b: Layout, epilogue: dict[str, Any]) -> Launch:
-    """Return the launch for operands that TMA can reach. A long sum with few tiles is split into parts."""
-    (m, k), n = a.shape[-2:], b.shape[-1]
-    programs = a.matrices * -(-m // tile.m) * -(-n // tile.n)
-    splits = 1
-    while len(a.shape) == 2 and 2 * splits * programs <= on.processors and k % (2 * splits * tile.k) == 0 and k >= 2 * splits * LONG:
-        splits *= 2
-    if splits == 1:
-        return product(tile, on, (dtype, dtype), a, b, **epilogue)
-    # With few tiles and a long sum, treat parts of the sum as a batch, so that every multiprocessor has work.
-    narrow = replace(tile, part_n=32)
-    return in_parts(splits, lambda a, b: product(narrow, on, (dtype, torch.float32), a, b), a, b, epilogue)
+# Rows of a tile that a program adds up.
+ROWS = 8
 
 
 def product(
     tile: Specialized,
     on: Card,
-    dtypes: tuple[torch.dtype, torch.dtype],
+    dtype: torch.dtype,
     a: Layout,
     b: Layout,
     bias: bool = False,
@@ -48,40 +37,53 @@ def product(
     save: bool = False,
     add: bool = False,
 ) -> Launch:
-    """Return the launch of one product. `dtypes` are those of the operands and the output, which may be fp32 without an activation.
-
-    `add`: add to the output's content.
-    """
+    """Return the launch for operands that TMA can reach. `add`: add to the output's content."""
     *batch, m, k = a.shape
     n, half_m = b.shape[-1], tile.m // 2
     batches = batch[0] if batch else 1
-    programs = min(on.processors, batches * -(-m // tile.m) * -(-n // tile.n))
+    tiles = batches * cdiv(m, tile.m) * cdiv(n, tile.n)
     a_transposed, b_transposed = a.stride[-1] != 1, b.stride[-1] != 1
-    of_a = _box(a, (tile.k, half_m) if a_transposed else (half_m, tile.k), dtypes[0])
-    of_b = _box(b, (tile.n, tile.k) if b_transposed else (tile.k, tile.n), dtypes[0])
-    of_out = _box(Layout((*batch, m, n), (*[m * n] * len(batch), n, 1)), (half_m, tile.part_n), dtypes[1])
+    # Rows of the output that start on no boundary are written by address, which takes registers. Their descriptor only tells the block.
+    ragged, row = n % 8 > 0, cdiv(n, 8) * 8
+    if ragged:
+        tile = replace(tile, part_n=32)
+    of_a = box(a, (tile.k, half_m) if a_transposed else (half_m, tile.k), dtype)
+    of_b = box(b, (tile.n, tile.k) if b_transposed else (tile.k, tile.n), dtype)
+    of_out = box(Layout((*batch, m, n), (*[m * row] * len(batch), row, 1)), (half_m, tile.part_n), dtype)
+    count = 1 if add or not _spread(tile, k, activation) else shared(tile, on, tiles, k)[0]
+    epilogue = {"BIAS": bias, "ACTIVATION": activation, "SAVE": save}
     options: dict[str, Any] = {
         "A_TRANSPOSED": a_transposed,
         "B_TRANSPOSED": b_transposed,
         "STAGES": tile.stages,
         "GROUP_M": tile.group_m,
-        "BIAS": bias,
-        "ACTIVATION": activation,
-        "SAVE": save,
+        **epilogue,
         "ADD": add,
-        "SPREAD": _spread(tile, k, activation) if dtypes[0] == dtypes[1] else 0,
+        "SPREAD": _spread(tile, k, activation),
         "num_warps": 4,
         "maxnreg": 168,
     }
-
-    bound = Bound(matmul_specialized_kernel, (programs,), options)
+    over = tiles % on.processors if count > 1 else 0
+    bound = Bound(matmul_specialized_kernel, (min(on.processors, tiles - over + over * count),), options)
+    add_up = sums_of_shares(tile, over, count, epilogue)
 
     def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, saved: torch.Tensor, bias: torch.Tensor | None) -> None:
         out_desc = of_out(out)
         saved_desc = of_out(saved) if save else out_desc
-        bound(of_a(a), of_b(b), out_desc, saved_desc, out if bias is None else bias, batches, m, n, k)
+        by_address = (out, saved) if ragged else (None, None)
+        parts = torch.empty((over, count, tile.m, tile.n), dtype=torch.float32, device=out.device) if over else None
+        bias = out if bias is None else bias
+        bound(of_a(a), of_b(b), out_desc, saved_desc, *by_address, bias, parts, batches, m, n, k, count)
+        if over:
+            add_up(out, saved, parts, bias, tiles - over, m, n)
 
     return launch
+
+
+def sums_of_shares(tile: Specialized, over: int, count: int, epilogue: dict[str, Any]) -> Bound:
+    """Return the launch that adds up the shares of the last tiles, and finishes these."""
+    options = {"SHARES": count, "BLOCK_M": tile.m, "BLOCK_N": tile.n, "GROUP_M": tile.group_m, "ROWS": ROWS}
+    return Bound(sum_tiles_kernel, (over * (tile.m // ROWS),), options | epilogue)
 
 
 def _spread(tile: Specialized, k: int, activation: str | None) -> int:
@@ -90,7 +92,7 @@ def _spread(tile: Specialized, k: int, activation: str | None) -> int:
     return steps if k >= steps * tile.k * tile.n // tile.part_n else 0
 
 
-def _box(x: Layout, block: tuple[int, int], dtype: torch.dtype) -> Callable[[torch.Tensor], TensorDescriptor]:
+def box(x: Layout, block: tuple[int, int], dtype: torch.dtype) -> Callable[[torch.Tensor], TensorDescriptor]:
     """Return a function that makes descriptors for tensors of a layout, with the dense dimension last; a matrix is a batch of one."""
     *batch, rows, columns = x.shape
     *lead, step, unit = x.stride

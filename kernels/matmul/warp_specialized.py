@@ -3,6 +3,9 @@
 One program per multiprocessor walks over the tiles of the output. One warp only fetches; two warpgroups multiply, each half of a tile's
 rows, from the same buffers. They wait only for the fetching warp, never for each other. A finished tile is kept in registers, rounded. Its
 activation and stores are done part by part while the tensor cores work on the next tile.
+
+Tiles that are left over when every program has had as many as the others would take as long as another tile for each. Their sums are split:
+each program has a part of one, and writes it in fp32; `sum_tiles_kernel` adds the parts up.
 """
 
 from __future__ import annotations
@@ -27,8 +30,42 @@ def _add(desc, coord, source, _semantic=None):
 
 
 @gluon.jit
-def _fetch(a_desc, b_desc, buffers, barriers, shape, A_TRANSPOSED: gl.constexpr, B_TRANSPOSED: gl.constexpr, GROUP_M: gl.constexpr):
-    batches, M, N, K = shape
+def _turns(tiles, shares, SHARED: gl.constexpr):
+    """Return how many tiles have a program for all of their sum, and the number of turns of all programs: a tile, or a share of its sum."""
+    whole = tiles
+    if SHARED:
+        whole -= tiles % gl.num_programs(0)
+    return whole, whole + (tiles - whole) * shares
+
+
+@gluon.jit
+def _turn(turn, whole, K, shares, BLOCK_K: gl.constexpr, SHARED: gl.constexpr):
+    """Return the tile of a turn, and where its sum starts and ends."""
+    tile = turn
+    start = 0
+    end = K
+    if SHARED:  # noqa: SIM102 (what is known at compile time has an `if` of its own)
+        if turn >= whole:
+            tile = whole + (turn - whole) // shares
+            share = gl.cdiv(gl.cdiv(K, BLOCK_K), shares) * BLOCK_K
+            start = (turn - whole) % shares * share
+            end = gl.minimum(start + share, K)
+    return tile, start, end
+
+
+@gluon.jit
+def _fetch(
+    a_desc,
+    b_desc,
+    buffers,
+    barriers,
+    shape,
+    A_TRANSPOSED: gl.constexpr,
+    B_TRANSPOSED: gl.constexpr,
+    GROUP_M: gl.constexpr,
+    SHARED: gl.constexpr,
+):
+    batches, M, N, K, shares = shape
     a_bufs, b_bufs = buffers
     ready, empty = barriers
     STAGES: gl.constexpr = ready.shape[0]
@@ -38,12 +75,14 @@ def _fetch(a_desc, b_desc, buffers, barriers, shape, A_TRANSPOSED: gl.constexpr,
     tiles_m = gl.cdiv(M, 2 * HALF_M)
     tiles_n = gl.cdiv(N, BLOCK_N)
     step = 0
-    for tile in range(gl.program_id(0), batches * tiles_m * tiles_n, gl.num_programs(0)):
+    whole, turns = _turns(batches * tiles_m * tiles_n, shares, SHARED)
+    for turn in range(gl.program_id(0), turns, gl.num_programs(0)):
+        tile, start, end = _turn(turn, whole, K, shares, BLOCK_K, SHARED)
         batch = tile // (tiles_m * tiles_n)
         tile_m, tile_n = grouped(tile % (tiles_m * tiles_n), tiles_m, tiles_n, GROUP_M)
         row = tile_m * (2 * HALF_M)
         column = tile_n * BLOCK_N
-        for k in range(0, K, BLOCK_K):
+        for k in range(start, end, BLOCK_K):
             stage = step % STAGES
             arrived = ready.index(stage)
             # A barrier starts as if phase 1 were complete, so the first round finds every stage empty.
@@ -93,39 +132,59 @@ def _hold(acc, PARTS: gl.constexpr, dtype: gl.constexpr):
 
 
 @gluon.jit
-def _put_part(desc, x, part, at, buffer, ADD: gl.constexpr):
+def _put_part(result, x, part, at, buffer, ADD: gl.constexpr):
+    """Write a part of a tile. `result`: a descriptor, and memory of rows and columns, where rows start on no boundary; otherwise None."""
+    desc, ptr, M, N = result
     # Two buffers alternate. This one is free once the store before the previous one has read it.
     tma.store_wait(1)
-    buffer.reshape(x.shape).store(x.to(desc.dtype))
-    fence_async_shared()
+    block = buffer.reshape(x.shape)
+    block.store(x.to(desc.dtype))
     batch, row, column = at
     column += part * desc.block_type.shape[2]
-    if ADD:
-        _add(desc, [batch, row, column], buffer)
+    if ptr is not None:
+        layout: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [4, 1], [1, 0])
+        rows = row + gl.arange(0, x.shape[0], gl.SliceLayout(1, layout))
+        columns = column + gl.arange(0, x.shape[1], gl.SliceLayout(0, layout))
+        inside = (rows < M)[:, None] & (columns < N)[None, :]
+        gl.store(ptr + (batch.to(gl.int64) * M + rows)[:, None] * N + columns[None, :], block.load(layout), mask=inside)
     else:
-        _put(desc, [batch, row, column], buffer)
+        fence_async_shared()
+        if ADD:
+            _add(desc, [batch, row, column], buffer)
+        else:
+            _put(desc, [batch, row, column], buffer)
 
 
 @gluon.jit
 def _finish(x, part, at, results, buffers, ACTIVATION: gl.constexpr, SAVE: gl.constexpr, ADD: gl.constexpr):
     """Apply the activation to a part of a tile and write it to memory."""
-    out_desc, saved_desc = results
+    out, saved = results
     turn = part % 2
     if SAVE:
-        _put_part(saved_desc, x, part, at, buffers.index(0), False)
+        _put_part(saved, x, part, at, buffers.index(0), False)
         turn = 1
-    _put_part(out_desc, activate(x.to(gl.float32), ACTIVATION, False), part, at, buffers.index(turn), ADD)
+    _put_part(out, activate(x.to(gl.float32), ACTIVATION, False), part, at, buffers.index(turn), ADD)
 
 
 @gluon.jit
 def _finish_held(held, part, at, results, buffers, ACTIVATION: gl.constexpr, SAVE: gl.constexpr, ADD: gl.constexpr):
     """Finish the first of the held parts, and return the rest, next one first. Used in a loop, because instruction caches are small."""
-    x = held[0].to(gl.int16).to(results[0].dtype, bitcast=True)
+    x = held[0].to(gl.int16).to(results[0][0].dtype, bitcast=True)
     _finish(x, part, at, results, buffers, ACTIVATION, SAVE, ADD)
     rest = ()
     for i in gl.static_range(len(held) - 1):
         rest += (held[i + 1],)
     return rest + (held[0] >> 16,)  # noqa: RUF005
+
+
+@gluon.jit
+def _put_share(parts, ptr, BLOCK_N: gl.constexpr):
+    """Write parts of half a tile in fp32, one after the other, because addresses need registers."""
+    layout: gl.constexpr = parts[0].type.layout
+    rows = gl.arange(0, parts[0].shape[0], gl.SliceLayout(1, layout))[:, None]
+    columns = gl.arange(0, parts[0].shape[1], gl.SliceLayout(0, layout))[None, :]
+    for i in gl.static_range(len(parts)):
+        gl.store(ptr + i * parts[0].shape[1] + (rows * BLOCK_N + columns), parts[i])
 
 
 @gluon.jit
@@ -167,11 +226,12 @@ def _multiply(
     SAVE: gl.constexpr,
     ADD: gl.constexpr,
     SPREAD: gl.constexpr,
+    SHARED: gl.constexpr,
 ):
-    batches, M, N, K = shape
-    buffers, barriers, results, bias_ptr = tensors
+    batches, M, N, K, shares = shape
+    buffers, barriers, results, bias_ptr, shares_ptr = tensors
     ready, empty = barriers
-    out_desc, _ = results
+    out_desc = results[0][0]
     HALF_M: gl.constexpr = out_desc.block_type.shape[1]
     PART_N: gl.constexpr = out_desc.block_type.shape[2]
     BLOCK_K: gl.constexpr = buffers[1].shape[2 if B_TRANSPOSED else 1]
@@ -186,10 +246,12 @@ def _multiply(
     at = (0, 0, 0)
     if SPREAD:
         held = _hold(gl.zeros((HALF_M, BLOCK_N), gl.float32, layout), PARTS, out_desc.dtype)
-    for tile in range(first, batches * tiles_m * tiles_n, gl.num_programs(0)):
+    whole, turns = _turns(batches * tiles_m * tiles_n, shares, SHARED)
+    for turn in range(first, turns, gl.num_programs(0)):
+        tile, start, end = _turn(turn, whole, K, shares, BLOCK_K, SHARED)
         batch = tile // (tiles_m * tiles_n)
         tile_m, tile_n = grouped(tile % (tiles_m * tiles_n), tiles_m, tiles_n, GROUP_M)
-        hiding = PARTS if SPREAD and tile > first else 0
+        hiding = PARTS if SPREAD and turn > first else 0
         if BIAS:
             columns = tile_n * BLOCK_N + gl.arange(0, BLOCK_N, dense)
             bias = gl.load(bias_ptr + columns, mask=columns < N, other=0.0)
@@ -202,11 +264,15 @@ def _multiply(
                         held = _finish_held(held, i, at, results, staging, ACTIVATION, SAVE, ADD)
                     acc = _one_before(acc, step, empty, 1, i + j > 0)
                     step += 1
-        for k in range(hiding * SPREAD * BLOCK_K, K, BLOCK_K):
-            acc = _product(acc, k, step, HALF, buffers, ready, A_TRANSPOSED, B_TRANSPOSED)
-            acc = _one_before(acc, step, empty, 1, k > 0)
+        for k in range(start + hiding * SPREAD * BLOCK_K, end, BLOCK_K):
+            acc = _product(acc, k - start, step, HALF, buffers, ready, A_TRANSPOSED, B_TRANSPOSED)
+            acc = _one_before(acc, step, empty, 1, k > start)
             step += 1
         acc = _one_before(acc, step, empty, 0)
+        if SHARED:  # noqa: SIM102
+            if turn >= whole:
+                # What follows is of no use for a share, and does no harm.
+                _put_share(_split(acc, PARTS), shares_ptr + (2 * (turn - whole) + HALF) * (HALF_M * BLOCK_N), BLOCK_N)
         if BIAS:
             acc += gl.convert_layout(bias.to(gl.float32), gl.SliceLayout(0, layout))[None, :]
         at = (batch, tile_m * (2 * HALF_M) + HALF * HALF_M, tile_n * BLOCK_N)
@@ -217,7 +283,8 @@ def _multiply(
             for i in gl.static_range(PARTS):
                 _finish(parts[i], i, at, results, staging, ACTIVATION, SAVE, ADD)
     if SPREAD:
-        for i in range(PARTS):
+        # A share's turn is a program's last. It has finished the tile before.
+        for i in range(PARTS if first >= turns - whole else 0):
             held = _finish_held(held, i, at, results, staging, ACTIVATION, SAVE, ADD)
     tma.store_wait(0)
 
@@ -235,17 +302,21 @@ def _ring(desc, COUNT: gl.constexpr):
     return gl.allocate_shared_memory(desc.dtype, [COUNT] + BLOCK, LAYOUT)  # noqa: RUF005 (Gluon does not support *)
 
 
-@gluon.jit(do_not_specialize=["batches"])
+@gluon.jit(do_not_specialize=["batches", "shares"])
 def matmul_specialized_kernel(
     a_desc,
     b_desc,
     out_desc,
     saved_desc,
+    out_ptr,
+    saved_ptr,
     bias_ptr,
+    shares_ptr,
     batches,
     M,
     N,
     K,
+    shares,
     A_TRANSPOSED: gl.constexpr,
     B_TRANSPOSED: gl.constexpr,
     STAGES: gl.constexpr,
@@ -268,14 +339,16 @@ def matmul_specialized_kernel(
     fence_async_shared()
     buffers = (a_bufs, b_bufs)
     barriers = (ready, empty)
-    shape = (batches, M, N, K)
+    shape = (batches, M, N, K, shares)
+    SHARED: gl.constexpr = shares_ptr is not None
     # 128 accumulators per thread, 64 for held parts, and the rest; the fetching warp needs the minimum number of registers.
-    tensors = (buffers, barriers, (out_desc, saved_desc), bias_ptr)
+    results = ((out_desc, out_ptr, M, N), (saved_desc, saved_ptr, M, N))
+    tensors = (buffers, barriers, results, bias_ptr, shares_ptr)
     gl.warp_specialize(
         [
-            (_multiply, (0, first, tensors, shape, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, BIAS, ACTIVATION, SAVE, ADD, SPREAD)),
-            (_multiply, (1, second, tensors, shape, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, BIAS, ACTIVATION, SAVE, ADD, SPREAD)),
-            (_fetch, (a_desc, b_desc, buffers, barriers, shape, A_TRANSPOSED, B_TRANSPOSED, GROUP_M)),
+            (_multiply, (0, first, tensors, shape, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, BIAS, ACTIVATION, SAVE, ADD, SPREAD, SHARED)),
+            (_multiply, (1, second, tensors, shape, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, BIAS, ACTIVATION, SAVE, ADD, SPREAD, SHARED)),
+            (_fetch, (a_desc, b_desc, buffers, barriers, shape, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, SHARED)),
         ],
         [4, 1],
         [240, 24],

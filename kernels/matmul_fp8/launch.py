@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from kernels.configs import Card, card, choose
+from kernels.configs.matmul import FEW
 from kernels.configs.matmul_fp8 import MATMUL_FP8
 from kernels.dispatch import cdiv
 from kernels.launches.bound import Bound, on_boundary
@@ -52,9 +53,16 @@ def _plan(
 ) -> Launch:
     config = choose(MATMUL_FP8, on)
     (m, k), n = a.shape, b.shape[0]
+    strides = (*_strides(scale_a), *_strides(scale_b))
+    in_reach = all(boundaries[:3]) and not (a.stride[0] | b.stride[0] | n * dtypes[2].itemsize) % 16 and a.stride[0] >= k <= b.stride[0]
+    if config.specialized and in_reach and m > FEW:
+        # Gluon is experimental, so it is only imported for a GPU with a configuration for it.
+        from kernels.matmul_fp8.specialized import specialized
+
+        return specialized(cheapest(config.specialized, on, (m, n), k), on, dtypes, a, b, strides, blocks)
     widen = [dtype in config.widened for dtype in dtypes[:2]]
     tiles = config.by_block if blocks and config.by_block else config.tiles
-    tile = cheapest(tiles[-1:] if any(widen) else tiles, on, (m, n))
+    tile = cheapest(tiles[-1:] if any(widen) else tiles, on, (m, n), k)
     options: dict[str, Any] = {
         "BLOCK_M": tile.m,
         "BLOCK_N": tile.n,
@@ -71,10 +79,9 @@ def _plan(
         **tile.options,
     }
     bound = Bound(scaled_mm_kernel, (cdiv(m, tile.m) * cdiv(n, tile.n),), options)
-    strides = (a.stride[0], b.stride[0], *_strides(scale_a), *_strides(scale_b))
 
     def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor) -> None:
-        bound(a, b, out, scale_a, scale_b, m, n, k, *strides)
+        bound(a, b, out, scale_a, scale_b, m, n, k, a.stride(0), b.stride(0), *strides)
 
     return launch
 

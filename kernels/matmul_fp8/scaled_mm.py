@@ -8,12 +8,14 @@ from kernels.configs import card, choose
 from kernels.configs.matmul_fp8 import FNUZ, MATMUL_FP8, OCP
 from kernels.contract import DTYPES
 from kernels.dispatch import cdiv, custom_op
+from kernels.launches.tape import repeatable
 from kernels.matmul_fp8.launch import multiply
 
 # Elements that share a scale, where scales are by block.
 BLOCK = 128
 
 
+@repeatable
 def scaled_mm(
     input: torch.Tensor,
     other: torch.Tensor,
@@ -92,7 +94,7 @@ def _by_block(a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: 
     return given != by_row
 
 
-@custom_op("warpwave::scaled_mm")
+@custom_op("warpwave::scaled_mm", repeats=True)
 def _scaled_mm(
     a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor, blocks: bool, out_dtype: torch.dtype
 ) -> torch.Tensor:
