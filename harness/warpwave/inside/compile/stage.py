@@ -33,7 +33,7 @@ from warpwave.inside.process.outcomes import doubted, few, hint_of, missing_of, 
 from warpwave.inside.process.supervise import supervise
 from warpwave.inside.process.workers import answered, as_stage, budget_is_up, forked, time_is_up
 from warpwave.inside.scripts.script import benches_of
-from warpwave.inside.test.budget import Pace, by_function
+from warpwave.inside.test.budget import LONGER_BUDGET, Pace, by_function
 from warpwave.inside.test.settings import files_with_tests
 from warpwave.records import (
     BUDGET_UP,
@@ -242,6 +242,8 @@ def compile_all(job: Job) -> StageReport:
         unseen["left_out"] += len(set().union(*unreached.values()))
         lasts = [each.pace.estimate(each.left + by_function(unreached[name])) for name, each in cases.items()]
         found = _report(job, rows, wrong, notes, unseen, list(cases.values()))
+        if over and not rows:
+            found = dataclasses.replace(found, reason=f"{BUDGET_UP} before anything was compiled", hint=LONGER_BUDGET)
         return dataclasses.replace(found, left_out_s=max(filter(None, lasts), default=None), out_of_time=over)
 
     def run(card: Architecture) -> None:

@@ -14,6 +14,8 @@ from warpwave.inside.test.collection import few_of_each
 from warpwave.records import Budget
 from warpwave.records.selection import at_and_above, file_of
 
+LONGER_BUDGET = "Give a longer --budget: importing torch and collecting tests takes its time, too."
+
 
 def in_order(items: Sequence[pytest.Item], budget: Budget) -> list[pytest.Item]:
     """Return the items in the order in which a budget has them run: what failed last time, what a change touches, then the others.

@@ -29,7 +29,7 @@ from warpwave.inside.process.lease import Lease, Used
 from warpwave.inside.process.outcomes import doubted, few, hint_of, missing_of, with_reasons
 from warpwave.inside.process.supervise import LOST_DEVICE, Death, supervise
 from warpwave.inside.process.workers import as_stage, budget_is_up, spawned, time_is_up
-from warpwave.inside.test.budget import Pace, function_of
+from warpwave.inside.test.budget import LONGER_BUDGET, Pace, function_of
 from warpwave.inside.test.collection import IS_SCRIPT
 from warpwave.inside.test.notes import again_alone, executed_by_emulator, refusal, replaced_compiler
 from warpwave.inside.test.pytest_plugin import (
@@ -400,7 +400,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
     if not tests:
         hint = "pytest collects files called test_*.py below the kernel folder; see test/log.txt."
         if results.out_of_time:
-            hint = "Give a longer --budget, or choose fewer tests."
+            hint = LONGER_BUDGET
         if script := _script_in(Path(results.job.kernels)):
             hint = f"{script} is a script that launches kernels: --bench-script {shlex.quote(script)} runs it. {hint}"
         if results.deselected:
