@@ -53,7 +53,7 @@ def _row(package: Package, result: dict[str, Any]) -> str:
         f"{card:,}" if card else "",
         _cell(", ".join(modules)),
         result["facts"]["triton"] if result["facts"] else "",
-        f"`{result['typed'].removeprefix('warpwave run cpu ').removesuffix(' --quick')}`",
+        f"`{result['typed'].removeprefix('warpwave run cpu ').removesuffix(' --budget 30m').removesuffix(' --quick')}`",
     ]
     return f"{name} {' | '.join(cells)} |"
 

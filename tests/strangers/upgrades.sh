@@ -13,7 +13,7 @@ run() { # NAME KERNELS OPTIONS...
     name=$1 kernels=$2
     shift 2
     # shellcheck disable=SC2086 # a list of options
-    warpwave run cpu --targets .ci/targets.yml --kernels "$kernels" --quick "$@" $releases --out "$out/runs/$name" --no-report
+    warpwave run cpu --targets .ci/targets.yml --kernels "$kernels" --quick --budget 30m "$@" $releases --out "$out/runs/$name" --no-report
     for minor in 6 8; do
         warpwave upgrade --from "3.$minor.0" --to 3.9.0 --read "$out/runs/$name" --kernels "$kernels" --markdown "$out/$name-from-3-$minor.md"
     done

@@ -148,7 +148,7 @@ def json_option() -> Options:
 
 # What most people type. `--help` shows these options, and `--help-all` every option in its group.
 _COMMON = {
-    *("kernels", "stages", "keyword", "tests", "last_failed", "changed_since", "quick"),
+    *("kernels", "stages", "keyword", "tests", "last_failed", "changed_since", "quick", "budget"),
     *("install", "with_packages", "out", "resume", "watch", "dry_run", "json"),
 }
 _GROUPS: dict[str, str] = {}  # the title of each option's group, by the option's name
@@ -324,6 +324,26 @@ def _check_time(context: click.Context, parameter: click.Parameter, seconds: flo
     return seconds
 
 
+_TIME = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
+_LEAST_BUDGET_S = 20.0
+
+
+def parse_budget(text: str | None) -> float | None:
+    """Return a time such as `90s`, `10m`, `1h30m` or `90` in seconds; None without one.
+
+    Raises:
+        UsageError: it is no time, or too short for any stage.
+    """
+    if text is None:
+        return None
+    found = _TIME.fullmatch(text) if text else None
+    seconds = sum(int(part or 0) * unit for part, unit in zip(found.groups(), (3600, 60, 1), strict=True)) if found else 0
+    if not _LEAST_BUDGET_S <= seconds <= MOST_SECONDS:
+        meaning = "It is a number with its unit: s, m or h." if not seconds else "It takes about that long to start all stages."
+        raise UsageError(f"--budget {text!r} is not a time of at least {_LEAST_BUDGET_S:g} s.", meaning, "For example --budget 10m.")
+    return float(seconds)
+
+
 def parse_workers(text: str) -> int:
     """Return how many processes run tests on each card; 0 for as many as fit.
 
@@ -380,7 +400,14 @@ what_options = several(
     click.option(
         "--quick",
         is_flag=True,
-        help="A quick look: at most three tests of each function, three sizes of each sweep with a fifth of the timing, two architectures.",
+        help="A quick look of a minute (--budget): at most three tests of each function, three sizes of each sweep, two architectures.",
+    ),
+    click.option(
+        "--budget",
+        metavar="TIME",
+        callback=lambda context, parameter, text: parse_budget(text),
+        help="Take this long for each target, 10m or 90s: compile, run what failed last time, what changed, one test of each function, "
+        "the rest; and say what was left out.  [default: none, or 1m with --quick]",
     ),
     click.option(
         "--sanitize/--no-sanitize",

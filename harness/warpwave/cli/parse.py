@@ -9,6 +9,7 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,10 @@ from warpwave.config.package import declared_extras, find_project, find_root, im
 from warpwave.config.pyproject import PackageEnvironment, load_environment, load_what
 from warpwave.config.targets import Bounds, Builds, load_architectures, load_builds, named_architectures
 from warpwave.engines.docker.container import check_weakenings
-from warpwave.errors import NothingRanError, UsageError
+from warpwave.errors import NothingRanError, UsageError, WarpwaveError
+from warpwave.git import ask_git
 from warpwave.options import GIB, Build, Install, Package, RunOptions, Where
-from warpwave.records import Cap, Chosen, Declared, Limits, Stage, What
+from warpwave.records import Budget, Cap, Chosen, Declared, Limits, Stage, What
 from warpwave.records.selection import is_bench, is_test
 from warpwave.run import inputs
 from warpwave.run.choice import (
@@ -31,6 +33,7 @@ from warpwave.run.choice import (
     Touched,
     changed_files,
     checked,
+    failed_in_time,
     failed_tests,
     listed,
     named,
@@ -40,7 +43,7 @@ from warpwave.run.choice import (
     still_there,
     touched,
 )
-from warpwave.run.folders import RUNS, new_run_id
+from warpwave.run.folders import LATEST, RUNS, new_run_id
 from warpwave.run.resume import recorded_run_id
 from warpwave.run.shards import NOTHING, parse_shard
 from warpwave.starter import repository_of
@@ -238,6 +241,7 @@ def _named(files: Sequence[str]) -> str:
 
 
 _QUICK_TEST_S = 120.0
+_QUICK_S = 60.0  # for each target
 
 
 def parse_options(options: dict[str, Any], *, divided: bool = False) -> RunOptions:
@@ -252,7 +256,8 @@ def parse_options(options: dict[str, Any], *, divided: bool = False) -> RunOptio
     compiled = inputs.find(compiled) if compiled else None
     what = _what(options, package, inputs.digest_of(compiled, planned) if compiled else "")
     builds, bounds = load_builds(options["overlay"])
-    return RunOptions(_where(options, compiled, divided), package, what, _build(options, builds), _limits(options, bounds))
+    limits = _limits(options, bounds, _budget(options, package))
+    return RunOptions(_where(options, compiled, divided), package, what, _build(options, builds), limits)
 
 
 def _package(options: dict[str, Any]) -> Package:
@@ -330,7 +335,39 @@ def _where(options: dict[str, Any], compiled: Path | None, divided: bool) -> Whe
     )
 
 
-def _limits(options: dict[str, Any], bounds: Bounds) -> Limits:
+def _budget(options: dict[str, Any], package: Package) -> Budget | None:
+    """Return the time for each target, and what it begins with: what failed in the last run here, and what differs from the base.
+
+    Raises:
+        UsageError: --timeout is shorter.
+    """
+    seconds: float | None = options["budget"] or (_QUICK_S if options["quick"] else None)
+    if seconds is None:
+        return None
+    if seconds > options["timeout"]:
+        if options["budget"] is None:
+            return None  # a quick look that must end even earlier
+        raise UsageError(
+            f"--budget of {seconds:g} s is longer than --timeout of {options['timeout']:g} s.",
+            "A target that reaches its --timeout is stopped as if it hung, while a budget ends it in good order.",
+            "Give a longer --timeout, or a shorter --budget.",
+        )
+    failed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    with suppress(WarpwaveError):
+        if (RUNS / LATEST).exists():
+            failed = failed_in_time(RUNS / LATEST)
+    base = options.get("known_base")
+    refs = [*([f"refs/remotes/origin/{base}", base] if base else ["refs/remotes/origin/HEAD"]), "HEAD"]
+    with suppress(WarpwaveError):
+        for ref in refs:
+            if not ref.startswith("-") and ask_git(package.folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}"):
+                changed = _touched_by(ref, package, options["benches"] or What.benches)[0].tests or ()
+                break
+    return Budget(seconds, failed, changed)
+
+
+def _limits(options: dict[str, Any], bounds: Bounds, budget: Budget | None) -> Limits:
     target_s: float = options["timeout"]
     return Limits(
         test_s=options["test_timeout"] or (_QUICK_TEST_S if options["quick"] else Limits.test_s),
@@ -340,6 +377,7 @@ def _limits(options: dict[str, Any], bounds: Bounds) -> Limits:
         gpu_wait_s=bounds.gpu_wait_s,
         cap=Cap(max(1, round(bounds.results_gib * GIB)), bounds.results_files),
         test_workers=options["test_workers"],
+        budget=budget,
     )
 
 

@@ -99,12 +99,15 @@ def _estimate(event: dict[str, Any], seconds: float) -> str:
 
 
 def _note(event: dict[str, Any]) -> str:
-    """Return what a stage did not run, in words: by its reason, and what --quick left out."""
+    """Return what a stage did not run, in words: by its reason, and what was left out for want of time."""
     why, counts, number = (event.get(name) for name in ("not_run", "counts", "left_out"))
     parts = reasons(0, {key: count for key, count in why.items() if isinstance(count, int)}) if isinstance(why, dict) else []
     if isinstance(number, int) and number > 0:
         tested = counts if event.get("stage") == "test" and isinstance(counts, dict) else {}
-        parts.append(left_out(number, sum(count for count in tested.values() if isinstance(count, int))))
+        noun = "point" if event.get("stage") == "bench" else "test"
+        seconds, by = event.get("left_out_s"), str(event.get("left_out_by") or "--quick")
+        ran = sum(count for count in tested.values() if isinstance(count, int))
+        parts.append(left_out(number, ran, seconds if isinstance(seconds, float) else None, by, noun))
     return "; ".join(parts)
 
 

@@ -193,7 +193,9 @@ def collect(folder: Path, room: Room | None = None, known: RunRecord | None = No
         gates=gates,
         peers=job.what.peers if job else (),
         division=job.division if job else "",
-        narrowed=narrowed(job.what.chosen, job.what.quick, job.what.pytest_args) if job else Narrowed(),
+        narrowed=narrowed(job.what.chosen, job.what.quick, job.what.pytest_args, any(report.out_of_time for report in reports.values()))
+        if job
+        else Narrowed(),
         some_launches=job is not None
         and (job.what.benches != What.benches or set(job.what.launches) != set(What.launches) or job.files is not None),
         hardware=tuple(_hardware(card) for card in job.architectures) if job else (),

@@ -22,6 +22,7 @@ from warpwave.compare.model import FAILING, KnownFailures, KnownUse, Standing
 from warpwave.errors import ANY, NEW, NOTHING, WORSE, ConfigError, ExitCode, Outcome
 from warpwave.records import HOST_CODE, RUNS_ON, CaseResult, CompiledKernel, Sample, Stage, StageReport, TargetRun, Verdict, worst
 from warpwave.records.run import plain_target
+from warpwave.records.selection import FOR_TIME
 
 FILE = "known-failures.txt"
 # The words behind the target, by kind. A `case` is host code that did not get through while it was compiled.
@@ -266,8 +267,8 @@ def _failures(run: TargetRun) -> _Failures:
 
 def _complete(run: TargetRun) -> set[str]:
     """Return the kinds of which the run had all that there is: only then can something be gone."""
-    narrowed = [option for option in run.narrowed.by if option != "--quick"]
-    left_out = any(report.left_out for report in run.stages) or ("--quick" in run.narrowed.by and _has_sweeps(run))
+    narrowed = [option for option in run.narrowed.by if option not in FOR_TIME]
+    left_out = any(report.left_out or report.out_of_time for report in run.stages) or ("--quick" in run.narrowed.by and _has_sweeps(run))
     if narrowed or left_out or run.missing or run.record.shard or run.some_launches:
         return set()
     kinds = {Stage.TEST: ("test",), Stage.COMPILE: ("kernel", "gate", "case"), Stage.BENCH: ("bench",)}

@@ -31,6 +31,7 @@ from warpwave.records import (
     Waiver,
     with_card,
 )
+from warpwave.records.selection import FOR_TIME
 
 # How a test, kernel or stage ends that ran and did not pass.
 FAILING = (Verdict.FAILED, Verdict.ERROR, Verdict.TIMEOUT, Verdict.CRASHED, Verdict.OOM, Verdict.GPU_HANG)
@@ -436,8 +437,19 @@ class TargetSummary(Strict):
 
     @property
     def left_out(self) -> int:
-        """Tests that a quick run left out."""
-        return max((report.left_out for report in self.stages), default=0)
+        """Tests that a quick run or a budget left out: of the test stage, if it ran."""
+        by_stage = {report.stage: report.left_out for report in self.stages}
+        return by_stage.get(Stage.TEST, by_stage.get(Stage.COMPILE, 0))
+
+    @property
+    def left_out_for(self) -> str:
+        """The option that left them out."""
+        return next((option for option in self.narrowed if option in FOR_TIME), "--budget")
+
+    @property
+    def left_out_s(self) -> float | None:
+        """About how long all stages would take for what they left out, in s; None if nothing was measured."""
+        return sum(filter(None, (report.left_out_s for report in self.stages))) or None
 
     @property
     def gpus(self) -> str:

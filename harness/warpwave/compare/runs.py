@@ -190,7 +190,8 @@ def _join(parts: Sequence[TargetRun]) -> TargetRun:
     joined["problems"] += faults
     joined["peers"] = tuple(dict.fromkeys(joined["peers"]))
     missing = _missing([run.record for run in parts])
-    return dataclasses.replace(parts[0], record=record, facts=facts, stages=_stages(parts), missing=missing, **joined)
+    narrowed = max((run.narrowed for run in parts), key=lambda each: len(each.by))
+    return dataclasses.replace(parts[0], record=record, facts=facts, stages=_stages(parts), missing=missing, narrowed=narrowed, **joined)
 
 
 def _record(parts: Sequence[TargetRun], known: Sequence[Facts]) -> tuple[RunRecord, tuple[str, ...]]:
@@ -252,6 +253,8 @@ def _stage(reports: Sequence[StageReport]) -> StageReport:
         seconds=min(sum(report.seconds for report in reports), MOST_SECONDS),
         deselected=sum(report.deselected for report in reports),
         left_out=sum(report.left_out for report in reports),
+        left_out_s=sum(filter(None, (report.left_out_s for report in reports))) or None,
+        out_of_time=any(report.out_of_time for report in reports),
         doubts=tuple(dict.fromkeys(doubt for report in reports for doubt in report.doubts)),
         notes=tuple(dict.fromkeys(note for report in reports for note in report.notes)),
         files={},  # each shard has its own files
@@ -262,8 +265,13 @@ def _divided(parts: Sequence[TargetRun]) -> list[str]:
     """Return a fault if the shards do not add up to one package: a test may be in two of them, or in none."""
     if len({run.division for run in parts if run.division}) > 1:
         return ["the shards were divided differently: by other times (--shard-times), or of another package"]
-    asked = {run.narrowed for run in parts if run.division}
+    asked = {dataclasses.replace(run.narrowed, by=_wanted(run)) for run in parts if run.division}
     return ["the shards were asked for different tests"] if len(asked) > 1 else []
+
+
+def _wanted(run: TargetRun) -> tuple[str, ...]:
+    """Return what narrowed a shard apart from its budget: one may have had time for everything, another not."""
+    return tuple(option for option in run.narrowed.by if option != "--budget")
 
 
 def _offsets(parts: Sequence[TargetRun]) -> list[int]:

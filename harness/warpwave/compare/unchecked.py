@@ -71,10 +71,10 @@ def cause_lines(cause: Cause) -> tuple[str, str]:
 
 
 def checked(target: TargetSummary) -> tuple[int, int]:
-    """Return how many tests were checked, of how many that the author does not skip."""
+    """Return how many tests were checked, of how many that the author does not skip and the user did not deselect."""
     not_run = target.tests_not_run
-    total = sum(target.tests.values()) - sum(not_run.get(why.value, 0) for why in (NotRun.SKIPPED, NotRun.EMPTY))
-    return total - sum(not_run.get(why.value, 0) for why in UNCHECKED), total
+    ran = sum(target.tests.values()) - sum(not_run.get(why.value, 0) for why in (NotRun.SKIPPED, NotRun.EMPTY))
+    return ran - sum(not_run.get(why.value, 0) for why in UNCHECKED), ran + target.left_out
 
 
 def checked_of(targets: Iterable[TargetSummary]) -> str:
@@ -91,6 +91,8 @@ def not_checked(target: TargetSummary) -> str:
     unseen = [note for report in target.stages if report.stage is Stage.COMPILE for note in report.notes if note.startswith(MOSTLY_UNSEEN)]
     if done < total:
         return f"{target.target}: {done} of {total} tests checked"
+    if cut := [report.stage.value for report in target.stages if report.out_of_time]:
+        return f"{target.target}: the budget was up in the stages {', '.join(cut)}"
     if target.unchecked:
         return f"{target.target}: {target.unchecked[0].example}: {target.unchecked[0].text}"
     return f"{target.target}: {unseen[0]}" if unseen else ""

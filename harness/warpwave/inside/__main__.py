@@ -27,26 +27,29 @@ from warpwave.inside.process.journal import PIPE_VARIABLE
 from warpwave.inside.process.outcomes import doubted
 from warpwave.inside.process.supervise import describe_exit
 from warpwave.inside.process.workers import FOLDER_VARIABLE, UNTIL_VARIABLE, die_with_parent, end
-from warpwave.records import AHEAD_FILE, STAGES, UNWRITABLE, Job, Stage, StageReport, Stages, Verdict, to_text, write_text
+from warpwave.records import AHEAD_FILE, BUDGET_UP, STAGES, UNWRITABLE, Job, Stage, StageReport, Stages, Verdict, to_text, write_text
 
 _GRACE_S = 20.0
 _LONGER = "Raise --timeout (seconds), or continue with --resume: what is finished does not run again. --quick runs less."
 _REAP_S = 1.0
+_REPORT_S, _REPORT = 8.0, 0.1  # kept of a budget: so many seconds, and this share of it
 # A stage leaves this share of the time to each stage after it. Without it, slow tests could use up the time in which kernels are compiled.
 _LATER = 0.2
 _ON_CARD = (Stage.TEST, Stage.BENCH)
 # After any other verdict, a stage may not have run everything. It is started again and continues from its journal.
-_SHOWN = ("stage", "verdict", "seconds", "counts", "left_out", "not_run")
+_SHOWN = ("stage", "verdict", "seconds", "counts", "left_out", "left_out_s", "not_run")
 _ORDERLY = (Verdict.PASSED, Verdict.NOT_RUN, Verdict.FAILED, Verdict.ERROR)
 
 
 def run(job: Job, job_path: Path) -> None:
     """Run all stages in order. A stage that is not reached is reported as not run, with the reason."""
-    reports = [StageReport(stage, Verdict.NOT_RUN, reason="the run ended before this stage") for stage in (Stage.FACTS, *job.what.stages)]
+    # With a budget, compiling comes first: it is the cheapest, and finds what fails on any card.
+    stages = sorted(job.what.stages, key=lambda stage: stage is not Stage.COMPILE) if job.limits.budget else job.what.stages
+    reports = [StageReport(stage, Verdict.NOT_RUN, reason="the run ended before this stage") for stage in (Stage.FACTS, *stages)]
     finished = _finished(job)
     reports = [finished.get(report.stage, report) for report in reports]
     _save(job, reports, finished=False)
-    until, ahead, compiled = time.monotonic() + job.limits.stage_s, not job.needs_card, 0
+    until, ahead, compiled = time.monotonic() + _total_s(job), not job.needs_card, 0
     notes: tuple[str, ...] = ()
     known = {card.name for card in job.architectures}
     for position, planned in enumerate(reports):
@@ -60,7 +63,10 @@ def run(job: Job, job_path: Path) -> None:
             ahead = True
             compiled, notes = _compile_ahead(job, job_path, left / 2)
             left = until - time.monotonic()
-        report = _run_stage(job, job_path, planned.stage, left * max(_LATER, 1 - _LATER * later))
+        given = left / (1 + later) if job.limits.budget else left * max(_LATER, 1 - _LATER * later)
+        # Facts are needed, and have a limit of their own.
+        given = job.limits.stage_s if job.limits.budget and planned.stage is Stage.FACTS else given
+        report = _run_stage(job, job_path, planned.stage, given)
         report = dataclasses.replace(report, compiled_ahead=report.compiled_ahead + compiled, notes=(*report.notes, *notes))
         compiled, notes = 0, ()
         reports[position] = report
@@ -71,8 +77,15 @@ def run(job: Job, job_path: Path) -> None:
             reports[1:] = [finished.get(later.stage, StageReport(later.stage, Verdict.NOT_RUN, reason=why)) for later in reports[1:]]
             break
         _save(job, reports, finished=False)
-        _say({"event": "stage-end", **{name: getattr(report, name) for name in _SHOWN}})
+        by = "--quick" if job.what.quick else "--budget"
+        _say({"event": "stage-end", "left_out_by": by, **{name: getattr(report, name) for name in _SHOWN}})
     _save(job, reports, finished=True)
+
+
+def _total_s(job: Job) -> float:
+    """Return how long all stages may take, in s. Of a budget, some is kept for ending them and for the report."""
+    budget = job.limits.budget
+    return min(job.limits.stage_s, budget.seconds * (1 - _REPORT) - _REPORT_S) if budget else job.limits.stage_s
 
 
 def _finished(job: Job) -> dict[Stage, StageReport]:
@@ -85,7 +98,7 @@ def _finished(job: Job) -> dict[Stage, StageReport]:
     return {
         report.stage: report
         for report in reports
-        if report.exit_code == 0 and report.verdict in _ORDERLY and report.stage in job.what.stages
+        if report.exit_code == 0 and report.verdict in _ORDERLY and report.stage in job.what.stages and not report.out_of_time
     }
 
 
@@ -95,6 +108,8 @@ def _run_stage(job: Job, job_path: Path, stage: Stage, left_s: float) -> StageRe
     Return its report, or one that says how it died.
     """
     limit = min(STAGES[stage].limit_s or job.limits.stage_s, left_s)
+    if limit <= 0 and job.limits.budget:
+        return StageReport(stage, Verdict.NOT_RUN, 0.0, BUDGET_UP, "Give a longer --budget.", 0, out_of_time=True)
     if limit <= 0:
         return StageReport(stage, Verdict.TIMEOUT, 0.0, "never reached: the time was up", _LONGER)
     folder = Path(job.output) / stage.value

@@ -8,7 +8,20 @@ them, and the host reads them through `collect`, which validates every field aga
 from __future__ import annotations
 
 from warpwave.records.gates import ADVICE, CANDIDATES, OPEN, GateLimits, Gates, Rule, Waiver, Which
-from warpwave.records.job import Arch, Architecture, BenchScript, Cap, Card, Declared, Job, Limits, Multiprocessor, PytestSettings, What
+from warpwave.records.job import (
+    Arch,
+    Architecture,
+    BenchScript,
+    Budget,
+    Cap,
+    Card,
+    Declared,
+    Job,
+    Limits,
+    Multiprocessor,
+    PytestSettings,
+    What,
+)
 from warpwave.records.registry import CHOSEN, STAGES, Output
 from warpwave.records.results import (
     MOST_FINDINGS,
@@ -32,6 +45,7 @@ from warpwave.records.run import NO_STAGE, Attempt, Environment, Exit, Hardware,
 from warpwave.records.selection import Chosen, Narrowed, Selection
 from warpwave.records.words import (
     AHEAD_FILE,
+    BUDGET_UP,
     BY_TORCH,
     COMPILED_FOLDER,
     COMPILED_HERE,
@@ -68,6 +82,7 @@ from warpwave.records.writing import dump, finite, from_json, to_json, to_text, 
 __all__ = [
     "ADVICE",
     "AHEAD_FILE",
+    "BUDGET_UP",
     "BY_TORCH",
     "CANDIDATES",
     "CHOSEN",
@@ -102,6 +117,7 @@ __all__ = [
     "Architecture",
     "Attempt",
     "BenchScript",
+    "Budget",
     "Cap",
     "Card",
     "CardShare",

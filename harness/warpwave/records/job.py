@@ -166,10 +166,24 @@ class Cap:
         return f"{self.bytes / (1 << 30):g} GiB, and {self.files} files"
 
 
+@dataclass(frozen=True)
+class Budget:
+    """How long the stages of a target may take together, in seconds, and what they begin with.
+
+    `failed` are the tests that failed in the last run, `changed` the files that a change touches. What there is no time for is left out.
+    """
+
+    __pydantic_config__ = STRICT
+    seconds: Seconds
+    failed: tuple[Page, ...] = ()
+    changed: tuple[Page, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """Limits, in seconds: for one test or point, for a stage, for a target; how long a stopped target may take to write its results; how
     long to wait for a card in use. `cap` limits the results. `test_workers` processes run tests at a time, on each card; 0: as many as fit.
+    With a `budget`, stages end in time and leave out the rest.
     """
 
     __pydantic_config__ = STRICT
@@ -180,6 +194,7 @@ class Limits:
     gpu_wait_s: Seconds = 600.0
     cap: Cap = field(default_factory=Cap)
     test_workers: int = 1
+    budget: Union[Budget, None] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -74,12 +74,13 @@ class Facts:
 class StageReport:
     """How one stage ended. `counts` holds a number per verdict; `seconds` is the wall time of the stage.
 
-    `deselected` counts the tests that pytest found and that an option or the package deselected, `left_out` those of the rest that a quick
-    run left out. `not_run` counts what did not run by its reason. `doubts` say why the results are unreliable. `notes` are what a reader
-    should know and what does not change the verdict. `files` are the results, each with the SHA-256 that the stage computed when it wrote
-    them. `used_s` is how long the stage used its card: at least one test ran and did not compile, or the device was busy with what was
-    timed; None if it uses none. `compiled_here` kernels were compiled by the stage, and `compiled_ahead` before it, on the machine that has
-    the card.
+    `deselected` counts the tests that pytest found and that an option or the package deselected. `left_out` counts those of the rest, or of
+    the bench stage the points, that a quick run or a budget left out; they would take about `left_out_s`. `out_of_time`: the budget was up
+    before the stage had run all that it was to run. `not_run` counts what did not run by its reason. `doubts` say why the results are
+    unreliable. `notes` are what a reader should know and what does not change the verdict. `files` are the results, each with the SHA-256
+    that the stage computed when it wrote them. `used_s` is how long the stage used its card: at least one test ran and did not compile, or
+    the device was busy with what was timed; None if it uses none. `compiled_here` kernels were compiled by the stage, and `compiled_ahead`
+    before it, on the machine that has the card.
     """
 
     __pydantic_config__ = STRICT
@@ -92,6 +93,8 @@ class StageReport:
     counts: Annotated[dict[Name, Count], Few] = field(default_factory=dict)
     deselected: Count = 0
     left_out: Count = 0
+    left_out_s: Union[Seconds, None] = None
+    out_of_time: bool = False
     not_run: Annotated[dict[Name, Count], Few] = field(default_factory=dict)
     doubts: Annotated[tuple[Prose, ...], Few] = ()
     notes: Annotated[tuple[Prose, ...], Few] = ()

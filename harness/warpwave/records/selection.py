@@ -17,6 +17,7 @@ from warpwave.records.words import STRICT, Few, Page, Prose
 
 NO_SUCH_TEST = "there is no such test"  # the end of the message of a chosen id that stands for none
 RAN_NO_TEST = "pytest ran no test: "  # the start of the reason of a stage in which pytest refused an option
+FOR_TIME = ("--quick", "--budget")  # options that leave out tests for want of time: others choose what is wanted
 _CHOOSING = ("-k", "-m", "--deselect", "--ignore", "--ignore-glob")  # options of pytest
 
 
@@ -103,8 +104,8 @@ class Narrowed:
     chosen: Chosen = Chosen()
 
 
-def narrowed(chosen: Chosen, quick: bool, pytest_args: Iterable[str]) -> Narrowed:
-    """Return how these options narrow a run."""
+def narrowed(chosen: Chosen, quick: bool, pytest_args: Iterable[str], out_of_time: bool = False) -> Narrowed:
+    """Return how these options narrow a run; `out_of_time`: and its budget."""
     found = list(chosen.how)
     words = list(pytest_args)
     for place, word in enumerate(words):
@@ -112,7 +113,7 @@ def narrowed(chosen: Chosen, quick: bool, pytest_args: Iterable[str]) -> Narrowe
         if option in _CHOOSING:
             text = " ".join(words[place : place + 2]) if word in _CHOOSING else word
             found.append(f"{option} {text[3:]}" if text[2:3] == "=" else text)
-    return Narrowed((*found, *(["--quick"] if quick else [])), chosen)
+    return Narrowed((*found, *(["--quick"] if quick else ["--budget"] if out_of_time else [])), chosen)
 
 
 def _holds(ids: Union[Collection[str], None], nodeid: str) -> bool:

@@ -123,6 +123,9 @@ class NotRun(str, Enum):
         return _WORDS.get(self, self.value.replace("-", " "))
 
 
+BUDGET_UP = "the time of --budget was up"  # the start of a note of a stage
+
+
 def reasons(number: int, counts: Mapping[str, int]) -> list[str]:
     """`3 skipped`, `12 decided by data`: what did not run by its reason. Without one, a row is of an older run: skipped."""
     known = {why: counts.get(why.value, 0) for why in NotRun}

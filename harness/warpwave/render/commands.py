@@ -23,7 +23,7 @@ _KEPT = frozenset(
         *("--kernels", "--engine", "--python", "--targets", "--hosts", "--gpu", "--base-image", "--weaken"),
         *("--requirements", "--with", "--extra"),
         *("--env", "--pytest-args", "--bench", "--bench-script", "--compiled", "--test-workers", "--precision"),
-        *("--test-timeout", "--timeout", "--gates", "--architectures"),
+        *("--test-timeout", "--timeout", "--budget", "--gates", "--architectures"),
     }
 )
 _KEPT_FLAGS = frozenset({"--sanitize", "--no-sanitize", "--install", "--here", "--quick", "--strict"})
@@ -92,7 +92,7 @@ def look_closer(target: TargetSummary, pattern: str) -> str:
     """
     given = any(word.partition("=")[0] == "--bench" for word in target.command)
     benches = ["--bench", pattern] if pattern and not given else []
-    return rerun(target, ["--stage", "bench,compile", *benches, "--full"], without=("--quick",))
+    return rerun(target, ["--stage", "bench,compile", *benches, "--full"], without=("--quick", "--budget"))
 
 
 # A run that ended → the command that most users type next. Pure.

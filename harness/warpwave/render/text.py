@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from warpwave.records import Verdict, reasons
 
 if TYPE_CHECKING:
-    from warpwave.compare.model import Cell, Since
+    from warpwave.compare.model import Cell, Since, TargetSummary
 
 
 NOTHING = "-"
@@ -29,9 +29,22 @@ def plural(number: int, noun: str, many: str = "") -> str:
     return f"{number} {noun if number == 1 else many or noun + 's'}"
 
 
-def left_out(number: int, ran: int) -> str:
-    """`--quick left out 640 of 765 tests`; without the total if none `ran`."""
-    return f"--quick left out {f'{number} of {number + ran} tests' if ran else plural(number, 'test')}"
+def left_out(number: int, ran: int, seconds: float | None = None, by: str = "--quick", noun: str = "test") -> str:
+    """`--quick left out 640 of 765 tests; the rest would take about 4 min`; without the total if none `ran`."""
+    rest = f"; the rest would take about {about(seconds)}" if seconds else ""
+    return f"{by} left out {f'{number} of {plural(number + ran, noun)}' if ran else plural(number, noun)}{rest}"
+
+
+def left_out_of(target: TargetSummary) -> str:
+    """Return the same of a target."""
+    return left_out(target.left_out, sum(target.tests.values()), target.left_out_s, target.left_out_for)
+
+
+def about(seconds: float) -> str:
+    """`40 s`, `12 min`, `3 h`."""
+    if seconds < 100:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 100 * 60 else f"{round(seconds / 3600)} h"
 
 
 def asked_for(deselected: int, ran: int, by: Iterable[str]) -> str:

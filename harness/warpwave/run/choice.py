@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from warpwave.collect.raw_folder import collect_all, find_raw
 from warpwave.errors import InfrastructureError, NothingRanError, UsageError
 from warpwave.git import ask_git
-from warpwave.records import HARMLESS, TargetRun
+from warpwave.records import HARMLESS, TargetRun, Verdict
 from warpwave.records.selection import is_load
 
 _PATIENCE_S = 120.0
@@ -93,6 +93,17 @@ def failed_tests(run: Path) -> tuple[str, ...]:
             f"--last-failed: no test failed in {run}.", "There is nothing to run again.", "Leave --last-failed out to run all tests."
         )
     return tuple(failed)
+
+
+def failed_in_time(run: Path) -> tuple[str, ...]:
+    """Return the ids of the tests that failed in a run and did not run into their limit: those that a budget has time for.
+
+    Raises:
+        InvalidInputError: the folder holds no run.
+    """
+    slow = (*HARMLESS, Verdict.TIMEOUT)
+    cases = [case for each in collect_all(find_raw([run])) for case in each.cases]
+    return tuple(dict.fromkeys(case.id for case in cases if case.verdict not in slow and _is_a_test(case.id)))
 
 
 def seconds_by_file(run: Path) -> dict[str, float]:

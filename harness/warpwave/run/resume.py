@@ -99,7 +99,8 @@ def finished(raw: Path) -> RunRecord | None:
         return None
     ended = record.exit
     undisturbed = ended.code == 0 and not (ended.timed_out or ended.interrupted or ended.error or ended.exceeded)
-    return record if undisturbed and stages.finished and all(report.exit_code == 0 for report in stages.reports) else None
+    whole = all(report.exit_code == 0 and not report.out_of_time for report in stages.reports)
+    return record if undisturbed and stages.finished and whole else None
 
 
 def check_run(options: RunOptions) -> None:

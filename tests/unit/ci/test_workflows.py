@@ -141,6 +141,7 @@ def test_scripts_write_no_variable_for_later_steps():
     assert [step["run"] for _, step in STEPS if "GITHUB_OUTPUT" in step.get("run", "")] == [
         'warpwave ci plan --output "$GITHUB_OUTPUT"',
         'exec "$RUNNER_TEMP/warpwave/bin/warpwave" ci compiled "$RUNNER_TEMP/bundle" --output "$GITHUB_OUTPUT"',
+        next(step["run"] for step in ACTION["runs"]["steps"] if step.get("id") == "key"),  # of the machine and of the action's own files
     ]
     assert outputs({"a": "x\nb<<EOF"}, "7f3a") == "a<<7f3a\nx\nb<<EOF\n7f3a\n"
 

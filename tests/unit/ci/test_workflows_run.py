@@ -246,26 +246,35 @@ def test_the_lane_without_a_gpu_ends_with_a_summary_and_an_artifact(merged, runn
 RUNS = f'exec {command.shell_words(light=True)} "$@"'
 
 
+def of_the_action(package, **inputs):
+    """The values that its expressions have on a runner without a card, for a push."""
+    values = {"target": "cpu", "kernels": str(package), "engine": "local", "known": "", "fail-on": "new", **inputs}
+    local = values["engine"] == "local"
+    sources = "format('{0}/**/*.py', inputs.kernels), '**/pyproject.toml', '**/requirements*.txt', '**/uv.lock'"
+    return {
+        **{f"inputs.{name}": value for name, value in values.items()},
+        "inputs.engine == 'local'": local,
+        "steps.key.outputs.name": "Linux-x86_64-3.12.3-0123",
+        f"hashFiles({sources})": "4567",
+        "github.event_name == 'push' && inputs.engine == 'local' && steps.cache.outputs.cache-hit != 'true'": local,
+        "steps.cache.outputs.cache-primary-key": "warpwave-cpu-Linux-x86_64-3.12.3-0123-4567",
+    }
+
+
 def test_the_action_runs_a_strangers_package(runner, tmp_path):
     """For real: its tests, in Triton's interpreter, on the local engine."""
     pytest.importorskip("triton", reason="the local engine needs torch and triton")
     package = tmp_path / "ops"
     package.mkdir()
     (package / "test_two.py").write_text("def test_two():\n    assert 1 + 1 == 2\n")
-    values = {
-        "inputs.target": "cpu",
-        "inputs.kernels": str(package),
-        "inputs.engine": "local",
-        "inputs.options": "--stage test -k 'two or three'",
-        "inputs.known": "",
-        "inputs.fail-on": "new",
-    }
+    values = of_the_action(package, options="--stage test -k 'two or three'")
     ran = runner("action", values, warpwave=RUNS).run(ACTION["runs"]["steps"])
     record = json.loads((tmp_path / "artifacts" / "raw-cpu-1" / "raw" / "cpu" / "run.json").read_text())
 
     assert ran["status"] == "success", ran["log"]
     assert "cpu passed 1 test" in ran["summary"]
     assert record["verdict"] == "passed"
+    assert {"actions/cache/restore", "actions/cache/save"} <= ran["statuses"].keys()
 
 
 def test_output_of_the_code_under_test_gives_the_runner_no_orders(runner, tmp_path):
@@ -277,8 +286,7 @@ def test_output_of_the_code_under_test_gives_the_runner_no_orders(runner, tmp_pa
     mark = f"@pytest.mark.parametrize('x', ['{order}'])"
     body = f"def test_x(x):\n    print('{order}')\n    raise ValueError('{order}')\n"
     (package / "test_bad.py").write_text(f"import pytest\n{mark}\n{body}")
-    values = {"inputs.target": "cpu", "inputs.kernels": str(package), "inputs.engine": "local", "inputs.options": "--stage test"}
-    values |= {"inputs.known": "", "inputs.fail-on": "new"}
+    values = of_the_action(package, options="--stage test")
     ran = runner("action", values, warpwave=RUNS).run(ACTION["runs"]["steps"])
     orders = [line for line in ran["log"].splitlines() if line.lstrip().startswith("::")]
 

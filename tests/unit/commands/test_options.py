@@ -869,6 +869,27 @@ def test_a_limit_is_a_time(kernels, words):
         parsed(kernels, *words)
 
 
+@pytest.mark.parametrize("text", ["soon", "5s", "10x", "", "-1m", "1e9h"])
+def test_a_budget_is_a_time_that_stages_can_start_in(kernels, text):
+    """Anything else is refused before a run."""
+    with pytest.raises(UsageError, match="--budget"):
+        parse_options(parse_run(["cpu", "--kernels", str(kernels), "--budget", text]).params)
+
+
+def test_a_budget_in_units_and_that_of_a_quick_run(kernels):
+    """A quick run has a minute, unless it is told another time, or must end even earlier."""
+
+    def seconds(*words):
+        budget = parse_options(parse_run(["cpu", "--kernels", str(kernels), *words]).params).limits.budget
+        return budget and budget.seconds
+
+    assert [seconds("--budget", text) for text in ("90", "90s", "10m", "1h30m")] == [90.0, 90.0, 600.0, 5400.0]
+    assert (seconds(), seconds("--quick"), seconds("--quick", "--budget", "5m")) == (None, 60.0, 300.0)
+    assert seconds("--quick", "--timeout", "30") is None
+    with pytest.raises(UsageError, match="--timeout"):
+        seconds("--budget", "4h")
+
+
 def test_a_package_cannot_say_how_it_is_built_or_limited(kernels):
     """Its author may be a stranger."""
     for text in ("build = {wheelhouse = 'x'}", "limits = {results_gib = 100}", "weaken = ['network=host']", "install = 'all'"):

@@ -215,6 +215,7 @@ def test_listed_advice_is_counted_and_said_no_more():
         (ran(case(GOOD), verdict=Verdict.PASSED, narrowed=Narrowed(("-k good",))), Standing.UNSEEN),
         (ran(case(GOOD), verdict=Verdict.PASSED, missing="shard 2 of 2 is missing"), Standing.UNSEEN),
         (ran(case(GOOD), stages=(StageReport(Stage.TEST, Verdict.PASSED, left_out=3),)), Standing.UNSEEN),
+        (ran(case(GOOD), stages=(StageReport(Stage.TEST, Verdict.PASSED, out_of_time=True),)), Standing.UNSEEN),
         (ran(case(GOOD), stages=(StageReport(Stage.TEST, Verdict.CRASHED),)), Standing.UNSEEN),
         (ran(case(BAD.partition("::")[0], Verdict.ERROR), case(GOOD), verdict=Verdict.ERROR), Standing.UNSEEN),  # it does not import
         (ran(case(GOOD), target="beta", verdict=Verdict.PASSED), Standing.UNSEEN),

@@ -1,5 +1,6 @@
 """The report in a terminal of 80 columns. All data is synthetic."""
 
+import dataclasses
 import io
 
 import pytest
@@ -11,7 +12,7 @@ from rich.console import Console
 from synthetic import ARCHITECTURES, MADE_UP, case, compared, compiled, no_gpu, record, run, sample, two_targets
 
 from warpwave.compare import compare
-from warpwave.records import Stage, StageReport, Verdict
+from warpwave.records import Narrowed, Stage, StageReport, Verdict
 from warpwave.render.html.page import render_html
 from warpwave.render.markdown import render_markdown
 from warpwave.render.sections.speeds import draw_bar
@@ -227,9 +228,15 @@ def test_what_a_quick_run_left_out_is_counted():
     """Of how many, where tests ran; the stages that left out the same tests count once."""
     reports = tuple(StageReport(stage, Verdict.PASSED, 1.0, left_out=640) for stage in (Stage.TEST, Stage.COMPILE))
 
-    assert "--quick left out 640 of 643 tests" in show([run(stages=reports)], full=False)
-    assert "--quick left out 640 tests" in show([run(stages=reports[1:], cases=())])
-    assert "--quick" not in show([run()])
+    quick = {"narrowed": Narrowed(("--quick",))}
+    reports = (dataclasses.replace(reports[0], left_out_s=840.0), reports[1])
+
+    shown = show([run(stages=reports, **quick)], full=False)
+    assert "--quick left out 640 of 643 tests; the rest would take about 14 min" in shown
+    assert "3 of 643 tests checked" in shown
+    assert "--quick left out 640 tests" in show([run(stages=reports[1:], cases=(), **quick)])
+    assert "--budget left out 640 of 643 tests" in show([run(stages=reports, narrowed=Narrowed(("--budget",)))], full=False)
+    assert "left out" not in show([run()])
 
 
 def test_where_the_time_of_a_run_went_is_one_line():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import time
 from pathlib import Path
 
 from warpwave.inside.bench.timing import Timing
@@ -17,7 +18,7 @@ from warpwave.inside.process.lease import Lease
 from warpwave.inside.process.outcomes import doubted, few
 from warpwave.inside.process.supervise import LOST_DEVICE, Death
 from warpwave.inside.scripts.script import Call
-from warpwave.records import Sample, Stage, StageReport, Verdict, to_json, worst
+from warpwave.records import BUDGET_UP, Sample, Stage, StageReport, Verdict, to_json, worst
 
 MOST_FUNCTIONS = 100  # of one point
 
@@ -34,6 +35,8 @@ class Sink:
         self.wrong: dict[str, None] = {}
         self._lines: list[tuple[str, str]] = []  # the point's id, and the line
         self._reporters: dict[str, int] = {}
+        self.left_out: list[str] = []
+        self.out_of_time, self._began = False, time.monotonic()
         for old in (name, "ceilings.jsonl", "kernels.jsonl") if self.first else (name,):
             sealing.remove(folder / old)  # from an interrupted run; the journal holds everything
 
@@ -61,6 +64,13 @@ class Sink:
         elif kind == "wrong":
             self.wrong[event["reason"]] = None
 
+    def leave_out(self) -> None:
+        """The budget is up: give each point that was announced and not measured a row that says so."""
+        self.left_out = [identity for identity in self.pending if identity not in self._reporters]
+        for identity in self.left_out:
+            self.on_event({"event": "finish", "id": identity, "verdict": Verdict.NOT_RUN.value, "reason": f"{BUDGET_UP} before this point"})
+        self.out_of_time = True
+
     def report(self, deaths: list[Death]) -> StageReport:
         """Return the stage's report at the end of the sweep."""
         if self.verdicts:  # they arrived in order of completion. In the authors' order, the kernel's own provider comes first.
@@ -80,7 +90,12 @@ class Sink:
             # A point that skips itself is not a failure.
             ran: list[Verdict] = [verdict for verdict in self.verdicts if verdict is not Verdict.NOT_RUN]
             report = StageReport(Stage.BENCH, worst(ran), reason=self.reasons[0][:500] if self.reasons else "", counts=counts)
-        report = dataclasses.replace(report, used_s=round(self.used_s, 3))
+        report = dataclasses.replace(report, used_s=round(self.used_s, 3), left_out=len(self.left_out), out_of_time=self.out_of_time)
+        if self.out_of_time:
+            named = f": {few(self.left_out)}" if self.left_out else ""
+            took, measured = time.monotonic() - self._began, len(self.verdicts) - len(self.left_out)
+            lasts = round(took * len(self.left_out) / measured, 1) if measured and self.left_out else None
+            report = dataclasses.replace(report, left_out_s=lasts, notes=(f"{BUDGET_UP} before every point was measured{named}",))
         return doubted(report, self.wrong)
 
     def _point(self, event: Event, card: int) -> None:

@@ -31,8 +31,8 @@ from warpwave.inside.process import sealing
 from warpwave.inside.process.journal import Journal, settle
 from warpwave.inside.process.lease import Lease, await_card, await_card_at_first_use
 from warpwave.inside.process.outcomes import describe
-from warpwave.inside.process.supervise import supervise
-from warpwave.inside.process.workers import as_stage, spawned
+from warpwave.inside.process.supervise import Death, supervise
+from warpwave.inside.process.workers import as_stage, budget_is_up, spawned
 from warpwave.inside.scripts.hooks import Hooks
 from warpwave.inside.scripts.script import benches_of, scripts_of
 from warpwave.records import Architecture, Job, Sample, Stage, StageReport, Verdict
@@ -57,7 +57,7 @@ def measure(job: Job) -> StageReport:
         if benches:
             ahead.start(job)
         report = _sweep(job, folder, "samples.jsonl", "journal.jsonl", lease)
-        second = _sweep(job, folder, "again.jsonl", "journal-again.jsonl", lease) if job.what.again else None
+        second = _sweep(job, folder, "again.jsonl", "journal-again.jsonl", lease) if job.what.again and not report.out_of_time else None
     finally:
         lease.give_back()
         torch_ahead.remove(job)
@@ -77,12 +77,18 @@ def _sweep(job: Job, folder: Path, name: str, journal: str, lease: Lease) -> Sta
     command = [sys.executable, "-m", "warpwave.inside.bench.stage", sys.argv[1], "--worker"]
     several = cards(job)
     regroup(folder, journal, seats_of(several))
-    if several:
-        keep = sink.first and bool(job.what.again)  # a second sweep needs all cards again
-        deaths = share(job, Stage.BENCH, seats_of(several), command, journal, sink.on_event, lease, keep)
-        return sink.report(deaths)
-    log, path = folder / "log.txt", folder / journal
-    deaths = supervise(spawned(command), Journal(path), job.limits.test_s, log, sink.on_event, faults=job.device_faults)
+    deaths: list[Death] = []
+    try:
+        if several:
+            keep = sink.first and bool(job.what.again)  # a second sweep needs all cards again
+            deaths = share(job, Stage.BENCH, seats_of(several), command, journal, sink.on_event, lease, keep)
+        else:
+            log, path = folder / "log.txt", folder / journal
+            deaths = supervise(spawned(command), Journal(path), job.limits.test_s, log, sink.on_event, faults=job.device_faults)
+    except KeyboardInterrupt:
+        if not budget_is_up(job):
+            raise
+        sink.leave_out()
     return sink.report(deaths)
 
 

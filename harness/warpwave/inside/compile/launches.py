@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import traceback
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
 
 import pytest
 
@@ -17,11 +18,13 @@ from warpwave.inside.fake_gpu.launches import LaunchRefusedError
 from warpwave.inside.fake_gpu.unknown import Asked, explained
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.outcomes import Pretended, describe, reason_of
+from warpwave.inside.process.workers import is_last
 from warpwave.inside.scripts.hooks import TIMER_METHODS, Hooks, Measurement
 from warpwave.inside.scripts.script import Call, Names, Script, benches_of, run, scripts_of
+from warpwave.inside.test.budget import by_function, in_order
 from warpwave.inside.test.collection import Collection, Failure, few_of_each, last_line
 from warpwave.inside.test.settings import is_narrowed, pytest_options, test_paths
-from warpwave.records import BY_TORCH, Job, NotRun, Stage, Verdict
+from warpwave.records import BUDGET_UP, BY_TORCH, Budget, Job, NotRun, Stage, Verdict
 
 # Run a package's tests on a fake device for their launches, not for their results.
 #
@@ -30,17 +33,19 @@ from warpwave.records import BY_TORCH, Job, NotRun, Stage, Verdict
 
 OnStart = Callable[[str], None]
 OnEnd = Callable[[str, "BaseException | Failure | None"], None]
-OnCollected = Callable[[list[str], int, int], None]  # the ids to run, how many were deselected, and how many a quick run leaves out
+# The ids to run, how many were deselected, and how many of each function a quick run leaves out.
+OnCollected = Callable[[list[str], int, "Counter[str]"], None]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which tests to run: not those that are `done`, nor the `benches`. `narrowed`: the user asked for some only."""
+    """Which tests to run: not those that are `done`, nor the `benches`. `narrowed`: the user asked for some only. `budget`: their order."""
 
     done: set[str]
     quick: bool
     narrowed: bool
     benches: tuple[str, ...] = ()
+    budget: Union[Budget, None] = None
 
 
 class _Runner:
@@ -62,9 +67,11 @@ class _Runner:
             self._not_collected(failure)
         if self.choice.quick:
             items[:] = few_of_each(items)
-        left_out = len(selected) - len(items)
+        left = by_function(selected) - by_function(item.nodeid for item in items)
         items[:] = [item for item in items if item.nodeid not in self.choice.done]
-        self.on_collected([item.nodeid for item in items], max(0, len(found) - len(selected)), left_out)
+        self.on_collected([item.nodeid for item in items], max(0, len(found) - len(selected)), left)
+        if self.choice.budget:
+            items[:] = in_order(items, self.choice.budget)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Report a module or a conftest.py that does not import: it launches nothing."""
@@ -87,6 +94,8 @@ class _Runner:
         self.on_start(item.nodeid)
         result = yield
         self.on_end(item.nodeid, self.ended)
+        if is_last(self.choice.budget):
+            item.session.shouldstop = BUDGET_UP
         return result
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -101,16 +110,21 @@ class _Runner:
 
 def run_tests(
     options: list[str], choice: Choice, on_collected: OnCollected, on_start: OnStart, on_end: OnEnd, plugins: Sequence[object] = ()
-) -> None:
-    """Run every chosen test that these options select. `on_end` receives what ended it early, or None."""
+) -> bool:
+    """Run every chosen test that these options select. `on_end` receives what ended it early, or None.
+
+    Return whether the budget was up before all of them had run.
+    """
     collection = Collection(elsewhere=choice.benches)
     runner = _Runner(choice, collection, on_collected, on_start, on_end)
     ended = pytest.main(["-q", "--no-header", "--tb=no", "--capture=no", *options], plugins=[collection, runner, *plugins])
-    if ended in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.INTERRUPTED):
+    cut = ended is pytest.ExitCode.INTERRUPTED and is_last(choice.budget)
+    if ended in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.INTERRUPTED) and not cut:
         how = pytest.ExitCode(ended).name.lower().replace("_", " ")
         said = f"pytest ended early ({how}), so some tests did not run: see the stage's log"
         on_start("(pytest)")
         on_end("(pytest)", Failure("(pytest)", said, NotRun.STOPPED, broken=True))
+    return cut
 
 
 def launch_benches(job: Job, journal: Journal, recorder: Recorder) -> None:
@@ -121,6 +135,9 @@ def launch_benches(job: Job, journal: Journal, recorder: Recorder) -> None:
         for point in load_points(journal, path, job, done):
             if point.id in done or point.provider in job.what.peers:
                 continue
+            if is_last(job.limits.budget):
+                journal.write("note", text=f"{BUDGET_UP} before all points of {path.name} were compiled")
+                return
             _launch_once(journal, recorder, point.id, point.kernel, point.run)
 
 
@@ -148,12 +165,13 @@ def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
     def on_end(nodeid: str, ended: BaseException | Failure | None) -> None:
         finish(journal, recorder, explained(ended) if isinstance(ended, BaseException) else ended)
 
-    def on_collected(ids: list[str], deselected: int, left_out: int) -> None:
-        journal.write("collected", ids=ids, deselected=deselected, left_out=left_out)
+    def on_collected(ids: list[str], deselected: int, left: Counter[str]) -> None:
+        journal.write("collected", ids=ids, deselected=deselected, left_out=left.total(), left=left)
 
     options = [*pytest_options(job, Path(job.output) / Stage.COMPILE.value), *test_paths(job)]
-    choice = Choice(journal.done(), job.what.quick, narrowed=is_narrowed(job), benches=job.what.benches)
-    run_tests(options, choice, on_collected, on_start, on_end)
+    choice = Choice(journal.done(), job.what.quick, narrowed=is_narrowed(job), benches=job.what.benches, budget=job.limits.budget)
+    if is_last(choice.budget) or run_tests(options, choice, on_collected, on_start, on_end):
+        journal.write("note", text=f"{BUDGET_UP} before all tests were compiled")
 
 
 def finish(journal: Journal, recorder: Recorder, ended: BaseException | Failure | None) -> None:
@@ -231,6 +249,9 @@ def launch_scripts(job: Job, hooks: Hooks, journal: Journal, recorder: Recorder)
     for script in scripts_of(job):
         if script.id in done:
             continue
+        if is_last(job.limits.budget):
+            journal.write("note", text=f"{BUDGET_UP} before {script.id} was compiled")
+            return
         journal.write("start", id=script.id)
         meter = LaunchMeter(script, job, journal, recorder, done)
         meter.back_to_the_script()

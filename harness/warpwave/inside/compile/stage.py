@@ -31,10 +31,12 @@ from warpwave.inside.process import sealing
 from warpwave.inside.process.journal import Event, Journal, emit
 from warpwave.inside.process.outcomes import doubted, few, hint_of, missing_of, with_reasons
 from warpwave.inside.process.supervise import supervise
-from warpwave.inside.process.workers import answered, as_stage, forked, time_is_up
+from warpwave.inside.process.workers import answered, as_stage, budget_is_up, forked, time_is_up
 from warpwave.inside.scripts.script import benches_of
+from warpwave.inside.test.budget import LONGER_BUDGET, Pace, by_function
 from warpwave.inside.test.settings import files_with_tests
 from warpwave.records import (
+    BUDGET_UP,
     BY_TORCH,
     HOST_CODE,
     MOSTLY_UNSEEN,
@@ -82,11 +84,14 @@ class Cases:
         self.announced: dict[str, None] = {}
         self.ended: dict[str, NotRun | None] = {}
         self.loaded: set[str] = set()  # benches
+        self.pace, self.left = Pace(), Counter[str]()  # of tests; what a quick run leaves out, by function
 
     def note(self, event: Event) -> None:
         """Take one journal event."""
+        self.pace.note(event)
         if event["event"] == "collected":
             self.announced.update(dict.fromkeys(event.get("ids", ())))
+            self.left |= Counter(event.get("left", {}))
         elif event["event"] == "ready":
             self.loaded.add(event["id"])
         elif event["event"] in ("finish", "death"):
@@ -229,7 +234,17 @@ def compile_all(job: Job) -> StageReport:
         rows[:] = (fails_here_only(discarded.mark(expected.mark(row)), cases) for row in _once(rows))
         if rows != before:
             sealing.replace(folder / "kernels.jsonl", "".join(f"{to_json(row)}\n" for row in rows))
-        return _report(job, rows, wrong, notes, unseen, list(cases.values()))
+        over = budget_is_up(job) or any(note.startswith(BUDGET_UP) for note in notes)
+        lost = [path for each in cases.values() for path in never_loaded(each, job)] if over and "bench" in job.what.launches else []
+        if lost:
+            notes[f"{BUDGET_UP} before these were compiled: {few(list(dict.fromkeys(lost)))}"] = None
+        unreached = {name: never_reached(name, cases) if over else [] for name in cases}
+        unseen["left_out"] += len(set().union(*unreached.values()))
+        lasts = [each.pace.estimate(each.left + by_function(unreached[name])) for name, each in cases.items()]
+        found = _report(job, rows, wrong, notes, unseen, list(cases.values()))
+        if over and not rows:
+            found = dataclasses.replace(found, reason=f"{BUDGET_UP} before anything was compiled", hint=LONGER_BUDGET)
+        return dataclasses.replace(found, left_out_s=max(filter(None, lasts), default=None), out_of_time=over)
 
     def run(card: Architecture) -> None:
         fresh = _fresh_rows()
@@ -262,9 +277,13 @@ def compile_all(job: Job) -> StageReport:
 
     # Two more workers than cores. With fewer, the last architectures start late and leave a core idle at the end. With many more, the
     # longest one gets too small a share and finishes alone.
-    with ThreadPoolExecutor(job.workers or (os.cpu_count() or 1) + 2) as pool:
+    # With a budget, all begin at once: whatever there is time for is then compiled for each of them.
+    several = len(job.architectures) if job.limits.budget else (os.cpu_count() or 1) + 2
+    with ThreadPoolExecutor(job.workers or max(1, several)) as pool:
         try:
-            if missing := answered(without_backend, job.architectures):
+            # What an earlier attempt compiled is read at once, whatever time there is.
+            begun = any((folder / f"journal-{card.name}.jsonl").exists() for card in job.architectures)
+            if not begun and (missing := answered(without_backend, job.architectures)):
                 sealing.replace(folder / "kernels.jsonl", "")
                 reason = f"the Triton here has no backend for {', '.join(missing)}"
                 hint = "Install the vendor's Triton where this target runs, or use an image that has it. "
@@ -275,6 +294,8 @@ def compile_all(job: Job) -> StageReport:
             # Leaving the `with` block waits for the threads, which receive no signal.
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
+            if budget_is_up(job):
+                return report()
             up = time_is_up()
             files = files_with_tests(job) if "test" in job.what.launches else []
             for card in job.architectures:

@@ -97,6 +97,7 @@ class Neighbours:
 
 
 NEIGHBOURS: pytest.StashKey[Neighbours | None] = pytest.StashKey()
+PART: pytest.StashKey[int] = pytest.StashKey()  # of a test in a run with a budget: all that are as important have the same, the first 0
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -133,8 +134,10 @@ class _Claims:
         self._items = session.items
         self._files: dict[str, list[pytest.Item]] = {}
         for item in session.items:
-            self._files.setdefault(item.nodeid.partition("::")[0], []).append(item)
-        self._order = sorted(self._files, key=lambda file: (-len(self._files[file]), file))
+            # With a budget, a part of each file comes before the rest of any.
+            unit, part = item.nodeid.partition("::")[0], item.stash.get(PART, 0)
+            self._files.setdefault(f"{unit} ({part})" if part else unit, []).append(item)
+        self._order = sorted(self._files, key=lambda file: (self._files[file][0].stash.get(PART, 0), -len(self._files[file]), file))
 
     def pairs(self) -> Iterator[tuple[pytest.Item, pytest.Item | None]]:
         """Yield each item with the one that follows it: pytest keeps the fixtures that the next item needs."""

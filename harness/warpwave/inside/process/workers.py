@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any, Union
 
 from warpwave.inside.environment import NO_ROOM
-from warpwave.records import UNWRITABLE
+from warpwave.records import UNWRITABLE, Budget, Job
 
 JOURNAL_VARIABLE = "WARPWAVE_JOURNAL"
 FOLDER_VARIABLE = "WARPWAVE_FOLDER"  # the working folder of a stage and of what it runs
 UNTIL_VARIABLE = "WARPWAVE_UNTIL"  # when the time of a stage is up, on the monotonic clock, which all processes share
+_TO_END_S = 4.0  # a process that is interrupted takes seconds to print where it was
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
@@ -141,9 +142,19 @@ def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
 
 
-def time_is_up() -> bool:
-    """Return whether a stage was stopped because its time was up, and not by the user."""
-    return time.monotonic() >= float(os.environ.get(UNTIL_VARIABLE) or "inf")
+def time_is_up(early_s: float = 0.0) -> bool:
+    """Return whether a stage was stopped because its time was up, and not by the user; or will be within `early_s`."""
+    return time.monotonic() >= float(os.environ.get(UNTIL_VARIABLE) or "inf") - early_s
+
+
+def budget_is_up(job: Job) -> bool:
+    """Return whether a stage was stopped because the run's budget is used up: it then ends as usual, without what is left."""
+    return job.limits.budget is not None and time_is_up()
+
+
+def is_last(budget: Budget | None) -> bool:
+    """In a worker: return whether there is no time for another test. It then ends by itself, which is quicker than to be interrupted."""
+    return budget is not None and time_is_up(_TO_END_S)
 
 
 def as_stage(main: Callable[[], None]) -> None:

@@ -198,15 +198,15 @@ ALWAYS_SMALL = 1 << 20  # elements that an interpreter works through in seconds;
 ALWAYS_LARGE = 1 << 28  # an interpreter takes minutes for 16 times as much: only a function's smallest tests may be larger
 
 
-def few_of_each(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Return the items to run, in the order given."""
+def few_of_each(items: Sequence[pytest.Item], most: int | None = None) -> list[pytest.Item]:
+    """Return the items to run, in the order given: at most so many of each function, by default as many as there is room for."""
     functions = _grouped(items, _function)
     if len(functions) > ENOUGH:
         functions = _grouped(items, _combination)
     if len(functions) > ENOUGH:
         names = sorted(functions)
         functions = {names[place * len(names) // ENOUGH]: functions[names[place * len(names) // ENOUGH]] for place in range(ENOUGH)}
-    most = next((few for few in range(MOST, 1, -1) if sum(min(few, len(several)) for several in functions.values()) <= ENOUGH), 1)
+    most = most or next((few for few in range(MOST, 1, -1) if sum(min(few, len(several)) for several in functions.values()) <= ENOUGH), 1)
     kept = {id(item) for several in functions.values() for item in _spread(_small(several), most)}
     return [item for item in items if id(item) in kept]
 

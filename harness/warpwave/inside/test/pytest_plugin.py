@@ -25,14 +25,15 @@ from warpwave.inside.multi_gpu.pytest_plugin import NEIGHBOURS, Neighbours
 from warpwave.inside.process.journal import Journal, settle
 from warpwave.inside.process.lease import await_card, await_card_at_first_use
 from warpwave.inside.process.outcomes import OF_ENVIRONMENT, Pretended, unchecked
-from warpwave.inside.process.workers import die_with_parent
+from warpwave.inside.process.workers import die_with_parent, is_last
 from warpwave.inside.scripts.hooks import noted
 from warpwave.inside.test.autotuned import RUNNER
+from warpwave.inside.test.budget import by_function, in_order
 from warpwave.inside.test.collection import Collection, Failure, few_of_each, last_line
 from warpwave.inside.test.notes import COMPILED
 from warpwave.inside.test.pretend import begin_test, provide, words_of
-from warpwave.inside.test.settings import settings
-from warpwave.records import HOST_ERROR_PROPERTY, LAUNCHED_PROPERTY, UNWRITABLE, Architecture, NotRun, from_json
+from warpwave.inside.test.settings import budget, settings
+from warpwave.records import BUDGET_UP, HOST_ERROR_PROPERTY, LAUNCHED_PROPERTY, UNWRITABLE, Architecture, Budget, NotRun, from_json
 from warpwave.records.selection import TEST_FILES, is_bench, is_test
 
 # Bench files as smoke tests: each must load.
@@ -140,9 +141,15 @@ class Reporter:
         self.printed_before = -1  # bytes of the log
         self.printed: str | None = None  # what child processes of a failed test wrote to it
         self.stopped = ""
+        self.budget: Budget | None = None
+        self.session: pytest.Session | None = None
         self.replaced: list[str] = []
         self._launches, self._notes_launches = ExitStack(), False
         self._process = os.getpid()
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Keep the session: it ends when the budget is up."""
+        self.session = session
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
@@ -161,11 +168,14 @@ class Reporter:
             self._not_collected(failure)
         if os.environ.get(QUICK_VARIABLE):
             items[:] = few_of_each(items)
-        left_out = len(selected) - len(items)
+        left_out, left = len(selected) - len(items), by_function(selected) - by_function(item.nodeid for item in items)
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in self.done])
         items[:] = [item for item in items if item.nodeid not in self.done]
         deselected, ids = max(0, len(found) - len(selected)), [item.nodeid for item in items]
-        self.journal.write("collected", ids=ids, deselected=deselected, left_out=left_out)
+        self.journal.write("collected", ids=ids, deselected=deselected, left_out=left_out, left=left)
+        self.budget = budget()
+        if self.budget:
+            items[:] = in_order(items, self.budget)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Report a module or a conftest.py that does not import as a case, once."""
@@ -256,6 +266,8 @@ class Reporter:
             kind = "poisoned" if wrong else "finish"
             took = {"seconds": sum(report.duration for report in self.reports), "compiling_s": round(self.compiling.seconds, 3)}
             self._finish(nodeid, outcome, message[:2000], detail[-_CUT:], kind, **took, properties=properties, not_run=why)
+        if is_last(self.budget) and self.session:
+            self.session.shouldstop = BUDGET_UP
         if wrong:
             os._exit(1)  # a normal exit would run teardowns against a dead device
 

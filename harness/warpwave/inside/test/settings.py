@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Union
 
 from warpwave.inside.environment import package_folders, python_path, root_of
-from warpwave.records import Chosen, Job, Selection, from_json, to_json
+from warpwave.records import Budget, Chosen, Job, Selection, from_json, to_json
 from warpwave.records.selection import is_test, narrowed
 
 SETTINGS_VARIABLE = "WARPWAVE_PYTEST"
@@ -92,19 +92,26 @@ def selection() -> Selection:
     return Selection(kept.chosen, kept.files)
 
 
+def budget() -> Budget | None:
+    """Return what the stage told this worker of its budget; None without one."""
+    path = settings().get("selection")
+    return from_json(_Kept, Path(path).read_text(encoding="utf-8")).budget if path else None
+
+
 @dataclasses.dataclass(frozen=True)
 class _Kept:
     chosen: Chosen
     files: Union[tuple[str, ...], None]
+    budget: Union[Budget, None] = None
 
 
 def _kept_selection(job: Job, folder: Path) -> str:
     """Write the choice of tests to a file and return its path: a variable cannot hold 100,000 ids. Empty if all tests are to run."""
-    if job.what.chosen.tests is None and not job.what.chosen.without and job.files is None:
+    if job.what.chosen.tests is None and not job.what.chosen.without and job.files is None and job.limits.budget is None:
         return ""
     path = folder / "selection.json"
     made = path.with_name(f"selection-{os.getpid()}.json")  # the workers of all architectures write it, and read it at once
-    made.write_text(to_json(_Kept(job.what.chosen, job.files)), encoding="utf-8")
+    made.write_text(to_json(_Kept(job.what.chosen, job.files, job.limits.budget)), encoding="utf-8")
     made.replace(path)
     return str(path)
 

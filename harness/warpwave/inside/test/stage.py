@@ -29,7 +29,8 @@ from warpwave.inside.process.journal import Event, Journal, emit
 from warpwave.inside.process.lease import Lease, Used
 from warpwave.inside.process.outcomes import doubted, few, hint_of, missing_of, with_reasons
 from warpwave.inside.process.supervise import LOST_DEVICE, Death, supervise
-from warpwave.inside.process.workers import as_stage, spawned, time_is_up
+from warpwave.inside.process.workers import as_stage, budget_is_up, spawned, time_is_up
+from warpwave.inside.test.budget import LONGER_BUDGET, Pace, function_of
 from warpwave.inside.test.collection import IS_SCRIPT
 from warpwave.inside.test.notes import again_alone, executed_by_emulator, refusal, replaced_compiler
 from warpwave.inside.test.pytest_plugin import (
@@ -45,6 +46,7 @@ from warpwave.inside.test.pytest_plugin import (
 )
 from warpwave.inside.test.settings import files_with_tests, is_narrowed, pytest_options, selection_of, test_paths
 from warpwave.records import (
+    BUDGET_UP,
     GPU_PROPERTY,
     HARMLESS,
     JUNIT_XFAIL,
@@ -143,6 +145,8 @@ class Results:
         self.findings: list[Finding] = []
         self.profiles: list[Profile] = []
         self.deselected = self.left_out = 0
+        self.left: dict[str, int] = {}  # what a quick run left out, by function
+        self.pace, self.running, self.out_of_time = Pace(), dict[str, float](), False
         self.announced = False  # whether pytest has collected
         self.stopped = ""
         self.postponed: dict[str, None] = {}
@@ -153,16 +157,20 @@ class Results:
         """Process one journal event. `card` is the index of its GPU, if there are several."""
         kind = event["event"]
         self.used[card].note(event)
+        self.pace.note(event, event.get(SEAT))
         if kind == "collected":
             self.announced = True
             self.collected |= Counter(event["ids"])  # a new worker announces only what is left
             self._collected_by[event.get(SEAT)] |= Counter(event["ids"])
             self.deselected = max(self.deselected, int(event.get("deselected", 0)))
             self.left_out = max(self.left_out, int(event.get("left_out", 0)))
+            self.left = self.left or dict(event.get("left", {}))
         elif kind == "start":
+            self.running[event["id"]] = time.monotonic()
             emit("case", stage="test", id=event["id"], done=len(self.cases), total=self.collected.total())
         elif kind in ("finish", "death"):
             case = self._case(event)
+            self.running.pop(case.id, None)
             self._ran[_file_of(case.id)].add(event.get(SEAT))
             # a module that does not import fails in every worker; report it once
             if self.several and (case.id, 0) in self.cases and case.id not in self.collected:
@@ -239,6 +247,22 @@ class Results:
             self.cases[case_id, n] = self._case(row)
         return [case_id for case_id, _ in missing]
 
+    def leave_out(self) -> None:
+        """The budget is up: count what was collected and has no result, and say what was running."""
+        left = Counter({name: several for name, several in self.collected.items() if (name, 0) not in self.cases})
+        self.out_of_time = bool(left) or not self.announced
+        self.collected -= left
+        self.left_out += left.total()
+        functions = Counter(self.left)
+        for name, several in left.items():
+            functions[function_of(name)] += several
+        self.left = functions
+        ran = [f"{name} ({time.monotonic() - since:.0f} s)" for name, since in self.running.items() if name in left]
+        if ran:
+            self.notes[f"{BUDGET_UP} while this was running, which is left out: {few(ran)}"] = None
+        if not self.announced:
+            self.notes[f"{BUDGET_UP} before pytest had collected the tests"] = None
+
     def check_complete(self) -> None:
         """Check, after all workers completed, that every collected test was reported, or that a failure explains why not."""
         if any(option in _COLLECT_ONLY for option in self.job.what.pytest_args):
@@ -313,8 +337,18 @@ def verify(job: Job) -> StageReport:
             why = f"pytest stopped early: {deaths[-1].reason}"
         else:
             ended = True
-            results.check_complete()
+            if results.stopped == BUDGET_UP:
+                results.leave_out()
+            else:
+                results.check_complete()
+            if job.limits.budget:
+                results.put_in_order()
     except KeyboardInterrupt:
+        if budget_is_up(job):
+            results.leave_out()
+            results.put_in_order()
+            ended = True
+            return _report(results, deaths, folder)
         if time_is_up():
             why, kind = "the time was up before this test", NotRun.TIME_UP
         raise
@@ -366,6 +400,8 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
     bad = [case for case in ran if case.verdict not in HARMLESS]
     lacking = any(case.not_run in UNCHECKED for case in tests)
     reason = "" if ran else "no test could be checked" if lacking else "every test was skipped" if tests else "no test was found"
+    if results.out_of_time and not ran:
+        reason = f"{BUDGET_UP} before the first test had ended"
     if not tests and results.stopped:
         reason = f"no test was found; pytest stopped early: {results.stopped}"
     if bad:
@@ -375,6 +411,8 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
     hint = hint_of(about, root_of(results.job))
     if not tests:
         hint = "pytest collects files called test_*.py below the kernel folder; see test/log.txt."
+        if results.out_of_time:
+            hint = LONGER_BUDGET
         if script := _script_in(Path(results.job.kernels)):
             hint = f"{script} is a script that launches kernels: --bench-script {shlex.quote(script)} runs it. {hint}"
         if results.deselected:
@@ -406,6 +444,8 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         counts=counts,
         deselected=results.deselected,
         left_out=results.left_out,
+        left_out_s=results.pace.estimate(results.left),
+        out_of_time=results.out_of_time,
         used_s=round(sum(used.seconds for used in results.used.values()), 3) if job.needs_card else None,
         compiled_here=compiled_kernels() - results.compiled_before,
         notes=tuple(filter(None, [missing_of(about, root_of(results.job)), *notes])),

@@ -8,7 +8,7 @@ from dataclasses import fields
 from warpwave.compare.model import Comparison, Fit, Grid, GridCell, Right, TargetSummary
 from warpwave.records import GateLimits, Gates, NotRun, Verdict, reasons
 from warpwave.render.sections.model import Bit, Line, Section, name, say
-from warpwave.render.text import NOTHING, left_out, plural
+from warpwave.render.text import NOTHING, left_out_of, plural
 
 TITLE = "Is it right, and does it run?"
 CHECKED = "What was checked"
@@ -106,7 +106,7 @@ def _closed(gates: Gates) -> list[str]:
 def _left_out(comparison: Comparison) -> list[Line]:
     lines = []
     for target in comparison.targets:
-        said = [*_not_run(target), *([left_out(target.left_out, sum(target.tests.values()))] if target.left_out else [])]
+        said = [*_not_run(target), *([left_out_of(target)] if target.left_out else [])]
         said += [f"{plural(target.deselected, 'test')} deselected"] if target.deselected else []
         lines += [say("not checked on ", name(target.target), ": ", ", ".join(said))] if said else []
     return [*lines, say("not checked without a card: speed")]

@@ -13,15 +13,15 @@ from warpwave.compare.model import FAILING, Comparison, Parity, ParityRow, Refus
 from warpwave.compare.tests import is_mistyped
 from warpwave.compare.unchecked import cause_lines
 from warpwave.compare.verdict import together
-from warpwave.records import GPU_PROPERTY, HARMLESS, MOSTLY_UNSEEN, NO_STAGE, NotRun, Verdict
-from warpwave.records.selection import is_load
+from warpwave.records import BUDGET_UP, GPU_PROPERTY, HARMLESS, MOSTLY_UNSEEN, NO_STAGE, NotRun, Verdict
+from warpwave.records.selection import FOR_TIME, is_load
 from warpwave.render.commands import repro
 from warpwave.render.sections import codegen, grid, speeds, testing
 from warpwave.render.sections.changes import ONE_VENDOR, vendor_section
 from warpwave.render.sections.model import REST, Bit, Line, Section, name, names, say, shorten
 from warpwave.render.sections.profile import profile_sections
 from warpwave.render.sections.testing import suspicion
-from warpwave.render.text import NOTHING, asked_for, counts, first_line, gravest, left_out, number, plural
+from warpwave.render.text import NOTHING, asked_for, counts, first_line, gravest, left_out_of, number, plural
 
 _FEW = 30  # lines per section before "and n more"
 _HINT = 1000  # characters: a hint ends with the path of its log, which must stay whole
@@ -76,7 +76,7 @@ def _targets(comparison: Comparison) -> Section:
         gpus = say(name(target.hardware) if target.hardware else NOTHING)
         rows.append((say(name(target.target)), say(Bit(target.verdict.value, target.verdict)), gpus, *done, time))
         lines += [say(name(target.target), ": ", name(first_line(target.reason, 400)))] if target.reason else []
-        by = tuple(option for option in target.narrowed if option != "--quick")
+        by = tuple(option for option in target.narrowed if option not in FOR_TIME)
         if by:
             ran = sum(target.tests.values()) + target.left_out
             lines.append(say(name(target.target), ": ", name(asked_for(target.deselected, ran, by))))
@@ -85,9 +85,11 @@ def _targets(comparison: Comparison) -> Section:
             unwanted = f", {plural(target.deselected, 'test')} deselected, by an option of the run or by the package"
             lines.append(say(name(target.target), unwanted))
         if target.left_out:
-            lines.append(say(name(target.target), ": ", left_out(target.left_out, sum(target.tests.values()))))
+            lines.append(say(name(target.target), ": ", left_out_of(target)))
         for position, attempt in enumerate(target.attempts[:_MOST_ATTEMPTS], start=1):
-            lines.append(say(name(f"{target.target}, attempt {position}: {attempt.verdict.value}: {first_line(attempt.reason, 300)}")))
+            lines.append(
+                say(name(f"{target.target}, attempt {position}: {attempt.verdict.value}: {first_line(attempt.reason, 300)}".rstrip(": ")))
+            )
         if len(target.attempts) > _MOST_ATTEMPTS:
             lines.append(say(name(target.target), f": {len(target.attempts) - _MOST_ATTEMPTS} more attempts"))
         lines += [
@@ -283,7 +285,7 @@ def _listing(title: str, lines: Iterable[Line], few: int | None, total: int, *, 
 
 _GAPS, _PROBLEMS, _TARGETS, _REMARKS, _CAUSES = 3, 5, 8, 3, 4
 _ARCHITECTURES = 4  # named behind what a target did
-_SHOWN = (NO_STAGE, MOSTLY_UNSEEN, "torch.compile was replaced")  # the notes that limit what the answer says
+_SHOWN = (NO_STAGE, BUDGET_UP, MOSTLY_UNSEEN, "torch.compile was replaced")  # the notes that limit what the answer says
 
 
 @dataclass(frozen=True)
@@ -380,19 +382,19 @@ def _brief_targets(comparison: Comparison) -> list[Section]:
         lines += [say(f"  {use}")] if (use := testing.use_of_time(target)) else []
         lines += [say(name(f"  {remark}")) for remark in testing.remarks(target)[:_REMARKS]]
         lines += [
-            say(name(f"  attempt {position}: {attempt.verdict.value}: {first_line(attempt.reason, 200)}"))
+            say(name(f"  attempt {position}: {attempt.verdict.value}: {first_line(attempt.reason, 200)}".rstrip(": ")))
             for position, attempt in enumerate(target.attempts[:_REMARKS], start=1)
         ]
         notes = [*(target.environment.notes if target.environment else ()), *(note for stage in target.stages for note in stage.notes)]
         lines += [say(name(f"  {note}")) for note in notes if note.startswith(_SHOWN)]
         lines += [say("  what to do: ", name(first_line(target.hint, _HINT)))] if target.hint else []
         lines += _nothing_to_run(comparison, target)
-        by = tuple(option for option in target.narrowed if option != "--quick")
+        by = tuple(option for option in target.narrowed if option not in FOR_TIME)
         ran = sum(target.tests.values())
         if by:
             lines.append(say("  ", name(asked_for(target.deselected, ran + target.left_out, by))))
         if target.left_out:
-            lines.append(say("  ", left_out(target.left_out, ran)))
+            lines.append(say("  ", left_out_of(target)))
         if target.environment and target.environment.weakened:
             lines.append(say("  protections given up: ", name(", ".join(target.environment.weakened))))
     if len(groups) > _TARGETS:

@@ -1,0 +1,88 @@
+"""The order of tests in a run with a time budget, and an estimate of what there was no time for."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import pytest
+
+from warpwave.inside.multi_gpu.pytest_plugin import PART
+from warpwave.inside.process.journal import Event
+from warpwave.inside.test.collection import few_of_each
+from warpwave.records import Budget
+from warpwave.records.selection import at_and_above, file_of
+
+LONGER_BUDGET = "Give a longer --budget: importing torch and collecting tests takes its time, too."
+
+
+def in_order(items: Sequence[pytest.Item], budget: Budget) -> list[pytest.Item]:
+    """Return the items in the order in which a budget has them run: what failed last time, what a change touches, then the others.
+
+    Of the latter two, first one test of each function, then a few more, then the rest, each in the author's order.
+    """
+    failed, changed = frozenset(budget.failed), frozenset(budget.changed)
+    groups: dict[int, list[pytest.Item]] = {0: [], 1: [], 2: []}
+    for item in items:
+        is_failed = any(above in failed for above in at_and_above(item.nodeid))
+        groups[0 if is_failed else 1 if file_of(item.nodeid) in changed else 2].append(item)
+    found = groups.pop(0)
+    for item in found:
+        item.stash[PART] = 0
+    for group, several in groups.items():
+        first, few = (set(map(id, few_of_each(several, most))) for most in (1, None))
+        ranked = [(0 if id(item) in first else 1 if id(item) in few else 2, item) for item in several]
+        for rank, item in sorted(ranked, key=lambda each: each[0]):
+            item.stash[PART] = 3 * group + rank
+            found.append(item)
+    return found
+
+
+def function_of(name: str) -> str:
+    """Return the function of a test: pytest writes parameters in brackets."""
+    return name.partition("[")[0]
+
+
+def by_function(names: Iterable[str]) -> Counter[str]:
+    """Count tests by their function."""
+    return Counter(map(function_of, names))
+
+
+class Pace:
+    """How fast tests end on workers side by side, to estimate how long others would take."""
+
+    def __init__(self) -> None:
+        self._last: dict[object, float] = {}
+        self._warm: set[object] = set()  # workers whose first test has ended: that one imports and compiles for all
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._count: Counter[str] = Counter()
+        self._first: list[float] = []
+
+    def note(self, event: Event, worker: object = None) -> None:
+        """Take one event of a worker's journal, as it is read."""
+        now = time.monotonic()
+        if event["event"] == "start":
+            self._last.setdefault(worker, now)
+        elif event["event"] in ("finish", "death") and worker in self._last:
+            took, function = now - self._last[worker], function_of(event["id"])
+            self._last[worker] = now
+            if worker in self._warm:
+                self._seconds[function] += took
+                self._count[function] += 1
+            else:
+                self._first.append(took)
+                self._warm.add(worker)
+
+    def estimate(self, left: Mapping[str, int]) -> float | None:
+        """Return about how long so many more tests of each function would take, in s; None if none ended, or none is left.
+
+        A function of which none ran counts like the average test.
+        """
+        if not self._first or not left:
+            return None
+        number = self._count.total()
+        usual = sum(self._seconds.values()) / number if number else sum(self._first) / len(self._first)
+        means = {function: seconds / self._count[function] for function, seconds in self._seconds.items()}
+        work = sum(count * means.get(function, usual) for function, count in left.items())
+        return round(work / len(self._warm), 1)

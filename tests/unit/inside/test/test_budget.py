@@ -1,0 +1,114 @@
+"""A run with a budget: what comes first, what is left out in time, and what that means."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
+
+from warpwave.inside.test.budget import Pace, in_order
+from warpwave.records import Budget, Limits, Stage
+
+PACKAGE = """\
+import time
+import pytest
+
+
+@pytest.mark.parametrize("size", range(200))
+def test_slow(size):
+    time.sleep(0.2)
+
+
+@pytest.mark.parametrize("size", range(3))
+def test_last(size):
+    pass
+
+
+def test_of_last_time():
+    pass
+"""
+
+
+def _report(output, stage):
+    return next(each for each in json.loads((output / "stages.json").read_text())["reports"] if each["stage"] == stage)
+
+
+def _started(journal):
+    events = [json.loads(line) for line in journal.read_text().splitlines()]
+    return [event["id"].partition("::")[2] for event in events if event["event"] == "start"]
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A slow function in front, and two quick ones."""
+    (tmp_path / "test_it.py").write_text(PACKAGE)
+    return tmp_path
+
+
+def test_a_budget_spreads_over_functions_and_leaves_out_the_rest(run_inside, package):
+    """What failed last time is first, then one test of each function; the stage passes, and counts what is left out."""
+    limits = Limits(budget=Budget(16.0, failed=("test_it.py::test_of_last_time",)))
+    output = run_inside(package, Stage.TEST, light=True, benches=(), limits=limits)
+    report, started = _report(output, "test"), _started(output / "test" / "journal.jsonl")
+
+    assert [name.partition("[")[0] for name in started[:3]] == ["test_of_last_time", "test_slow", "test_last"]
+    assert (report["verdict"], report["exit_code"], report["out_of_time"]) == ("passed", 0, True)
+    assert report["counts"]["passed"] + report["left_out"] == 204
+    assert report["left_out_s"] > 1
+
+
+def test_a_test_that_hangs_ends_with_the_budget(run_inside, tmp_path):
+    """It is named and left out. Its own limit, if that is shorter, makes it a failure as ever."""
+    (tmp_path / "test_it.py").write_text("import time\n\ndef test_hangs():\n    time.sleep(1e6)\n\n\ndef test_good():\n    pass\n")
+    output = run_inside(tmp_path, Stage.TEST, light=True, benches=(), limits=Limits(budget=Budget(14.0)))
+    report = _report(output, "test")
+    assert (report["counts"], report["left_out"], report["out_of_time"]) == ({}, 2, True)
+    assert "test_it.py::test_hangs" in report["notes"][0]
+
+    output = run_inside(tmp_path, Stage.TEST, light=True, benches=(), limits=Limits(test_s=1.0, budget=Budget(30.0)))
+    assert _report(output, "test")["counts"] == {"passed": 1, "timeout": 1}
+
+
+def test_with_a_budget_compiling_comes_first(run_inside, package):
+    """It is cheap, and for every card. A stage that no time is left for says so."""
+    output = run_inside(package, Stage.TEST, Stage.COMPILE, light=True, benches=(), limits=Limits(budget=Budget(9.0)))
+    reports = json.loads((output / "stages.json").read_text())["reports"]
+
+    assert [each["stage"] for each in reports] == ["facts", "compile", "test"]
+    assert [(each["verdict"], each["out_of_time"]) for each in reports[1:]] == [("not-run", True)] * 2
+
+
+class Item:
+    """What the order looks at in a test."""
+
+    parent = None
+
+    def __init__(self, name: str) -> None:
+        self.nodeid, self.name, self.originalname, self.stash = name, name.partition("::")[2], name.partition("::")[2].partition("[")[0], {}
+
+
+def test_what_a_change_touches_comes_before_the_rest():
+    """Also there, one test of each function comes first."""
+    items = [Item(f"test_{file}.py::test_{name}[{size}]") for file in "ab" for name in "xy" for size in range(9)]
+    order = [item.nodeid for item in in_order(items, Budget(60.0, changed=("test_b.py",)))]
+
+    assert sorted(order) == sorted(item.nodeid for item in items)
+    assert {name.partition("[")[0] for name in order[:2]} == {"test_b.py::test_x", "test_b.py::test_y"}
+    assert all(name.startswith("test_b") for name in order[:18])
+    assert {name.partition("[")[0] for name in order[18:20]} == {"test_a.py::test_x", "test_a.py::test_y"}
+
+
+def test_an_estimate_has_each_functions_own_time(monkeypatch):
+    """The first test of a process also imports and compiles: it counts only if there is no other."""
+    now = iter([0.0, 50.0, 50.0, 52.0, 52.0, 53.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(now))
+    pace = Pace()
+    for name in ("t.py::a[1]", "t.py::a[2]", "t.py::b[1]"):
+        pace.note({"event": "start", "id": name})
+        pace.note({"event": "finish", "id": name})
+
+    assert pace.estimate({"t.py::a": 10, "t.py::b": 100}) == 10 * 2.0 + 100 * 1.0
+    assert pace.estimate({"t.py::c": 2}) == 2 * 1.5
+    assert pace.estimate({}) is None
