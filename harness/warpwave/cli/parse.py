@@ -362,7 +362,8 @@ def _budget(options: dict[str, Any], package: Package) -> Budget | None:
     with suppress(WarpwaveError):
         for ref in refs:
             if not ref.startswith("-") and ask_git(package.folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}"):
-                changed = _touched_by(ref, package, options["benches"] or What.benches)[0].tests or ()
+                change, benches = changed_files(package.folder, ref), options["benches"] or What.benches
+                changed = _touched_by(change, f"--changed-since {ref}", package, benches)[0].tests or ()
                 break
     return Budget(seconds, failed, changed)
 
