@@ -111,6 +111,8 @@ class Collected:
         `suspects` are accesses that nothing orders. Without any, the store that is to blame is not known: the kernel is.
         """
         file, line = first_line(kernel)
+        # Of two lines, one example.
+        suspects = [*{frozenset((one.place.line, one.other.line)): one for one in suspects if one.other}.values()]
         places = [suspect.place for suspect in suspects] or [Place(kernel.name, 0, "", f"{file}:{line}" if file else None, file)]
         others = [f"; nothing orders it and {one.other.line or one.other.instruction}" for one in suspects if one.other] or [""]
         for one in found:
