@@ -38,7 +38,7 @@ COMMANDS = {
     "list": ("start", "Show every target, with what it can do."),
     "open": ("report", "Show the page of a run in the browser."),
     "plot": ("compare", "Draw one picture for each kernel."),
-    "profile": ("profile", "Count what a kernel does on an AMD card, without a card."),
+    "profile": ("profile", "Count what kernels ask of memory and units, without a card."),
     "report": ("report", "Merge results of several machines into one comparison."),
     "run": ("run", "Run targets, then write the comparison."),
     "upgrade": ("toolchains", "Run on two toolchains, and show what changed."),

@@ -218,7 +218,8 @@ def export(comparison: Comparison, out: Path) -> list[Path]:
     """Write one file of numbers for each tool that tracks them over time, or none if no number is sound. (CSV is in the report.)"""
     if not any(sound(comparison)):
         return []
-    paths = [out / f"{name}{'.txt' if name == 'openmetrics' else '.json'}" for name in FORMATS if name != "csv"]
+    left_out = {"csv", *([] if comparison.profiles else ["speedscope"])}
+    paths = [out / f"{name}{'.txt' if name == 'openmetrics' else '.json'}" for name in FORMATS if name not in left_out]
     for path in paths:
         write_text(path, FORMATS[path.stem](comparison))
     return paths
