@@ -36,7 +36,20 @@ _DROPPED = frozenset(
     }
 )
 _DROPPED_FLAGS = frozenset(
-    {"--aa", "--rebuild", "--keep", "--verbose", "-v", "--no-report", "--dry-run", "--profile", "--watch", "--quiet", "--full", "--known-strict"}
+    {
+        "--aa",
+        "--rebuild",
+        "--keep",
+        "--verbose",
+        "-v",
+        "--no-report",
+        "--dry-run",
+        "--profile",
+        "--watch",
+        "--quiet",
+        "--full",
+        "--known-strict",
+    }
 )
 # What stands behind them may be their value or the next option; neither is kept by itself.
 _OPTIONAL = frozenset({"--json"})
