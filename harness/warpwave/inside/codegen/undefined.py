@@ -299,11 +299,21 @@ def _depends(term: Term, axes: set[int]) -> bool:
 
 def _grows(condition: Condition, axis: int, reverse: bool) -> bool:
     """Return whether a condition that holds in a lane holds in all later ones along `axis` (`reverse`: in all earlier ones)."""
-    if condition[0] != "le":
-        return False
-    factors = [factor for each, factor in condition[1].terms if _depends(each, {axis})]
-    plain = all(each.kind == "dim" for each, _ in condition[1].terms if _depends(each, {axis}))
-    return plain and all((factor > 0) is reverse for factor in factors)
+    return condition[0] == "le" and _slopes(condition[1], axis) <= {1 if reverse else -1}
+
+
+def _slopes(linear: Linear, axis: int) -> set[int]:
+    """Return in which directions the parts of a number go along an axis: 1 up, -1 down, 0 not known."""
+    found = set[int]()
+    for each, factor in linear.terms:
+        sign = 1 if factor > 0 else -1
+        if each.kind == "dim":
+            found |= {sign} if each.args[0] == axis else set()
+        elif each.kind == "div" and not each.args[1].terms:
+            found |= {sign * slope for slope in _slopes(each.args[0], axis)}
+        elif _depends(of(each), {axis}):
+            found.add(0)
+    return found
 
 
 def _reshaped(old: Sequence[int], new: Sequence[int]) -> list[Linear]:
