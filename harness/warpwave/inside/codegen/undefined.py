@@ -14,8 +14,9 @@ import functools
 import itertools
 import linecache
 import re
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Union
 
 from warpwave.inside.codegen.masks import (
@@ -41,6 +42,7 @@ from warpwave.inside.codegen.masks import (
     remainder,
     replaced,
 )
+from warpwave.inside.codegen.ttir import MASKED, PASSED, TENSOR, VALUE, Block, Module, Operation
 from warpwave.inside.process.outcomes import statement
 from warpwave.records import Defect, Finding
 
@@ -72,120 +74,6 @@ class Undefined(NamedTuple):
         return Finding(case="", kernel="", defect=Defect.UNDEFINED, access="load", other=self.reaches, **nowhere, **where)  # type: ignore[arg-type]
 
 
-# The text of a module → operations. Triton prints MLIR's short form; regions are between braces, one operation a line.
-
-
-@dataclass
-class Operation:
-    """One operation. `text` is what stands between its name and its types; `types` are those of its results."""
-
-    name: str
-    results: list[str]
-    text: str
-    types: list[str]
-    location: str
-    regions: list[list[Block]] = field(default_factory=list)
-
-    @functools.cached_property
-    def operands(self) -> list[str]:
-        """The names of the values that it takes, in order."""
-        return _VALUE.findall(self.text)
-
-    def number(self, name: str) -> int:
-        """Return an attribute such as `axis = 1`; 0 if it has none."""
-        found = re.search(rf"\b{name} = (-?\d+)", self.text)
-        return int(found[1]) if found else 0
-
-
-@dataclass
-class Block:
-    """A block of operations; `arguments` are names and types."""
-
-    label: str
-    arguments: list[tuple[str, str]]
-    operations: list[Operation] = field(default_factory=list)
-
-
-_VALUE = re.compile(r"%[\w$.-]+(?:#\d+)?")
-_INNER = r'(?:[^()"]|"[^"]*")*'
-_LOCATION = re.compile(rf"\s*loc\({_INNER}(?:\({_INNER}(?:\({_INNER}\){_INNER})*\){_INNER})*\)")
-_ALIAS = re.compile(r"^(#loc\d*) = loc\((.*)\)$", re.MULTILINE)
-_FUNCTION = re.compile(r"\s*tt\.func (?:(public|private) )?@\"?([\w$.-]+)\"?\((.*)")
-_OPERATION = re.compile(r'(?:(%[^=]*?) = )?"?([a-z_]\w*\.[\w.]+)"?\s*(.*)$')
-_ARGUMENT = re.compile(r"(%[\w$.-]+): ((?:[^,(){}<>]|<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>)+)")
-_PASSED = re.compile(r"(%[\w$.-]+) = (%[\w$.-]+(?:#\d+)?)")
-_TYPE = re.compile(r"(?:[^,()<>]|<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>)+")
-_TENSOR = re.compile(r"tensor<((?:\d+x)*)(.*)>")
-# A load with a mask and nothing else.
-_MASKED = re.compile(r"tt\.load %[\w$.-]+(?:#\d+)?, %[\w$.-]+(?:#\d+)?(?![\w$.#,-])")
-
-
-class _Module:
-    """A module's functions, by name."""
-
-    def __init__(self, text: str) -> None:
-        self._aliases = dict(_ALIAS.findall(text))
-        self._lines = iter(text.splitlines())
-        self.kernels: list[str] = []
-        self.functions: dict[str, list[Block]] = {}
-        for line in self._lines:
-            if found := _FUNCTION.match(line):
-                visibility, name, head = found.groups()
-                self.functions[name] = self._region(_ARGUMENT.findall(_LOCATION.sub("", head).partition(") attributes")[0]))[0]
-                self.kernels += [name] * (visibility != "private")
-
-    def _region(self, arguments: list[tuple[str, str]]) -> tuple[list[Block], str]:
-        """Return the blocks up to the brace that closes them, and the line with that brace."""
-        blocks = [Block("^bb0", arguments)]
-        for raw in self._lines:
-            line = raw.strip()
-            if line.startswith("}"):
-                return blocks, line
-            if line.startswith("^"):
-                label, _, rest = _LOCATION.sub("", line.partition("//")[0]).partition("(")
-                block = Block(label.strip().rstrip(":"), _ARGUMENT.findall(rest))
-                # The printer leaves out the first label where the operation says what the block gets.
-                blocks = [*blocks, block] if blocks[-1].operations else [block]
-            elif line:
-                self._operation(line, blocks[-1])
-        return blocks, ""
-
-    def _operation(self, line: str, block: Block) -> None:
-        regions, last = [], line
-        while _LOCATION.sub("", last).rstrip().endswith("{"):
-            region, last = self._region([])
-            regions.append(region)
-        first = _LOCATION.sub("", line).rstrip().removesuffix("{").removesuffix("(").rstrip()
-        if not (found := _OPERATION.match(first)):
-            return
-        named, name, text = found.groups()
-        results = [each.strip() for each in (named or "").split(",") if each.strip()]
-        if results and ":" in results[0]:  # `%a:2`
-            base, _, count = results[0].partition(":")
-            results = [f"{base}#{place}" for place in range(int(count))]
-        behind = _LOCATION.sub("", last).rpartition(" : ")[2] if regions else text.rpartition(" : ")[2]
-        types = behind.rpartition("->")[2].rpartition(" to ")[2].strip().removeprefix("(").removesuffix(")")
-        if name.startswith("scf."):
-            types = text.partition("->")[2].strip().removeprefix("(").partition(")")[0]
-        elif not regions and not name.startswith("cf."):
-            text = text.rpartition(" : ")[0] or text
-        location = _LOCATION.findall(last)
-        block.operations.append(
-            Operation(name, results, text, _TYPE.findall(types), location[-1].strip()[4:-1] if location else "", regions)
-        )
-
-    def place(self, location: str) -> tuple[str, int, int]:
-        """Return file, line and column in the author's source: for what is inlined from Triton's own language, where it is called."""
-        if found := re.match(r'"([^"]*)":(\d+):(\d+)', location):
-            return found[1], int(found[2]), int(found[3])
-        if found := re.match(r"callsite\((.*) at (.*)\)$", location):
-            inner = self.place(found[1])
-            return inner if inner[0] and "/triton/language/" not in inner[0] else self.place(found[2])
-        if found := re.match(r'(?:"[^"]*"\()?(#loc\d*)', location):
-            return self.place(self._aliases.get(found[1], ""))
-        return "", 0, 0
-
-
 # Values.
 
 
@@ -204,6 +92,7 @@ class Item(NamedTuple):
 Items = frozenset[Item]
 NOTHING: Items = frozenset()
 _MOST_ITEMS, _MOST_CASES, _MOST_ROUNDS = 24, 8, 6
+_MOST_QUESTIONS = 5000  # about conditions, of one kernel; usual ones have a few hundred
 
 
 @dataclass(frozen=True)
@@ -226,12 +115,12 @@ def _opaque(identity: int, shape: Sequence[int]) -> Atom:
 
 
 def _shape_of(kind: str) -> tuple[int, ...]:
-    found = _TENSOR.search(kind)
+    found = TENSOR.search(kind)
     return tuple(int(size) for size in found[1].split("x") if size) if found else ()
 
 
 def _element_of(kind: str) -> str:
-    found = _TENSOR.search(kind)
+    found = TENSOR.search(kind)
     return (found[2] if found else kind).strip()
 
 
@@ -299,11 +188,21 @@ def _depends(term: Term, axes: set[int]) -> bool:
 
 def _grows(condition: Condition, axis: int, reverse: bool) -> bool:
     """Return whether a condition that holds in a lane holds in all later ones along `axis` (`reverse`: in all earlier ones)."""
-    if condition[0] != "le":
-        return False
-    factors = [factor for each, factor in condition[1].terms if _depends(each, {axis})]
-    plain = all(each.kind == "dim" for each, _ in condition[1].terms if _depends(each, {axis}))
-    return plain and all((factor > 0) is reverse for factor in factors)
+    return condition[0] == "le" and _slopes(condition[1], axis) <= {1 if reverse else -1}
+
+
+def _slopes(linear: Linear, axis: int) -> set[int]:
+    """Return in which directions the parts of a number go along an axis: 1 up, -1 down, 0 not known."""
+    found = set[int]()
+    for each, factor in linear.terms:
+        sign = 1 if factor > 0 else -1
+        if each.kind == "dim":
+            found |= {sign} if each.args[0] == axis else set()
+        elif each.kind == "div" and not each.args[1].terms:
+            found |= {sign * slope for slope in _slopes(each.args[0], axis)}
+        elif _depends(of(each), {axis}):
+            found.add(0)
+    return found
 
 
 def _reshaped(old: Sequence[int], new: Sequence[int]) -> list[Linear]:
@@ -342,7 +241,7 @@ _USES = {"tt.store": "tl.store", "tt.load": "tl.load", "tt.dot": "tl.dot", "tt.r
 class _Pass:
     """Goes through one kernel. `found` has the first use of each load."""
 
-    def __init__(self, module: _Module, kernel: str) -> None:
+    def __init__(self, module: Module, kernel: str) -> None:
         self.module, self.kernel = module, kernel
         self.values: dict[str, Value] = {}
         self.numbers = itertools.count()
@@ -350,7 +249,15 @@ class _Pass:
         self.deciding: list[Items] = []  # of the conditions of the path
         self.found: dict[str, Undefined] = {}
         self.folded: dict[int, tuple[int, int]] = {}  # what two lanes are together by `xor`: of which value, along which axis
-        blocks = module.functions[kernel]
+        self.most = impossible.cache_info().misses + _MOST_QUESTIONS
+
+    def run(self) -> None:
+        """Go through the kernel.
+
+        Raises:
+            RuntimeError: the kernel takes too long.
+        """
+        blocks = self.module.functions[self.kernel]
         self.blocks(blocks, [self.fresh(kind) for _, kind in blocks[0].arguments])
 
     def fresh(self, kind: str, items: Items = NOTHING, term: Union[Term, None] = None) -> Value:
@@ -404,7 +311,7 @@ class _Pass:
         """Note the way to each successor."""
         way = self.values[operation.operands[0]] if operation.name == "cf.cond_br" else None
         for place, (label, passed) in enumerate(re.findall(r"(\^\w+)(?:\(([^)]*)\))?", operation.text)):
-            given = [self.values[name] for name in _VALUE.findall(passed.partition(" : ")[0])]
+            given = [self.values[name] for name in VALUE.findall(passed.partition(" : ")[0])]
             path, deciding = [*self.path], [*self.deciding]
             if way is not None:
                 path.append(negated(_condition(way)) if place else _condition(way))
@@ -413,6 +320,8 @@ class _Pass:
 
     def operation(self, operation: Operation) -> None:
         """Find out what an operation's results are."""
+        if impossible.cache_info().misses > self.most:
+            raise RuntimeError(f"{self.kernel} has too many masks to follow its undefined lanes")
         name = operation.name
         special = getattr(self, name.replace(".", "_"), None)
         given = [self.values[each] for each in operation.operands if each in self.values]
@@ -422,7 +331,7 @@ class _Pass:
             results = self.atomic(operation, given)
         elif _ELEMENTWISE.match(name):
             items = _united(*(each.items for each in given))
-            kinds = [_TENSOR.sub(r"tensor<\1i1>", kind) if "tensor" in kind else "i1" for kind in operation.types]
+            kinds = [TENSOR.sub(r"tensor<\1i1>", kind) if "tensor" in kind else "i1" for kind in operation.types]
             is_condition = name in ("arith.cmpi", "arith.cmpf")
             results = [self.fresh(kind, items, self.term(operation, given)) for kind in (kinds if is_condition else operation.types)]
         else:
@@ -753,7 +662,7 @@ class _Pass:
         """A loop; the values that it carries are gone through until nothing new is undefined."""
         counter, first, last, step, *_ = operation.operands
         lower, upper, by = (self.values[name] for name in (first, last, step))
-        carried = [(name, self.values[start]) for name, start in _PASSED.findall(operation.text.partition("iter_args")[2])]
+        carried = [(name, self.values[start]) for name, start in PASSED.findall(operation.text.partition("iter_args")[2])]
         mark = next(self.numbers)
         place = self.values[counter] = self.fresh("i32")
         inside = TRUE
@@ -770,7 +679,7 @@ class _Pass:
 
     def scf_while(self, operation: Operation, given: Sequence[Value]) -> list[Value]:
         """A loop with a condition, which hands on values to its body and to what follows."""
-        carried = [(name, self.values[start]) for name, start in _PASSED.findall(operation.text)]
+        carried = [(name, self.values[start]) for name, start in PASSED.findall(operation.text)]
         before, after = operation.regions
         mark, handed = next(self.numbers), list[Value]()
 
@@ -1000,8 +909,17 @@ def _called(file: str, line: int, column: int) -> str:
 @functools.lru_cache(maxsize=4096)
 def undefined_lanes(ttir: str) -> tuple[Undefined, ...]:
     """Return the loads in a module whose undefined lanes reach memory, an address or a decision, in the order of their lines."""
-    if not _MASKED.search(ttir):
+    if not MASKED.search(ttir):
         return ()
-    module = _Module(ttir)
-    found = [each for kernel in module.kernels for each in _Pass(module, kernel).found.values()]
-    return tuple(sorted(dict.fromkeys(found), key=lambda each: (each.file, each.line)))
+    found: dict[Undefined, None] = {}
+    try:
+        module = Module(ttir)
+        for kernel in module.kernels:
+            one = _Pass(module, kernel)
+            try:
+                one.run()
+            finally:
+                found.update(dict.fromkeys(one.found.values()))
+    except Exception:  # our reading failed; the author's kernel may be right
+        traceback.print_exc()
+    return tuple(sorted(found, key=lambda each: (each.file, each.line)))
