@@ -50,12 +50,12 @@ class BenchModule(pytest.File):
 
 
 class BenchItem(pytest.Item):
-    """Loads the module without running its sweeps. For a profile, it calls each benchmark once, with the smallest size."""
+    """Loads the module without running its sweeps. For a profile of benches, it calls each once, with the smallest size."""
 
     def runtest(self) -> None:
         """Run the module's top level."""
         module = load_module(self.path, Path(settings().get("kernels", self.config.rootpath)))
-        if os.environ.get(PROFILE_VARIABLE):
+        if os.environ.get(PROFILE_VARIABLE) == "benches":
             for point in smallest_points(module):
                 point.run()
 
@@ -119,7 +119,7 @@ QUICK_VARIABLE = "WARPWAVE_QUICK"
 AUTOTUNE_VARIABLE = "WARPWAVE_AUTOTUNE_ALL"
 NARROWED_VARIABLE = "WARPWAVE_NARROWED"  # the user asked for some of the tests only
 SANITIZE_VARIABLE = "WARPWAVE_SANITIZE"
-PROFILE_VARIABLE = "WARPWAVE_PROFILE"
+PROFILE_VARIABLE = "WARPWAVE_PROFILE"  # "tests", or "benches" if the user named some
 _CUT = 20_000  # characters kept of a traceback; the stage's log has all of it
 
 

@@ -62,6 +62,7 @@ from warpwave.records import (
     Stage,
     StageReport,
     Verdict,
+    What,
     from_json,
     to_json,
     worst,
@@ -326,7 +327,8 @@ def verify(job: Job) -> StageReport:
         os.environ[CARD_VARIABLE] = to_json(card)
     os.environ[QUICK_VARIABLE] = "1" if job.what.quick else ""
     os.environ[SANITIZE_VARIABLE] = "1" if job.sanitizes else ""
-    os.environ[PROFILE_VARIABLE] = "1" if job.what.profile else ""
+    chosen = "benches" if job.what.benches != What.benches else "tests"
+    os.environ[PROFILE_VARIABLE] = chosen if job.what.profile else ""
     os.environ[AUTOTUNE_VARIABLE] = "1" if job.what.autotune == "all" else ""
     os.environ[NARROWED_VARIABLE] = "1" if is_narrowed(job) else ""
     tell_workers(job)

@@ -80,13 +80,25 @@ static void count_lines(struct wave *w, const struct instruction *i, struct coun
     of->lines128 += p->lines128, of->least128 += (p->distinct + 127) / 128;
 }
 
+/* Where all lanes point to, as an unchecked execution finds it; what is left out there ends the launch, or has an index. */
+static int find_all(struct wave *w, const struct instruction *i, u32 size, struct addresses *a) {
+    struct checks *checks = w->machine->checks;
+    struct instruction plain = *i;
+    if (i->flags & INDEX_LANE) return 0;
+    plain.flags &= (u16)~TO_LDS;
+    w->machine->checks = 0;
+    locate_all(w, &plain, i->op->parameters[0], size, a);
+    w->machine->checks = checks;
+    return 1;
+}
+
 static void count_global(struct wave *w, const struct instruction *i, struct counting *c, struct count *of) {
     struct machine *m = w->machine;
     struct addresses all;
     u64 key[LANES], last = ~(u64)0;
     u32 lanes = 0;
     const struct range *in = 0;
-    if (!find_all(w, i, i->op->parameters[0], of->size, &all)) return;
+    if (!find_all(w, i, of->size, &all)) return;
     for (mask on = all.valid; on; on &= on - 1) {
         u64 at = all.at[LANES == 64 ? __builtin_ctzll(on) : __builtin_ctz((u32)on)];
         if (!in || at < in->start || at >= in->end) in = range_of(m, at);

@@ -24,8 +24,7 @@ static inline int is_linear(const u32 *resource) { return !(resource[1] >> (LANE
 /* Of one access: the lanes that are on, those of them that touch memory (a buffer's range bounds them), and where. */
 struct addresses { u64 at[LANES]; mask on, valid; };
 
-/* whole_wave.c: where all lanes point to (0: not known at once), whether they may be moved at once, and the moves, of words or of less. */
-int find_all(struct wave *w, const struct instruction *i, int form, u32 size, struct addresses *a);
+/* whole_wave.c: whether all lanes may be moved at once; then where from or to, and the moves, of words or of less than one. */
 int locate_all(struct wave *w, const struct instruction *i, int form, u32 size, struct addresses *a);
 int locate_lds(struct wave *w, const u32 *addresses, u32 offset, u32 size, struct addresses *a);
 void load_rows(struct wave *w, u32 row, const struct addresses *a, u32 words);

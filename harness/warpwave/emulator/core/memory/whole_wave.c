@@ -39,10 +39,10 @@ static int in_one_buffer(struct machine *m, const struct addresses *a, u32 size)
     return 1;
 }
 
-static inline __attribute__((always_inline)) int places(struct wave *w, const struct instruction *i, int form, u32 size, struct addresses *a) {
+int locate_all(struct wave *w, const struct instruction *i, int form, u32 size, struct addresses *a) {
     const struct operand *address = &i->s[0], *base = &i->s[2];
     a->on = a->valid = exec_of(w);
-    if (i->flags & INDEX_LANE) return 0;
+    if (w->machine->checks || i->flags & (TO_LDS | INDEX_LANE)) return 0;
     const u32 *low = w->v[address->index], *high = w->v[(address->index + 1) % ROWS];
     if (form == BUFFER) {
         const u32 *resource = &w->s[base->index];
@@ -75,14 +75,7 @@ static inline __attribute__((always_inline)) int places(struct wave *w, const st
         u64 fixed = (u64)(i64)i->imm;
         EACH_LANE a->at[l] = fixed + (low[l] | (u64)high[l] << 32);
     }
-    return 1;
-}
-
-int find_all(struct wave *w, const struct instruction *i, int form, u32 size, struct addresses *a) { return places(w, i, form, size, a); }
-
-int locate_all(struct wave *w, const struct instruction *i, int form, u32 size, struct addresses *a) {
-    if (w->machine->checks || i->flags & TO_LDS) return 0;
-    return places(w, i, form, size, a) && (form == SCRATCH || in_one_buffer(w->machine, a, size));
+    return in_one_buffer(w->machine, a, size);
 }
 
 int locate_lds(struct wave *w, const u32 *addresses, u32 offset, u32 size, struct addresses *a) {
