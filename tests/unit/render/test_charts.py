@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 from hostile import PAGE_NAMES, hostile
-from synthetic import record, run, sample, two_targets, write_raw
+from synthetic import CEILING, record, run, sample, two_targets, write_raw
 
 from warpwave.__main__ import _run_cli
 from warpwave.compare import compare
@@ -81,6 +81,17 @@ def test_a_line_never_leads_over_a_hole():
     path = re.search(r'class="line s0 t0"|d="(M[^"]*)" class="line', draw(sweep).body).group(1)
 
     assert [len(part.split("L")) for part in path.split("M")[1:]] == [3, 3]
+
+
+def test_the_ceiling_is_a_curve_where_smaller_copies_were_measured():
+    """At each case it has the speed of a copy of that size; one figure is a straight line."""
+    small = dataclasses.replace(CEILING, bytes_moved=4_000_000, median_ms=0.005, p20_ms=0.005, p80_ms=0.005)  # 800 GB/s
+    shared = tuple(sample(n, 500.0, bytes_moved=n * 1_000_000) for n in (2, 4, 8000))
+    (curve,), (line,) = (sweeps(compare([run(samples=shared, ceilings=found)])) for found in ((small, CEILING), (CEILING,)))
+
+    assert [round(copy) for copy in curve.ceilings[0].copies] == [400, 800, 4000]
+    assert re.search(r'<path d="M[^"]*" class="ceiling', draw(curve).body)
+    assert re.search(r'<line [^>]*class="ceiling', draw(line).body)
 
 
 def test_only_a_bandwidth_has_a_ceiling():

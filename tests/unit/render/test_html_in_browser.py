@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 
 import pytest
@@ -15,6 +16,7 @@ from synthetic import MADE_UP, MOVES, case, compared, compiled, no_gpu, row, run
 
 from warpwave.compare import compare
 from warpwave.compare.changed_codegen import Concern, diff
+from warpwave.records import Verdict
 from warpwave.render.html import render_html, render_sections, shell
 from warpwave.render.sections.changes import code_sentence, diff_sections
 
@@ -191,6 +193,26 @@ def test_a_table_stays_a_table_down_to_640_pixels_and_the_heading_has_two_lines(
     assert page.locator(".overview").evaluate("found => getComputedStyle(found).display") == ("block" if width < 640 else "table")
     assert page.locator("h1").evaluate(lines) < 2.1
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+CARDS = {"gfx90a": "MI250X", "gfx942": "MI300X", "gfx950": "MI350X"}
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["it needs 65792 bytes of shared memory, gfx942 has 65536", "16 warps of 128 are 2048 threads, 1024 can be launched"],
+)
+def test_a_long_sentence_is_a_heading_of_two_lines_on_a_phone(show, reason):
+    """What has no room in it stands below it."""
+    bad = {"verdict": Verdict.FAILED, "binary_hash": "ab" * 32, "reason": reason}
+    code = tuple(compiled(name, function="copy_kernel", card=card, **bad) for name, card in CARDS.items())
+    page = show(compare([run("cpu", None, samples=(), ceilings=(), compiled=code)]))
+    page.set_viewport_size({"width": 390, "height": 844})
+    lines = "found => found.getBoundingClientRect().height / parseFloat(getComputedStyle(found).lineHeight)"
+
+    assert page.locator("h1").evaluate(lines) < 2.1
+    assert "cannot launch on MI250X, MI300X, MI350X" in page.locator("h1").inner_text()
+    assert re.search(r"65,536|1024", page.locator(".more-said").inner_text())
 
 
 @pytest.mark.parametrize("width", [390, 1280])

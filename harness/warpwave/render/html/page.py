@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from markupsafe import Markup
 
 from warpwave.compare.answer import headline, overview, own_providers, shortfalls
@@ -26,10 +28,24 @@ from warpwave.render.text import UNTESTED
 _SCRIPTS = ("data", "switches", "read_out", "long_tables", "kernels", "overview", "copy", "links")
 
 
+_HEADING = 70  # characters that two lines of a phone hold
+
+
+def _heading(text: str, more: str) -> tuple[str, str]:
+    """Return the heading, and what stands below it: of a long sentence, what is behind its last colon or semicolon that fits."""
+    ends = [found.start() for found in re.finditer(r"; |: | \(", text[: _HEADING + 2])] if len(text) > _HEADING else []
+    end = max(ends, default=0)
+    if end < _HEADING // 3:
+        return text, more
+    rest = text[end:].lstrip(":; ")
+    return f"{text[:end]}.", f"{rest[0].upper()}{rest[1:]} {more}".strip()
+
+
 def render_html(comparison: Comparison) -> str:
     """Return the whole report as one HTML document."""
     found = shown(comparison)
     lead = headline(comparison, overview(comparison))
+    heading, below = _heading(lead.text, lead.more)
     comparison, drawn = found.comparison, sweeps(found.comparison)
     figures = speeds.figures(drawn)
     numerics = tests.numerics(comparison)
@@ -53,9 +69,9 @@ def render_html(comparison: Comparison) -> str:
     without_card = not comparison.has_card and bool(comparison.grid.rows)
     return draw(
         "comparison/page.html.jinja",
-        sentence=lead.text,
+        sentence=heading,
         faulty=lead.faulty,
-        more=lead.more,
+        more=below,
         rest=comparison.sentence if comparison.sentence != lead.text else "",
         exit_code=comparison.exit_code,
         kind="comparison",
