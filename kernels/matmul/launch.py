@@ -20,17 +20,24 @@ from kernels.launches.bound import Bound, on_boundary
 from kernels.launches.tape import refuse
 from kernels.matmul.kernels import copy_rows_kernel, matmul_kernel
 from kernels.matmul.layout import Launch, Layout
-from kernels.matmul.split import for_few_rows, in_parts, shared, weight
+from kernels.matmul.split import for_few_rows, in_parts, shared
+
+# The cost of fetching an element of a row or column of operands, in products of a row and a column.
+FETCH = 32
 
 # Rows or columns of the output from which copying an operand first is worth it, if its layout is slow to read.
 WORTH_A_COPY = 256
 
-# Bytes of the lines that memory and caches have. A row's piece that crosses a line takes two requests: two thirds of the speed on an H100.
-LINE = 128
+# Bytes that caches and memory move at once, and those of a line. TMA fetches rows that start within a sector at half the speed. It keeps up
+# if that is so for the first operand alone, of which a tile has fewer rows.
+SECTOR, LINE = 32, 128
 
-# A copy of an operand with rows on such lines is worth it from so many rows and columns on. Where TMA cannot reach the operand as it is,
-# it is worth it from so many products and rows on: other kernels take five times as long.
-ON_LINES, IN_REACH, FEWEST_IN_REACH = 2560, 1 << 29, 256
+# Rows of the first operand from which it is worth it to copy the second so that its rows start on lines.
+ON_LINES = 2304
+
+# Where TMA cannot reach an operand as it is, a copy is worth it from so many products, and rows and columns, on: other kernels take five
+# times as long.
+IN_REACH, FEWEST_IN_REACH = 1 << 29, 256
 
 # Length of the sum from which the widest tile can hide an activation. Without hiding, it runs out of registers.
 HIDES_ACTIVATION = 512
@@ -67,10 +74,9 @@ def multiply(
             precision = "tf32" if choose(MATMUL).tf32 and torch.backends.cuda.matmul.allow_tf32 else "ieee"
             a, b = _read_fast(a, b, precision)
         a, b = _unit_stride(a), _unit_stride(b)
-        if precision is None and choose(MATMUL).specialized:
-            size = min(a.shape[-2], b.shape[-1])
-            reach = size >= FEWEST_IN_REACH and out.numel() * a.shape[-1] >= IN_REACH
-            a, b = (_on_lines(x, reach, size >= ON_LINES) for x in (a, b))
+        large = min(a.shape[-2], b.shape[-1]) >= FEWEST_IN_REACH and out.numel() * a.shape[-1] >= IN_REACH
+        if precision is None and choose(MATMUL).specialized and large:
+            a, b = _on_lines(a, 16), _on_lines(b, SECTOR if a.shape[-2] >= ON_LINES else 16)
         bias = bias if bias is None else bias.contiguous()
         boundaries = on_boundary(a, b, saved, bias)
         launch = _plan(card(), a.dtype, precision, boundaries, Layout.of(a), Layout.of(b), bias is not None, activation, save)
@@ -182,7 +188,9 @@ def cheapest(tiles: Sequence[AnyTile], on: Card, shape: tuple[int, ...], k: int)
 
     def cost(tile: AnyTile) -> float:
         tiles = (batch[0] if batch else 1) * cdiv(m, tile.m) * cdiv(n, tile.n)
-        return shared(tile, on, tiles, k)[1] if isinstance(tile, Specialized) else cdiv(tiles, on.processors) * weight(tile)
+        if isinstance(tile, Specialized):
+            return shared(tile, on, tiles, k)[1]
+        return cdiv(tiles, on.processors) * (tile.m * tile.n + FETCH * (tile.m + tile.n))
 
     return min(tiles, key=cost)
 
@@ -198,13 +206,12 @@ def _read_fast(a: torch.Tensor, b: torch.Tensor, precision: str) -> tuple[torch.
     return a, b
 
 
-def _on_lines(x: torch.Tensor, reach: bool, lines: bool) -> torch.Tensor:
-    """Return a 16-bit operand with rows on lines: `x`, or a copy if that is worth it so that TMA can `reach` it, or for `lines` alone."""
+def _on_lines(x: torch.Tensor, boundary: int) -> torch.Tensor:
+    """Return a 16-bit operand whose rows start on so many bytes, 16 or more: `x`, or a copy."""
     if x.stride(-1) != 1:
-        return _on_lines(x.mT, reach, lines).mT
+        return _on_lines(x.mT, boundary).mT
     *batch, rows, columns = x.shape
-    near = x.data_ptr() % 16 == 0 and Layout.of(x).in_reach_of_tma()
-    if not reach or (near and (not lines or x.stride(-2) * 2 % LINE == 0)):
+    if x.data_ptr() % 16 == 0 and Layout.of(x).in_reach_of_tma() and x.stride(-2) * 2 % boundary == 0:
         return x
     out = torch.empty((*batch, rows, cdiv(columns * 2, LINE) * LINE // 2), dtype=x.dtype, device=x.device)[..., :columns]
     if batch:

@@ -81,7 +81,7 @@ def test_few_rows_have_parts_that_divide_the_sum_and_fill_a_card():
         tile, parts = for_few_rows(tiles, hopper, m, n, k)
         assert tile.m >= m and k % (parts * tile.k) == 0
         assert tile.stages * (tile.m + tile.n) * tile.k * 2 <= hopper.shared_bytes
-        assert parts * -(-n // tile.n) >= 66  # half of the multiprocessors have work
+        assert parts * -(-n // tile.n) >= 66 or k <= 2048  # half of the multiprocessors have work; or it is not worth a second kernel
     assert for_few_rows(tiles, hopper, 8, 64, 100) is None
     assert for_few_rows(tiles, dataclasses.replace(hopper, shared_bytes=16 << 10), 64, 768, 2048) is None
 

@@ -272,7 +272,7 @@ def _multiply(
         if SHARED:  # noqa: SIM102
             if turn >= whole:
                 # What follows is of no use for a share, and does no harm.
-                _put_share(_split(acc, PARTS), shares_ptr + (2 * (turn - whole) + HALF) * (HALF_M * BLOCK_N), BLOCK_N)
+                _put_share(_split(acc, 4 * PARTS), shares_ptr + (2 * (turn - whole) + HALF) * (HALF_M * BLOCK_N), BLOCK_N)
         if BIAS:
             acc += gl.convert_layout(bias.to(gl.float32), gl.SliceLayout(0, layout))[None, :]
         at = (batch, tile_m * (2 * HALF_M) + HALF * HALF_M, tile_n * BLOCK_N)

@@ -17,6 +17,9 @@ from kernels.matmul.launch import cheapest
 from kernels.matmul.layout import Layout
 from kernels.matmul_fp8.kernels import scaled_mm_kernel
 
+# Products from which warpgroups have enough to do. Below, more programs with smaller tiles take less time.
+SMALL = 1 << 29
+
 Launch = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], None]
 
 
@@ -55,7 +58,7 @@ def _plan(
     (m, k), n = a.shape, b.shape[0]
     strides = (*_strides(scale_a), *_strides(scale_b))
     in_reach = all(boundaries[:3]) and not (a.stride[0] | b.stride[0] | n * dtypes[2].itemsize) % 16 and a.stride[0] >= k <= b.stride[0]
-    if config.specialized and in_reach and m > FEW:
+    if config.specialized and in_reach and m > FEW and m * n * k >= SMALL:
         # Gluon is experimental, so it is only imported for a GPU with a configuration for it.
         from kernels.matmul_fp8.specialized import specialized
 

@@ -26,6 +26,8 @@ FEWEST_SLOTS = 32
 _SHORT = 32768
 # The fewest bytes of a part: 32 programs of a multiprocessor then still have 256 KB on their way.
 _PART = 8192
+# Rows of up to so many columns are read in the widest vectors that divide them, wherever they start.
+_FEW_COLUMNS = 64
 # From so many elements a thread on, it adds them in four sums, each of the 16 bytes of fp32 that it loads at once, or more.
 _SHORT_SUMS = 16
 
@@ -199,6 +201,9 @@ def _plan(
     even = all(size % vector == 0 for size in (n_columns, *strides))
     if not all(boundaries) or not (even or all(stride == n_columns for stride in strides)):
         vector, even = 1, True
+    elif n_columns <= _FEW_COLUMNS:
+        # Most of such a row would be edges.
+        vector, even = math.gcd(vector, n_columns, *strides), True
     tiles = (config.backward if backward else config.forward)[dtypes[0].itemsize]
     block = next_power_of_2(n_columns)
     tile = next((tile for tile in tiles if block <= tile.columns), tiles[-1])
