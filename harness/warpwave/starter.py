@@ -86,7 +86,7 @@ def _check_installable(requirement: str) -> None:
     if not requirement.isprintable() or not requirement or requirement.startswith("-") or "${{" in requirement:
         raise UsageError(
             f"--from is not a requirement for pip: {requirement!r}.",
-            "The workflow passes it to `pipx install` unchanged.",
+            "The workflow passes it to `pip install` unchanged.",
             f"Give a requirement: {_EXAMPLE}.",
         )
     if _FROM_INDEX.fullmatch(requirement):

@@ -358,6 +358,8 @@ def _right(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
     clauses += _advice(comparison)
     untested = [target.target for target in comparison.targets if target.is_untested]
     clauses += [f"no test was found on {', '.join(untested[:_MOST])}"] if untested else []
+    late = [target.target for target in comparison.targets if target.is_late]
+    clauses += [f"the budget was up before the first test on {', '.join(late[:_MOST])}"] if late else []
     made = sum(target.compiled.get(Verdict.PASSED.value, 0) for target in comparison.targets)
     clauses += [f"{made} {'binary was' if made == 1 else 'binaries were'} compiled"] if made and not tested else []
     shares = [(one.of_ceiling, target, line.kernel) for line, target, one in _each(lines) if one.of_ceiling and one.ground == "copy"]

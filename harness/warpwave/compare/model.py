@@ -432,13 +432,18 @@ class TargetSummary(Strict):
 
     @property
     def is_untested(self) -> bool:
-        """Whether it was asked for tests, and found none that somebody wrote."""
-        return not self.tests and any(report.stage is Stage.TEST for report in self.stages)
+        """Whether it was asked for tests, and found none that somebody wrote, though it had the time to look."""
+        return not self.tests and any(report.stage is Stage.TEST and not report.out_of_time for report in self.stages)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it was asked for tests, and its budget was up before it knew of any."""
+        return not self.tests and any(report.stage is Stage.TEST and report.out_of_time for report in self.stages)
 
     @property
     def left_out(self) -> int:
-        """Tests that a quick run or a budget left out: of the test stage, if it ran."""
-        by_stage = {report.stage: report.left_out for report in self.stages}
+        """Tests that a quick run or a budget left out: of the test stage, unless that had no time to find them."""
+        by_stage = {report.stage: report.left_out for report in self.stages if self.tests or report.left_out or not report.out_of_time}
         return by_stage.get(Stage.TEST, by_stage.get(Stage.COMPILE, 0))
 
     @property

@@ -18,6 +18,7 @@ from warpwave.config.package import import_folders, load_pytest_settings
 from warpwave.inside.fake_gpu.no_data import written
 from warpwave.inside.imports import enter_package, extension_names
 from warpwave.inside.multi_gpu import pytest_plugin
+from warpwave.inside.process import lacking
 from warpwave.inside.process.lacking import Package
 from warpwave.inside.process.outcomes import NotBuilt, reason_of, why_not_run
 from warpwave.records import NotRun, Stage
@@ -261,3 +262,18 @@ def test_all_missing_modules_are_named_at_once(tmp_path, package):
 
     assert why is NotRun.REQUIREMENT
     assert re.findall(r"No module named '(\w+)'", words) == ["nobodys_first", "nobodys_third", "nobodys_second"]
+
+
+def test_a_requirement_may_have_the_name_of_a_module_within_the_package(tmp_path, package):
+    """`unbuilt_ops/nobodys_layers.py` is no module that `import nobodys_layers` finds. Undeclared, the author forgot a dot."""
+    package(first="import nobodys_layers\n", nobodys_layers="")
+    enter_package([str(tmp_path)], root=tmp_path)
+    found = []
+    for text in ("nobodys-layers = 1\n", "[project]\ndependencies = ['nobodys-layers>=4']\n"):
+        (tmp_path / "pyproject.toml").write_text(text)
+        lacking._own_modules.cache_clear()
+        with pytest.raises(ModuleNotFoundError) as missing:
+            importlib.import_module("unbuilt_ops.first")
+        found.append(why_not_run(missing.value))
+
+    assert found == [NotRun.IMPORT, NotRun.REQUIREMENT]

@@ -25,6 +25,7 @@ pytest.importorskip("hatchling", reason="the wheel's build back-end; `nox -s tes
 import command
 import yaml
 from runner import Runner
+from workflow_jobs import PYTHON
 
 import warpwave
 from warpwave import starter
@@ -267,7 +268,7 @@ def test_what_it_writes_passes_its_own_tests(repository):
 def test_what_it_writes_goes_through_the_harness(repository):
     """Tests and generated code, its gates included; and the gate bites: a kernel that loads four bytes a time breaks it."""
     pytest.importorskip("triton", reason="the local engine needs torch and triton")
-    arguments = ["run", "cpu", "--quick", "--targets", str(ROOT / ".ci" / "targets.yml")]
+    arguments = ["run", "cpu", "--quick", "--budget", "10m", "--targets", str(ROOT / ".ci" / "targets.yml")]
     done = run(repository, "warpwave", *arguments, "--out", "good")
     kernel = repository / "kernels" / "scale" / "scale.py"
     kernel.write_text(kernel.read_text().replace("x_ptr + offsets", "x_ptr + offsets * 3"))
@@ -280,15 +281,21 @@ def test_what_it_writes_goes_through_the_harness(repository):
 
 @pytest.mark.slow
 def test_its_workflow_does_what_it_says(repository, tmp_path):
-    """Step by step, on a machine whose `pipx` is a stub and whose engine is this Python."""
+    """Step by step, on a machine whose `python3 -m venv` is a stub and whose engine is this Python."""
     pytest.importorskip("triton", reason="the local engine needs torch and triton")
-    quick = f"OPTIONS='--quick --targets {ROOT}/.ci/targets.yml'"
-    local = f'{quick} exec {command.shell_words()} "${{@/docker/local}}"'
-    pipx = f'[ "$1 $2" = "install {SOURCE}" ]'
+    quick = f"OPTIONS='--quick --budget 10m --targets {ROOT}/.ci/targets.yml'"
+    local = f'{quick} exec {command.shell_words()} "$@"'
+    digests = {"hashFiles('.github/workflows/kernels.yml')": "0123", "hashFiles('kernels/**')": "4567"}
+    values = {
+        "github.run_attempt": 1,
+        "matrix.target": "cpu",
+        "runner.temp": tmp_path / "machine" / "_temp",
+        **digests,
+        "github.event_name == 'push' && steps.cache.outputs.cache-hit != 'true'": True,
+        "steps.cache.outputs.cache-primary-key": "warpwave-cpu-0123-4567",
+    }
     (tmp_path / "artifacts").mkdir()
-    machine = Runner(
-        tmp_path / "machine", tmp_path / "artifacts", {"github.run_attempt": 1, "matrix.target": "cpu"}, {"warpwave": local, "pipx": pipx}
-    )
+    machine = Runner(tmp_path / "machine", tmp_path / "artifacts", values, {"warpwave": local, "python3": PYTHON})
     machine.sources = {repository / "kernels", repository / ".github"}
     job = yaml.safe_load((repository / ".github" / "workflows" / "kernels.yml").read_text())["jobs"]["cpu"]
     assert job["strategy"]["matrix"]["target"] == ["cpu", "gfx942-emulated"]

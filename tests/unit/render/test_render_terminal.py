@@ -237,6 +237,11 @@ def test_what_a_quick_run_left_out_is_counted():
     assert "--quick left out 640 tests" in show([run(stages=reports[1:], cases=(), **quick)])
     assert "--budget left out 640 of 643 tests" in show([run(stages=reports, narrowed=Narrowed(("--budget",)))], full=False)
     assert "left out" not in show([run()])
+    late = (StageReport(Stage.TEST, Verdict.NOT_RUN, out_of_time=True), dataclasses.replace(reports[1], out_of_time=True))
+    shown = show([run(stages=late, cases=(), narrowed=Narrowed(("--budget",)))])
+    assert "the budget was up before the first test on alpha" in shown
+    assert "--budget left out 640 tests" in shown
+    assert "no test was found" not in shown
 
 
 def test_where_the_time_of_a_run_went_is_one_line():

@@ -239,6 +239,8 @@ def compile_all(job: Job) -> StageReport:
         if lost:
             notes[f"{BUDGET_UP} before these were compiled: {few(list(dict.fromkeys(lost)))}"] = None
         unreached = {name: never_reached(name, cases) if over else [] for name in cases}
+        if over and any(unreached.values()):
+            notes[f"{BUDGET_UP} before all tests were compiled"] = None
         unseen["left_out"] += len(set().union(*unreached.values()))
         lasts = [each.pace.estimate(each.left + by_function(unreached[name])) for name, each in cases.items()]
         found = _report(job, rows, wrong, notes, unseen, list(cases.values()))

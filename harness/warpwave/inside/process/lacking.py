@@ -117,6 +117,9 @@ def _files_below(root: Path) -> Iterator[Path]:
 
 # Modules of other packages that are not installed.
 
+_DECLARING = ("pyproject.toml", "setup.py", "setup.cfg", "*requirements*.txt")
+_DECLARED = re.compile(r"(?:^\s*|[\"'])([A-Za-z][\w-]*)(?=\s*(?:\[|==|[<>!~;]|[\"']|$))", re.MULTILINE)
+
 
 def missing_modules(error: ModuleNotFoundError) -> list[str]:
     """Return the modules of other packages that an import needs and that are not installed, the missing one first.
@@ -143,9 +146,22 @@ def _requirement(name: str) -> str:
 
 @functools.lru_cache(maxsize=4)
 def _own_modules(root: Path) -> frozenset[str]:
-    """Return the names of all modules and folders of a package's Python files."""
+    """Return the names of all modules and folders of a package's Python files.
+
+    A requirement may have the name of a module within a package, which `import NAME` does not reach: `src/mine/transformers/`.
+    """
     files = [path.relative_to(root) for path in _files_below(root) if path.suffix == ".py"]
-    return frozenset({part for path in files for part in path.parts[:-1]} | {path.stem for path in files})
+    packages = {path.parent for path in files if path.name == "__init__.py"}
+    places = {place for path in files for place in (path.with_suffix(""), *path.parents) if place.name}
+    within = {place.name for place in places} - {place.name for place in places if place.parent not in packages}
+    return frozenset({place.name for place in places} - (within & _declared(root)))
+
+
+def _declared(root: Path) -> frozenset[str]:
+    """Return what a package's files seem to name as requirements, as names of modules."""
+    paths = [path for pattern in _DECLARING for path in root.glob(pattern) if path.is_file() and path.stat().st_size < _MOST_BYTES]
+    texts = (path.read_text(encoding="utf-8", errors="replace") for path in paths)
+    return frozenset(name.replace("-", "_") for text in texts for name in _DECLARED.findall(text))
 
 
 def _importing(error: BaseException) -> Path | None:
