@@ -15,7 +15,7 @@ def wide(name):
 
     def body(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
         offsets = tl.arange(0, BLOCK)
-        x = tl.load(x_ptr + offsets, mask=offsets < n)
+        x = tl.load(x_ptr + offsets, mask=offsets < n, other=float("-inf"))
         tl.store(y_ptr + offsets, x - tl.max(x, 0), mask=offsets < n)
 
     body.__name__ = body.__qualname__ = name

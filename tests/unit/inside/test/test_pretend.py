@@ -19,7 +19,7 @@ import triton.language as tl
 @triton.jit
 def double(x, out, n, BLOCK: tl.constexpr, LIMIT: tl.constexpr):
     at = tl.arange(0, BLOCK)
-    tl.store(out + at, 2 * tl.load(x + at, mask=at < LIMIT), mask=at < n)
+    tl.store(out + at, 2 * tl.load(x + at, mask=at < LIMIT, other=0.0), mask=at < n)
 
 def launched(limit):
     assert torch.cuda.is_available()
