@@ -151,7 +151,7 @@ def _run_stage(job: Job, job_path: Path, stage: Stage, left_s: float) -> StageRe
     if process.returncode == UNWRITABLE:
         why, hint = "its results could not be written: the disk is full or broken", "Make room on that disk; then continue with --resume."
         return StageReport(stage, Verdict.INFRA, seconds, why, hint, UNWRITABLE)
-    if timed_out and job.limits.budget and not reports:  # it was still importing what it needs
+    if timed_out and job.limits.budget and not reports and not any(folder.glob("journal*")):  # it was still importing what it needs
         return StageReport(stage, Verdict.NOT_RUN, seconds, BUDGET_UP, "Give a longer --budget.", 0, out_of_time=True)
     if timed_out:
         partial = reports[-1] if reports else StageReport(stage, Verdict.TIMEOUT)
