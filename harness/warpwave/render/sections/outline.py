@@ -375,7 +375,7 @@ def _brief_targets(comparison: Comparison) -> list[Section]:
         alike.setdefault((target.target, "") if target.complete else (target.reason, target.hint), []).append(target)
     groups = list(alike.values())
     for target, *others in groups[:_TARGETS]:
-        lines.append(say(name(*together([target, *others])), *([f" ({target.hardware}, emulated)"] if target.emulated else [])))
+        lines.append(say(name(*together([target, *others])), *([f" ({target.hardware})"] if target.emulated else [])))
         where = [] if target.devices else sorted(compiled.get(target.target, ()), key=by_generation)
         lines += [say("  compiled for ", name(", ".join(where)))] if 0 < len(where) <= _ARCHITECTURES else []
         lines += [say(f"  {use}")] if (use := testing.use_of_cards(target)) else []
