@@ -18,7 +18,7 @@ from triton.compiler import ASTSource
 from warpwave.emulator import Execution, Launch, execute, load
 
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # Triton 3.9 warns where it is not set
-WAVES = {"gfx90a": 64, "gfx942": 64, "gfx950": 64, "gfx1100": 32, "gfx1200": 32, "gfx1201": 32}
+WAVES = {"gfx90a": 64, "gfx942": 64, "gfx950": 64, "gfx1100": 32, "gfx1201": 32}
 
 _ASSEMBLY = """
 \t.amdgcn_target "amdgcn-amd-amdhsa--{arch}"
