@@ -72,7 +72,7 @@ def _multiply(HALF: gl.constexpr, staging, tensors, shape, strides, GROUP_M: gl.
                 b = b_bufs.index(stage).slice(half * WIDTH, WIDTH, 0)
                 short = warpgroup_mma(a_bufs.index(2 * stage + HALF), b.permute((1, 0)), short, use_acc=False, is_async=True)
                 if half:
-                    # That the first half's sum is done is said here: the compiler would hold both short sums, and spill.
+                    # Ends the first half's sum here. Otherwise the compiler would hold both short sums, and spill.
                     short, done = warpgroup_mma_wait(0, (short, sums[0]))
                     sums = (done,)
                 else:

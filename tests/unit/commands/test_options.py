@@ -877,7 +877,7 @@ def test_a_budget_is_a_time_that_stages_can_start_in(kernels, text):
 
 
 def test_a_budget_in_units_and_that_of_a_quick_run(kernels):
-    """A quick run has a minute, unless it is told another time, or must end even earlier."""
+    """A quick run has a minute, unless --budget gives it another time or --timeout ends it earlier."""
 
     def seconds(*words):
         budget = parse_options(parse_run(["cpu", "--kernels", str(kernels), *words]).params).limits.budget

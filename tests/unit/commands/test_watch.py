@@ -74,7 +74,7 @@ def test_what_chose_the_first_run_does_not_choose_the_next(package, monkeypatch)
 
 
 def test_an_edit_that_touches_no_test_runs_nothing_and_goes_on(package, monkeypatch, capsys):
-    """It is said, and the next edit counts."""
+    """The error is printed, and the next edit starts another run."""
     edits = iter(["README.md", "test_mul.py"])
     options = run.make_context("run", ["cpu", "--watch", "--kernels", str(package)]).params
     options.pop("watch")

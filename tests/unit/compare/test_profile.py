@@ -1,4 +1,4 @@
-"""What is told of emulated kernels: which line costs most, what its counters prove, and what moved between two runs."""
+"""The profile of emulated kernels: which line costs most, what its counters prove, and what moved between two runs."""
 
 import pytest
 from synthetic import profile, run
@@ -46,7 +46,7 @@ def test_the_line_with_the_largest_cost_over_the_least_comes_first():
 
 
 def test_of_several_tests_the_largest_stands_for_a_kernel():
-    """Each function is told once."""
+    """Each function has one entry."""
     rows = [profile(case=f"test_a.py::test_{n}", counters={"instructions": n}) for n in (3, 9, 5)]
     (found,) = largest(compare([run(profiles=tuple(rows))]).profiles)
 

@@ -385,11 +385,11 @@ class _Pass:
         return [self.fresh(operation.types[0], term=dim(0, end - start) + number(start))]
 
     def tt_get_program_id(self, operation: Operation, given: Sequence[Value]) -> list[Value]:
-        """The same whoever asks."""
+        """Name the axis: each load of the same id has the same value."""
         return [self.fresh("i32", term=of(Atom("program", (operation.text.split()[0],))))]
 
     def tt_get_num_programs(self, operation: Operation, given: Sequence[Value]) -> list[Value]:
-        """The same whoever asks."""
+        """Name the axis: each load of the same number has the same value."""
         return [self.fresh("i32", term=of(Atom("program", (f"of {operation.text.split()[0]}",))))]
 
     def arith_andi(self, operation: Operation, given: Sequence[Value]) -> list[Value]:

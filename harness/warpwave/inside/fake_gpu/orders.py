@@ -130,9 +130,9 @@ def _chosen(pairs: Sequence[Pair], launched: Launched) -> list[tuple[tuple[str, 
 
 
 def was_tried(one: Found) -> bool:
-    """Return whether `races` says of what was found if it is a race: of programs, what changes nothing in the other order is none.
+    """Return whether the other order decides if a finding is a race. It does between programs.
 
-    A plain store among atomics is one in any case. It is no release, and what it lets others see too early, no order here shows.
+    A plain store among atomics is a race in any case: it is no release, and no order here shows what others see too early.
     """
     is_between_programs = one.check is Check.GLOBAL_RACE and one.workgroup != one.other_workgroup
     return is_between_programs and {one.access, one.other_access} != {Access.STORE, Access.ATOMIC}

@@ -161,7 +161,7 @@ def _row(target: TargetSummary, device: DeviceSummary) -> tuple[Line, ...]:
 def use_of_time(target: TargetSummary) -> str:
     """Return where the run's time went: in each stage, and around them (images, containers, copies); empty if that is not known.
 
-    A stage that was kept from an earlier attempt took none of this run's time, so then nothing is said.
+    It is empty also after an earlier attempt: the stages that were kept took none of this run's time.
     """
     stages = [(stage.stage.value, stage.seconds) for stage in target.stages if stage.seconds >= _SHORT_S]
     around = target.seconds - sum(seconds for _, seconds in stages)
