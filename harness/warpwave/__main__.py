@@ -131,7 +131,8 @@ def _explain(ended: object) -> int:
     if not isinstance(ended, Outcome):  # --help, --version
         return ended if isinstance(ended, int) else 0
     if not ended.ok:
-        console.say(f"exit code {int(_with_signal(ended.code))}: {' '.join(ended.reason.split())}", err=True)
+        reason = "" if ended.shown and console.watched() else f": {' '.join(ended.reason.split())}"
+        console.say(f"exit code {int(_with_signal(ended.code))}{reason}", err=True)
     return int(ended.code)
 
 

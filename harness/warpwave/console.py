@@ -100,6 +100,11 @@ def terminal(*, err: bool) -> Console:
     return Console(file=cast("IO[str]", stream), width=width, highlight=False)
 
 
+def watched() -> bool:
+    """Return whether both streams go to a terminal: somebody reads the whole output, not a log of errors."""
+    return _stream(err=False).isatty() and _stream(err=True).isatty()
+
+
 def picture(drawn: RenderableType, title: str, width: int) -> str:
     """Return the terminal's view as SVG, for a file."""
     console = Console(record=True, width=width, file=io.StringIO(), highlight=False, force_terminal=True)

@@ -29,11 +29,13 @@ class ExitCode(IntEnum):
 class Outcome:
     """The result of a command. The reason is a sentence without its full stop.
 
-    Every exit code other than 0 has a reason: a command returns both together, and `main` prints them.
+    Every exit code other than 0 has a reason: a command returns both together, and `main` prints them. In a terminal that has `shown` the
+    reason already, it prints the code alone.
     """
 
     code: ExitCode = ExitCode.GOOD
     reason: str = ""
+    shown: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a code without a reason, or a reason without a code: that is a bug in warpwave."""

@@ -91,23 +91,23 @@ class Progress:
 
 
 def _estimate(event: dict[str, Any], seconds: float) -> str:
-    """`, about 2:10 left`, if the cases up to now took `seconds`; empty if too few are done."""
-    done, total = event.get("done"), event.get("total")
-    if not isinstance(done, int) or not isinstance(total, int) or not _ENOUGH <= done < total:
+    """`, about 2:10 left`, if the cases up to now took `seconds`; empty if too few are done. A stage without a total tells its `share`."""
+    done, total, share = event.get("done"), event.get("total"), event.get("share")
+    if isinstance(done, int) and isinstance(total, int) and total > 0:
+        share = done / total
+    if not isinstance(done, int) or done < _ENOUGH or not isinstance(share, float) or not 0.0 < share < 1.0:
         return ""
-    return f", about {_clock(0.0, seconds * (total - done) / done)} left"
+    return f", about {_clock(0.0, seconds * (1.0 - share) / share)} left"
 
 
 def _note(event: dict[str, Any]) -> str:
     """Return what a stage did not run, in words: by its reason, and what was left out for want of time."""
-    why, counts, number = (event.get(name) for name in ("not_run", "counts", "left_out"))
+    why, number = event.get("not_run"), event.get("left_out")
     parts = reasons(0, {key: count for key, count in why.items() if isinstance(count, int)}) if isinstance(why, dict) else []
     if isinstance(number, int) and number > 0:
-        tested = counts if event.get("stage") == "test" and isinstance(counts, dict) else {}
         noun = "point" if event.get("stage") == "bench" else "test"
         seconds, by = event.get("left_out_s"), str(event.get("left_out_by") or "--quick")
-        ran = sum(count for count in tested.values() if isinstance(count, int))
-        parts.append(left_out(number, ran, seconds if isinstance(seconds, float) else None, by, noun))
+        parts.append(left_out(number, 0, seconds if isinstance(seconds, float) else None, by, noun))
     return "; ".join(parts)
 
 

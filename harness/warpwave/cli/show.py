@@ -68,7 +68,7 @@ def show_report(made: Report, out: Path, options: dict[str, Any], ended: Outcome
         page, (command, *listing) = show_page(_shorten(out)), next_commands(made.comparison, _shorten(out))
         known = [f"Known failures: {each}" for each in listing]
         console.say([f"Next: {command}", *known, *([f"Page: {page}"] if command != page else [])])
-    return ended
+    return replace(ended, shown=ended.reason in made.comparison.sentence)
 
 
 def print_answer(asked: Json, pieces: Iterable[str]) -> bool:

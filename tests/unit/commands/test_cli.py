@@ -23,6 +23,7 @@ from light import light_python
 from recorded import recorded
 from synthetic import compiled, facts, record, run, sample, write_raw
 
+from warpwave import console
 from warpwave.__main__ import _run_cli, cli
 from warpwave.compare import compare, outcome
 from warpwave.errors import ExitCode, Outcome
@@ -321,6 +322,17 @@ def test_a_report_says_why(tmp_path, capsys, what):
 
     assert last == f"exit code {document['exit_code']}: {document['reason']}"
     assert document["reason"] in document["comparison"]["sentence"]
+
+
+def test_a_terminal_that_shows_the_reason_is_not_given_it_again(tmp_path, capsys, monkeypatch):
+    """The last line is then the code alone. With --json the reason is nowhere else, and so it stays."""
+    write_raw(tmp_path / "raw" / "alpha", run())
+    monkeypatch.setattr(console, "watched", lambda: True)
+
+    assert _run_cli(["report", str(tmp_path), "--expect", "alpha,cuda"]) == 4
+    assert capsys.readouterr().err.splitlines()[-1] == "exit code 4"
+    assert _run_cli(["report", str(tmp_path), "--expect", "alpha,cuda", "--json"]) == 4
+    assert capsys.readouterr().err.splitlines()[-1].startswith("exit code 4: cuda is absent")
 
 
 def test_an_absent_target_is_the_reason(tmp_path, capsys):

@@ -13,6 +13,7 @@ import pytest
 from engine_requests import having, make_job, make_options
 from rich.console import Console
 
+from warpwave.cli import progress as progress_module
 from warpwave.cli.progress import Progress
 from warpwave.config.targets import load_targets
 from warpwave.engines.protocol import Layout
@@ -257,6 +258,22 @@ def test_events_may_hold_anything(event):
         progress.on_event(event)
 
     assert "\x1b" not in text.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("event", "left"),
+    [
+        ({"done": 10, "total": 40}, 30.0),
+        ({"done": 10, "share": 0.25}, 30.0),  # the compile stage does not know how many binaries there will be
+        ({"done": 2, "share": 0.25}, None),
+        ({"done": 10, "share": float("nan")}, None),
+        ({"done": 10}, None),
+    ],
+    ids=str,
+)
+def test_the_time_that_is_left_is_estimated_from_what_is_done(event, left):
+    """After 10 s, with a total or with a share."""
+    assert progress_module._estimate(event, 10.0) == (f", about 0:{left:02.0f} left" if left else "")
 
 
 @pytest.mark.parametrize("local_gpus", [True, False])

@@ -14,7 +14,7 @@ import sys
 import threading
 import unittest.case
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -134,6 +134,12 @@ def fails_here_only(row: CompiledKernel, cases: Mapping[str, Cases]) -> Compiled
         how = f"raises {kind} on {row.hardware}{colon}{words}" if raised else f"on {row.hardware} {row.reason}"
     reason = f"{RUNS_ON} {few(there)}{until} and {how}"
     return dataclasses.replace(row, verdict=Verdict.FAILED if raised else row.verdict, not_run=None, reason=reason)
+
+
+def share_done(cases: Collection[Cases]) -> float | None:
+    """Return the share of the tests, on all architectures, that ended. None before they are collected. Benches come before them."""
+    total = max((len(each.announced) for each in cases), default=0) * len(cases)
+    return sum(len(each.ended.keys() & each.announced.keys()) for each in cases) / total if total else None
 
 
 def never_loaded(cases: Cases, job: Job) -> list[str]:
@@ -269,7 +275,7 @@ def compile_all(job: Job) -> StageReport:
                     if row.architecture != card.name:
                         wrong[f"{card.name}: a kernel was reported for {row.architecture}"] = None
                     keep(row)
-                    emit("case", stage="compile", id=f"{row.function} for {card.name}", done=len(rows), total=None)
+                    emit("case", stage="compile", id=f"{row.function} for {card.name}", done=len(rows), share=share_done(cases.values()))
 
         start = forked(work, job, card)
         journal = Journal(folder / f"journal-{card.name}.jsonl")

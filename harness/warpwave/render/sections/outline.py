@@ -317,7 +317,7 @@ def brief(
         (table, 40 if without_card else 20 if beside or len(comparison.targets) <= 3 else 16),
         (did_not_pass(comparison, failures, rest) if without_card else [], 9),
         (grid.checked(comparison) if without_card else [], 8),
-        ([] if beside else _brief_targets(comparison), 9),
+        ([] if beside else _brief_targets(comparison, counted=without_card), 9),
         (did_not_pass(comparison, failures, rest) if not without_card else [], 9),
         (_not_checked(comparison, _CAUSES), 2 * _CAUSES + 1),
         (testing.finding_sections(comparison, min(failures, 3)), 6),
@@ -326,7 +326,7 @@ def brief(
         (speeds.gaps(comparison, found, len(found) if figures else _GAPS, figures=figures), 5 if bad else 20),
         (bad, 6),
         (vendor_section(ONE_VENDOR, one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells), 4), 6),
-        (_brief_targets(comparison) if beside else [], 9),
+        (_brief_targets(comparison, counted=without_card) if beside else [], 9),
     )
     sections = tuple((section, most) for group, most in parts for section in group)
     return Brief(headline(whole, overview(whole) if whole is not comparison else lines), sections)
@@ -363,8 +363,8 @@ def _tested(target: TargetSummary) -> Line:
     return say(f"{passed} passed" if passed else counts(target.tests, target.tests_not_run))
 
 
-def _brief_targets(comparison: Comparison) -> list[Section]:
-    """Return what each target did, or why it did not and what to do; and what was left out or given up."""
+def _brief_targets(comparison: Comparison, counted: bool) -> list[Section]:
+    """Return what each target did, or why it did not and what to do; and what was given up, and left out unless that is `counted` above."""
     lines: list[Line] = []
     compiled: dict[str, set[str]] = {}
     for cell in (cell for row in comparison.codegen for cell in row.cells if cell.compiled.was_compiled):
@@ -393,7 +393,7 @@ def _brief_targets(comparison: Comparison) -> list[Section]:
         ran = sum(target.tests.values())
         if by:
             lines.append(say("  ", name(asked_for(target.deselected, ran + target.left_out, by))))
-        if target.left_out:
+        if target.left_out and not counted:
             lines.append(say("  ", left_out_of(target)))
         if target.environment and target.environment.weakened:
             lines.append(say("  protections given up: ", name(", ".join(target.environment.weakened))))
