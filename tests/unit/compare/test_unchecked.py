@@ -91,9 +91,18 @@ def test_the_compile_stage_adds_what_the_tests_do_not_say():
     assert outcome(compare([run(compiled=(compiled(), *rows))]), strict=True).code == ExitCode.INCOMPLETE
 
 
-def test_strict_wants_most_launches_seen():
-    """The stage that compiles says so in a note."""
-    report = StageReport(Stage.COMPILE, Verdict.PASSED, notes=(f"{MOSTLY_UNSEEN} 1 of 9 ran to its end",))
+@pytest.mark.parametrize(
+    "report",
+    [
+        StageReport(Stage.COMPILE, Verdict.PASSED, notes=(f"{MOSTLY_UNSEEN} 1 of 9 ran to its end",)),
+        StageReport(Stage.COMPILE, Verdict.PASSED, out_of_time=True),
+        StageReport(Stage.BENCH, Verdict.PASSED, out_of_time=True),
+        StageReport(Stage.TEST, Verdict.PASSED, left_out=3),
+    ],
+    ids=["launches not seen", "binaries out of time", "points out of time", "tests left out"],
+)
+def test_strict_wants_everything_seen(report):
+    """What a budget leaves out is no failure of a run without it."""
     comparison = compare([run(stages=(StageReport(Stage.TEST, Verdict.PASSED), report))])
 
     assert (outcome(comparison).code, outcome(comparison, strict=True).code) == (ExitCode.GOOD, ExitCode.INCOMPLETE)
