@@ -412,7 +412,8 @@ what_options = several(
     click.option(
         "--sanitize/--no-sanitize",
         default=None,
-        help="Check what interpreted or emulated kernels do to memory: bounds, unwritten data, races.  [default: on]",
+        help="Check what interpreted or emulated kernels do to memory: bounds, unwritten data, races; with a card, what Triton's ConSan "
+        "checks.  [default: on without a card]",
     ),
     click.option("--profile", is_flag=True, help="Count what emulated kernels ask of memory, LDS and matrix units, by line of the source."),
     click.option(

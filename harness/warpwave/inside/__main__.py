@@ -59,7 +59,9 @@ def run(job: Job, job_path: Path) -> None:
         later = sum(other.stage not in finished for other in reports[position + 1 :])
         left = until - time.monotonic()
         # Only a card that the targets file knows can be pretended, and so compiled for ahead. A budget may end before most of that is used.
-        known_here = not job.limits.budget and any(device.get("architecture") in known for device in devices_here(job)[:1])
+        # A sanitizer's checks are compiled in, so that nothing compiled ahead is of use.
+        useful = not job.limits.budget and not job.what.sanitize
+        known_here = useful and any(device.get("architecture") in known for device in devices_here(job)[:1])
         if planned.stage in _ON_CARD and not ahead and known_here:
             ahead = True
             compiled, notes = _compile_ahead(job, job_path, left / 2)

@@ -267,8 +267,8 @@ class Job:
 
     @property
     def sanitizes(self) -> bool:
-        """Whether the test stage checks accesses to memory: without a card, unless the user says otherwise."""
-        return not self.needs_card and self.what.sanitize is not False
+        """Whether the test stage checks accesses to memory: without a card by default, with one if the user asks for it."""
+        return self.what.sanitize is True if self.needs_card else self.what.sanitize is not False
 
     @classmethod
     def load(cls, path: Path) -> Job:

@@ -300,7 +300,7 @@ class Finding:
     @property
     def example(self) -> str:
         """The first access that has the defect, in words."""
-        if self.defect is Defect.UNDEFINED:
+        if self.defect is Defect.UNDEFINED or self.access == "shared":
             return self.other
         if self.defect is Defect.ORDER:
             return f"{self.tensor}{list(self.indices)}, of shape {list(self.shape)}, is {self.other}"

@@ -71,7 +71,6 @@ def check_target(target: Target, options: RunOptions) -> tuple[Stage, ...]:
     """
     stages = _stages(target, options)
     _check_shareable(target, options)
-    _check_sanitizable(target, options)
     if options.what.profile and not target.emulate:
         raise UsageError(
             f"--profile was given, and the target {target.name!r} does not emulate its kernels.",
@@ -151,16 +150,6 @@ def _stages(target: Target, options: RunOptions) -> tuple[Stage, ...]:
             f"Choose from {', '.join(stage.value for stage in target.stages)}. Targets with a card can measure: `warpwave list`.",
         )
     return chosen
-
-
-def _check_sanitizable(target: Target, options: RunOptions) -> None:
-    """Refuse to check accesses to memory where nothing stands between kernels and memory. By default, only other targets are checked."""
-    if options.what.sanitize and not target.interpret and not target.emulate:
-        raise UsageError(
-            f"--sanitize was given, and the target {target.name!r} neither interprets nor emulates its kernels.",
-            "Accesses to memory are checked in Triton's interpreter, where the target `cpu` runs tests, and in the emulator.",
-            "Run such a target, or leave --sanitize out.",
-        )
 
 
 def _check_shareable(target: Target, options: RunOptions) -> None:

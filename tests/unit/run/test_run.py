@@ -17,7 +17,7 @@ from warpwave.cli import progress as progress_module
 from warpwave.cli.progress import Progress
 from warpwave.config.targets import load_targets
 from warpwave.engines.protocol import Layout
-from warpwave.errors import InfrastructureError, UsageError
+from warpwave.errors import InfrastructureError
 from warpwave.records import (
     Chosen,
     Environment,
@@ -45,7 +45,6 @@ from warpwave.run import run_target
 from warpwave.run.attempt import Diagnosis, diagnose
 from warpwave.run.choice import missing
 from warpwave.run.shards import NOTHING, divide, files_of, part_of
-from warpwave.run.target import check_target
 
 
 class FakeEngine:
@@ -294,26 +293,12 @@ def test_only_an_engine_with_local_gpus_locks_them(local_gpus, tmp_path, monkeyp
     assert locked == (["cuda"] if local_gpus else [])
 
 
-@pytest.mark.parametrize("name", ["cuda", "rocm"])
-def test_accesses_to_memory_are_checked_only_where_no_card_runs_kernels(name, tmp_path):
-    """Asking for it elsewhere is refused; that it is on by default asks for nothing."""
-    options = {choice: make_options("run-1", tmp_path / "out", tmp_path, sanitize=choice) for choice in (None, False, True)}
-    targets = load_targets()
-
-    check_target(targets["cpu"], options[True])
-    check_target(targets["gfx942-emulated"], options[True])
-    check_target(targets[name], options[None])
-    check_target(targets[name], options[False])
-    with pytest.raises(UsageError, match=f"--sanitize was given, and the target '{name}' neither interprets nor emulates its kernels"):
-        check_target(targets[name], options[True])
-
-
 @pytest.mark.parametrize("choice", [None, False, True])
-def test_memory_is_checked_where_there_is_no_card_unless_the_user_says_otherwise(choice):
+def test_memory_is_checked_without_a_card_by_default_and_with_one_if_asked(choice):
     job = make_job("r", "t", (), "/kernels", "/out", sanitize=choice)
     emulated = having(job, emulate=load_targets()["gfx942-emulated"].emulate)
 
-    assert [each.sanitizes for each in (having(job, interpret=True), emulated, job)] == [choice is not False] * 2 + [False]
+    assert [each.sanitizes for each in (having(job, interpret=True), emulated, job)] == [choice is not False] * 2 + [choice is True]
 
 
 # `--shard I/N`: every job puts each file into the same one shard, and no shard gets much more than another.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Protocol
 
 import pytest
 
@@ -11,11 +12,18 @@ from warpwave.inside.fake_gpu.emulated_findings import Collected
 from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.sanitize.memory import Patch
-from warpwave.inside.sanitize.races import Findings
 from warpwave.inside.sanitize.sanitizer import Sanitizer
 from warpwave.inside.sanitize.torch_reads import TorchReads
+from warpwave.records import Finding
 
 _NAME = "warpwave-sanitized"
+
+
+class Taken(Protocol):
+    """What collects findings, in the interpreter, in the emulator or from a card."""
+
+    def take(self) -> list[Finding]:
+        """Return what was found, and forget it."""
 
 
 class FoundError(Exception):
@@ -39,7 +47,7 @@ def of_machine_code(plugins: pytest.PytestPluginManager, journal: Journal | None
 class Sanitized:
     """A pytest plugin. What a fixture does before the test counts as the test's. The journal, if there is one, gets each finding."""
 
-    def __init__(self, journal: Journal | None, findings: Findings | Collected) -> None:
+    def __init__(self, journal: Journal | None, findings: Taken) -> None:
         self.journal, self.findings = journal, findings
 
     def pytest_runtest_logstart(self) -> None:

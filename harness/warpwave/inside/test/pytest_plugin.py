@@ -361,7 +361,12 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Provide a fake GPU if tests run in Triton's interpreter or in the emulator: the first conftest.py may ask for one."""
     await_card_at_first_use(Journal.from_environment())
     seconds = float(os.environ.get(EMULATED_VARIABLE) or 0)
-    if CARD_VARIABLE not in os.environ or not (seconds or _interpreted()):
+    pretended = CARD_VARIABLE in os.environ and (seconds or _interpreted())
+    if not pretended and os.environ.get(SANITIZE_VARIABLE):
+        from warpwave.inside.sanitize.on_card import of_kernels_on_a_card
+
+        of_kernels_on_a_card(early_config.pluginmanager, Journal.from_environment())
+    if not pretended:
         return
     card = from_json(Architecture, os.environ[CARD_VARIABLE])
     kinds = os.environ.get(DEVICES_VARIABLE, "cuda").split(os.pathsep)
