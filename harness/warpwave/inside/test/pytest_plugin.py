@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -144,7 +144,6 @@ class Reporter:
         self.budget: Budget | None = None
         self.session: pytest.Session | None = None
         self.replaced: list[str] = []
-        self._launches, self._notes_launches = ExitStack(), False
         self._process = os.getpid()
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
@@ -192,7 +191,7 @@ class Reporter:
         self.printed_before, self.printed = written_so_far(), None
         self.compiling.seconds = 0.0
         self.compiling.watch()
-        self._note_launches()
+        _note_launches()
         begin_test(self.account)
         if self.neighbours:
             self.neighbours.begin()
@@ -243,7 +242,7 @@ class Reporter:
         elif message := self._doubt():
             outcome = "invalid"
         properties = {str(key): str(value) for report in self.reports[-1:] for key, value in report.user_properties}
-        if self._notes_launches or "triton" not in sys.modules:
+        if _NOTING or _interpreted() or "triton" not in sys.modules:
             properties[LAUNCHED_PROPERTY] = " ".join(Launched.functions)
         if Pretended.ran_compiled:
             properties[COMPILED] = "replaced by the function itself"
@@ -271,14 +270,6 @@ class Reporter:
         if wrong:
             os._exit(1)  # a normal exit would run teardowns against a dead device
 
-    def _note_launches(self) -> None:
-        """Begin to note what tests launch, once Triton is imported. Where kernels are interpreted, the interpreter does."""
-        if self._notes_launches or "triton.runtime.jit" not in sys.modules:
-            return
-        self._notes_launches = True
-        if not _interpreted():
-            self._launches.enter_context(noted(lambda name: Launched.functions.setdefault(name)))
-
     def _postponed(self, nodeid: str, outcome: str, text: str, poisoned: bool) -> bool:
         """Have a test run again if its neighbours on the card may have caused this outcome. Return whether it does."""
         if self.neighbours is None:
@@ -301,7 +292,6 @@ class Reporter:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the line that makes the run complete; exit code 0 alone never does."""
         self._end_copies()
-        self._launches.close()
         self._look_for_replaced()
         stopped = self.stopped or str(session.shouldfail or session.shouldstop or "")
         self.journal.write("end", stopped=stopped[:500], replaced=self.replaced)
@@ -356,6 +346,16 @@ def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
     pluginmanager.register(_COLLECTION, "warpwave-collection")
 
 
+_NOTING: list[AbstractContextManager[None]] = []  # never left: the process ends
+
+
+def _note_launches() -> None:
+    """Begin to note what tests launch, once Triton is imported. Where kernels are interpreted, the interpreter does."""
+    if "triton.runtime.jit" in sys.modules and not _interpreted() and not _NOTING:
+        _NOTING.append(noted(lambda name: Launched.functions.setdefault(name)))
+        _NOTING[0].__enter__()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Provide a fake GPU if tests run in Triton's interpreter or in the emulator: the first conftest.py may ask for one."""
@@ -367,6 +367,11 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
         of_kernels_on_a_card(early_config.pluginmanager, Journal.from_environment())
     if not pretended:
+        # A package that keeps Triton's own `run`, to see later whether a tool watches launches, must keep the one that notes them.
+        with suppress(ImportError):
+            import triton  # noqa: F401
+
+            _note_launches()
         return
     card = from_json(Architecture, os.environ[CARD_VARIABLE])
     kinds = os.environ.get(DEVICES_VARIABLE, "cuda").split(os.pathsep)
