@@ -13,7 +13,7 @@ import shlex
 import sys
 import traceback
 import unittest
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,6 +152,15 @@ def load_points(journal: Journal, path: Path, job: Job, done: set[str]) -> list[
         journal.write("start", id=identity)
         journal.write("finish", id=identity, verdict=Verdict.NOT_RUN.value, reason=reason, not_run=NotRun.EMPTY)
     return found
+
+
+def one_of_each_first(found: Sequence[Point]) -> list[Point]:
+    """Return the points with the first case of each benchmark first, then the second of each: a budget reaches every kernel so."""
+    cases: dict[tuple[str, int], dict[str, int]] = {}
+    for point in found:
+        of_function = cases.setdefault((point.kernel, id(point.function)), {})
+        of_function.setdefault(point.case, len(of_function))
+    return sorted(found, key=lambda point: cases[point.kernel, id(point.function)][point.case])
 
 
 def _marks(module: ModuleType) -> list[Any]:

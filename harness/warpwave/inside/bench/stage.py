@@ -19,7 +19,7 @@ from warpwave.inside.bench.ceilings import Conditions, Watch, copy_ceiling, prod
 from warpwave.inside.bench.results import Sink, fields_of, finish, finite, verdict_of, with_timing
 from warpwave.inside.bench.scripts import measure_scripts
 from warpwave.inside.bench.timing import Rounds, Rule, Timer
-from warpwave.inside.benchmarks import Point, load_points
+from warpwave.inside.benchmarks import Point, load_points, one_of_each_first
 from warpwave.inside.codegen.recorder import Recorder
 from warpwave.inside.environment import compiled_kernels, package_folders, python_path, root_of
 from warpwave.inside.facts.device import ask_afresh, card_here
@@ -111,6 +111,7 @@ def work(job: Job) -> None:
     todo: list[Point] = []
     for path in benches_of(job):
         todo += load_points(journal, path, job, done)
+    todo = one_of_each_first(todo) if job.limits.budget else todo
     ahead.wait()
     await_card(journal)
     timer.begin()

@@ -21,10 +21,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from warpwave.inside.benchmarks import Point, load_module, points
+from warpwave.inside.benchmarks import Point, load_module, one_of_each_first, points
 from warpwave.inside.environment import compiled_kernels, devices_here, package_folders, python_path, temporary_home
 from warpwave.inside.imports import enter_package
-from warpwave.inside.process.workers import Worker, forked, hash_triton
+from warpwave.inside.process.workers import Worker, forked, hash_triton, seconds_left
 from warpwave.inside.scripts.script import benches_of
 from warpwave.records import AHEAD_FILE, Architecture, Job, Stage, write_text
 
@@ -111,8 +111,8 @@ def on_pretended(job: Job, card: Architecture) -> Iterator[set[str]]:
 
 def launch_points(job: Job, share: int, shares: int) -> None:
     """Run a share of all points once."""
-    own = [point for point in points_of(job) if point.provider not in job.what.peers]
-    for point in share_of(own, share, shares):
+    own = share_of([point for point in points_of(job) if point.provider not in job.what.peers], share, shares)
+    for point in one_of_each_first(own) if job.limits.budget else own:
         with contextlib.suppress(Exception):  # the bench stage reports the error
             point.run()
 
@@ -159,12 +159,14 @@ def run(
 ) -> None:
     """Run the shares, `each` in a process, wait for them and for those `beside` them, then write the marker with these `facts`."""
     started, before = time.monotonic(), compiled_kernels()
+    # Of a budget, half is for measuring.
+    limit = min(_LIMIT_S, max(0.0, seconds_left() / 2)) if job.limits.budget else _LIMIT_S
     shares = min(_MOST_WORKERS, job.workers or os.cpu_count() or 1)
     ended: list[int | None] = []
     try:
         log = marker.with_name("log-ahead.txt")
         workers = [forked(each, job, card, share, shares)(marker, log) for share in range(shares)]
-        ended = [_finish(worker, started + _LIMIT_S) for worker in (*workers, *beside)]
+        ended = [_finish(worker, started + limit) for worker in (*workers, *beside)]
     finally:
         seconds, compiled = round(time.monotonic() - started, 3), compiled_kernels() - before
         done = {"workers": shares, "seconds": seconds, "compiled": compiled, "exit_codes": ended, **facts}

@@ -142,9 +142,14 @@ def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
 
 
+def seconds_left() -> float:
+    """Return how long this stage may go on, in s; below 0 if its time is up."""
+    return float(os.environ.get(UNTIL_VARIABLE) or "inf") - time.monotonic()
+
+
 def time_is_up(early_s: float = 0.0) -> bool:
     """Return whether a stage was stopped because its time was up, and not by the user; or will be within `early_s`."""
-    return time.monotonic() >= float(os.environ.get(UNTIL_VARIABLE) or "inf") - early_s
+    return seconds_left() <= early_s
 
 
 def budget_is_up(job: Job) -> bool:

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -21,11 +22,12 @@ import command
 from warpwave.config.targets import load_targets
 from warpwave.errors import UsageError
 from warpwave.inside import __main__ as inside
-from warpwave.inside.benchmarks import Point
+from warpwave.inside.benchmarks import Point, one_of_each_first
 from warpwave.inside.fake_gpu.unknown import Guesses
 from warpwave.inside.handed_over import pack, unpack
 from warpwave.inside.precompile import ahead, torch_ahead
-from warpwave.records import COMPILED_FOLDER, COMPILED_HERE, COMPILED_MANIFEST, DeviceFacts, Facts, Stage, dump
+from warpwave.inside.process.workers import UNTIL_VARIABLE
+from warpwave.records import COMPILED_FOLDER, COMPILED_HERE, COMPILED_MANIFEST, Budget, DeviceFacts, Facts, Limits, Stage, dump
 from warpwave.run import inputs
 
 REPOSITORY = Path(__file__).parents[4]
@@ -57,6 +59,28 @@ def test_shares_are_all_there_is_each_once():
 
     assert sorted(point.id for share in shares for point in share) == sorted(point.id for point in found)
     assert [point.provider for share in shares for point in share] == ["a"] * 5 + ["b"] * 5
+
+
+def test_a_budget_reaches_each_benchmark_before_the_second_case_of_any():
+    """The providers of a case stay together: they are measured in turns."""
+    several = [Point(f"{plot} {n}", "k", who, "", {}, plot, {}) for plot in ("loss", "gradient") for n in range(2) for who in "ab"]
+
+    found = [point.id for point in one_of_each_first(several)]
+    assert found == [f"{plot} {n} [{who}]" for n in range(2) for plot in ("loss", "gradient") for who in "ab"]
+
+
+def _endless(job, card, share, shares):
+    time.sleep(600)
+
+
+def test_half_of_a_budget_is_kept_for_measuring(job, tmp_path, monkeypatch):
+    """What is not compiled by then is compiled when it is launched."""
+    monkeypatch.setenv(UNTIL_VARIABLE, str(time.monotonic() + 1.0))
+    (tmp_path / "bench").mkdir()
+    job = having(job, limits=Limits(budget=Budget(9.0)))
+    ahead.run(job, CARD, ahead.marker_of(job), _endless)
+
+    assert json.loads(ahead.marker_of(job).read_text())["exit_codes"] == [None, None]
 
 
 def test_lines_without_a_kernel_of_the_package_are_not_run(job, tmp_path, monkeypatch):
@@ -92,6 +116,7 @@ if __name__ == "__main__":
 """
 LAUNCH = """
 import sys
+import time
 from pathlib import Path
 from warpwave.inside.precompile.ahead import points_of
 from warpwave.inside.precompile import ahead as precompile
@@ -179,6 +204,7 @@ def test_a_workers_log_does_not_begin_with_a_warning_about_us():
 
 MORE = """
 import sys
+import time
 from pathlib import Path
 import triton.backends.nvidia.driver as driver
 from warpwave.inside.precompile import ahead as precompile
@@ -452,6 +478,7 @@ def benchmark(provider, N):
 # A torch without support for a card cannot trace the patterns that it looks for in graphs of that card.
 GENERATE = """
 import sys
+import time
 from pathlib import Path
 from warpwave.config.targets import load_targets
 from warpwave.inside.precompile import torch_ahead as generated
