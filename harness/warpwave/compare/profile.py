@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from warpwave.compare.model import TestProfile
-from warpwave.records import Profile, ProfiledLine
+from warpwave.records import Profile, ProfiledLine, grouped
 
 NO_SPEED = "Computed from counts; no card has run this. Caches, latency and lower clocks are not modelled: a bound is no speed."
 
@@ -22,9 +22,7 @@ class Largest:
 
 def largest(profiles: Iterable[TestProfile]) -> list[Largest]:
     """Return for each kernel function the test in which it executed most, those with the highest bound first."""
-    found: dict[tuple[str, str, str], list[TestProfile]] = {}
-    for one in profiles:
-        found.setdefault((one.target, one.profile.kernel, one.profile.function), []).append(one)
+    found = grouped(((one.target, one.profile.kernel, one.profile.function), one) for one in profiles)
     picked = [Largest(rows[0].target, max((row.profile for row in rows), key=_size), len(rows)) for rows in found.values()]
     return sorted(picked, key=lambda one: (-max(one.profile.bounds.values(), default=0.0), one.target, one.profile.function))
 

@@ -23,6 +23,7 @@ from warpwave.records import (
     Stage,
     TargetRun,
     Verdict,
+    grouped,
     reasons,
     worst,
 )
@@ -319,10 +320,8 @@ def _phrases(targets: Sequence[TargetSummary]) -> list[str]:
 
 def together(targets: Iterable[TargetSummary]) -> list[str]:
     """Say what each target did. Targets that did not complete for the same reason share a phrase: `a and b could not run (no disk)`."""
-    names: dict[tuple[str, str], list[str]] = {}
-    for target in targets:
-        did = phrase(target).removeprefix(f"{target.target} ")
-        names.setdefault((did, target.target if target.complete else ""), []).append(target.target)
+    said = ((target, phrase(target).removeprefix(f"{target.target} ")) for target in targets)
+    names = grouped(((did, target.target if target.complete else ""), target.target) for target, did in said)
     return [f"{_names(alike)} {did}" for (did, _), alike in names.items()]
 
 

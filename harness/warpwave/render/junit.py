@@ -21,7 +21,7 @@ import junitparser
 
 from warpwave.compare.codegen import configuration
 from warpwave.compare.model import COMPLETE, Comparison, TargetSummary
-from warpwave.records import JUNIT_XFAIL, MOST_SECONDS, CaseResult, CompiledKernel, NotRun, Stage, StageReport, Verdict
+from warpwave.records import JUNIT_XFAIL, MOST_SECONDS, CaseResult, CompiledKernel, NotRun, Stage, StageReport, Verdict, grouped
 from warpwave.render.sections.codegen import how_to_waive
 from warpwave.render.sections.testing import suspicion
 from warpwave.render.text import first_line
@@ -128,16 +128,13 @@ def _suites(comparison: Comparison) -> Iterator[_Suite]:
             doubt = suspicion(row, cell.target, comparison.targets)
             result = dataclasses.replace(cell.result, message=f"{doubt}: {cell.result.message}") if doubt else cell.result
             tests.setdefault(cell.target, []).append((result, row.occurrence))
-    compiled: dict[str, dict[str, list[CompiledKernel]]] = {}
-    for entry in comparison.codegen:
-        for made in entry.cells:
-            compiled.setdefault(made.target, {}).setdefault(made.compiled.architecture, []).append(made.compiled)
+    compiled = grouped((cell.target, cell.compiled) for cell in comparison.compiled_cells)
     for target in comparison.targets:
         gpu = f"/{target.gpus}" if target.gpus else ""
         if found := tests.get(target.target):
             yield _Suite(target.target + gpu, target, tests=found)
         yield _Suite(f"{target.target}/run", target, others=_run(target))
-        for architecture, kernels in compiled.get(target.target, {}).items():
+        for architecture, kernels in grouped((made.architecture, made) for made in compiled.get(target.target, ())).items():
             yield _Suite(f"{target.target}/compile/{architecture}", target, compiled=kernels)
 
 

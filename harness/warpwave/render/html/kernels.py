@@ -189,7 +189,7 @@ def generated(comparison: Comparison) -> Generated:
         functions.append(Function(kernel, name, len(entries), tuple(_figures(group.get(column, [])) for column in columns), *source))
     notes = [section for section in codegen.codegen(comparison, every=False) if not section.heads]
     notes += codegen.fidelity_sections(comparison, _FEW) + codegen.gate_sections(comparison, _FEW)
-    notes += vendor_section(ONE_VENDOR, one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells), _FEW)
+    notes += vendor_section(ONE_VENDOR, one_vendor(cell.compiled for cell in comparison.compiled_cells), _FEW)
     broken = [note for note in notes if note.title in (codegen.UNCOMPILED, codegen.BROKEN)]
     several = len({target for _, target in columns}) > 1
     return Generated(columns, functions, broken, [note for note in notes if note not in broken], several)
@@ -200,7 +200,7 @@ def _column(cell: CodegenCell) -> tuple[str, str]:
 
 
 def _columns(comparison: Comparison) -> list[tuple[str, str]]:
-    found = {_column(cell) for row in comparison.codegen for cell in row.cells}
+    found = set(map(_column, comparison.compiled_cells))
     return sorted(found, key=lambda column: (by_generation(column[0]), column[1]))
 
 

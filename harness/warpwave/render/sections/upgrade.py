@@ -9,7 +9,7 @@ from warpwave.compare.model import Change as SpeedChange
 from warpwave.compare.search import Answer, Bisection, Reply
 from warpwave.compare.tests import Fate
 from warpwave.compare.upgrade import ChangedError, ChangedWaits, Stale, Upgrade
-from warpwave.records import Verdict
+from warpwave.records import Verdict, grouped
 from warpwave.render.sections.changes import changed_speed_sections, changed_test_sections, diff_sections
 from warpwave.render.sections.model import Bit, Line, Section, name, say
 from warpwave.render.text import first_line, plural
@@ -100,11 +100,9 @@ def _slower(found: Upgrade) -> list[str]:
 
 def _speeds(found: Upgrade) -> list[str]:
     """Return the geometric mean of the speedups on each target: BASE's time over HEAD's. Peers count only if there are no others."""
-    means: dict[str, list[float]] = {}
     points = [point for point in found.speeds.points if point.speedup is not None] if found.speeds else []
-    for point in [point for point in points if point.provider not in found.peers] or points:
-        assert point.speedup is not None  # chosen above
-        means.setdefault(point.target, []).append(point.speedup)
+    own = [point for point in points if point.provider not in found.peers] or points
+    means = grouped((point.target, point.speedup) for point in own if point.speedup is not None)
     return [f"geomean {geometric_mean(values):.2f} on {target}" for target, values in means.items()]
 
 
