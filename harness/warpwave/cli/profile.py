@@ -22,6 +22,7 @@ from warpwave.cli.options import (
     where_options,
 )
 from warpwave.cli.run import run
+from warpwave.cli.show import read_runs
 from warpwave.errors import ExitCode, Outcome, UsageError
 from warpwave.run.folders import RUNS, new_run_id
 
@@ -105,9 +106,7 @@ def target_of(text: str, overlay: Path | None) -> str:
 
 
 def _profiles(folder: Path) -> list[Profile]:
-    from warpwave.collect import collect_all, find_raw
-
-    found = [one for run_ in collect_all(find_raw([folder])) for one in run_.profiles]
+    found = [one for run_ in read_runs([folder]) for one in run_.profiles]
     if not found:
         raise UsageError(
             f"{folder} has no profile.",

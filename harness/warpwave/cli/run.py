@@ -24,7 +24,7 @@ from warpwave.cli.options import (
     what_options,
     where_options,
 )
-from warpwave.cli.show import print_answer, print_error, show_records, show_report
+from warpwave.cli.show import print_answer, print_error, read_runs, show_records, show_report
 from warpwave.engines import waiting
 from warpwave.errors import ExitCode, Outcome, UsageError, WarpwaveError
 
@@ -88,7 +88,7 @@ def run(**options: Any) -> Outcome:
 
 def _run(**options: Any) -> Outcome:
     from warpwave.cli.cards import check_cards, no_target
-    from warpwave.cli.known import keep_copy, read_known, read_runs
+    from warpwave.cli.known import keep_copy, read_known
     from warpwave.cli.legs import chosen_targets, legs_of
     from warpwave.cli.parse import parse_options
     from warpwave.compare import compare, outcome
