@@ -259,13 +259,3 @@ def test_only_annotations_are_orders():
 
     assert users == {"harness/warpwave/cli/ci.py"}
     assert makers == {"harness/warpwave/ci/job.py"}
-
-
-def test_a_line_for_a_pipe_is_not_wrapped(capsys, monkeypatch):
-    """A search in a log finds it. `COLUMNS` wraps it, as in a terminal."""
-    monkeypatch.delenv("COLUMNS", raising=False)
-    console.show(Text("word " * 40))
-    monkeypatch.setenv("COLUMNS", "80")
-    console.show(Text("word " * 40))
-
-    assert [len(line.split()) for line in capsys.readouterr().out.splitlines()] == [40, 16, 16, 8]
