@@ -123,16 +123,12 @@ def _speeds(before: Sequence[TargetRun], after: Sequence[TargetRun], asked: Aske
     regressed = [*found.lost, *found.of(Change.SLOWER)]
     thresholds = {pair.target: pair.threshold for pair in found.pairs}
     worse = changes.speed_sentence(found) if regressed and asked.slower else ""
-    lines = [
-        _annotate(asked.slower, _title(point), f"{point.case} {point.provider} on {point.target}", _change(point, thresholds[point.target]))
-        for point in regressed
-    ]
+    lines = []
+    for point in regressed:
+        what, where = "failed, measured before" if point.lost else Change.SLOWER.value, f"{point.case} {point.provider} on {point.target}"
+        lines.append(_annotate(asked.slower, what, where, _change(point, thresholds[point.target])))
     page = render_page(changes.speed_sentence(found), changes.changed_speed_sections(found, False), good=not regressed)
     return Since("\n" + page, worse, tuple(lines))
-
-
-def _title(point: PointChange) -> str:
-    return "failed, measured before" if point.lost else Change.SLOWER.value
 
 
 def _change(point: PointChange, threshold: float) -> str:

@@ -11,15 +11,11 @@ from warpwave import console
 from warpwave.cli.options import (
     FOLDER,
     JsonCommand,
-    build_options,
     complete_target,
     known_options,
-    limit_options,
     output_options,
-    package_options,
+    run_options,
     strict_option,
-    what_options,
-    where_options,
 )
 from warpwave.cli.run import run
 from warpwave.cli.show import read_runs
@@ -36,11 +32,7 @@ if TYPE_CHECKING:
 @click.option(
     "--must-not-grow", "limits", metavar="COUNTER,COUNTER", default="", help="With --against: fail if one grew, e.g. lines64,lds_cycles."
 )
-@what_options
-@limit_options
-@package_options
-@where_options
-@build_options
+@run_options
 @known_options()
 @strict_option
 @output_options

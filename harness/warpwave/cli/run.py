@@ -12,17 +12,13 @@ from warpwave import console
 from warpwave.cli.options import (
     COMMAND,
     GroupedCommand,
-    build_options,
     complete_target,
     known_options,
-    limit_options,
     output_options,
-    package_options,
+    run_options,
     several,
     strict_option,
     take_node_ids,
-    what_options,
-    where_options,
 )
 from warpwave.cli.show import print_answer, print_error, read_runs, show_records, show_report
 from warpwave.engines import waiting
@@ -50,11 +46,7 @@ class _Command(GroupedCommand):
 
 @click.command(cls=_Command)
 @click.argument("names", nargs=-1, metavar="TARGET... [ID...]", shell_complete=complete_target, callback=take_node_ids, is_eager=True)
-@what_options
-@limit_options
-@package_options
-@where_options
-@build_options
+@run_options
 @known_options()
 @several(
     "What is printed",

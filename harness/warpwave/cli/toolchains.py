@@ -18,15 +18,11 @@ from warpwave.cli.options import (
     FOLDER,
     OUT_FILE,
     JsonCommand,
-    build_options,
     complete_target,
     known_options,
-    limit_options,
     output_options,
-    package_options,
+    run_options,
     several,
-    what_options,
-    where_options,
 )
 from warpwave.cli.show import show_page
 from warpwave.compare.changed_codegen import Concern
@@ -133,11 +129,7 @@ def asked_question(options: dict[str, Any]) -> Question:
 @click.option("--markdown", type=OUT_FILE, help="Also write the page as Markdown, for a pull request or a job's summary.")
 @click.option("--html", "html_file", type=OUT_FILE, help="Also write it as one HTML page.")
 @click.option("--summary", type=OUT_FILE, help="Also write the answer in one line.")
-@what_options
-@limit_options
-@package_options
-@where_options
-@build_options
+@run_options
 @output_options
 def upgrade(**options: Any) -> Outcome:
     """Run a package on two toolchains on this machine, and show what the second one changes, the worst first.
@@ -246,10 +238,6 @@ def _default_targets(targets: dict[str, Target]) -> list[str]:
 
 # `warpwave bisect`: which release of Triton, or which toolchain of a list, made it bad.
 
-_every_option = several(
-    "", question_options, page_options, what_options, limit_options, package_options, where_options, build_options, output_options
-)
-
 
 @click.command(cls=JsonCommand)
 @click.argument("name", metavar="TARGET", shell_complete=complete_target)
@@ -261,7 +249,10 @@ _every_option = several(
 )
 @click.option("--good", metavar="RELEASE", help="A release of Triton that is good.")
 @click.option("--bad", metavar="RELEASE", help="A later one that is bad.")
-@_every_option
+@question_options
+@page_options
+@run_options
+@output_options
 def bisect(**options: Any) -> Outcome:
     """Find the first bad step: a release of Triton, or a toolchain of a list.
 

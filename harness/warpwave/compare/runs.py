@@ -19,7 +19,7 @@ from warpwave.compare.speeds import benched, compare_speeds, condense, geomeans,
 from warpwave.compare.tests import compare_tests, count_tests, mistyped
 from warpwave.compare.unchecked import not_checked
 from warpwave.errors import ExitCode, Outcome
-from warpwave.records import MOST_SECONDS, Facts, Hardware, RunRecord, Shard, StageReport, TargetRun, Verdict, grouped, worst
+from warpwave.records import MOST_SECONDS, Facts, RunRecord, Shard, StageReport, TargetRun, Verdict, grouped, worst
 
 _NOT_PORTED = "performance portability is not computed: {} targets, with their kernels, are too many"
 
@@ -46,6 +46,8 @@ def compare(
     ported = portabilities(rows, asked)
     too_many = () if ported or len(asked) < 2 or not any(is_bandwidth(row.unit) for row in rows) else (_NOT_PORTED.format(len(asked)),)
     codegen = compare_codegen(given)
+    # What all runs compiled for, in the order of the run with the most.
+    hardware = [card for run in sorted(given.values(), key=lambda run: -len(run.hardware)) for card in run.hardware]
     comparison = Comparison(
         sentence=verdict.sentence(targets),
         exit_code=int(_outcome(targets, tests, failures, since).code),
@@ -68,14 +70,9 @@ def compare(
         problems=(*(f"{name}: {problem}" for name, run in given.items() for problem in run.problems), *too_many, *refused),
         since=since,
         known=failures,
-        grid=make_grid(targets, tests, codegen, _hardware(given.values())),
+        grid=make_grid(targets, tests, codegen, hardware),
     )
     return dataclasses.replace(comparison, side_by_side=side_by_side(comparison))
-
-
-def _hardware(runs: Iterable[TargetRun]) -> list[Hardware]:
-    """Return what all runs compiled for; the order is that of the run with the most."""
-    return [card for run in sorted(runs, key=lambda run: -len(run.hardware)) for card in run.hardware]
 
 
 def exit_code(comparison: Comparison) -> ExitCode:

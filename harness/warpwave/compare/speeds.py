@@ -343,6 +343,7 @@ _SHOWN, _LONGEST, _NAMED = 32, 1000, 10  # parameters in a sentence, characters 
 _MANY = 20
 
 _Measured = tuple[Sample, Cell]
+_OF_SAMPLE = ("device", "unit", "timer", "flush_bytes", "warmup", "bytes_moved", "quiet", "cache_bytes", "tuned")  # that a cell has, too
 
 
 def lower_is_better(unit: str) -> bool:
@@ -441,16 +442,15 @@ def cells(name: str, run: TargetRun) -> Iterable[_Measured]:
             sample,
             Cell(
                 target=name,
-                device=sample.device,
                 gpu=gpus.get(sample.device, f"GPU {sample.device}"),
                 verdict=verdict,
-                unit=sample.unit,
                 value=value,
                 low=_finite(sample.low),
                 high=_finite(sample.high),
                 median_ms=_time(sample.median_ms),
                 p20_ms=_time(sample.p20_ms),
                 p80_ms=_time(sample.p80_ms),
+                graph_ms=_time(sample.graph_ms),
                 share=share,
                 share_of=found.of if found else "",
                 launch_bound=bool(curve and needed and needed < launches * curve.launch_ms),
@@ -459,16 +459,9 @@ def cells(name: str, run: TargetRun) -> Iterable[_Measured]:
                 suspect=suspect,
                 reason="; ".join(text for text in (reason, above, doubt) if text),
                 timings=len(sample.times_ms),
-                timer=sample.timer,
-                flush_bytes=sample.flush_bytes,
-                warmup=sample.warmup,
-                bytes_moved=sample.bytes_moved,
                 half_width=_half_width(sample),
-                quiet=sample.quiet,
-                graph_ms=_time(sample.graph_ms),
-                cache_bytes=sample.cache_bytes,
                 weak=sample.weak or _too_even(sample),
-                tuned=sample.tuned,
+                **{name: getattr(sample, name) for name in _OF_SAMPLE},
             ),
         )
 

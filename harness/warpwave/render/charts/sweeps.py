@@ -85,27 +85,27 @@ def sweeps(comparison: Comparison) -> tuple[Sweep, ...]:
     ceilings = _ceilings(comparison, targets)
     curves: dict[tuple[str, str], list[Sweep]] = {}
     lists: dict[tuple[str, str], list[Row]] = {}
+
+    def add(kernel: str, unit: str, title: str, x_name: str, cases: list[str], sizes: Mapping[str, float] | None, rows: list[Row]) -> None:
+        series = _series(rows, cases, styles, targets)
+        labels = tuple(case.removeprefix(f"{kernel}/") if sizes is None else case.rpartition("/")[2] for case in cases)
+        xs = None if sizes is None else tuple(sizes[case] for case in cases)
+        sweep = Sweep(kernel, title, unit, x_name, labels, tuple(cases), xs, series, _of_those(ceilings, series, unit))
+        curves[kernel, unit].append(sweep)
+
     for (kernel, unit, plot), rows in _plots(comparison.rows).items():
         curves.setdefault((kernel, unit), [])
-        axis = _axis(rows)
-        if axis is None:
+        if axis := _axis(rows):
+            x_name, sizes = axis
+            add(kernel, unit, plot.partition("/")[2] or kernel, x_name, sorted(sizes, key=lambda case: sizes[case]), sizes, rows)
+        else:
             lists.setdefault((kernel, unit), []).extend(rows)
-            continue
-        x_name, sizes = axis
-        cases = sorted(sizes, key=lambda case: sizes[case])
-        title = plot.partition("/")[2] or kernel
-        labels = tuple(case.rpartition("/")[2] for case in cases)
-        series = _series(rows, cases, styles, targets)
-        xs = tuple(sizes[case] for case in cases)
-        curves[kernel, unit].append(Sweep(kernel, title, unit, x_name, labels, tuple(cases), xs, series, _of_those(ceilings, series, unit)))
     for (kernel, unit), rows in lists.items():
         cases = list(dict.fromkeys(row.case for row in rows))
         title = "further cases" if curves[kernel, unit] else kernel
         if len(cases) > MOST_LISTED:
             title, cases = f"{title}, the first {MOST_LISTED} of {len(cases)} cases", cases[:MOST_LISTED]
-        labels = tuple(case.removeprefix(f"{kernel}/") for case in cases)
-        series = _series(rows, cases, styles, targets)
-        curves[kernel, unit].append(Sweep(kernel, title, unit, "", labels, tuple(cases), None, series, _of_those(ceilings, series, unit)))
+        add(kernel, unit, title, "", cases, None, rows)
     return tuple(sweep for found in curves.values() for sweep in found)
 
 

@@ -159,8 +159,7 @@ def _shorten(blocks: Sequence[Sequence[Line]], few: int | None) -> tuple[Line, .
     lines = tuple(line for block in shown for line in block[:MOST_LINES])
     if len(shown) == len(blocks):
         return lines
-    where = "the file of --json holds all" if few is None else "--full shows them"
-    return (*lines, say(f"… and {len(blocks) - len(shown)} more; {where}"))
+    return (*lines, say((_IN_JSON if few is None else _MORE).format(len(blocks) - len(shown))))
 
 
 # Speed changes between two runs → sections, for the terminal and for Markdown. Pure.
@@ -239,7 +238,7 @@ def _differing(pairs: Sequence[TargetPair]) -> list[str]:
 def _groups(groups: Sequence[GroupChange], full: bool) -> Section:
     """Return a row a kernel, provider and target, regressions first. Without `full`, those without a sure change are counted."""
     rows: list[tuple[Line, ...]] = []
-    ordered = sorted(groups, key=_gravity)
+    ordered = sorted(groups, key=lambda group: (-group.changes.get(SpeedChange.SLOWER.value, 0), group.mean or 1.0))
     moved = [group for group in ordered if group.changes.keys() & {SpeedChange.SLOWER.value, SpeedChange.FASTER.value}]
     still = len(ordered) - len(moved)
     groups = ordered if full else moved
@@ -261,10 +260,6 @@ def _groups(groups: Sequence[GroupChange], full: bool) -> Section:
     return Section("By kernel", heads, tuple(rows), lines, legend=legend, right=tuple(range(3, 9)))
 
 
-def _gravity(group: GroupChange) -> tuple[int, float]:
-    return -group.changes.get(SpeedChange.SLOWER.value, 0), group.mean or 1.0
-
-
 def _points(title: str, points: Sequence[PointChange], few: int | None, folded: bool = False) -> Section:
     if not points:
         return Section(title)
@@ -281,8 +276,7 @@ def _points(title: str, points: Sequence[PointChange], few: int | None, folded: 
 
 
 def _shorten_lines(lines: Sequence[Line], few: int | None) -> tuple[Line, ...]:
-    most, more = (MOST_LINES, _IN_JSON) if few is None else (few, _MORE)
-    return tuple(lines) if len(lines) <= most else (*lines[:most], say(more.format(len(lines) - most)))
+    return _shorten([[line] for line in lines], few)
 
 
 def _left_out(points: Sequence[PointChange]) -> list[Line]:

@@ -298,10 +298,9 @@ def _not_compiled(title: str, cells: list[CodegenCell], failed: Mapping[tuple[st
         same = [test for test in origins if (words := failed.get((target, test))) and words in reason]
         subject, more = (origins[0], len(origins) - 1) if found[0].function == HOST_CODE and origins else (function, 0)
         why = f", {found[0].not_run.words}: " if found[0].not_run else ": "
-        line = say(
-            name(subject), f" and {more} more" if more else "", " on ", name(target), " for ", shown, ": ", Bit(verdict.value, verdict)
-        )
-        lines.append(line + say(why, name(reason), *(("; ", name(same[0]), " fails with the same words") if same else ())))
+        lead = say(name(subject), f" and {more} more" if more else "", " on ", name(target), " for ", shown, ": ")
+        tail = ("; ", name(same[0]), " fails with the same words") if same else ()
+        lines.append(lead + say(Bit(verdict.value, verdict), why, name(reason), *tail))
     return [Section(title, lines=shorten(lines, _FEW_FAILURES))] if lines else []
 
 

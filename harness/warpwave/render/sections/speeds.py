@@ -165,7 +165,7 @@ def kernels(comparison: Comparison, lines: Sequence[KernelLine], found: Sequence
     for line in lines:
         for position, (target, cells) in enumerate(_cells(line, comparison, wide=wide, shown=shown)):
             own = [_ratio(line, [pair for pair in pairs if target in (None, pair[0])])] if ratio else []
-            tail = [_percent(line.portability)] if ported else []
+            tail = [say(NOTHING if line.portability is None else f"{line.portability:.0%}")] if ported else []
             tail += [say(", ".join(trend(square.since) for square in line.squares if square.since) or NOTHING)] if based else []
             tail += [_cause(why.get(line.kernel))] if beside else []
             lead = say(name(line.kernel)) if not position else ()
@@ -272,10 +272,6 @@ def _ratio(line: KernelLine, pairs: Sequence[tuple[str, str]]) -> Line:
 def launch_bound_words(count: int) -> str:
     """Say what launch-bound cases are, and that they do not count."""
     return f"{plural(count, 'launch-bound case')} not counted: too small to come near the ceiling, whatever the kernel does."
-
-
-def _percent(value: float | None) -> Line:
-    return say(NOTHING if value is None else f"{value:.0%}")
 
 
 def _kernel_legend(

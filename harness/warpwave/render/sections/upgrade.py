@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from warpwave.compare.changed_codegen import Change, Concern, Trend, dead
 from warpwave.compare.model import Change as SpeedChange
-from warpwave.compare.search import Answer, Bisection, Reply
+from warpwave.compare.search import Answer, Bisection
 from warpwave.compare.tests import Fate
 from warpwave.compare.upgrade import ChangedError, ChangedWaits, Stale, Upgrade
 from warpwave.records import Verdict, grouped
@@ -211,13 +211,9 @@ def bisection_sentence(found: Bisection, fixed: bool = False) -> str:
 
 def bisection_sections(found: Bisection, fixed: bool = False) -> list[Section]:
     """Return the steps in the order in which they were tried. If a repair was searched for, good steps are those that have the fault."""
-    rows = tuple((say(name(one.name)), _answer(one.reply, fixed), say(name(first_line(one.reply.reason)))) for one in found.tried)
-    return [Section("Steps", heads=_heads("step", "answer", "seen"), rows=rows, lines=(say("Asked: ", name(found.question)),))]
-
-
-def _answer(reply: Reply, fixed: bool = False) -> Line:
-    return say(Bit(reply.answer.said(fixed), None if fixed else _COLOURS[reply.answer]))
-
-
-def _heads(*words: str) -> tuple[Line, ...]:
-    return tuple(map(say, words))
+    rows = []
+    for name_, reply in ((one.name, one.reply) for one in found.tried):
+        answer = Bit(reply.answer.said(fixed), None if fixed else _COLOURS[reply.answer])
+        rows.append((say(name(name_)), say(answer), say(name(first_line(reply.reason)))))
+    heads = tuple(map(say, ("step", "answer", "seen")))
+    return [Section("Steps", heads=heads, rows=tuple(rows), lines=(say("Asked: ", name(found.question)),))]
