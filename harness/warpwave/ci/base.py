@@ -18,9 +18,7 @@ from warpwave.compare.tests import Fate, changed_tests
 from warpwave.errors import ANY, FAIL_ON, NEW, NOTHING, WORSE, UsageError, WarpwaveError, explain
 from warpwave.records import TargetRun
 from warpwave.render.markdown import plain, render_page
-from warpwave.render.sections import changes as code_page
-from warpwave.render.sections import changes as speed_page
-from warpwave.render.sections import changes as test_page
+from warpwave.render.sections import changes
 from warpwave.render.text import first_line, number, plural
 from warpwave.report import without_collector
 
@@ -111,7 +109,7 @@ def _tests(before: Sequence[TargetRun], after: Sequence[TargetRun], asked: Asked
     lines = [_annotate(bool(worse), f"test {one.fate.value}", f"{one.id} on {one.target}", one.message or one.fate.value) for one in lost]
     good = not worse and not found.of(Fate.BROKEN)
     return Since(
-        "\n" + render_page(test_page.changed_tests_sentence(found), test_page.changed_test_sections(found), good=good), worse, tuple(lines)
+        "\n" + render_page(changes.changed_tests_sentence(found), changes.changed_test_sections(found), good=good), worse, tuple(lines)
     )
 
 
@@ -124,17 +122,13 @@ def _speeds(before: Sequence[TargetRun], after: Sequence[TargetRun], asked: Aske
         return _not_compared("speeds", error)
     regressed = [*found.lost, *found.of(Change.SLOWER)]
     thresholds = {pair.target: pair.threshold for pair in found.pairs}
-    worse = speed_page.speed_sentence(found) if regressed and asked.slower else ""
-    lines = [
-        _annotate(asked.slower, _title(point), f"{point.case} {point.provider} on {point.target}", _change(point, thresholds[point.target]))
-        for point in regressed
-    ]
-    page = render_page(speed_page.speed_sentence(found), speed_page.changed_speed_sections(found, False), good=not regressed)
+    worse = changes.speed_sentence(found) if regressed and asked.slower else ""
+    lines = []
+    for point in regressed:
+        what, where = "failed, measured before" if point.lost else Change.SLOWER.value, f"{point.case} {point.provider} on {point.target}"
+        lines.append(_annotate(asked.slower, what, where, _change(point, thresholds[point.target])))
+    page = render_page(changes.speed_sentence(found), changes.changed_speed_sections(found, False), good=not regressed)
     return Since("\n" + page, worse, tuple(lines))
-
-
-def _title(point: PointChange) -> str:
-    return "failed, measured before" if point.lost else Change.SLOWER.value
 
 
 def _change(point: PointChange, threshold: float) -> str:
@@ -161,8 +155,8 @@ def _generated_code(before: Sequence[TargetRun], after: Sequence[TargetRun], fai
         delta = next(delta for delta in change.deltas if delta.concern is concern)
         where = f"{change.function} for {change.hardware}"
         lines.append(_annotate(True, concern.value, where, f"{delta.what}: {delta.before} → {delta.after}; launched by {change.origin}"))
-    sections = code_page.diff_sections(*sides, found, failing, False)
-    sentence = code_page.code_sentence(found, failing)
+    sections = changes.diff_sections(*sides, found, failing, False)
+    sentence = changes.code_sentence(found, failing)
     return Since("\n" + render_page(sentence, sections, good=not regressed), sentence if regressed else "", tuple(lines))
 
 

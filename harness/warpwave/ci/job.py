@@ -16,7 +16,7 @@ from warpwave.config.targets import Target
 from warpwave.doctor import Finding
 from warpwave.doctor.machine import FAIL
 from warpwave.errors import InfrastructureError, InvalidInputError, UsageError
-from warpwave.records import RunRecord, Verdict, dump, write_text
+from warpwave.records import CompiledKernel, RunRecord, Verdict, dump, grouped, write_text
 from warpwave.render.exports import FORMATS, sound
 from warpwave.render.markdown import render_markdown
 from warpwave.render.text import first_line
@@ -161,18 +161,17 @@ def _tests(comparison: Comparison, files: Sequence[str]) -> Iterator[str]:
 
 def _kernels(comparison: Comparison, files: Sequence[str]) -> Iterator[str]:
     """Yield one line for each kernel function and reason why it does not compile or breaks a gate, where its source is known."""
-    found: dict[tuple[str, str, str, str], list[str]] = {}
-    for row in comparison.codegen:
-        for cell in row.cells:
-            made = cell.compiled
-            if made.verdict in FAILING and made.source:
-                why = first_line(made.reason) or "; ".join(f"{gate}: {what}" for gate, what in made.broken.items())
-                found.setdefault((made.function, cell.target, made.source, why), []).append(made.hardware)
-    for (function, target, source, why), hardware in found.items():
+    failed = [(cell.target, cell.compiled) for cell in comparison.compiled_cells if cell.compiled.verdict in FAILING]
+    found = grouped(((made.function, target, made.source, _reason(made)), made) for target, made in failed if made.source)
+    for (function, target, source, why), rows in found.items():
         if where := _place(*source.rpartition(":")[::2], files):
-            named = list(dict.fromkeys(hardware))
+            named = list(dict.fromkeys(row.hardware for row in rows))
             on = ", ".join(named) if len(named) <= _FEW else f"{len(named)} architectures"
             yield command("error", f"{on}: {why}", title=f"{function} on {target}", **where)
+
+
+def _reason(made: CompiledKernel) -> str:
+    return first_line(made.reason) or "; ".join(f"{gate}: {what}" for gate, what in made.broken.items())
 
 
 def _place(file: str, line: str, files: Sequence[str]) -> dict[str, str] | None:

@@ -53,9 +53,7 @@ def ci() -> None:
 @click.option("--hosts", type=FILE, help="A hosts file.  [default: hosts.yml beside the kernels]")
 @_KERNELS
 @click.option("--targets", "overlay", type=FILE, help="A targets file; its entries override the shipped ones.")
-@click.option(
-    "--shards", type=click.IntRange(1, MOST_SHARDS), default=1, show_default=True, envvar="SHARDS", help="Parallel jobs for each target."
-)
+@click.option("--shards", type=_SHARDS, default=1, show_default=True, envvar="SHARDS", help="Parallel jobs for each target.")
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Add the plan to this file of outputs.")
 @click.option(
     "--fork-environment",

@@ -11,14 +11,14 @@ import click
 
 from warpwave import console
 from warpwave.cli.options import OUT_FILE, OUT_FOLDER, Json, JsonCommand, complete_list, json_option, known_options
-from warpwave.cli.show import print_answer
+from warpwave.cli.show import read_runs, show_page
 from warpwave.errors import ANY, FAIL_ON, NEW, NOTHING, WORSE, ExitCode, Outcome, UsageError
+from warpwave.records import grouped
 
 if TYPE_CHECKING:
     from warpwave.compare.changed_codegen import Bundle, Concern, Diff
     from warpwave.compare.changed_speeds import SpeedChanges
     from warpwave.compare.model import Comparison
-    from warpwave.records import TargetRun
 
 
 _FOLDER = click.Path(path_type=Path)
@@ -51,11 +51,7 @@ def diff(base: Path, head: Path, fail_on: str, markdown: Path | None, html_file:
     """
     from warpwave.compare.changed_codegen import check_comparable
     from warpwave.compare.changed_codegen import diff as compare
-    from warpwave.records import write_text
-    from warpwave.render.html import render_sections
-    from warpwave.render.markdown import render_page
     from warpwave.render.sections.changes import code_sentence, diff_sections
-    from warpwave.render.terminal import draw_page
 
     failing = parse_concerns(fail_on)
     sides = _read_bundle(base), _read_bundle(head)
@@ -64,15 +60,10 @@ def diff(base: Path, head: Path, fail_on: str, markdown: Path | None, html_file:
     ended = Outcome() if fail_on == NOTHING else outcome(sides, found, failing)
     lead = ended.lead(code_sentence(found, failing))
     sections = diff_sections(*sides, found, failing, full)
-    if markdown is not None:
-        write_text(markdown, render_page(lead, sections, good=ended.ok, all_in="the JSON of `codegen diff --json`"))
-    if html_file is not None:
-        source = "what `codegen diff --full --json` writes"
-        write_text(html_file, render_sections(lead, sections, exit_code=int(ended.code), kind="codegen diff", source=source))
-    if print_answer(json, [_json(sides, found, failing, lead, ended)]):
-        return ended
-    console.show(draw_page(lead, sections, good=ended.ok))
-    return ended
+    base_body, head_body = ({key: value for key, value in asdict(side).items() if key != "kernels"} for side in sides)
+    body = {"fail_on": [concern.value for concern in failing], "base": base_body, "head": head_body, "diff": asdict(found)}
+    source = "what `codegen diff --full --json` writes"
+    return show_page(lead, sections, ended, body, kind="codegen diff", json=json, markdown=markdown, html=html_file, source=source)
 
 
 def parse_concerns(text: str) -> tuple[Concern, ...]:
@@ -113,28 +104,9 @@ def outcome(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern]) ->
 
 
 def _read_bundle(folder: Path) -> Bundle:
-    from warpwave.collect import collect_all, find_raw
     from warpwave.compare.changed_codegen import bundle
-    from warpwave.compare.runs import join
 
-    return bundle(str(folder), join(collect_all(find_raw([folder]))))
-
-
-def _json(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern], lead: str, ended: Outcome) -> str:
-    from warpwave.records import SCHEMA_VERSION
-    from warpwave.safe_text import json_text
-
-    base, head = ({key: value for key, value in asdict(side).items() if key != "kernels"} for side in sides)
-    body = {
-        **ended.fields(),
-        "sentence": lead,
-        "fail_on": [concern.value for concern in failing],
-        "base": base,
-        "head": head,
-        "diff": asdict(found),
-        "schema_version": SCHEMA_VERSION,
-    }
-    return json_text(body, indent=1) + "\n"
+    return bundle(str(folder), read_runs([folder]))
 
 
 # `warpwave compare BASE HEAD` and `warpwave history`: how speeds change between two commits or over many. Need no GPU and no container.
@@ -161,22 +133,15 @@ def compare(base: Path, head: Path, threshold: float | None, markdown: Path | No
     """
     from warpwave.cli.known import read_known, without_known
     from warpwave.compare.changed_speeds import changed_speeds
-    from warpwave.records import write_text
-    from warpwave.render.markdown import render_page
     from warpwave.render.sections.changes import changed_speed_sections, speed_sentence
-    from warpwave.render.terminal import draw_page
 
     known = read_known(options)
-    found = changed_speeds(without_known(_read_runs(base), known), without_known(_read_runs(head), known), threshold)
+    found = changed_speeds(without_known(read_runs([base]), known), without_known(read_runs([head]), known), threshold)
     ended = speed_outcome(found, options["fail_on"])
     lead = ended.lead(speed_sentence(found))
-    sections = changed_speed_sections(found, full)
-    if markdown is not None:
-        write_text(markdown, render_page(lead, sections, good=ended.ok, all_in="the JSON of `compare --json`"))
-    if print_answer(json, [_speeds_json(found, lead, ended)]):
-        return ended
-    console.show(draw_page(lead, sections, good=ended.ok))
-    return ended
+    return show_page(
+        lead, changed_speed_sections(found, full), ended, {"movement": asdict(found)}, kind="compare", json=json, markdown=markdown
+    )
 
 
 def speed_outcome(found: SpeedChanges, fail_on: str = WORSE) -> Outcome:
@@ -204,27 +169,6 @@ def speed_outcome(found: SpeedChanges, fail_on: str = WORSE) -> Outcome:
     return Outcome(ExitCode.INCOMPLETE, "; ".join(barriers)) if barriers else Outcome()
 
 
-def _read_runs(folder: Path) -> list[TargetRun]:
-    from warpwave.collect import find_raw
-
-    return _read_raw(find_raw([folder]))
-
-
-def _read_raw(folders: list[Path]) -> list[TargetRun]:
-    from warpwave.collect import collect_all
-    from warpwave.compare.runs import join
-
-    return join(collect_all(folders))
-
-
-def _speeds_json(found: SpeedChanges, lead: str, ended: Outcome) -> str:
-    from warpwave.records import SCHEMA_VERSION
-    from warpwave.safe_text import json_text
-
-    body = {**ended.fields(), "sentence": lead, "movement": asdict(found), "schema_version": SCHEMA_VERSION}
-    return json_text(body, indent=1) + "\n"
-
-
 @click.command(cls=JsonCommand)
 @click.argument("folders", nargs=-1, required=True, type=_FOLDER, metavar="RUN...")
 @click.option("--kernel", help="Show every case of this kernel, not one line for each kernel.")
@@ -238,15 +182,11 @@ def history(folders: tuple[Path, ...], kernel: str | None, last: int, markdown: 
     """
     from warpwave.collect import find_raw
     from warpwave.compare.history import lines, series
-    from warpwave.records import SCHEMA_VERSION, write_text
-    from warpwave.render.markdown import render_page
     from warpwave.render.sections.changes import history_sections
-    from warpwave.render.terminal import draw_page
     from warpwave.render.text import plural
-    from warpwave.safe_text import json_text
 
     by_folder = _by_folder(folders, find_raw(folders))
-    found, left_out = series(run for raw in by_folder.values() for run in _read_raw(raw))
+    found, left_out = series(run for raw in by_folder.values() for run in read_runs(raw))
     left_out += [f"{folder}: there is no raw folder in it" for folder in folders if folder.resolve() not in by_folder]
     found = [one for one in found if kernel in (None, one.kernel)]
     drawn = lines(found, last, by_case=kernel is not None)
@@ -257,22 +197,14 @@ def history(folders: tuple[Path, ...], kernel: str | None, last: int, markdown: 
     slower = sum(step.speedup < 1 for step in steps)
     counts = (plural(runs, "run"), plural(len(drawn), "line"), f"{plural(slower, 'step')} down and {len(steps) - slower} up")
     lead = ended.lead(f"{', '.join(counts)}.")
-    sections = history_sections(drawn, left_out)
-    body = {"sentence": lead, "lines": [asdict(line) for line in drawn], "series": [asdict(one) for one in found], "left_out": left_out}
-    if markdown is not None:
-        write_text(markdown, render_page(lead, sections, good=ended.ok, all_in="the JSON of `history --json`"))
-    if not print_answer(json, [json_text({**ended.fields(), **body, "schema_version": SCHEMA_VERSION}, indent=1) + "\n"]):
-        console.show(draw_page(lead, sections, good=ended.ok))
-    return ended
+    body = {"lines": [asdict(line) for line in drawn], "series": [asdict(one) for one in found], "left_out": left_out}
+    return show_page(lead, history_sections(drawn, left_out), ended, body, kind="history", json=json, markdown=markdown)
 
 
 def _by_folder(given: tuple[Path, ...], raw: list[Path]) -> dict[Path, list[Path]]:
     """Group raw folders by the outermost given folder that holds them: shards are joined within one, not across runs."""
     known = {path.resolve() for path in given}
-    found: dict[Path, list[Path]] = {}
-    for folder in raw:
-        found.setdefault([path for path in (folder, *folder.parents) if path in known][-1], []).append(folder)
-    return found
+    return grouped(([path for path in (folder, *folder.parents) if path in known][-1], folder) for folder in raw)
 
 
 # `warpwave export` and `warpwave plot`: write the numbers of a run for other tools, and draw its charts for a README or a chat.
@@ -381,8 +313,6 @@ def _png(svg: str) -> bytes:
 
 
 def _compare(folders: tuple[Path, ...]) -> Comparison:
-    from warpwave.collect import collect_all, find_raw
     from warpwave.compare import compare
-    from warpwave.compare.runs import join
 
-    return compare(join(collect_all(find_raw(folders))))
+    return compare(read_runs(folders))

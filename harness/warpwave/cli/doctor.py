@@ -49,7 +49,10 @@ def doctor_hosts(options: Mapping[str, Any], targets: dict[str, Target], *, stri
     wrong = {f"{host.name} on {host.where}": bad(findings, strict=strict) for (_, host), findings in zip(places, found, strict=True)}
     told = "; ".join(f"{leg}: {fault.check}: {fault.evidence}" for leg, faults in wrong.items() for fault in faults)
     ended = Outcome(ExitCode.INFRASTRUCTURE, told) if told else Outcome()
-    rows = [_document(host, findings) for (_, host), findings in zip(places, found, strict=True)]
+    rows = [
+        {"leg": host.name, "target": host.target, "host": host.where, "findings": [asdict(finding) for finding in findings]}
+        for (_, host), findings in zip(places, found, strict=True)
+    ]
     document = {"schema_version": 1, **ended.fields(), "file": str(hosts_file(options)[0]), "hosts": rows}
     if not print_answer(json, [json_text(document, default=str) + "\n"]):
         console.show(_table(places, found))
@@ -91,10 +94,6 @@ def _table(places: Sequence[tuple[Target, Host]], found: Sequence[Sequence[Findi
 def _lacks(host: Host, finding: Finding) -> str:
     check = finding.check.removeprefix(host.name).removeprefix(": ")
     return f"{check}: {finding.evidence}" if check else finding.evidence
-
-
-def _document(host: Host, findings: Sequence[Finding]) -> dict[str, Any]:
-    return {"leg": host.name, "target": host.target, "host": host.where, "findings": [asdict(finding) for finding in findings]}
 
 
 def as_file_or_leg(value: str | None, names: tuple[str, ...]) -> tuple[Path | None, tuple[str, ...]]:

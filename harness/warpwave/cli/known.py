@@ -13,7 +13,7 @@ import click
 
 from warpwave import console
 from warpwave.cli.options import FOLDER, OUT_FILE, Json, JsonCommand, json_option
-from warpwave.cli.show import print_answer
+from warpwave.cli.show import print_answer, read_runs
 from warpwave.compare.known import FILE, Entry, Known, Listed, apply, entries_of, parse, render
 from warpwave.compare.known import update as updated
 from warpwave.errors import NEW, ConfigError, Outcome, UsageError
@@ -119,14 +119,6 @@ def _merged_into(folder: Path, base: str) -> list[str]:
     is_merge = re.fullmatch(r"refs/pull/\d+/merge", os.environ.get("GITHUB_REF", "")) and os.environ.get("GITHUB_BASE_REF") == base
     head = ask_git(folder, "rev-parse", "--verify", "--quiet", "HEAD") if is_merge else None
     return ["HEAD^1"] if head and head.strip() == os.environ.get("GITHUB_SHA") else []
-
-
-def read_runs(folders: Sequence[Path]) -> list[TargetRun]:
-    """Collect the raw folders below these, and join shards."""
-    from warpwave.collect import collect_all, find_raw
-    from warpwave.compare.runs import join
-
-    return join(collect_all(find_raw(folders)))
 
 
 def keep_copy(known: Known | None, out: Path) -> None:

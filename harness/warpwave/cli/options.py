@@ -557,6 +557,8 @@ build_options = several(
     ),
     click.option("--keep", is_flag=True, help="Keep the container after the run."),
 )
+# Of every command that runs something.
+run_options = several("", what_options, limit_options, package_options, where_options, build_options)
 strict_option = click.option(
     "--strict", is_flag=True, help="Exit with 4 if something could not be checked, such as a test that needs a card."
 )

@@ -11,17 +11,14 @@ from warpwave import console
 from warpwave.cli.options import (
     FOLDER,
     JsonCommand,
-    build_options,
     complete_target,
     known_options,
-    limit_options,
     output_options,
-    package_options,
+    run_options,
     strict_option,
-    what_options,
-    where_options,
 )
 from warpwave.cli.run import run
+from warpwave.cli.show import read_runs
 from warpwave.errors import ExitCode, Outcome, UsageError
 from warpwave.run.folders import RUNS, new_run_id
 
@@ -35,11 +32,7 @@ if TYPE_CHECKING:
 @click.option(
     "--must-not-grow", "limits", metavar="COUNTER,COUNTER", default="", help="With --against: fail if one grew, e.g. lines64,lds_cycles."
 )
-@what_options
-@limit_options
-@package_options
-@where_options
-@build_options
+@run_options
 @known_options()
 @strict_option
 @output_options
@@ -105,9 +98,7 @@ def target_of(text: str, overlay: Path | None) -> str:
 
 
 def _profiles(folder: Path) -> list[Profile]:
-    from warpwave.collect import collect_all, find_raw
-
-    found = [one for run_ in collect_all(find_raw([folder])) for one in run_.profiles]
+    found = [one for run_ in read_runs([folder]) for one in run_.profiles]
     if not found:
         raise UsageError(
             f"{folder} has no profile.",

@@ -19,7 +19,7 @@ from warpwave.render.text import left_out
 from warpwave.run.legs import Leg
 from warpwave.safe_text import visible
 
-_STYLES = {"passed": "green", "xfailed": "green", "not-run": "yellow"}
+_STYLES = {"passed": "green", "xfailed": "green", "not-run": "yellow", "absent": "yellow"}
 # Without a terminal nobody watches a counter: a stage has one line, and a long one shows now and then that it is alive.
 _PLAIN_PERIOD_S = 300.0
 _ENOUGH = 5  # cases from which the time of the others is estimated
@@ -113,7 +113,6 @@ def _note(event: dict[str, Any]) -> str:
 
 # Show legs that run side by side, on standard error: a table with a line for each in a terminal, plain lines otherwise.
 
-_WORD_STYLES = {"passed": "green", "xfailed": "green", "not-run": "yellow", "absent": "yellow"}
 _MOST_FAILURES = 5  # shown above the table, of each leg
 _FRAME_S = 0.25
 _AROUND = 4  # lines of the terminal beside the table's rows
@@ -182,7 +181,8 @@ class LegsView:
             row.state = f"{event.get('stage')} …"
         elif kind == "case":
             total = f"/{event['total']}" if event.get("total") else ""
-            row.state = f"{event.get('stage')} {event.get('done', 0)}{total}{self._failed(row)}  {event.get('id', '')}"
+            failed = f", {row.bad} failed" if row.bad else ""
+            row.state = f"{event.get('stage')} {event.get('done', 0)}{total}{failed}  {event.get('id', '')}"
         elif kind == "result" and event.get("verdict") not in HARMLESS:
             row.bad += 1
             text = f"{leg.name}: {event.get('verdict')}: {event.get('id')}: {event.get('message', '')}"
@@ -206,9 +206,6 @@ class LegsView:
         if self._live is None:
             self._plain[leg.name].say(f"{leg.name}: {text}")
 
-    def _failed(self, row: _Row) -> str:
-        return f", {row.bad} failed" if row.bad else ""
-
     def _table(self) -> Table:
         table = Table(box=None, pad_edge=False, expand=True, padding=(0, 2, 0, 0), header_style="dim")
         table.add_column("leg", no_wrap=True, max_width=max(12, self.console.width // 6))
@@ -221,7 +218,7 @@ class LegsView:
         shown = rows if len(rows) <= room else sorted(sorted(rows, key=lambda row: row.rank)[: room - 1], key=rows.index)
         now = time.monotonic()
         for row in shown:
-            style = _WORD_STYLES.get(row.verdict, "red") if row.verdict else "" if row.started is not None else "dim"
+            style = _STYLES.get(row.verdict, "red") if row.verdict else "" if row.started is not None else "dim"
             table.add_row(
                 Text(visible(row.leg.name)),
                 Text(visible(row.leg.where)),

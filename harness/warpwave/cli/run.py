@@ -12,19 +12,15 @@ from warpwave import console
 from warpwave.cli.options import (
     COMMAND,
     GroupedCommand,
-    build_options,
     complete_target,
     known_options,
-    limit_options,
     output_options,
-    package_options,
+    run_options,
     several,
     strict_option,
     take_node_ids,
-    what_options,
-    where_options,
 )
-from warpwave.cli.show import print_answer, print_error, show_records, show_report
+from warpwave.cli.show import print_answer, print_error, read_runs, show_records, show_report
 from warpwave.engines import waiting
 from warpwave.errors import ExitCode, Outcome, UsageError, WarpwaveError
 
@@ -50,11 +46,7 @@ class _Command(GroupedCommand):
 
 @click.command(cls=_Command)
 @click.argument("names", nargs=-1, metavar="TARGET... [ID...]", shell_complete=complete_target, callback=take_node_ids, is_eager=True)
-@what_options
-@limit_options
-@package_options
-@where_options
-@build_options
+@run_options
 @known_options()
 @several(
     "What is printed",
@@ -88,7 +80,7 @@ def run(**options: Any) -> Outcome:
 
 def _run(**options: Any) -> Outcome:
     from warpwave.cli.cards import check_cards, no_target
-    from warpwave.cli.known import keep_copy, read_known, read_runs
+    from warpwave.cli.known import keep_copy, read_known
     from warpwave.cli.legs import chosen_targets, legs_of
     from warpwave.cli.parse import parse_options
     from warpwave.compare import compare, outcome

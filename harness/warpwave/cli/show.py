@@ -18,7 +18,8 @@ from warpwave.safe_text import visible
 if TYPE_CHECKING:
     from warpwave.cli.options import Json
     from warpwave.compare.model import Comparison
-    from warpwave.records import RunRecord
+    from warpwave.records import RunRecord, TargetRun
+    from warpwave.render.sections.model import Section
     from warpwave.report import Report
 
 
@@ -41,6 +42,14 @@ def check_expected(names: Sequence[str], overlay: Path | None, folders: Sequence
                 "It is in no targets file and in none of the folders, so it would be `absent` for ever.",
                 f"Choose from {', '.join(sorted(known))}, or give the file that defines it: --targets FILE.",
             )
+
+
+def read_runs(folders: Sequence[Path]) -> list[TargetRun]:
+    """Return the runs in the raw folders at or below these; the shards of one are joined."""
+    from warpwave.collect import collect_all, find_raw
+    from warpwave.compare.runs import join
+
+    return join(collect_all(find_raw(folders)))
 
 
 def show_report(made: Report, out: Path, options: dict[str, Any], ended: Outcome | None = None, *, next_too: bool = False) -> Outcome:
@@ -69,6 +78,36 @@ def show_report(made: Report, out: Path, options: dict[str, Any], ended: Outcome
         known = [f"Known failures: {each}" for each in listing]
         console.say([f"Next: {command}", *known, *([f"Page: {page}"] if command != page else [])])
     return replace(ended, shown=ended.reason in made.comparison.sentence)
+
+
+def show_page(
+    lead: str,
+    sections: Sequence[Section],
+    ended: Outcome,
+    body: dict[str, Any],
+    *,
+    kind: str,
+    json: Json,
+    markdown: Path | None,
+    html: Path | None = None,
+    all_in: str = "the JSON of `{} --json`",
+    source: str = "what `{} --json` prints",
+) -> Outcome:
+    """Write the pages that were asked for, and print the page or its `body` as JSON. `all_in` and `source` say where everything is."""
+    from warpwave.records import SCHEMA_VERSION, write_text
+    from warpwave.render.html import render_sections
+    from warpwave.render.markdown import render_page
+    from warpwave.render.terminal import draw_page
+    from warpwave.safe_text import json_text
+
+    if markdown is not None:
+        write_text(markdown, render_page(lead, sections, good=ended.ok, all_in=all_in.format(kind)))
+    if html is not None:
+        write_text(html, render_sections(lead, sections, exit_code=int(ended.code), kind=kind, source=source.format(kind)))
+    document = {**ended.fields(), "sentence": lead, **body, "schema_version": SCHEMA_VERSION}
+    if not print_answer(json, [json_text(document, indent=1) + "\n"]):
+        console.show(draw_page(lead, sections, good=ended.ok))
+    return ended
 
 
 def print_answer(asked: Json, pieces: Iterable[str]) -> bool:

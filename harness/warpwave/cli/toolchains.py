@@ -18,23 +18,19 @@ from warpwave.cli.options import (
     FOLDER,
     OUT_FILE,
     JsonCommand,
-    build_options,
     complete_target,
     known_options,
-    limit_options,
     output_options,
-    package_options,
+    run_options,
     several,
-    what_options,
-    where_options,
 )
-from warpwave.cli.show import print_answer
+from warpwave.cli.show import show_page
 from warpwave.compare.changed_codegen import Concern
 from warpwave.compare.search import Kind, Question
 from warpwave.config.targets import Target, load_builds, load_targets, load_toolchains, select
 from warpwave.config.toolchains import one
 from warpwave.errors import NOTHING, WORSE, ExitCode, Outcome, UsageError, WarpwaveError
-from warpwave.records import SCHEMA_VERSION, Stage, write_text
+from warpwave.records import Stage, write_text
 from warpwave.records.run import EMULATOR, Toolchain, Toolchains
 
 if TYPE_CHECKING:
@@ -133,11 +129,7 @@ def asked_question(options: dict[str, Any]) -> Question:
 @click.option("--markdown", type=OUT_FILE, help="Also write the page as Markdown, for a pull request or a job's summary.")
 @click.option("--html", "html_file", type=OUT_FILE, help="Also write it as one HTML page.")
 @click.option("--summary", type=OUT_FILE, help="Also write the answer in one line.")
-@what_options
-@limit_options
-@package_options
-@where_options
-@build_options
+@run_options
 @output_options
 def upgrade(**options: Any) -> Outcome:
     """Run a package on two toolchains on this machine, and show what the second one changes, the worst first.
@@ -170,7 +162,13 @@ def upgrade(**options: Any) -> Outcome:
     if options["summary"] is not None:
         write_text(options["summary"], f"{lead}\n")
     body = {"fail_on": [concern.value for concern in failing], "upgrade": asdict(found), "stale": [asdict(each) for each in old]}
-    return _show(lead, upgrade_sections(found, failing, old, options["full"]), ended, options, "upgrade", body)
+    return _show("upgrade", lead, upgrade_sections(found, failing, old, options["full"]), ended, body, options)
+
+
+def _show(kind: str, lead: str, sections: Sequence[Section], ended: Outcome, body: dict[str, Any], options: dict[str, Any]) -> Outcome:
+    source = f"what `{kind} --json` prints"
+    asked = {"json": options["json"], "markdown": options["markdown"], "html": options["html_file"]}
+    return show_page(lead, sections, ended, body, kind=kind, all_in=source, source=source, **asked)
 
 
 def _same(name: str, summary: Path | None) -> Outcome:
@@ -240,10 +238,6 @@ def _default_targets(targets: dict[str, Target]) -> list[str]:
 
 # `warpwave bisect`: which release of Triton, or which toolchain of a list, made it bad.
 
-_every_option = several(
-    "", question_options, page_options, what_options, limit_options, package_options, where_options, build_options, output_options
-)
-
 
 @click.command(cls=JsonCommand)
 @click.argument("name", metavar="TARGET", shell_complete=complete_target)
@@ -255,7 +249,10 @@ _every_option = several(
 )
 @click.option("--good", metavar="RELEASE", help="A release of Triton that is good.")
 @click.option("--bad", metavar="RELEASE", help="A later one that is bad.")
-@_every_option
+@question_options
+@page_options
+@run_options
+@output_options
 def bisect(**options: Any) -> Outcome:
     """Find the first bad step: a release of Triton, or a toolchain of a list.
 
@@ -270,7 +267,7 @@ def bisect(**options: Any) -> Outcome:
     found, code = _over_toolchains(question, options)
     text = bisection_sentence(found, question.fixed)
     ended = Outcome() if found.first_bad else Outcome(ExitCode.INCOMPLETE, text.rstrip("."))
-    return _show(text, [*bisection_sections(found, question.fixed), *code], ended, options, "bisect", {"bisect": asdict(found)})
+    return _show("bisect", text, [*bisection_sections(found, question.fixed), *code], ended, {"bisect": asdict(found)}, options)
 
 
 def _over_toolchains(question: Question, options: dict[str, Any]) -> tuple[Bisection, list[Section]]:
@@ -328,21 +325,3 @@ def _progress(options: dict[str, Any], stack: ExitStack) -> tuple[Any, Any]:
 
     progress = stack.enter_context(Progress(console.terminal(err=True), "search", quiet=options["quiet"]))
     return progress.say, progress.on_event
-
-
-def _show(lead: str, sections: Sequence[Section], ended: Outcome, options: dict[str, Any], kind: str, body: dict[str, Any]) -> Outcome:
-    """Write the pages that were asked for, and show the answer."""
-    from warpwave.render.html import render_sections
-    from warpwave.render.markdown import render_page
-    from warpwave.render.terminal import draw_page
-    from warpwave.safe_text import json_text
-
-    source = f"what `{kind} --json` prints"
-    if options["markdown"] is not None:
-        write_text(options["markdown"], render_page(lead, sections, good=ended.ok, all_in=source))
-    if options["html_file"] is not None:
-        write_text(options["html_file"], render_sections(lead, sections, exit_code=int(ended.code), kind=kind, source=source))
-    document = {**ended.fields(), "sentence": lead, **body, "schema_version": SCHEMA_VERSION}
-    if not print_answer(options["json"], [json_text(document, indent=1) + "\n"]):
-        console.show(draw_page(lead, sections, good=ended.ok))
-    return ended

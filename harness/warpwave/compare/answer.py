@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -17,7 +17,6 @@ from warpwave.compare.model import (
     Comparison,
     Geomean,
     KernelOnCards,
-    KernelTests,
     OnCard,
     Row,
     Since,
@@ -28,7 +27,7 @@ from warpwave.compare.speeds import lower_is_better
 from warpwave.compare.tests import mistyped
 from warpwave.compare.unchecked import checked_of
 from warpwave.compare.verdict import sentence, together
-from warpwave.records import BY_TORCH, HOST_CODE, RUNS_ON, CompiledKernel, NotRun, Verdict
+from warpwave.records import BY_TORCH, HOST_CODE, RUNS_ON, CompiledKernel, NotRun, Verdict, grouped
 from warpwave.records.selection import is_load
 from warpwave.records.words import is_memory, is_rate
 from warpwave.stats import median
@@ -179,26 +178,17 @@ class _Index:
     """A comparison, indexed by kernel."""
 
     def __init__(self, comparison: Comparison) -> None:
-        self.rows: dict[str, list[Row]] = defaultdict(list)
-        self.tests: dict[tuple[str, str], KernelTests] = {(entry.kernel, entry.target): entry for entry in comparison.kernels}
-        self.speeds: dict[tuple[str, str, str], list[Speed]] = defaultdict(list)
-        self.ratios: dict[tuple[str, str], list[Geomean]] = defaultdict(list)
+        self.rows = grouped((row.kernel, row) for row in comparison.rows)
+        self.tests = {(entry.kernel, entry.target): entry for entry in comparison.kernels}
+        self.speeds = grouped(((speed.kernel, speed.provider, speed.target), speed) for speed in comparison.speeds)
+        self.ratios = grouped(((mean.kernel, mean.provider), mean) for mean in comparison.geomeans)
         self.portability = {(entry.kernel, entry.provider): entry.value for entry in comparison.portabilities}
         self.since = {(entry.kernel, entry.provider, entry.target): entry for entry in comparison.since}
-        for row in comparison.rows:
-            self.rows[row.kernel].append(row)
-        for speed in comparison.speeds:
-            self.speeds[speed.kernel, speed.provider, speed.target].append(speed)
-        for mean in comparison.geomeans:
-            self.ratios[mean.kernel, mean.provider].append(mean)
-        self.compiled: dict[tuple[str, str], Compiled] = defaultdict(Compiled)
-        for code in comparison.codegen:
-            for cell in code.cells:
-                made = cell.compiled
-                if made.was_compiled and code.function != HOST_CODE:
-                    before, failed = self.compiled[code.kernel, cell.target], made.verdict in FAILING and not made.only_gates
-                    counted = Compiled(before.n + 1, before.failed + failed, before.gated + made.only_gates)
-                    self.compiled[code.kernel, cell.target] = counted
+        made = [cell for cell in comparison.compiled_cells if cell.compiled.was_compiled and cell.compiled.function != HOST_CODE]
+        self.compiled = {
+            key: Compiled(len(rows), sum(map(_is_uncompiled_or_refused, rows)), sum(row.only_gates for row in rows))
+            for key, rows in grouped(((cell.compiled.kernel, cell.target), cell.compiled) for cell in made).items()
+        }
 
 
 def _line(comparison: Comparison, kernel: str, own: str, index: _Index) -> KernelLine:
@@ -214,24 +204,22 @@ def _line(comparison: Comparison, kernel: str, own: str, index: _Index) -> Kerne
         tested = index.tests.get((kernel, name))
         counts, not_run = (tested.counts, tested.not_run) if tested else ({}, {})
         speeds = tuple(map(reached, index.speeds.get((kernel, own, name), ())))
-        squares.append(Square(name, counts, not_run, speeds, index.since.get((kernel, own, name)), index.compiled[kernel, name]))
+        since, compiled = index.since.get((kernel, own, name)), index.compiled.get((kernel, name), Compiled())
+        squares.append(Square(name, counts, not_run, speeds, since, compiled))
     return KernelLine(kernel, tuple(squares), index.portability.get((kernel, own)), tuple(index.ratios.get((kernel, own), ())))
 
 
 def _of_best(rows: Iterable[Row], own: str) -> dict[tuple[str, str, str], float]:
     """Return the share of the best speed by unit, target and GPU, if other providers were measured. The best possible share is 1."""
-    cases: dict[tuple[str, str, str], dict[str, dict[str, float]]] = {}
-    for row in rows:
-        for cell in row.cells:
-            if cell.value and not cell.suspect and not cell.launch_bound:
-                cases.setdefault((row.unit, cell.target, cell.gpu), {}).setdefault(row.case, {})[row.provider] = cell.value
-    best = {}
-    for key, found in cases.items():
-        held = [(values[own], values.values()) for values in found.values() if own in values and len(values) > 1]
-        shares = [min(values) / mine if lower_is_better(key[0]) else mine / max(values) for mine, values in held]
-        if shares:
-            best[key] = median(shares)
-    return best
+    sound = ((row, cell, cell.value) for row in rows for cell in row.cells if cell.value and not cell.suspect and not cell.launch_bound)
+    cases = grouped(((row.unit, cell.target, cell.gpu, row.case), (row.provider, value)) for row, cell, value in sound)
+    shares = []
+    for (unit, target, gpu, _), measured in cases.items():
+        values = dict(measured)
+        if own in values and len(values) > 1:
+            best = min(values.values()) / values[own] if lower_is_better(unit) else values[own] / max(values.values())
+            shares.append(((unit, target, gpu), best))
+    return {key: median(found) for key, found in grouped(shares).items()}
 
 
 _MOST = 8  # targets in a clause
@@ -288,7 +276,7 @@ def _in_short(said: Sequence[str]) -> tuple[str, str]:
 def _wrong(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
     """Return a clause for each kind of fault, the gravest first. A clause about the one target of the clause before says `there`."""
     targets = comparison.targets
-    cells = [cell.compiled for row in comparison.codegen for cell in row.cells]
+    cells = [cell.compiled for cell in comparison.compiled_cells]
     unloaded = _unloaded(comparison)
 
     def cards(is_wrong: Callable[[CompiledKernel], bool]) -> str:
@@ -387,7 +375,7 @@ _ADVICE = {"spills": "spills {}", "private_bytes": "keeps {} in private memory",
 def _advice(comparison: Comparison) -> list[str]:
     """Return `1 kernel has advice: order_kernel spills 28 registers on sm_90`."""
     found: dict[tuple[str, str], tuple[str, str, str]] = {}
-    for made in (cell.compiled for row in comparison.codegen for cell in row.cells):
+    for made in (cell.compiled for cell in comparison.compiled_cells):
         for gate in made.advice.keys() - made.waived.keys():
             found.setdefault((made.kernel, made.function), (gate, made.advice[gate], made.architecture))
     if not found:
@@ -406,26 +394,26 @@ def _by_target(comparison: Comparison, named: Iterable[str]) -> dict[str, int]:
 
 def _kernels(comparison: Comparison, is_wrong: Callable[[CompiledKernel], bool]) -> dict[str, int]:
     """Count the kernels by target of which at least one binary is wrong."""
-    found = {(cell.target, row.kernel) for row in comparison.codegen for cell in row.cells if is_wrong(cell.compiled)}
+    found = {(cell.target, cell.compiled.kernel) for cell in comparison.compiled_cells if is_wrong(cell.compiled)}
     return _by_target(comparison, (target for target, _ in found))
 
 
+def _is_uncompiled_or_refused(made: CompiledKernel) -> bool:
+    return made.verdict in FAILING and not made.only_gates
+
+
 def _is_uncompiled(made: CompiledKernel) -> bool:
-    return made.verdict in FAILING and made.function != HOST_CODE and not made.only_gates and not made.binary_hash
+    return _is_uncompiled_or_refused(made) and made.function != HOST_CODE and not made.binary_hash
 
 
 def _is_refused(made: CompiledKernel) -> bool:  # it compiles, and no driver launches it
-    return made.verdict in FAILING and not made.only_gates and bool(made.binary_hash)
+    return _is_uncompiled_or_refused(made) and bool(made.binary_hash)
 
 
 def _origins(comparison: Comparison) -> dict[str, int]:
     """Count by target the tests and points whose host code failed while they were compiled, where no architecture is said to run them."""
-    found = {
-        (cell.target, cell.compiled.origin)
-        for row in comparison.codegen
-        for cell in row.cells
-        if cell.compiled.function == HOST_CODE and cell.compiled.verdict in FAILING and not cell.compiled.reason.startswith(RUNS_ON)
-    }
+    hosted = ((cell.target, cell.compiled) for cell in comparison.compiled_cells if cell.compiled.function == HOST_CODE)
+    found = {(target, made.origin) for target, made in hosted if made.verdict in FAILING and not made.reason.startswith(RUNS_ON)}
     return _by_target(comparison, (target for target, _ in found))
 
 
@@ -446,7 +434,7 @@ def _short(origin: str) -> str:
 
 def _raised(comparison: Comparison) -> list[str]:
     """Say how many cases raised, and whose fault it is as far as known: where torch refused, maybe that of what is pretended."""
-    cells = [cell.compiled for row in comparison.codegen for cell in row.cells]
+    cells = [cell.compiled for cell in comparison.compiled_cells]
     found = {made.origin: made.reason for made in cells if made.not_run is NotRun.RAISED}
     by_torch = sum(reason.endswith(BY_TORCH) for reason in found.values())
     counts = ((len(found) - by_torch, "code of the package"), (by_torch, "torch, maybe for what is pretended"))
@@ -533,10 +521,7 @@ def shortfalls(comparison: Comparison, lines: Sequence[KernelLine], most: int = 
 
 def causes(found: Iterable[Shortfall]) -> dict[str, Shortfall]:
     """Return the largest gap of each kernel."""
-    largest: dict[str, Shortfall] = {}
-    for short in found:
-        largest.setdefault(short.kernel, short)
-    return largest
+    return {short.kernel: short for short in reversed(list(found))}
 
 
 def side_by_side(comparison: Comparison) -> tuple[KernelOnCards, ...]:
@@ -566,20 +551,16 @@ class _CaseIndex:
     """The rows and the code of a comparison, indexed by what a shortfall needs."""
 
     def __init__(self, comparison: Comparison) -> None:
-        self.rows: dict[tuple[str, str], list[Row]] = defaultdict(list)
-        self.code: dict[tuple[str, str], list[tuple[str, CompiledKernel]]] = defaultdict(list)
         self.cards = {target.target: target.devices[0].architecture for target in comparison.targets if target.devices}
-        for row in comparison.rows:
-            self.rows[row.kernel, row.unit].append(row)
-        for entry in comparison.codegen:
-            for cell in entry.cells:
-                if cell.compiled.verdict is not Verdict.NOT_RUN and not cell.compiled.is_discarded:
-                    self.code[cell.compiled.origin, cell.compiled.architecture].append((cell.target, cell.compiled))
+        self.rows = grouped(((row.kernel, row.unit), row) for row in comparison.rows)
+        made = ((cell.target, cell.compiled) for cell in comparison.compiled_cells if not cell.compiled.is_discarded)
+        ran = ((target, row) for target, row in made if row.verdict is not Verdict.NOT_RUN)
+        self.code = grouped(((row.origin, row.architecture), (target, row)) for target, row in ran)
 
     def shortfall(self, line: KernelLine, target: str, one: Reached) -> Union[Shortfall, None]:
         """Return what is known of a shortfall; None if no single case falls short."""
         assert one.share is not None
-        rows = self.rows[line.kernel, one.unit]
+        rows = self.rows.get((line.kernel, one.unit), [])
         ceiling = one.of_ceiling is not None
         cases = _cases(rows, target, one.provider, ceiling=ceiling)
         behind = [entry for entry in cases if entry.share < NEAR]

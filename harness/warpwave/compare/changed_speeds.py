@@ -14,7 +14,7 @@ from typing import Union
 from warpwave.compare.model import FAILING, Cell, Change, Exclusion, Noise, Since
 from warpwave.compare.speeds import Doubts, as_text, cells, noise, other_settings, speedup, threshold
 from warpwave.errors import UsageError
-from warpwave.records import Sample, TargetRun, Verdict
+from warpwave.records import Sample, TargetRun, Verdict, grouped
 from warpwave.stats import geometric_mean
 
 _Key = tuple[str, str, str, int]
@@ -216,10 +216,7 @@ def _point(
 
 
 def _groups(points: Iterable[PointChange]) -> Iterable[GroupChange]:
-    grouped: dict[tuple[str, str, str], list[PointChange]] = {}
-    for point in points:
-        grouped.setdefault((point.kernel, point.provider, point.target), []).append(point)
-    for key, found in grouped.items():
+    for key, found in grouped(((point.kernel, point.provider, point.target), point) for point in points).items():
         values = [point.speedup for point in found if point.speedup is not None]
         excluded = tuple(Exclusion(point.case, point.reason) for point in found if point.speedup is None)
         counts = dict(Counter("skipped" if point.skipped else str(point.change.value) for point in found))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from warpwave.compare.codegen import by_generation
 from warpwave.compare.model import FAILING, CodegenRow, Fit, Grid, GridCell, GridRow, ParityRow, Right, TargetSummary
-from warpwave.records import HOST_CODE, RUNS_ON, CompiledKernel, Hardware, NotRun, Verdict
+from warpwave.records import HOST_CODE, RUNS_ON, CompiledKernel, Hardware, NotRun, Verdict, grouped
 from warpwave.records.selection import is_load
 
 Key = tuple[str, str]  # a kernel and its function
@@ -160,14 +160,11 @@ def not_portable(grid: Grid) -> str:
     bad = [row for row in grid.rows if row.gravest.cannot_run]
     if not bad:
         return ""
-    groups: dict[tuple[Fit, str], list[str]] = {}
-    reasons: dict[tuple[Fit, str], str] = {}
-    for card, cell in zip(grid.cards, bad[0].cells, strict=True):
-        if cell and cell.fit.cannot_run:
-            groups.setdefault((cell.fit, cell.cause), []).append(card.name)
-            reasons.setdefault((cell.fit, cell.cause), cell.reason)
+    cells = [(card, cell) for card, cell in zip(grid.cards, bad[0].cells, strict=True) if cell and cell.fit.cannot_run]
+    groups = grouped(((cell.fit, cell.cause), card.name) for card, cell in cells)
+    reasons = {(cell.fit, cell.cause): cell.reason for _, cell in reversed(cells)}
     said = [f"{fit.value} {'for' if fit is Fit.UNCOMPILED else 'on'} {_listed(names, grid)}: " for (fit, _), names in groups.items()]
-    causes = [_in_short(reason) for reason in reasons.values()]
+    causes = [_in_short(reasons[key]) for key in groups]
     others = len(bad) - 1
     more = f"; and {others} more kernel{'s' if others > 1 else ''}" if others else ""
     return f"Not portable: `{bad[0].function}` " + ", and ".join(map("".join, zip(said, causes, strict=True))) + more

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Union
 
 from warpwave.compare.speeds import ASSUMED, cells, dtype_in
-from warpwave.records import TargetRun, Verdict
+from warpwave.records import TargetRun, Verdict, grouped
 from warpwave.stats import geometric_mean, median
 
 _WINDOW = 3  # runs on either side
@@ -142,10 +142,10 @@ def _ordered(points: Mapping[str, Measured]) -> tuple[Measured, ...]:
 
 def lines(found: Iterable[Series], last: int, by_case: bool = False) -> list[Line]:
     """Return a line per kernel and dtype, or per case with `by_case`, over the `last` runs that have it."""
-    groups: dict[tuple[str, str, str, str, str, str, int], list[Series]] = {}
-    for one in found:
-        name = one.case if by_case else one.kernel
-        groups.setdefault((name, dtype_in(one.case), one.provider, one.target, one.gpu, one.timer, one.flush_bytes), []).append(one)
+    named = ((one.case if by_case else one.kernel, one) for one in found)
+    groups = grouped(
+        ((name, dtype_in(one.case), one.provider, one.target, one.gpu, one.timer, one.flush_bytes), one) for name, one in named
+    )
     return [_line(key[:5], group, last) for key, group in groups.items()]
 
 

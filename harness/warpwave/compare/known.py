@@ -268,15 +268,12 @@ def _failures(run: TargetRun) -> _Failures:
 def _complete(run: TargetRun) -> set[str]:
     """Return the kinds of which the run had all that there is: only then can something be gone."""
     narrowed = [option for option in run.narrowed.by if option not in FOR_TIME]
-    left_out = any(report.left_out or report.out_of_time for report in run.stages) or ("--quick" in run.narrowed.by and _has_sweeps(run))
+    has_sweeps = bool(run.samples) or any(row.launched_by == "bench" and row.function != HOST_CODE for row in run.compiled)
+    left_out = any(report.left_out or report.out_of_time for report in run.stages) or ("--quick" in run.narrowed.by and has_sweeps)
     if narrowed or left_out or run.missing or run.record.shard or run.some_launches:
         return set()
     kinds = {Stage.TEST: ("test",), Stage.COMPILE: ("kernel", "gate", "case"), Stage.BENCH: ("bench",)}
     return {kind for report in run.stages if report.explained for kind in kinds.get(report.stage, ())}
-
-
-def _has_sweeps(run: TargetRun) -> bool:
-    return bool(run.samples) or any(row.launched_by == "bench" and row.function != HOST_CODE for row in run.compiled)
 
 
 # Entries against runs.

@@ -6,6 +6,7 @@ is the name that reports show: the target's name, followed by ` (2)` if two runs
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, Union
@@ -752,6 +753,11 @@ class Comparison(Strict):
     grid: Grid = field(default_factory=Grid)
     side_by_side: tuple[KernelOnCards, ...] = ()
     schema_version: int = SCHEMA_VERSION
+
+    @property
+    def compiled_cells(self) -> Iterator[CodegenCell]:
+        """All that was compiled."""
+        return (cell for row in self.codegen for cell in row.cells)
 
     @property
     def has_card(self) -> bool:

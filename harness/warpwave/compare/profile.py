@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from warpwave.compare.model import TestProfile
-from warpwave.records import Profile, ProfiledLine
+from warpwave.records import Profile, ProfiledLine, grouped
 
 NO_SPEED = "Computed from counts; no card has run this. Caches, latency and lower clocks are not modelled: a bound is no speed."
 
@@ -22,15 +22,10 @@ class Largest:
 
 def largest(profiles: Iterable[TestProfile]) -> list[Largest]:
     """Return for each kernel function the test in which it executed most, those with the highest bound first."""
-    found: dict[tuple[str, str, str], list[TestProfile]] = {}
-    for one in profiles:
-        found.setdefault((one.target, one.profile.kernel, one.profile.function), []).append(one)
-    picked = [Largest(rows[0].target, max((row.profile for row in rows), key=_size), len(rows)) for rows in found.values()]
+    found = grouped(((one.target, one.profile.kernel, one.profile.function), one) for one in profiles)
+    most = {key: max((row.profile for row in rows), key=lambda one: one.counters.get("instructions", 0)) for key, rows in found.items()}
+    picked = [Largest(key[0], profile, len(found[key])) for key, profile in most.items()]
     return sorted(picked, key=lambda one: (-max(one.profile.bounds.values(), default=0.0), one.target, one.profile.function))
-
-
-def _size(profile: Profile) -> int:
-    return profile.counters.get("instructions", 0)
 
 
 def costly(found: Sequence[Largest]) -> list[tuple[Largest, ProfiledLine]]:

@@ -19,7 +19,7 @@ from warpwave.compare.speeds import benched, compare_speeds, condense, geomeans,
 from warpwave.compare.tests import compare_tests, count_tests, mistyped
 from warpwave.compare.unchecked import not_checked
 from warpwave.errors import ExitCode, Outcome
-from warpwave.records import MOST_SECONDS, Facts, Hardware, RunRecord, Shard, StageReport, TargetRun, Verdict, worst
+from warpwave.records import MOST_SECONDS, Facts, RunRecord, Shard, StageReport, TargetRun, Verdict, grouped, worst
 
 _NOT_PORTED = "performance portability is not computed: {} targets, with their kernels, are too many"
 
@@ -46,6 +46,8 @@ def compare(
     ported = portabilities(rows, asked)
     too_many = () if ported or len(asked) < 2 or not any(is_bandwidth(row.unit) for row in rows) else (_NOT_PORTED.format(len(asked)),)
     codegen = compare_codegen(given)
+    # What all runs compiled for, in the order of the run with the most.
+    hardware = [card for run in sorted(given.values(), key=lambda run: -len(run.hardware)) for card in run.hardware]
     comparison = Comparison(
         sentence=verdict.sentence(targets),
         exit_code=int(_outcome(targets, tests, failures, since).code),
@@ -68,21 +70,13 @@ def compare(
         problems=(*(f"{name}: {problem}" for name, run in given.items() for problem in run.problems), *too_many, *refused),
         since=since,
         known=failures,
-        grid=make_grid(targets, tests, codegen, _hardware(given.values())),
+        grid=make_grid(targets, tests, codegen, hardware),
     )
     return dataclasses.replace(comparison, side_by_side=side_by_side(comparison))
 
 
-def _hardware(runs: Iterable[TargetRun]) -> list[Hardware]:
-    """Return what all runs compiled for; the order is that of the run with the most."""
-    return [card for run in sorted(runs, key=lambda run: -len(run.hardware)) for card in run.hardware]
-
-
 def exit_code(comparison: Comparison) -> ExitCode:
-    """Return a report's exit code.
-
-    1 failed tests, 2 wrong options for tests, 3 infrastructure, 4 incomplete, invalid or absent targets, 5 nothing ran, else 0.
-    """
+    """Return a report's exit code."""
     return ExitCode(comparison.exit_code)
 
 
@@ -163,17 +157,13 @@ def join(runs: Iterable[TargetRun]) -> list[TargetRun]:
 
     Devices are renumbered, so that each number keeps the GPU it was measured on and the ceiling of that GPU.
     """
-    parts: dict[object, list[TargetRun]] = {}
-    for position, run in enumerate(runs):
-        parts.setdefault(_whole(run) or position, []).append(run)
+
+    def whole(run: TargetRun, position: int) -> tuple[object, ...]:
+        record = run.record
+        return (record.target, record.commit, Shard.parse(record.shard).of) if record.shard else (position,)
+
+    parts = grouped((whole(run, position), run) for position, run in enumerate(runs))
     return [_join(found) if found[0].record.shard else found[0] for found in parts.values()]
-
-
-def _whole(run: TargetRun) -> tuple[object, ...] | None:
-    """Return a key that all shards of one run share, or None if the run is no shard."""
-    if not run.record.shard:
-        return None
-    return run.record.target, run.record.commit, Shard.parse(run.record.shard).of
 
 
 def _join(parts: Sequence[TargetRun]) -> TargetRun:
@@ -235,11 +225,8 @@ def _shards(numbers: Sequence[str], whole: int) -> str:
 
 def _stages(parts: Sequence[TargetRun]) -> tuple[StageReport, ...]:
     """Join the stages by kind. A shard in which a stage had nothing to do does not change the joined verdict."""
-    found: dict[Any, list[StageReport]] = {}
-    for run in parts:
-        for report in run.stages:
-            found.setdefault(report.stage, []).append(report)
-    return tuple(_stage(reports) for reports in found.values())
+    found = grouped((report.stage, report) for run in parts for report in run.stages)
+    return tuple(map(_stage, found.values()))
 
 
 def _stage(reports: Sequence[StageReport]) -> StageReport:
@@ -265,13 +252,10 @@ def _divided(parts: Sequence[TargetRun]) -> list[str]:
     """Return a fault if the shards do not add up to one package: a test may be in two of them, or in none."""
     if len({run.division for run in parts if run.division}) > 1:
         return ["the shards were divided differently: by other times (--shard-times), or of another package"]
-    asked = {dataclasses.replace(run.narrowed, by=_wanted(run)) for run in parts if run.division}
+    # Apart from the budget: one shard may have had time for everything, another not.
+    narrowed = [(run.narrowed, tuple(option for option in run.narrowed.by if option != "--budget")) for run in parts if run.division]
+    asked = {dataclasses.replace(each, by=options) for each, options in narrowed}
     return ["the shards were asked for different tests"] if len(asked) > 1 else []
-
-
-def _wanted(run: TargetRun) -> tuple[str, ...]:
-    """Return what narrowed a shard apart from its budget: one may have had time for everything, another not."""
-    return tuple(option for option in run.narrowed.by if option != "--budget")
 
 
 def _offsets(parts: Sequence[TargetRun]) -> list[int]:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Union
 
 from warpwave.compare.model import FAILING, Cell, Change, Exclusion, Geomean, Noise, Portability, Ratio, Refusal, Row, Speed
-from warpwave.records import HARMLESS, LAUNCHED_PROPERTY, CaseResult, Ceiling, Sample, Stage, TargetRun, Verdict
+from warpwave.records import HARMLESS, LAUNCHED_PROPERTY, CaseResult, Ceiling, Sample, Stage, TargetRun, Verdict, grouped
 from warpwave.records.words import gbps_of, is_memory, is_time, tflops_of
 from warpwave.stats import LARGEST, Interval, geometric_mean, harmonic_mean, measurable, median, median_interval, quantile, ratio_of_medians
 
@@ -58,16 +58,15 @@ def _possible_times(sample: Sample) -> str:
 
 
 def _amounts(sample: Sample) -> str:
-    for name, figure in (
-        ("the host's time", sample.host_ms),
-        ("the time in a graph", sample.graph_ms),
-        ("the bytes moved", sample.bytes_moved),
-        ("the bytes of the arguments", sample.argument_bytes),
-        ("the size of the cache", sample.cache_bytes),
-    ):
-        if figure is not None and not 0 <= figure <= LARGEST:
-            return f"{name} cannot be {figure:g}"
-    return ""
+    amounts = {
+        "the host's time": sample.host_ms,
+        "the time in a graph": sample.graph_ms,
+        "the bytes moved": sample.bytes_moved,
+        "the bytes of the arguments": sample.argument_bytes,
+        "the size of the cache": sample.cache_bytes,
+    }
+    wrong = (f"{name} cannot be {figure:g}" for name, figure in amounts.items() if figure is not None and not 0 <= figure <= LARGEST)
+    return next(wrong, "")
 
 
 def _impossible_speed(sample: Sample, copies: Mapping[int, float], products: Mapping[int, Mapping[str, float]]) -> str:
@@ -129,18 +128,13 @@ class Share:
 def large_copies(ceilings: Iterable[Ceiling]) -> list[Ceiling]:
     """Return the valid copies of the largest size on each device. Free memory may differ a little between the first and the last."""
     copies = [ceiling for ceiling in ceilings if not ceiling.dtype and not impossible_ceiling(ceiling)]
-    largest: dict[int, int] = {}
-    for copy in copies:
-        largest[copy.device] = max(copy.bytes_moved, largest.get(copy.device, 0))
+    largest = {device: max(sizes) for device, sizes in grouped((copy.device, copy.bytes_moved) for copy in copies).items()}
     return [copy for copy in copies if 2 * copy.bytes_moved > largest[copy.device]]
 
 
 def copies_gbps(ceilings: Iterable[Ceiling]) -> dict[int, float]:
     """Return the bandwidth of the fastest large copy on each device, in GB/s."""
-    found: dict[int, float] = {}
-    for copy in large_copies(ceilings):
-        found[copy.device] = max(copy.gbps, found.get(copy.device, 0.0))
-    return found
+    return {device: max(speeds) for device, speeds in grouped((copy.device, copy.gbps) for copy in large_copies(ceilings)).items()}
 
 
 # A launch takes about this long on any card, by the device's own clock. An older run has no small copy that would say it.
@@ -159,10 +153,8 @@ class CopyCurve:
 
     def __init__(self, copies: Sequence[Ceiling], timings: Iterable[float]) -> None:
         """`copies` are the valid ones of this device, `timings` the median times in ms of its points."""
-        best: dict[int, float] = {}
-        for copy in copies:
-            best[copy.bytes_moved] = min(copy.median_ms, best.get(copy.bytes_moved, math.inf))
-        self._points = sorted(best.items())
+        times = grouped((copy.bytes_moved, copy.median_ms) for copy in copies)
+        self._points = sorted((moved, min(found)) for moved, found in times.items())
         self.fits = len(copies) > len(large_copies(copies))
         shortest = min((time for time in timings if time >= LEAST_MS), default=_LAUNCH_MS)
         self.launch_ms = self._points[0][1] if self.fits else min(shortest, _LAUNCH_MS)
@@ -179,23 +171,18 @@ class CopyCurve:
 
 def copy_curves(run: TargetRun) -> dict[int, CopyCurve]:
     """Return the curve of each device whose copy was measured."""
-    copies: dict[int, list[Ceiling]] = defaultdict(list)
-    times: dict[int, list[float]] = defaultdict(list)
-    for ceiling in run.ceilings:
-        if not ceiling.dtype and not impossible_ceiling(ceiling):
-            copies[ceiling.device].append(ceiling)
-    for sample in run.samples:
-        times[sample.device] += [sample.median_ms] if sample.median_ms and sample.verdict is Verdict.PASSED else []
-    return {device: CopyCurve(found, times[device]) for device, found in copies.items()}
+    copies = grouped((one.device, one) for one in run.ceilings if not one.dtype and not impossible_ceiling(one))
+    passed = (sample for sample in run.samples if sample.verdict is Verdict.PASSED)
+    times = grouped((sample.device, sample.median_ms) for sample in passed if sample.median_ms)
+    return {device: CopyCurve(found, times.get(device, ())) for device, found in copies.items()}
 
 
 def products_tflops(ceilings: Iterable[Ceiling]) -> dict[int, dict[str, float]]:
     """Return by device and dtype the largest valid speed of a matrix product, in TFLOP/s."""
+    products = (one for one in ceilings if one.dtype and one.flops and not impossible_ceiling(one))
     found: dict[int, dict[str, float]] = {}
-    for ceiling in ceilings:
-        if ceiling.dtype and ceiling.flops and not impossible_ceiling(ceiling):
-            device = found.setdefault(ceiling.device, {})
-            device[ceiling.dtype] = max(ceiling.tflops, device.get(ceiling.dtype, 0.0))
+    for (device, dtype), speeds in grouped(((one.device, one.dtype), one.tflops) for one in products).items():
+        found.setdefault(device, {})[dtype] = max(speeds)
     return found
 
 
@@ -356,6 +343,7 @@ _SHOWN, _LONGEST, _NAMED = 32, 1000, 10  # parameters in a sentence, characters 
 _MANY = 20
 
 _Measured = tuple[Sample, Cell]
+_OF_SAMPLE = ("device", "unit", "timer", "flush_bytes", "warmup", "bytes_moved", "quiet", "cache_bytes", "tuned")  # that a cell has, too
 
 
 def lower_is_better(unit: str) -> bool:
@@ -454,16 +442,15 @@ def cells(name: str, run: TargetRun) -> Iterable[_Measured]:
             sample,
             Cell(
                 target=name,
-                device=sample.device,
                 gpu=gpus.get(sample.device, f"GPU {sample.device}"),
                 verdict=verdict,
-                unit=sample.unit,
                 value=value,
                 low=_finite(sample.low),
                 high=_finite(sample.high),
                 median_ms=_time(sample.median_ms),
                 p20_ms=_time(sample.p20_ms),
                 p80_ms=_time(sample.p80_ms),
+                graph_ms=_time(sample.graph_ms),
                 share=share,
                 share_of=found.of if found else "",
                 launch_bound=bool(curve and needed and needed < launches * curve.launch_ms),
@@ -472,16 +459,9 @@ def cells(name: str, run: TargetRun) -> Iterable[_Measured]:
                 suspect=suspect,
                 reason="; ".join(text for text in (reason, above, doubt) if text),
                 timings=len(sample.times_ms),
-                timer=sample.timer,
-                flush_bytes=sample.flush_bytes,
-                warmup=sample.warmup,
-                bytes_moved=sample.bytes_moved,
                 half_width=_half_width(sample),
-                quiet=sample.quiet,
-                graph_ms=_time(sample.graph_ms),
-                cache_bytes=sample.cache_bytes,
                 weak=sample.weak or _too_even(sample),
-                tuned=sample.tuned,
+                **{name: getattr(sample, name) for name in _OF_SAMPLE},
             ),
         )
 
@@ -647,25 +627,20 @@ _MOST_TARGETS, _MOST_EFFICIENCIES = 100, 100_000
 
 def condense(rows: Iterable[Row]) -> tuple[Speed, ...]:
     """Return a line per kernel, provider, unit, target and GPU model. GPUs of one model that shared a sweep are one line."""
-    groups: dict[tuple[str, str, str, str, str], list[tuple[Row, Cell]]] = {}
-    for row in rows:
-        for cell in row.cells:
-            groups.setdefault((row.kernel, row.provider, cell.unit, cell.target, cell.gpu), []).append((row, cell))
-    return tuple(_summarize(kernel, provider, unit, group) for (kernel, provider, unit, _, _), group in groups.items())
+    cells = ((row, cell) for row in rows for cell in row.cells)
+    groups = grouped(((row.kernel, row.provider, cell.unit, cell.target, cell.gpu), (row, cell)) for row, cell in cells)
+    return tuple(_summarize(*key[:3], group) for key, group in groups.items())
 
 
 def geomeans(rows: Iterable[Row]) -> tuple[Geomean, ...]:
     """Return the mean ratio per kernel, provider and unit over the cases that are sound on both, with the other cases listed."""
-    groups: dict[tuple[str, str, str, str, str], list[tuple[str, Ratio]]] = {}
-    for row in rows:
-        for ratio in row.ratios:
-            groups.setdefault((row.kernel, row.provider, row.unit, ratio.target, ratio.baseline), []).append((row.case, ratio))
+    ratios = ((row, ratio) for row in rows for ratio in row.ratios)
+    groups = grouped(((row.kernel, row.provider, row.unit, one.target, one.baseline), (row.case, one)) for row, one in ratios)
     means = []
-    for (kernel, provider, unit, target, baseline), group in groups.items():
+    for key, group in groups.items():
         values = [ratio.value for _, ratio in group if ratio.value is not None]
         excluded = tuple(Exclusion(case, ratio.reason) for case, ratio in group if ratio.value is None)
-        mean = geometric_mean(values) if values else None
-        means.append(Geomean(kernel, provider, unit, target, baseline, len(values), mean, excluded))
+        means.append(Geomean(*key, len(values), geometric_mean(values) if values else None, excluded))
     return tuple(means)
 
 
@@ -675,13 +650,11 @@ def portabilities(rows: Iterable[Row], targets: Sequence[str]) -> tuple[Portabil
     A case that is not sound on every target is left out and listed. Otherwise two targets would be judged by different shapes. A target
     without a single sound case of the kernel cannot run it, and then the portability is 0.
     """
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        if 1 < len(targets) <= _MOST_TARGETS and is_bandwidth(row.unit):
-            groups.setdefault((row.kernel, row.provider), []).append(row)
+    comparable = [row for row in rows if is_bandwidth(row.unit)] if 1 < len(targets) <= _MOST_TARGETS else []
+    groups = grouped(((row.kernel, row.provider), row) for row in comparable)
     if len(groups) * len(targets) > _MOST_EFFICIENCIES:
         return ()
-    return tuple(_portability(kernel, provider, group, targets) for (kernel, provider), group in groups.items())
+    return tuple(_portability(*key, group, targets) for key, group in groups.items())
 
 
 def _portability(kernel: str, provider: str, rows: Sequence[Row], targets: Sequence[str]) -> Portability:
@@ -703,11 +676,8 @@ def _portability(kernel: str, provider: str, rows: Sequence[Row], targets: Seque
 
 def refusals(rows: Iterable[Row]) -> tuple[Refusal, ...]:
     """Group what was not compared by its reason."""
-    groups: dict[tuple[str, str, str, str, str], list[str]] = {}
-    for row in rows:
-        for ratio in row.ratios:
-            if ratio.value is None:
-                groups.setdefault((row.kernel, row.provider, ratio.target, ratio.baseline, ratio.reason), []).append(row.case)
+    refused = ((row, ratio) for row in rows for ratio in row.ratios if ratio.value is None)
+    groups = grouped(((row.kernel, row.provider, one.target, one.baseline, one.reason), row.case) for row, one in refused)
     return tuple(Refusal(*key, cases=tuple(cases)) for key, cases in groups.items())
 
 

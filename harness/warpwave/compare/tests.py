@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from warpwave.compare.model import FAILING, KernelTests, Parity, ParityRow, TargetSummary, TestCell
-from warpwave.records import HARMLESS, HOST_ERROR_PROPERTY, MOST_SECONDS, CaseResult, CompiledKernel, Stage, TargetRun, Verdict
+from warpwave.records import HARMLESS, HOST_ERROR_PROPERTY, MOST_SECONDS, CaseResult, CompiledKernel, Stage, TargetRun, Verdict, grouped
 from warpwave.records.selection import NO_SUCH_TEST, RAN_NO_TEST, is_load
 
 
@@ -191,15 +191,12 @@ def count_tests(runs: Mapping[str, TargetRun]) -> tuple[KernelTests, ...]:
     """Count the tests of each kernel on each target."""
     found = []
     for name, run in runs.items():
-        by_kernel: dict[str, list[CaseResult]] = {}
-        for case in run.cases:
-            if not (is_load(case.id) and case.verdict is Verdict.PASSED):
-                by_kernel.setdefault(case.kernel, []).append(case)
-        for kernel, cases in by_kernel.items():
+        own = (case for case in run.cases if not (is_load(case.id) and case.verdict is Verdict.PASSED))
+        for kernel, cases in grouped((case.kernel, case) for case in own).items():
             counts = Counter(case.verdict for case in cases)
             seconds = math.fsum(case.seconds for case in cases if 0 < case.seconds < MOST_SECONDS)
-            why = count_reasons(cases)
-            found.append(KernelTests(kernel, name, {verdict.value: count for verdict, count in counts.items()}, seconds, why))
+            by_word = {verdict.value: count for verdict, count in counts.items()}
+            found.append(KernelTests(kernel, name, by_word, seconds, count_reasons(cases)))
     return tuple(found)
 
 

@@ -15,7 +15,7 @@ from warpwave.compare.codegen import Room, pair
 from warpwave.compare.model import COMPLETE, Change
 from warpwave.compare.tests import ChangedTests, Fate, changed_tests
 from warpwave.errors import UsageError
-from warpwave.records import CompiledKernel, Scalar, TargetRun, Verdict
+from warpwave.records import CompiledKernel, Scalar, TargetRun, Verdict, grouped
 from warpwave.records.run import plain_target
 
 
@@ -43,10 +43,7 @@ class ChangedWaits:
 
 def changed_waits(before: Sequence[CompiledKernel], after: Sequence[CompiledKernel]) -> tuple[ChangedWaits, ...]:
     """Return the functions for which the number of such configurations changed, new ones first."""
-    sides: tuple[dict[tuple[str, str, str], list[CompiledKernel]], ...] = ({}, {})
-    for rows, side in zip((before, after), sides, strict=True):
-        for row in rows:
-            side.setdefault((row.kernel, row.function, row.architecture), []).append(row)
+    sides = [grouped(((row.kernel, row.function, row.architecture), row) for row in rows) for rows in (before, after)]
     found, room = [], Room()
     for key in dict.fromkeys([*sides[0], *sides[1]]):
         if not any(row.in_flight for side in sides for row in side.get(key, ())):

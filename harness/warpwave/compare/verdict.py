@@ -23,6 +23,7 @@ from warpwave.records import (
     Stage,
     TargetRun,
     Verdict,
+    grouped,
     reasons,
     worst,
 )
@@ -42,13 +43,8 @@ def devices(run: TargetRun) -> tuple[DeviceSummary, ...]:
     lost = {share.device: share.lost for share in run.shares if share.lost}
     return tuple(
         DeviceSummary(
-            index=device.index,
-            name=device.name,
-            architecture=device.architecture,
-            memory_bytes=device.memory_bytes,
+            **{name: getattr(device, name) for name in ("index", "name", "architecture", "memory_bytes", "derived_gbps", "uuid")},
             ceiling_gbps=copies.get(device.index),
-            derived_gbps=device.derived_gbps,
-            uuid=device.uuid,
             tests=tests[str(device.index)],
             points=points[device.index],
             lost=lost.get(device.index, ""),
@@ -113,6 +109,11 @@ _PHRASES = {
     Verdict.INFRA: "could not run",
     Verdict.ERROR: "ended in an error",
 }
+# The fields of a record that its summary has, too.
+_OF_RECORD = (
+    *("run_id", "started", "seconds", "commit", "host", "snapshot", "repository", "command"),
+    *("environment", "emulated", "card", "attempts"),
+)
 _FORGED = "Code in the package rewrites its results, or the timer of that machine is broken: read the code, and measure again."
 _REASON_LIMIT = 160
 _MOST_PHRASES = 50
@@ -177,21 +178,11 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
         complete=not forged and (verdict in COMPLETE or _explained(verdict, run, tests, (points, compiled, hosted))),
         reason="" if verdict is Verdict.PASSED else reason,
         hint="" if verdict is Verdict.PASSED else hint,
-        run_id=record.run_id,
-        started=record.started,
-        seconds=record.seconds,
-        commit=record.commit,
-        host=record.host,
-        snapshot=record.snapshot,
-        repository=record.repository,
+        **{name: getattr(record, name) for name in _OF_RECORD},
         sanitized=run.sanitized,
-        command=record.command,
         devices=devices(run),
         facts=run.facts,
-        environment=record.environment,
         stages=run.stages,
-        emulated=record.emulated,
-        card=record.card,
         suspected=suspected,
         card_use=_card_use(run),
         ceilings=run.ceilings,
@@ -207,7 +198,6 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
         only_gates=sum(kernel.only_gates for kernel in run.compiled),
         gates=run.gates,
         peers=run.peers if any(report.stage is Stage.COMPILE for report in run.stages) else (),
-        attempts=record.attempts,
         disagreements=disagreements(run),
         narrowed=run.narrowed.by,
         chosen=run.narrowed.chosen.why,
@@ -319,10 +309,8 @@ def _phrases(targets: Sequence[TargetSummary]) -> list[str]:
 
 def together(targets: Iterable[TargetSummary]) -> list[str]:
     """Say what each target did. Targets that did not complete for the same reason share a phrase: `a and b could not run (no disk)`."""
-    names: dict[tuple[str, str], list[str]] = {}
-    for target in targets:
-        did = phrase(target).removeprefix(f"{target.target} ")
-        names.setdefault((did, target.target if target.complete else ""), []).append(target.target)
+    said = ((target, phrase(target).removeprefix(f"{target.target} ")) for target in targets)
+    names = grouped(((did, target.target if target.complete else ""), target.target) for target, did in said)
     return [f"{_names(alike)} {did}" for (did, _), alike in names.items()]
 
 

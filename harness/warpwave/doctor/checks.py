@@ -35,7 +35,7 @@ from warpwave.starter import starter
 
 _ROOM_BYTES = 20 << 30  # a vendor's image with torch is about this large
 _INODES = 500_000  # torch, Triton and their headers are 40,000 files per layer, and an engine stores several layers
-_CONTROLLERS = {"MemoryLimit": "memory", "SwapLimit": "swap", "PidsLimit": "processes"}
+_CONTROLLERS = {"memory": "MemoryLimit", "swap": "SwapLimit", "processes": "PidsLimit"}
 _LIVE_RESTORE = 'Set `"live-restore": true` in /etc/docker/daemon.json, then `sudo systemctl reload docker`.'
 
 
@@ -80,9 +80,7 @@ def examine_engine(engine: Engine, machine: Machine, *, needed: bool) -> list[Fi
 
 def _limits(info: Mapping[str, Any]) -> Finding:
     """Check whether the engine can limit a container's memory and processes."""
-    missing = [
-        name for name, key in (("memory", "MemoryLimit"), ("swap", "SwapLimit"), ("processes", "PidsLimit")) if info.get(key) is False
-    ]
+    missing = [name for name, key in _CONTROLLERS.items() if info.get(key) is False]
     cgroup = f"cgroup v{info.get('CgroupVersion', '?')}"
     if str(info.get("CgroupVersion", "2")) != "2":
         evidence = f"{cgroup}: a container cannot see its own limits well, and rootless engines cannot set any"

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from warpwave.config.targets import Target
 from warpwave.engines.protocol import Answer
+from warpwave.records import grouped
 
 _WHOLE_S = 60.0
 _MOST_BYTES = 1 << 20
@@ -143,7 +144,5 @@ def bad(findings: Iterable[Finding], *, strict: bool) -> list[Finding]:
 
 def fit(findings: Iterable[Finding], targets: Iterable[str]) -> list[str]:
     """Return the targets that are present and have no failed check. A target's checks are named `target` or `target: check`."""
-    states: dict[str, set[str]] = {}
-    for finding in findings:
-        states.setdefault(finding.check.partition(":")[0], set()).add(finding.state)
-    return [name for name in targets if states.get(name, {SKIP}) - {SKIP} and FAIL not in states[name]]
+    states = grouped((finding.check.partition(":")[0], finding.state) for finding in findings)
+    return [name for name in targets if {*states.get(name, ())} - {SKIP} and FAIL not in states[name]]

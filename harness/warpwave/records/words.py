@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Union
+from typing import Annotated, Any, TypeVar, Union
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 SCHEMA_VERSION = 1
 
@@ -320,3 +323,11 @@ COMPILED_NAME = re.compile(r"[A-Z2-7]{40,64}/[A-Za-z0-9_][\w.-]{0,249}")
 COMPILED_KINDS = (".json", ".ttir", ".ttgir", ".llir", ".ptx", ".cubin", ".amdgcn", ".hsaco", ".spv", ".source")
 # In a target's folder: how compiling ahead ended.
 AHEAD_FILE = "bench/ahead.json"
+
+
+def grouped(entries: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
+    """Return the values of each key, both in the order in which they come."""
+    groups: dict[Key, list[Value]] = {}
+    for key, value in entries:
+        groups.setdefault(key, []).append(value)
+    return groups

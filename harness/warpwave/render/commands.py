@@ -37,17 +37,7 @@ _DROPPED = frozenset(
 )
 _DROPPED_FLAGS = frozenset(
     {
-        "--aa",
-        "--rebuild",
-        "--keep",
-        "--verbose",
-        "-v",
-        "--no-report",
-        "--dry-run",
-        "--profile",
-        "--watch",
-        "--quiet",
-        "--full",
+        *("--aa", "--rebuild", "--keep", "--verbose", "-v", "--no-report", "--dry-run", "--profile", "--watch", "--quiet", "--full"),
         "--known-strict",
     }
 )
@@ -134,7 +124,7 @@ def next_commands(comparison: Comparison, out: PurePath) -> tuple[str, ...]:
 def _scripts(comparison: Comparison) -> list[str]:
     """Return the files of which a stage said that they are scripts, as values of --bench-script."""
     said = [cell.result.message for row in comparison.tests for cell in row.cells if cell.result.not_run is NotRun.EMPTY]
-    said += [cell.compiled.reason for row in comparison.codegen for cell in row.cells if cell.compiled.not_run is NotRun.EMPTY]
+    said += [cell.compiled.reason for cell in comparison.compiled_cells if cell.compiled.not_run is NotRun.EMPTY]
     said += [target.hint for target in comparison.targets]
     return [found[1] for text in said if (found := _SCRIPT.search(text))]
 

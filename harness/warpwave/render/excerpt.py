@@ -6,8 +6,8 @@ All limits of the page are applied here, so that no renderer has to. A report th
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, TypeVar
 
 from warpwave.compare.model import FAILING, CodegenRow, Comparison, ParityRow, Row
 from warpwave.render.sections.model import Section, say
@@ -25,6 +25,7 @@ MOST_COMPILED = 20_000
 _FEWEST = 50
 
 Named = TypeVar("Named")
+Celled = TypeVar("Celled", ParityRow, Row, CodegenRow)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,13 +59,13 @@ def _targets(whole: Comparison) -> tuple[Comparison, str]:
         whole,
         targets=tuple(target for target in whole.targets if target.target in kept),
         kernels=_of(whole.kernels, kept),
-        tests=tuple(filter(None, (_test_on(row, kept) for row in whole.tests))),
+        tests=tuple(dataclasses.replace(row, on=tuple(name for name in row.on if name in kept)) for row in _with_cells(whole.tests, kept)),
         findings=_of(whole.findings, kept),
         profiles=_of(whole.profiles, kept),
         speeds=_of(whole.speeds, kept),
         geomeans=_of(whole.geomeans, kept),
-        rows=tuple(filter(None, (_row_on(row, kept) for row in whole.rows))),
-        codegen=tuple(filter(None, (_code_on(row, kept) for row in whole.codegen))),
+        rows=tuple(dataclasses.replace(row, ratios=_of(row.ratios, kept)) for row in _with_cells(whole.rows, kept)),
+        codegen=tuple(_with_cells(whole.codegen, kept)),
         fidelity=_of(whole.fidelity, kept),
         refusals=_of(whole.refusals, kept),
         side_by_side=tuple(dataclasses.replace(row, cards=_of(row.cards, kept)) for row in whole.side_by_side),
@@ -76,19 +77,15 @@ def _of(entries: Iterable[Named], kept: Collection[str]) -> tuple[Named, ...]:
     return tuple(entry for entry in entries if getattr(entry, "target") in kept)  # noqa: B009 - each kind has a target
 
 
-def _test_on(row: ParityRow, kept: Collection[str]) -> ParityRow | None:
-    cells = tuple(cell for cell in row.cells if cell.target in kept)
-    return dataclasses.replace(row, cells=cells, on=tuple(name for name in row.on if name in kept)) if cells else None
+def _with_cells(rows: Iterable[Celled], kept: Collection[str]) -> Iterator[Celled]:
+    for row in rows:
+        if cells := _of(row.cells, kept):
+            yield dataclasses.replace(row, cells=cells)
 
 
-def _row_on(row: Row, kept: Collection[str]) -> Row | None:
-    cells = tuple(cell for cell in row.cells if cell.target in kept)
-    return dataclasses.replace(row, cells=cells, ratios=_of(row.ratios, kept)) if cells else None
-
-
-def _code_on(row: CodegenRow, kept: Collection[str]) -> CodegenRow | None:
-    cells = tuple(cell for cell in row.cells if cell.target in kept)
-    return dataclasses.replace(row, cells=cells) if cells else None
+def _only(whole: Comparison, is_kept: Callable[[Any], bool], *fields: str) -> Comparison:
+    kept: dict[str, Any] = {name: tuple(filter(is_kept, getattr(whole, name))) for name in fields}
+    return dataclasses.replace(whole, **kept)
 
 
 def _kernels(whole: Comparison) -> tuple[Comparison, str]:
@@ -99,13 +96,7 @@ def _kernels(whole: Comparison) -> tuple[Comparison, str]:
     failing = {verdict.value for verdict in FAILING}
     failed = {entry.kernel for entry in whole.kernels if not failing.isdisjoint(entry.counts)}
     kept = set(sorted(names, key=lambda name: name not in failed)[:most])
-    cut = dataclasses.replace(
-        whole,
-        kernels=tuple(entry for entry in whole.kernels if entry.kernel in kept),
-        speeds=tuple(entry for entry in whole.speeds if entry.kernel in kept),
-        geomeans=tuple(entry for entry in whole.geomeans if entry.kernel in kept),
-        rows=tuple(row for row in whole.rows if row.kernel in kept),
-    )
+    cut = _only(whole, lambda entry: entry.kernel in kept, "kernels", "speeds", "geomeans", "rows")
     return cut, f"{most} of {len(names)} kernels are in the tables by kernel, those with a failed test first"
 
 
@@ -116,12 +107,7 @@ def _providers(whole: Comparison) -> tuple[Comparison, str]:
     if all(len(providers) <= MOST_PROVIDERS for providers in found.values()):
         return whole, ""
     kept = {(kernel, provider) for kernel, providers in found.items() for provider in list(providers)[:MOST_PROVIDERS]}
-    cut = dataclasses.replace(
-        whole,
-        speeds=tuple(entry for entry in whole.speeds if (entry.kernel, entry.provider) in kept),
-        geomeans=tuple(entry for entry in whole.geomeans if (entry.kernel, entry.provider) in kept),
-        rows=tuple(row for row in whole.rows if (row.kernel, row.provider) in kept),
-    )
+    cut = _only(whole, lambda entry: (entry.kernel, entry.provider) in kept, "speeds", "geomeans", "rows")
     more = sum(map(len, found.values())) - len(kept)
     return cut, f"of a kernel the first {MOST_PROVIDERS} providers are shown, {more} more are not"
 

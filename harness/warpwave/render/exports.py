@@ -80,16 +80,6 @@ def _slug(unit: str) -> str:
 # Comparison → input of github-action-benchmark, customBiggerIsBetter or customSmallerIsBetter: one direction per file.
 
 
-def render_bigger(comparison: Comparison) -> str:
-    """Return bandwidths and rates as JSON."""
-    return _render(comparison, smaller=False)
-
-
-def render_smaller(comparison: Comparison) -> str:
-    """Return times as JSON."""
-    return _render(comparison, smaller=True)
-
-
 def _render(comparison: Comparison, smaller: bool) -> str:
     entries = [_entry(point) for point in sound(comparison) if lower_is_better(point.cell.unit) is smaller]
     return json.dumps(entries, allow_nan=False, ensure_ascii=False, indent=1) + "\n"
@@ -114,14 +104,7 @@ _Sample = tuple[dict[str, str], float]
 
 def render_openmetrics(comparison: Comparison) -> str:
     """Return the metric families with distinct samples, and the end mark."""
-    points = [
-        (
-            {"kernel": p.row.kernel, "case": p.row.case, "provider": p.row.provider, "target": p.cell.target, "gpu": p.cell.gpu}
-            | {"device": str(p.cell.device), "unit": p.cell.unit},
-            p,
-        )
-        for p in sound(comparison)
-    ]
+    points = [(_series(point), point) for point in sound(comparison)]
     tests = [
         ({"kernel": entry.kernel, "target": entry.target, "verdict": verdict}, float(count))
         for entry in comparison.kernels
@@ -154,6 +137,12 @@ def render_openmetrics(comparison: Comparison) -> str:
         _family("target_complete", "Whether a target did all that it was asked to do.", complete),
     )
     return "".join(families) + "# EOF\n"
+
+
+def _series(point: Measured) -> dict[str, str]:
+    row, cell = point.row, point.cell
+    named = {"kernel": row.kernel, "case": row.case, "provider": row.provider, "target": cell.target, "gpu": cell.gpu}
+    return {**named, "device": str(cell.device), "unit": cell.unit}
 
 
 def _family(name: str, text: str, samples: Iterable[_Sample], unit: str = "") -> str:
@@ -263,13 +252,13 @@ def render_speedscope(comparison: Comparison) -> str:
 
 
 FORMATS: dict[str, Callable[[Comparison], str]] = {
-    "benchmark-action": render_bigger,  # github-action-benchmark, tool customBiggerIsBetter
-    "benchmark-action-times": render_smaller,  # the same with tool customSmallerIsBetter: the tool takes one direction per file
+    # github-action-benchmark, tools customBiggerIsBetter and customSmallerIsBetter: a tool takes one direction per file.
+    # github-action-benchmark has a tool for each direction: customBiggerIsBetter and customSmallerIsBetter.
+    "benchmark-action": lambda comparison: _render(comparison, smaller=False),
+    "benchmark-action-times": lambda comparison: _render(comparison, smaller=True),
     "bencher": render_bencher,
     "pytorch": render_pytorch,
     "openmetrics": render_openmetrics,
     "csv": render_csv,
     "speedscope": render_speedscope,
 }
-
-__all__ = ["FORMATS"]

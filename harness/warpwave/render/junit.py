@@ -11,7 +11,7 @@ import dataclasses
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import PurePosixPath
@@ -21,7 +21,7 @@ import junitparser
 
 from warpwave.compare.codegen import configuration
 from warpwave.compare.model import COMPLETE, Comparison, TargetSummary
-from warpwave.records import JUNIT_XFAIL, MOST_SECONDS, CaseResult, CompiledKernel, NotRun, Stage, StageReport, Verdict
+from warpwave.records import JUNIT_XFAIL, MOST_SECONDS, CaseResult, CompiledKernel, NotRun, Stage, StageReport, Verdict, grouped
 from warpwave.render.sections.codegen import how_to_waive
 from warpwave.render.sections.testing import suspicion
 from warpwave.render.text import first_line
@@ -39,11 +39,11 @@ def render_junit(comparison: Comparison) -> str:
 def junit_pieces(comparison: Comparison) -> Iterator[str]:
     """Yield the text suite by suite. The totals of all suites come first in the file, so count all suites before writing."""
     suites = list(_suites(comparison))
-    totals = [_Totals.of(suite) for suite in suites]
-    yield f'<?xml version="1.0" encoding="utf-8"?>\n<testsuites name="warpwave"{_Totals.sum(totals)}>\n'
-    for suite, total in zip(suites, totals, strict=True):
+    counted = list(map(_count, suites))
+    yield f'<?xml version="1.0" encoding="utf-8"?>\n<testsuites name="warpwave"{_totals(counted)}>\n'
+    for suite, count in zip(suites, counted, strict=True):
         stamp = _attribute("timestamp", suite.target.started) if _TIMESTAMP.fullmatch(suite.target.started) else ""
-        yield f"<testsuite{_attribute('name', suite.name)}{total}{stamp}>{_xml(_listed(_facts(suite.target)))}\n"
+        yield f"<testsuite{_attribute('name', suite.name)}{_totals([count])}{stamp}>{_xml(_listed(_facts(suite.target)))}\n"
         yield from (_test(result, occurrence) for result, occurrence in suite.tests)
         yield from map(_text, suite.others)
         yield from (_text(_compiled(kernel)) for kernel in suite.compiled)
@@ -79,34 +79,20 @@ class _Suite:
     compiled: list[CompiledKernel] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class _Totals:
-    """The counts in the attributes of a suite or of the file."""
+def _count(suite: _Suite) -> tuple[Counter[str], float]:
+    """Return how often each kind of outcome occurs, and the sum of the times in s."""
+    kinds = Counter(_kind(result.verdict, False) for result, _ in suite.tests)
+    kinds.update(_kind(case.verdict, case.never_skipped) for case in suite.others)
+    kinds.update(_kind(kernel.verdict, False) for kernel in suite.compiled)
+    times = (*(result.seconds for result, _ in suite.tests), *(case.seconds for case in suite.others))
+    return kinds, math.fsum(map(_time, (*times, *(kernel.seconds for kernel in suite.compiled))))
 
-    kinds: Counter[str]
-    seconds: float
 
-    @classmethod
-    def of(cls, suite: _Suite) -> _Totals:
-        """Count a suite."""
-        kinds = Counter(_kind(result.verdict, False) for result, _ in suite.tests)
-        kinds.update(_kind(case.verdict, case.never_skipped) for case in suite.others)
-        kinds.update(_kind(kernel.verdict, False) for kernel in suite.compiled)
-        times = math.fsum(_time(result.seconds) for result, _ in suite.tests)
-        others = math.fsum(_time(case.seconds) for case in suite.others) + math.fsum(_time(kernel.seconds) for kernel in suite.compiled)
-        return cls(kinds, times + others)
-
-    @classmethod
-    def sum(cls, totals: Iterable[_Totals]) -> _Totals:
-        """Add up several suites."""
-        known = list(totals)
-        return cls(sum((total.kinds for total in known), Counter()), math.fsum(total.seconds for total in known))
-
-    def __str__(self) -> str:
-        """Return the counts as XML attributes."""
-        found = self.kinds
-        counts = f'failures="{found["failure"]}" errors="{found["error"]}" skipped="{found["skipped"]}"'
-        return f' tests="{found.total()}" {counts} time="{round(self.seconds, 6)}"'
+def _totals(counted: Sequence[tuple[Counter[str], float]]) -> str:
+    """Return the counts of suites as XML attributes."""
+    kinds = sum((found for found, _ in counted), Counter[str]())
+    counts = f'failures="{kinds["failure"]}" errors="{kinds["error"]}" skipped="{kinds["skipped"]}"'
+    return f' tests="{kinds.total()}" {counts} time="{round(math.fsum(seconds for _, seconds in counted), 6)}"'
 
 
 def _kind(verdict: Verdict, never_skipped: bool) -> str:
@@ -128,16 +114,13 @@ def _suites(comparison: Comparison) -> Iterator[_Suite]:
             doubt = suspicion(row, cell.target, comparison.targets)
             result = dataclasses.replace(cell.result, message=f"{doubt}: {cell.result.message}") if doubt else cell.result
             tests.setdefault(cell.target, []).append((result, row.occurrence))
-    compiled: dict[str, dict[str, list[CompiledKernel]]] = {}
-    for entry in comparison.codegen:
-        for made in entry.cells:
-            compiled.setdefault(made.target, {}).setdefault(made.compiled.architecture, []).append(made.compiled)
+    compiled = grouped((cell.target, cell.compiled) for cell in comparison.compiled_cells)
     for target in comparison.targets:
         gpu = f"/{target.gpus}" if target.gpus else ""
         if found := tests.get(target.target):
             yield _Suite(target.target + gpu, target, tests=found)
         yield _Suite(f"{target.target}/run", target, others=_run(target))
-        for architecture, kernels in compiled.get(target.target, {}).items():
+        for architecture, kernels in grouped((made.architecture, made) for made in compiled.get(target.target, ())).items():
             yield _Suite(f"{target.target}/compile/{architecture}", target, compiled=kernels)
 
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
-from synthetic import case, compiled, run, sample, two_targets
+from synthetic import case, compiled, run, two_targets
 
 from warpwave.__main__ import _run_cli
 from warpwave.ci import forks, job
@@ -217,11 +217,6 @@ def test_a_runner_shows_ten_annotations_and_the_last_counts_the_rest(count, show
     assert len(quiet) == (count if shown == count else 9)
     if shown < count:
         assert f"{count - shown} more" in quiet[-1]
-
-
-def test_the_sample_that_is_exported_is_sound():
-    """One without a value is no number."""
-    assert job.export(compare([run(samples=(sample(value=None, verdict=Verdict.ERROR),))]), None) == []
 
 
 # A fork's pull request and self-hosted runners: the plan is refused unless GitHub says that somebody is asked first.

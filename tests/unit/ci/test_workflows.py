@@ -13,7 +13,7 @@ import pytest
 import yaml
 from synthetic import no_gpu
 
-from warpwave.ci.job import annotate, command, cut, outputs
+from warpwave.ci.job import annotate, command, outputs
 from warpwave.ci.plan import latest
 from warpwave.compare import compare
 from warpwave.records import Verdict
@@ -266,14 +266,3 @@ def test_nothing_that_failed_is_no_annotation():
     passed = dataclasses.replace(first, compiled=(), stages=tuple(stage for stage in first.stages if stage.verdict is Verdict.PASSED))
 
     assert list(annotate(compare([passed], ["cpu"]))) == []
-
-
-def test_a_summary_is_cut_at_a_line_and_says_so():
-    """In bytes, as GitHub counts, and never in the middle of a character."""
-    text = "".join(f"líne {n}\n" for n in range(1000))
-    short = cut(text, 500, "The rest is there.")
-
-    assert len(short.encode()) <= 500
-    assert short.splitlines()[-1] == "_Cut here. The rest is there._"
-    assert set(short.splitlines()[:-2]) <= {*text.splitlines(), ""}
-    assert cut("short", 500, "") == "short"

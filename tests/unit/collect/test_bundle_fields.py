@@ -18,7 +18,7 @@ from synthetic import edit, run, two_targets, write_raw
 from warpwave.__main__ import _run_cli
 from warpwave.collect import collect
 from warpwave.errors import ExitCode, UsageError
-from warpwave.records import Shard, Stage, StageReport, Verdict
+from warpwave.records import Stage, StageReport, Verdict
 from warpwave.run.shards import parse_shard
 
 NO_SHARDS = (
@@ -47,12 +47,6 @@ def test_a_shard_of_a_bundle_is_read_as_the_command_line_reads_it(tmp_path, text
 
     assert [target["verdict"] for target in comparison["targets"]] == ["invalid", "failed"]
     assert comparison["problems"][0].startswith("alpha: run.json: invalid: shard: ")
-
-
-def test_a_shard_is_one_type_from_the_command_line_to_the_report():
-    """run.json holds the text that the command line was given."""
-    assert parse_shard("2/64") == Shard.parse("2/64") == Shard(2, 64)
-    assert str(Shard(2, 64)) == "2/64"
 
 
 DEEP = "a" * 3000

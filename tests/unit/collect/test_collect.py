@@ -572,12 +572,6 @@ OWN = {
 }
 
 
-@pytest.mark.parametrize("path", KERNELS)
-def test_a_file_is_about_one_kernel(path):
-    """Its top folder, or its name without its role."""
-    assert kernel_of(path) == KERNELS[path]
-
-
 @pytest.mark.parametrize("path", OWN)
 def test_a_folder_with_the_package_s_name_says_nothing(path):
     """In any spelling; `kernel_name` asks the job for the name."""
@@ -595,15 +589,6 @@ def test_a_package_is_called_as_its_folder_and_its_project_are(tmp_path):
     (tmp_path / "checkout" / "pyproject.toml").write_text("[project]\nname = 'flash-ops'\n")
 
     assert (bare, old, package_names(tmp_path / "checkout")) == (("checkout",), ("checkout", "old"), ("checkout", "flash-ops"))
-
-
-def test_the_bundled_package_keeps_its_rows():
-    """A folder a kernel."""
-    root = Path(__file__).parents[3] / "kernels"
-    files = [path.relative_to(root) for path in root.rglob("*.py") if path.name.startswith(("test_", "bench_")) and path.parent != root]
-
-    assert len(files) > 10
-    assert {kernel_of(path.as_posix(), package_names(root.parent)) for path in files} == {path.parts[0] for path in files}
 
 
 BENCHES = {

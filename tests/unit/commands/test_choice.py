@@ -287,14 +287,6 @@ def test_a_commit_that_git_does_not_know_is_refused(package, git, ref):
         parse("--kernels", "p", f"--changed-since={ref}")
 
 
-def test_a_target_is_always_needed(package):
-    """An id alone is no target."""
-    import click
-
-    with pytest.raises(click.UsageError, match="no target before it"):
-        parse_run(["tests/test_add.py::test_x"])
-
-
 def test_other_addopts_replace_those_of_the_package():
     """`-o addopts=` is what a user types if the package's own do not fit."""
     settings = PytestSettings(addopts=("-m", "not gpu"))

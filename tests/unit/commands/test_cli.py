@@ -181,15 +181,6 @@ def test_green_because_nothing_ran_is_not_green(warpwave, tmp_path):
     assert warpwave("run", "cpu", "--stage", "test", "--kernels", "empty", "--out", "out").returncode == 5
 
 
-def test_json_is_one_document_on_success(finished):
-    """Standard output can be piped into a parser."""
-    _, done = finished
-    document = json.loads(done.stdout)
-
-    assert (done.returncode, document["ok"], document["exit_code"]) == (0, True, 0)
-    assert document["comparison"]["targets"][0]["target"] == "cpu"
-
-
 def test_results_of_another_run_are_never_overwritten(finished):
     """A target's raw folder is new, or the run does not start."""
     folder, done = finished
@@ -427,19 +418,6 @@ def test_codegen_diff_says_why(tmp_path, capsys, what):
     assert capsys.readouterr().err == f"exit code {code}: {document['reason']}\n"
 
 
-def test_the_doctor_says_why(tmp_path, monkeypatch, capsys):
-    """The check that failed, and what it saw. That may be another number a moment later: each answer is held against itself."""
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
-    assert _run_cli(["doctor", "cuda", "--json"]) == 3
-    said = capsys.readouterr()
-    document = json.loads(said.out)
-
-    assert "cuda: " in document["reason"]
-    assert said.err.count(f"exit code 3: {document['reason']}") == 1
-    assert _run_cli(["doctor", "cuda"]) == 3
-    assert any(line.startswith("exit code 3: ") and "cuda: " in line for line in capsys.readouterr().err.splitlines())
-
-
 def test_what_got_worse_since_the_base_branch_is_the_reason(tmp_path, capsys):
     """All targets are good, and the status is not: the first words of the summary and of the log say why."""
     write_raw(tmp_path / "base" / "raw" / "alpha", run())
@@ -545,9 +523,3 @@ def test_a_report_of_several_runs_replaces_none_of_theirs(here, capsys):
     assert _run_cli(["plot", "a", "b"]) == 0
     assert not (here / "a" / "plots").exists()
     assert untracked() == before
-
-
-def test_the_report_of_one_run_is_written_again(here):
-    """In its folder: the same files."""
-    assert _run_cli(["report", "a"]) == 0
-    assert (here / "a" / "comparison.html").read_text() != "mine"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import io
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -185,21 +184,6 @@ def test_no_command_prints_what_an_artifact_orders(tmp_path, name, monkeypatch):
         assert orders((tmp_path / page).read_text()) == []
 
 
-def test_a_name_that_is_no_text_is_a_mistake_in_usage(tmp_path, monkeypatch):
-    """It would be in run.json, which nobody could read then."""
-    folder = tmp_path / os.fsdecode(b"\xff")
-    folder.mkdir()
-    words = ["run", "cpu", "--kernels", str(folder), "--out", str(tmp_path / "out")]
-    monkeypatch.setattr(sys, "argv", ["warpwave", *words])
-    with CliRunner().isolation() as (out, err, *_):
-        code = _run_cli(words)
-        told = out.getvalue().decode() + err.getvalue().decode()
-
-    assert code == 2
-    assert "is not valid UTF-8" in told
-    assert not (tmp_path / "out").exists()
-
-
 def test_live_events_and_lines_of_an_engine_are_inert(printed):
     """Each field of an event may be anything; so may what a build prints."""
 
@@ -259,13 +243,3 @@ def test_only_annotations_are_orders():
 
     assert users == {"harness/warpwave/cli/ci.py"}
     assert makers == {"harness/warpwave/ci/job.py"}
-
-
-def test_a_line_for_a_pipe_is_not_wrapped(capsys, monkeypatch):
-    """A search in a log finds it. `COLUMNS` wraps it, as in a terminal."""
-    monkeypatch.delenv("COLUMNS", raising=False)
-    console.show(Text("word " * 40))
-    monkeypatch.setenv("COLUMNS", "80")
-    console.show(Text("word " * 40))
-
-    assert [len(line.split()) for line in capsys.readouterr().out.splitlines()] == [40, 16, 16, 8]

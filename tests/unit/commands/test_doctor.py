@@ -24,7 +24,7 @@ from warpwave.config.targets import load_targets, select
 from warpwave.doctor.checks import Engine, examine_engine, examine_host, examine_python, examine_vendor
 from warpwave.doctor.machine import Machine, bad, fit
 from warpwave.engines.docker.errors import no_engine
-from warpwave.errors import ConfigError, UsageError
+from warpwave.errors import ConfigError
 from warpwave.records import Job, Stage, dump
 from warpwave.records.run import EMULATOR
 
@@ -96,16 +96,6 @@ def test_every_check_of_both_vendors_has_passed_and_not_passed_somewhere():
     assert (checks - passed, checks - tripped) == (set(), set())
 
 
-def test_the_command_that_brings_a_toolkit_installs_it_too(tmp_path):
-    """`--only-upgrade` does nothing where it never was; and a toolkit that the engine does not know of hands out no card."""
-    machine = machine_of(yaml.safe_load(MACHINES["nvidia-h200"].read_text()), tmp_path)
-    fix = next(f.fix for f in examine_vendor(load_targets()["cuda"], machine, None, needed=True) if f.check == "cuda: toolkit")
-
-    assert "apt-get install nvidia-container-toolkit" in fix
-    assert "nvidia-ctk runtime configure" in fix
-    assert "only-upgrade" not in fix
-
-
 @pytest.mark.parametrize(("name", "target"), [("nvidia-sick", "cuda"), ("amd-healthy", "rocm")])
 def test_without_a_container_no_image_asks_for_its_driver(tmp_path, name, target):
     """A Python of one's own brings another runtime: driver 570 is old for our image, and right for its torch. It is told, not judged."""
@@ -161,14 +151,6 @@ def test_a_python_that_lacks_the_emulator_is_found(tmp_path):
     assert "elftools" in finding.evidence
     assert "-m pip install 'pyelftools>=0.31'" in finding.fix
     assert sorted(EMULATOR.values()) == sorted(extra)
-
-
-def test_no_two_checks_have_one_name(tmp_path):
-    """Who reads the JSON by name would lose one: without a container a target is asked for its Python as well as for its card."""
-    machine = machine_of(yaml.safe_load(MACHINES["nvidia-h200"].read_text()), tmp_path)
-    names = [finding.check for finding in doctor.examine(load_targets(), ["cuda"], machine, engine="local")]
-
-    assert len(set(names)) == len(names)
 
 
 def test_a_tool_that_hangs_is_a_finding_and_costs_no_more_than_its_time(tmp_path):
@@ -233,13 +215,6 @@ def test_an_engine_that_answers(name):
     states = {f.check: f.state for f in examine_engine(Engine(info=info), Machine(variables={}), needed=True)}
 
     assert {check: state for check, state in states.items() if state != "pass"} == {"image room": "skip", **odd}
-
-
-def test_what_killed_runs_left_is_a_warning():
-    """With the command that removes it, and nothing else."""
-    findings = examine_engine(Engine(info=HEALTHY, left=("container warpwave-cuda-1",)), Machine(variables={}), needed=True)
-
-    assert [(f.state, f.fix) for f in findings if f.check == "leftovers"] == [("warn", "`warpwave clean --yes`")]
 
 
 @pytest.mark.parametrize("needed", [False, True])
@@ -426,17 +401,6 @@ def test_a_job_brings_an_architecture_back_whole(overlay, tmp_path):
     assert {(card.torch_device, card.program_threads, card.multiprocessor) for card in loaded.architectures} == {("cuda", 1024, None)}
 
 
-def test_an_emulated_card_reaches_the_inside(tmp_path):
-    """Whole: host code asks it for its facts. It stands first among the devices, and needs no card."""
-    target = load_targets()["gfx942-emulated"]
-    job = make_job("run-1", target.name, (Stage.TEST,), "/kernels", "/output", emulate=target.emulate)
-    dump(job, tmp_path / "job.json")
-    loaded = Job.load(tmp_path / "job.json")
-
-    assert (loaded, loaded.needs_card, target.needs_card) == (job, False, False)
-    assert (loaded.emulate.name, loaded.emulate.warp_size) == ("gfx942", 64)
-
-
 def test_an_overlay_changes_one_key_and_keeps_the_rest(overlay):
     """Mappings merge, values and lists replace; the Dockerfile stays the shipped one."""
     plain = load_targets()["cuda"]
@@ -492,27 +456,6 @@ def test_wrong_yaml_names_file_path_found_and_allowed(overlay, text, words):
     assert caught.value.exit_code == 2
     assert caught.value.meaning
     assert caught.value.remedy
-
-
-def test_a_missing_file_is_a_config_error(tmp_path):
-    """Not a traceback."""
-    with pytest.raises(ConfigError, match="no targets file"):
-        load_targets(tmp_path / "nowhere.yml")
-
-
-def test_an_unknown_target_lists_the_known_ones():
-    """The remedy is in the message."""
-    with pytest.raises(UsageError) as caught:
-        select(load_targets(), ["cuda", "metal"])
-
-    assert "'metal'" in caught.value.happened
-    assert f"cpu, {', '.join(EMULATED)}, cuda, rocm" in caught.value.remedy
-
-
-def test_a_folder_is_no_target(tmp_path):
-    """Who knows pytest writes the folder behind the command."""
-    with pytest.raises(UsageError, match=f"but a folder[^$]*--kernels {tmp_path}"):
-        select(load_targets(), [str(tmp_path)])
 
 
 def test_the_order_asked_for_is_kept_and_doubles_fall_away():

@@ -448,15 +448,6 @@ def test_one_leg_as_json(third, tmp_path, capsys):
     ]
 
 
-def test_without_a_file_it_says_how_to_write_one(tmp_path, capsys, monkeypatch):
-    """And where it was looked for."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    code = _run_cli(["doctor", "--kernels", str(tmp_path), "--hosts"])
-
-    assert code == 2
-    assert "There is no hosts.yml." in capsys.readouterr().err
-
-
 # `warpwave run` with a hosts file, from outside: one run of two legs that every test looks at, and the same run resumed.
 
 # Nothing listens at port 1.

@@ -66,16 +66,6 @@ def test_nothing_is_written_where_nothing_fails(here, capsys):
     assert "nothing to list" in capsys.readouterr().out
 
 
-def test_an_update_as_json(here, capsys):
-    """What was added and removed, and where the list is."""
-    (here / "known-failures.txt").write_text(f"test alpha failed {GOOD}\n")
-    assert _run_cli(["known", "update", results(here / "red", BAD), "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-
-    assert (document["added"], document["removed"]) == ([LISTED.strip()], [f"test alpha failed {GOOD}"])
-    assert (document["entries"], document["file"]) == (1, str(here / "known-failures.txt"))
-
-
 @pytest.mark.parametrize(("words", "code"), [([], 1), (["nothing"], 0), (["new"], 1), (["worse"], 1), (["any"], 1)])
 def test_the_last_word_on_the_exit_code(here, words, code):
     """Without a list, too; and the reason of `--json` agrees."""

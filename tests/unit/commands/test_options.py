@@ -190,15 +190,6 @@ def test_a_closed_folder(bundle, tmp_path):
         assert len(beats(done)) >= 3
 
 
-@pytest.mark.parametrize("name", ["below a file", "behind a loop", "read-only"])
-def test_json_stays_one_document(place, bundle, name):
-    """Also for a path that cannot be."""
-    done = warpwave("report", bundle, "--out", place(name), "--json")
-    document = json.loads(done.stdout)
-    assert (done.returncode, document["exit_code"], document["error"]["code"]) == (2, 2, 2)
-    assert all(document["error"].values())
-
-
 TALKERS = [
     ("list",),
     ("list", "--json"),
@@ -655,13 +646,6 @@ def test_what_cannot_be_run_is_refused(package, text, words):
     assert words in raised.value.happened
 
 
-def test_scripts_are_a_list(package):
-    """One text would be read letter by letter."""
-    (package / "pyproject.toml").write_text("[tool.warpwave]\nbench-scripts = 'benchmarks/*.py'\n")
-    with pytest.raises(ConfigError, match=r"bench-scripts: found 'benchmarks/.*allowed is a list of globs"):
-        load_what(package, package)
-
-
 def test_scripts_travel_in_the_job(tmp_path):
     job = make_job("run-1", "cpu", (Stage.BENCH,), "/kernels", "/out", bench_scripts=(BenchScript("*.py", ("-x",)), BenchScript("a.py")))
     dump(job, tmp_path / "job.json")
@@ -764,15 +748,6 @@ def test_a_leg_by_its_name():
     assert [found[name].name for name in list(found)[-2:]] == list(found)[-2:]
     with pytest.raises(UsageError, match="no toolchain named 'none'"):
         split_legs(targets, ["cpu@none"], known, no_newest)
-
-
-def test_a_wrong_name_is_the_users_mistake(tmp_path, capsys):
-    """Exit code 2, in three beats, before anything runs."""
-    (tmp_path / "kernels").mkdir()
-    code = _run_cli(["run", "cpu", "--kernels", str(tmp_path / "kernels"), "--toolchain", "none", "--out", str(tmp_path / "out")])
-
-    assert (code, (tmp_path / "out").exists()) == (2, False)
-    assert "There is no toolchain named 'none'" in capsys.readouterr().err
 
 
 def test_help_shows_what_most_people_type_and_help_all_every_option():

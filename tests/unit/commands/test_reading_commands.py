@@ -388,12 +388,3 @@ def test_shards_of_a_run_are_one_run(runs, capsys):
     assert _run_cli(["history", "night-1", "night-2", "--json"]) == 0
     (line,) = json.loads(capsys.readouterr().out)["lines"]
     assert (line["n"], [one["run_id"] for one in line["runs"]]) == (2, ["night-1", "night-2"])
-
-
-def test_a_history_without_speeds_says_so(runs, capsys):
-    """In the JSON that was asked for too; folders without any run are an error."""
-    assert _run_cli(["history", "all", "--kernel", "x", "--json"]) == 5
-    answer = capsys.readouterr()
-    assert json.loads(answer.out)["reason"] == "no run has a sound speed of x"
-    assert "exit code 5: no run has a sound speed of x" in answer.err
-    assert _run_cli(["history", "empty"]) == 4

@@ -19,8 +19,7 @@ from warpwave.errors import ExitCode
 from warpwave.records import Chosen, DeviceFacts, Narrowed, Stage, StageReport, Verdict
 from warpwave.records.selection import NO_SUCH_TEST, RAN_NO_TEST, narrowed
 from warpwave.render.commands import next_commands
-from warpwave.render.markdown import render_markdown, render_page
-from warpwave.render.sections.changes import changed_test_sections, changed_tests_sentence
+from warpwave.render.markdown import render_markdown
 
 PASSED, FAILED, SKIPPED = Verdict.PASSED, Verdict.FAILED, Verdict.NOT_RUN
 
@@ -148,19 +147,6 @@ def test_only_the_side_that_lacks_a_test_has_to_be_whole(before, after, told_whe
     found = changed_tests([one(before, end["base"])], [one(after, end["head"])])
 
     assert bool(found.found) == told_when[died]
-
-
-def test_the_page_counts_and_shows_names_literally():
-    """Tests that need attention are open, the rest is folded."""
-    tests = [case(f"k/test_k.py::test[<b>{n}]") for n in range(30)]
-    found = changed_tests([run(cases=tuple(tests[:25]))], [run(cases=(*tests[25:], *tests[:1]))])
-    page = render_page(changed_tests_sentence(found), changed_test_sections(found), good=True)
-
-    assert changed_tests_sentence(found) == "24 tests are gone, 5 tests are new."
-    assert (
-        page.index("Tests that are gone") < page.index("… and 4 more") < page.index("<details>") < page.index("`k/test_k.py::test[<b>29]`")
-    )
-    assert changed_tests_sentence(changed_tests([one(PASSED)], [one(PASSED)])) == "None of 2 tests changed."
 
 
 # Options that choose tests and are wrong: their words lead, the exit code is 2, and nothing is called a failure of the package.

@@ -158,16 +158,6 @@ def test_a_package_that_computes_what_it_needs_and_cannot_be_built(request_):
 
 
 @pytest.mark.slow
-def test_a_package_that_says_nothing_and_cannot_be_built(request_):
-    """Nothing is promised."""
-    root = request_.options.package.folder
-    (root / "pyproject.toml").write_text('[build-system]\nrequires = ["no-such-tool"]\nbuild-backend = "backend"\nbackend-path = ["."]\n')
-    found = provide(change(request_, install=Install(package="all")), print)
-
-    assert found.notes[0].endswith("it declares no dependency that can be read: name what it needs with --with or --requirements")
-
-
-@pytest.mark.slow
 def test_a_declared_dependency_that_cannot_be_had(request_):
     """It is left out by name, with the reason; the others are there. What the user asks for by name must be there."""
     backend = request_.options.package.folder / "backend.py"
@@ -638,11 +628,6 @@ def test_a_release_that_nobody_has(request__of_toolchain):
     missing = replace(request__of_toolchain.target.toolchain, triton="1.2.3")
     with pytest.raises(InfrastructureError, match=r"triton==1\.2\.3"):
         provide_toolchain(change(request__of_toolchain, target=replace(request__of_toolchain.target, toolchain=missing)), print)
-
-
-def test_releases_are_in_the_order_of_their_numbers(request__of_toolchain):
-    """`post10` comes after `post2`."""
-    assert releases(None, request__of_toolchain.raw.parent / "wheels") == ["3.9.0.post2", "3.9.0.post10"]
 
 
 def test_builds_of_another_index(tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import sys
 from xml.etree import ElementTree
 
 import pytest
@@ -17,7 +16,7 @@ from warpwave.compare.answer import overview
 from warpwave.records import Ceiling, Verdict
 from warpwave.render.charts.pictures import pictures
 from warpwave.render.charts.roofline import roofline
-from warpwave.render.charts.svg import DARK, LIGHT, draw, size_ticks, sizes_scale, values_scale
+from warpwave.render.charts.svg import draw, size_ticks, sizes_scale, values_scale
 from warpwave.render.charts.sweeps import sweeps
 from warpwave.render.commands import repro
 from warpwave.render.html import render_html
@@ -204,18 +203,6 @@ def test_labels_of_many_ceilings_do_not_overlap(kind):
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-@pytest.mark.parametrize(("theme", "grounds"), [("light", [LIGHT]), ("dark", [DARK]), ("auto", [LIGHT, DARK])])
-def test_it_has_a_ground_of_its_own_in_light_and_in_dark(theme, grounds):
-    """Wherever it is embedded, its colours match its background."""
-    (picture,) = pictures(compare([run()]), theme)
-
-    assert [f"fill:{colours['ground']};stroke:{colours['grid']}" in picture.svg for colours in (LIGHT, DARK)] == [
-        colours in grounds for colours in (LIGHT, DARK)
-    ]
-    assert ("prefers-color-scheme:dark" in picture.svg) == (theme == "auto")
-    assert "var(--" not in picture.svg
-
-
 @pytest.mark.parametrize("name", PAGE_NAMES)
 def test_names_stay_names(name):
     """The picture is well-formed, has only elements of drawings, and its file is in the right folder."""
@@ -244,15 +231,6 @@ def test_plot_writes_svg_and_png(tmp_path, capsys):
     png = (beside / "softmax.png").read_bytes()
     assert png.startswith(b"\x89PNG")
     assert int.from_bytes(png[16:20], "big") == 2 * int(ElementTree.parse(beside / "softmax.svg").getroot().get("width"))
-
-
-def test_png_without_its_extra_is_a_usage_error(tmp_path, monkeypatch, capsys):
-    """The error names the command that installs it."""
-    monkeypatch.setitem(sys.modules, "resvg_py", None)
-    write_raw(tmp_path / "raw" / "alpha", run())
-
-    assert _run_cli(["plot", str(tmp_path), "--png"]) == 2
-    assert "pip install resvg-py" in capsys.readouterr().err
 
 
 # The roofline, and shares of matrix products. All data is synthetic.
@@ -302,16 +280,3 @@ def test_without_bytes_or_products_there_is_no_roofline():
     for given in (without_bytes, without_products):
         assert roofline(compare([given])) is None
         assert 'id="roofline"' not in render_html(compare([given]))
-
-
-def test_targets_are_kept_apart_by_marks_that_are_explained():
-    """The label of a slope comes after all marks, so none of them hides it."""
-    both = [run(name, record=record(name), samples=(product(400.0, "bf16"),), ceilings=CEILINGS) for name in ("alpha", "beta")]
-    text = render_html(compare(both))
-    legend = re.findall(r'<svg viewBox="0 0 10 10" aria-hidden="true"><path d="([^"]+)" class="dot s7"/></svg>(\w+)', text)
-    found = roofline(compare(both))
-
-    assert [name for _, name in legend] == ["alpha", "beta"]
-    assert len({path for path, _ in legend}) == 2
-    assert found is not None
-    assert found.body.rindex('class="dot') < found.body.index("alpha copy")

@@ -115,13 +115,6 @@ def test_a_file_with_nothing_to_run_is_named_with_its_reason():
     assert "tools/time.py: it is a script: --bench-script tools/time.py runs it" in text
 
 
-def test_what_to_do_is_said_once_for_targets_with_one_cause():
-    broken = {"verdict": Verdict.INFRA, "reason": "no disk", "hint": "Mount it."}
-    runs = [run(name, None, record=record(name, **broken), stages=(), cases=(), samples=(), compiled=()) for name in ("a", "b")]
-
-    assert terminal(*runs).count("Mount it.") == 1
-
-
 def test_what_is_a_script_is_run_as_one_by_the_next_commands():
     """If nothing else ran."""
     script = case("a/time.py", Verdict.NOT_RUN, not_run=NotRun.EMPTY, message="it is a script: --bench-script a/time.py runs it")

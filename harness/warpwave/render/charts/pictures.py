@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
 from warpwave.compare.model import Comparison
+from warpwave.records import grouped
 from warpwave.render.charts.svg import DARK, LIGHT, SANS, STYLES, Drawing, draw, rules
 from warpwave.render.charts.sweeps import MOST_DRAWN, Sweep, sweeps
 from warpwave.render.excerpt import shown
@@ -31,9 +32,7 @@ class Picture:
 def pictures(comparison: Comparison, theme: str = "auto") -> tuple[Picture, ...]:
     """Return a picture for each measured kernel. `theme` is light, dark, or auto for the reader's own."""
     comparison = shown(comparison).comparison
-    kernels: dict[str, list[Sweep]] = {}
-    for sweep in sweeps(comparison)[:MOST_DRAWN]:
-        kernels.setdefault(sweep.kernel, []).append(sweep)
+    kernels = grouped((sweep.kernel, sweep) for sweep in sweeps(comparison)[:MOST_DRAWN])
     named = zip(distinct(map(_stem, kernels)), kernels.items(), strict=True)
     return tuple(Picture(kernel, file, _picture(comparison, kernel, group, theme)) for file, (kernel, group) in named)
 

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from warpwave.compare.model import Cell, Comparison, Row
 from warpwave.compare.speeds import is_bandwidth, lower_is_better
+from warpwave.records import grouped
 from warpwave.stats import measurable
 
 _Styles = Mapping[tuple[str, str], int]
@@ -77,9 +78,6 @@ class Sweep:
 
 def sweeps(comparison: Comparison) -> tuple[Sweep, ...]:
     """Return every measured row once, in the authors' order; a kernel's list of cases follows its curves."""
-    groups: dict[tuple[str, str, str], list[Row]] = {}
-    for row in comparison.rows:
-        groups.setdefault((row.kernel, row.unit, row.case.rpartition("/")[0]), []).append(row)
     styles = _styles(comparison.rows)
     measured = {cell.target for row in comparison.rows for cell in row.cells}
     drawn = [target.target for target in comparison.targets if target.target in measured]
@@ -87,43 +85,44 @@ def sweeps(comparison: Comparison) -> tuple[Sweep, ...]:
     ceilings = _ceilings(comparison, targets)
     curves: dict[tuple[str, str], list[Sweep]] = {}
     lists: dict[tuple[str, str], list[Row]] = {}
-    for (kernel, unit, plot), rows in groups.items():
-        curves.setdefault((kernel, unit), [])
-        axis = _axis(rows)
-        if axis is None:
-            lists.setdefault((kernel, unit), []).extend(rows)
-            continue
-        x_name, sizes = axis
-        cases = sorted(sizes, key=lambda case: sizes[case])
-        title = plot.partition("/")[2] or kernel
-        labels = tuple(case.rpartition("/")[2] for case in cases)
+
+    def add(kernel: str, unit: str, title: str, x_name: str, cases: list[str], sizes: Mapping[str, float] | None, rows: list[Row]) -> None:
         series = _series(rows, cases, styles, targets)
-        xs = tuple(sizes[case] for case in cases)
-        curves[kernel, unit].append(Sweep(kernel, title, unit, x_name, labels, tuple(cases), xs, series, _of_those(ceilings, series, unit)))
+        labels = tuple(case.removeprefix(f"{kernel}/") if sizes is None else case.rpartition("/")[2] for case in cases)
+        xs = None if sizes is None else tuple(sizes[case] for case in cases)
+        sweep = Sweep(kernel, title, unit, x_name, labels, tuple(cases), xs, series, _of_those(ceilings, series, unit))
+        curves[kernel, unit].append(sweep)
+
+    for (kernel, unit, plot), rows in _plots(comparison.rows).items():
+        curves.setdefault((kernel, unit), [])
+        if axis := _axis(rows):
+            x_name, sizes = axis
+            add(kernel, unit, plot.partition("/")[2] or kernel, x_name, sorted(sizes, key=lambda case: sizes[case]), sizes, rows)
+        else:
+            lists.setdefault((kernel, unit), []).extend(rows)
     for (kernel, unit), rows in lists.items():
         cases = list(dict.fromkeys(row.case for row in rows))
         title = "further cases" if curves[kernel, unit] else kernel
         if len(cases) > MOST_LISTED:
             title, cases = f"{title}, the first {MOST_LISTED} of {len(cases)} cases", cases[:MOST_LISTED]
-        labels = tuple(case.removeprefix(f"{kernel}/") for case in cases)
-        series = _series(rows, cases, styles, targets)
-        curves[kernel, unit].append(Sweep(kernel, title, unit, "", labels, tuple(cases), None, series, _of_those(ceilings, series, unit)))
+        add(kernel, unit, title, "", cases, None, rows)
     return tuple(sweep for found in curves.values() for sweep in found)
 
 
 def swept(rows: Iterable[Row]) -> dict[tuple[str, str, str], float]:
     """Return the size on the axis by kernel, unit and case: the one swept, or else the only number of the case. Others have none."""
-    groups: dict[tuple[str, str, str], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row.kernel, row.unit, row.case.rpartition("/")[0]), []).append(row)
     found = {}
-    for (kernel, unit, _), group in groups.items():
+    for (kernel, unit, _), group in _plots(rows).items():
         axis = _axis(group)
         for row in group:
             only = list(_numbers({name: value for name, value in row.params.items() if isinstance(value, (int, float))}).values())
             if axis or len(only) == 1:
                 found[kernel, unit, row.case] = axis[1][row.case] if axis else only[0]
     return found
+
+
+def _plots(rows: Iterable[Row]) -> dict[tuple[str, str, str], list[Row]]:
+    return grouped(((row.kernel, row.unit, row.case.rpartition("/")[0]), row) for row in rows)
 
 
 def band(cell: Cell) -> tuple[float | None, float | None]:
@@ -197,15 +196,8 @@ def _series(rows: Iterable[Row], cases: Sequence[str], styles: _Styles, targets:
         for cell in row.cells:
             found.setdefault((row.provider, cell.target, cell.gpu), {})[row.case] = cell
     return tuple(
-        Curve(
-            provider,
-            target,
-            next(iter(cells.values())).gpu,
-            styles[kernel, provider],
-            targets.get(target, 0),
-            tuple(_point(cells.get(case)) for case in cases),
-        )
-        for (provider, target, _), cells in found.items()
+        Curve(*key, styles[kernel, key[0]], targets.get(key[1], 0), tuple(_point(cells.get(case)) for case in cases))
+        for key, cells in found.items()
     )
 
 

@@ -14,14 +14,9 @@ from warpwave.render.charts.svg import mark
 from warpwave.render.charts.sweeps import sweeps
 from warpwave.render.excerpt import shown
 from warpwave.render.html import kernels, tests
-from warpwave.render.html import kernels as generated_code
-from warpwave.render.html import kernels as kernel_table
-from warpwave.render.html import kernels as speeds
-from warpwave.render.html import tests as environment
-from warpwave.render.html.kernels import anchors, embedded, most_tests
 from warpwave.render.html.profile import costs
 from warpwave.render.html.shell import draw, pack, packaged_script, part, split
-from warpwave.render.sections import testing
+from warpwave.render.sections import outline, testing
 from warpwave.render.text import UNTESTED
 
 # One subject a file, in this order: each uses what those before it define.
@@ -47,24 +42,21 @@ def render_html(comparison: Comparison) -> str:
     lead = headline(comparison, overview(comparison))
     heading, below = _heading(lead.text, lead.more)
     comparison, drawn = found.comparison, sweeps(found.comparison)
-    figures = speeds.figures(drawn)
-    numerics = tests.numerics(comparison)
+    figures, numerics = kernels.figures(drawn), tests.numerics(comparison)
     more = (
-        (len(comparison.tests) - most_tests(comparison), "tests are not in the list of tests"),
+        (len(comparison.tests) - kernels.most_tests(comparison), "tests are not in the list of tests"),
         (len(drawn) - len(figures), "drawings are left out"),
         (len(numerics) - tests.MOST_NUMERICS + 1, "or more rows of numbers that tests recorded are left out"),
     )
-    lines, generated = overview(comparison), generated_code.generated(comparison)
-    idents = anchors(kernels.named(lines, generated.functions))
-    own = own_providers(comparison)
-    drawings = [kernels.with_shown(kernel, own.get(kernel.name, "")) for kernel in speeds.by_kernel(comparison, figures)]
-    found_gaps = shortfalls(comparison, lines)
-    open_gaps, more_gaps = kernel_table.gaps(comparison, found_gaps, idents)
+    lines, generated = overview(comparison), kernels.generated(comparison)
+    named = kernels.named(lines, generated)
+    idents = kernels.anchors(named)
+    short = shortfalls(comparison, lines)
+    open_gaps, more_gaps = kernels.gaps(comparison, short, idents)
     roof = roofline(comparison)
-    pages = kernels.pages(comparison, lines, idents, drawings, generated.functions, numerics)
-    bodies = {page.ident: part("comparison/kernel.html.jinja", "body", page, comparison, generated) for page in pages}
-    gravest = [idents[name] for name in kernels.named(lines, generated.functions)]
-    bodies_shown, bodies_packed = split(bodies, gravest)
+    pages = kernels.pages(comparison, lines, idents, own_providers(comparison), figures, generated, numerics)
+    bodies = {page["ident"]: part("comparison/kernel.html.jinja", "body", page, comparison, generated) for page in pages}
+    bodies_shown, bodies_packed = split(bodies, [idents[name] for name in named])
     left_out = [*found.left_out, *(f"{count} {what}. Everything is in comparison.json." for count, what in more if count > 0)]
     without_card = not comparison.has_card and bool(comparison.grid.rows)
     return draw(
@@ -78,11 +70,11 @@ def render_html(comparison: Comparison) -> str:
         script=packaged_script(*(f"comparison/script/{name}.js" for name in _SCRIPTS)),
         comparison=comparison,
         untested=UNTESTED,
-        facts=environment.facts(comparison),
-        cards=environment.cards(comparison),
-        grid=kernel_table.grid(comparison, idents) if without_card else None,
-        rows=kernel_table.rows(lines, idents, [target.target for target in comparison.beside or comparison.targets], found_gaps),
-        pills=kernel_table.pills(comparison),
+        facts=tests.facts(comparison),
+        cards=tests.cards(comparison),
+        grid=kernels.grid(comparison, idents) if without_card else None,
+        rows=kernels.rows(lines, idents, [target.target for target in comparison.beside or comparison.targets], short),
+        pills=outline.pills(comparison)[0] if comparison.beside else None,
         gaps=open_gaps,
         more_gaps=more_gaps,
         roof=roof,
@@ -97,5 +89,5 @@ def render_html(comparison: Comparison) -> str:
         parity=tests.parity(comparison),
         left_out=left_out,
         generated=generated,
-        data=pack(embedded(comparison, figures) | {"bodies": bodies_packed}),
+        data=pack(kernels.embedded(comparison, figures) | {"bodies": bodies_packed}),
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup
 
 from warpwave.compare.model import Comparison
 from warpwave.compare.profile import Largest, advice, largest
-from warpwave.records import Profile, ProfiledLine
+from warpwave.records import Profile, ProfiledLine, grouped
 from warpwave.render.charts.svg import Scale, mark, tag
 from warpwave.render.text import number
 
@@ -18,74 +18,43 @@ _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 720, 300, 60, 40
 _WASTEFUL = 2  # times the fewest
 
 
-@dataclass(frozen=True)
-class Bar:
-    """A bar of length `share` (0 to 1), of which `least` is the fewest; `words` say both."""
-
-    words: str
-    share: float
-    least: float
-    is_wasteful: bool = False
-
-
-@dataclass(frozen=True)
-class SourceLine:
-    """A line of the source with its bars: memory, LDS, and instructions; None where there is nothing."""
-
-    number: int
-    text: str
-    bars: tuple[Bar | None, ...]
-    advice: str
-
-
-@dataclass(frozen=True)
-class KernelCost:
-    """One kernel: its bound, its times by resource with bars, and its lines, file by file."""
-
-    name: str
-    case: str
-    bound: str
-    facts: tuple[str, ...]
-    times: tuple[tuple[str, Bar], ...]
-    files: tuple[tuple[str, tuple[SourceLine, ...]], ...]
-
-
-@dataclass(frozen=True)
-class Costs:
-    """All of them, and the roofline; `left_out` kernels are not shown."""
-
-    kernels: tuple[KernelCost, ...]
-    left_out: int
-    roofline: Markup
-    roofline_words: str
-
-
-def costs(comparison: Comparison) -> Costs | None:
+def costs(comparison: Comparison) -> dict[str, Any] | None:
     """Return what the page shows of profiles; None without any."""
     found = largest(comparison.profiles)
     if not found:
         return None
     body, words = _roofline([one.profile for one in found[:_KERNELS]])
-    return Costs(tuple(map(_kernel, found[:_KERNELS])), max(0, len(found) - _KERNELS), Markup(body), words)  # noqa: S704 - `tag` escapes
+    return {
+        "kernels": list(map(_kernel, found[:_KERNELS])),
+        "left_out": max(0, len(found) - _KERNELS),
+        "roofline": Markup(body),  # noqa: S704 - `tag` escapes
+        "roofline_words": words,
+    }
 
 
-def _kernel(one: Largest) -> KernelCost:
+def _kernel(one: Largest) -> dict[str, Any]:
+    """Return one kernel: its bound, its times by resource with bars, and its lines, file by file."""
     profile = one.profile
     longest = max(profile.bounds.values(), default=0.0) or 1.0
-    times = sorted(profile.bounds.items(), key=lambda item: -item[1])
-    shown = profile.lines[:_LINES]
+    shown = sorted(profile.lines[:_LINES], key=lambda line: (line.file, line.line))
     most = {name: max((line.counters.get(name, 0) for line in shown), default=0) or 1 for name in ("lines64", "lds_cycles", "instructions")}
-    files: dict[str, list[SourceLine]] = {}
-    for line in sorted(shown, key=lambda line: (line.file, line.line)):
-        files.setdefault(line.file.rpartition("/")[2] or "no source line", []).append(_line(line, most))
-    return KernelCost(
-        f"{profile.function} on {one.target}",
-        f"{profile.case}, the largest of {one.tests} tests" if one.tests > 1 else profile.case,
-        profile.bound or "no published figures of this card",
-        tuple(_facts(profile)),
-        tuple((name, Bar(f"{number(value)} µs", value / longest, 0)) for name, value in times),
-        tuple((file, tuple(lines)) for file, lines in files.items()),
-    )
+    files = grouped((line.file.rpartition("/")[2] or "no source line", _line(line, most)) for line in shown)
+    return {
+        "name": f"{profile.function} on {one.target}",
+        "case": f"{profile.case}, the largest of {one.tests} tests" if one.tests > 1 else profile.case,
+        "bound": profile.bound or "no published figures of this card",
+        "facts": list(_facts(profile)),
+        "times": [
+            (name, _bar(f"{number(value)} µs", value / longest))
+            for name, value in sorted(profile.bounds.items(), key=lambda item: -item[1])
+        ],
+        "files": list(files.items()),
+    }
+
+
+def _bar(words: str, share: float, least: float = 0, is_wasteful: bool = False) -> dict[str, Any]:
+    """Return a bar of length `share` (0 to 1), of which `least` is the fewest; `words` say both."""
+    return {"words": words, "share": share, "least": least, "is_wasteful": is_wasteful}
 
 
 def _facts(profile: Profile) -> Iterable[str]:
@@ -100,16 +69,17 @@ def _facts(profile: Profile) -> Iterable[str]:
         yield f"{has('scratch_bytes', 0):,} bytes of spilled registers"
 
 
-def _line(line: ProfiledLine, most: dict[str, int]) -> SourceLine:
+def _line(line: ProfiledLine, most: dict[str, int]) -> dict[str, Any]:
+    """Return a line of the source with its bars: memory, LDS, and instructions; None where there is nothing."""
     has = line.counters.get
-    bars: list[Bar | None] = []
+    bars = []
     for some, fewest, unit in (("lines64", "least64", "lines"), ("lds_cycles", "least_lds_cycles", "cycles")):
         value, least = has(some, 0), has(fewest, 0)
         words = f"{value:,} of {least:,} {unit}"
-        bars.append(Bar(words, value / most[some], min(value, least) / most[some], value >= _WASTEFUL * least) if value else None)
+        bars.append(_bar(words, value / most[some], min(value, least) / most[some], value >= _WASTEFUL * least) if value else None)
     count = has("instructions", 0)
-    bars.append(Bar(f"{count:,} instructions", count / most["instructions"], 0) if count else None)
-    return SourceLine(line.line, line.text, tuple(bars), advice(line))
+    bars.append(_bar(f"{count:,} instructions", count / most["instructions"]) if count else None)
+    return {"number": line.line, "text": line.text, "bars": bars, "advice": advice(line)}
 
 
 def _roofline(profiles: Sequence[Profile]) -> tuple[str, str]:

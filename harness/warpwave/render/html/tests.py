@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from warpwave.compare.model import FAILING, Comparison, DeviceSummary, Parity, ParityRow, TargetSummary
-from warpwave.records import CaseResult, Verdict, with_card
+from warpwave.records import CaseResult, Verdict, grouped, with_card
 from warpwave.render.commands import repro
 from warpwave.render.sections.testing import remarks, several, suspicion, use_of_cards
 from warpwave.render.text import first_line, number
@@ -20,44 +21,15 @@ MOST_FINDINGS = 200  # lines of kernels
 
 
 @dataclass(frozen=True)
-class Story:
-    """A test that failed on one target. `again` is the command that runs it alone. `doubt` says why the failure is only suspected."""
-
-    target: str
-    verdict: Verdict
-    message: str
-    detail: tuple[str, ...]
-    again: str
-    doubt: str = ""
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A test that failed somewhere. `elsewhere` names the targets on which it passed."""
-
-    id: str
-    stories: tuple[Story, ...]
-    elsewhere: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Failures:
-    """The failures that are shown, and how many more there are."""
-
-    shown: tuple[Failure, ...]
-    more: int
-
-
-@dataclass(frozen=True)
 class Gap:
-    """Tests of one kernel with the same parity and reason. `ids` are some of them."""
+    """Tests of one kernel with the same parity and reason. `ids` are some of the `n`."""
 
     parity: Parity
     kernel: str
     on: tuple[str, ...]
     reason: str
     n: int
-    ids: tuple[str, ...]
+    ids: list[str]
 
 
 @dataclass(frozen=True)
@@ -66,7 +38,7 @@ class Standing:
 
     everywhere: int
     total: int
-    gaps: tuple[Gap, ...]
+    gaps: list[Gap]
 
 
 @dataclass(frozen=True)
@@ -76,51 +48,63 @@ class Numeric:
     kernel: str
     name: str
     n: int
-    worst: tuple[tuple[float, str] | None, ...]
+    worst: list[tuple[float, str] | None]
 
 
-def failures(comparison: Comparison) -> Failures:
-    """Return the tests that failed: the first ones, and no more of their output than a page can carry."""
+def failures(comparison: Comparison) -> dict[str, Any]:
+    """Return the tests that failed: the first ones, and no more of their output than a page can carry.
+
+    Each has a story for each target on which it failed, with the command that runs it alone, and why the failure is only suspected.
+    """
     rows = [row for row in comparison.tests if any(cell.result.verdict in FAILING for cell in row.cells)]
     targets = {target.target: target for target in comparison.targets}
     room = _ALL_DETAILS
     shown = []
     for row in rows[:_FAILURES]:
-        stories: list[Story] = []
+        stories: list[dict[str, Any]] = []
         for cell in row.cells:
             result = cell.result
             if result.verdict in FAILING and len(stories) < _STORIES:
                 detail = result.detail[: min(_DETAIL, room)]
                 room -= len(detail)
-                again = repro(targets[cell.target], result.id)
-                doubt = suspicion(row, cell.target, comparison.targets)
-                stories.append(Story(cell.target, result.verdict, _message(result), tuple(detail.splitlines()), again, doubt))
-        elsewhere = tuple(cell.target for cell in row.cells if cell.result.verdict is Verdict.PASSED)
-        shown.append(Failure(_name(row), tuple(stories), elsewhere))
-    return Failures(tuple(shown), len(rows) - len(shown))
+                stories.append(
+                    {
+                        "target": cell.target,
+                        "verdict": result.verdict,
+                        "message": _message(result),
+                        "detail": detail.splitlines(),
+                        "again": repro(targets[cell.target], result.id),
+                        "doubt": suspicion(row, cell.target, comparison.targets),
+                    }
+                )
+        elsewhere = [cell.target for cell in row.cells if cell.result.verdict is Verdict.PASSED]
+        shown.append({"id": _name(row), "stories": stories, "elsewhere": elsewhere})
+    return {"shown": shown, "more": len(rows) - len(shown)}
+
+
+# Gravest first.
+_ORDER = (
+    *(Parity.FAILED_ON, Parity.PASSED_NOWHERE, Parity.MISSING_ON, Parity.ONE_TARGET),
+    *(Parity.SKIPPED_ON, Parity.XFAILED_ON, Parity.KNOWN_ON, Parity.ALL_PASSED),
+)
 
 
 def parity(comparison: Comparison) -> Standing:
     """Group the tests that did not pass everywhere by parity, kernel, targets and reason."""
-    groups: dict[tuple[Parity, str, tuple[str, ...], str], list[str]] = {}
-    everywhere = 0
+    found = []
     for row in comparison.tests:
         skipped = tuple(cell.target for cell in row.cells if cell.result.verdict is Verdict.NOT_RUN)
-        behind = row.on or tuple(cell.target for cell in row.cells if cell.result.verdict is not Verdict.PASSED)
-        if not behind:
-            everywhere += 1
-            continue
-        # A test on one target only has no parity. If it was skipped, list it with its reason all the same.
-        kind = Parity.SKIPPED_ON if row.parity is Parity.ONE_TARGET and skipped == behind else row.parity
-        reasons = dict.fromkeys(_message(cell.result) for cell in row.cells if cell.target in behind)
-        groups.setdefault((kind, row.kernel, behind, "; ".join(filter(None, reasons))), []).append(_name(row))
-    order = [Parity.FAILED_ON, Parity.PASSED_NOWHERE, Parity.MISSING_ON, Parity.ONE_TARGET, Parity.SKIPPED_ON]
-    order += [Parity.XFAILED_ON, Parity.KNOWN_ON, Parity.ALL_PASSED]
-    gaps = [Gap(kind, kernel, on, reason, len(ids), tuple(ids[:_EXAMPLES])) for (kind, kernel, on, reason), ids in groups.items()]
-    return Standing(everywhere, len(comparison.tests), tuple(sorted(gaps, key=lambda gap: order.index(gap.parity))[:_FAILURES]))
+        if behind := row.on or tuple(cell.target for cell in row.cells if cell.result.verdict is not Verdict.PASSED):
+            # A test on one target only has no parity. If it was skipped, list it with its reason all the same.
+            kind = Parity.SKIPPED_ON if row.parity is Parity.ONE_TARGET and skipped == behind else row.parity
+            reasons = dict.fromkeys(_message(cell.result) for cell in row.cells if cell.target in behind)
+            found.append(((kind, row.kernel, behind, "; ".join(filter(None, reasons))), _name(row)))
+    gaps = [Gap(*key, len(ids), ids[:_EXAMPLES]) for key, ids in grouped(found).items()]
+    total = len(comparison.tests)
+    return Standing(total - len(found), total, sorted(gaps, key=lambda gap: _ORDER.index(gap.parity))[:_FAILURES])
 
 
-def numerics(comparison: Comparison) -> tuple[Numeric, ...]:
+def numerics(comparison: Comparison) -> list[Numeric]:
     """Return the numbers that tests recorded with `record_property`: per target the largest of each."""
     found: dict[tuple[str, str], dict[str, tuple[int, float, ParityRow]]] = {}
     for row in comparison.tests:
@@ -131,15 +115,15 @@ def numerics(comparison: Comparison) -> tuple[Numeric, ...]:
                     n, most, of = known.get(cell.target, (0, value, row))
                     known[cell.target] = (n + 1, value, row) if value > most else (n + 1, most, of)
     targets = [target.target for target in comparison.targets if target.tests]
-    return tuple(
+    return [
         Numeric(
             kernel,
             name,
             max(n for n, _, _ in values.values()),
-            tuple((values[target][1], _short_name(values[target][2])) if target in values else None for target in targets),
+            [(values[target][1], _short_name(values[target][2])) if target in values else None for target in targets],
         )
         for (kernel, name), values in sorted(found.items(), key=lambda entry: entry[0])
-    )
+    ]
 
 
 def _short_name(row: ParityRow) -> str:
@@ -172,38 +156,22 @@ _MOST = 16  # different GPUs per target
 _MOST_PACKAGES = 200
 
 
-@dataclass(frozen=True)
-class Fact:
-    """One fact of all targets. `refuses`: this difference alone forbids ratios."""
-
-    name: str
-    values: tuple[str, ...]
-    differs: bool
-    refuses: bool
-
-
-@dataclass(frozen=True)
-class Cards:
-    """The GPUs of one target, and remarks about them."""
-
-    target: str
-    devices: tuple[DeviceSummary, ...]
-    remarks: tuple[str, ...]
-
-
-def facts(comparison: Comparison) -> tuple[Fact, ...]:
+def facts(comparison: Comparison) -> list[dict[str, Any]]:
     """Return the facts that at least one target reports. A value is empty if a target does not report it."""
     known = [_told(target) for target in comparison.targets]
-    refusing = {difference.name for difference in comparison.differences if difference.refuses}
-    differing = {difference.name for difference in comparison.differences}
-    names = list(dict.fromkeys(name for found in known for name in found))
-    rows = [Fact(name, tuple(found.get(name, "") for found in known), name in differing, name in refusing) for name in names]
-    return tuple(row for row in rows if any(row.values))
+    refuses = {difference.name: difference.refuses for difference in comparison.differences}
+    rows = {name: [found.get(name, "") for found in known] for name in dict.fromkeys(name for found in known for name in found)}
+    return [
+        {"name": name, "each": texts, "differs": name in refuses, "refuses": refuses.get(name, False)}
+        for name, texts in rows.items()
+        if any(texts)
+    ]
 
 
-def cards(comparison: Comparison) -> tuple[Cards, ...]:
-    """Return the targets whose work several GPUs shared."""
-    return tuple(Cards(target.target, several(target), remarks(target)) for target in comparison.targets if several(target))
+def cards(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return the targets whose work several GPUs shared, with these GPUs and remarks about them."""
+    shared = [(target, several(target)) for target in comparison.targets]
+    return [{"target": target.target, "devices": devices, "remarks": remarks(target)} for target, devices in shared if devices]
 
 
 def _told(target: TargetSummary) -> dict[str, str]:

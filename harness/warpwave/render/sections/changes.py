@@ -12,7 +12,7 @@ from warpwave.compare.history import Step
 from warpwave.compare.model import Change as SpeedChange
 from warpwave.compare.speeds import explain, first_names
 from warpwave.compare.tests import ChangedTest, ChangedTests, Fate
-from warpwave.records import Verdict
+from warpwave.records import Verdict, grouped
 from warpwave.render.sections.model import MOST_LINES, Bit, Line, Section, name, names, say, shorten
 from warpwave.render.text import NOTHING, first_line, number, plural
 
@@ -97,12 +97,9 @@ def _sides(base: Bundle, head: Bundle) -> Section:
 
 def _changed(title: str, changes: Sequence[Change], failing: Collection[Concern], few: int | None, folded: bool) -> list[Section]:
     """Return blocks, in the order of their gravest change. Architectures with the same change share a line."""
-    blocks: dict[tuple[str, str, str], dict[Line, list[str]]] = {}
-    for change in changes:
-        block = blocks.setdefault((change.kernel, change.function, change.origin), {})
-        block.setdefault(_story(change, failing), []).append(change.hardware)
     drawn = []
-    for head, stories in blocks.items():
+    for head, found in grouped(((change.kernel, change.function, change.origin), change) for change in changes).items():
+        stories = grouped((_story(change, failing), change.hardware) for change in found)
         lines = [say("  ", name(", ".join(dict.fromkeys(where)))) + story for story, where in stories.items()]
         drawn.append([_head(*head), *lines])
     return [Section(title, lines=_shorten(drawn, few), folded=folded)] if drawn else []
@@ -145,21 +142,14 @@ def _because(reason: str) -> Line:
 
 def _one_sided(title: str, changes: Sequence[Change], few: int | None) -> list[Section]:
     """Return a line per kernel function, and with `few` None each configuration below it with its architectures."""
-    functions: dict[tuple[str, str], list[Change]] = {}
-    for change in changes:
-        functions.setdefault((change.kernel, change.function), []).append(change)
     blocks = []
-    for (kernel, function), found in functions.items():
+    for (kernel, function), found in grouped(((change.kernel, change.function), change) for change in changes).items():
         where = dict.fromkeys(change.hardware for change in found)
         lines = [_head(kernel, function, "") + say(f": {plural(len(found), 'configuration')} for ", name(", ".join(where)))]
-        if few is None or len(found) <= _FEW_CASES:
-            cases: dict[tuple[str, str], list[str]] = {}
-            for change in found:
-                cases.setdefault((change.origin, change.variant), []).append(change.hardware)
-            for (origin, text), on in cases.items():
-                lines.append(
-                    say("  ", name(origin), *((" [", name(text), "]") if text else ()), " for ", name(", ".join(dict.fromkeys(on))))
-                )
+        is_listed = few is None or len(found) <= _FEW_CASES
+        cases = grouped(((change.origin, change.variant), change.hardware) for change in found if is_listed)
+        for (origin, text), on in cases.items():
+            lines.append(say("  ", name(origin), *((" [", name(text), "]") if text else ()), " for ", name(", ".join(dict.fromkeys(on)))))
         blocks.append(lines)
     return [Section(title, lines=_shorten(blocks, few), folded=True)] if blocks else []
 
@@ -169,8 +159,7 @@ def _shorten(blocks: Sequence[Sequence[Line]], few: int | None) -> tuple[Line, .
     lines = tuple(line for block in shown for line in block[:MOST_LINES])
     if len(shown) == len(blocks):
         return lines
-    where = "the file of --json holds all" if few is None else "--full shows them"
-    return (*lines, say(f"… and {len(blocks) - len(shown)} more; {where}"))
+    return (*lines, say((_IN_JSON if few is None else _MORE).format(len(blocks) - len(shown))))
 
 
 # Speed changes between two runs → sections, for the terminal and for Markdown. Pure.
@@ -204,13 +193,10 @@ def changed_speed_sections(found: SpeedChanges, full: bool) -> list[Section]:
     few = None if full else _FEW
     sections = [_speed_sides(found), _groups(found.groups, full)]
     if found.lost:
-        sections.append(
-            Section("Failed in HEAD", lines=_shorten_lines([_named(point) + _because_of_speed(point) for point in found.lost], few))
-        )
+        sections.append(_failing("Failed in HEAD", found.lost, few))
     sections += [_points("Slower", found.of(SpeedChange.SLOWER), few), _points("Faster", found.of(SpeedChange.FASTER), few)]
     if found.failing:
-        lines = [_named(point) + _because_of_speed(point) for point in found.failing]
-        sections.append(Section("Fail in both runs, or as known", lines=_shorten_lines(lines, few), folded=True))
+        sections.append(_failing("Fail in both runs, or as known", found.failing, few, folded=True))
     unverified = [point for point in found.points if point.speedup is not None and point.reason]
     if marked := [point for point in unverified if "unverified in both" in point.reason]:
         sections.append(Section("Compared, though a test fails in both", lines=_shorten_lines(_left_out(marked), _FEW_REASONS)))
@@ -218,22 +204,25 @@ def changed_speed_sections(found: SpeedChanges, full: bool) -> list[Section]:
     if full:
         sections.append(_points("Ambiguous", found.of(SpeedChange.AMBIGUOUS), None, folded=True))
         sections.append(_points("Same", found.of(SpeedChange.SAME), None, folded=True))
-        sections.append(Section("Not compared", lines=_shorten_lines(_left_out(left), None), folded=True))
-    elif left:
-        sections.append(Section("Not compared", lines=_shorten_lines(_left_out(left), _FEW_REASONS), folded=True))
+    if full or left:
+        lines = _shorten_lines(_left_out(left), None if full else _FEW_REASONS)
+        sections.append(Section("Not compared", lines=lines, folded=True))
     return [section for section in sections if section.heads or section.lines]
 
 
+def _failing(title: str, points: Sequence[PointChange], few: int | None, folded: bool = False) -> Section:
+    return Section(title, lines=_shorten_lines([_named(point) + _because_of_speed(point) for point in points], few), folded=folded)
+
+
 def _speed_sides(found: SpeedChanges) -> Section:
-    rows = []
-    for pair in found.pairs[:MOST_LINES]:
-        rows.append(
-            (say(name(pair.target)), *names((first_names(list(dict.fromkeys(pair.gpus))), *pair.commits)), say(f"{pair.threshold:.1%}"))
-        )
+    rows = tuple(
+        (*names((pair.target, first_names(list(dict.fromkeys(pair.gpus))), *pair.commits)), say(f"{pair.threshold:.1%}"))
+        for pair in found.pairs[:MOST_LINES]
+    )
     lines = shorten((say(Bit("! ", Verdict.ABSENT), name(text)) for text in (*_differing(found.pairs), *found.only)), None)
     legend = [explain(pair.noise) for pair in found.pairs if not pair.barriers]
     heads = tuple(say(head) for head in ("target", "GPU", "BASE", "HEAD", "threshold"))
-    return Section("What was compared", heads, tuple(rows), tuple(lines), tuple(dict.fromkeys(legend)), right=(4,))
+    return Section("What was compared", heads, rows, tuple(lines), tuple(dict.fromkeys(legend)), right=(4,))
 
 
 def _differing(pairs: Sequence[TargetPair]) -> list[str]:
@@ -249,7 +238,7 @@ def _differing(pairs: Sequence[TargetPair]) -> list[str]:
 def _groups(groups: Sequence[GroupChange], full: bool) -> Section:
     """Return a row a kernel, provider and target, regressions first. Without `full`, those without a sure change are counted."""
     rows: list[tuple[Line, ...]] = []
-    ordered = sorted(groups, key=_gravity)
+    ordered = sorted(groups, key=lambda group: (-group.changes.get(SpeedChange.SLOWER.value, 0), group.mean or 1.0))
     moved = [group for group in ordered if group.changes.keys() & {SpeedChange.SLOWER.value, SpeedChange.FASTER.value}]
     still = len(ordered) - len(moved)
     groups = ordered if full else moved
@@ -271,10 +260,6 @@ def _groups(groups: Sequence[GroupChange], full: bool) -> Section:
     return Section("By kernel", heads, tuple(rows), lines, legend=legend, right=tuple(range(3, 9)))
 
 
-def _gravity(group: GroupChange) -> tuple[int, float]:
-    return -group.changes.get(SpeedChange.SLOWER.value, 0), group.mean or 1.0
-
-
 def _points(title: str, points: Sequence[PointChange], few: int | None, folded: bool = False) -> Section:
     if not points:
         return Section(title)
@@ -291,14 +276,11 @@ def _points(title: str, points: Sequence[PointChange], few: int | None, folded: 
 
 
 def _shorten_lines(lines: Sequence[Line], few: int | None) -> tuple[Line, ...]:
-    most, more = (MOST_LINES, _IN_JSON) if few is None else (few, _MORE)
-    return tuple(lines) if len(lines) <= most else (*lines[:most], say(more.format(len(lines) - most)))
+    return _shorten([[line] for line in lines], few)
 
 
 def _left_out(points: Sequence[PointChange]) -> list[Line]:
-    groups: dict[tuple[str, str, str, str], list[PointChange]] = {}
-    for point in points:
-        groups.setdefault((point.kernel, point.provider, point.target, point.reason), []).append(point)
+    groups = grouped(((point.kernel, point.provider, point.target, point.reason), point) for point in points)
     return [
         _named(found[0]) + (say(f" and {len(found) - 1} more") if len(found) > 1 else ()) + _because_of_speed(found[0])
         for found in groups.values()

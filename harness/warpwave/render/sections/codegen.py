@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from warpwave.compare.codegen import by_generation, configuration
 from warpwave.compare.model import FAILING, CodegenCell, CodegenRow, Comparison, Deviation, Fidelity, Likeness, WaiverUse
-from warpwave.records import HOST_CODE, CompiledKernel, Gates, NotRun, Verdict, Which
+from warpwave.records import HOST_CODE, CompiledKernel, Gates, NotRun, Verdict, Which, grouped
 from warpwave.render.sections.model import MOST_LINES, Bit, Line, Section, lacking, name, say, shorten
 from warpwave.render.text import NOTHING, first_line, plural, stacked
 
@@ -59,20 +59,18 @@ _FEW_PLACES = 3  # configurations of one finding
 
 def gate_sections(comparison: Comparison, few: int | None) -> list[Section]:
     """Return what a reader must know before trusting a green result; nothing if every kernel met the defaults."""
-    cells = [cell for row in comparison.codegen for cell in row.cells if cell.compiled.only_gates]
-    found: list[Section] = []
-    if findings := _findings(cells):
-        found.append(_broken(findings, few))
-    if lines := _advice(cell for row in comparison.codegen for cell in row.cells):
-        found.append(Section(ADVICE, lines=shorten(lines, few), legend=(ADVICE_LEGEND,)))
-    if lines := _discarded(cell for row in comparison.codegen for cell in row.cells if cell.compiled.is_discarded):
-        found.append(Section("Candidates that an autotuner discards", lines=shorten(lines, few)))
-    if lines := _unjudged(cell for row in comparison.codegen for cell in row.cells):
-        found.append(Section(NOT_JUDGED, lines=shorten(lines, few)))
-    if lines := [*map(_waiver, comparison.waivers), *_open(comparison)]:
-        found.append(Section("Gates waived or open", lines=shorten(lines, few)))
+    cells = list(comparison.compiled_cells)
+    findings = _findings(cell for cell in cells if cell.compiled.only_gates)
+    listed: tuple[tuple[str, Sequence[Line], tuple[str, ...]], ...] = (
+        (ADVICE, _advice(cells), (ADVICE_LEGEND,)),
+        ("Candidates that an autotuner discards", _discarded(cells), ()),
+        (NOT_JUDGED, _unjudged(cells), ()),
+        ("Gates waived or open", [*map(_waiver, comparison.waivers), *_open(comparison)], ()),
+    )
+    found = [_broken(findings, few)] if findings else []
+    found += [Section(title, lines=shorten(lines, few), legend=legend) for title, lines, legend in listed if lines]
     if lines := _left_out(comparison):
-        found.append(Section("Not compiled: peers, which launch no kernel of the package", lines=tuple(lines)))
+        found.append(Section("Not compiled: peers, which launch no kernel of the package", lines=lines))
     return found
 
 
@@ -90,13 +88,22 @@ _Findings = dict[tuple[str, str, str, str], list[CompiledKernel]]  # by function
 
 def _findings(cells: Iterable[CodegenCell]) -> _Findings:
     """Return the rows of each finding. Sorted, because workers finish in any order."""
-    groups: _Findings = {}
-    for cell in cells:
-        made = cell.compiled
-        for gate, found in made.broken.items():
-            if gate not in made.waived:
-                groups.setdefault((f"{made.kernel} {made.function}", cell.target, gate, found), []).append(made)
+    broken = ((cell.target, cell.compiled) for cell in cells)
+    groups = grouped(
+        ((_function(made), target, gate, text), made)
+        for target, made in broken
+        for gate, text in made.broken.items()
+        if gate not in made.waived
+    )
     return dict(sorted(groups.items()))
+
+
+def _function(made: CompiledKernel) -> str:
+    return f"{made.kernel} {made.function}"
+
+
+def _on(function: str, target: str, rows: Iterable[CompiledKernel]) -> Line:
+    return say(name(function), " on ", name(target), " for ", name(", ".join(_hardware(rows))))
 
 
 def _broken(findings: _Findings, few: int | None) -> Section:
@@ -106,9 +113,7 @@ def _broken(findings: _Findings, few: int | None) -> Section:
     lines = [line for key, rows in shown for line in _finding(key, rows)]
     if len(findings) > most:
         lines.append(say(f"… and {len(findings) - most} more findings in comparison.json"))
-    kernels: dict[tuple[str, str], list[CompiledKernel]] = {}
-    for (function, _, gate, _), rows in shown:
-        kernels.setdefault((function, gate), []).extend(rows)
+    kernels = grouped(((function, gate), row) for (function, _, gate, _), rows in shown for row in rows)
     legend = (
         "What to do: fix the kernel or its launch; docs/gates.md says what each gate means.",
         "If it must stay like this, paste this into the package's pyproject.toml, and say why:",
@@ -118,9 +123,8 @@ def _broken(findings: _Findings, few: int | None) -> Section:
 
 def _finding(key: tuple[str, str, str, str], rows: Sequence[CompiledKernel]) -> list[Line]:
     function, target, gate, found = key
-    where = ", ".join(_hardware(rows))
     many = f", {len(rows)} times" if len(rows) > 1 else ""
-    head = say(name(function), " on ", name(target), " for ", name(where), many, ": ", Bit("failed", Verdict.FAILED), ": ")
+    head = _on(function, target, rows) + say(many, ": ", Bit("failed", Verdict.FAILED), ": ")
     places = list(dict.fromkeys(filter(None, map(_place, rows))))
     more = [say(f"  and {plural(len(places) - _FEW_PLACES, 'more configuration')}")] if len(places) > _FEW_PLACES else []
     return [head + say(name(f"{gate}: {found}")), *(say("  ", name(place)) for place in places[:_FEW_PLACES]), *more]
@@ -128,14 +132,14 @@ def _finding(key: tuple[str, str, str, str], rows: Sequence[CompiledKernel]) -> 
 
 def _advice(cells: Iterable[CodegenCell]) -> list[Line]:
     """Return a line per function, target and gate: the architectures, what was found first, and the places."""
-    groups: dict[tuple[str, str, str], list[CompiledKernel]] = {}
-    for cell in cells:
-        made = cell.compiled
-        for gate in made.advice.keys() - made.waived.keys():
-            groups.setdefault((f"{made.kernel} {made.function}", cell.target, gate), []).append(made)
+    groups = grouped(
+        ((_function(cell.compiled), cell.target, gate), cell.compiled)
+        for cell in cells
+        for gate in cell.compiled.advice.keys() - cell.compiled.waived.keys()
+    )
     return [
-        say(name(function), " on ", name(target), " for ", name(", ".join(_hardware(rows))), ": ")
-        + say(Bit(gate, Verdict.ABSENT), ": ", name(rows[0].advice[gate]), *([f", and in {len(rows) - 1} more"] if len(rows) > 1 else []))
+        _on(function, target, rows)
+        + say(": ", Bit(gate, Verdict.ABSENT), ": ", name(rows[0].advice[gate]), f", and in {len(rows) - 1} more" if len(rows) > 1 else "")
         + say(", at ", name(_place(rows[0])))
         for (function, target, gate), rows in sorted(groups.items())
     ]
@@ -160,25 +164,21 @@ def _waive(gate: str, rows: Sequence[CompiledKernel]) -> str:
 
 def _discarded(cells: Iterable[CodegenCell]) -> list[Line]:
     """Return a line per function and target: how many configurations, and what is wrong with the first of them."""
-    groups: dict[tuple[str, str], list[CompiledKernel]] = {}
-    for cell in cells:
-        groups.setdefault((f"{cell.compiled.kernel} {cell.compiled.function}", cell.target), []).append(cell.compiled)
+    groups = grouped(((_function(cell.compiled), cell.target), cell.compiled) for cell in cells if cell.compiled.is_discarded)
     return [
-        say(name(function), " on ", name(target), " for ", name(", ".join(_hardware(rows))), f", {plural(len(rows), 'candidate')}: ")
-        + say(Bit("discarded", Verdict.NOT_RUN), ": ", name(rows[0].reason))
+        _on(function, target, rows)
+        + say(f", {plural(len(rows), 'candidate')}: ", Bit("discarded", Verdict.NOT_RUN), ": ", name(rows[0].reason))
         for (function, target), rows in sorted(groups.items())
     ]
 
 
 def _unjudged(cells: Iterable[CodegenCell]) -> list[Line]:
     """Return a line for each target and reason, with the gates, the architectures and the number of kernels that it is about."""
-    groups: dict[tuple[str, str, str], list[str]] = {}
-    for cell in cells:
-        reasons: dict[str, list[str]] = {}
-        for gate, why in cell.compiled.unjudged.items():
-            reasons.setdefault(why, []).append(gate)
-        for why, gates in reasons.items():
-            groups.setdefault((cell.target, ", ".join(gates), why), []).append(cell.compiled.hardware)
+    groups = grouped(
+        ((cell.target, ", ".join(gates), why), cell.compiled.hardware)
+        for cell in cells
+        for why, gates in grouped((why, gate) for gate, why in cell.compiled.unjudged.items()).items()
+    )
     return [
         say(name(gates), " on ", name(target), " for ", name(", ".join(sorted(set(where)))), f", {plural(len(where), 'kernel')}: ")
         + say(Bit("not judged", Verdict.NOT_RUN), ": ", name(why))
@@ -203,21 +203,15 @@ def _patterns(which: Which) -> str:
 
 def _open(comparison: Comparison) -> list[Line]:
     """Return the default gates that a package switched off or loosened, so that green does not claim more than was checked."""
-    found: dict[str, list[str]] = {}
-    for target in comparison.targets:
-        if target.compiled and target.gates:
-            for text in _looser(target.gates):
-                found.setdefault(text, []).append(target.target)
+    judged = ((target.target, target.gates) for target in comparison.targets if target.compiled and target.gates)
+    found = grouped((text, target) for target, gates in judged for text in _looser(gates))
     return [say(name(text), " for every kernel on ", name(", ".join(targets))) for text, targets in found.items()]
 
 
-def _left_out(comparison: Comparison) -> list[Line]:
+def _left_out(comparison: Comparison) -> tuple[Line, ...]:
     """Return the benchmark providers that the author left out. If one launches a kernel after all, no gate has checked it."""
-    found: dict[tuple[str, ...], list[str]] = {}
-    for target in comparison.targets:
-        if target.peers:
-            found.setdefault(target.peers, []).append(target.target)
-    return [say(name(", ".join(peers)), " on ", name(", ".join(targets)), ", by pyproject.toml") for peers, targets in found.items()]
+    found = grouped((target.peers, target.target) for target in comparison.targets if target.peers)
+    return tuple(say(name(", ".join(peers)), " on ", name(", ".join(targets)), ", by pyproject.toml") for peers, targets in found.items())
 
 
 def _looser(gates: Gates) -> list[str]:
@@ -250,7 +244,7 @@ _LIMITED_BY = {"warps": "warps", "programs": "progs", "registers": "regs", "scal
 
 def codegen(comparison: Comparison, every: bool) -> list[Section]:
     """Return a line per kernel function and a column per architecture. With `every`, a line per configuration."""
-    cells = [cell for row in comparison.codegen for cell in row.cells]
+    cells = list(comparison.compiled_cells)
     if not cells:
         return []
     order = sorted(dict.fromkeys(cell.compiled.hardware for cell in cells), key=by_generation)
@@ -268,13 +262,12 @@ def codegen(comparison: Comparison, every: bool) -> list[Section]:
     sections[-1] = dataclasses.replace(sections[-1], lines=without, legend=tuple(legend))
     if every:
         return sections
-    sections += _not_compiled(
-        UNCOMPILED, [cell for cell in cells if cell.compiled.verdict in FAILING and not cell.compiled.only_gates], _failed(comparison)
-    )
     skipped = [cell for cell in cells if not cell.compiled.was_compiled]
     raised = [cell for cell in skipped if cell.compiled.not_run is NotRun.RAISED]
+    failing = [cell for cell in cells if cell.compiled.verdict in FAILING and not cell.compiled.only_gates]
     others = [cell for cell in skipped if cell.compiled.not_run is not NotRun.RAISED]
-    sections += _not_compiled(RAISED, raised, _failed(comparison))
+    words = _failed(comparison)
+    sections += [*_not_compiled(UNCOMPILED, failing, words), *_not_compiled(RAISED, raised, words)]
     return [*sections, *_not_compiled("Not compiled: host code that does not run without a GPU", others)]
 
 
@@ -293,10 +286,10 @@ def _not_compiled(title: str, cells: list[CodegenCell], failed: Mapping[tuple[st
 
     `failed` has the words of failed tests. A test that launches the function and fails with the compiler's words is named.
     """
-    groups: dict[tuple[str, str, str, Verdict], list[CompiledKernel]] = {}
-    for cell in cells:
-        made = cell.compiled
-        groups.setdefault((f"{made.kernel} {made.function}", cell.target, first_line(made.reason), made.verdict), []).append(made)
+    groups = grouped(
+        ((_function(made), target, first_line(made.reason), made.verdict), made)
+        for target, made in ((cell.target, cell.compiled) for cell in cells)
+    )
     lines = []
     for (function, target, reason, verdict), found in groups.items():
         where = list(dict.fromkeys(made.hardware for made in found))
@@ -304,21 +297,10 @@ def _not_compiled(title: str, cells: list[CodegenCell], failed: Mapping[tuple[st
         origins = list(dict.fromkeys(made.origin for made in found if made.origin))
         same = [test for test in origins if (words := failed.get((target, test))) and words in reason]
         subject, more = (origins[0], len(origins) - 1) if found[0].function == HOST_CODE and origins else (function, 0)
-        lines.append(
-            say(
-                name(subject),
-                f" and {more} more" if more else "",
-                " on ",
-                name(target),
-                " for ",
-                shown,
-                ": ",
-                Bit(verdict.value, verdict),
-                f", {found[0].not_run.words}: " if found[0].not_run else ": ",
-                name(reason),
-                *(("; ", name(same[0]), " fails with the same words") if same else ()),
-            )
-        )
+        why = f", {found[0].not_run.words}: " if found[0].not_run else ": "
+        lead = say(name(subject), f" and {more} more" if more else "", " on ", name(target), " for ", shown, ": ")
+        tail = ("; ", name(same[0]), " fails with the same words") if same else ()
+        lines.append(lead + say(Bit(verdict.value, verdict), why, name(reason), *tail))
     return [Section(title, lines=shorten(lines, _FEW_FAILURES))] if lines else []
 
 
@@ -331,19 +313,12 @@ def _pages(columns: list[tuple[str, str]], twice: set[str]) -> list[list[tuple[s
 
 
 def _codegen(comparison: Comparison, columns: list[tuple[str, str]], heads: dict[tuple[str, str], Line], every: bool) -> Section:
-    groups: dict[str, dict[tuple[str, str], list[CompiledKernel]]] = {}
-    for row in comparison.codegen:
-        group = groups.setdefault(_label(row, every), {})
-        for cell in row.cells:
-            group.setdefault((cell.compiled.hardware, cell.target), []).append(cell.compiled)
-    rows = tuple((say(name(label)), *(_generated(group.get(column, []), every) for column in columns)) for label, group in groups.items())
-    return Section(
-        "Generated code, every configuration" if every else "Generated code",
-        (say("function"), *(heads[column] for column in columns)),
-        rows,
-        narrow=1,
-        folded=True,
-    )
+    rows = []
+    for label, entries in grouped((_label(row, every), row) for row in comparison.codegen).items():
+        group = grouped(((cell.compiled.hardware, cell.target), cell.compiled) for row in entries for cell in row.cells)
+        rows.append((say(name(label)), *(_generated(group.get(column, []), every) for column in columns)))
+    title = "Generated code, every configuration" if every else "Generated code"
+    return Section(title, (say("function"), *(heads[column] for column in columns)), tuple(rows), narrow=1, folded=True)
 
 
 def _label(row: CodegenRow, every: bool) -> str:
@@ -355,11 +330,9 @@ def _generated(kernels: list[CompiledKernel], every: bool) -> Line:
     if kernels and all(kernel.is_discarded for kernel in kernels):
         return say(Bit("discarded", Verdict.NOT_RUN))
     kernels = [kernel for kernel in kernels if not kernel.is_discarded]
-    if not kernels:
-        return say(NOTHING)
-    failed = sum(kernel.verdict in FAILING and not kernel.only_gates for kernel in kernels)
     if all(kernel.verdict is Verdict.NOT_RUN for kernel in kernels):
         return say(NOTHING)
+    failed = sum(kernel.verdict in FAILING and not kernel.only_gates for kernel in kernels)
     if failed:
         return say(Bit("failed" if failed == len(kernels) else f"{failed}/{len(kernels)} failed", Verdict.FAILED))
     registers = max((kernel.registers for kernel in kernels if kernel.registers is not None), default=None)

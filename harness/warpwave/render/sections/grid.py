@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import fields
 
 from warpwave.compare.model import Comparison, Fit, Grid, GridCell, Right, TargetSummary
-from warpwave.records import GateLimits, Gates, NotRun, Verdict, reasons
+from warpwave.records import GateLimits, Gates, NotRun, Verdict, grouped, reasons
 from warpwave.render.sections.model import Bit, Line, Section, name, say
 from warpwave.render.text import NOTHING, left_out_of, plural
 
@@ -27,9 +27,7 @@ def grid(found: Grid, most: int | None = None, more: str = "in comparison.json")
     rows = tuple((say(name(row.name)), *map(right, row.right), *map(cell, row.cells)) for row in shown)
     heads = say("kernel"), *(say(name(where)) for where in found.where.values()), *(say(name(card.name)) for card in found.cards)
     first = 1 + len(found.where)
-    vendors: dict[str, list[int]] = {}
-    for position, card in enumerate(found.cards, start=first):
-        vendors.setdefault(card.vendor, []).append(position)
+    vendors = grouped((card.vendor, position) for position, card in enumerate(found.cards, start=first))
     groups = [("right", tuple(range(1, first))), *((vendor or "other", tuple(columns)) for vendor, columns in vendors.items())]
     rest = found.rows[len(shown) :]
     lines = (say(f"… and {plural(len(rest), 'kernel')} more, no worse than these: {more}"),) if rest else ()

@@ -86,13 +86,10 @@ def split(section: Section) -> list[Section]:
     loud = tuple(row for position, row in enumerate(filled) if position not in section.quiet)
     quiet = tuple(row for position, row in enumerate(filled) if position in section.quiet)
     if not loud:
-        return [replace(section, rows=quiet, folded=True, lines=(), quiet=frozenset()), *_only_lines(section)]
+        lines = [Section(section.title, lines=section.lines)] if section.lines else []
+        return [replace(section, rows=quiet, folded=True, lines=(), quiet=frozenset()), *lines]
     rest = replace(section, title=f"{section.title}, the rest", rows=quiet, lines=(), legend=(), folded=True, quiet=frozenset())
     return [replace(section, rows=loud, quiet=frozenset()), rest]
-
-
-def _only_lines(section: Section) -> list[Section]:
-    return [Section(section.title, lines=section.lines)] if section.lines else []
 
 
 def say(*parts: str | Bit) -> Line:

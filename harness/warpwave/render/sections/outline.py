@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from warpwave.compare.answer import Headline, headline, overview, shortfalls
 from warpwave.compare.changed_codegen import one_vendor
 from warpwave.compare.codegen import by_generation
-from warpwave.compare.model import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary, TestCell
+from warpwave.compare.model import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary
 from warpwave.compare.tests import is_mistyped
 from warpwave.compare.unchecked import cause_lines
 from warpwave.compare.verdict import together
-from warpwave.records import BUDGET_UP, GPU_PROPERTY, HARMLESS, MOSTLY_UNSEEN, NO_STAGE, NotRun, Verdict
+from warpwave.records import BUDGET_UP, GPU_PROPERTY, HARMLESS, MOSTLY_UNSEEN, NO_STAGE, NotRun, Verdict, grouped
 from warpwave.records.selection import FOR_TIME, is_load
 from warpwave.render.commands import repro
 from warpwave.render.sections import codegen, grid, speeds, testing
@@ -49,7 +50,7 @@ def outline(comparison: Comparison, full: bool) -> list[Section]:
         *codegen.fidelity_sections(comparison, few),
         *codegen.gate_sections(comparison, few),
     ]
-    sections += vendor_section(ONE_VENDOR, one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells), few)
+    sections += vendor_section(ONE_VENDOR, one_vendor(cell.compiled for cell in comparison.compiled_cells), few)
     sections += _listing("Not compared", map(_refusal, comparison.refusals), few, len(comparison.refusals), folded=True)
     problems = (say(name(problem)) for problem in comparison.problems)
     sections += _listing("Files that could not be used", problems, few, len(comparison.problems))
@@ -158,20 +159,15 @@ def _gpu(prefix: str, target: TargetSummary, index: int) -> Line:
 def _tests(comparison: Comparison, few: int | None) -> list[Section]:
     if not comparison.kernels:
         return []
-    found = {(entry.kernel, entry.target): entry.counts for entry in comparison.kernels}
-    why = {(entry.kernel, entry.target): entry.not_run for entry in comparison.kernels}
+    found = {(entry.kernel, entry.target): entry for entry in comparison.kernels}
+    kernels = list(dict.fromkeys(entry.kernel for entry in comparison.kernels))
     rows = []
-    for kernel in dict.fromkeys(entry.kernel for entry in comparison.kernels):
-        cells = [
-            say(Bit(counts(found[kernel, target.target], why[kernel, target.target]), gravest(found[kernel, target.target])))
-            if (kernel, target.target) in found
-            else nothing(target)
-            for target in comparison.targets
-        ]
+    for kernel in kernels:
+        entries = [(target, found.get((kernel, target.target))) for target in comparison.targets]
+        cells = [say(Bit(counts(one.counts, one.not_run), gravest(one.counts))) if one else nothing(target) for target, one in entries]
         rows.append((say(name(kernel)), *cells))
-    failing = {verdict.value for verdict in FAILING}
-    failed = {kernel for (kernel, _), count in found.items() if failing & set(count)}
-    quiet = frozenset(position for position, kernel in enumerate(dict.fromkeys(kernel for kernel, _ in found)) if kernel not in failed)
+    failed = {entry.kernel for entry in comparison.kernels if any(entry.counts.get(verdict.value) for verdict in FAILING)}
+    quiet = frozenset(position for position, kernel in enumerate(kernels) if kernel not in failed)
     heads = (say("kernel"), *names(target.target for target in comparison.targets))
     gaps = [row for row in comparison.tests if row.parity is Parity.MISSING_ON]
     missing = (say(name(_id(row)), " missing on ", name(", ".join(row.on))) for row in gaps)
@@ -203,9 +199,7 @@ def did_not_pass(comparison: Comparison, few: int | None, rest: str = REST) -> l
 
 def _parity(comparison: Comparison) -> tuple[Line, ...]:
     """`80 passed on every target, 2 failed on b`: a gap counts only if another target passed the test."""
-    found: dict[tuple[Parity, tuple[str, ...]], int] = {}
-    for row in comparison.tests:
-        found[row.parity, row.on] = found.get((row.parity, row.on), 0) + 1
+    found = Counter((row.parity, row.on) for row in comparison.tests)
     words = {Parity.ALL_PASSED: "passed on every target that ran tests", Parity.PASSED_NOWHERE: "passed on none of the targets"}
     lines = (
         say(f"{plural(count, 'test')} {words.get(parity) or parity.value.replace('-', ' ') + ' '}", *([name(", ".join(on))] if on else []))
@@ -325,7 +319,7 @@ def brief(
         (profile_sections(comparison), 26),
         (speeds.gaps(comparison, found, len(found) if figures else _GAPS, figures=figures), 5 if bad else 20),
         (bad, 6),
-        (vendor_section(ONE_VENDOR, one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells), 4), 6),
+        (vendor_section(ONE_VENDOR, one_vendor(cell.compiled for cell in comparison.compiled_cells), 4), 6),
         (_brief_targets(comparison, counted=without_card) if beside else [], 9),
     )
     sections = tuple((section, most) for group, most in parts for section in group)
@@ -366,13 +360,10 @@ def _tested(target: TargetSummary) -> Line:
 def _brief_targets(comparison: Comparison, counted: bool) -> list[Section]:
     """Return what each target did, or why it did not and what to do; and what was given up, and left out unless that is `counted` above."""
     lines: list[Line] = []
-    compiled: dict[str, set[str]] = {}
-    for cell in (cell for row in comparison.codegen for cell in row.cells if cell.compiled.was_compiled):
-        compiled.setdefault(cell.target, set()).add(cell.compiled.hardware)
+    made = [cell for cell in comparison.compiled_cells if cell.compiled.was_compiled]
+    compiled = grouped((target, hardware) for target, hardware in dict.fromkeys((cell.target, cell.compiled.hardware) for cell in made))
     gravest_first = sorted(comparison.targets, key=lambda target: target.complete)
-    alike: dict[tuple[str, str], list[TargetSummary]] = {}
-    for target in gravest_first:
-        alike.setdefault((target.target, "") if target.complete else (target.reason, target.hint), []).append(target)
+    alike = grouped(((target.target, "") if target.complete else (target.reason, target.hint), target) for target in gravest_first)
     groups = list(alike.values())
     for target, *others in groups[:_TARGETS]:
         lines.append(say(name(*together([target, *others])), *([f" ({target.hardware})"] if target.emulated else [])))
@@ -407,13 +398,10 @@ def _nothing_to_run(comparison: Comparison, target: TargetSummary) -> list[Line]
     """Return a line for each file in which a target found nothing to run: why, and how to run what is there."""
     if not {*target.tests_not_run, *target.host_code_not_run} & {NotRun.EMPTY.value}:
         return []
-    tests = {row.id: cell.result.message for row in comparison.tests for cell in row.cells if _is_empty(cell, target)}
-    benches = {
-        cell.compiled.origin: cell.compiled.reason
-        for row in comparison.codegen
-        for cell in row.cells
-        if cell.target == target.target and cell.compiled.not_run is NotRun.EMPTY
-    }
+    cells = ((row.id, cell) for row in comparison.tests for cell in row.cells if cell.target == target.target)
+    tests = {test: cell.result.message for test, cell in cells if cell.result.not_run is NotRun.EMPTY}
+    code = (cell.compiled for cell in comparison.compiled_cells if cell.target == target.target)
+    benches = {made.origin: made.reason for made in code if made.not_run is NotRun.EMPTY}
     found = {_file(identity): message for identity, message in {**tests, **benches}.items()}
     lines = [say("  ", name(f"{file}: {first_line(message)}")) for file, message in found.items()]
     return list(shorten(lines, _REMARKS))
@@ -423,7 +411,3 @@ def _file(identity: str) -> str:
     """Return the file of a test, or of a benchmark that was loaded: `add [loading bench_add.py]`."""
     loaded = re.fullmatch(r".* \[loading (.*)\]", identity)
     return loaded[1] if loaded else identity.partition("::")[0]
-
-
-def _is_empty(cell: TestCell, target: TargetSummary) -> bool:
-    return cell.target == target.target and cell.result.not_run is NotRun.EMPTY

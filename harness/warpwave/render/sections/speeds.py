@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from warpwave.compare.answer import KernelLine, Reached, Shortfall, Square, causes, distance
 from warpwave.compare.model import Cell, Change, Comparison, Geomean, Speed
 from warpwave.compare.speeds import explain
-from warpwave.records import Verdict
+from warpwave.records import Verdict, grouped
 from warpwave.render.commands import bench_patterns, look_closer
 from warpwave.render.sections.model import BREAK, Bit, Line, Section, lacking, name, names, say
 from warpwave.render.text import NOTHING, UNTESTED, UNVERIFIED_MARK, counts, first_line, gravest, marked, number, plural, trend, with_share
@@ -92,10 +92,7 @@ def _speeds(comparison: Comparison, unit: str) -> Section:
 def _unreliable(comparison: Comparison, unit: str) -> tuple[Line, ...]:
     """Return a line per target with points that were disturbed, or noisier than the bench stage asks for."""
     lines = []
-    on: dict[str, list[Cell]] = {}
-    for row in comparison.rows:
-        for cell in row.cells if row.unit == unit else ():
-            on.setdefault(cell.target, []).append(cell)
+    on = grouped((cell.target, cell) for row in comparison.rows if row.unit == unit for cell in row.cells)
     for target in comparison.targets:
         cells = on.get(target.target, [])
         weak, noisy = [cell for cell in cells if cell.weak], sum(cell.quiet is False for cell in cells)
@@ -168,7 +165,7 @@ def kernels(comparison: Comparison, lines: Sequence[KernelLine], found: Sequence
     for line in lines:
         for position, (target, cells) in enumerate(_cells(line, comparison, wide=wide, shown=shown)):
             own = [_ratio(line, [pair for pair in pairs if target in (None, pair[0])])] if ratio else []
-            tail = [_percent(line.portability)] if ported else []
+            tail = [say(NOTHING if line.portability is None else f"{line.portability:.0%}")] if ported else []
             tail += [say(", ".join(trend(square.since) for square in line.squares if square.since) or NOTHING)] if based else []
             tail += [_cause(why.get(line.kernel))] if beside else []
             lead = say(name(line.kernel)) if not position else ()
@@ -275,10 +272,6 @@ def _ratio(line: KernelLine, pairs: Sequence[tuple[str, str]]) -> Line:
 def launch_bound_words(count: int) -> str:
     """Say what launch-bound cases are, and that they do not count."""
     return f"{plural(count, 'launch-bound case')} not counted: too small to come near the ceiling, whatever the kernel does."
-
-
-def _percent(value: float | None) -> Line:
-    return say(NOTHING if value is None else f"{value:.0%}")
 
 
 def _kernel_legend(

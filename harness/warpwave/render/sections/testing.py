@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from warpwave.compare.model import Comparison, DeviceSummary, ParityRow, Standing, TargetSummary, TestFinding
-from warpwave.records import HOST_ERROR_PROPERTY, NotRun, Verdict, with_card
+from warpwave.records import HOST_ERROR_PROPERTY, NotRun, Verdict, grouped, with_card
 from warpwave.render.sections.model import MOST_LINES, Bit, Line, Section, name, say, shorten
 from warpwave.render.text import NOTHING, first_line, number, plural
 
@@ -17,10 +17,10 @@ _SHORT_S = 0.05  # not worth a word
 
 def finding_sections(comparison: Comparison, few: int | None) -> list[Section]:
     """Return two lines for each line of a kernel, target and defect: where it is, and the first example."""
-    groups: dict[tuple[str, ...], list[TestFinding]] = {}
-    for row in comparison.findings:
-        found = row.finding
-        groups.setdefault((row.target, found.kernel, found.function, found.place, found.defect, found.access, found.tensor), []).append(row)
+    groups = grouped(
+        ((row.target, found.kernel, found.function, found.place, found.defect, found.access, found.tensor), row)
+        for row, found in ((row, row.finding) for row in comparison.findings)
+    )
     lines = [line for rows in groups.values() for line in _lines(rows)]
     return [Section(TITLE, lines=shorten(lines, few and 2 * few))] if lines else []
 
@@ -69,12 +69,12 @@ def known_sections(comparison: Comparison, few: int | None) -> list[Section]:
 
 def tests(comparison: Comparison, few: int | None) -> list[Section]:
     """Return a line per target and reason, with the first test and how many more there are."""
-    groups: dict[tuple[str, NotRun, str], list[str]] = {}
-    for row in comparison.tests:
-        for cell in row.cells:
-            why = cell.result.not_run
-            if why not in (None, NotRun.SKIPPED):
-                groups.setdefault((cell.target, why, first_line(cell.result.message)), []).append(row.id)
+    cells = ((row.id, cell.target, cell.result) for row in comparison.tests for cell in row.cells)
+    groups = grouped(
+        ((target, result.not_run, first_line(result.message)), test)
+        for test, target, result in cells
+        if result.not_run and result.not_run is not NotRun.SKIPPED
+    )
     order = list(NotRun)
     lines = [_line(*key, ids) for key, ids in sorted(groups.items(), key=lambda group: -order.index(group[0][1]))]
     return [Section("Tests that did not run", lines=shorten(lines, few))] if lines else []
@@ -148,12 +148,8 @@ def card_sections(comparison: Comparison) -> list[Section]:
 
 
 def _row(target: TargetSummary, device: DeviceSummary) -> tuple[Line, ...]:
-    names = (
-        say(name(target.target)),
-        say(str(device.index)),
-        say(name(device.name)),
-        say(name(identity(device)) if device.uuid else NOTHING),
-    )
+    card = name(identity(device)) if device.uuid else NOTHING
+    names = (say(name(target.target)), say(str(device.index)), say(name(device.name)), say(card))
     copied = number(device.ceiling_gbps) if device.ceiling_gbps else NOTHING
     return (*names, say(str(device.tests)), say(str(device.points)), say(copied))
 

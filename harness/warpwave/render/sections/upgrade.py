@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from warpwave.compare.changed_codegen import Change, Concern, Trend, dead
 from warpwave.compare.model import Change as SpeedChange
-from warpwave.compare.search import Answer, Bisection, Reply
+from warpwave.compare.search import Answer, Bisection
 from warpwave.compare.tests import Fate
 from warpwave.compare.upgrade import ChangedError, ChangedWaits, Stale, Upgrade
-from warpwave.records import Verdict
+from warpwave.records import Verdict, grouped
 from warpwave.render.sections.changes import changed_speed_sections, changed_test_sections, diff_sections
 from warpwave.render.sections.model import Bit, Line, Section, name, say
 from warpwave.render.text import first_line, plural
@@ -100,11 +100,9 @@ def _slower(found: Upgrade) -> list[str]:
 
 def _speeds(found: Upgrade) -> list[str]:
     """Return the geometric mean of the speedups on each target: BASE's time over HEAD's. Peers count only if there are no others."""
-    means: dict[str, list[float]] = {}
     points = [point for point in found.speeds.points if point.speedup is not None] if found.speeds else []
-    for point in [point for point in points if point.provider not in found.peers] or points:
-        assert point.speedup is not None  # chosen above
-        means.setdefault(point.target, []).append(point.speedup)
+    own = [point for point in points if point.provider not in found.peers] or points
+    means = grouped((point.target, point.speedup) for point in own if point.speedup is not None)
     return [f"geomean {geometric_mean(values):.2f} on {target}" for target, values in means.items()]
 
 
@@ -213,13 +211,9 @@ def bisection_sentence(found: Bisection, fixed: bool = False) -> str:
 
 def bisection_sections(found: Bisection, fixed: bool = False) -> list[Section]:
     """Return the steps in the order in which they were tried. If a repair was searched for, good steps are those that have the fault."""
-    rows = tuple((say(name(one.name)), _answer(one.reply, fixed), say(name(first_line(one.reply.reason)))) for one in found.tried)
-    return [Section("Steps", heads=_heads("step", "answer", "seen"), rows=rows, lines=(say("Asked: ", name(found.question)),))]
-
-
-def _answer(reply: Reply, fixed: bool = False) -> Line:
-    return say(Bit(reply.answer.said(fixed), None if fixed else _COLOURS[reply.answer]))
-
-
-def _heads(*words: str) -> tuple[Line, ...]:
-    return tuple(map(say, words))
+    rows = []
+    for name_, reply in ((one.name, one.reply) for one in found.tried):
+        answer = Bit(reply.answer.said(fixed), None if fixed else _COLOURS[reply.answer])
+        rows.append((say(name(name_)), say(answer), say(name(first_line(reply.reason)))))
+    heads = tuple(map(say, ("step", "answer", "seen")))
+    return [Section("Steps", heads=heads, rows=tuple(rows), lines=(say("Asked: ", name(found.question)),))]

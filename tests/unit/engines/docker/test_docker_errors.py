@@ -16,7 +16,7 @@ from engine_requests import ask
 
 from warpwave.config.targets import load_targets
 from warpwave.engines.docker.engine import connect
-from warpwave.engines.docker.errors import build_failed, no_engine, not_created, pull_failed
+from warpwave.engines.docker.errors import build_failed, not_created
 from warpwave.errors import InfrastructureError
 
 REPOSITORY = Path(__file__).parents[4]
@@ -93,18 +93,6 @@ def test_no_socket(monkeypatch, tmp_path):
     assert "systemctl start docker" in error.remedy
     assert "docs.docker.com/engine/install" in error.remedy  # there may be none to start
     assert "nowhere.sock" in error.happened
-
-
-def test_nobody_listens(monkeypatch):
-    """A refused connection is the same case."""
-    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:9")
-    assert "not running" in refused().meaning
-
-
-def test_a_value_that_makes_no_sense(monkeypatch):
-    """A DOCKER_HOST of no known kind is said to be the problem."""
-    monkeypatch.setenv("DOCKER_HOST", "carrier-pigeon://loft")
-    assert "DOCKER_HOST" in refused().remedy
 
 
 @pytest.mark.parametrize(
@@ -184,9 +172,3 @@ def test_why_a_build_failed(line, remedy):
     assert f"    before\n    {line}" in error.happened
     assert "Step 3/9" in error.happened
     assert remedy in error.remedy
-
-
-def test_long_words_are_cut():
-    """An engine that answers with a page of text does not fill the terminal."""
-    assert len(pull_failed("base", "x" * 10_000).happened) < 600
-    assert len(no_engine(OSError("y" * 10_000)).happened) < 600
