@@ -31,12 +31,12 @@ DECIDED_BY_DATA = {
     "checks/test_checks.py::test_a_branch_on_a_computed_number",
     "checks/test_checks.py::test_a_branch_on_the_largest",
     "checks/test_checks.py::test_a_helper_whose_answer_decides",
+    "checks/test_checks.py::test_a_helper_that_must_not_hold",
     "checks/test_checks.py::test_a_size",
     "checks/test_checks.py::test_a_mask",
     "checks/test_checks.py::test_an_index",
     "checks/test_checks.py::test_a_loop_over_lengths",
     "checks/test_checks.py::test_a_loop_until_it_converges",
-    "checks/test_checks.py::test_a_number_that_python_makes_its_own",
 }
 # The author's xfail: an expected failure in the report, with the author's reason; compiling may end there.
 EXPECTED_TO_FAIL = {"checks/test_selection.py::TestOfAClass::test_expected_to_fail": "known"}

@@ -18,7 +18,6 @@ import multiprocessing.context
 import os
 import runpy
 import threading
-import unittest
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -31,10 +30,8 @@ import _pytest.assertion.rewrite as pytests
 import numpy as np
 import torch
 import torch.distributed
-import torch.testing._comparison
 import torch.utils.checkpoint
 import triton
-from torch._library.custom_ops import CustomOpDef
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
@@ -110,8 +107,6 @@ def each(names: Iterable[str], of_name: Callable[[str], Answer]) -> list[Answer]
 
 # ---- torch's module of the device (`torch.cuda`, `torch.xpu`) ----
 
-SIZES = "memory_allocated max_memory_allocated memory_reserved max_memory_reserved"
-RESETS = "reset_peak_memory_stats reset_accumulated_memory_stats"
 SILENT = """
 set_device ipc_collect set_per_process_memory_fraction set_sync_debug_mode _sleep _record_memory_history _dump_snapshot
 reset_peak_host_memory_stats reset_accumulated_host_memory_stats
@@ -187,21 +182,11 @@ def of_device(card: Architecture, device: torch.device, capability: object, free
     def allocate(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         return torch.empty_strided(size, stride, dtype=dtype, device=device)
 
-    def same(names: str, of: str = "") -> list[Answer]:
-        return each(
-            names.split(), lambda name: put(torch.accelerator, name, torch_device.own(answers[of or name][0]), answers[of or name][1])
-        )
-
     return [
         *(add(module, name, *answer) for name, answer in answers.items()),
         *(put(part, name, *answer) for part in parts for name, answer in answers.items()),
         *(put(getattr(module, part, None), name, torch_device.own(nothing), "nothing is profiled") for part, name in _MARKS),
         put(getattr(module, "nvtx", None), "range", contextlib.nullcontext, "nothing is profiled"),
-        *same(f"is_available device_count synchronize current_stream empty_cache memory_stats set_stream {SIZES} {RESETS} {SILENT}"),
-        *same("get_memory_info", of="mem_get_info"),
-        *same("current_device_index current_device_idx", of="current_device"),
-        *same("set_device_index set_device_idx empty_host_cache", of="set_device"),
-        *same("device_index", of="device"),
         put(torch.accelerator, "current_accelerator", lambda check_available=False: torch.device(device.type), "the card is of this type"),
         *(add(torch.version, name, version, "packages tell the vendor by it") for name, version in card.torch_version.items()),
         put(guards, f"_empty_strided_{device.type}", allocate, "code that torch.compile wrote calls it, and authors keep such code"),
@@ -290,12 +275,10 @@ def without_data(device: torch.device) -> list[Answer]:
         around(JITFunction, "run", driver.with_known_arguments, "a number that depends on data is some number"),
         put(Autotuner, "check_disk_cache", driver.without_disk_cache, "its timings are made up, and a bench must not find them there"),
         put(torch, "compile", compiled.plain, "the author's kernels are launched all the same"),
-        # Ops run the package's function, so that every launch in it is seen; torch would only ask for shapes.
-        around(torch.library, "custom_op triton_op", ops.defining, "an op is called past the dispatcher"),
+        put(torch.library, "triton_op", torch_ops.of_kernels, "torch does not look into the op"),
         put(torch.library, "wrap_triton", torch_ops.Traceable, "a launch, where torch would trace"),
         around(torch.library.Library, "impl", ops.implementing, "what is for the GPU runs where torch asks for shapes"),
         around(torch.library.Library, "_register_fake", ops.giving_shapes, "until the op has what is for the GPU"),
-        *each(torch_ops.REGISTERS, lambda name: around(torch.library, name, functools.partial(ops.registering, name), "of such an op")),
         # There is nothing to compare.
         put(torch, "allclose equal", lambda *args, **kwargs: unknown.UnknownTruth(), "the data are unknown"),
         put(torch.testing, "assert_close assert_allclose", nothing, "the data are unknown"),
@@ -303,9 +286,6 @@ def without_data(device: torch.device) -> list[Answer]:
         put(triton.testing, "assert_close", nothing, "the data are unknown"),
         put(torch.autograd, "gradcheck gradgradcheck", no_data.differentiate, "the function and its backward launch"),
         put(torch.library, "opcheck", lambda *args, **kwargs: {}, "it traces, and compares"),
-        around(torch.testing._comparison, "not_close_error_metas", no_data.without_errors, "torch's own test classes ask it"),
-        *each(no_data.assertions(np.testing), lambda name: around(np.testing, name, no_data.passing, "unknown data pass")),
-        *each(no_data.assertions(unittest.TestCase), lambda name: around(unittest.TestCase, name, no_data.passing, "unknown data pass")),
         *each(unknown.OF_MATH, lambda name: around(math, name, unknown.of_unknown, "the result is unknown, and decides nothing yet")),
         around(SourceFileLoader, "get_code", assertions.loaded, "assertions are rewritten"),
         around(runpy, "_get_code_from_file", assertions.run_as_script, "assertions are rewritten"),
@@ -339,10 +319,8 @@ def shared_ops(kinds: Iterable[str]) -> list[Answer]:
     ops = torch_ops.SharedOps(kinds)
     return [
         around(torch.library.Library, "impl", ops.implementing, "what is for the GPU serves the CPU, where the card's tensors are"),
-        around(torch.library, "custom_op", ops.defining, "an op for the GPU is one for all devices"),
         put(torch.library, "triton_op", torch_ops.of_kernels, "interpreted kernels cannot be traced: torch does not look into it"),
         wrap(torch.library, "wrap_triton", lambda traced: lambda kernel: torch_ops.Traceable(traced(kernel)), "as above"),
-        around(CustomOpDef, "register_kernel", torch_ops.seeing_the_card, "a function that torch calls sees the card"),
     ]
 
 

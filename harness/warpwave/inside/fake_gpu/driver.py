@@ -19,7 +19,7 @@ from warpwave.inside.fake_gpu.host_side import forget, is_pinned, known, refused
 from warpwave.inside.fake_gpu.launches import check_descriptors, check_grid, check_scratch
 from warpwave.inside.fake_gpu.no_data import lose_data, written
 from warpwave.inside.fake_gpu.torch_device import missing
-from warpwave.inside.fake_gpu.unknown import UnknownInt, size
+from warpwave.inside.fake_gpu.unknown import Judged, UnknownInt, size
 from warpwave.inside.process.outcomes import Pretended
 from warpwave.records import Architecture
 
@@ -141,6 +141,7 @@ def with_known_arguments(run: Callable[..., Any], self: Any, *args: Any, **kwarg
             return value
         return size() if parameter is None or parameter.is_constexpr else _SOME_NUMBER
 
+    Judged.refuse_launch()
     named = {parameter.name: parameter for parameter in self.params}
     given = [some(value, parameter) for value, parameter in zip(args, self.params, strict=False)]
     launched = run(self, *given, *args[len(given) :], **{name: some(value, named.get(name)) for name, value in kwargs.items()})

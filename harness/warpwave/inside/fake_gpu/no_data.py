@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import re
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
+from warpwave.inside.codegen import ttir
 from warpwave.inside.fake_gpu.host_side import (
     forget,
     is_host,
@@ -30,7 +31,6 @@ from warpwave.inside.fake_gpu.objects import restored
 from warpwave.inside.fake_gpu.redirect import Redirect, conversion
 from warpwave.inside.fake_gpu.torch_device import advance
 from warpwave.inside.fake_gpu.unknown import (
-    Guesses,
     UnknownFloat,
     UnknownInt,
     UnknownTruth,
@@ -252,13 +252,8 @@ class WithoutData(Redirect):
         try:
             return func(*args, **kwargs)
         except (NotImplementedError, RuntimeError) as error:
-            if "meta" not in str(error).lower():
+            if "meta" not in str(error).lower() or isinstance(error, (DecidedByData, NotPretended)):
                 raise
-            if Guesses.allowed and name == "__getitem__" and isinstance(args[1], torch.Tensor) and args[1].dtype is torch.bool:
-                rest = args[0].shape[args[1].dim() :]  # what a mask would choose if it held everywhere
-                return torch.empty((args[1].numel(), *rest), dtype=args[0].dtype, device="meta")
-            if name == "bincount" and (counts := _counts(*args, **kwargs)) is not None:
-                return counts
             if _only_writes(name):
                 for tensor in tensors_in(args, kwargs):
                     forget(tensor)
@@ -285,12 +280,6 @@ def lose_data(tensor: torch.Tensor) -> None:
     with torch._C.DisableTorchFunction(), contextlib.suppress(RuntimeError):  # a tensor of autograd's graph keeps what it has
         empty = pin(torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta"))
         torch.utils.swap_tensors(tensor, empty)  # type: ignore[no-untyped-call]
-
-
-def _counts(tensor: torch.Tensor, weights: torch.Tensor | None = None, minlength: int = 0) -> torch.Tensor | None:
-    """Return counts of the length that the author names, as a router does for its experts: no number is above it. None without a length."""
-    dtype = torch.int64 if weights is None else weights.dtype if weights.dtype is torch.float32 else torch.float64
-    return torch.empty(minlength, dtype=dtype, device="meta") if minlength else None
 
 
 def from_numpy(function: Callable[..., Any], array: Any) -> Any:
@@ -344,78 +333,45 @@ def _each(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
     return value
 
 
-# Find which arguments a kernel may write to, in Triton's own IR.
-#
 # A store's pointer is followed back through arithmetic, loops and branches to the arguments that it comes from. What was loaded is data,
 # and no way back: an index that a kernel reads from a table does not make the table one that it writes.
 
 _WRITES = ("tt.store", "tt.atomic", "tt.descriptor_store", "tt.descriptor_scatter", "tt.descriptor_reduce", "tt.call")
-_READS = ("tt.load", "tt.descriptor_load", "tt.descriptor_gather")
-_FUNCTION = re.compile(r"tt\.func public @[^(]+\((.*?)\) attributes|tt\.func public @[^(]+\((.*)\) ", re.DOTALL)
-_VALUE = re.compile(r"%[\w$.-]+")
-_MADE = re.compile(r"^\s*(%[\w$.-]+)(?::\d+)? = (.*)$")
-_CARRIED = re.compile(r"(%[\w$.-]+) = (%[\w$.#-]+)")
+_READS = ("tt.load", "tt.descriptor_load", "tt.descriptor_gather", "tt.atomic")
 
 
 @functools.lru_cache(maxsize=1024)
-def written(ttir: str) -> frozenset[str]:
-    """Return the names of the arguments that a kernel may write to, as its IR has them: those of its source, since Triton 3.4."""
-    lines = ttir.splitlines()
-    first = next((number for number, line in enumerate(lines) if "tt.func public" in line), None)
-    if first is None:
+def written(text: str) -> frozenset[str]:
+    """Return the names of the arguments that a kernel may write to, as its IR (TTIR) has them: those of its source, since Triton 3.4."""
+    module = ttir.Module(text)
+    if not module.kernels:
         return frozenset()
-    arguments = [name for name in _VALUE.findall(lines[first]) if f"{name}:" in lines[first]]
-    sources: dict[str, set[str]] = {}
+    sources: defaultdict[str, list[str]] = defaultdict(list)
     reached: list[str] = []
-    yielding: list[str] = []  # the results of the loops and branches around a line
-    for line in lines[first + 1 :]:
-        text = line.partition(" loc(")[0].strip()
-        made = _MADE.match(text)
-        operation = made[2] if made else text
-        used = _VALUE.findall(operation)
-        if operation.startswith(_WRITES):
-            reached += used if operation.startswith("tt.call") else used[:1]
-        if made and not operation.startswith((*_READS, "tt.atomic")):
-            sources.setdefault(made[1], set()).update(used)
-        for inside, outside in _CARRIED.findall(operation):
-            sources.setdefault(inside, set()).add(outside.partition("#")[0])
-        if text.endswith("{"):
-            yielding.append(made[1] if made else "")
-        if text.startswith(("scf.yield", "scf.condition")) and yielding and yielding[-1]:
-            sources.setdefault(yielding[-1], set()).update(used)
-        if text.startswith("}") and yielding and not text.endswith("{"):
-            yielding.pop()
+
+    def follow(blocks: list[ttir.Block], results: list[str]) -> None:
+        for operation in (each for block in blocks for each in block.operations):
+            used = [name.partition("#")[0] for name in operation.operands]
+            if operation.name.startswith(_WRITES):
+                reached.extend(used if operation.name == "tt.call" else used[:1])
+            made = [name.partition("#")[0] for name in operation.results]
+            if operation.name in ("scf.yield", "scf.condition"):  # to the loop or branch around it
+                made = results
+            for name in made if not operation.name.startswith(_READS) else ():
+                sources[name] += used
+            for inside, outside in ttir.PASSED.findall(operation.text):
+                sources[inside].append(outside.partition("#")[0])
+            for region in operation.regions:
+                follow(region, made)
+
+    blocks = module.functions[module.kernels[0]]
+    follow(blocks, [])
     seen: set[str] = set()
     while reached:
         if (name := reached.pop()) not in seen:
             seen.add(name)
-            reached += sources.get(name, ())
-    return frozenset(name[1:] for name in seen if name in arguments)
-
-
-# Comparisons of data that is not there hold: what is checked without a card is the code, not what it computes.
-
-_NOT_THERE = (NoNumbers, UnknownFloat, UnknownInt, UnknownTruth)
-
-
-def assertions(owner: Any) -> list[str]:
-    """Return the names of what asserts something about values."""
-    names = [name for name in dir(owner) if name.startswith("assert") and not name.startswith(("assertRaises", "assertWarns"))]
-    return [name for name in names if callable(getattr(owner, name))]
-
-
-def passing(compare: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Assert something; it holds where it would compare data that is not there."""
-    return None if _compares_unknown(args) else compare(*args, **kwargs)
-
-
-def without_errors(compare: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Compare; there are no errors in data that is not there."""
-    return [] if _compares_unknown(args) else compare(*args, **kwargs)
-
-
-def _compares_unknown(args: Any) -> bool:
-    return any(isinstance(value, _NOT_THERE) for value in args) or any(map(is_meta, tensors_in(args)))
+            reached += sources[name]
+    return frozenset(name[1:] for name, _ in blocks[0].arguments if name in seen)
 
 
 def differentiate(function: Callable[..., Any], inputs: Any, *args: Any, **kwargs: Any) -> bool:

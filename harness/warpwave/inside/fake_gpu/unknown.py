@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 import operator
 import re
-import sys
 import sysconfig
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -23,29 +21,26 @@ import triton
 from warpwave.inside.fake_gpu.host_side import forget
 from warpwave.inside.process.outcomes import DecidedByData
 
-_WHOLE = ("floor", "ceil", "trunc", "isqrt", "gcd", "lcm", "comb", "perm", "factorial")
-_SHOWN = "unknown"
 _WHY = "the host's code depends on the data of a tensor, and without a GPU there is none"
-
-
 _thread = threading.local()
 
 
 class Judged:
-    """Within, a function of the package evaluates what it only judges by. `assertions.py` says what that is."""
+    """Within, the package only judges by data, or with `is_assertion` False only reports numbers. Truths are guessed in turns there.
 
-    def __init__(self) -> None:
-        self.asked, self._truth = False, True
-        self._frame: FrameType | None = None
+    What an assertion raises after a guess is its consequence, and does not count. A launch after a guess is refused.
+    """
+
+    def __init__(self, is_assertion: bool) -> None:
+        self.is_assertion, self.guesses, self._truth = is_assertion, 0, True
 
     def __enter__(self) -> Judged:
-        self._frame, self._outer = sys._getframe(1), getattr(_thread, "judged", None)
-        _thread.judged = self
+        self.outer, _thread.judged = Judged.innermost(), self
         return self
 
-    def __exit__(self, *raised: object) -> None:
-        self._frame = None  # which has this object among its variables
-        _thread.judged = self._outer
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        _thread.judged = self.outer
+        return self.is_assertion and self.guesses > 0 and isinstance(error, Exception) and not isinstance(error, DecidedByData)
 
     def take(self, value: Any) -> None:
         """Keep the truth of a value."""
@@ -53,54 +48,31 @@ class Judged:
 
     def says(self, well: bool) -> bool:
         """Return the truth that was taken; `well` if it depends on unknown data."""
-        return well if self.asked else self._truth
+        return well if self.guesses else self._truth
 
     @staticmethod
-    def asks() -> bool:
-        """Whether the function that asks for data is the one that judges, and none that it calls."""
-        judged: Judged | None = getattr(_thread, "judged", None)
-        frame: FrameType | None = sys._getframe(2)
-        while judged is not None and frame is not None and frame is not judged._frame:
-            is_comprehension = frame.f_code.co_name.startswith("<") and frame.f_code.co_name != "<module>"
-            if is_the_packages(frame.f_code.co_filename) and not is_comprehension:
-                return False
-            frame = frame.f_back
-        if judged is None or frame is None:
-            return False
-        judged.asked = True
-        return True
+    def innermost() -> Judged | None:
+        """Return what this thread is in."""
+        return getattr(_thread, "judged", None)
 
+    @staticmethod
+    def refuse_launch() -> None:
+        """Refuse a launch if the code that makes it has guessed.
 
-class UnknownTruth:
-    """Whether something holds that depends on data."""
-
-    def __init__(self) -> None:
-        Asked.since_begin = True
-
-    def __bool__(self) -> bool:
-        return decide()
-
-    def _combine(self, other: object = None) -> UnknownTruth:
-        return self
-
-    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __eq__ = __ne__ = _combine  # type: ignore[assignment]
-
-    def __invert__(self) -> UnknownTruth:
-        return self
-
-    def __repr__(self) -> str:
-        return _SHOWN
-
-    def __format__(self, spec: str) -> str:
-        return _SHOWN
-
-    __hash__ = object.__hash__
+        Raises:
+            DecidedByData: it has.
+        """
+        judged = Judged.innermost()
+        while judged is not None:
+            if judged.guesses:
+                raise DecidedByData(_WHY)
+            judged = judged.outer
 
 
 class _Unknown:
-    """What unknown numbers share: comparisons are unknown truths, and what is calculated with them is unknown, too."""
+    """What depends on data: what is calculated with it or compared with it is unknown, too."""
 
-    def _compare(self, other: object) -> UnknownTruth:
+    def _compare(self, other: object = None) -> UnknownTruth:
         return UnknownTruth()
 
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _compare  # type: ignore[assignment]
@@ -111,11 +83,22 @@ class _Unknown:
         return decide()
 
     def __repr__(self) -> str:
-        return _SHOWN
+        return "unknown"
 
     def __format__(self, spec: str) -> str:
-        return _SHOWN
+        return "unknown"
 
+
+class UnknownTruth(_Unknown):
+    """Whether something holds that depends on data."""
+
+    def __init__(self) -> None:
+        Asked.since_begin = True
+
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = _Unknown._compare
+
+
+class _UnknownNumber(_Unknown):
     def __int__(self) -> int:
         return zero_if_only_judged()
 
@@ -127,22 +110,19 @@ class _Unknown:
 
     __ceil__ = __trunc__ = __floor__
 
-
-class UnknownFloat(_Unknown, float):  # type: ignore[misc]
-    """An unknown number that may be passed wherever a float is taken. There it is zero: most often it is an error."""
-
     def __float__(self) -> float:
         return float(zero_if_only_judged())
 
 
-class UnknownInt(_Unknown):
+class UnknownFloat(_UnknownNumber, float):  # type: ignore[misc]
+    """An unknown number that may be passed wherever a float is taken. There it is zero: most often it is an error."""
+
+
+class UnknownInt(_UnknownNumber):
     """An unknown whole number. It is no `int`: C code would take an `int` as a size without asking it."""
 
     def __index__(self) -> int:
         return size()
-
-    def __float__(self) -> float:
-        return float(zero_if_only_judged())
 
 
 def _calculate(name: str, kind: type[_Unknown], reflected: bool = False) -> Callable[..., Any]:
@@ -160,12 +140,23 @@ def _calculate(name: str, kind: type[_Unknown], reflected: bool = False) -> Call
     return calculate
 
 
+_OPERATIONS = ("add", "sub", "mul", "mod", "pow", "floordiv", "truediv")
+_BITWISE = ("and", "or", "xor", "lshift", "rshift")
+for _kind, _names in ((UnknownFloat, _OPERATIONS), (UnknownInt, _OPERATIONS + _BITWISE)):
+    for _name in _names:
+        _result = UnknownFloat if _name == "truediv" else _kind
+        setattr(_kind, f"__{_name}__", _calculate(_name, _result))
+        setattr(_kind, f"__r{_name}__", _calculate(_name, _result, reflected=True))
+    for _name in ("neg", "pos", "abs"):
+        setattr(_kind, f"__{_name}__", _calculate(_name, _kind))
+
 OF_MATH = [name for name, function in vars(math).items() if callable(function) and name[0] != "_"]
+_WHOLE = ("floor", "ceil", "trunc", "isqrt", "gcd", "lcm", "comb", "perm", "factorial")
 
 
 def of_unknown(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function of Python's `math`, which would take an unknown number for the zero that it looks like."""
-    if not any(isinstance(each, (UnknownFloat, UnknownInt)) for each in args):
+    if not any(isinstance(each, _UnknownNumber) for each in args):
         return function(*args, **kwargs)
     name = function.__name__
     result = UnknownTruth if name.startswith("is") and name != "isqrt" else UnknownInt if name in _WHOLE else UnknownFloat
@@ -178,17 +169,6 @@ _SHOWS_UNKNOWN = re.compile(r"\bunknown\b|tensor\(\.\.\.")  # as texts of unknow
 def matching(check: Callable[..., bool], checker: Any, want: str, got: str, flags: int) -> bool:
     """Let doctest take what shows unknown data for what its author expects."""
     return bool(_SHOWS_UNKNOWN.search(got)) or check(checker, want, got, flags)
-
-
-_OPERATIONS = ("add", "sub", "mul", "mod", "pow", "floordiv", "truediv")
-_BITWISE = ("and", "or", "xor", "lshift", "rshift")
-for _kind, _names in ((UnknownFloat, _OPERATIONS), (UnknownInt, _OPERATIONS + _BITWISE)):
-    for _name in _names:
-        _result = UnknownFloat if _name == "truediv" else _kind
-        setattr(_kind, f"__{_name}__", _calculate(_name, _result))
-        setattr(_kind, f"__r{_name}__", _calculate(_name, _result, reflected=True))
-    for _name in ("neg", "pos", "abs"):
-        setattr(_kind, f"__{_name}__", _calculate(_name, _kind))
 
 
 def explained(error: BaseException) -> BaseException:
@@ -210,21 +190,13 @@ class Guesses:
     """The answers for code that decides by data. Only compiling ahead guesses: a wrong guess compiles a kernel that nobody launches."""
 
     allowed = False
-    _latest = True
-
-    @classmethod
-    def truth(cls) -> bool:
-        """Return false and true in turns, so that a loop that waits for either ends."""
-        cls._latest = not cls._latest
-        return cls._latest
+    made = 0
 
 
-def unknown(dtype: torch.dtype) -> UnknownTruth | UnknownFloat | UnknownInt:
+def unknown(dtype: torch.dtype) -> _Unknown:
     """Return what `item()` gives of a tensor of this dtype that has no data."""
     Asked.since_begin = True
-    if dtype is torch.bool:
-        return UnknownTruth()
-    return UnknownFloat() if dtype.is_floating_point or dtype.is_complex else UnknownInt()
+    return UnknownTruth() if dtype is torch.bool else UnknownFloat() if dtype.is_floating_point or dtype.is_complex else UnknownInt()
 
 
 def unknown_list(tensor: torch.Tensor) -> Any:
@@ -237,16 +209,19 @@ def unknown_list(tensor: torch.Tensor) -> Any:
 
 
 def decide() -> bool:
-    """Return a truth to code that only judges, which does not use it.
+    """Return true and false in turns where that is a guess, so that a loop that waits for either ends.
 
     Raises:
         DecidedByData: the code decides by data.
     """
-    if Judged.asks():
-        return True
-    if Guesses.allowed:
-        return Guesses.truth()
-    raise DecidedByData(_WHY)
+    judged = Judged.innermost()
+    if judged is not None and judged.is_assertion:
+        judged.guesses += 1
+        return judged.guesses % 2 == 1
+    if not Guesses.allowed:
+        raise DecidedByData(_WHY)
+    Guesses.made += 1
+    return Guesses.made % 2 == 0
 
 
 def size() -> int:
@@ -266,7 +241,10 @@ def zero_if_only_judged() -> int:
     Raises:
         DecidedByData: Python makes a plain number of it, and what that decides would not be seen.
     """
-    if not Judged.asks() and not Guesses.allowed:
+    judged = Judged.innermost()
+    if judged is not None:
+        judged.guesses += 1
+    elif not Guesses.allowed:
         raise DecidedByData(_WHY)
     return 0
 

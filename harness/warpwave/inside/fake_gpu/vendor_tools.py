@@ -18,9 +18,7 @@ import shutil
 import struct
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from importlib.abc import Loader, MetaPathFinder
+from collections.abc import Callable, Mapping
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -29,38 +27,15 @@ from typing import Any
 from warpwave.inside.fake_gpu import smi
 from warpwave.inside.fake_gpu.accelerator import PCI_BUS, UUID
 from warpwave.inside.fake_gpu.allocated import ALLOCATED
+from warpwave.inside.fake_gpu.torch_device import apply, missing
 from warpwave.inside.process.lacking import is_near
-from warpwave.inside.process.outcomes import NotPretended
 from warpwave.records import Architecture
 
 _DRIVER = "580.65.06"
 _NVML = "nvidia-ml"  # as `ctypes.util.find_library` is asked for it
 _HANDLE = 0x7761  # of the only card; any address but 0
 _INVALID = 2  # NVML's return code for an argument
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What torch says of the card."""
-
-    name: str
-    architecture: str
-    capability: tuple[int, int]
-    total_memory: int
-    runtime: str
-    sm_mhz: int
-    memory_mhz: int
-    bus_bits: int
-
-    @property
-    def used_memory(self) -> int:
-        """The bytes that torch has of it."""
-        return ALLOCATED.reserved.current
-
-    def as_json(self) -> str:
-        """Return the facts for a program, as they are now."""
-        known = {**vars(self), "used_memory": self.used_memory, "uuid": f"GPU-{UUID}", "driver": _DRIVER, "bus": PCI_BUS}
-        return json.dumps(known)
+_CLOCK_MEM = 2
 
 
 def pretend_tools(card: Architecture, properties: Any, capability: object, undo: contextlib.ExitStack) -> None:
@@ -72,24 +47,33 @@ def pretend_tools(card: Architecture, properties: Any, capability: object, undo:
         capability: What torch's `get_device_capability` answers.
         undo: Takes what undoes it.
     """
-    version = capability if isinstance(capability, tuple) else (0, 0)
-    known = card.properties
-    clocks = known.get("sm_clock_rate", 0) // 1000, known.get("mem_clock_rate", 0) // 1000
-    runtime = next(iter(card.torch_version.values()), "")
-    facts = Facts(properties.name, card.name, version, properties.total_memory, runtime, *clocks, known.get("mem_bus_width", 0))
+    version, runtime = capability if isinstance(capability, tuple) else (0, 0), next(iter(card.torch_version.values()), "")
+    name, total = properties.name, properties.total_memory
     if "cuda" in card.torch_version:
-        _put_program("nvidia-smi", facts, undo)
-        _open_nvml(facts, undo)
-        _find("pynvml", lambda: Nvml(facts), undo, shadow=False)
+        clocks = [card.properties.get(name, 0) // 1000 for name in ("sm_clock_rate", "mem_clock_rate")]
+        nvml = _nvml(name, total, version, clocks, runtime, card.properties.get("mem_bus_width", 0))
+        _put_program("nvidia-smi", _nvidia_smi(name, total, version, clocks, runtime), undo)
+        _open_nvml(nvml, undo)
+        if PathFinder.find_spec("pynvml") is None:
+            numbers = {"SUCCESS": 0, "ERROR_INVALID_ARGUMENT": _INVALID, "ERROR_NOT_SUPPORTED": 3, "ERROR_NOT_FOUND": 6}
+            numbers |= {"CLOCK_GRAPHICS": 0, "CLOCK_SM": 1, "CLOCK_MEM": _CLOCK_MEM, "TEMPERATURE_GPU": 0}
+            constants = {f"NVML_{name}": number for name, number in numbers.items()}
+            functions = {name: function for name, (_, _, function) in nvml.items()}
+            _StandIn("pynvml", "nvml", NVMLError, {**constants, **functions}).until(undo)
     elif "hip" in card.torch_version:
-        _put_program("rocm-smi", facts, undo)
-        _find("amdsmi", lambda: Amdsmi(facts), undo, shadow=True)
+        _put_program("rocm-smi", _rocm_smi(name, total, card.name), undo)
+        answers = _amdsmi(name, total, card.name, runtime, card.properties.get("mem_bus_width", 0))
+        # Also in place of one that is installed, which needs the driver even to be imported.
+        _StandIn("amdsmi", "amdsmi", AmdSmiException, answers).until(undo)
 
 
-def _put_program(name: str, facts: Facts, undo: contextlib.ExitStack) -> None:
+# Programs.
+
+
+def _put_program(name: str, known: Mapping[str, Any], undo: contextlib.ExitStack) -> None:
     """Put a program before all others on the path. Its numbers are those of now: another process cannot ask this one."""
     folder = Path(tempfile.mkdtemp(prefix="warpwave-tools-"))
-    words = [sys.executable, "-I", "-S", smi.__file__, name, facts.as_json()]
+    words = [sys.executable, "-I", "-S", smi.__file__, name, json.dumps(known)]
     program = folder / name
     program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
     program.chmod(0o755)
@@ -99,58 +83,43 @@ def _put_program(name: str, facts: Facts, undo: contextlib.ExitStack) -> None:
     undo.callback(os.environ.__setitem__, "PATH", before)
 
 
-# The modules that are not installed.
+def _nvidia_smi(name: str, total: int, capability: tuple[int, int], clocks: list[int], runtime: str) -> dict[str, str]:
+    """Return what is printed for each field; for `-L`, and for nothing."""
+    mib, used = total >> 20, ALLOCATED.reserved.current >> 20
+    return {
+        **dict.fromkeys(("name", "gpu_name"), name),
+        **dict.fromkeys(("index", "minor_number"), "0"),
+        "count": "1",
+        **dict.fromkeys(("uuid", "gpu_uuid"), f"GPU-{UUID}"),
+        "driver_version": _DRIVER,
+        **dict.fromkeys(("compute_cap", "compute_capability"), ".".join(map(str, capability))),
+        **dict.fromkeys(("pci.bus_id", "gpu_bus_id"), PCI_BUS),
+        "memory.total": f"{mib} MiB",
+        "memory.used": f"{used} MiB",
+        "memory.free": f"{mib - used} MiB",
+        "memory.reserved": "0 MiB",
+        "clocks.max.sm": f"{clocks[0]} MHz",
+        **dict.fromkeys(("clocks.max.mem", "clocks.max.memory"), f"{clocks[1]} MHz"),
+        "-L": f"GPU 0: {name} (UUID: GPU-{UUID})",
+        "": f"| NVIDIA-SMI {_DRIVER}   Driver Version: {_DRIVER}   CUDA Version: {runtime} |\n"
+        f"|   0  {name}  |  {PCI_BUS}  |  {used}MiB / {mib}MiB  |",
+    }
 
 
-def _find(name: str, make: Callable[[], ModuleType], undo: contextlib.ExitStack, *, shadow: bool) -> None:
-    """Let a module be imported that is not installed; with `shadow`, also in place of one that is, which needs the driver."""
-    finder = _Finder(name, make, shadow)
-    sys.meta_path.insert(0, finder)
-    undo.callback(sys.meta_path.remove, finder)
-    undo.callback(lambda: sys.modules.pop(name) if isinstance(sys.modules.get(name), _StandIn) else None)
+def _rocm_smi(name: str, total: int, architecture: str) -> dict[str, dict[str, str]]:
+    """Return what is printed for each option."""
+    vendor, used = "Advanced Micro Devices, Inc. [AMD/ATI]", ALLOCATED.reserved.current
+    return {
+        "--showproductname": {"Card Series": name, "Card Model": name, "Card Vendor": vendor, "GFX Version": architecture},
+        "--showmeminfo": {"VRAM Total Memory (B)": str(total), "VRAM Total Used Memory (B)": str(used)},
+        "--showid": {"Device Name": name},
+        "--showuniqueid": {"Unique ID": f"GPU-{UUID}"},
+        "--showbus": {"PCI Bus": PCI_BUS},
+        "--showdriverversion": {"Driver version": _DRIVER},
+    }
 
 
-class _Finder(MetaPathFinder, Loader):
-    def __init__(self, name: str, make: Callable[[], ModuleType], shadow: bool) -> None:
-        self.name, self.make, self.shadow = name, make, shadow
-
-    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Return the stand-in's spec, if nothing else has this name."""
-        if name != self.name or (not self.shadow and PathFinder.find_spec(name)):
-            return None
-        return ModuleSpec(name, self)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return the stand-in."""
-        return self.make()
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Do nothing: it is whole."""
-
-
-class _StandIn(ModuleType):
-    """A module of which a part answers. A function of the library that does not is there, and refuses when it is called."""
-
-    prefix: str = ""
-    failure: type[Exception] = Exception
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or any(is_near(name, other) for other in dir(self)):
-            raise AttributeError(f"module '{self.__name__}' has no attribute '{name}'", name=name, obj=self)
-        if name.startswith(self.failure.__name__.removesuffix("Exception")) and name[0].isupper():
-            made = type(name, (self.failure,), {})
-            setattr(self, name, made)
-            return made
-        if not name.startswith(self.prefix):
-            raise AttributeError(f"module '{self.__name__}' has no attribute '{name}'", name=name, obj=self)
-        return _refusing(f"{self.__name__}.{name}")
-
-
-def _refusing(name: str) -> Callable[..., Any]:
-    def refuse(*args: object, **kwargs: object) -> Any:
-        raise NotPretended(f"the pretended card has no answer to {name}")
-
-    return refuse
+# Modules.
 
 
 class NVMLError(Exception):
@@ -161,210 +130,165 @@ class NVMLError(Exception):
         self.value = value
 
 
-class Nvml(_StandIn):
-    """`pynvml` where the package is not installed."""
+class AmdSmiException(Exception):  # noqa: N818 - the library's name
+    """What `amdsmi` raises."""
 
-    prefix, failure = "nvml", NVMLError
-    NVMLError = NVMLError
-    NVML_SUCCESS, NVML_ERROR_INVALID_ARGUMENT, NVML_ERROR_NOT_SUPPORTED, NVML_ERROR_NOT_FOUND = 0, _INVALID, 3, 6
-    NVML_CLOCK_GRAPHICS, NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 0, 1, 2, 0
 
-    def __init__(self, facts: Facts) -> None:
-        super().__init__("pynvml")
-        self._facts = facts
-        answers = _nvml_answers(facts)
-        for name, answer in answers.items():
-            setattr(self, name, _checked(answer))
+class _StandIn(ModuleType):
+    """A module of which a part answers. A function of the library that does not is there, and refuses when it is called."""
 
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
-        """Return the handle of the card."""
-        if int(index) != 0:
+    def __init__(self, name: str, prefix: str, failure: type[Exception], answers: Mapping[str, Any]) -> None:
+        super().__init__(name)
+        self.__spec__, self._prefix, self._failure = ModuleSpec(name, None), prefix, failure
+        self.__dict__.update(answers)
+        setattr(self, failure.__name__, failure)
+
+    def until(self, undo: contextlib.ExitStack) -> None:
+        """Let it be imported until `undo` is closed."""
+        undo.callback(sys.modules.pop, self.__name__, None)
+        sys.modules[self.__name__] = self
+
+    def __getattr__(self, name: str) -> Any:
+        is_misspelt = any(is_near(name, other) for other in dir(self))
+        if name.startswith(self._failure.__name__.removesuffix("Exception")) and not is_misspelt:  # one of its exceptions
+            setattr(self, name, made := type(name, (self._failure,), {}))
+            return made
+        if not name.startswith(self._prefix) or is_misspelt:
+            raise AttributeError(f"module '{self.__name__}' has no attribute '{name}'", name=name, obj=self)
+        return missing(f"{self.__name__}.{name}")
+
+
+def _nvml(
+    name: str, total: int, capability: tuple[int, int], clocks: list[int], runtime: str, bus_bits: int
+) -> dict[str, tuple[int, str, Callable[..., Any]]]:
+    """Return for each function its number of inputs, the C types of what it writes behind them, and what it answers. `s` is a text."""
+    major, _, minor = runtime.partition(".")
+
+    def only(value: Any, wanted: Any) -> int:
+        if (value.decode() if isinstance(value, bytes) else value) != wanted:
             raise NVMLError(_INVALID)
         return _HANDLE
 
-    def nvmlDeviceGetHandleByUUID(self, uuid: Any) -> int:  # noqa: N802
-        """Return the handle of the card."""
-        if (uuid.decode() if isinstance(uuid, bytes) else uuid) != f"GPU-{UUID}":
-            raise NVMLError(_INVALID)
-        return _HANDLE
+    def memory(handle: Any, version: Any = None) -> SimpleNamespace:
+        used = ALLOCATED.reserved.current
+        return SimpleNamespace(total=total, free=total - used, used=used, reserved=0, version=version)
 
-    def nvmlInitWithFlags(self, flags: int) -> None:  # noqa: N802
-        """Do nothing."""
-
-    def nvmlDeviceGetMemoryInfo(self, handle: int, version: Any = None) -> SimpleNamespace:  # noqa: N802
-        """Return bytes."""
-        total, used = self._facts.total_memory, self._facts.used_memory
-        return SimpleNamespace(total=total, used=used, free=total - used, reserved=0, version=version)
-
-    def nvmlDeviceGetPciInfo(self, handle: int) -> SimpleNamespace:  # noqa: N802
-        """Return where the card is."""
-        return SimpleNamespace(busId=PCI_BUS, busIdLegacy=PCI_BUS[4:], domain=0, bus=1, device=0, pciDeviceId=0, pciSubSystemId=0)
-
-    def nvmlDeviceGetMaxClockInfo(self, handle: int, kind: int) -> int:  # noqa: N802
-        """Return MHz."""
-        return self._facts.memory_mhz if kind == self.NVML_CLOCK_MEM else self._facts.sm_mhz
-
-
-def _checked(answer: Any) -> Callable[..., Any]:
-    return lambda handle=None: answer
-
-
-def _nvml_answers(facts: Facts) -> dict[str, Any]:
-    """Return the answers that depend on no argument: `None`, an integer, a pair of integers or a text."""
-    major, _, minor = facts.runtime.partition(".")
+    place = SimpleNamespace(busIdLegacy=PCI_BUS[4:], domain=0, bus=1, device=0, pciDeviceId=0, pciSubSystemId=0, busId=PCI_BUS)
+    of_card = {
+        "Index": ("I", 0),
+        "MinorNumber": ("I", 0),
+        "Name": ("s", name),
+        "UUID": ("s", f"GPU-{UUID}"),
+        "CudaComputeCapability": ("ii", capability),
+        "MemoryBusWidth": ("I", bus_bits),
+        "MigMode": ("II", (0, 0)),
+        "PciInfo": ("16s5I32s", place),
+    }
     return {
-        "nvmlInit": None,
-        "nvmlShutdown": None,
-        "nvmlSystemGetDriverVersion": _DRIVER,
-        "nvmlSystemGetNVMLVersion": f"13.{_DRIVER}",
-        "nvmlSystemGetCudaDriverVersion": int(major or 0) * 1000 + int(minor or 0) * 10,
-        "nvmlDeviceGetCount": 1,
-        "nvmlDeviceGetIndex": 0,
-        "nvmlDeviceGetMinorNumber": 0,
-        "nvmlDeviceGetName": facts.name,
-        "nvmlDeviceGetUUID": f"GPU-{UUID}",
-        "nvmlDeviceGetCudaComputeCapability": facts.capability,
-        "nvmlDeviceGetMemoryBusWidth": facts.bus_bits,
-        "nvmlDeviceGetMigMode": (0, 0),
+        "nvmlInit": (0, "", lambda: None),
+        "nvmlInitWithFlags": (1, "", lambda flags: None),
+        "nvmlShutdown": (0, "", lambda: None),
+        "nvmlSystemGetDriverVersion": (0, "s", lambda: _DRIVER),
+        "nvmlSystemGetNVMLVersion": (0, "s", lambda: f"13.{_DRIVER}"),
+        "nvmlSystemGetCudaDriverVersion": (0, "i", lambda: int(major or 0) * 1000 + int(minor or 0) * 10),
+        "nvmlDeviceGetCount": (0, "I", lambda: 1),
+        "nvmlDeviceGetHandleByIndex": (1, "P", lambda index: only(int(index), 0)),
+        "nvmlDeviceGetHandleByUUID": (1, "P", lambda uuid: only(uuid, f"GPU-{UUID}")),
+        "nvmlDeviceGetHandleByPciBusId": (1, "P", lambda bus: _HANDLE),
+        "nvmlDeviceGetMemoryInfo": (1, "QQQ", memory),
+        "nvmlDeviceGetMaxClockInfo": (2, "I", lambda handle, kind: clocks[kind == _CLOCK_MEM]),
+        **{f"nvmlDeviceGet{word}": (1, types, lambda handle, answer=answer: answer) for word, (types, answer) in of_card.items()},
+    }
+
+
+def _amdsmi(name: str, total: int, architecture: str, runtime: str, bus_bits: int) -> dict[str, Any]:
+    mib, vendor = total >> 20, {"vendor_id": 0x1002, "vendor_name": "Advanced Micro Devices Inc. [AMD/ATI]", "device_id": 0}
+    answers: dict[str, Any] = {
+        **dict.fromkeys(("init", "shut_down")),
+        "get_processor_handles": [_HANDLE],
+        "get_socket_handles": [_HANDLE],
+        "get_gpu_asic_info": {"market_name": name, **vendor, "target_graphics_version": architecture, "asic_serial": UUID},
+        "get_gpu_board_info": {"product_name": name, "manufacturer_name": "AMD", "model_number": "", "fru_id": ""},
+        "get_gpu_vram_info": {"vram_type": "HBM", "vram_vendor": "N/A", "vram_size": mib, "vram_bit_width": bus_bits},
+        "get_gpu_memory_total": total,
+        "get_gpu_device_uuid": UUID,
+        "get_gpu_device_bdf": PCI_BUS[4:],
+        "get_gpu_id": 0,
+        "get_lib_version": {"year": 25, "major": 26, "minor": 0, "release": 0},
+        "get_rocm_version": (True, runtime),
+        "get_gpu_driver_info": {"driver_name": "amdgpu", "driver_version": _DRIVER},
+    }
+    return {
+        **{f"amdsmi_{function}": lambda *args, answer=answer, **kwargs: answer for function, answer in answers.items()},
+        "amdsmi_get_gpu_vram_usage": lambda *args, **kwargs: {"vram_total": mib, "vram_used": ALLOCATED.reserved.current >> 20},
+        "amdsmi_get_gpu_memory_usage": lambda *args, **kwargs: ALLOCATED.reserved.current,
+        "AmdSmiInitFlags": enum.IntEnum("AmdSmiInitFlags", {"INIT_ALL_PROCESSORS": 0xFFFFFFFF, "INIT_AMD_CPUS": 1, "INIT_AMD_GPUS": 2}),
+        "AmdSmiMemoryType": enum.IntEnum("AmdSmiMemoryType", {"VRAM": 0, "VIS_VRAM": 1, "GTT": 2}),
     }
 
 
 # The C library, which `pynvml` and others open with `ctypes`.
 
 
-def _open_nvml(facts: Facts, undo: contextlib.ExitStack) -> None:
+def _open_nvml(functions: Mapping[str, tuple[int, str, Callable[..., Any]]], undo: contextlib.ExitStack) -> None:
     """Let `ctypes` open NVML, and find it."""
     begin, find = ctypes.CDLL.__init__, ctypes.util.find_library
 
     def opened(self: Any, name: Any, *args: Any, **kwargs: Any) -> None:
         if Path(str(name)).name.startswith(f"lib{_NVML}.so"):
-            self.__class__, self._name, self._handle, self.facts = NvmlLibrary, name, 0, facts
+            self.__class__, self._name, self._handle, self.functions = NvmlLibrary, name, 0, functions
         else:
             begin(self, name, *args, **kwargs)
 
-    changes: tuple[tuple[Any, str, Any], ...] = (
-        (ctypes.CDLL, "__init__", opened),
-        (ctypes.util, "find_library", lambda name: f"lib{_NVML}.so.1" if name == _NVML else find(name)),
-    )
-    for owner, name, value in changes:
-        undo.callback(setattr, owner, name, getattr(owner, name))
-        setattr(owner, name, value)
+    found = ctypes.util, "find_library", lambda name: f"lib{_NVML}.so.1" if name == _NVML else find(name)
+    apply([(ctypes.CDLL, "__init__", opened), found], undo)
 
 
 class NvmlLibrary(ctypes.CDLL):
     """What `ctypes` opens: its functions write their answers where their arguments point, and return a code."""
 
-    facts: Facts
+    functions: Mapping[str, tuple[int, str, Callable[..., Any]]]
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("nvml"):
             raise AttributeError(f"{self._name}: undefined symbol: {name}")
-        function = _Function(self.facts, name)
-        setattr(self, name, function)
-        return function
+        plain, _, version = name.partition("_v")
+        known = self.functions.get(plain)
+
+        def call(*args: Any) -> Any:
+            return _call(*known, bool(version), args) if known else missing(f"{name} of NVML")()
+
+        setattr(self, name, (lambda code: b"an error of NVML") if name == "nvmlErrorString" else call)
+        return getattr(self, name)
 
     __getitem__ = __getattr__
 
 
-class _Function:
-    """A function of the library. A caller may set its types, which say nothing new here."""
-
-    argtypes: Any = None
-    restype: Any = ctypes.c_int
-    errcheck: Any = None
-
-    def __init__(self, facts: Facts, name: str) -> None:
-        self.__name__, self.facts = name, facts
-        self.name, _, self.version = name.partition("_v")
-
-    def __call__(self, *args: Any) -> Any:
-        facts, name = self.facts, self.name
-        if name == "nvmlErrorString":
-            return b"an error of NVML"
-        if name == "nvmlInitWithFlags":
-            return 0
-        if name in ("nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleByUUID", "nvmlDeviceGetHandleByPciBusId"):
-            if name.endswith("Index") and _number(args[0]) != 0:
-                return _INVALID
-            return _write(args[1], struct.pack("P", _HANDLE))
-        if name == "nvmlDeviceGetMemoryInfo":
-            total, used = facts.total_memory, facts.used_memory
-            if self.version:  # a version number, which the caller has set, and the reserved bytes come first
-                return _write(args[1], struct.pack("QQQQ", total, 0, total - used, used), after=8)
-            return _write(args[1], struct.pack("QQQ", total, total - used, used))
-        if name == "nvmlDeviceGetPciInfo":
-            return _write(args[1], struct.pack("16s5I32s", PCI_BUS[4:].encode(), 0, 1, 0, 0, 0, PCI_BUS.encode()))
-        if name == "nvmlDeviceGetMaxClockInfo":
-            mhz = facts.memory_mhz if _number(args[1]) == Nvml.NVML_CLOCK_MEM else facts.sm_mhz
-            return _write(args[2], struct.pack("I", mhz))
-        return self._plain(_nvml_answers(facts), args)
-
-    def _plain(self, answers: dict[str, Any], args: Any) -> int:
-        if self.name not in answers:
-            raise NotPretended(f"the pretended card has no answer to NVML's {self.__name__}")
-        answer = answers[self.name]
-        if answer is None:
-            return 0
-        if isinstance(answer, str):  # a buffer, and behind it its length
-            text = answer.encode()[: max(0, _number(args[-1]) - 1)]
-            return _write(args[-2], text + b"\0")
-        numbers = answer if isinstance(answer, tuple) else (answer,)
-        for place, number in zip(args[-len(numbers) :], numbers, strict=True):
-            _write(place, struct.pack("i", number))
-        return 0
+def _call(inputs: int, types: str, function: Callable[..., Any], is_later: bool, args: tuple[Any, ...]) -> int:
+    """Call a function as C does: write what it answers to where the arguments behind its inputs point, and return a code."""
+    try:
+        answer = function(*(getattr(value, "value", value) for value in args[:inputs]))
+    except NVMLError as error:
+        return error.value
+    places = args[inputs:]
+    if types == "s":  # a buffer, and behind it its length
+        room = int(getattr(places[1], "value", places[1]))
+        _write(places[0], str(answer).encode()[: max(0, room - 1)] + b"\0")
+    elif types == "QQQ" and is_later:  # a version number, which the caller has set, and the reserved bytes come first
+        _write(places[0], struct.pack("QQQQ", answer.total, answer.reserved, answer.free, answer.used), after=8)
+    elif isinstance(answer, SimpleNamespace):
+        fields = [value.encode() if isinstance(value, str) else value for value in vars(answer).values()]
+        _write(places[0], struct.pack(types, *fields[: 3 if types == "QQQ" else None]))
+    else:
+        for place, letter, number in zip(places, types, answer if isinstance(answer, tuple) else (answer,), strict=False):
+            _write(place, struct.pack(letter, number))
+    return 0
 
 
-def _write(place: Any, data: bytes, after: int = 0) -> int:
+def _write(place: Any, data: bytes, after: int = 0) -> None:
     """Write to where an argument points: `byref`, a pointer, an array or an address."""
     if (target := getattr(place, "_obj", None)) is not None:
         address = ctypes.addressof(target)
     else:
         address = place if isinstance(place, int) else ctypes.cast(place, ctypes.c_void_p).value or 0
     ctypes.memmove(address + after, data, len(data))
-    return 0
-
-
-def _number(value: Any) -> int:
-    return int(getattr(value, "value", value))
-
-
-class AmdSmiException(Exception):  # noqa: N818 - the library's name
-    """What `amdsmi` raises."""
-
-
-class Amdsmi(_StandIn):
-    """`amdsmi`, which needs the driver even to be imported."""
-
-    prefix, failure = "amdsmi", AmdSmiException
-    AmdSmiException = AmdSmiException
-    AmdSmiInitFlags = enum.IntEnum("AmdSmiInitFlags", {"INIT_ALL_PROCESSORS": 0xFFFFFFFF, "INIT_AMD_CPUS": 1, "INIT_AMD_GPUS": 2})
-    AmdSmiMemoryType = enum.IntEnum("AmdSmiMemoryType", {"VRAM": 0, "VIS_VRAM": 1, "GTT": 2})
-
-    def __init__(self, facts: Facts) -> None:
-        super().__init__("amdsmi")
-        mib = facts.total_memory >> 20
-        asic = {"market_name": facts.name, "vendor_id": 0x1002, "vendor_name": "Advanced Micro Devices Inc. [AMD/ATI]", "device_id": 0}
-        answers: dict[str, Callable[[], Any]] = {
-            "init": lambda: None,
-            "shut_down": lambda: None,
-            "get_processor_handles": lambda: [_HANDLE],
-            "get_socket_handles": lambda: [_HANDLE],
-            "get_gpu_asic_info": lambda: {**asic, "target_graphics_version": facts.architecture, "asic_serial": UUID},
-            "get_gpu_board_info": lambda: {"product_name": facts.name, "manufacturer_name": "AMD", "model_number": "", "fru_id": ""},
-            "get_gpu_vram_info": lambda: {"vram_type": "HBM", "vram_vendor": "N/A", "vram_size": mib, "vram_bit_width": facts.bus_bits},
-            "get_gpu_vram_usage": lambda: {"vram_total": mib, "vram_used": facts.used_memory >> 20},
-            "get_gpu_memory_total": lambda: facts.total_memory,
-            "get_gpu_memory_usage": lambda: facts.used_memory,
-            "get_gpu_device_uuid": lambda: UUID,
-            "get_gpu_device_bdf": lambda: PCI_BUS[4:],
-            "get_gpu_id": lambda: 0,
-            "get_lib_version": lambda: {"year": 25, "major": 26, "minor": 0, "release": 0},
-            "get_rocm_version": lambda: (True, facts.runtime),
-            "get_gpu_driver_info": lambda: {"driver_name": "amdgpu", "driver_version": _DRIVER},
-        }
-        for name, answer in answers.items():
-            setattr(self, f"amdsmi_{name}", _answering(answer))
-
-
-def _answering(answer: Callable[[], Any]) -> Callable[..., Any]:
-    return lambda *args, **kwargs: answer()

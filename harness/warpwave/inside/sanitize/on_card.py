@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from warpwave.inside.fake_gpu.emulated_findings import Collected
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.outcomes import statement
 from warpwave.inside.sanitize.pytest_plugin import Sanitized
@@ -52,10 +53,11 @@ def of_kernels_on_a_card(plugins: pytest.PytestPluginManager, journal: Journal) 
     plugins.register(Sanitized(journal, Asserted(Path("/proc/self/fd/2").readlink())), "warpwave-sanitized")
 
 
-class Asserted:
+class Asserted(Collected):
     """The assertions of ConSan in what was printed to the file `log` since the last time."""
 
     def __init__(self, log: Path) -> None:
+        super().__init__()
         self._log, self._read = log, log.stat().st_size
 
     def take(self) -> list[Finding]:

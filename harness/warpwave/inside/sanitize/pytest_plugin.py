@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Protocol
 
 import pytest
 
@@ -14,16 +13,8 @@ from warpwave.inside.process.journal import Journal
 from warpwave.inside.sanitize.memory import Patch
 from warpwave.inside.sanitize.sanitizer import Sanitizer
 from warpwave.inside.sanitize.torch_reads import TorchReads
-from warpwave.records import Finding
 
 _NAME = "warpwave-sanitized"
-
-
-class Taken(Protocol):
-    """What collects findings, in the interpreter, in the emulator or from a card."""
-
-    def take(self) -> list[Finding]:
-        """Return what was found, and forget it."""
 
 
 class FoundError(Exception):
@@ -47,7 +38,7 @@ def of_machine_code(plugins: pytest.PytestPluginManager, journal: Journal | None
 class Sanitized:
     """A pytest plugin. What a fixture does before the test counts as the test's. The journal, if there is one, gets each finding."""
 
-    def __init__(self, journal: Journal | None, findings: Taken) -> None:
+    def __init__(self, journal: Journal | None, findings: Collected) -> None:
         self.journal, self.findings = journal, findings
 
     def pytest_runtest_logstart(self) -> None:

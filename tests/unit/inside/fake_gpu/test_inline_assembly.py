@@ -11,8 +11,7 @@ import pytest
 np = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
-from warpwave.inside.fake_gpu.ptx import run
-from warpwave.inside.fake_gpu.ptx_numbers import parse
+from warpwave.inside.fake_gpu.ptx import parse, run
 from warpwave.inside.process.outcomes import NotPretended
 
 GENERATOR = np.random.default_rng(7)
