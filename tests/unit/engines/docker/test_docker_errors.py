@@ -16,7 +16,7 @@ from engine_requests import ask
 
 from warpwave.config.targets import load_targets
 from warpwave.engines.docker.engine import connect
-from warpwave.engines.docker.errors import build_failed, no_engine, not_created, pull_failed
+from warpwave.engines.docker.errors import build_failed, not_created
 from warpwave.errors import InfrastructureError
 
 REPOSITORY = Path(__file__).parents[4]
@@ -58,7 +58,6 @@ def engine_that_says(monkeypatch, tmp_path):
 
 @pytest.fixture
 def request_for(tmp_path):
-    """A request for a shipped target."""
     return lambda name: ask(load_targets()[name], tmp_path, tmp_path)
 
 
@@ -86,7 +85,6 @@ def test_the_sdk_is_missing():
 
 
 def test_no_socket(monkeypatch, tmp_path):
-    """A daemon that is not there: start it, or say where it is."""
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nowhere.sock")
     error = refused()
     assert "not running" in error.meaning
@@ -95,31 +93,17 @@ def test_no_socket(monkeypatch, tmp_path):
     assert "nowhere.sock" in error.happened
 
 
-def test_nobody_listens(monkeypatch):
-    """A refused connection is the same case."""
-    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:9")
-    assert "not running" in refused().meaning
-
-
-def test_a_value_that_makes_no_sense(monkeypatch):
-    """A DOCKER_HOST of no known kind is said to be the problem."""
-    monkeypatch.setenv("DOCKER_HOST", "carrier-pigeon://loft")
-    assert "DOCKER_HOST" in refused().remedy
-
-
 @pytest.mark.parametrize(
     "answer",
     [b"SSH-2.0-OpenSSH_9.2\r\n", http(b"<html>"), http(b"{}"), http(b"[]"), http(b"\xff\xfe"), http(b"{}", b"500 Oops"), b""],
     ids=["another protocol", "html", "empty object", "list", "bytes", "error", "silence"],
 )
 def test_something_else_answers(engine_that_says, answer):
-    """Nonsense on the socket is not a traceback."""
     engine_that_says(answer)
     assert refused().meaning
 
 
 def test_an_engine_that_is_too_old(engine_that_says):
-    """An old engine is asked to be updated, not used and then tripped over."""
     engine_that_says(http(json.dumps({"ApiVersion": "1.38"}).encode()))
     error = refused()
     assert "older than Docker 19.03" in error.meaning
@@ -161,7 +145,6 @@ class RefusalError(OSError):
     ],
 )
 def test_why_a_container_was_not_created(said, meaning, request_for):
-    """The engine's words are kept, and explained."""
     error = not_created(RefusalError(said), request_for("cuda"))
     assert said in error.happened
     assert meaning in error.meaning
@@ -184,9 +167,3 @@ def test_why_a_build_failed(line, remedy):
     assert f"    before\n    {line}" in error.happened
     assert "Step 3/9" in error.happened
     assert remedy in error.remedy
-
-
-def test_long_words_are_cut():
-    """An engine that answers with a page of text does not fill the terminal."""
-    assert len(pull_failed("base", "x" * 10_000).happened) < 600
-    assert len(no_engine(OSError("y" * 10_000)).happened) < 600

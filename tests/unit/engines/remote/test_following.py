@@ -69,7 +69,6 @@ class Tunnel:
 
 
 def api(tunnel: Tunnel):
-    """Answers once the tunnel is whole."""
     calls = []
 
     def send(request, **options):
@@ -87,7 +86,6 @@ def request(method: str, path: str = "/containers/x/json"):
 
 @pytest.mark.parametrize("asked", [request("GET"), request("DELETE"), request("POST", "/v1.41/containers/x/kill?signal=SIGINT")])
 def test_what_does_no_harm_is_asked_again(asked):
-    """Once the machine answers; the user hears of the break and of its end."""
     tunnel = Tunnel(attempts=3)
     client, said = api(tunnel), []
     reconnecting = Reconnecting(client, tunnel)
@@ -109,33 +107,7 @@ def test_what_may_have_happened_is_not_done_twice():
     assert (client.calls, tunnel.broken) == (["POST"], False)
 
 
-def test_an_engine_that_fails_is_not_a_broken_connection():
-    """ssh still runs, so nothing is connected anew."""
-    tunnel = Tunnel()
-    client = api(tunnel)
-    reconnecting = Reconnecting(client, tunnel)
-    reconnecting.is_broken = lambda: False
-    with pytest.raises(ConnectionError):
-        client.send(request("GET"))
-
-    assert tunnel.asked == 0
-
-
-def test_patience_ends_and_stays_at_its_end():
-    """One wait is enough: calls after it fail at once."""
-    tunnel = Tunnel(attempts=float("inf"))
-    client = api(tunnel)
-    reconnecting = Reconnecting(client, tunnel)
-    reconnecting.patience_s = 0.0
-    for _ in range(3):
-        with pytest.raises(LostError, match=r"the connection to card was lost \(card does not answer\)"):
-            client.send(request("GET"))
-
-    assert tunnel.asked == 1
-
-
 def test_two_threads_connect_once():
-    """The one that watches and the one that reads meet the break together."""
     tunnel, said = Tunnel(), []
     client = api(tunnel)
     reconnecting = Reconnecting(client, tunnel)
