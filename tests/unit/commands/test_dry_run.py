@@ -87,11 +87,9 @@ def test_which_files_and_why_not_others(package, capsys):
 
 
 def test_a_wrong_request_is_refused_as_in_a_run(package, capsys):
-    """The answer would be worth nothing otherwise."""
     assert _run_cli(["run", "cpu", "--stage", "bench", "--kernels", "pkg", "--dry-run"]) == 2
 
 
 def test_no_job_of_a_workflow_is_a_dry_run(tmp_path):
-    """It would be green."""
     with pytest.raises(UsageError, match="nothing would have run"):
         check_options("cpu", tmp_path, {"names": ("cpu",), "dry_run": True})
