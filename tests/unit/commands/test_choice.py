@@ -220,6 +220,26 @@ def test_what_a_change_touches_runs(package, git):
     assert (later.what.chosen.tests, later.what.benches) == (("tests/deep/test_new.py",), ("(no bench in this run)",))
 
 
+def test_what_others_changed_since_is_not_this_change(package, git):
+    git("checkout", "-qb", "mine")
+    (package / "ops" / "mul.py").write_text("X = 3\n")
+    git("commit", "-qam", "mine")
+    git("checkout", "-q", "-b", "theirs", "HEAD~1")
+    (package / "tests" / "deep" / "test_none.py").write_text("#\n")
+    git("commit", "-qam", "theirs")
+    git("checkout", "-q", "mine")
+
+    assert parse("--kernels", "p", "--changed-since", "theirs").what.chosen.tests == ("bench_mul.py", "tests/test_mul.py")
+
+
+def test_a_change_that_touches_no_test_leaves_nothing_to_run(package, git):
+    (package / "README.md").write_text("new")
+
+    with pytest.raises(NothingRanError, match="none of the 5 test files and benches") as refused:
+        parse("--kernels", "p", "--changed-since", "HEAD")
+    assert "README.md" in refused.value.meaning
+
+
 REFUSED = {
     "no such file": ["--test", "tests/test_mum.py::test_x"],
     "outside of the kernels": ["--kernels", "p/tests", "--test", "../bench_mul.py"],
@@ -359,6 +379,12 @@ def test_the_nearest_settings_of_pytest_count(tmp_path, files, expected):
     found = load_pytest_settings(tmp_path / "tests", tmp_path)
 
     assert (found.file, found.pythonpath, found.addopts) == expected
+
+
+def test_settings_above_the_root_do_not_count(tmp_path):
+    write(tmp_path, {"pytest.ini": "[pytest]\naddopts = -x", "ops/setup.py": "", "ops/tests/test_x.py": ""})
+
+    assert load_pytest_settings(tmp_path / "ops" / "tests", tmp_path / "ops") == PytestSettings()
 
 
 def test_files_and_folders_of_tests(tmp_path):

@@ -22,7 +22,7 @@ from warpwave import doctor
 from warpwave.config.files import merge
 from warpwave.config.targets import load_targets, select
 from warpwave.doctor.checks import Engine, examine_engine, examine_host, examine_python, examine_vendor
-from warpwave.doctor.machine import Machine, bad
+from warpwave.doctor.machine import Machine, bad, fit
 from warpwave.engines.docker.errors import no_engine
 from warpwave.errors import ConfigError, UsageError
 from warpwave.records import Job, Stage, dump
@@ -154,6 +154,15 @@ def test_a_tool_that_hangs_is_a_finding_and_costs_no_more_than_its_time(tmp_path
     assert findings["rocm: ecc"].state == "pass"  # files answer when tools do not
 
 
+def test_a_node_that_is_closed_to_this_user_is_named(tmp_path, monkeypatch):
+    machine = machine_of(yaml.safe_load(MACHINES["amd-healthy"].read_text()), tmp_path)
+    monkeypatch.setattr("warpwave.doctor.machine.os.access", lambda path, _: "kfd" not in str(path))
+    first = examine_vendor(load_targets()["rocm"], machine, None, needed=False)[0]
+
+    assert (first.state, first.evidence) == ("fail", "driver loaded: /sys/module/amdgpu/version says 6.16.6; no access to /dev/kfd")
+    assert "usermod -aG render,video" in first.fix
+
+
 @pytest.mark.parametrize("needed", [False, True])
 def test_an_absent_vendor_is_a_skip_unless_it_was_named(tmp_path, needed):
     findings = examine_vendor(load_targets()["rocm"], Machine(root=tmp_path, variables={}), None, needed=needed)
@@ -190,6 +199,12 @@ def test_an_engine_that_answers(name):
     assert {check: state for check, state in states.items() if state != "pass"} == {"image room": "skip", **odd}
 
 
+def test_what_killed_runs_left_is_a_warning():
+    findings = examine_engine(Engine(info=HEALTHY, left=("container warpwave-cuda-1",)), Machine(variables={}), needed=True)
+
+    assert [(f.state, f.fix) for f in findings if f.check == "leftovers"] == [("warn", "`warpwave clean --yes`")]
+
+
 @pytest.mark.parametrize("needed", [False, True])
 def test_no_engine_fails_only_where_a_card_needs_one(needed):
     engine = Engine(error=no_engine(FileNotFoundError("No such file or directory"), "unix:///nowhere"))
@@ -223,6 +238,13 @@ def test_a_self_hosted_runner_is_ephemeral_or_warned_about(tmp_path, settings, s
     machine.variables = {"RUNNER_ENVIRONMENT": "self-hosted", "RUNNER_TEMP": "/opt/runner/_work/_temp", "RUNNER_NAME": "gpu-1"}
 
     assert next(f.state for f in examine_host(machine) if f.check == "runner") == state
+
+
+def test_a_kernel_is_run_only_where_everything_else_is_well():
+    """Neither on a card that is not here, nor on one that is sick; a warning does not keep it from running."""
+    states = {"cpu": "warn", "cuda": "pass", "cuda: ecc": "fail", "rocm": "skip", "third": "pass", "third: clocks": "skip", "disk": "fail"}
+
+    assert fit([doctor.Finding(check, state, "") for check, state in states.items()], ["cpu", "cuda", "rocm", "third"]) == ["cpu", "third"]
 
 
 def test_a_small_kernel_runs_where_nothing_is_missing(tmp_path):
@@ -409,3 +431,14 @@ def test_merging_keeps_what_the_overlay_does_not_name(below, above):
         assert set(merged) == set(below) | set(above)
     else:
         assert merged == above
+
+
+def test_a_file_that_replaces_the_architectures_need_not_name_those_of_a_quick_run(tmp_path):
+    """What is left of them is compiled; a name that is no architecture is refused."""
+    overlay = tmp_path / "targets.yml"
+    overlay.write_text("schema_version: 1\ntargets:\n  cpu: {architectures: [sm_90]}\n")
+
+    assert [card.name for card in load_targets(overlay)["cpu"].architectures] == ["sm_90"]
+    overlay.write_text("schema_version: 1\ntargets:\n  cpu: {quick: [sm_99]}\n")
+    with pytest.raises(ConfigError, match="quick"):
+        load_targets(overlay)

@@ -50,6 +50,15 @@ def test_a_link_that_nobody_knows_is_refused(tmp_path, monkeypatch):
         check_no_links(Path("reports") / "runs")
 
 
+def test_a_link_in_results_is_refused(tmp_path):
+    (tmp_path / "run" / "raw" / "cpu").mkdir(parents=True)
+    (tmp_path / "run" / "raw" / "cpu" / "run.json").write_text("{}")
+    (tmp_path / "run" / "plots").symlink_to(tmp_path)
+
+    with pytest.raises(UsageError, match="leads through the link"):
+        check_no_links(tmp_path / "run" / "plots")
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -231,6 +231,13 @@ def test_wide_intervals_are_no_step():
     assert not line_of(times, half_width=0.06).steps
 
 
+def test_half_of_the_cases_have_to_move():
+    still, moved = [1, 1, 1, 1, 1], [1, 1, 2, 2, 2]
+
+    assert not line_of(still, still, still, moved).steps
+    assert line_of(still, moved).steps[0].moved == 1
+
+
 @pytest.fixture
 def runs(tmp_path, monkeypatch):
     """Four runs in a folder, the last two slower, and one of their folders without a run."""

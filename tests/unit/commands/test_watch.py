@@ -35,9 +35,9 @@ def watched(package, monkeypatch, edits, *words):
     asked, left = [], list(edits)
 
     def once(**given):
+        left.insert(0, None)
         what = parse_options(given).what
         asked.append((what.chosen.tests, [stage.value for stage in what.stages or ()]))
-        left.insert(0, None)
         return Outcome()
 
     def sleep(seconds):
@@ -71,6 +71,11 @@ def test_what_chose_the_first_run_does_not_choose_the_next(package, monkeypatch)
         ("test_mul.py",),
         ("test_add.py",),
     ]
+
+
+def test_an_edit_that_touches_no_test_runs_nothing_and_goes_on(package, monkeypatch, capsys):
+    assert [tests for tests, _ in watched(package, monkeypatch, ["README.md", "test_mul.py"])] == [None, ("test_mul.py",)]
+    assert "none of the 2 test files and benches is touched" in capsys.readouterr().err
 
 
 def test_results_and_caches_are_no_edits(package):

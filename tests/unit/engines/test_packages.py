@@ -292,6 +292,21 @@ def test_locked_requirements_are_installed_as_they_are(request_, wheels):
         provide(requirements(request_, f"helper==1.0 --hash=sha256:{'1' * 64}\n"), print)
 
 
+@pytest.mark.slow
+def test_a_requirement_that_nobody_has(request_):
+    """Three beats, with pip's last line and the log; nothing half-made is left to be used."""
+    request = requirements(request_, "lower\nno-such-package-at-all\n")
+    with pytest.raises(InfrastructureError) as raised:
+        provide(request, print)
+
+    assert raised.value.happened == (
+        "cpu: the packages could not be installed: ERROR: No matching distribution found for no-such-package-at-all."
+    )
+    assert str(request.raw / LOG) in raised.value.meaning
+    assert not venv_of(request, make_plan(request)).exists()
+    assert [path.suffix for path in (request.raw.parent / "cache" / "warpwave" / "environments").iterdir()] == [".lock"]
+
+
 def test_the_key_follows_what_decides(request_):
     request = requirements(request_, "lower\n", "all")
     keys = [make_plan(request).key]

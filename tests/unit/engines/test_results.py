@@ -308,6 +308,12 @@ def test_files_of_passwords_stay_here(package, name):
     assert name not in dict(_files(package, package / "out", package))
 
 
+@pytest.mark.parametrize("name", ORDINARY)
+def test_ordinary_files_go_along(package, name):
+    assert name in {path.name for path, why in contents(package, package / "out") if not why}
+    assert name in dict(_files(package, package / "out", package))
+
+
 def test_a_link_out_is_not_followed(tmp_path):
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "private.txt").write_text("pin")

@@ -26,7 +26,7 @@ from warpwave.engines.slurm.script import (
     variables_of,
 )
 from warpwave.engines.slurm.site import Done, Site
-from warpwave.engines.slurm.submit import minutes, not_submitted, sbatch_words
+from warpwave.engines.slurm.submit import hopeless, minutes, not_submitted, sbatch_words
 from warpwave.errors import ConfigError, ExitCode, UsageError
 from warpwave.records import Cap, Declared, Exit, RunRecord, Verdict
 from warpwave.records.isolated import isolated
@@ -354,6 +354,10 @@ def test_a_container_that_does_not_start_is_infra_in_its_own_words():
         assert not_begun(other, "7", node, "none", []) == other
 
 
+def test_results_over_their_limit_are_named():
+    assert "the limit is 4 GiB, and 50000 files" in ending("7", Status(started=True, code=122), None, False, 1.0, Cap()).exceeded
+
+
 SUBMISSION = "sbatch: error: Batch job submission failed: "
 
 
@@ -376,6 +380,14 @@ def test_sbatchs_own_words_are_repeated_with_what_to_do(said, code, key):
     assert error.exit_code is code
     assert said.removeprefix("sbatch: error: ") in error.happened
     assert key in error.remedy
+
+
+def test_a_machine_without_slurm_is_named():
+    assert "no login node" in not_submitted(HOST, "bash: sbatch: command not found", 127).meaning
+
+
+def test_a_job_that_can_never_start_is_the_users_mistake():
+    assert hopeless(HOST, "7", Entry("PENDING", "PartitionTimeLimit")).exit_code is ExitCode.USAGE
 
 
 class Answering:

@@ -215,6 +215,18 @@ def test_only_what_broke_in_the_middle_is_tried_again_and_once(outcome, first, a
     assert all(attempt.verdict is Verdict.INFRA for attempt in record.attempts)
 
 
+def test_twice_is_enough(outcome):
+    done = []
+
+    def act(raw, on_line):
+        done.append(raw)
+        return Exit(None, 1.0, error="the connection broke")
+
+    record, _ = outcome(act)
+
+    assert (record.verdict, len(done), len(record.attempts)) == (Verdict.INFRA, 2, 1)
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"run_id": 1}', '{"finished": true}', "[" * 100_000])
 def test_stages_that_cannot_be_read_are_incomplete(outcome, content):
     record, _ = outcome(lambda raw, on_line: (raw / "stages.json").write_text(content) and None)

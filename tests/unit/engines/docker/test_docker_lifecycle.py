@@ -17,6 +17,12 @@ GOOD = {"Running": False, "ExitCode": 0, "OOMKilled": False, "Error": ""}
 BROKEN = ConnectionError("connection reset")
 
 
+class GoneError(OSError):
+    """As the SDK says 404."""
+
+    status_code = 404
+
+
 class FakeApi:
     """Answers `inspect` from a script, whose last entry stays; a signal in `deadly` ends the container."""
 
@@ -96,6 +102,12 @@ def test_an_engine_that_comes_back():
     ended = watch(FakeApi(RUNNING, BROKEN, GOOD))
     assert ended.code is None
     assert "how the container ended is not known" in ended.error
+
+
+def test_a_container_that_is_gone():
+    ended = watch(FakeApi(RUNNING, GoneError()))
+    assert (ended.code, ended.timed_out) == (None, False)
+    assert "removed while it ran" in ended.error
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,29 @@ def test_what_may_have_happened_is_not_done_twice():
     assert (client.calls, tunnel.broken) == (["POST"], False)
 
 
+def test_an_engine_that_fails_is_not_a_broken_connection():
+    tunnel = Tunnel()
+    client = api(tunnel)
+    reconnecting = Reconnecting(client, tunnel)
+    reconnecting.is_broken = lambda: False
+    with pytest.raises(ConnectionError):
+        client.send(request("GET"))
+
+    assert tunnel.asked == 0
+
+
+def test_patience_ends_and_stays_at_its_end():
+    tunnel = Tunnel(attempts=float("inf"))
+    client = api(tunnel)
+    reconnecting = Reconnecting(client, tunnel)
+    reconnecting.patience_s = 0.0
+    for _ in range(3):
+        with pytest.raises(LostError, match=r"the connection to card was lost \(card does not answer\)"):
+            client.send(request("GET"))
+
+    assert tunnel.asked == 1
+
+
 def test_two_threads_connect_once():
     tunnel, said = Tunnel(), []
     client = api(tunnel)

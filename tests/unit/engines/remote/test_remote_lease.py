@@ -78,6 +78,14 @@ def test_a_card_is_one_runs(engine, one, two):
     assert set(engine.there) == before
 
 
+@pytest.mark.parametrize("other", [claim("second", "1"), claim("second", "0", kind="rocm")], ids=["another card", "another kind"])
+def test_other_cards_are_free(engine, other):
+    begin(engine, claim("first", "0"))
+    with hold(engine, other):
+        assert len(engine.there) == 3
+    assert len(engine.there) == 2
+
+
 def test_the_second_client_waits_and_says_so(engine):
     begin(engine, claim("first", "0"))
     said = []

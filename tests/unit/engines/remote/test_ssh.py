@@ -71,6 +71,12 @@ def test_a_machine_that_hangs_is_given_up(ssh, monkeypatch):
         ask.talk(PLACE, "echo", 0.2)
 
 
+def test_no_ssh_at_all(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InfrastructureError, match="no program `ssh`"):
+        look(PLACE)
+
+
 def test_docker_host_takes_the_same_way(ssh, monkeypatch):
     """Where Docker would be used, and not where the hosts file names an engine of this machine."""
     ssh("echo 'Host key verification failed.' >&2; exit 255")
@@ -152,6 +158,13 @@ def test_a_question_of_the_doctor_is_asked_there(ssh, command, answer):
 
     assert found.trouble == answer.trouble
     assert found.text == answer.text or (answer.trouble == "absent" and "not found" in found.text)
+
+
+def test_a_tunnel_that_forwards_nothing(ssh):
+    """The other side is ready, and the socket of this side is not there: forwarding is forbidden, or the path is taken."""
+    ssh("sh -s")
+    with pytest.raises(InfrastructureError, match="cannot be reached through ssh"):
+        opened(PLACE, There(0, -1, -1, socket="/run/x.sock"))
 
 
 def test_a_tunnel_ends_with_its_client(ssh, tmp_path):
