@@ -26,21 +26,22 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 TOGETHER = tuple(
     f"tests/unit/{name}.py::"
     for name in (
-        "inside/compile/test_candidates",
+        "inside/compile/test_launches",
         "inside/fake_gpu/test_third_vendor",
         "inside/fake_gpu/test_idioms",
         "inside/compile/test_compile_stage",
-        "inside/multi_gpu/test_multi_gpu",
+        "inside/test_multi_gpu",
         "inside/test/test_forged",
-        "inside/compile/test_launches",
         "inside/sanitize/test_sanitizer",
         "inside/test/test_test_stage",
-        "inside/compile/test_script_launches",
+        "inside/bench/test_bench_stage",
+        "inside/emulated/test_emulated_kernels",
         "inside/emulated/test_emulated_stage",
-        "commands/hosts/test_legs_command",
+        "inside/emulated/test_expressions",
+        "commands/test_hosts_command",
         "commands/test_cli",
         "project/test_release",
-        "run/test_stale",
+        "run/test_resume",
     )
 )
 

@@ -30,7 +30,6 @@ class OwnEngine:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it and wait until it answers."""
         options = ["--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "-H", self.host]
         places = [f"--data-root={self.folder}/data", f"--exec-root={self.folder}/exec", f"--pidfile={self.folder}/pid"]
         until = time.monotonic() + 120
@@ -49,11 +48,9 @@ class OwnEngine:
         raise RuntimeError((self.folder / "log").read_text()[-2000:])
 
     def client(self) -> docker.DockerClient:
-        """A connection to it."""
         return docker.DockerClient(self.host, timeout=120)
 
     def take(self, image: str, source: docker.APIClient) -> None:
-        """Copy an image from another engine."""
         client = self.client()
         try:
             if not client.images.list(image):
@@ -66,7 +63,6 @@ class OwnEngine:
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """End it for good, and leave nothing."""
         self._end(signal.SIGTERM)
         for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
             where = line.split()[1]

@@ -123,7 +123,6 @@ class OwnSlurm:
         self._run("slurmctld", "-D")
 
     def stop_controller(self) -> None:
-        """Stop slurmctld only. Jobs go on."""
         self._end("slurmctld")
 
     def command(self, *words: str) -> str:

@@ -36,7 +36,6 @@ class OwnSshd:
         self._process: subprocess.Popen[bytes] | None = None
 
     def configuration(self, name: str, key: str = "user", known: str = "known", port: int = 0) -> str:
-        """A configuration file for clients."""
         text = (
             f"Host card\n  HostName 127.0.0.1\n  Port {port or self.port}\n  User {getpass.getuser()}\n  IdentitiesOnly yes\n"
             f"  IdentityFile {self.folder / key}\n  UserKnownHostsFile {self.folder / known}\n  GlobalKnownHostsFile none\n"
@@ -49,7 +48,6 @@ class OwnSshd:
         return self.configuration("config-other", known="known-other")
 
     def start(self, *options: str) -> None:
-        """Start it and wait until it listens."""
         settings = [
             f"Port {self.port}",
             "ListenAddress 127.0.0.1",
@@ -80,16 +78,13 @@ class OwnSshd:
         self._signal(signal.SIGSTOP)
 
     def wake(self) -> None:
-        """Go on."""
         self._signal(signal.SIGCONT)
 
     def stop(self) -> None:
-        """End it, and remove its files."""
         self.end()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def end(self) -> None:
-        """End it; it can be started again."""
         if self._process is not None:
             self.wake()
             self._signal(signal.SIGTERM)

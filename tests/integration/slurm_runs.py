@@ -73,7 +73,6 @@ class Runs:
         return legs_of([(replace(target, name=name, entry="cpu"), host)], asked)
 
     def run(self, leg: Leg) -> RunRecord:
-        """Run a leg, in this thread."""
         return run_target(leg.target, leg.options, self.said.append, lambda event: None)
 
     def job(self, name: str) -> str:
@@ -81,7 +80,6 @@ class Runs:
         return self.wait_for(f"{name}: submitted Slurm job ").rpartition(" ")[2]
 
     def seen(self, name: str) -> bool:
-        """Whether a leg's program works."""
         return (self.folder / name / "slurm" / name / "results" / "seen.json").exists()
 
     def release(self, name: str) -> None:
@@ -89,7 +87,6 @@ class Runs:
         (self.folder / name / "slurm" / name / "results" / "release").touch()
 
     def wait_until(self, true: Callable[[], bool], limit_s: float = 40.0) -> None:
-        """Wait until something is true."""
         until = time.monotonic() + limit_s
         while not true():
             assert time.monotonic() < until, self.said[-10:]

@@ -7,32 +7,18 @@ import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-# A frame of pytest's traceback: "file.py:12: in function" or "file.py:12: Error".
-_FRAME = re.compile(r"^(\S+\.py):\d+: ", re.MULTILINE)
 # Where a gate found something: "at file.py:12, file.py:14".
 _PLACES = re.compile(r" at \S+\.py:\d+(, \S+\.py:\d+)*")
-# What plain pytest says on a machine without a card.
-NO_CARD = re.compile(
-    r"CUDA|NVIDIA driver|0 active drivers|cuda device|backend.*compiled|Event\(\) takes|HIP|_cuda_|no NVIDIA|accelerator|"
-    "Triton only support|no GPU available"
-)
-
-
-HOST_CODE = "(host code)"  # the function of a row that has no kernel
 
 
 @dataclass(frozen=True)
 class Failure:
-    """One test or kernel that failed: what to repeat it by, its message, the innermost file of its traceback, and of the package's own."""
+    """One test or kernel that failed, and its message."""
 
     stage: str
     id: str
     message: str
-    where: str = ""
-    own: str = ""
-    row: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -47,19 +33,7 @@ class Class:
 def shape(message: str) -> str:
     """Return a message without what differs from case to case."""
     first = next((line for line in message.splitlines() if line.strip()), "")
-    return re.sub(r"0x[0-9a-f]+|\d+(\.\d+)?(e[-+]?\d+)?", "N", _PLACES.sub("", without_folder(first)))[:140]
-
-
-def without_folder(text: str) -> str:
-    """Return a text without the folder where this session keeps the sources."""
-    return re.sub(r"/\S*/sources/[^/\s]+/", "", text)
-
-
-def same(one: str, other: str) -> bool:
-    """Return whether two messages say the same: one may wrap the other's exception, or add where it happened."""
-    words = [set(re.findall(r"[A-Za-z_]{2,}", shape(text))) for text in (one, other)]
-    fewer, more = sorted(words, key=len)
-    return shape(one) == shape(other) or (len(fewer) > 2 and len(fewer & more) >= 0.8 * len(fewer))
+    return re.sub(r"0x[0-9a-f]+|\d+(\.\d+)?(e[-+]?\d+)?", "N", _PLACES.sub("", re.sub(r"/\S*/sources/[^/\s]+/", "", first)))[:140]
 
 
 def failed_tests(raw: Path) -> list[Failure]:
@@ -73,9 +47,7 @@ def failed_tests(raw: Path) -> list[Failure]:
         bad = next((child for child in case if child.tag in ("failure", "error")), None)
         if bad is not None:
             name = next((entry.get("value") for entry in case.iter("property") if entry.get("name") == "id"), case.get("name"))
-            frames = _FRAME.findall(bad.text or "")
-            own = [frame for frame in frames if "/sources/" in frame]
-            found.append(Failure("test", str(name), bad.get("message") or "", (frames or [""])[-1], (own or [""])[-1]))
+            found.append(Failure("test", str(name), bad.get("message") or ""))
     return found
 
 
@@ -87,7 +59,7 @@ def failed_kernels(raw: Path) -> list[Failure]:
         return []
     rows = [json.loads(line) for line in lines if line.strip()]
     bad = [row for row in rows if row["verdict"] not in ("passed", "not-run")]
-    return [Failure("compile", f"{row['function']} for {row['architecture']}", row["reason"], row=row) for row in bad]
+    return [Failure("compile", f"{row['function']} for {row['architecture']}", row["reason"]) for row in bad]
 
 
 def classes(failures: list[Failure]) -> list[Class]:

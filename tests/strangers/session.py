@@ -1,13 +1,12 @@
 """Run packages that nobody here wrote, as a user types it, and write docs/guides/strangers.md's table: nox -s strangers -- --quick.
 
-For each entry of packages.yml: fetch the sources, type the command, read comparison.json, repeat one failure of each class without the
-harness, and keep what was measured in results/NAME.json. The sources themselves stay outside of the repository.
+For each entry of packages.yml: fetch the sources, type the command, read comparison.json, and keep what was measured in
+results/NAME.json. The sources themselves stay outside of the repository.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import os
 import resource
@@ -33,7 +32,6 @@ _RUN = (
     "import runpy, sys; "
     f"sys.path.insert(0, {str(REPOSITORY / 'harness')!r}); runpy.run_module('warpwave', run_name='__main__', alter_sys=True)"
 )
-_CONTROLS = 10  # classes of one stage that get a control; the rest is counted
 
 
 def main() -> int:
@@ -61,8 +59,6 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--offline", type=Path, metavar="CACHE", help="folder with clones and source archives; ask no server for sources")
     parser.add_argument("--seconds", type=int, help="limit of one package's run [default: packages.yml's]")
     parser.add_argument("--work", type=Path, default=_WORK, help="sources and runs [default: %(default)s]")
-    parser.add_argument("--controls", type=int, default=_CONTROLS, metavar="N", help="classes of a stage to repeat [default: %(default)s]")
-    parser.add_argument("--no-controls", action="store_true", help="do not repeat failures without the harness")
     return parser.parse_args()
 
 
@@ -77,7 +73,7 @@ def measure_again(package: Package, asked: argparse.Namespace) -> dict[str, Any]
 
 
 def measure(package: Package, asked: argparse.Namespace, tests: Sequence[str] = ()) -> dict[str, Any]:
-    """Fetch, run and judge one package, or only these of its tests."""
+    """Fetch and run one package, or only these of its tests."""
     base = {"name": package.name, "version": package.version, "date": time.strftime("%Y-%m-%d", time.gmtime())}
     try:
         sources = fetch(package, asked.work / "sources", asked.offline)
@@ -104,8 +100,7 @@ def measure(package: Package, asked: argparse.Namespace, tests: Sequence[str] = 
     comparison = out / "comparison.json"
     if not comparison.exists():
         return {**base, "sentence": "no report", **rows.NOTHING}
-    controls = 0 if asked.no_controls else asked.controls
-    return {**base, **rows.read(comparison, kernels, controls, _variables(options), _earlier(package))}
+    return {**base, **rows.read(comparison, _earlier(package))}
 
 
 def _cpu_seconds() -> float:
@@ -118,12 +113,6 @@ def _typed(package: Package, quick: list[str]) -> str:
     """Return the command as a user would type it in the root of the sources."""
     words = ["warpwave", "run", "cpu", "--kernels", package.kernels, *package.options, *quick]
     return shlex.join([word.replace("{sources}/", "") for word in words])
-
-
-def _variables(options: list[str]) -> dict[str, str]:
-    """Return what `--env NAME=VALUE` sets: a control needs it, too."""
-    pairs = [after for word, after in itertools.pairwise(options) if word == "--env" and "=" in after]
-    return dict(pair.split("=", 1) for pair in pairs)
 
 
 def _earlier(package: Package) -> dict[str, Any]:

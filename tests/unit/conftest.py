@@ -13,7 +13,6 @@ from warpwave.inside.bench.timing import Timer
 
 @pytest.fixture
 def device():
-    """A GPU's timeline, without a GPU."""
     return FakeDevice()
 
 

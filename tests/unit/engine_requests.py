@@ -18,12 +18,10 @@ def make_options(run_id: str, out: Path, kernels: Path, **fields) -> RunOptions:
 
 
 def make_job(run_id: str, target: str, stages: tuple[Stage, ...], kernels: str, output: str, **fields) -> Job:
-    """A job with these fields."""
     return having(Job(run_id, target, kernels, output), stages=stages, **fields)
 
 
 def ask(target: Target, kernels: Path, raw: Path, run_id: str = "r1", **fields) -> Request:
-    """A request with these options."""
     return Request(target, make_options(run_id, raw, kernels, **fields), raw)
 
 

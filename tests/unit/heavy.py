@@ -68,7 +68,6 @@ NAMES = [f"{kind}: {name}" for kind, names in (("xml", XML), ("lines", LINES), (
 
 
 def write(name: str, folder: Path) -> None:
-    """Make the file of this name."""
     kind, _, which = name.partition(": ")
     pieces = {"xml": lambda: XML[which](), "lines": lambda: LINES[which][1](), "record": lambda: RECORDS[which]()}[kind]()
     with (folder / "file").open("w", encoding="utf-8") as file:

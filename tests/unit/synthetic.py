@@ -233,7 +233,6 @@ def write_raw(folder: Path, source: TargetRun, finished=True) -> Path:
 
 
 def edit(path: Path, **changes) -> None:
-    """Change keys of a JSON file."""
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
@@ -411,7 +410,6 @@ def two_vendors() -> list[TargetRun]:
 
 @cache
 def compared() -> Comparison:
-    """The comparison of those."""
     return compare(two_vendors())
 
 
@@ -480,7 +478,6 @@ def _sample(entry):
 
 
 def main(folder: Path) -> None:
-    """Write the pages."""
     from warpwave.cli.show import draw_report
     from warpwave.report import write_files
 
@@ -520,7 +517,6 @@ EXTRA = {
 
 
 def write_whole(parent: Path) -> Path:
-    """Write its raw folder."""
     made = write_raw(parent / "alpha", WHOLE)
     for name, text in EXTRA.items():
         (made / name).write_text(text)

@@ -19,17 +19,15 @@ from engine_requests import change, make_options
 from wheels import make_package
 
 from warpwave.collect import collect
-from warpwave.config.targets import Devices
 from warpwave.engines import waiting
 from warpwave.engines.choose import clean
 from warpwave.engines.docker.container import boot, container_name, container_options
-from warpwave.errors import InfrastructureError, UsageError
+from warpwave.errors import InfrastructureError
 from warpwave.options import Build, Install
 from warpwave.records import Cap, Exit, Stage, Verdict
 from warpwave.report import write_report
 from warpwave.run import attempt as attempt_module
 from warpwave.run import run_target
-from warpwave.run.attempt import diagnose
 
 READY = "import time; print('ready', flush=True); "
 STUBBORN = "import signal; [signal.signal(s, signal.SIG_IGN) for s in (signal.SIGINT, signal.SIGTERM)]; " + READY + "time.sleep(600)"
@@ -68,16 +66,6 @@ def test_a_run_over_its_limit_may_finish_its_files(run, ours):
     assert ended.timed_out
     assert ended.code == 0
     assert (request.raw / "partial").read_text() == "kept"
-    assert container_name(request) not in ours()
-
-
-def test_a_run_that_ignores_signals_is_killed(run, ours):
-    """A program deaf to SIGINT and SIGTERM is killed within limit and grace."""
-    _, ended, _, request = run(STUBBORN, target_s=2.0, grace_s=1.0)
-    assert ended.timed_out
-    assert ended.code == 137
-    assert not ended.oom_killed
-    assert ended.seconds < 60
     assert container_name(request) not in ours()
 
 
@@ -141,8 +129,6 @@ def test_ctrl_c_ends_the_run_and_returns(run, ours):
 
 
 def test_a_second_ctrl_c_skips_the_grace(run, ours):
-    """Who presses twice does not wait for a program that will not listen."""
-
     def twice(line: str) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         while not waiting.asked():  # a second signal while the first one is pending would count once
@@ -154,13 +140,6 @@ def test_a_second_ctrl_c_skips_the_grace(run, ours):
     assert ended.code == 137
     assert ended.seconds < 60
     assert container_name(request) not in ours()
-
-
-def test_a_container_that_vanishes_is_infrastructure(engine, run, request_):
-    """Removed from under us, or lost with the engine: no exit code is made up."""
-    _, ended, _, _ = run(STUBBORN, on_line=lambda line: engine._api.remove_container(container_name(request_), force=True))
-    assert ended.code is None
-    assert "removed while it ran" in ended.error
 
 
 def test_leftovers_of_dead_runs_only(engine, run, request_, built, ours):
@@ -287,64 +266,16 @@ def test_a_missing_device_is_reported_before_anything_is_pulled(engine, session_
 
 
 def test_wheels_do_not_stay_in_the_image(run):
-    """What was only needed to build is not in the final image."""
     _, _, lines, _ = run("import os; print(os.path.exists('/build'), os.path.exists('/opt/warpwave'))")
     assert lines == ["False True"]
 
 
 def test_the_second_prepare_builds_nothing(engine, built, session_request):
-    """The same inputs find the same image."""
     said: list[str] = []
     again = engine.prepare(session_request, said.append)
     assert not again.built
     assert again.image_id == built[0].image_id
     assert said == [f"cpu: image {again.image} is there already"]
-
-
-def test_a_replaced_base_image_is_noticed(engine, built, session_request, monkeypatch):
-    """A tag of the base that points to another image than the one built on is not taken for the same."""
-    from warpwave.engines.docker import images
-    from warpwave.engines.docker.images import recipe
-
-    parts = recipe(session_request)
-    assert images.usable(engine._api, parts)
-    monkeypatch.setattr(images, "digest", lambda image: "sha256:another")
-    assert images.usable(engine._api, parts) is None
-
-
-def test_an_unknown_weakening_is_refused(engine, request_):
-    """A misspelt weakening stops before anything is built."""
-    with pytest.raises(UsageError, match="no weakening named 'seccomp'"):
-        engine.prepare(change(request_, weaken=("seccomp",)), print)
-
-
-def test_an_image_without_that_python(engine, built, request_, ours):
-    """A wrong `python` of the target is the environment's fault, not the kernels', and nothing is left."""
-    lines: list[str] = []
-    request = change(request_, target=replace(request_.target, python="python9"))
-    _, ended = engine.execute(request, replace(built[0], python="python9"), lines.append)
-    assert diagnose(ended, None, 60.0, "").verdict is Verdict.INFRA
-    assert "python9" in lines[-1]
-    assert container_name(request) not in ours()
-
-
-def test_a_failed_build_shows_its_end(engine, request_, tmp_path):
-    """The step that failed and the last lines of its output are in the message."""
-    dockerfile = tmp_path / "broken.Dockerfile"
-    dockerfile.write_text("ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN echo the compiler is on strike | tr a-z A-Z; exit 3\n")
-    with pytest.raises(InfrastructureError) as raised:
-        engine.prepare(change(request_, target=replace(request_.target, dockerfile=dockerfile)), lambda line: None)
-    assert "Step 3/" in raised.value.happened
-    assert "THE COMPILER IS ON STRIKE" in raised.value.happened
-
-
-def test_a_base_image_that_cannot_be_had(engine, request_):
-    """No registry: the way out is named, with the options that open it."""
-    build = Build(base_image="localhost:9/warpwave/nowhere:none")
-    with pytest.raises(InfrastructureError, match="could not be pulled") as raised:
-        engine.prepare(change(request_, build=build), lambda line: None)
-    assert "--base-image" in raised.value.remedy
-    assert "build.wheelhouse" in raised.value.remedy
 
 
 @pytest.fixture
@@ -505,25 +436,11 @@ def test_triton_compiles_under_these_flags(run):
 
 
 def test_a_weakening_is_given_and_recorded(run):
-    """What was given up by name is given up, and nothing else."""
     program = "import os; print(os.getuid()); open('/etc/x', 'w')"
     environment, ended, lines, _ = run(program, weaken=("user=root", "writable-root"))
     assert (ended.code, lines) == (0, ["0"])
     assert environment.weakened == ("user=root", "writable-root")
     assert (environment.options["read_only"], environment.options["network"]) == (False, "none")
-
-
-def test_a_gpu_that_the_engine_cannot_give(engine, built, request_, ours):
-    """Without the vendor's toolkit the user reads how to get it, from the target's own words."""
-    target = replace(request_.target, devices=Devices(gpus=True), probe=replace(request_.target.probe, fix="Install the toolkit."))
-    request = change(request_, target=target)
-    if "nvidia" in engine._api.info()["Runtimes"]:
-        pytest.skip("this engine can hand out GPUs")
-    with pytest.raises(InfrastructureError) as raised:
-        engine.execute(request, built[0], print, ["true"])
-    assert "GPU" in raised.value.meaning
-    assert raised.value.remedy == "Install the toolkit."
-    assert container_name(request) not in ours()
 
 
 def test_a_missing_kernels_folder_is_not_created(engine, built, request_, tmp_path):
@@ -599,18 +516,6 @@ def test_a_package_beside_its_tests(engine, built, request_, tmp_path, monkeypat
     own = options.package
     again = engine.prepare(change(request_, kernels=own.kernels, root=own.root, install=own.install), said.append)
     assert (again.image_id, again.built, again.packages) == (record.environment.image_id, False, {"my-ops": "1.5"})
-
-
-def test_a_requirement_that_cannot_be_installed(engine, built, request_, tmp_path, monkeypatch):
-    """The target could not run, with pip's last line and the log; nothing else is lost."""
-    (tmp_path / "needs.txt").write_text("no-such-package-at-all\n")
-    options = change(request_, out=tmp_path / "out", install=Install((tmp_path / "needs.txt",))).options
-    monkeypatch.setattr(attempt_module, "choose_engine", lambda *_: engine)
-    record = run_target(request_.target, options, lambda line: None, lambda event: None)
-
-    assert record.verdict is Verdict.INFRA
-    assert "No matching distribution found for no-such-package-at-all" in record.reason
-    assert "no-such-package-at-all" in (tmp_path / "out" / "raw" / "cpu" / "install.log").read_text()
 
 
 # The whole line against a real engine, as a user types it: image, container, three kinds of results, one comparison.

@@ -70,7 +70,6 @@ def test_memory_ends_at_the_limit(run, monkeypatch):
 
 
 def test_the_processes_of_the_host_are_not_there(run):
-    """Neither seen nor signalled: the container has its own, and they are few."""
     _, ended, lines, _ = run(PROCESSES.replace("HOST", str(os.getpid())))
     told = json.loads(lines[-1])
 
@@ -205,7 +204,6 @@ def run_forged(tmp_path, offline, built):
 
 @pytest.mark.parametrize("name", ["makereport", "daemon"])
 def test_a_forged_pass_is_invalid(run_forged, name):
-    """In a container as without one."""
     done, target = run_forged(name)
 
     assert (done.returncode, target["verdict"]) == (4, "invalid"), done.stdout + done.stderr

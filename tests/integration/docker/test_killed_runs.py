@@ -142,7 +142,6 @@ def starts(out: Path) -> Counter:
 
 @pytest.fixture(scope="module")
 def runs(engine, built, wheelhouse, tmp_path_factory):
-    """An engine of our own with the image."""
     if os.getuid() != 0 or shutil.which("dockerd") is None:
         pytest.skip("needs root and dockerd, to start an engine that can be killed")
     own = OwnEngine()
@@ -187,7 +186,6 @@ def test_a_killed_run_is_taken_up_again(runs, moment):
 
 @pytest.mark.parametrize("moment", range(ENGINE_MOMENTS))
 def test_the_engine_is_killed_at_any_moment(runs, moment):
-    """From the very start of the command to its last second."""
     dice = random.Random(SEED * 2000 + moment)
     out, stages = runs.folder / f"engine{moment}", STAGES[moment % 2]
     runs.whole(stages)

@@ -57,7 +57,6 @@ def execute(engine, request, output: str):
 
 
 def test_a_container_here(request_, tmp_path):
-    """With Docker's protections, the code of its program, and what it wrote."""
     socket = f"unix://{tmp_path}/podman.sock"
     service = subprocess.Popen(["podman", "system", "service", "--time", "60", socket], stderr=subprocess.DEVNULL)
     try:
@@ -78,7 +77,6 @@ def test_a_container_here(request_, tmp_path):
 
 
 def test_a_container_over_ssh(request_):
-    """Its service is started for the connection, and ends with it."""
     if lacking := missing():
         pytest.skip(lacking)
     server = OwnSshd()

@@ -211,7 +211,6 @@ def test_a_time_limit_is_infra_in_slurms_words(slow, runs):
 
 
 def test_a_job_whose_node_fails_gets_a_second_attempt(running, cluster):
-    """After the legs of `slow`, which would lose their node too."""
     _, beside, job = running("node")
     cluster.command("scontrol", "update", "NodeName=warp", "State=DOWN", "Reason=test")
     cluster.command("scontrol", "update", "NodeName=warp", "State=RESUME")

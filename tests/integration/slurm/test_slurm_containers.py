@@ -52,7 +52,6 @@ def runs(cluster, tmp_path_factory):
 
 @pytest.mark.parametrize(("container", "network", "processes"), [("apptainer", "lo", "own"), ("enroot", "host", "host")])
 def test_kernels_run_in_the_sites_container(container, network, processes, runs):
-    """What the guide's table says of each is what a test sees inside."""
     if why := _lacking(container):
         pytest.skip(why)
     slurm = Slurm(partition="h100", gres="gpu:h100:1")

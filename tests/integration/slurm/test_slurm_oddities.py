@@ -9,7 +9,7 @@ from pathlib import Path
 
 import own_slurm
 import pytest
-from slurm_runs import Beside, make_runs
+from slurm_runs import make_runs
 
 from warpwave.config.hosts import Slurm
 from warpwave.records import Verdict
@@ -52,7 +52,6 @@ def test_an_sbatch_that_talks_submits_one_job(runs, cluster, tmp_path, monkeypat
 
 
 def test_a_full_shared_disk_is_said_and_resumed(runs, tmp_path):
-    """It is the site's disk; the results folder here is fine."""
     full = tmp_path / "full"
     full.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(full)], check=True)
@@ -70,17 +69,3 @@ def test_a_full_shared_disk_is_said_and_resumed(runs, tmp_path):
         assert runs.run(leg).verdict is Verdict.PASSED
     finally:
         subprocess.run(["umount", "-l", str(full)], check=True)
-
-
-def test_one_shard_is_cancelled_and_the_other_counts(runs, cluster):
-    """Each shard has its own ending."""
-    legs = runs.leg("part", NO_CARD, shards=2, environment={"MODE": "wait"})
-    besides = [Beside(lambda leg=leg: runs.run(leg)) for leg in legs]
-    folders = [runs.folder / "part" / "slurm" / f"part.{number}of2" / "results" for number in (1, 2)]
-    runs.wait_until(lambda: all((folder / "seen.json").exists() for folder in folders))
-    cluster.command("scancel", (folders[0].parent / "id").read_text().strip())
-    (folders[1] / "release").touch()
-    first, second = (beside.outcome() for beside in besides)
-
-    assert (first.verdict, second.verdict) == (Verdict.INFRA, Verdict.PASSED)
-    assert "was cancelled by someone else" in first.reason

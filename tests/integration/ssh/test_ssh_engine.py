@@ -62,7 +62,6 @@ def sshd():
 
 @pytest.fixture(scope="module")
 def host(sshd, engine) -> Host:
-    """This machine, as another one."""
     address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
     return Host(name="cpu", target="cpu", ssh="card", ssh_config=sshd.config, socket=address.removeprefix("unix://"))
 

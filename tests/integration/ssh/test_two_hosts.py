@@ -104,7 +104,6 @@ def test_both_machines_work_at_the_same_time(ran):
 
 
 def test_ctrl_c_stops_both_and_leaves_nothing(ran):
-    """Each record says so, the exit code too, and no job is left in the queue."""
     code, said = ran["stopped"]
 
     assert code == 130, said
@@ -116,7 +115,6 @@ def test_ctrl_c_stops_both_and_leaves_nothing(ran):
 
 
 def test_the_resumed_run_is_one_comparison(ran):
-    """Two complete columns of one snapshot, from two machines."""
     resumed = ran["resumed"]
     written = json.loads((ran["folder"] / "out" / "comparison.json").read_text())
     targets = {target["target"]: target for target in written["targets"]}

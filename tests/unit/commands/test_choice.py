@@ -80,24 +80,13 @@ def test_an_id_is_one_whatever_its_path_begins_at(package, how, option):
     assert (chosen.tests, chosen.how, chosen.must_exist) == (("test_add.py::test_x[(1, 2)]",), ("--test",), True)
 
 
-def test_targets_and_ids_are_kept_apart(package):
-    """Each may be repeated."""
-    context = parse_run(["cpu", "tests/test_add.py", "cuda", "tests/deep/test_none.py::T::test_x[a.b::c]", "--kernels", "p"])
-    found = parse_options(context.params).what.chosen.tests
-
-    assert context.params["names"] == ("cpu", "cuda")
-    assert found == ("tests/test_add.py", "tests/deep/test_none.py::T::test_x[a.b::c]")
-
-
 def test_words_behind_two_dashes_are_pytest_s(package):
-    """Each with its value."""
     asked = parse("--kernels", "p", "-k", "add", "--pytest-args", "--tb short", "--", "-m", "not slow", "-x", "--ignore", "tests/deep")
 
     assert asked.what.pytest_args == ("-k=add", "--tb=short", "-m=not slow", "-x", "--ignore=tests/deep")
 
 
 def test_a_command_with_two_dashes_can_be_continued(package):
-    """What is added to the recorded command is no option of pytest's."""
     context = parse_run(["cpu", "--kernels", "p", "--", "-m", "not slow"])
     with context:
         recorded = parse_options(context.params).where.command
@@ -119,7 +108,6 @@ ALLOWED = {
 
 @pytest.mark.parametrize("text", ALLOWED)
 def test_options_of_pytest_pass_through(text):
-    """As one word each."""
     assert pytest_words([text]) == ALLOWED[text]
 
 
@@ -147,7 +135,6 @@ def test_options_of_pytest_pass_through(text):
     ],
 )
 def test_options_that_would_break_the_harness_are_refused(text, named):
-    """By name, with what to do instead."""
     with pytest.raises(UsageError) as refused:
         pytest_words([text])
 
@@ -192,7 +179,6 @@ def test_what_failed_in_an_earlier_run_runs_again(package, tmp_path):
 
 
 def test_a_run_without_a_failure_leaves_nothing_to_run(package, tmp_path):
-    """Exit code 5, not a run of everything."""
     write_raw(tmp_path / "run" / "raw" / "alpha", run("alpha", cases=(case("tests/test_add.py::test_y"),), compiled=()))
 
     with pytest.raises(NothingRanError):
@@ -235,7 +221,6 @@ def test_what_a_change_touches_runs(package, git):
 
 
 def test_what_others_changed_since_is_not_this_change(package, git):
-    """The comparison is with the commit that both branches have."""
     git("checkout", "-qb", "mine")
     (package / "ops" / "mul.py").write_text("X = 3\n")
     git("commit", "-qam", "mine")
@@ -248,7 +233,6 @@ def test_what_others_changed_since_is_not_this_change(package, git):
 
 
 def test_a_change_that_touches_no_test_leaves_nothing_to_run(package, git):
-    """And says what has changed."""
     (package / "README.md").write_text("new")
 
     with pytest.raises(NothingRanError, match="none of the 5 test files and benches") as refused:
@@ -271,7 +255,6 @@ REFUSED = {
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_a_choice_that_cannot_be_made_is_refused(package, tmp_path, what, monkeypatch):
-    """In three sentences, before anything runs."""
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     (tmp_path / "empty.txt").write_text("# nothing\n\n")
     with pytest.raises(WarpwaveError) as refused:
@@ -282,13 +265,18 @@ def test_a_choice_that_cannot_be_made_is_refused(package, tmp_path, what, monkey
 
 @pytest.mark.parametrize("ref", ["no-such-branch", "--output=x", "HEAD~9", "HEAD:ops"])
 def test_a_commit_that_git_does_not_know_is_refused(package, git, ref):
-    """Also one that looks like an option of git."""
     with pytest.raises(UsageError, match="git knows no commit"):
         parse("--kernels", "p", f"--changed-since={ref}")
 
 
+def test_a_target_is_always_needed(package):
+    import click
+
+    with pytest.raises(click.UsageError, match="no target before it"):
+        parse_run(["tests/test_add.py::test_x"])
+
+
 def test_other_addopts_replace_those_of_the_package():
-    """`-o addopts=` is what a user types if the package's own do not fit."""
     settings = PytestSettings(addopts=("-m", "not gpu"))
 
     assert overridden(settings, pytest_words(["-o addopts="])).addopts == ()
@@ -394,14 +382,12 @@ def test_the_nearest_settings_of_pytest_count(tmp_path, files, expected):
 
 
 def test_settings_above_the_root_do_not_count(tmp_path):
-    """A container does not have them."""
     write(tmp_path, {"pytest.ini": "[pytest]\naddopts = -x", "ops/setup.py": "", "ops/tests/test_x.py": ""})
 
     assert load_pytest_settings(tmp_path / "ops" / "tests", tmp_path / "ops") == PytestSettings()
 
 
 def test_files_and_folders_of_tests(tmp_path):
-    """`python_files` and `testpaths` as words or as a list."""
     write(tmp_path, {"pytest.ini": "[pytest]\npython_files = check_*.py *_check.py\ntestpaths =\n    tests\n    more/tests"})
 
     found = load_pytest_settings(tmp_path, tmp_path)

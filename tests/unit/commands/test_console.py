@@ -90,11 +90,6 @@ def test_every_way_out_is_inert(printed, way):
         assert set(told) & set(STEERING) == set()
 
 
-def test_what_is_said_stays_on_its_line(printed):
-    """A line break in a name makes no line that looks like ours."""
-    assert printed(console.say, "a\nerror: b\r\nc").count("\n") == 1
-
-
 def test_a_fold_makes_no_order(printed):
     """Of two texts that touch, or of a name that was harmless in the middle of its line."""
     for width in range(2, 90):
@@ -104,13 +99,11 @@ def test_a_fold_makes_no_order(printed):
 
 
 def test_what_is_harmless_stays_as_it_is(printed):
-    """Ids of tests, C++ names, headings, and letters of any language."""
     for text in ("ops/test_add.py::test_add[fp32]", "std::move", "## 12", "#[x]", "naïve 日本語 עברית", "section_start", "a::error_prone"):
         assert printed(console.say, text) == text + "\n"
 
 
 def test_json_keeps_its_value(printed):
-    """What is escaped for the log is what a parser gives back."""
     for text in HOSTILE:
         assert json.loads(printed(console.print_json, [text])) == [text]
     assert json.loads(json_text("section_end:1:x ##vso[a]")) == "section_end:1:x ##vso[a]"
@@ -118,7 +111,6 @@ def test_json_keeps_its_value(printed):
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
 def test_a_stream_that_cannot_hold_a_letter_gets_it_spelt_out(monkeypatch, encoding):
-    """A C locale is no reason for a traceback."""
     below = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(below, encoding=encoding))
     console.say("3.1 µs → 2.0 ✅")
@@ -127,7 +119,6 @@ def test_a_stream_that_cannot_hold_a_letter_gets_it_spelt_out(monkeypatch, encod
 
 
 def test_our_annotations_are_the_only_orders(printed):
-    """One line, of the kinds that are known, made by `ci.words.command`."""
     assert printed(console.order, command("error", "m", title="t")) == "::error title=t::m\n"
     for text in (
         "::error title=t::m",
@@ -185,8 +176,6 @@ def test_no_command_prints_what_an_artifact_orders(tmp_path, name, monkeypatch):
 
 
 def test_live_events_and_lines_of_an_engine_are_inert(printed):
-    """Each field of an event may be anything; so may what a build prints."""
-
     def follow() -> None:
         with Progress(console.terminal(err=True), HOSTILE[0]) as progress:
             for text in HOSTILE:
@@ -199,7 +188,6 @@ def test_live_events_and_lines_of_an_engine_are_inert(printed):
 
 
 def test_the_traceback_of_our_own_fault_is_inert():
-    """It quotes what it failed on."""
     code = f"from warpwave import console\nconsole.print_tracebacks()\nraise ValueError({HOSTILE[0]!r} + chr(10) + {HOSTILE[1]!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
 
@@ -228,18 +216,7 @@ def printed_by_itself(path):
 
 
 def test_only_the_console_prints():
-    """The wall: no other module of the host prints."""
     paths = [path for path in HOST if path.name not in PRINTERS]
 
     assert len(paths) > 100
     assert {str(path.relative_to(ROOT)): found for path in paths if (found := printed_by_itself(path))} == {}
-
-
-def test_only_annotations_are_orders():
-    """Of all modules one makes them, and one hands them on."""
-    users = {path.relative_to(ROOT).as_posix() for path in HOST if re.search(r"\bconsole\.order\(", path.read_text())}
-
-    makers = {path.relative_to(ROOT).as_posix() for path in HOST if re.search(r"(?<!class )\bAnnotation\(", path.read_text())}
-
-    assert users == {"harness/warpwave/cli/ci.py"}
-    assert makers == {"harness/warpwave/ci/job.py"}

@@ -24,7 +24,7 @@ from warpwave.config.targets import load_targets, select
 from warpwave.doctor.checks import Engine, examine_engine, examine_host, examine_python, examine_vendor
 from warpwave.doctor.machine import Machine, bad, fit
 from warpwave.engines.docker.errors import no_engine
-from warpwave.errors import ConfigError
+from warpwave.errors import ConfigError, UsageError
 from warpwave.records import Job, Stage, dump
 from warpwave.records.run import EMULATOR
 
@@ -85,17 +85,6 @@ def test_a_recorded_machine_comes_to_what_it_should(name, tmp_path):
     assert all(bool(finding.fix) == (finding.state in ("warn", "fail")) for finding in findings.values())
 
 
-def test_every_check_of_both_vendors_has_passed_and_not_passed_somewhere():
-    """A check that no recording trips, or none satisfies, may say anything."""
-    passed, tripped = set(), set()
-    for path in MACHINES.values():
-        for check, (state, _) in yaml.safe_load(path.read_text())["expect"].items():
-            (passed if state == "pass" else tripped).add(check)
-    checks = {f"{target.name}: {check.name}" for target in load_targets().values() for check in target.doctor.checks}
-
-    assert (checks - passed, checks - tripped) == (set(), set())
-
-
 @pytest.mark.parametrize(("name", "target"), [("nvidia-sick", "cuda"), ("amd-healthy", "rocm")])
 def test_without_a_container_no_image_asks_for_its_driver(tmp_path, name, target):
     """A Python of one's own brings another runtime: driver 570 is old for our image, and right for its torch. It is told, not judged."""
@@ -120,7 +109,6 @@ def pythons_packages(folder, cuda):
 
 
 def test_a_python_is_asked_for_its_versions_without_an_import(tmp_path):
-    """Who runs without a container has to know with what."""
     finding = examine_python(load_targets()["cuda"], pythons_packages(tmp_path, "13.0"))
 
     assert (finding.check, finding.state) == ("cuda: python", "pass"), finding
@@ -138,7 +126,6 @@ def test_a_torch_that_was_built_for_another_vendor_is_found(tmp_path, target, cu
 
 
 def test_a_python_that_lacks_the_emulator_is_found(tmp_path):
-    """With what to install, by the names that the extra has."""
     target = next(entry for entry in load_targets().values() if entry.emulate)
     hidden = pythons_packages(tmp_path, None)
     (tmp_path / "sitecustomize.py").write_text(
@@ -154,7 +141,6 @@ def test_a_python_that_lacks_the_emulator_is_found(tmp_path):
 
 
 def test_a_tool_that_hangs_is_a_finding_and_costs_no_more_than_its_time(tmp_path):
-    """Also when it ignores SIGTERM and has a child that holds its output open."""
     recording = yaml.safe_load(MACHINES["amd-healthy"].read_text())
     machine = machine_of(recording, tmp_path)
     script(tmp_path / "bin" / "amd-smi", "trap '' TERM\n/bin/sleep 600 &\n/bin/sleep 600\n")
@@ -169,7 +155,6 @@ def test_a_tool_that_hangs_is_a_finding_and_costs_no_more_than_its_time(tmp_path
 
 
 def test_a_node_that_is_closed_to_this_user_is_named(tmp_path, monkeypatch):
-    """With the command that opens it."""
     machine = machine_of(yaml.safe_load(MACHINES["amd-healthy"].read_text()), tmp_path)
     monkeypatch.setattr("warpwave.doctor.machine.os.access", lambda path, _: "kfd" not in str(path))
     first = examine_vendor(load_targets()["rocm"], machine, None, needed=False)[0]
@@ -180,14 +165,12 @@ def test_a_node_that_is_closed_to_this_user_is_named(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("needed", [False, True])
 def test_an_absent_vendor_is_a_skip_unless_it_was_named(tmp_path, needed):
-    """`warpwave doctor rocm` on a machine that ought to have the card fails."""
     findings = examine_vendor(load_targets()["rocm"], Machine(root=tmp_path, variables={}), None, needed=needed)
 
     assert [finding.state for finding in findings] == ["fail" if needed else "skip"]
 
 
 def test_what_a_tool_prints_cannot_write_to_the_terminal(tmp_path):
-    """No escape sequence and no second line gets into the evidence."""
     recording = {
         "files": {"/dev/kfd": "", "/dev/dri/renderD128": ""},
         "commands": {"amd-smi list --csv": [1, "boom \x1b[31mred\x1b[0m\x07" + "x" * 500]},
@@ -210,16 +193,20 @@ ENGINES = {
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_an_engine_that_answers(name):
-    """By what `docker info` says of it; the room for images is another test's."""
     info, odd = ENGINES[name]
     states = {f.check: f.state for f in examine_engine(Engine(info=info), Machine(variables={}), needed=True)}
 
     assert {check: state for check, state in states.items() if state != "pass"} == {"image room": "skip", **odd}
 
 
+def test_what_killed_runs_left_is_a_warning():
+    findings = examine_engine(Engine(info=HEALTHY, left=("container warpwave-cuda-1",)), Machine(variables={}), needed=True)
+
+    assert [(f.state, f.fix) for f in findings if f.check == "leftovers"] == [("warn", "`warpwave clean --yes`")]
+
+
 @pytest.mark.parametrize("needed", [False, True])
 def test_no_engine_fails_only_where_a_card_needs_one(needed):
-    """On a laptop without a GPU the local engine will do."""
     engine = Engine(error=no_engine(FileNotFoundError("No such file or directory"), "unix:///nowhere"))
     findings = examine_engine(engine, Machine(variables={}), needed=needed)
 
@@ -228,7 +215,6 @@ def test_no_engine_fails_only_where_a_card_needs_one(needed):
 
 
 def test_a_cache_that_may_not_be_executed_from_is_found(tmp_path):
-    """By the longest mount point above it, not the first."""
     recording = {"files": {"/proc/mounts": "/dev/sda / ext4 rw 0 0\ntmpfs /tmp tmpfs rw,nosuid,nodev,noexec 0 0\n"}}
     machine = machine_of(recording, tmp_path)
 
@@ -241,7 +227,6 @@ def test_a_cache_that_may_not_be_executed_from_is_found(tmp_path):
 
 @pytest.mark.parametrize(("synchronized", "state"), [("yes\n", "pass"), ("no\n", "warn"), ("what?\n", "skip")])
 def test_a_clock_that_nobody_sets(tmp_path, synchronized, state):
-    """Asked of systemd, where there is one."""
     machine = machine_of({"commands": {"timedatectl show --property=NTPSynchronized --value": [0, synchronized]}}, tmp_path)
 
     assert next(f.state for f in examine_host(machine) if f.check == "clock") == state
@@ -249,7 +234,6 @@ def test_a_clock_that_nobody_sets(tmp_path, synchronized, state):
 
 @pytest.mark.parametrize(("settings", "state"), [('\ufeff{"ephemeral": true}', "pass"), ("{}", "warn"), ("[", "warn"), (None, "warn")])
 def test_a_self_hosted_runner_is_ephemeral_or_warned_about(tmp_path, settings, state):
-    """Its own settings say so, a byte order mark and all."""
     machine = machine_of({"files": {"/opt/runner/.runner": settings} if settings is not None else {}}, tmp_path)
     machine.variables = {"RUNNER_ENVIRONMENT": "self-hosted", "RUNNER_TEMP": "/opt/runner/_work/_temp", "RUNNER_NAME": "gpu-1"}
 
@@ -264,7 +248,6 @@ def test_a_kernel_is_run_only_where_everything_else_is_well():
 
 
 def test_a_small_kernel_runs_where_nothing_is_missing(tmp_path):
-    """For real, on the target without a GPU."""
     pytest.importorskip("triton", reason="the local engine needs torch and triton")
     done = command.warpwave("doctor", "cpu", "--run", "--json", cwd=tmp_path)
     finding = json.loads(done.stdout)["findings"][-1]
@@ -273,7 +256,6 @@ def test_a_small_kernel_runs_where_nothing_is_missing(tmp_path):
 
 
 def test_strict_makes_a_warning_fail():
-    """And a skip never does."""
     findings = [doctor.Finding("a", "pass", ""), doctor.Finding("b", "skip", ""), doctor.Finding("c", "warn", "", "fix")]
 
     assert [len(bad(found, strict=strict)) for found, strict in ((findings, False), (findings, True), (findings[:2], True))] == [0, 1, 0]
@@ -289,7 +271,6 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_check_that_cannot_be_answered_is_refused(tmp_path, name):
-    """When the file is read, with the key's path; not when a card is sick."""
     check, told = WRONG[name]
     (tmp_path / "mine.yml").write_text(f"targets: {{cuda: {{doctor: {{checks: [{check}]}}}}}}")
     with pytest.raises(ConfigError) as refused:
@@ -328,8 +309,6 @@ targets:
     architectures: [bmg]
 """
 
-EMULATED = ["gfx942-emulated", "gfx950-emulated", "gfx90a-emulated", "gfx1100-emulated", "gfx1200-emulated", "gfx1201-emulated"]
-
 
 @pytest.fixture
 def overlay(tmp_path):
@@ -339,34 +318,6 @@ def overlay(tmp_path):
         return path
 
     return write
-
-
-def test_the_shipped_file_is_valid():
-    """These targets, in this order, an emulated one for each architecture that can be, and eight for the one that has no GPU."""
-    targets = load_targets()
-
-    assert list(targets) == ["cpu", *EMULATED, "cuda", "rocm"]
-    assert [targets[name].emulate.name for name in EMULATED] == [name.removesuffix("-emulated") for name in EMULATED]
-    assert [name for name, target in targets.items() if target.needs_card] == ["cuda", "rocm"]
-    assert len(targets["cpu"].architectures) == 8
-    assert all(target.dockerfile.exists() for target in targets.values())
-
-
-def test_both_vendors_pin_the_same_triton_and_torch():
-    """Else the comparison would be one of compilers."""
-    versions = {name: (t.image.build_args["TORCH_VERSION"], t.image.build_args["TRITON_VERSION"]) for name, t in load_targets().items()}
-
-    assert len(set(versions.values())) == 1, versions
-
-
-def test_a_third_vendor_is_data(overlay):
-    """One entry makes a target: no code knows its name."""
-    third = load_targets(overlay(THIRD))["third"]
-
-    assert third.stages == (Stage.TEST, Stage.BENCH, Stage.COMPILE)
-    assert third.architectures[0].arch == "bmg"
-    assert third.dockerfile.name == "third.Dockerfile"
-    assert third.dockerfile.parent == overlay("").parent
 
 
 def test_an_architecture_may_be_a_mapping_on_a_device_of_its_own(overlay):
@@ -458,8 +409,12 @@ def test_wrong_yaml_names_file_path_found_and_allowed(overlay, text, words):
     assert caught.value.remedy
 
 
+def test_a_folder_is_no_target(tmp_path):
+    with pytest.raises(UsageError, match=f"but a folder[^$]*--kernels {tmp_path}"):
+        select(load_targets(), [str(tmp_path)])
+
+
 def test_the_order_asked_for_is_kept_and_doubles_fall_away():
-    """`nox -s rocm cuda` runs rocm first."""
     assert [target.name for target in select(load_targets(), ["rocm", "cuda", "rocm"])] == ["rocm", "cuda"]
 
 

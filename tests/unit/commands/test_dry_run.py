@@ -9,6 +9,8 @@ import subprocess
 import pytest
 
 from warpwave.__main__ import _run_cli
+from warpwave.ci.job import check_options
+from warpwave.errors import UsageError
 
 HOSTS = """
 cuda: {slurm: {gpus: 1, time: "00:10:00"}, container: pyxis, image: /images/cuda.sqsh}
@@ -82,3 +84,12 @@ def test_which_files_and_why_not_others(package, capsys):
     }
     assert sorted(found["hidden"]) == [".env", "node_modules/.npmrc", "sub/.git"]
     assert (leg["engine"], "read-only" in leg["package"]) == ("docker", True)
+
+
+def test_a_wrong_request_is_refused_as_in_a_run(package, capsys):
+    assert _run_cli(["run", "cpu", "--stage", "bench", "--kernels", "pkg", "--dry-run"]) == 2
+
+
+def test_no_job_of_a_workflow_is_a_dry_run(tmp_path):
+    with pytest.raises(UsageError, match="nothing would have run"):
+        check_options("cpu", tmp_path, {"names": ("cpu",), "dry_run": True})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 import types
@@ -21,7 +20,7 @@ from light import light_python
 from rich.console import Console
 
 from warpwave.__main__ import _run_cli
-from warpwave.cli.legs import chosen_targets, hosts_file, legs_of, say_runs_here
+from warpwave.cli.legs import chosen_targets, hosts_file, legs_of
 from warpwave.config.hosts import Host, Slurm, find_hosts, load_hosts
 from warpwave.config.targets import load_targets
 from warpwave.doctor import elsewhere
@@ -152,7 +151,6 @@ def package(tmp_path, monkeypatch):
 
 
 def test_the_file_is_found_beside_the_kernels_then_at_the_users(tmp_path, package):
-    """The nearest one counts, and only the user's own is trusted."""
     own = tmp_path / "config" / "warpwave" / "hosts.yml"
     places = [(own, True), (package / "hosts.yml", False), (package / "kernels" / "hosts.yml", False)]
 
@@ -175,7 +173,6 @@ def test_the_file_is_found_beside_the_kernels_then_at_the_users(tmp_path, packag
     ],
 )
 def test_a_name_is_a_leg(tmp_path, package, names, legs):
-    """Or a target, which then runs here."""
     (package / "hosts.yml").write_text(EXAMPLE)
     chosen = chosen_targets(asked(tmp_path, *names), TARGETS)
 
@@ -184,7 +181,6 @@ def test_a_name_is_a_leg(tmp_path, package, names, legs):
 
 
 def test_a_target_without_a_leg_of_its_name_means_all_its_legs(tmp_path, package):
-    """Each is the target by another name: it keeps its image, and its cards."""
     (package / "hosts.yml").write_text("big: {target: cuda, ssh: a}\nsmall: {target: cuda, ssh: b}\n")
     chosen = chosen_targets(asked(tmp_path, "cuda", "small"), TARGETS)
 
@@ -210,7 +206,6 @@ def legs(tmp_path, entry, trusted=True, **more):
 
 
 def test_a_host_adds_to_the_options(tmp_path):
-    """The command line wins where both say something."""
     (leg,) = legs(
         tmp_path,
         "{ssh: a, gpu: 3, weaken: [network], environment: {A: host, B: host}, build: {base_image: mine, args: {X: host, Y: host}}}",
@@ -255,7 +250,6 @@ def test_shards_are_legs_of_their_own(tmp_path):
     [("{ssh: a}", "--engine local", {"engine": "local"}), ("{slurm: {}, container: none}", "--python x", {"python": "x"})],
 )
 def test_options_of_this_machine_do_not_reach_another(tmp_path, entry, option, more):
-    """They would be ignored there, or mean another file."""
     with pytest.raises(UsageError, match=option):
         legs(tmp_path, entry, **more)
 
@@ -291,25 +285,8 @@ def test_what_the_user_gives_stays_off_a_machine_that_the_package_names(tmp_path
 
 
 def test_a_shard_is_not_divided_again(tmp_path):
-    """--shard is for machines that do not know of each other."""
     with pytest.raises(UsageError, match="divides cuda already"):
         legs(tmp_path, "{ssh: a, shards: 2}", shard=Shard(1, 2))
-
-
-def test_the_guide_shows_files_that_are_read(tmp_path):
-    """Its examples are valid, also as a package's own file."""
-    page = (Path(__file__).parents[3] / "docs" / "guides" / "hosts.md").read_text()
-    for text in re.findall(r"^```yaml title=\"[^\"]*hosts.yml\"\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
-        load(tmp_path, text, trusted=False)
-
-
-@pytest.mark.parametrize(("name", "expected"), [("cuda", True), ("rocm", True), ("cpu", False), ("cud", False)])
-def test_a_search_says_that_it_runs_here(package, capsys, name, expected):
-    """Only if the hosts file has a leg for what it runs."""
-    (package / "hosts.yml").write_text("cuda: {ssh: a}\nfar: {target: rocm, ssh: b}\n")
-    say_runs_here([name], package / "kernels")
-
-    assert (f"{name}: this command runs here" in capsys.readouterr().err) is expected
 
 
 # `warpwave doctor --hosts`: every leg's machine is asked at once, in one script, and what it says is believed no more than that.
@@ -395,7 +372,6 @@ def test_the_vendors_questions_are_asked_there(third):
     ],
 )
 def test_a_site_is_asked_for_its_runtime_or_its_python(third, monkeypatch, entry, check, state, evidence):
-    """A Slurm site has no engine that could be asked."""
     monkeypatch.setitem(ENGINES, "slurm", ENGINES["ssh"])
     host = Host(name="third", target="third", slurm=Slurm(), **entry)
     found = {found.check: found for found in examine_leg(host, load_targets(third[1])["third"])}
@@ -435,19 +411,6 @@ def test_all_hosts_are_in_one_table(third, tmp_path, capsys, monkeypatch):
     assert "3 hosts asked, 3 not fit" in table
 
 
-def test_one_leg_as_json(third, tmp_path, capsys):
-    """With every finding; a name behind --hosts is a leg."""
-    _, overlay = third
-    (tmp_path / "hosts.yml").write_text("near: {target: third, ssh: far}\nother: {target: third, ssh: gone}\n")
-    code = _run_cli(["doctor", "--targets", str(overlay), "--kernels", str(tmp_path), "--json", "--hosts", "other"])
-    told = json.loads(capsys.readouterr().out)
-
-    assert code == 3
-    assert [(row["leg"], row["host"], [found["check"] for found in row["findings"]]) for row in told["hosts"]] == [
-        ("other", "gone", ["answers"])
-    ]
-
-
 # `warpwave run` with a hosts file, from outside: one run of two legs that every test looks at, and the same run resumed.
 
 # Nothing listens at port 1.
@@ -484,17 +447,6 @@ def test_a_leg_without_its_machine_is_absent(ran):
     assert targets["gone"]["verdict"] == "absent"
     assert "127.0.0.1" in targets["gone"]["reason"]
     assert "gone is absent" in first.stdout
-
-
-def test_all_legs_have_one_snapshot_and_one_commit(ran):
-    """Also the shards, and the leg that did not run."""
-    folder, _, _ = ran
-    records = [json.loads(path.read_text()) for path in (folder / "out").glob("**/raw/*/run.json")]
-
-    assert len(records) == 3
-    assert len({(record["snapshot"], record["commit"]) for record in records}) == 1
-    assert records[0]["snapshot"]
-    assert {(record["target"], record["host"]) for record in records} == {("near", "this machine"), ("gone", "ssh://127.0.0.1:1")}
 
 
 def test_a_run_is_resumed_leg_by_leg(ran):

@@ -59,16 +59,8 @@ def test_what_fails_is_listed_and_then_green(here, capsys):
     assert "test alpha" not in (here / "known-failures.txt").read_text()
 
 
-def test_nothing_is_written_where_nothing_fails(here, capsys):
-    """A list without an entry would only be another file."""
-    assert _run_cli(["known", "update", results(here / "good")]) == 0
-    assert not (here / "known-failures.txt").exists()
-    assert "nothing to list" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(("words", "code"), [([], 1), (["nothing"], 0), (["new"], 1), (["worse"], 1), (["any"], 1)])
 def test_the_last_word_on_the_exit_code(here, words, code):
-    """Without a list, too; and the reason of `--json` agrees."""
     red = results(here / "red", BAD)
     options = [word for each in words for word in ("--fail-on", each)]
     assert _run_cli(["report", red, *options, "--json", "out.json"]) == code
@@ -77,7 +69,6 @@ def test_the_last_word_on_the_exit_code(here, words, code):
 
 
 def test_a_run_in_place_of_a_list(here):
-    """What failed there is known. It is no list that somebody must keep."""
     earlier, red = results(here / "earlier", BAD), results(here / "red", BAD)
     assert _run_cli(["report", red, "--known", earlier]) == 0
     assert _run_cli(["report", results(here / "good", good=(BAD, GOOD)), "--known", earlier, "--known-strict"]) == 0
@@ -85,7 +76,6 @@ def test_a_run_in_place_of_a_list(here):
 
 
 def test_a_list_that_is_wrong_is_named(here, capsys):
-    """The line, and what an entry looks like; nothing runs."""
     (here / "known-failures.txt").write_text(f"{LISTED}tset alpha failed x\n")
     red = results(here / "red", BAD)
 
@@ -139,7 +129,6 @@ def test_the_base_branch_decides_what_is_known(repository, here, monkeypatch, ca
 
 
 def test_a_base_branch_that_is_not_here_is_an_error(repository, here, capsys):
-    """A shallow checkout must not make the change's own list count."""
     listed = ["report", results(here / "red", BAD), "--known", "known-failures.txt"]
     assert _run_cli([*listed, "--known-base", "release"]) == 2
     assert "fetch-depth: 2" in capsys.readouterr().err
@@ -147,7 +136,6 @@ def test_a_base_branch_that_is_not_here_is_an_error(repository, here, capsys):
 
 
 def test_the_parent_of_a_merge_is_the_base_only_if_the_runner_made_it(repository, here, monkeypatch):
-    """The author of a change can merge anything into it."""
     repository("checkout", "-q", "--detach", "main")
     repository("merge", "-q", "--no-ff", "-m", "merged", "change")
     repository("branch", "-D", "main")
@@ -163,7 +151,6 @@ def test_the_parent_of_a_merge_is_the_base_only_if_the_runner_made_it(repository
 
 
 def test_a_base_run_is_known_to_a_pull_request_only(here, monkeypatch):
-    """On the branch itself, a failure would be red once, and known ever after."""
     base, red = results(here / "base", BAD), results(here / "red", BAD)
     report = ["ci", "report", red, "--base", base, "--out", str(here / "out")]
 

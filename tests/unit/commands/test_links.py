@@ -42,7 +42,6 @@ def test_a_link_of_the_repository_is_refused_and_ones_own_is_not(repository):
 
 
 def test_a_link_that_nobody_knows_is_refused(tmp_path, monkeypatch):
-    """As in an archive that was unpacked."""
     (tmp_path / "package").mkdir()
     monkeypatch.chdir(tmp_path / "package")
     link(Path("reports").absolute())
@@ -52,7 +51,6 @@ def test_a_link_that_nobody_knows_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_link_in_results_is_refused(tmp_path):
-    """Wherever they are: they may come from another machine."""
     (tmp_path / "run" / "raw" / "cpu").mkdir(parents=True)
     (tmp_path / "run" / "raw" / "cpu" / "run.json").write_text("{}")
     (tmp_path / "run" / "plots").symlink_to(tmp_path)
@@ -77,7 +75,6 @@ def test_a_link_in_results_is_refused(tmp_path):
     ids=" ".join,
 )
 def test_every_command_that_writes_looks(repository, capsys, words):
-    """Also where warpwave chose the place."""
     (repository / "kernels").mkdir()
     (repository / "kernels" / "test_one.py").write_text("def test_one(): pass\n")
     link(repository / "reports", tracked=True)
@@ -88,7 +85,6 @@ def test_every_command_that_writes_looks(repository, capsys, words):
 
 
 def test_a_run_enters_no_link_in_its_results(repository, capsys):
-    """The folder may be an artifact of a stranger's."""
     (repository / "kernels").mkdir()
     (repository / "kernels" / "test_one.py").write_text("def test_one(): pass\n")
     for name in ("raw", "logs"):
@@ -100,7 +96,6 @@ def test_a_run_enters_no_link_in_its_results(repository, capsys):
 
 @pytest.mark.parametrize("content", ["text", b"picture"])
 def test_a_link_in_the_place_of_a_file_is_replaced(tmp_path, content):
-    """The file that it leads to stays as it is."""
     (tmp_path / "mine").write_text("kept")
     (tmp_path / "page").symlink_to("mine")
     write_text(tmp_path / "page", content)
@@ -121,7 +116,6 @@ WRITTEN = {"out", "markdown", "html_file", "svg", "summary", "json", "resume"}
 
 
 def test_every_option_that_names_a_place_to_write_is_checked():
-    """A new command would forget it."""
     unchecked = {
         f"{name} {parameter.name}"
         for name, command in commands(cli)

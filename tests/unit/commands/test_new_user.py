@@ -27,7 +27,6 @@ def machine(monkeypatch, root, vendor=""):
 
 @pytest.mark.parametrize(("vendor", "command"), [("", "run cpu gfx942-emulated"), ("0x10de", "run cuda"), ("0x1002", "run rocm")])
 def test_a_run_without_a_target_names_what_fits_the_machine(vendor, command, tmp_path, monkeypatch, capsys):
-    """A card that is seen, or what needs none."""
     machine(monkeypatch, tmp_path / "root", vendor)
 
     assert _run_cli(["run"]) == 2
@@ -60,18 +59,11 @@ def test_what_needs_no_card_here_is_not_refused(more, tmp_path, monkeypatch, cap
     ("name", "meant"), [("rocn", "rocm"), ("cdua", "cuda"), ("H100", "cuda"), ("mi300x", "gfx942-emulated or rocm"), ("NVIDIA", "cuda")]
 )
 def test_a_wrong_name_is_answered_with_the_nearest(name, meant, capsys):
-    """By how it is spelt, by its vendor, or by its card."""
     assert _run_cli(["run", name]) == 2
     assert f"The nearest is {meant}." in capsys.readouterr().err
 
 
-def test_a_name_like_no_other_is_not_guessed(capsys):
-    assert _run_cli(["run", "zzzzzzzz"]) == 2
-    assert "nearest" not in capsys.readouterr().err
-
-
 def test_the_latest_run_has_a_link_and_its_page_is_shown(tmp_path, monkeypatch, capsys):
-    """The link follows each run. Without a screen, the page is named."""
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     for name in ("run-1", "run-2"):
@@ -84,15 +76,8 @@ def test_the_latest_run_has_a_link_and_its_page_is_shown(tmp_path, monkeypatch, 
 
 
 def test_a_folder_that_is_called_latest_stays(tmp_path):
-    """It is somebody's run."""
     (RUNS / "latest").mkdir(parents=True)
     (RUNS / "run-1").mkdir()
     point_to_latest(RUNS / "run-1")
 
     assert not (RUNS / "latest").is_symlink()
-
-
-@pytest.mark.parametrize("words", [["open"], ["open", "kernels"]])
-def test_without_a_page_the_command_says_what_writes_one(words, capsys):
-    assert _run_cli(words) == 2
-    assert "`warpwave run`" in capsys.readouterr().err

@@ -49,71 +49,6 @@ def test_the_command_writes_what_it_prints(tmp_path):
     assert warpwave("codegen", "diff", "base", "head", "--fail-on", "x", cwd=tmp_path).returncode == 2
 
 
-PACKAGE = """
-import torch
-import triton
-import triton.language as tl
-
-
-@triton.autotune(configs=[triton.Config({{"BLOCK": 1024}}, num_warps=warps) for warps in {warps}], key=["n"])
-@triton.jit
-def normalise_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    columns = tl.arange(0, BLOCK)
-    row = tl.load(x_ptr + tl.program_id(0) * n + columns, mask=columns < n, other=0.0)
-    tl.store(y_ptr + tl.program_id(0) * n + columns, row / tl.sum(row), mask=columns < n)
-
-
-@triton.jit
-def held_kernel(x_ptr, y_ptr, BLOCK: tl.constexpr):
-    columns = tl.arange(0, BLOCK)
-    row = tl.load(x_ptr + columns)
-    tl.store(y_ptr + columns, row / tl.sum(row))
-
-
-@triton.testing.perf_report(
-    triton.testing.Benchmark(["n"], [{n}], line_arg="p", line_vals=["triton"], line_names=["triton"], plot_name="rows", args={{}})
-)
-def bench(n, p):
-    x = torch.empty((64, n), device="cuda")
-    normalise_kernel[(64,)](x, torch.empty_like(x), n)
-    held_kernel[(64,)](x, torch.empty_like(x), BLOCK={block}, num_warps=1)
-"""
-
-
-@pytest.mark.slow
-def test_two_versions_of_a_real_package_are_kept_apart(tmp_path):
-    """Compiled here: a row of 16384 is too much for one warp, and 32 warps of 64 lanes are more than a block may have."""
-    pytest.importorskip("triton", reason="compiling needs torch and triton; `nox -s tests` installs them")
-    (tmp_path / "two.yml").write_text("schema_version: 1\ntargets:\n  cpu:\n    architectures: [sm_90, gfx942]\n")
-    for name, values in (("base", {"warps": "(4, 8)", "block": 256, "n": 1000}), ("head", {"warps": "(4, 32)", "block": 16384, "n": 1000})):
-        (tmp_path / name / "rows").mkdir(parents=True)
-        (tmp_path / name / "rows" / "bench_rows.py").write_text(PACKAGE.format(**values))
-        # By default a configuration that a tuner would discard is no finding.
-        (tmp_path / name / "pyproject.toml").write_text('[tool.warpwave.gates]\ncandidates = "all"\n')
-        arguments = ("run", "cpu", "--engine", "local", "--stage", "compile", "--kernels", name, "--targets", "two.yml", "--no-report")
-        done = warpwave(*arguments, "--out", f"run-{name}", cwd=tmp_path, TRITON_CACHE_DIR=str(tmp_path / "cache"))
-        assert (tmp_path / f"run-{name}/raw/cpu/compile/kernels.jsonl").is_file(), done.stdout + done.stderr
-    done = warpwave("codegen", "diff", "run-base", "run-head", "--json", "out.json", cwd=tmp_path)
-    changes = json.loads((tmp_path / "out.json").read_text())["diff"]["changes"]
-    told = {(change["function"], change["architecture"]): change for change in changes}
-
-    assert done.returncode == 1
-    # The default gates ask for no spill, so that a spill is a verdict, too.
-    assert {change["architecture"] for change in changes if change["deltas"][0]["concern"] == "verdict"} == {"sm_90", "gfx942"}
-    died = told["normalise_kernel", "gfx942"]
-    assert (died["deltas"][0]["concern"], died["moved"], died["survivors"]) == ("verdict", ["8 → 32 warps"], 1)
-    assert told["normalise_kernel", "sm_90"]["moved"] == ["8 → 32 warps"]
-    worse = {
-        name: {delta["concern"] for delta in told["held_kernel", name]["deltas"] if delta["trend"] == "worse"}
-        for name in ("sm_90", "gfx942")
-    }
-    assert worse == {"sm_90": {"verdict", "spills", "registers", "size"}, "gfx942": {"occupancy", "registers", "size"}}
-    assert {change["moved"][0] for key, change in told.items() if key[0] == "held_kernel"} == {"BLOCK 256 → 16384"}
-    assert "Can run on one vendor only, new in HEAD" in done.stdout
-    assert "  fails on gfx942: failed: 32 warps of 64 are 2048 threads" in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 80
-
-
 # `warpwave upgrade` on runs that are there already, and the tuned configurations of a package.
 
 TUNED = '[tool.warpwave]\ntuned = [{files = "configs/*.json", key = "tiles"}]\n'
@@ -147,23 +82,13 @@ def test_the_page_of_two_legs(tmp_path, package, capsys):
 
 
 def test_speeds_without_tests_are_refused(tmp_path, package, capsys):
-    """They would hold a card for minutes, and none of them would be compared."""
     words = ["upgrade", "cuda", "--from", "3.8.0", "--to", "3.9.0", "--stage", "bench", "--kernels", str(package)]
 
     assert _run_cli([*words, "--out", str(tmp_path / "o")]) == 2
     assert "--stage test,bench" in " ".join(capsys.readouterr().err.split())
 
 
-def test_tuned_entries_at_any_depth(package):
-    """Below the key, each innermost mapping is an entry with its path."""
-    assert [(one.entry, one.values) for one in tuned_configurations(package)] == [
-        ("16", {"BLOCK": 1024, "num_warps": 4}),
-        ("by_dtype/0", {"BLOCK": 2}),
-    ]
-
-
 def test_a_tuned_file_that_is_none(package):
-    """Three beats, with the file's name."""
     (package / "configs" / "H200.json").write_text("[]")
     with pytest.raises(ConfigError, match=r"H200\.json"):
         tuned_configurations(package)
@@ -174,7 +99,6 @@ def test_a_tuned_file_that_is_none(package):
 
 @pytest.mark.parametrize("pattern", ["link.json", "../*.json", "/etc/*.json", "/etc/hostname"])
 def test_tuned_files_lie_in_the_repository(package, pattern):
-    """Their entries are quoted in reports. Links count with what they lead to."""
     (package.parent / "private.json").write_text('{"16": {"A": 1}}')
     (package / "link.json").symlink_to("../private.json")
     (package / "pyproject.toml").write_text(f'[tool.warpwave]\ntuned = [{{files = "{pattern}"}}]\n')
@@ -279,13 +203,6 @@ def test_lines_differ_by_all_that_points_are_measured_by():
     ]
 
 
-def test_runs_without_a_case_in_common_say_so():
-    """Nothing is left out without a word."""
-    line = line_of([8.0, None], [None, 8.0])
-
-    assert (line.n, line.speeds, line.bars) == (0, (), "no case is in all 2")
-
-
 @pytest.mark.parametrize(
     ("times", "found"),
     [
@@ -300,7 +217,6 @@ def test_runs_without_a_case_in_common_say_so():
     ],
 )
 def test_a_step_is_a_change_that_stays(times, found):
-    """With the commits that it lies between."""
     line = line_of(times, times)
 
     assert [(step.commits, round(step.speedup, 3)) for step in line.steps] == found
@@ -308,26 +224,7 @@ def test_a_step_is_a_change_that_stays(times, found):
     assert texts(history_sections([line], ())).count("not confirmed") == sum(not step.confirmed for step in line.steps)
 
 
-def test_a_step_that_came_with_another_toolchain_says_so():
-    """And says nothing where the toolchain stayed."""
-    newer = facts(triton="3.10.0")
-    times = (1.0, 1.0, 2.0, 2.0, 4.0, 4.0)
-    even = [tuple(dataclasses.replace(point, p20_ms=time, p80_ms=time, times_ms=()) for point in day(1, time).samples) for time in times]
-    days = [day(n, samples=points, facts=newer if n >= 5 else facts()) for n, points in enumerate(even, 1)]
-    found = lines(series(days)[0], 20)
-    said = texts(history_sections(found, ())).split("\n")
-
-    assert [(round(step.speedup, 3), step.after.run_id, bool(step.toolchains)) for step in found[0].steps] == [
-        (0.5, "run-3", False),
-        (0.5, "run-5", True),
-    ]
-    assert [text for text in said if "another toolchain: triton 3.9.0, torch 2.13.0+synthetic → triton 3.10.0" in text] == [
-        text for text in said if "from run-5" in text
-    ]
-
-
 def test_wide_intervals_are_no_step():
-    """A case that may have moved has not moved for sure."""
     times = [1, 1, 1, 1.1, 1.1, 1.1]
 
     assert line_of(times).steps
@@ -335,7 +232,6 @@ def test_wide_intervals_are_no_step():
 
 
 def test_half_of_the_cases_have_to_move():
-    """One case that broke is seen by `compare`; it is no step of the kernel."""
     still, moved = [1, 1, 1, 1, 1], [1, 1, 2, 2, 2]
 
     assert not line_of(still, still, still, moved).steps
@@ -369,7 +265,6 @@ def test_the_command_shows_lines_and_steps(runs, capsys):
 
 
 def test_a_folder_of_runs_is_as_good_as_its_runs(runs, capsys):
-    """And a run that is in two of the folders counts once."""
     for folders in (["all"], ["all", "all/2"]):
         assert _run_cli(["history", *folders, "--last", "2", "--kernel", "softmax"]) == 0
         told = capsys.readouterr().out
@@ -378,7 +273,6 @@ def test_a_folder_of_runs_is_as_good_as_its_runs(runs, capsys):
 
 
 def test_shards_of_a_run_are_one_run(runs, capsys):
-    """Also where the next run was of the same commit."""
     for number in (1, 2):
         for shard in (1, 2):
             who = record("alpha", run_id=f"night-{number}", started=f"2026-01-0{number}T00:00:00+00:00", commit="c", shard=f"{shard}/2")

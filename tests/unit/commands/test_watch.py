@@ -35,9 +35,9 @@ def watched(package, monkeypatch, edits, *words):
     asked, left = [], list(edits)
 
     def once(**given):
+        left.insert(0, None)
         what = parse_options(given).what
         asked.append((what.chosen.tests, [stage.value for stage in what.stages or ()]))
-        left.insert(0, None)
         return Outcome()
 
     def sleep(seconds):
@@ -74,39 +74,8 @@ def test_what_chose_the_first_run_does_not_choose_the_next(package, monkeypatch)
 
 
 def test_an_edit_that_touches_no_test_runs_nothing_and_goes_on(package, monkeypatch, capsys):
-    """The error is printed, and the next edit starts another run."""
-    edits = iter(["README.md", "test_mul.py"])
-    options = run.make_context("run", ["cpu", "--watch", "--kernels", str(package)]).params
-    options.pop("watch")
-    asked = []
-
-    def sleep(seconds):
-        if (name := next(edits, None)) is None and len(asked) > 1:
-            raise KeyboardInterrupt
-        if name:
-            (package / name).write_text("def test_mul(): pass\n# edited")
-
-    def once(**given):
-        asked.append(parse_options(given).what.chosen.tests)
-        return Outcome()
-
-    monkeypatch.setattr(watch.time, "sleep", sleep)
-    monkeypatch.setattr(watch, "_after_an_edit", slowly(sleep))
-    watch.watch(options, once)
-
-    assert asked == [None, ("test_mul.py",)]
+    assert [tests for tests, _ in watched(package, monkeypatch, ["README.md", "test_mul.py"])] == [None, ("test_mul.py",)]
     assert "none of the 2 test files and benches is touched" in capsys.readouterr().err
-
-
-def slowly(sleep):
-    """A wait that takes each edit by itself."""
-
-    def after(root, before):
-        while (now := watch._times(root)) == before:
-            sleep(0)
-        return now
-
-    return after
 
 
 def test_results_and_caches_are_no_edits(package):

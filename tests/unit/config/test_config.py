@@ -60,7 +60,6 @@ def test_each_key_arrives_once_and_paths_are_those_of_the_file(package, tmp_path
 
 @pytest.mark.parametrize("text", ["", "[project]\nname = 'a'\n"])
 def test_without_the_table_there_are_the_defaults(package, text):
-    """A file without it is as good as none: nothing of it has a folder."""
     kernels = package(text)
 
     assert load_gates(kernels) == Gates()
@@ -69,7 +68,6 @@ def test_without_the_table_there_are_the_defaults(package, text):
 
 
 def test_the_nearest_file_counts(package):
-    """A folder of that name is none."""
     kernels = package("[tool.warpwave]\npeers = ['far']\n")
     (kernels / "pyproject.toml").mkdir()
     assert load_what(kernels / "mine", kernels)["peers"] == ("far",)
@@ -167,7 +165,6 @@ def test_what_a_key_may_not_be_is_refused_with_what_it_may(package, tmp_path, te
 
 
 def test_a_file_that_cannot_be_read_says_why(package, tmp_path):
-    """What is no text and what is no TOML have a sentence each."""
     kernels = package("a = [\n")
     with pytest.raises(ConfigError) as caught:
         load_what(kernels, kernels)
@@ -257,7 +254,6 @@ def test_a_package_sets_its_own(tmp_path, name):
 
 @pytest.mark.parametrize("build", ["base_image: a/b", "network: host", "args: {A: b}"])
 def test_a_package_does_not_say_how_images_are_built(tmp_path, build):
-    """The host builds them, with a network."""
     (tmp_path / "hosts.yml").write_text(f"cuda: {{build: {{{build}}}}}\n")
 
     with pytest.raises(ConfigError, match="build"):
@@ -314,8 +310,6 @@ def test_what_is_wrong_is_named_with_what_is_allowed(name):
 
 
 def test_what_is_right_is_made():
-    """And a key that has to be there is asked for."""
-
     class Needs(Strict):
         key: int
 
@@ -325,7 +319,6 @@ def test_what_is_right_is_made():
 
 
 def test_a_types_own_validator_says_what_is_allowed():
-    """What it looks at is what was found, unless it says otherwise."""
     from typing import Annotated
 
     from pydantic import AfterValidator

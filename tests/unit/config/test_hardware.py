@@ -46,7 +46,6 @@ def test_a_card_goes_by_its_name(known, text, key):
     ],
 )
 def test_a_wrong_name_is_answered_with_the_nearest(known, text, near):
-    """A setting without its sign is no setting."""
     assert named(text, known) is None
     assert nearest(text, known) == near
 

@@ -77,7 +77,6 @@ def assembled(arch: str, body: str, private: int = 0) -> bytes:
 
 
 def linked(source: str, arch: str) -> bytes:
-    """Assemble and link a whole program."""
     relocatable = assemble_amdgcn(source, arch, "")
     with tempfile.TemporaryDirectory() as folder:
         before, after = Path(folder) / "k.o", Path(folder) / "k.so"

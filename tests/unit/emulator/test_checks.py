@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import struct
@@ -16,11 +15,10 @@ import triton
 import triton.language as tl
 from machine_code import WAVES, assembled, compiled, linked, pack, run
 
-from warpwave.emulator import Access, Check, Launch, OutOfMemoryBounds, execute, library, load, program
+from warpwave.emulator import Access, Check, Launch, OutOfMemoryBounds, execute, load, program
 from warpwave.emulator import program as decoded_cache
 from warpwave.emulator.decode import decoder
 from warpwave.emulator.decode.instruction import Instruction
-from warpwave.emulator.errors import NoCompiler
 from warpwave.emulator.program import Decoded
 
 # ruff: noqa: E501 - a fault is a line
@@ -182,7 +180,6 @@ def test_a_wave_that_signals_before_its_wait_is_reported():
 
 
 def test_an_index_outside_of_lds_ends_the_launch():
-    """4,096 bytes are there."""
     with pytest.raises(OutOfMemoryBounds, match="4096"):
         check("ds_write_b32 v1, v0 offset:4096\n s_waitcnt lgkmcnt(0)\n")
 
@@ -284,7 +281,6 @@ def test_the_least_recently_used_goes_first(tmp_path, monkeypatch):
 
 
 def test_only_the_programs_that_were_launched_last_stay_in_memory(monkeypatch):
-    """One always does, however large."""
     codes = [load(assembled("gfx942", f"\tv_mov_b32 v0, {n}")) for n in range(3)]
     size = len(program.program(codes[0]).records) + len(program.program(codes[0]).index_of)
     monkeypatch.setattr(program, "_PROGRAMS", {})
@@ -314,17 +310,3 @@ def test_instructions_that_were_not_needed_for_long_are_forgotten(monkeypatch):
     kept = {*known.young, *known.old}
     assert {words(n) for n in (0, 37, 38, 39)} <= kept
     assert not kept & {words(n) for n in range(1, 32)}
-
-
-def test_each_source_of_the_core_is_compiled_and_all_are_linked(tmp_path):
-    """They are compiled at the same time. An error in one names its line."""
-    (tmp_path / "one.c").write_text("int two(void);\nint four(void) { return 2 * two(); }\n")
-    (tmp_path / "two.c").write_text("int two(void) { return LANES / 16; }\n")
-    sources, made = [tmp_path / "one.c", tmp_path / "two.c"], tmp_path / "core.so"
-
-    library._compile(["cc"], sources, 32, made)
-
-    assert ctypes.CDLL(str(made)).four() == 4
-    (tmp_path / "two.c").write_text("int two(void) { return }\n")
-    with pytest.raises(NoCompiler, match=r"two\.c:1"):
-        library._compile(["cc"], sources, 32, made)

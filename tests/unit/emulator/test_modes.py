@@ -69,7 +69,6 @@ def numbers(kind: str) -> np.ndarray:
 
 
 def directed(exact: Fraction, kind: str, direction: int) -> float:
-    """Round a number in a direction."""
     info, magnitude = np.finfo(KINDS[kind]), abs(exact)
     if exact == 0:
         return 0.0

@@ -181,7 +181,6 @@ def test_a_signal_interrupts_waiting_and_nothing_else():
 
 
 def test_only_the_first_signal_is_raised():
-    """Whoever handles it is not interrupted by the next."""
     handled = []
     with held():
         assert waiting.asked() == 0
@@ -193,13 +192,3 @@ def test_only_the_first_signal_is_raised():
             press(signal.SIGINT, signal.SIGTERM)
             handled.append(waiting.asked())
     assert handled == [3]
-
-
-def test_handlers_are_given_back():
-    """Outside of a run Ctrl-C is what it was, also after an error."""
-    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    with pytest.raises(ValueError, match="x"), held(), held():
-        raise ValueError("x")
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
-    with pytest.raises(KeyboardInterrupt):
-        press(signal.SIGINT)

@@ -26,7 +26,7 @@ from warpwave.engines.slurm.script import (
     variables_of,
 )
 from warpwave.engines.slurm.site import Done, Site
-from warpwave.engines.slurm.submit import hopeless, job_name, minutes, not_submitted, sbatch_words
+from warpwave.engines.slurm.submit import hopeless, minutes, not_submitted, sbatch_words
 from warpwave.errors import ConfigError, ExitCode, UsageError
 from warpwave.records import Cap, Declared, Exit, RunRecord, Verdict
 from warpwave.records.isolated import isolated
@@ -86,10 +86,6 @@ def test_a_gres_replaces_the_number_of_cards(options):
 
     assert [word for word in words if word.startswith(("--gres", "--gpus"))] == ["--gres=gpu:h100:1"]
     assert not [word for word in sbatch_words(Slurm(gpus=0), options, "n", "90") if word.startswith(("--gres", "--gpus"))]
-
-
-def test_a_jobs_name_is_a_plain_word(options):
-    assert job_name(having(options, run_id="run 1;x"), "my leg") == "warpwave-run-1-x-my-leg"
 
 
 @pytest.mark.parametrize(
@@ -177,7 +173,6 @@ def test_no_variable_of_a_container_steers_the_node(container):
 
 
 def test_what_pyxis_starts_has_the_variables_by_their_names(options):
-    """The shell in the container gives them their names back, with any value."""
     site, target = host("pyxis", image="/i.sqsh"), load_targets()["cuda"]
     chosen = {name: value for name, value in CHOSEN.items() if name in ("PYTHONPATH", "MINE")}
     words = start_command(site, target, PLACES, "python3", having(options, variables=chosen))
@@ -252,22 +247,6 @@ def test_the_cards_are_those_that_slurm_gave():
     assert sourced(text, shown, path, ("SLURM_JOB_GPUS", "2,3"), ("OTHER_VISIBLE_DEVICES", "0")) == " 0\n"
 
 
-def test_a_runtime_with_a_prefix_gets_slurms_cards_too():
-    text = leg_file([], {"APPTAINERENV_A": "b"}, forward="APPTAINERENV_", modules=(), cards="")
-    shown = sourced(text, "env | grep ^APPT", ("PATH", "/usr/bin:/bin"), ("THE_VISIBLE_DEVICES", "1"))
-
-    assert sorted(shown.split()) == ["APPTAINERENV_A=b", "APPTAINERENV_THE_VISIBLE_DEVICES=1"]
-
-
-def test_a_module_that_cannot_be_loaded_is_noted(tmp_path):
-    text = leg_file([], {}, modules=("cuda/13; x",), cards="")
-    shown = sourced(text, "", ("PATH", "/usr/bin:/bin"))
-    defined = 'module() { printf "%s|" "$@"; return 1; }; note() { echo "note $*"; }\n'
-
-    assert shown == ""
-    assert sourced(defined + text, "") == "load|cuda/13; x|note broken module load failed\n"
-
-
 @pytest.mark.parametrize("sent", [False, True])
 def test_the_script_is_valid_bash(sent):
     assert subprocess.run(["bash", "-n"], input=batch_script("/a b", sent), text=True).returncode == 0
@@ -292,20 +271,6 @@ def test_what_relays_no_signal_is_asked_by_a_folder_that_follows_no_link(tmp_pat
 HOST = Host(name="cuda", target="cuda", slurm=Slurm(partition="h100"), container="none")
 NOW = datetime(2026, 11, 23, 12, 0)
 RAN = Status(started=True, node="n1", code=130)
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("PENDING|Priority|2026-11-23T14:05:00|30:00|", "pending: Priority, estimated 14:05"),
-        ("PENDING|Resources|2026-11-24T01:00:00|30:00|", "pending: Resources, estimated 01:00 on 2026-11-24"),
-        ("PENDING|None|N/A|30:00|", "pending"),
-        ("RUNNING|None|2026-11-23T11:00:00|30:00|n1", "running"),
-        ("CONFIGURING|None|2026-11-23T11:00:00|30:00|n1", "configuring, estimated 11:00"),
-    ],
-)
-def test_a_state_is_shown_in_one_phrase(line, words):
-    assert read_entry(line).words(NOW) == words
 
 
 @pytest.mark.parametrize("line", ["", "slurm_load_jobs error: Invalid job id specified", "a|b|c|d|e", "PENDING|x|y"])

@@ -147,7 +147,6 @@ class WhenAsked:
         self._entry, self._spec = entry, entry.modules[entry.package].__spec__
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Answer for the package, once."""
         if name != self._entry.package or sys.modules.keys() & self._entry.modules.keys():
             return None
         found = PathFinder.find_spec(name)
@@ -156,7 +155,6 @@ class WhenAsked:
         return ModuleSpec(name, self, origin=found.origin, is_package=True)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return the package."""
         return self._entry.modules[spec.name]
 
     def exec_module(self, module: ModuleType) -> None:
@@ -180,11 +178,9 @@ class OneByOne:
         return ModuleSpec(name, self, origin=spec.origin, loader_state=spec, is_package=spec.submodule_search_locations is not None)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return it."""
         return self._modules[spec.name]
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do not run it again."""
         spec = module.__spec__ and module.__spec__.loader_state
         module.__spec__, module.__loader__ = spec, spec and spec.loader
         self._know(module)

@@ -140,7 +140,6 @@ class Refusing:
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """Refuse both, and what is in them."""
         if name.partition(".")[0] in ("torch", "triton"):
             raise NotForAllError(name)
 
@@ -193,7 +192,6 @@ def _become(asked: dict, files: list[int], command: Modules, forks: Forks) -> No
 
 
 def main(kind: str, light: str, where: str, pipe: str) -> None:
-    """Import everything, then serve."""
     warnings.simplefilter("ignore")
     command = {} if kind == "compiler" else load_command()
     forks = Forks({} if kind == "command" else pythons(kind, light, command), ("TRITON_INTERPRET",) if kind == "compiler" else ())

@@ -211,17 +211,6 @@ def test_a_run_on_several_cards_is_taken_up_again(bereft, warpwave):
     assert {point.device for point in after.samples if point.params["N"] in (int(mine[0]), int(mine[1]))} == {1}
 
 
-@pytest.mark.slow
-def test_one_card_is_not_shared_out(warpwave):
-    """`--gpu` with one card: the files of ever, no folder of a card's, no ledger."""
-    folder, said = warpwave("--gpu", "1", "--stage", "bench", "--bench", "bench_flat.py", "--out", "out")
-    bench = folder / "out" / "raw" / "stub" / "bench"
-
-    assert {point.device for point in collect(bench.parent).samples} == {0}, said
-    assert (bench / "journal.jsonl").exists()
-    assert not [path.name for path in bench.iterdir() if path.is_dir() or "ledger" in path.name or "cards" in path.name]
-
-
 def test_cards_that_are_not_there_are_reported(warpwave):
     """Two asked for, one visible: refused before anything is measured, with what was seen."""
     _, said = warpwave("--gpu", "0,1", "--stage", "bench", "--out", "out", STUB_CARDS="1")
@@ -433,20 +422,6 @@ def test_what_ran_again_is_reported_with_its_reason(shared_of_neighbours):
     assert report["notes"][0].startswith("3 tests ran again alone")
 
 
-def test_who_holds_the_card_and_what_for_is_in_every_report(shared_of_neighbours):
-    """The facts stage and the test stage had it, and gave it back; nothing was compiled."""
-    folder, said = shared_of_neighbours
-    record = json.loads((folder / "out" / "raw" / "stub" / "run.json").read_text())
-    summary = json.loads((folder / "out" / "comparison.json").read_text())["targets"][0]["card_use"]
-
-    assert set(record["held"]) == {"facts", "test"}
-    assert summary["held_s"] == pytest.approx(sum(record["held"].values()), abs=0.01)
-    assert 0 < summary["used_s"] <= summary["held_s"]
-    assert (summary["compiled_ahead"], summary["compiled_meanwhile"]) == (0, 0)
-    for text in (said, (folder / "out" / "comparison.md").read_text(), (folder / "out" / "comparison.html").read_text()):
-        assert "held its card for" in text
-
-
 @pytest.fixture
 def ledgers(tmp_path):
     """Two workers on the first card, and one on the second."""
@@ -456,17 +431,7 @@ def ledgers(tmp_path):
     return found
 
 
-def test_neighbours_are_on_the_same_card_and_alive(ledgers):
-    """Another card's worker is none."""
-    zero, beside, other = ledgers
-    assert (zero.neighbours(), beside.neighbours(), other.neighbours()) == ({1000}, {0}, set())
-    beside.leave()
-
-    assert zero.neighbours() == set()
-
-
 def test_a_file_is_claimed_before_the_one_before_it_ends(ledgers):
-    """Without waiting, and never the same again."""
     zero, beside, _ = ledgers
     units = ["a", "b"]
     assert zero.next(units, {}, fail) == "a"
@@ -491,7 +456,6 @@ def fail() -> None:
     ],
 )
 def test_what_counts_beside_neighbours(ledgers, outcome, text, in_body, poisoned, again):
-    """And alone, everything does."""
     zero, beside, _ = ledgers
     assert bool(Neighbours(zero).why_again(outcome, text, in_body, poisoned)) is again
     beside.leave()
@@ -519,7 +483,6 @@ def test_as_many_workers_as_fit(tmp_path, monkeypatch):
 
 
 def test_each_worker_has_a_share_of_the_card(tmp_path):
-    """None if there is one worker only: then nothing changes."""
     seats = seats_for_tests(job(tmp_path, test_workers=2), (), 9)
 
     assert [(seat.number, seat.card, seat.variables["WARPWAVE_MEMORY_SHARE"]) for seat in seats] == [(0, None, "0.5"), (1000, None, "0.5")]
@@ -527,7 +490,6 @@ def test_each_worker_has_a_share_of_the_card(tmp_path):
 
 
 def test_used_is_where_any_test_ran_and_did_not_compile():
-    """Two that overlap count once, and compiling does not."""
     used = Used()
     for at, kind, name, more in (
         (10, "start", "a", {}),
@@ -588,7 +550,6 @@ def test_who_is_through_waits_for_the_others_on_its_card_only(ledgers_of_shared_
 
 
 def test_a_fresh_worker_goes_on_with_what_its_card_has_begun(ledgers_of_shared_work, tmp_path):
-    """After a crash; and nobody else gets it meanwhile."""
     units = ["a", "b", "c"]
     assert ledgers_of_shared_work[0].next(units, {}, fail_of_shared_work) == "a"
 
@@ -613,7 +574,6 @@ def test_what_a_lost_card_had_is_for_the_others(ledgers_of_shared_work):
 
 
 def test_a_case_that_has_cost_two_cards_is_left_alone(ledgers_of_shared_work):
-    """One may be the card's fault."""
     for ledger in ledgers_of_shared_work[:2]:
         ledger.leave(during="b [triton]")
     ledgers_of_shared_work[2].finish("a")
@@ -622,7 +582,6 @@ def test_a_case_that_has_cost_two_cards_is_left_alone(ledgers_of_shared_work):
 
 
 def test_a_torn_line_of_a_ledger_costs_only_itself(ledgers_of_shared_work, tmp_path):
-    """A worker that is killed while it writes."""
     assert ledgers_of_shared_work[0].next(["a", "b"], {}, fail_of_shared_work) == "a"
     with open(tmp_path / "ledger", "a") as file:
         file.write('{"event": "cla')
@@ -694,23 +653,16 @@ def test_one_card_needs_no_sharing(tmp_path, uuids):
     assert cards(job_on(tmp_path, *uuids)) == ()
 
 
-def test_nobody_shares_who_has_not_asked(tmp_path):
-    """Without `--gpu` two visible cards are as ever: the first has all of it."""
-    assert cards(dataclasses.replace(job_on(tmp_path, "u", "v"), visible_devices=None)) == ()
-
-
 @pytest.mark.parametrize(
     ("text", "chosen"),
     [(None, (None, False)), ("1", ("1", False)), ("all", (None, True)), ("0, 3", ("0,3", True))],
 )
 def test_what_the_option_comes_to(text, chosen):
-    """All that are visible have no names yet."""
     assert chosen_gpus(text) == chosen
 
 
 @pytest.mark.parametrize("text", ["0,0", "", "0,", "0,all"])
 def test_what_it_cannot_come_to(text):
-    """One card twice, above all."""
     with pytest.raises(UsageError):
         chosen_gpus(text)
 
@@ -756,7 +708,6 @@ def test_a_sweep_that_cards_of_a_kind_have_shared_is_one():
     ids=["too little", "enough", "within the scatter", "plainly"],
 )
 def test_copies_that_differ_are_shown_where_it_matters(median_ms, spread, shown):
-    """At least 1%, and further apart than the copies scatter."""
     slow = dataclasses.replace(CEILING, median_ms=median_ms, p20_ms=median_ms * (1 - spread), p80_ms=median_ms * (1 + spread))
     page = render_markdown(compare([on_two_cards(slow)]))
 

@@ -9,7 +9,6 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
 import yaml
 
 from warpwave.config.targets import targets_schema
@@ -66,7 +65,6 @@ def test_every_link_leads_somewhere():
 
 
 def test_every_key_of_a_targets_file_is_in_the_reference():
-    """Also those of its types; the shipped file has no other."""
     page = SimpleNamespace(file=SimpleNamespace(abs_src_path=str(DOCS / "reference" / "targets.md")))
     text = hooks.on_page_markdown((DOCS / "reference" / "targets.md").read_text(), page)
     keys = {key for body in json.loads(targets_schema())["$defs"].values() for key in body.get("properties", {})}
@@ -74,13 +72,6 @@ def test_every_key_of_a_targets_file_is_in_the_reference():
 
     assert [key for key in keys if f"| `{key}` |" not in text] == []
     assert {key for target in shipped["targets"].values() for key in target} <= keys
-
-
-def test_the_reference_of_the_command_line_shows_no_object_of_click():
-    """mkdocs-click's tables print `Sentinel.UNSET` for an option without a default; what `--help` prints does not."""
-    assert "    :style: plain\n" in (DOCS / "reference" / "cli.md").read_text()
-    with pytest.raises(ValueError, match="style: plain"):
-        hooks.on_page_content("<td><code>Sentinel.UNSET</code></td>")
 
 
 def literals():

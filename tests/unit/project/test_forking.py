@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import command
 import pytest
@@ -90,13 +89,6 @@ def test_a_fork_ends_as_a_new_process(end):
     assert (fork.returncode, fork.stdout, fork.stderr) == (real.returncode, real.stdout, real.stderr)
 
 
-def test_torch_is_there_and_triton_is_not():
-    """Not before it is imported."""
-    found = command.python("-c", "import sys; print(*(name in sys.modules for name in ('torch', 'pytest', 'triton')))")
-
-    assert found.stdout == "True True False\n"
-
-
 IMPORTS = """
 import triton, triton.language as language
 print(type(language.cumsum).__name__, getattr(triton, "knobs", triton).runtime.debug)
@@ -122,29 +114,4 @@ def test_triton_is_the_one_that_a_new_process_imports(tmp_path, variables):
     assert fork.stdout.startswith("InterpretedFunction") == ("TRITON_INTERPRET" in variables)
 
 
-def test_a_variable_that_is_read_at_the_start_starts_python():
-    found = command.python("-c", "import sys; print('torch' in sys.modules)", env={**os.environ, "PYTHONHASHSEED": "7"})
-
-    assert found.stdout == "False\n"
-
-
 # What a stage starts has the variables of `temporary_home`. A new Python would import torch again, for each of many stages.
-HOME = """
-import pathlib, subprocess, sys
-from warpwave.inside.environment import temporary_home
-with temporary_home(pathlib.Path("."), compiles=False):
-    subprocess.run([sys.executable, "-c", "import sys; print('torch' in sys.modules)"])
-"""
-
-
-@pytest.mark.parametrize("kind", ["stages", "compiler"])
-def test_what_a_stage_starts_is_a_fork_too(tmp_path, kind):
-    found = command.python("-c", HOME, kind=kind, cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.fspath(Path(__file__).parents[3])})
-
-    assert (found.stdout, found.stderr) == ("True\n", "")
-
-
-def test_light_finds_no_torch_but_its_stand_in():
-    found = command.python("-c", "import torch; print(torch.__file__)", light=True)
-
-    assert "/light/" in os.path.realpath(found.stdout.strip()), found

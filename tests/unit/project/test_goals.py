@@ -49,34 +49,8 @@ def test_a_time_is_at_most(tmp_path):
     assert not measure(Goal("op", ("op/*",), "floor", time=1.04), found).met
 
 
-def test_memory_is_at_most(tmp_path):
-    (tmp_path / "bench").mkdir()
-    sample = {"case": "op/N=8", "params": {"N": 8}, "verdict": "passed", "median_ms": None, "unit": "GiB"}
-    lines = [{**sample, "provider": name, "value": gib} for name, gib in {"triton": 1.59, "torch": 23.5}.items()]
-    (tmp_path / "bench" / "samples.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    found = read(tmp_path)
-    assert not measure(Goal("op", ("op/*",), gib=1.58), found).met
-    assert "| op | at most 1.60 GiB | 1.59 (1 case) | 23.50 | yes |" in table((Goal("op", ("op/*",), gib=1.6),), found)
-
-
-def test_what_a_goal_does_not_speak_of_is_left_out(tmp_path):
-    found = samples(tmp_path, triton=2.0, copy=2.0)
-    assert measure(Goal("op", ("other/*",), "copy", speed=1.0), found) is None
-    assert measure(Goal("op", ("op/*",), "copy", speed=1.0, sizes=(9, 10)), found) is None
-    assert measure(Goal("op", ("op/*",), "copy", speed=1.0, floor_mib=2 << 10), found) is None
-    assert measure(Goal("op", ("op/*",), "cudnn", speed=1.0), found) is None
-
-
 def test_a_kernel_that_crashed_reaches_nothing(tmp_path):
     assert measure(Goal("op", ("op/*",), "copy", speed=1.0), samples(tmp_path, triton=None, copy=2.0)) is None
-
-
-def test_the_table_names_peers_that_are_faster(tmp_path):
-    text = table((Goal("op", ("op/*",), "copy", speed=1.0), GOALS[0]), samples(tmp_path, triton=2.0, copy=2.0, liger=1.0))
-    assert "| op | at least 1.00 of copy | 1.00 (1 case) | 2.00 | yes |" in text
-    assert "| add | at least 1.00 of copy | not in this run | | |" in text
-    assert "1 of 2 reached." in text
-    assert "- op/N=8: liger is 2.00 x as fast" in text
 
 
 def test_the_published_table_is_of_the_published_run():

@@ -91,7 +91,6 @@ LONG = ("own-package", "index", "report", "tutorial")
 
 @pytest.mark.parametrize("name", slow_but(PAGES, set(PAGES) - {*LONG}))
 def test_a_guide_does_what_it_says(name, folder):
-    """Its files are written, in order, and its commands end well."""
     blocks = fences(PAGES[name])
     if any("run" in line for block in blocks for line in block.commands):
         pytest.importorskip("triton", reason="the local engine needs torch and triton")

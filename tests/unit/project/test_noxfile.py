@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
-import shutil
 import subprocess
 import sys
 import types
@@ -24,7 +23,6 @@ def sessions(folder: Path) -> str:
 
 
 def test_every_target_has_a_session():
-    """With its label, and `cpu` is what a bare `nox` runs."""
     listed = sessions(REPOSITORY)
 
     assert "* cpu -> " in listed
@@ -32,17 +30,6 @@ def test_every_target_has_a_session():
     assert "- rocm -> Run the kernels on AMD ROCm." in listed
     assert "- gfx942-emulated -> " in listed
     assert "- emulated -> " in listed
-
-
-def test_one_entry_in_the_yaml_is_one_more_session(tmp_path):
-    """The noxfile is not edited."""
-    (tmp_path / "docker").mkdir()
-    for name in ("noxfile.py", "pyproject.toml"):
-        shutil.copy(REPOSITORY / name, tmp_path)
-    text = (REPOSITORY / "docker" / "targets.yml").read_text()
-    (tmp_path / "docker" / "targets.yml").write_text(text + "\n  xpu:\n    label: Intel XPU\n    stages: [test]\n")
-
-    assert "- xpu -> Run the kernels on Intel XPU." in sessions(tmp_path)
 
 
 OPTIONS = {
@@ -109,7 +96,6 @@ def test_options_are_parsed_once(noxfile, what):
 
 
 def test_emulated_runs_the_first_emulated_target(noxfile):
-    """With the extra that the emulator needs."""
     session = Session([])
     session.install = lambda *words: setattr(session, "installed", words)
     noxfile.emulated.func(session)
@@ -118,13 +104,6 @@ def test_emulated_runs_the_first_emulated_target(noxfile):
     assert session.ran[:3] == ("warpwave", "run", "gfx942-emulated")
     assert noxfile.EXPECTED == ["gfx942-emulated"]
     assert [name for name, entry in noxfile.TARGETS.items() if entry.get("emulate")][:1] == noxfile.EXPECTED
-
-
-def test_install_only_asks_nothing(noxfile):
-    """nox then runs no command, and gives nothing back."""
-    noxfile.run_target(session := Session(["--out=x"], answers=False), "cpu")
-
-    assert (noxfile.installed, noxfile.EXPECTED) == ([session], ["cpu"])
 
 
 def test_a_run_has_time_to_stop():
@@ -178,11 +157,3 @@ def test_the_first_session_starts_what_can_run_beside_it(noxfile, tmp_path):
     (out / "raw" / "big" / "run.json").write_text('{"verdict": "absent"}')
     with pytest.raises(RuntimeError, match="rocm: absent, passed"):
         noxfile.run_target(Queued(options, []), "rocm")
-
-
-def test_targets_of_one_machine_run_in_turn(noxfile):
-    """Each in its own session, as without a hosts file."""
-    noxfile.run_target(session := Queued(["--out=x"], ["rocm"]), "cuda")
-
-    assert session.ran[:4] == ("warpwave", "run", "cuda", "--no-report")
-    assert noxfile.EXPECTED == ["cuda"]

@@ -24,7 +24,6 @@ REPOSITORY = Path(__file__).parents[3]
 
 
 def test_no_shell_is_started():
-    """Arguments are lists, wherever the host starts something."""
     texts = [path.read_text() for path in (REPOSITORY / "harness").rglob("*.py")]
     words = re.compile(r"shell|system|popen|getoutput|getstatusoutput")  # without one of them, there is nothing to find
     calls = [node for text in texts if words.search(text) for node in ast.walk(ast.parse(text))]
@@ -37,7 +36,6 @@ def test_no_shell_is_started():
 
 
 def test_updates_have_a_cooldown():
-    """A version that was published an hour ago is not taken an hour later."""
     updates = yaml.safe_load((REPOSITORY / ".github" / "dependabot.yml").read_text())["updates"]
 
     assert {entry["package-ecosystem"] for entry in updates} >= {"github-actions", "pip"}

@@ -200,7 +200,6 @@ def test_no_module_needs_itself():
 
 
 def test_only_the_command_line_knows_its_commands():
-    """What a command does can be had without the command line."""
     others = [path for path in HOST if HARNESS / "cli" not in path.parents and path.name != "__main__.py"]
 
     assert trespassers(others, lambda path: below(imports(path), "warpwave.cli") | below(imports(path), "warpwave.__main__")) == {}
@@ -314,7 +313,6 @@ def test_an_engine_is_where_the_registry_says(name):
 
 
 def test_the_registry_names_every_file_of_an_engine():
-    """What stands in a file and not in the registry could never be chosen."""
     files = {path for path in (HARNESS / "engines").rglob("*.py") if "\ndef connect(" in path.read_text()}
 
     assert files == {HARNESS.parent / (entry.module.replace(".", "/") + ".py") for entry in ENGINES.values()}
@@ -322,7 +320,6 @@ def test_the_registry_names_every_file_of_an_engine():
 
 
 def test_the_user_chooses_from_the_registry():
-    """On the command line and in a targets file."""
     command = where_options(lambda: None)
     (engine,) = [option for option in command.__click_params__ if option.name == "engine"]
 

@@ -79,7 +79,6 @@ def test_a_stage_has_the_card_from_its_question_to_its_end(card, raw):
 
 
 def test_what_asks_twice_gets_it_once(card, raw):
-    """A replaced worker asks again."""
     lease = Lease(card.lock, raw)
     for _ in range(2):
         lease.on_event(event("test", True))
@@ -90,7 +89,6 @@ def test_what_asks_twice_gets_it_once(card, raw):
 
 
 def test_a_card_that_does_not_come_is_an_answer(card, raw):
-    """With the reason; the run is not left waiting."""
     card.refusal = "a GPU of stub is in use by run-9."
     lease = Lease(card.lock, raw)
     lease.on_event(event("test", True))
@@ -100,7 +98,6 @@ def test_a_card_that_does_not_come_is_an_answer(card, raw):
 
 
 def test_an_answer_follows_no_link(card, raw, tmp_path_factory):
-    """The package can write to the stage's folder."""
     outside = tmp_path_factory.mktemp("outside") / "precious"
     outside.write_text("precious")
     (raw / "test" / LEASE_FILE).symlink_to(outside)
@@ -115,7 +112,6 @@ def test_an_answer_follows_no_link(card, raw, tmp_path_factory):
 
 
 def test_a_stranger_among_stages_gets_nothing(card, raw):
-    """A stage's name becomes part of a path."""
     lease = Lease(card.lock, raw)
     lease.on_event(event("../..", True))
     lease.end()
@@ -155,7 +151,6 @@ def test_a_worker_waits_for_the_answer(stage, raw):
 
 
 def test_a_refused_worker_ends_and_says_why(stage, raw, monkeypatch):
-    """As for a card that is lost: no test is blamed."""
     ended = []
     monkeypatch.setattr(os, "_exit", ended.append)
     (raw / "test" / LEASE_FILE).write_text("it is in use")
@@ -166,7 +161,6 @@ def test_a_refused_worker_ends_and_says_why(stage, raw, monkeypatch):
 
 
 def test_a_job_without_a_lease_waits_for_nobody(raw, monkeypatch):
-    """An engine elsewhere, or a target without a card."""
     monkeypatch.setenv(inside.LEASE_VARIABLE, "left over")
     inside.Lease(make_job("run-1", "stub", (Stage.TEST,), "", str(raw)), Stage.TEST).ask()
     inside.await_card(Journal(raw / "journal.jsonl"))
@@ -258,30 +252,11 @@ def test_two_jobs_do_not_share_a_gpu(hold, theirs, ours):
     assert len(said) == 1
 
 
-def test_other_cards_are_free(hold):
-    """Two jobs with a card each run side by side."""
-    hold("0")
-    take("1")
-
-
 def test_a_dead_owner_owns_nothing(hold):
-    """SIGKILL leaves no lock behind."""
     owner = hold("0")
     owner.send_signal(signal.SIGKILL)
     owner.wait()
     take("0", wait_s=10.0)
-
-
-def test_who_waits_gets_it(hold):
-    """As soon as the owner is done."""
-    owner = hold(None)
-
-    def say(line: str) -> None:
-        owner.kill()
-
-    started = time.monotonic()
-    take(None, wait_s=60.0, say=say)
-    assert time.monotonic() - started < 30
 
 
 def test_a_results_folder_has_one_writer(tmp_path):

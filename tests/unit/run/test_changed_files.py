@@ -92,7 +92,6 @@ def _wanted(root):
 
 @pytest.mark.parametrize("changed", TOUCHED)
 def test_a_change_touches_what_needs_it(package, changed):
-    """No less, and here no more."""
     graph = ImportGraph(package, {*python_files(package), changed} if changed.endswith(".py") else python_files(package), (".", "src"))
     found = touched(graph, _wanted(package), [changed])
     names = ["bench" if path == "bench_mul.py" else path.rpartition("test_")[2].removesuffix(".py") for path in found.reasons]
@@ -101,18 +100,7 @@ def test_a_change_touches_what_needs_it(package, changed):
     assert found.without_effect == (() if names else (changed,))
 
 
-def test_a_deleted_module_touches_those_that_still_import_it(package):
-    """They fail now."""
-    (package / "tests" / "test_gone.py").write_text("from ops import gone")
-    graph = ImportGraph(package, {*python_files(package), "src/ops/gone.py"}, (".", "src"))
-    found = touched(graph, _wanted(package), ["src/ops/gone.py"])
-    (package / "tests" / "test_gone.py").unlink()
-
-    assert found.reasons == {"tests/test_gone.py": "needs src/ops/gone.py"}
-
-
 def test_reasons_name_what_has_changed(package):
-    """The file itself, what it needs, data, or settings."""
     graph = ImportGraph(package, python_files(package), (".", "src"))
     changed = ["src/alone.py", "tests/test_mul.py", "src/ops/deep/table.json", "tests/unit/pytest.ini"]
 
@@ -124,17 +112,11 @@ def test_reasons_name_what_has_changed(package):
     }
 
 
-def test_files_of_tools_are_no_modules(package):
-    """Environments, caches and copies that a build made."""
-    assert not {".venv/site.py", "build/copy.py"} & {*python_files(package)}
-
-
 # git asks about a stranger's folder and starts nothing that the folder names.
 
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A repository with one commit."""
     root = tmp_path / "repository"
     root.mkdir()
     (root / "test_one.py").write_text("def test_one(): pass\n")
@@ -145,7 +127,6 @@ def repository(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("key", ["core.fsmonitor", "filter.x.clean", "filter.x.process"])
 def test_no_program_of_the_settings_runs(repository: Path, tmp_path: Path, key: str):
-    """The commit is known, also that the work tree differs."""
     subprocess.run(["git", "config", key, f"touch {tmp_path}/marker; cat"], cwd=repository, check=True)
     (repository / ".gitattributes").write_text("*.py filter=x\n")
     (repository / "test_one.py").write_text("def test_two(): pass\n")
@@ -155,7 +136,6 @@ def test_no_program_of_the_settings_runs(repository: Path, tmp_path: Path, key: 
 
 
 def test_a_bare_repository_inside_has_no_commit(repository: Path):
-    """A package can bring one; its settings are its author's."""
     package = repository / "package"
     shutil.copytree(repository / ".git", package)
 
@@ -167,18 +147,7 @@ def git(*words: str, at: Path) -> None:
     subprocess.run(["git", "-c", "protocol.file.allow=always", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=at, check=True)
 
 
-def test_a_bare_repository_that_points_to_another_has_no_commit(repository: Path):
-    """`commondir` says where its objects and settings are."""
-    package = repository / "package"
-    package.mkdir()
-    shutil.copy(repository / ".git" / "HEAD", package)
-    (package / "commondir").write_text("../.git\n")
-
-    assert commit_of(package) == ""
-
-
 def test_work_trees_and_submodules_of_ones_own_have_their_commit(repository: Path, tmp_path: Path):
-    """There `.git` is a file. The repository that it leads to knows it."""
     git("worktree", "add", "-q", str(tmp_path / "tree"), at=repository)
     git("init", "-q", "outer", at=tmp_path)
     git("submodule", "--quiet", "add", str(repository), "sub", at=tmp_path / "outer")
@@ -217,7 +186,6 @@ def test_what_leads_to_a_repository_elsewhere_has_no_commit(repository: Path, tm
 
 @pytest.mark.parametrize("how", ["include", "conditional include", "settings of the work tree", "alternates"])
 def test_settings_from_elsewhere_start_nothing_either(repository: Path, tmp_path: Path, how: str):
-    """CI systems and sparse clones use them, so the commit is known."""
     program = f"touch {tmp_path}/marker; cat"
     settings = f'[core]\n fsmonitor = "{program}"\n[filter "x"]\n clean = "{program}"\n process = "{program}"\n required = true\n'
     (tmp_path / "settings").write_text(settings)

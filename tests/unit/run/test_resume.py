@@ -35,7 +35,6 @@ from warpwave.records import (
     Environment,
     Exit,
     Inputs,
-    RunRecord,
     Sample,
     Stage,
     StageReport,
@@ -104,7 +103,6 @@ def killed(warpwave, tmp_path):
 
 
 def ran(run: TargetRun) -> list[CaseResult]:
-    """The cases that had their turn."""
     return [case for case in run.cases if case.verdict is not Verdict.NOT_RUN]
 
 
@@ -135,20 +133,6 @@ def test_a_killed_harness_leaves_a_valid_bundle_that_is_completed(killed, warpwa
     output, _ = (process := warpwave("--resume", "out")).communicate(timeout=300)
     assert "nothing left to do" in output
     assert (process.returncode, collect(killed / "raw" / "cpu")) == (1, after)
-
-
-def test_other_kernels_are_not_mixed_in(killed, warpwave, tmp_path):
-    """Sources that have changed since: refused, what was finished stays, and the way out is named."""
-    with open(tmp_path / "package" / "test_op.py", "a") as file:
-        file.write("# changed\n")
-    output, _ = (process := warpwave("--resume", "out")).communicate(timeout=300)
-
-    assert process.returncode == 2
-    assert "the kernels have changed: 'test_op.py' has changed" in output
-    assert "--out" in output
-    run = collect(killed / "raw" / "cpu")
-    assert (run.record.verdict, run.record.attempts) == (Verdict.INCOMPLETE, ())
-    assert [case.verdict for case in ran(run)] == [Verdict.PASSED, Verdict.FAILED]
 
 
 @pytest.mark.slow
@@ -183,7 +167,6 @@ JOB = make_job("run-1", "cpu", (Stage.TEST,), "/kernels", "/results")
     ],
 )
 def test_another_job_is_refused(tmp_path, changes, words):
-    """The key, what it was and what it is."""
     dump(JOB, host_copy(tmp_path / "raw" / "cpu", "job.json"))
     with pytest.raises(UsageError) as caught:
         check_same(tmp_path / "raw" / "cpu", having(JOB, **changes))
@@ -192,7 +175,6 @@ def test_another_job_is_refused(tmp_path, changes, words):
 
 
 def test_places_and_limits_may_be_others(tmp_path):
-    """A longer limit is often why one tries again."""
     dump(JOB, host_copy(tmp_path / "raw" / "cpu", "job.json"))
     check_same(tmp_path / "raw" / "cpu", having(JOB, kernels="/elsewhere", output="/there", test_s=900.0))
 
@@ -300,7 +282,6 @@ def resume(*more, base=RUN):
 
 
 def contents(folder):
-    """Everything below a folder, by path."""
     return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
@@ -368,7 +349,6 @@ OPTIONS = {
 
 @pytest.mark.parametrize("what", OPTIONS)
 def test_other_options_are_refused(place, capsys, what):
-    """Also where the target is finished and its stages would not be entered."""
     more, words = OPTIONS[what]
 
     assert resume(*more) == 2
@@ -390,36 +370,14 @@ def test_the_callers_variables_count_without_a_container(place, capsys, monkeypa
     assert f"variable {name} has changed" in capsys.readouterr().err
 
 
-def test_the_packages_of_the_python_count(place, capsys):
-    """A plugin of pytest may decide as much as Triton does."""
-    path = place / "first" / "host" / "cpu.inputs.json"
-    told = json.loads(path.read_text())
-    told["facts"]["package pytest"] = "1.0"
-    path.write_text(json.dumps(told))
-
-    assert resume() == 2
-    assert "package pytest has changed: it was '1.0'" in capsys.readouterr().err
-
-
 def test_another_warpwave_is_refused(place, capsys, monkeypatch):
-    """Its own code, where the kernels run, decides as well."""
     monkeypatch.setattr(inputs_module, "_WHAT_RUNS", ("inside",))
 
     assert resume() == 2
     assert "warpwave has changed" in capsys.readouterr().err
 
 
-def test_a_new_target_is_not_mixed_with_a_stale_one(place, capsys):
-    """One run is one state of the kernels, whichever of its targets is asked for."""
-    (place / "ops" / "helper.py").write_text("VALUE = 2\n")
-    code = resume(base=["run", "other", *RUN[2:]])
-
-    assert (code, [path.name for path in (place / "first" / "raw").iterdir()]) == (2, ["cpu"])
-    assert "helper.py has changed" in capsys.readouterr().err.replace("'", "")
-
-
 def test_the_place_of_the_package_is_free(place, capsys):
-    """It may be moved, as long as it is the same."""
     (place / "elsewhere").mkdir()
     shutil.move(place / "ops", place / "elsewhere" / "ops")
 
@@ -427,7 +385,6 @@ def test_the_place_of_the_package_is_free(place, capsys):
 
 
 def test_two_folders_for_one_run_are_refused(place, capsys):
-    """`--out` was passed over in silence beside `--resume`."""
     assert resume("--out", "second") == 2
     assert "--resume names first and --out names second" in capsys.readouterr().err
     assert resume("--out", "./first") == 1
@@ -508,20 +465,12 @@ def never(raw):
 
 @pytest.mark.parametrize("whole", [True, False], ids=["finished", "unfinished"])
 def test_another_image_is_refused(run, tmp_path, whole):
-    """One of another recipe, and one that was built anew of the same."""
     run(ended() if whole else lambda raw: Exit(137, 1.0, interrupted=True))
     before = contents(tmp_path / "out")
     with pytest.raises(UsageError, match="image id has changed: it was 'sha256:1', now it is 'sha256:2'"):
         run(never, image="sha256:2", again=True)
 
     assert contents(tmp_path / "out") == before
-
-
-def test_an_image_that_was_removed_says_nothing(run):
-    """A finished target needs none, and its recipe is the same."""
-    run(ended())
-
-    assert run(never, image=None, again=True).verdict is Verdict.PASSED
 
 
 def test_a_finished_stage_is_not_kept_beside_new_kernels(run, tmp_path):
@@ -533,20 +482,10 @@ def test_a_finished_stage_is_not_kept_beside_new_kernels(run, tmp_path):
 
 
 def test_what_is_not_stale_is_resumed(run, tmp_path):
-    """Where nothing has changed, the rest is run, and a second target joins."""
     run(lambda raw: Exit(137, 1.0, interrupted=True))
 
     assert run(ended(), again=True).verdict is Verdict.PASSED
     assert run(ended(), "cuda", again=True).verdict is Verdict.PASSED
-
-
-def test_a_run_that_never_began_has_nothing_to_mix(run, tmp_path):
-    """It died before anything ran: the kernels may be edited since."""
-    (tmp_path / "out" / "raw" / "cpu").mkdir(parents=True)
-    dump(RunRecord("run-1", "cpu", "l", Verdict.INFRA, "no engine", "", "", 0.0, "", "kernels", ()), tmp_path / "out/host/cpu.run.json")
-    (tmp_path / "kernels" / "test_op.py").write_text("# edited\n")
-
-    assert run(ended(), again=True).verdict is Verdict.PASSED
 
 
 def test_the_second_attempt_of_one_command_does_not_mix_either(run, tmp_path):
@@ -562,7 +501,6 @@ def test_the_second_attempt_of_one_command_does_not_mix_either(run, tmp_path):
 
 
 def test_what_tests_write_beside_themselves_does_not_stop_the_second_attempt(run, tmp_path):
-    """Without a container they can, and nobody has edited anything."""
     acts = [lambda raw: Exit(None, 1.0, error="the connection broke"), ended()]
 
     def act(raw):
@@ -595,14 +533,12 @@ def forged(run, tmp_path):
 
 
 def test_a_forged_record_does_not_end_or_change_a_run(run, forged):
-    """The host has its own copies of what it wrote, and continues with them."""
     record = run(ended(), again=True)
 
     assert (record.run_id, record.verdict, len(record.attempts)) == ("run-1", Verdict.PASSED, 1)
 
 
 def test_a_report_of_a_killed_run_reads_what_the_host_wrote(forged, tmp_path):
-    """Not what says that everything passed."""
     record = collect(forged).record
 
     assert (record.run_id, record.verdict) == ("run-1", Verdict.INCOMPLETE)
@@ -610,7 +546,6 @@ def test_a_report_of_a_killed_run_reads_what_the_host_wrote(forged, tmp_path):
 
 
 def test_two_runs_in_one_folder_keep_their_ids(run, tmp_path):
-    """`nox -s cuda rocm` puts two of them side by side."""
     run(ended())
     raw = tmp_path / "out" / "raw" / "cpu"
     for path in (host_copy(raw, "run.json"), host_copy(raw, "job.json"), raw / "stages.json"):
@@ -635,7 +570,6 @@ def test_files_that_are_no_files_neither_hang_nor_fail(tmp_path):
 
 
 def test_a_file_behind_a_link_out_of_the_package_is_not_read(tmp_path):
-    """A stranger's package must not lead the host to other files."""
     (tmp_path / "kernels").mkdir()
     (tmp_path / "common").mkdir()
     (tmp_path / "common" / "tiles.py").write_text("TILE = 1\n")
@@ -645,20 +579,6 @@ def test_a_file_behind_a_link_out_of_the_package_is_not_read(tmp_path):
     (tmp_path / "common" / "tiles.py").write_text("TILE = 2\n")
 
     assert ("common/tiles.py" in before, package(settings) == before) == (False, True)
-
-
-def test_an_enormous_package_is_still_kept_apart(tmp_path, monkeypatch):
-    """Its files are told apart by the folder that they are in; one digest a folder."""
-    monkeypatch.setattr(inputs_module, "_MOST_NAMED", 3)
-    for name in ("a/1.py", "a/2.py", "b/3.py", "b/4.py"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("x")
-    settings = make_options("run-1", tmp_path / "out", tmp_path)
-    before = package(settings)
-    (tmp_path / "b" / "4.py").write_text("y")
-    after = package(settings)
-
-    assert [path for path in before if before[path] != after[path]] == ["b"]
 
 
 def test_of_several_targets_only_the_stale_one_is_refused(run, tmp_path, monkeypatch, capsys):
@@ -688,7 +608,6 @@ def test_of_several_targets_only_the_stale_one_is_refused(run, tmp_path, monkeyp
 
 
 def test_a_target_that_cannot_be_run_is_refused_before_the_first_one_is(tmp_path, capsys, monkeypatch):
-    """Not after its hour, with its report never written."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "out" / "raw" / "cuda").mkdir(parents=True)
     code = _run_cli(["run", "cpu", "cuda", "--kernels", str(tmp_path), "--out", "out"])

@@ -122,7 +122,6 @@ def test_a_leg_that_cannot_start_costs_the_others_nothing(legs):
 
 
 def test_every_leg_has_one_commit_one_snapshot_and_its_host(legs):
-    """In its record, and in the report."""
     made = legs("left", "right")
     records, _, _ = run(made)
     report = make_report([made[0].options.where.out], made[0].options.where.out, ["left", "right"], list(records.values()))
@@ -130,18 +129,6 @@ def test_every_leg_has_one_commit_one_snapshot_and_its_host(legs):
     assert {(record.commit, record.snapshot) for record in records.values()} == {("abc", "0123")}
     assert [(target.host, target.snapshot) for target in report.comparison.targets] == [("left.example", "0123"), ("right.example", "0123")]
     assert "0123" in (made[0].options.where.out / "comparison.html").read_text()
-
-
-def test_each_leg_has_a_log_of_its_own(legs):
-    """With what its engine said, and how it ended; nothing of the other's."""
-    made = legs("left", "gone")
-    run(made)
-    left, gone = (leg.log.read_text() for leg in made)
-
-    assert "pending: Priority, estimated 14:05" in left
-    assert "stage: test" in left
-    assert "gone.example" not in left
-    assert "ended: absent: gone.example does not answer" in gone
 
 
 def test_one_signal_stops_every_leg_and_starts_no_other(legs):
@@ -185,17 +172,6 @@ def test_a_leg_ends_with_its_client(legs, tmp_path):
     assert (record["verdict"], record["exit"]["interrupted"]) == ("incomplete", True)
 
 
-def test_without_a_terminal_each_line_names_its_leg(legs):
-    """A line for its start, each message and its end."""
-    made = legs("fine", "gone")
-    _, _, watcher = run(made)
-    lines = watcher.out.getvalue().splitlines()
-
-    assert "fine: starting on fine.example" in lines
-    assert "fine: pending: Priority, estimated 14:05" in lines
-    assert any(line.startswith("gone: absent: gone.example does not answer") for line in lines)
-
-
 PLACES = {
     "this machine's share its cores and cards": ([None, Host(name="b", target="b", engine="podman")], [[0, 1]]),
     "two machines": ([Host(name="a", target="a", ssh="x"), Host(name="b", target="b", ssh="y"), None], [[0], [1], [2]]),
@@ -215,7 +191,6 @@ def test_what_would_disturb_each_other_runs_in_turn(what, tmp_path):
 
 
 def test_shards_of_one_leg_run_at_once(tmp_path):
-    """Also on one machine: the lease of each card decides there."""
     cpu, host = load_targets()["cpu"], Host(name="a", target="a", ssh="x")
     options = make_options("run-1", tmp_path / "shards" / "1of2", tmp_path, host=host, whole=tmp_path)
     legs = [Leg(replace(cpu, name="a"), having(options, shard=Shard(number, 2))) for number in (1, 2)]

@@ -98,7 +98,6 @@ def test_a_step_that_cannot_be_asked_is_skipped(tmp_path, told):
 
 
 def test_two_searches_do_not_share_a_folder(tmp_path, told):
-    """Nor two questions."""
     search(tmp_path, Question(Kind.SLOWER, "*"))
     with pytest.raises(UsageError, match="is another one: its question"):
         search(tmp_path, Question(Kind.SLOWER, "softmax"))

@@ -66,7 +66,6 @@ def instructions(assembly: str) -> Iterator[str]:
 
 
 def shape(text: str) -> str:
-    """Return the shape of one instruction."""
     if " :: " in text:
         return " :: ".join(shape(half) for half in text.split(" :: "))
     mnemonic, _, rest = text.partition(" ")
@@ -89,7 +88,6 @@ def split(rest: str) -> tuple[list[str], list[str]]:
 
 
 def kind(operand: str) -> str:
-    """Return the kind of an operand."""
     if _REGISTER.search(operand):
         return _REGISTER.sub(lambda found: found[1] + ("" if found[2] else str(int(found[4]) - int(found[3]) + 1)), operand)
     if _FLOAT.match(operand):
@@ -121,7 +119,6 @@ def collect(folder: Path) -> dict[str, dict[str, str]]:
 
 
 def stated_by(form: str) -> str:
-    """Return which test holds a form."""
     if form.startswith(PRODUCTS):
         return "test_every_product_is_one"
     return "test_control.py" if form.startswith(CONTROL) else "test_every_form_does_what_is_stated"

@@ -40,7 +40,6 @@ def partly(machine: Machine, code: list[str]) -> tuple[np.ndarray, list[str]]:
 
 
 def readfirstlane(machine: Machine, shape: str, example: str) -> Case:
-    """The first lane that is on."""
     made = one(machine, shape, ["v_readfirstlane_b32 s26, v10", "v_mov_b32 v40, s26"], rows(machine, 0)[:, :1])
     on, code = partly(machine, ["v_readfirstlane_b32 s26, v10"])
     first = np.repeat(rows(machine, 0)[:, on][:, :1], machine.wave, 1)

@@ -201,7 +201,6 @@ SAVES = {
 
 
 def quiet(x):
-    """Denormals as zeros."""
     return x if not abs(x) < np.float32(2.0**-126) else np.copysign(np.float32(0), x)
 
 

@@ -87,7 +87,6 @@ def findings(arch: str, body: str, threads: int) -> tuple[set[Check], np.ndarray
 
 @pytest.mark.parametrize("arch", SOON)
 def test_waits(arch):
-    """With the wait, the result may be used; without it, it is used too early."""
     names = {*used_forms(arch), *unused_forms(arch)} & WAITS.keys()
     assert names
     for name in names:
@@ -269,7 +268,6 @@ def test_what_ends_a_wave_or_tells_of_the_machine_is_refused(arch, line):
 
 @pytest.mark.parametrize("arch", WAVES)
 def test_everything_runs_in_one_place(arch):
-    """The registers that say where a wave runs hold 0 in each of them."""
     places = (4, 20) if WAVES[arch] == 64 else (23, 24)
     code = "\n".join(f" s_getreg_b32 s12, hwreg({place})\n v_mov_b32 v{40 + n}, s12" for n, place in enumerate(places))
 

@@ -542,7 +542,6 @@ def dot2_last(a, b, c):
 
 
 def cut(a):
-    """Return the higher half of floats."""
     return a.view(np.uint32) >> 16
 
 

@@ -58,7 +58,6 @@ def engine_that_says(monkeypatch, tmp_path):
 
 @pytest.fixture
 def request_for(tmp_path):
-    """A request for a shipped target."""
     return lambda name: ask(load_targets()[name], tmp_path, tmp_path)
 
 
@@ -86,7 +85,6 @@ def test_the_sdk_is_missing():
 
 
 def test_no_socket(monkeypatch, tmp_path):
-    """A daemon that is not there: start it, or say where it is."""
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nowhere.sock")
     error = refused()
     assert "not running" in error.meaning
@@ -101,13 +99,11 @@ def test_no_socket(monkeypatch, tmp_path):
     ids=["another protocol", "html", "empty object", "list", "bytes", "error", "silence"],
 )
 def test_something_else_answers(engine_that_says, answer):
-    """Nonsense on the socket is not a traceback."""
     engine_that_says(answer)
     assert refused().meaning
 
 
 def test_an_engine_that_is_too_old(engine_that_says):
-    """An old engine is asked to be updated, not used and then tripped over."""
     engine_that_says(http(json.dumps({"ApiVersion": "1.38"}).encode()))
     error = refused()
     assert "older than Docker 19.03" in error.meaning
@@ -149,7 +145,6 @@ class RefusalError(OSError):
     ],
 )
 def test_why_a_container_was_not_created(said, meaning, request_for):
-    """The engine's words are kept, and explained."""
     error = not_created(RefusalError(said), request_for("cuda"))
     assert said in error.happened
     assert meaning in error.meaning

@@ -90,15 +90,7 @@ def watch(api, output=None, limit_s=30.0, grace_s=0.2, on_line=lambda line: None
     return ended
 
 
-def test_a_good_end():
-    """The code of a container that ends by itself, and no signal."""
-    api = FakeApi(RUNNING, GOOD)
-    assert watch(api).code == 0
-    assert api.calls == []
-
-
 def test_an_engine_that_goes_away():
-    """No answer any more: the code stays unknown."""
     ended = watch(FakeApi(RUNNING, BROKEN))
     assert ended.code is None
     assert "connection to the engine broke" in ended.error
@@ -113,7 +105,6 @@ def test_an_engine_that_comes_back():
 
 
 def test_a_container_that_is_gone():
-    """Removed by somebody else."""
     ended = watch(FakeApi(RUNNING, GoneError()))
     assert (ended.code, ended.timed_out) == (None, False)
     assert "removed while it ran" in ended.error
@@ -124,7 +115,6 @@ def test_a_container_that_is_gone():
     [("SIGINT", ["SIGINT"]), ("SIGTERM", ["SIGINT", "SIGTERM"]), ("SIGKILL", ["SIGINT", "SIGTERM", "SIGKILL"])],
 )
 def test_the_ladder(deadly, climbed):
-    """Each rung only after the one before did not help."""
     api = FakeApi(RUNNING, deadly=(deadly,))
     ended = watch(api, Silence(), limit_s=0.1)
     assert ended.timed_out
@@ -140,13 +130,6 @@ def test_ctrl_c_before_the_first_look(monkeypatch):
     assert api.calls == ["SIGINT"]
 
 
-def test_no_grace_is_no_ladder():
-    """A second Ctrl-C kills at once."""
-    api = FakeApi(RUNNING, deadly=("SIGKILL",))
-    engine.end(api, "c", 0.0)
-    assert api.calls == ["SIGKILL"]
-
-
 def test_what_survives_everything():
     """A process stuck in the driver is given up after a bound, with the only advice there is."""
     ended = watch(FakeApi(RUNNING), Silence(), limit_s=0.1)
@@ -155,7 +138,6 @@ def test_what_survives_everything():
 
 
 def test_an_end_at_the_last_moment():
-    """Over between the last look and the deadline is over, not late."""
     assert not watch(FakeApi(GOOD), Silence(), limit_s=0.0).timed_out
 
 
@@ -182,7 +164,6 @@ def test_a_broken_output_is_not_an_end():
     ],
 )
 def test_bytes_become_lines(pieces, lines):
-    """However the bytes are cut into pieces, the lines are the same."""
     assert list(split_lines(pieces)) == lines
 
 

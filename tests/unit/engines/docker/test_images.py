@@ -65,8 +65,6 @@ def test_an_image_is_used_again_unless_its_base_was_replaced(built, base, used):
 
 
 def test_an_engine_that_fails_is_not_an_image_that_is_missing():
-    """Only the engine's 404 says that there is no such image."""
-
     def broken(image):
         raise OSError("the connection broke")
 
@@ -127,13 +125,6 @@ def test_the_tag_follows_what_matters(request_, tmp_path):
     assert recipe(same).tag == tags[-1]
 
 
-def test_the_wheels_do_not_have_to_be_read(request_, tmp_path):
-    """Names and sizes are enough: gigabytes are not hashed, and a download of the same files at another time is the same."""
-    first = change(request_, build=Build(wheelhouse=wheelhouse(tmp_path / "a")))
-    second = change(request_, build=Build(wheelhouse=wheelhouse(tmp_path / "b")))
-    assert recipe(first).tag == recipe(second).tag
-
-
 def test_the_files_that_are_sent(request_, tmp_path):
     """Only what the Dockerfile may copy, owned by nobody in particular; the wheelhouse is there even when it is empty."""
     assert sorted(names(request_)) == ["Dockerfile", "install.sh", "wheelhouse"]
@@ -160,29 +151,6 @@ def test_locks_travel_with_their_target(request_):
     assert recipe(request_).tag != before
 
 
-def test_targets_with_the_same_packages_share_a_lock(request_):
-    """`image.locks` names it; a lock of the target's own name is not taken then."""
-    folder = request_.target.dockerfile.parent / "locks"
-    folder.mkdir()
-    shared = replace(request_, target=replace(request_.target, image=replace(request_.target.image, locks="shared")))
-    (folder / "shared-py3.12.txt").write_text("triton==1 --hash=sha256:0\n")
-    (folder / f"{request_.target.name}-py3.11.txt").write_text("")
-
-    assert [name for name in names(shared) if "locks" in name] == ["locks/py3.12.txt"]
-
-
-def test_labels(request_):
-    """The image tells where it comes from."""
-    labels = recipe(request_).labels("c0ffee", "sha256:1")
-    assert labels.pop("io.warpwave.requirements") == recipe(request_).requirements
-    assert labels == {
-        "io.warpwave.target": "x",
-        "io.warpwave.commit": "c0ffee",
-        "io.warpwave.base": "vendor/base:1",
-        "io.warpwave.base-digest": "sha256:1",
-    }
-
-
 def test_a_digest_overrules_the_tag():
     """A pinned base is named by its digest alone, whatever its registry looks like."""
     assert pinned("a/b:1", None) == "a/b:1"
@@ -198,7 +166,6 @@ def test_only_proxies_are_forwarded():
 
 
 def test_what_cannot_be_read_is_named(request_, tmp_path):
-    """A wrong path is said before the engine is asked for anything."""
     nowhere = tmp_path / "nowhere"
     for build, what in (
         (Build(wheelhouse=nowhere), "no wheels"),
@@ -212,8 +179,6 @@ def test_what_cannot_be_read_is_named(request_, tmp_path):
 
 
 def test_a_full_disk_is_said(request_, monkeypatch):
-    """No room for the build context: the folder to make room in is named."""
-
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
@@ -243,15 +208,6 @@ def test_the_layer_is_built_on_the_targets_image(request__of_layer):
     assert layer_recipe(request__of_layer, below).tag == found.tag
     assert final_recipe(change(request__of_layer, install=Install(package="alone"))).tag != found.tag
     assert final_recipe(change(request__of_layer, install=Install())) == below
-
-
-def test_what_the_layer_is_built_from(request__of_layer):
-    """The installer, the plan and the package's sources; no Dockerfile of the target, and none of its locks."""
-    with pack(final_recipe(request__of_layer)) as context, tarfile.open(fileobj=context) as tar:
-        names = set(tar.getnames())
-
-    assert {"Dockerfile", "plan.json", "requirements.txt", "constraints.txt", "installing/__main__.py", "package/pyproject.toml"} <= names
-    assert not any(name.startswith("locks/") or name == "install.sh" for name in names)
 
 
 class Api:

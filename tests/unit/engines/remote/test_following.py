@@ -69,7 +69,6 @@ class Tunnel:
 
 
 def api(tunnel: Tunnel):
-    """Answers once the tunnel is whole."""
     calls = []
 
     def send(request, **options):
@@ -87,7 +86,6 @@ def request(method: str, path: str = "/containers/x/json"):
 
 @pytest.mark.parametrize("asked", [request("GET"), request("DELETE"), request("POST", "/v1.41/containers/x/kill?signal=SIGINT")])
 def test_what_does_no_harm_is_asked_again(asked):
-    """Once the machine answers; the user hears of the break and of its end."""
     tunnel = Tunnel(attempts=3)
     client, said = api(tunnel), []
     reconnecting = Reconnecting(client, tunnel)
@@ -110,7 +108,6 @@ def test_what_may_have_happened_is_not_done_twice():
 
 
 def test_an_engine_that_fails_is_not_a_broken_connection():
-    """ssh still runs, so nothing is connected anew."""
     tunnel = Tunnel()
     client = api(tunnel)
     reconnecting = Reconnecting(client, tunnel)
@@ -122,7 +119,6 @@ def test_an_engine_that_fails_is_not_a_broken_connection():
 
 
 def test_patience_ends_and_stays_at_its_end():
-    """One wait is enough: calls after it fail at once."""
     tunnel = Tunnel(attempts=float("inf"))
     client = api(tunnel)
     reconnecting = Reconnecting(client, tunnel)
@@ -135,7 +131,6 @@ def test_patience_ends_and_stays_at_its_end():
 
 
 def test_two_threads_connect_once():
-    """The one that watches and the one that reads meet the break together."""
     tunnel, said = Tunnel(), []
     client = api(tunnel)
     reconnecting = Reconnecting(client, tunnel)

@@ -88,13 +88,6 @@ def test_what_only_this_machine_writes_is_never_taken(raw):
     assert sorted(path.name for path in raw.iterdir()) == ["a", "job.json", "run.json"]
 
 
-def test_a_record_of_ours_in_a_folder_is_a_file_like_any_other(raw):
-    """Only at the top does run.json mean the host's record."""
-    unpack(pieces(files("run/test/run.json")), raw, CAP, "card")
-
-    assert tree(raw)["test/run.json"] == "run/test/run.json"
-
-
 @pytest.mark.parametrize(
     "kind",
     [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE],
@@ -110,7 +103,6 @@ def test_only_files_and_folders_are_made(raw, kind):
 
 
 def test_modes_and_owners_are_not_theirs(raw):
-    """A program with the rights of its owner cannot be planted."""
     unpack(pieces(archive((entry("run/tool", mode=0o6777, uid=0), b"x"))), raw, CAP, "card")
 
     assert (raw / "tool").stat().st_mode & 0o7777 == 0o644
@@ -192,7 +184,6 @@ def test_an_honest_archive_of_each_kind_is_read(raw, kind):
 
 
 def test_what_the_program_tar_sends_is_read(raw, tmp_path):
-    """As Slurm's nodes send it, with a hard link, a link and a long name."""
     there = tmp_path / "there"
     (there / "test").mkdir(parents=True)
     (there / "test" / ("n" * 200)).write_text("long")
@@ -216,7 +207,6 @@ def test_what_the_program_tar_sends_is_read(raw, tmp_path):
     ids=["content", "header"],
 )
 def test_an_endless_archive_ends(raw, first, cap, words):
-    """Reading stops at the limit, whatever the headers promise."""
     read = []
 
     def endless():
@@ -325,7 +315,6 @@ def test_the_results_of_the_run_are_not_its_input(package):
 
 
 def test_the_inside_starts_from_it(package, tmp_path):
-    """Unpacked, it is all that the guard and the inside import of warpwave."""
     taken = snapshot.take(options(package))
     with taken.open() as file, tarfile.open(fileobj=file) as tar:
         tar.extractall(tmp_path / "there")
@@ -338,19 +327,7 @@ def test_the_inside_starts_from_it(package, tmp_path):
     assert done.stdout.strip() == str(tmp_path / "there" / "warpwave" / "__init__.py"), done.stderr
 
 
-def test_legs_of_one_run_share_it(package, monkeypatch):
-    """It is taken once for all of them, and each reads it from its beginning."""
-    monkeypatch.setattr(snapshot, "_taken", {})
-    first, second = snapshot.take_once(options(package)), snapshot.take_once(options(package))
-    with first.open() as one, second.open() as other:
-        assert one.read() == other.read()
-
-    assert first is second
-    first.file.close()
-
-
 def test_too_large_a_package_is_refused(package, monkeypatch):
-    """Before hours of sending, and with what to do."""
     monkeypatch.setattr(snapshot, "_MOST_BYTES", 10)
     with pytest.raises(UsageError, match="too much to send"):
         snapshot.take(options(package))
@@ -360,7 +337,6 @@ def test_too_large_a_package_is_refused(package, monkeypatch):
 
 
 def test_a_build_there_gets_the_proxies_there(monkeypatch):
-    """Those of this machine may hold a password, and lead nowhere there."""
     monkeypatch.setenv("HTTPS_PROXY", "http://me:hunter2@proxy.home")
     monkeypatch.setattr(module, "answer_of", lambda *_: Answer("HOME=/x\nhttp_proxy=http://proxy.there\nNO_PROXY=a=b\nTOKEN=x\n"))
     engine = module.RemoteEngine.__new__(module.RemoteEngine)
@@ -371,7 +347,6 @@ def test_a_build_there_gets_the_proxies_there(monkeypatch):
 
 @pytest.mark.parametrize(("name", "here"), [("docker", True), ("local", True), ("ssh", False), ("slurm", False)])
 def test_a_driver_update_here_is_no_change_of_a_leg_elsewhere(name, here, tmp_path):
-    """A resumed leg is compared with what decides its own results."""
     driver = tmp_path / "version"
     target = load_targets()["cuda"]
     target = replace(target, probe=replace(target.probe, driver_file=str(driver)))

@@ -80,7 +80,6 @@ def test_a_card_is_one_runs(engine, one, two):
 
 @pytest.mark.parametrize("other", [claim("second", "1"), claim("second", "0", kind="rocm")], ids=["another card", "another kind"])
 def test_other_cards_are_free(engine, other):
-    """Only the same card of the same kind is in the way."""
     begin(engine, claim("first", "0"))
     with hold(engine, other):
         assert len(engine.there) == 3
@@ -88,7 +87,6 @@ def test_other_cards_are_free(engine, other):
 
 
 def test_the_second_client_waits_and_says_so(engine):
-    """It says once whom it waits for, and goes on when the run has ended."""
     begin(engine, claim("first", "0"))
     said = []
 
@@ -120,16 +118,8 @@ def test_a_dead_runs_lease_is_taken_away(engine, state, later, free):
 
 
 def test_a_run_that_is_resumed_has_its_own_leases(engine):
-    """What its earlier client took is not in its way."""
     begin(engine, claim("first", "0", "1"))
     engine.there.pop("warpwave-first")
     with hold(engine, claim("first", "0", "1")):
         assert len(engine.there) == 2
     assert engine.there == {}
-
-
-def test_an_engine_that_fails_is_not_a_card_in_use(engine, monkeypatch):
-    """Its error is passed on."""
-    monkeypatch.setattr(engine, "create_container_from_config", lambda *_: (_ for _ in ()).throw(OSError("no space left on device")))
-    with pytest.raises(OSError, match="no space"), hold(engine, claim("first", "0"), wait_s=60.0):
-        pytest.fail("it has no lease")

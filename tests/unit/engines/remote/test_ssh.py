@@ -48,7 +48,6 @@ SAID = {
 
 @pytest.mark.parametrize(("said", "meaning"), SAID.items())
 def test_what_ssh_says_is_explained(ssh, said, meaning):
-    """Each in three sentences, with the machine's name; the leg is absent."""
     ssh(f"echo '{said}' >&2; exit 255")
     with pytest.raises(UnreachableError) as refused:
         look(PLACE)
@@ -59,7 +58,6 @@ def test_what_ssh_says_is_explained(ssh, said, meaning):
 
 
 def test_a_machine_cannot_write_to_the_terminal():
-    """What it says is cut and cleaned."""
     error = not_reached(PLACE, "\x1b[2Jevil\x07 " + "x" * 10_000)
 
     assert error.happened.isprintable()
@@ -67,7 +65,6 @@ def test_a_machine_cannot_write_to_the_terminal():
 
 
 def test_a_machine_that_hangs_is_given_up(ssh, monkeypatch):
-    """It takes the connection and says nothing."""
     monkeypatch.setattr(ask, "ANSWER_S", 0.2)
     ssh("exec sleep 30")
     with pytest.raises(UnreachableError, match="did not answer within"):
@@ -75,7 +72,6 @@ def test_a_machine_that_hangs_is_given_up(ssh, monkeypatch):
 
 
 def test_no_ssh_at_all(monkeypatch, tmp_path):
-    """It is this machine that lacks something."""
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InfrastructureError, match="no program `ssh`"):
         look(PLACE)
@@ -104,7 +100,6 @@ FOUND = "ww:uid 1000\nww:user me\nww:files 4096\nww:processes 500\n"
     ],
 )
 def test_an_answer_is_read(ssh, said, there):
-    """Whatever start-up files print around it."""
     ssh(f"cat >/dev/null; printf 'Welcome!\\n{FOUND}{said}\\n'".replace("\n", "\\n"))
 
     assert look(PLACE) == there
@@ -130,7 +125,6 @@ def test_an_answer_that_is_of_no_use(ssh, said, words):
 
 
 def test_values_of_the_hosts_file_are_no_shell_text(ssh, tmp_path):
-    """The script is run by a real shell, with hostile values in it."""
     touched = tmp_path / "touched"
     ssh("sh -s")
     hostile = f"/x'; touch {touched}; echo '$(touch {touched})`touch {touched}`"
@@ -141,7 +135,6 @@ def test_values_of_the_hosts_file_are_no_shell_text(ssh, tmp_path):
 
 
 def test_device_nodes_are_found_by_their_pattern(ssh, tmp_path):
-    """With the numbers of their groups; only devices count."""
     (tmp_path / "sock").touch()
     ssh("sh -s")
     found = look(Place("card", "card", socket=str(tmp_path / "sock")), ["/dev/nul*", "/dev/none*", "/etc/pass*"])
@@ -187,7 +180,6 @@ def test_a_tunnel_ends_with_its_client(ssh, tmp_path):
 
 
 def test_a_tunnel_is_repaired(ssh):
-    """Another ssh takes the place of one that has ended; the path stays."""
     ssh('for word; do case $word in /*:*) : > "${word%%:*}" ;; esac; done; sh -s')
     made = opened(PLACE, There(0, -1, -1, socket="/run/x.sock"))
     path, process = made.path, made._process
@@ -203,7 +195,6 @@ def test_a_tunnel_is_repaired(ssh):
 
 
 def test_a_machine_that_is_never_ready(ssh, monkeypatch):
-    """It is given up, and nothing is left running."""
     monkeypatch.setattr(tunnel, "ANSWER_S", 0.2)
     ssh("exec sleep 30")
     with pytest.raises(UnreachableError, match="did not answer within"):
@@ -229,7 +220,6 @@ def test_a_leg_becomes_one_command():
     "name", ["-oProxyCommand=touch /tmp/x", "user@-oProxyCommand=x", "a b", "a;id", "$(id)", "`id`", "a\nb", "", "a|b", "'a'", "ssh://-x"]
 )
 def test_what_is_no_destination_never_reaches_ssh(name):
-    """An option, a shell's text or two words are refused."""
     with pytest.raises(ConfigError, match="no destination for ssh"):
         checked(name)
 
@@ -244,7 +234,6 @@ def test_what_is_no_destination_never_reaches_ssh(name):
     ],
 )
 def test_docker_host_names_a_machine(address, destination, socket):
-    """With its user, port and socket."""
     place = place_in(address)
 
     assert (place.destination, place.socket, place.engine) == (destination, socket, "docker")
@@ -252,7 +241,6 @@ def test_docker_host_names_a_machine(address, destination, socket):
 
 @pytest.mark.parametrize("address", ["ssh://", "ssh://me:hunter2@h100", "tcp://h100", "ssh://h100:port", "ssh://-oProxyCommand=x"])
 def test_docker_host_without_a_machine(address):
-    """The message never repeats a password."""
     with pytest.raises(ConfigError) as refused:
         place_in(address)
 
@@ -260,7 +248,6 @@ def test_docker_host_without_a_machine(address):
 
 
 def test_ssh_reads_the_command_as_it_is_meant(tmp_path):
-    """OpenSSH itself says what it makes of the words."""
     (tmp_path / "config").write_text(
         "Host card\n HostName 192.0.2.1\n ForwardAgent yes\n LocalCommand touch /tmp/x\n PermitLocalCommand yes\n"
     )
@@ -273,12 +260,3 @@ def test_ssh_reads_the_command_as_it_is_meant(tmp_path):
 
     assert (settings["hostname"], settings["batchmode"], settings["forwardagent"]) == ("192.0.2.1", "yes", "no")
     assert (settings["permitlocalcommand"], settings["controlmaster"], settings["stricthostkeychecking"]) == ("no", "false", "ask")
-
-
-def test_nothing_asks_for_a_password(monkeypatch):
-    """No window is opened, and messages are in the language that warpwave reads."""
-    monkeypatch.setenv("SSH_ASKPASS", "/usr/bin/ask")
-    monkeypatch.setenv("SSH_ASKPASS_REQUIRE", "force")
-    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
-
-    assert {name: value for name, value in surroundings().items() if name.startswith(("SSH_ASK", "LC_"))} == {"LC_ALL": "C"}

@@ -48,5 +48,4 @@ def test_the_release_that_fixed_it_is_not_blamed(tmp_path):
     ("architecture", "variables"), [("gfx942", {"TRITON_HIP_USE_BLOCK_PINGPONG": "0"}), ("gfx950", {})], ids=["without", "gfx950"]
 )
 def test_without_that_schedule_there_is_no_race(version, architecture, variables, tmp_path):
-    """Switched off, and where the compiler does not choose it."""
     assert reproduced(version, tmp_path, architecture, **variables) == []

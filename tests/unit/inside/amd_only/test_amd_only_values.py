@@ -137,7 +137,6 @@ def test_a_queue_is_empty_at_some_time(version, wrong, architecture, tmp_path):
 @pytest.mark.parametrize("architecture", ["gfx90a", "gfx942", "gfx1100", "gfx1201"])
 @versions("3.5.1")
 def test_the_hyperbolic_tangent_of_large_numbers_is_one(version, wrong, architecture, tmp_path):
-    """triton-lang/triton#8551: infinity divided by infinity."""
     x, out = torch.linspace(-200, 200, 1024), torch.zeros(1024)
     executed("tanh", architecture, version, tmp_path, [x, out])
 
@@ -210,7 +209,6 @@ def test_products_of_two_formats_of_eight_bits(version, wrong, name, architectur
 @pytest.mark.parametrize("architecture", ["gfx942", "gfx1201"])
 @pytest.mark.parametrize("version", RELEASES)
 def test_nan_of_eight_bits_becomes_a_number(version, architecture, tmp_path):
-    """triton-lang/triton#11784: 480. 3.9.0 has it, too."""
     codes, out = torch.arange(256, dtype=torch.int32).to(torch.uint8), torch.zeros(256, dtype=torch.bfloat16)
     executed("fp8e4nv-bf16", architecture, version, tmp_path, [codes, out])
     expected = codes.view(torch.float8_e4m3fn).bfloat16()
@@ -243,7 +241,6 @@ def test_nan_of_ten_fraction_bits(version, tmp_path):
 
 @pytest.mark.parametrize("version", [*HAVE_IT, "3.9.0"])
 def test_products_of_bfloat16_are_rounded(version, tmp_path):
-    """triton-lang/triton#11217: computed with an instruction that cuts off."""
     x, y, out = torch.randn(4096).bfloat16(), torch.randn(4096).bfloat16(), torch.zeros(4096).bfloat16()
     executed("bf16-product", "gfx1201", version, tmp_path, [x, y, out])
     cut_off = ((x.float() * y.float()).view(torch.int32) & -65536).view(torch.float32).bfloat16()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from types import SimpleNamespace
 
@@ -10,19 +9,15 @@ import pytest
 
 triton = pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
-from rich.console import Console
-from synthetic import compiled, run
 from triton.backends.compiler import GPUTarget
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon._runtime import GluonASTSource
 
-from warpwave.compare import compare
 from warpwave.config.targets import load_targets
 from warpwave.inside.codegen import recorder
 from warpwave.inside.codegen.binary import Occupancy, Reading, occupancy
 from warpwave.inside.codegen.recorder import describe_refusal, written_so_far
-from warpwave.render.terminal import render_terminal
 
 KIB = 1024
 CARDS = load_targets()["cpu"].architectures
@@ -60,7 +55,6 @@ SM_REGISTERS = [
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
 @pytest.mark.parametrize(("registers", "warps", "programs", "share", "limited_by"), SM_REGISTERS)
 def test_an_sm_holds_what_its_vendor_says(arch, registers, warps, programs, share, limited_by):
-    """Registers come in eights a thread, for warps of one quarter of the SM."""
     assert occupancy(HAS[arch], warps, registers) == Occupancy(programs, programs * warps, share, limited_by)
 
 
@@ -75,7 +69,6 @@ def test_an_sm_holds_what_its_vendor_says(arch, registers, warps, programs, shar
     ],
 )
 def test_shared_memory_of_an_sm_pays_for_the_system_and_in_portions(arch, shared, programs):
-    """A block has 1 KiB more than it asked for, rounded up."""
     assert occupancy(HAS[arch], 4, 32, shared) == Occupancy(programs, 4 * programs, 4 * programs / 64, ("shared",))
 
 
@@ -99,7 +92,6 @@ def test_a_simd_holds_the_waves_of_the_published_table(arch, registers, waves):
 # The same file, amdhsa, whose trap handler takes 16 of a wave's: SGPRs with VCC and the like → waves a SIMD.
 @pytest.mark.parametrize(("scalars", "waves"), [(67, 8), (80, 8), (86, 7), (94, 7), (100, 6), (106, 6)])
 def test_scalar_registers_limit_where_they_come_from_a_file(scalars, waves):
-    """800 for a SIMD of CDNA; every wave of RDNA has its own."""
     found = occupancy(HAS["gfx942"], 4, 8, scalars=scalars)
 
     assert (found.warps, found.limited_by == ("scalars",)) == (4 * waves, waves < 8)
@@ -117,7 +109,6 @@ def test_scalar_registers_limit_where_they_come_from_a_file(scalars, waves):
     ],
 )
 def test_lds_is_given_in_portions(arch, shared, programs):
-    """The LDS of a CU, or of a WGP, is shared by the programs on it."""
     assert occupancy(HAS[arch], 4, 8, shared).programs == programs
 
 
@@ -146,25 +137,7 @@ def test_only_whole_programs_count():
 
 
 def test_all_that_limits_is_named():
-    """With two limits that bind at once, mending one alone changes nothing."""
     assert occupancy(HAS["sm_90"], 8, 97, 112 * KIB).limited_by == ("registers", "shared")
-
-
-def test_a_program_has_a_warp():
-    """Anything else is a mistake of the caller's."""
-    with pytest.raises(ValueError, match="not 0"):
-        occupancy(HAS["sm_90"], 0, 32)
-
-
-def test_the_full_report_shows_it():
-    """Programs and warps of the tightest configuration, and what limits; nothing is named where the slots are full."""
-    limited = compiled("sy_90", occupancy=0.5, programs=4, resident_warps=16, limited_by=("registers", "shared"))
-    full = compiled("sy_91", occupancy=1.0, programs=16, resident_warps=64, limited_by=("warps",))
-    text = io.StringIO()
-    Console(file=text, width=80).print(render_terminal(compare([run(compiled=(limited, full))], ["alpha"]), full=True))
-    shown = text.getvalue().split("every configuration")[1].split("r: registers")[0]
-
-    assert [word for word in shown.split() if word in ("4x4w", "16x4w", "regs", "smem", "warps")] == ["4x4w", "16x4w", "regs", "smem"]
 
 
 # Why a compiler refused a kernel, where its exception does not say.
@@ -197,12 +170,6 @@ def test_the_reason_is_read_from_what_was_written_meanwhile(said, told, log):
     since = written_so_far()
     os.write(2, said.encode())
     assert describe_refusal(RuntimeError("PassManager::run failed"), since) == f"RuntimeError: PassManager::run failed{told}"
-
-
-def test_an_exception_that_says_something_is_left_as_it_is(log):
-    since = written_so_far()
-    os.write(2, b"ops.py:2:1: error: something else\n")
-    assert describe_refusal(ValueError("no such type"), since) == "ValueError: no such type"
 
 
 def test_nothing_is_read_from_a_pipe(monkeypatch):

@@ -80,7 +80,6 @@ def without(code, at):
 
 @pytest.mark.parametrize(("code", "at", "name"), PLACES)
 def test_what_orders_no_more_is_named_with_the_accesses_on_both_sides(code, at, name):
-    """Whatever it is, it is one change for the worse."""
     before, after = (dataclasses.replace(compiled(), order=order_of(text)) for text in (code, without(code, at)))
     (found,) = [delta for delta in deltas(before, after) if delta.concern is Concern.ORDER]
 
@@ -95,7 +94,6 @@ def test_accesses_have_the_lines_of_the_source():
 
 
 def test_amd_assembly_is_read_alike():
-    """The same words, with the barriers of AMD."""
     assembly = "\tds_write_b32 v0, v1\n\ts_waitcnt lgkmcnt(0)\n\ts_barrier\n\tds_read_b32 v1, v0\n\ts_endpgm\n"
     assert order_of(assembly) == "store@ s_barrier@ load@"
 
@@ -109,7 +107,6 @@ ALONE = {
 
 @pytest.mark.parametrize(("what", "code"), ALONE, ids=lambda value: value if len(value) < 40 else "")
 def test_products_that_nothing_waits_for_are_wrong_without_a_comparison(what, code):
-    """A path is enough."""
     at = next(at for at, line in enumerate(code.splitlines()) if line.strip().startswith(what))
 
     assert never_waited(code) == ()
@@ -117,7 +114,6 @@ def test_products_that_nothing_waits_for_are_wrong_without_a_comparison(what, co
 
 
 def test_copies_that_nothing_waits_for_are_wrong_without_a_comparison():
-    """A barrier tells other threads that they have arrived."""
     lines = PIPELINE.splitlines()
     barrier = next(at for at, line in enumerate(lines) if "bar.sync" in line)
 

@@ -309,7 +309,6 @@ def line_of(kernel, comment):
 
 @pytest.mark.parametrize("kernel", GUILTY, ids=lambda kernel: kernel.fn.__name__)
 def test_undefined_lanes_are_found_with_their_load_and_their_use(kernel):
-    """In each vendor's first code alike."""
     uses = {"called": line_of(mean, "# a helper's sum"), "not_inlined": inspect.getsourcelines(put.fn)[1] + 2}
     used = uses.get(kernel.fn.__name__) or line_of(kernel, "# use")
 
@@ -320,12 +319,10 @@ def test_undefined_lanes_are_found_with_their_load_and_their_use(kernel):
 
 @pytest.mark.parametrize("kernel", INNOCENT, ids=lambda kernel: kernel.fn.__name__)
 def test_lanes_that_decide_nothing_are_not_reported(kernel):
-    """They are dropped, masked, or never there."""
     assert [found_in(kernel, card) for card in CARDS] == [(), ()]
 
 
 def test_a_finding_says_what_its_lanes_reach():
-    """With the name that the source has for it."""
     (found,) = found_in(next(kernel for kernel in GUILTY if kernel.fn.__name__ == "called"))
 
     assert found.what == "tl.sum"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -53,29 +52,6 @@ def test_binaries_are_read(rows):
             assert row["load_bits"] in (32, 64, 128), row
 
 
-def test_every_row_says_what_fits_into_a_multiprocessor(rows):
-    """Small kernels of four warps fill every slot; what the compiler says of its own kernel is the same."""
-    plain = {row["architecture"]: row for row in rows if row["function"] == "scale_kernel" and row["verdict"] == "passed"}
-
-    assert {name: row["programs"] for name, row in plain.items()} == {name: 8 if name.startswith("gfx9") else 16 for name in ARCHITECTURES}
-    for name, row in plain.items():
-        assert (row["resident_warps"], row["occupancy"], row["limited_by"]) == (4 * row["programs"], 1.0, ["warps"])
-        assert row["compiler_waves"] == (row["programs"] if name.startswith("gfx") else None)
-
-
-def test_kinds_of_registers_are_kept_apart(rows):
-    """VGPRs and SGPRs are counted on every wave machine, AGPRs where there are some; elsewhere none of them."""
-    for row in (row for row in rows if row["verdict"] == "passed"):
-        name = row["architecture"]
-        known = {kind for kind in ("vgprs", "agprs", "sgprs") if row[kind] is not None}
-        assert known == (
-            {"vgprs", "agprs", "sgprs"} if name.startswith("gfx9") else {"vgprs", "sgprs"} if name.startswith("gfx") else set()
-        )
-        assert row["vgprs"] in (None, row["registers"])
-        assert (row["spill_store_bytes"], row["spill_load_bytes"]) == (0, 0)
-        assert row["load_widths"][-1] == row["load_bits"]
-
-
 def test_specialization_is_that_of_a_real_launch(rows):
     """Aligned pointers and sizes divisible by 16 give each thread one load of all its elements: four of them, or two in a wave of 64."""
     tuned = {row["architecture"]: row["load_bits"] for row in rows if row["constants"].get("BLOCK") == 512}
@@ -122,23 +98,6 @@ def test_a_kernel_that_does_not_compile_is_one_row_and_the_next_one_follows(limi
         assert rows[architecture, "after"]["verdict"] == "passed"
     assert report["verdict"] == "failed"
     assert report["counts"] == {"passed": 4, "failed": 4}
-
-
-def test_matrix_instructions_are_named(limits):
-    """The product uses each vendor's matrix unit."""
-    rows, _ = limits
-
-    assert any("mma" in name for name in rows["sm_90", "shared memory"]["matrix"])
-    assert any(name.startswith("v_mfma") for name in rows["gfx942", "shared memory"]["matrix"])
-
-
-def test_what_shared_memory_limits_is_reported(limits):
-    """192 KiB leave room for one program on an SM; what cannot be launched has no occupancy."""
-    rows, _ = limits
-
-    fits = rows["sm_90", "shared memory"]
-    assert (fits["programs"], fits["resident_warps"], fits["occupancy"], fits["limited_by"]) == (1, 8, 0.125, ["shared"])
-    assert (rows["gfx942", "shared memory"]["programs"], rows["gfx942", "32 warps"]["occupancy"]) == (None, None)
 
 
 def test_instructions_are_counted_by_name(limits):
@@ -202,28 +161,11 @@ def benchmark(N, provider):
 """
 
 
-TYPED = """
-import torch, triton
-
-
-def copy(x, stream: torch.cuda.Stream | None = None, device: torch.cuda.device | None = None):
-    with torch.cuda.device(0):
-        return x if isinstance(torch.cuda.current_stream(), torch.cuda.Stream) else None
-
-
-@triton.testing.perf_report(triton.testing.Benchmark(
-    x_names=["N"], x_vals=[8], line_arg="provider", line_vals=["a"], line_names=["a"], ylabel="ms", plot_name="typed", args={}))
-def benchmark(N, provider):
-    assert copy(N, torch.cuda.Stream()) == N
-    raise NotImplementedError("as far as it goes")
-"""
-
-
 @pytest.fixture(scope="module")
 def small(run_inside, tmp_path_factory):
     """The results of one run over bench files of a few lines each, the home of the user who started it, and its rows by file."""
     folder = tmp_path_factory.mktemp("small")
-    for name, text in {"both": NEITHER, "tuned": KEEPING, "typed": TYPED, "wide": WIDE}.items():
+    for name, text in {"both": NEITHER, "tuned": KEEPING, "wide": WIDE}.items():
         (folder / "package" / name).mkdir(parents=True)
         (folder / "package" / name / f"bench_{name}.py").write_text(text)
     (folder / "home").mkdir()
@@ -232,7 +174,7 @@ def small(run_inside, tmp_path_factory):
         patch.setenv("HOME", str(folder / "home"))
         output = run_inside(folder / "package", Stage.COMPILE, architectures=cards)
     rows = [json.loads(line) for line in (output / "compile" / "kernels.jsonl").read_text().splitlines()]
-    return output, folder / "home", {name: [row for row in rows if row["kernel"] == name] for name in ("both", "tuned", "typed", "wide")}
+    return output, folder / "home", {name: [row for row in rows if row["kernel"] == name] for name in ("both", "tuned", "wide")}
 
 
 def test_what_does_not_fit_into_registers_is_counted(small):
@@ -334,7 +276,6 @@ def test_launches_behind_registered_ops_are_seen(run_inside, data):
 
 
 def test_the_stage_names_what_failed_and_not_what_could_not_run(small):
-    """What cannot be launched is what the stage failed for."""
     output, _, _ = small
     report = json.loads((output / "compile" / "report.json").read_text())
 
@@ -349,27 +290,6 @@ def test_a_package_that_keeps_what_it_tuned_does_not_keep_it_in_the_users_home(s
     assert list(home.rglob("tuned.db")) == []
     assert list(output.rglob("tuned.db")) == []
     assert "tuned" in (output / "compile" / "journal-sm_80.jsonl").read_text()
-
-
-def test_a_package_may_name_the_types_of_a_stream_and_a_device(small):
-    """transformers does, which Liger-Kernel imports where it is installed: what stands in for a class has to be one."""
-    _, _, rows = small
-
-    assert {row["architecture"] for row in rows["typed"] if "as far as it goes" in row["reason"]} == {"sm_80", "gfx90a"}
-
-
-@pytest.mark.parametrize(
-    ("installed", "users", "preloaded"), [("libm.so.6", "", ["libm.so.6"]), ("libm.so.6", "libdl.so.2", ["libdl.so.2"]), (None, "", [])]
-)
-def test_workers_take_a_quicker_malloc_where_there_is_one(installed, users, preloaded, tmp_path, monkeypatch):
-    """What the user preloads stays alone, and nothing of it is left behind."""
-    monkeypatch.setattr(environment, "find_library", lambda name: installed)
-    monkeypatch.setenv("LD_PRELOAD", users)
-    with environment.temporary_home(tmp_path):
-        maps = subprocess.run(["cat", "/proc/self/maps"], capture_output=True, text=True, check=True).stdout
-
-    assert [name for name in ("libm.so.6", "libdl.so.2") if name in maps] == preloaded
-    assert os.environ["LD_PRELOAD"] == users
 
 
 def test_a_temporary_home_keeps_what_has_nothing_to_do_with_timings(tmp_path, monkeypatch):
@@ -477,15 +397,6 @@ def test_only_what_runs_elsewhere_fails(elsewhere, more, verdict):
 
     assert found.verdict is verdict
     assert ("runs on gfx942 and raises KeyError on sm_90: 'x'" in found.reason) == (verdict is Verdict.FAILED)
-
-
-def test_a_script_that_exits_on_one_architecture_is_told_in_plain_words():
-    cases = {"sm_90": Cases(), "gfx942": Cases()}
-    cases["sm_90"].ended[TEST], cases["gfx942"].ended[TEST] = None, NotRun.RAISED
-    reason = "ScriptExit: it exited with 1: no AMD here"
-    row = CompiledKernel("a", HOST_CODE, "gfx942", Verdict.NOT_RUN, origin=TEST, reason=reason, not_run=NotRun.RAISED)
-
-    assert fails_here_only(row, cases).reason == "it runs on sm_90 and on gfx942 it exited with 1: no AMD here"
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,6 @@ def rows(run_inside, data):
     ],
 )
 def test_every_way_to_launch_is_seen(rows, function, configurations):
-    """Each kernel, in each of its configurations, for a card of either vendor."""
     seen = Counter(row["architecture"] for row in rows if row["function"] == function and row["verdict"] == "passed")
     assert seen == dict.fromkeys(BOTH, configurations), [row for row in rows if row["function"] == function]
 
@@ -79,12 +78,6 @@ def test_what_was_not_run_says_why(rows):
     }
     assert "depends on the data of a tensor" in data
     assert Counter(row["architecture"] for row in rows if row["not_run"]) == dict.fromkeys(BOTH, 3)
-
-
-def test_rows_name_their_test(rows):
-    """The origin is pytest's own name for the test, so that it can be run alone."""
-    origins = {row["origin"] for row in rows if row["function"] == "tuned_kernel"}
-    assert origins == {"test_launching.py::test_autotuned"}
 
 
 def _writing_to(folder: Path) -> list[str]:
@@ -243,13 +236,6 @@ def test_a_compiled_kernel_gets_what_triton_gives_it():
     assert found["watched"] == 1  # a tool that replaces launches of Triton sees each one
 
 
-def test_no_launch_is_bound_on_amd():
-    found = launches("gfx942")
-    assert not found["runs"]
-    assert found["watched"] == 1
-    assert len(found["lengths"]) == 3
-
-
 @pytest.mark.parametrize("arguments", ["together", "apart"])
 def test_a_call_that_was_made_before_is_played(arguments):
     found = launches("sm_90", PLAYED, arguments)
@@ -338,15 +324,6 @@ def test_a_discarded_row_keeps_its_figures_and_says_what_is_clean(judged):
     assert (report["verdict"], "candidates" in report["reason"]) == ("failed", False)
 
 
-@pytest.mark.slow
-def test_a_strict_package_is_judged_by_every_candidate(compiled):
-    """As before there were candidates."""
-    report, rows = compiled("all")
-
-    assert report["not_run"] == {}
-    assert verdicts(rows["guessed"]) == {("failed", None): 1, ("passed", None): 1}
-
-
 def row(**more):
     return CompiledKernel("k", "f", "sm_90", Verdict.FAILED, reason="spills: 3 registers, 0 allowed", **more)
 
@@ -363,7 +340,6 @@ def test_one_launch_that_needs_it_is_enough():
 
 
 def test_advice_about_a_candidate_that_nobody_keeps_is_no_advice():
-    """Where another candidate has none; the row still passes."""
     advised = CompiledKernel("k", "f", "sm_90", Verdict.PASSED, advice={"spills": "3 registers"})
     for clean, left in ((1, {}), (0, {"spills": "3 registers"})):
         discarded = Discarded()
@@ -373,7 +349,6 @@ def test_advice_about_a_candidate_that_nobody_keeps_is_no_advice():
 
 @pytest.mark.parametrize("fields", [{}, {"rows": "x", "clean": 1, "of": 2}, {"rows": ["x"], "clean": None, "of": 2}])
 def test_a_note_that_means_nothing_is_left_out(fields):
-    """The package's code shares a process with what writes it."""
     audit = Audit()
     audit.begin()
 
@@ -437,7 +412,6 @@ def test_what_a_script_launches_is_compiled_under_the_name_of_its_point(compiled
     ],
 )
 def test_a_script_without_an_end_or_a_measurement_has_a_row(compiled_of_script_launches, script, why, reason):
-    """One each; a script that ran to its end has none of its own."""
     rows, _, log = compiled_of_script_launches
     found = [row for row in of(rows, f"[running benchmarks/{script}]") if row["function"] == "(host code)"]
 

@@ -52,7 +52,6 @@ def test_an_error_is_host_codes_own_if_no_number_can_be_its_cause(tmp_path, erro
 
 @pytest.mark.parametrize("read", ["item", "tolist", "equal", "allclose", "numpy", "__bool__", "__array__"])
 def test_what_turns_a_result_into_numbers_is_a_read(read):
-    """Only since the first launch: what was read before cannot be a kernel's."""
     kept = Account("gfx942", 64, 60.0)
     function = getattr(torch.Tensor, read)
     kept.watch(function)

@@ -37,7 +37,6 @@ FOUND = {
 
 
 def compiled(function, fault):
-    """Compile for gfx950, 4 waves."""
     attributes = {(n,): [["tt.divisibility", 16], ["tt.pointer_range", 32]] for n in (0, 1)}
     source = GluonASTSource(function, {"x": "*fp32", "out": "*fp32", "FAULT": "constexpr"}, {(2,): fault}, attributes)
     return triton.compile(source, target=GPUTarget("hip", "gfx950", 64), options={"num_warps": 4})
@@ -55,7 +54,6 @@ def found(binary, shared):
 
 @pytest.mark.parametrize("function", gluon_kernels.KERNELS, ids=lambda function: function.__name__)
 def test_a_fault_is_found_and_its_twin_is_not_blamed(function):
-    """With the line of the kernel."""
     wrong, right = (compiled(function, fault) for fault in (True, False))
     findings, _ = found(wrong.asm["hsaco"], wrong.metadata.shared)
 
@@ -97,7 +95,6 @@ def test_each_barrier_and_wait_of_two_buffers_that_is_missing_is_found(pattern, 
 
 
 def test_allocations_that_overlap_are_found():
-    """Two rows in LDS, the second of which begins in the middle of the first."""
     made = compiled(gluon_kernels.two_allocations, False)
     text = made.asm["amdgcn"]
     assert found(made.asm["hsaco"], made.metadata.shared)[0] == []

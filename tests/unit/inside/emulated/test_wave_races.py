@@ -40,7 +40,6 @@ def reverse(x, t, y, N: tl.constexpr, BARRIER: tl.constexpr):
 
 @triton.jit
 def next_one(x, t, y, N: tl.constexpr, BARRIER: tl.constexpr):
-    """Stores what another wave loads."""
     i = tl.arange(0, N)
     v = tl.load(x + (i + 64) % N)
     if BARRIER:

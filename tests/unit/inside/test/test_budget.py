@@ -90,7 +90,6 @@ class Item:
 
 
 def test_what_a_change_touches_comes_before_the_rest():
-    """Also there, one test of each function comes first."""
     items = [Item(f"test_{file}.py::test_{name}[{size}]") for file in "ab" for name in "xy" for size in range(9)]
     order = [item.nodeid for item in in_order(items, Budget(60.0, changed=("test_b.py",)))]
 

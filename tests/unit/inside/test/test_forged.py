@@ -59,7 +59,6 @@ SOON = ("makereport", "pyfunc_call", "journal_written", "truncated", "dumps", "f
 
 
 def named(names):
-    """These packages as parameters."""
     return [name if name in SOON else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
@@ -111,7 +110,6 @@ def forged(forge):
 
 @pytest.mark.parametrize("name", named(FORGED))
 def test_a_forged_pass_is_shown_where_it_shows(forged, name):
-    """In words; what a case came to is kept beside it."""
     report, found = forged(name)
     verdict, words = FORGED[name]
 
@@ -125,7 +123,6 @@ def test_a_forged_pass_is_shown_where_it_shows(forged, name):
 
 @pytest.mark.parametrize("name", named(["retried", "at_exit", "garbage", "truncated", "dumps", "forked"]))
 def test_a_failure_is_never_lost_to_a_later_pass(forged, name):
-    """Of two results of one test the graver one stays."""
     _, found = forged(name)
 
     assert found == {"test_right": "passed", "test_wrong": "failed", "test_last": "passed"}
@@ -170,7 +167,6 @@ def test_what_the_user_leaves_out_is_not_invalid(tmp_path, name):
 
 
 def test_tests_that_share_an_id_are_rows_of_their_own(tmp_path):
-    """The failure of one is not covered by the pass of the other."""
     (package := tmp_path / "package").mkdir()
     (package / "test_op.py").write_text("ran = []\ndef test_a():\n    ran.append(1)\n    assert len(ran) > 1\n")
     (package / "conftest.py").write_text("def pytest_collection_modifyitems(items):\n    items[:] = items * 2\n")
@@ -189,7 +185,6 @@ def run(package: Path, folder: Path) -> tuple[subprocess.CompletedProcess[str], 
 
 
 def test_a_forged_pass_has_exit_code_4(forge, tmp_path):
-    """The stage is invalid, in words; the tests that are believed are kept."""
     done, target = run(forge("makereport"), tmp_path)
 
     assert (done.returncode, target["verdict"], target["tests"]) == (4, "invalid", {"passed": 2, "invalid": 1}), done.stdout
@@ -243,7 +238,6 @@ PLAN = {f"k/N={n} [mine]": {"case": f"k/N={n}", "kernel": "k", "provider": "mine
 
 
 def finish(n: int, verdict: str = "passed", **changes) -> dict:
-    """A point that is reported."""
     sample = Sample(
         **{"case": f"k/N={n}", "kernel": "k", "provider": "mine", "params": {}, "device": 0, "verdict": Verdict.PASSED, **changes}
     )
@@ -260,7 +254,6 @@ BENCHES = {
 
 @pytest.mark.parametrize("name", BENCHES)
 def test_samples_are_held_against_the_plan(tmp_path, name):
-    """Each announced point once, as itself, and as good as its worker said."""
     told, doubts = BENCHES[name]
     sink = Sink(tmp_path, "samples.jsonl")
     for event in ({"event": "collected", "points": PLAN}, *told):

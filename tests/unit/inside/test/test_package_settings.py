@@ -11,15 +11,12 @@ from pathlib import Path
 
 import command
 import pytest
-from engine_requests import make_job
 
 from warpwave.config.package import import_folders, load_pytest_settings
-from warpwave.config.targets import load_targets
-from warpwave.inside.environment import enter
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.workers import JOURNAL_VARIABLE
 from warpwave.inside.test.settings import SETTINGS_VARIABLE
-from warpwave.records import Job, Stage
+from warpwave.records import Stage
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -148,7 +145,6 @@ def test_a_plugin_that_does_not_load_is_off(tmp_path):
 
 
 def test_the_root_given_as_kernels_means_its_testpaths(run_inside, package):
-    """As `pytest` without arguments does at the root; without them, all of it."""
     (package / "extra").mkdir()
     (package / "extra" / "check_extra.py").write_text("def check_extra(): pass\n")
     first = outcomes(run_inside(package, Stage.TEST, light=True, **job(package, package)))
@@ -158,18 +154,6 @@ def test_the_root_given_as_kernels_means_its_testpaths(run_inside, package):
 
     assert {"tests/check_import.py::check_modules", "extra/check_extra.py::check_extra"} <= set(first)
     assert second == {"extra/check_extra.py::check_extra": "passed"}
-
-
-def test_the_compile_stage_has_the_same_settings(run_inside, package):
-    """Its workers are forked from a process that knows no package; a test or bench that cannot import would leave a row."""
-    cards = load_targets()["cpu"].architectures[:1]
-    output = run_inside(package / "tests", Stage.COMPILE, architectures=cards, **job(package, package / "tests"))
-    rows = (output / "compile" / "kernels.jsonl").read_text() if (output / "compile" / "kernels.jsonl").exists() else ""
-    journals = "".join(path.read_text() for path in (output / "compile").glob("journal-*.jsonl"))
-
-    assert "No module named" not in rows + journals
-    assert "check_import.py::check_modules" in journals
-    assert "check_old" not in journals
 
 
 def run(code: str, *folders: Path, **variables: str) -> str:
@@ -200,27 +184,3 @@ def test_the_tree_comes_before_an_installed_copy_and_borrows_what_it_lacks(tmp_p
     )
 
     assert run(f"import sys; sys.path.append({str(site)!r})\n{code}", tree) == "tree 1.2"
-
-
-def test_entering_twice_changes_nothing(monkeypatch, tmp_path):
-    """A forked worker of the compile stage enters, and so does its pytest."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
-    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
-    enter([str(tmp_path)])
-    once = (list(sys.path), list(sys.meta_path), os.environ["PYTHONPATH"])
-    enter([str(tmp_path)])
-
-    assert (sys.path, sys.meta_path, os.environ["PYTHONPATH"]) == once
-    assert once[2] == f"/elsewhere{os.pathsep}{tmp_path}"
-
-
-def test_a_job_comes_back_as_it_was(tmp_path):
-    """job.json holds the settings as data."""
-    from warpwave.records import PytestSettings, dump
-
-    settings = PytestSettings("pytest.ini", ("lib",), ("check_*.py",), ("tests",), ("-ra",))
-    made = make_job("r", "cpu", (Stage.TEST,), "/k", "/o", package_root="/p", import_folders=(".", "src"), pytest=settings)
-    dump(made, tmp_path / "job.json")
-
-    assert Job.load(tmp_path / "job.json") == made

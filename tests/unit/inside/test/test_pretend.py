@@ -82,17 +82,7 @@ def test_outcomes_are_those_of_a_run(package, name, card, how):
     assert done.returncode == 1
 
 
-def test_it_works_with_other_plugins(package):
-    """xdist's workers pretend the card, too; `-k` selects, and settings of pytest may hold the option."""
-    pytest.importorskip("xdist")
-    (package / "pytest.ini").write_text("[pytest]\naddopts = --warpwave cpu -n 2\n")
-    done = run(package, "-k", "good or far")
-
-    assert outcomes(done.stdout) == {"test_good": "PASSED", "test_reads_too_far": "FAILED"}
-
-
 def test_without_the_option_nothing_happens(package):
-    """No module of warpwave's inside is imported, and there is no card."""
     (package / "conftest.py").write_text(
         "import sys\ndef pytest_sessionfinish():\n"
         "    print('warpwave:', [name for name in sys.modules if name.startswith(('warpwave.inside', 'warpwave.config'))])\n"
@@ -108,15 +98,3 @@ def test_without_the_option_nothing_happens(package):
     )
 
     assert "warpwave: []" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [("mi30x", "The nearest is MI300X (gfx942)."), ("cuda", "cuda needs its card."), ("gfx942-emulatd", "The nearest is gfx942 (MI300X).")],
-)
-def test_a_wrong_name_is_a_sentence(package, name, said):
-    done = run(package, "--warpwave", name)
-
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.returncode == pytest.ExitCode.USAGE_ERROR

@@ -14,13 +14,12 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
-from slow_cases import slow_but
 from triton.runtime.errors import InterpreterError
 
 from warpwave.config.targets import load_targets
 from warpwave.inside.fake_gpu import streams, torch_device
 from warpwave.inside.fake_gpu.unknown import unknown
-from warpwave.inside.process.outcomes import DecidedByData, NotPretended, Pretended, describe, first_of_several, why_not_run, with_reasons
+from warpwave.inside.process.outcomes import DecidedByData, NotPretended, Pretended, describe, why_not_run, with_reasons
 from warpwave.records import Chosen, NotRun, Selection, Stage, StageReport, Verdict
 
 TESTS = """\
@@ -72,18 +71,9 @@ IDS = {
     "in a class": "tests/test_a.py::TestIn::test_one",
 }
 ALL = [*IDS.values(), "tests/test_a.py::test_other"]
-# What is asked for → the tests that run.
-CHOICES = {
-    **{what: ([nodeid], [nodeid]) for what, nodeid in IDS.items()},
-    "a function": (["tests/test_a.py::test_values"], ALL[:4]),
-    "a class": (["tests/test_a.py::TestIn"], [ALL[4]]),
-    "a file": (["tests/test_a.py"], ALL),
-    "two files": (["tests/test_a.py::test_other", "tests/test_b.py::test_other"], [ALL[5], "tests/test_b.py::test_other"]),
-}
 
 
 def test_ids_stand_for_what_is_below_them():
-    """And for nothing that only begins with the same letters."""
     selection = Selection(_chosen("tests/test_a.py::test_values", "unit"))
 
     assert selection.takes("tests/test_a.py::test_values[a::b]")
@@ -101,7 +91,6 @@ def test_ids_stand_for_what_is_below_them():
 
 
 def test_a_shard_of_a_choice_is_what_both_have():
-    """An id of another shard's file is not missed here."""
     selection = Selection(_chosen("test_a.py", "test_b.py::test_x", "test_c.py::test_y"), files=["test_a.py", "test_c.py"])
 
     assert [selection.takes(f"test_{name}.py::test_x") for name in "abc"] == [True, False, False]
@@ -118,21 +107,7 @@ def _started(journal):
     return [event["id"] for event in events if event["event"] == "start"]
 
 
-@pytest.mark.parametrize("what", slow_but(CHOICES, ("colons", "a class", "two files")))
-def test_the_test_stage_runs_what_was_asked_for(run_inside, package, what):
-    """Files without a chosen test are not imported: those here would fail."""
-    asked, expected = CHOICES[what]
-    output = run_inside(package, Stage.TEST, light=True, chosen=_chosen(*asked))
-    report = _report(output)
-
-    assert _started(output / "test" / "journal.jsonl") == expected
-    files = len({nodeid.partition("::")[0] for nodeid in asked})
-    assert (report["verdict"], report["counts"]) == ("passed", {"passed": len(expected)})
-    assert report["deselected"] == 6 * files - len(expected)
-
-
 def test_the_compile_stage_runs_the_same_tests(run_inside, package):
-    """On each architecture."""
     pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
     cards = tuple(card for card in load_targets()["cpu"].architectures if card.name in ("sm_90", "gfx942"))
     chosen = _chosen(*IDS.values(), "bench_d.py::module", "tests/test_a.py::test_gone")
@@ -143,7 +118,6 @@ def test_the_compile_stage_runs_the_same_tests(run_inside, package):
 
 
 def test_tests_are_left_out_by_their_ids(run_inside, package):
-    """The rest runs; an id that no test has is named."""
     without = (IDS["colons"], "tests/test_b.py", "tests/test_broken.py", "behind", "tests/test_a.py::test_gone")
     output = run_inside(package, Stage.TEST, light=True, benches=(), chosen=_chosen(without=without))
     report = _report(output)
@@ -171,15 +145,7 @@ def test_an_import_that_fails_is_the_reason(run_inside, package):
     assert "no_such_module" in report["hint"]
 
 
-def test_a_shard_runs_its_files(run_inside, package):
-    """And says nothing of the others."""
-    report = _report(run_inside(package, Stage.TEST, light=True, benches=(), files=("tests/test_b.py",), division="x"))
-
-    assert (report["verdict"], report["counts"], report["deselected"]) == ("passed", {"passed": 6}, 0)
-
-
 def test_a_quick_run_chooses_from_what_was_asked_for(run_inside, package):
-    """Three of the four, and one is counted."""
     report = _report(run_inside(package, Stage.TEST, light=True, quick=True, chosen=_chosen("tests/test_a.py::test_values")))
 
     assert (report["counts"], report["left_out"], report["deselected"]) == ({"passed": 3}, 1, 2)
@@ -252,21 +218,12 @@ def test_the_test_stage_runs_a_few_of_each_function(run_inside, package_of_quick
 
 
 def test_the_compile_stage_runs_the_same_tests_of_quick(run_inside, package_of_quick):
-    """What is compiled for a card is what the test stage tested."""
     pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
     cards = tuple(card for card in load_targets()["cpu"].architectures if card.name in ("sm_90", "gfx942"))
     output = run_inside(package_of_quick, Stage.COMPILE, architectures=cards, benches=(), quick=True)
 
     assert [_started_of_quick(output / "compile" / f"journal-{card.name}.jsonl") for card in cards] == [KEPT, KEPT]
     assert json.loads((output / "compile" / "report.json").read_text())["left_out"] == LEFT_OUT
-
-
-def test_every_test_runs_otherwise(run_inside, package_of_quick):
-    """Without the option nothing is left out."""
-    output = run_inside(package_of_quick, Stage.TEST, light=True, benches=())
-    report = json.loads((output / "stages.json").read_text())["reports"][1]
-
-    assert (report["counts"], report["left_out"]) == ({"passed": 43}, 0)
 
 
 class Item:
@@ -301,7 +258,6 @@ def test_large_sizes_are_left_out_and_ordinary_ones_beside_the_smallest_are_not(
 
 
 def test_numbered_copies_are_one_function():
-    """absl and parameterized make methods of their own for each case."""
     from types import SimpleNamespace
 
     from warpwave.inside.test.collection import few_of_each
@@ -334,7 +290,6 @@ def test_generated_methods_are_cases_of_one_function():
 
 
 def test_the_choice_does_not_depend_on_the_order_of_collection():
-    """Plugins shuffle tests; the same ones are chosen."""
     from warpwave.inside.test.collection import few_of_each
 
     items = [Item(a=a, b=b, c=c) for a in range(4) for b in range(3) for c in range(2)]
@@ -348,7 +303,6 @@ def test_the_choice_does_not_depend_on_the_order_of_collection():
 
 @pytest.mark.parametrize(("functions", "each"), [(50, 3), (51, 2), (75, 2), (76, 1), (200, 1)])
 def test_of_many_functions_each_gets_fewer_tests(functions, each):
-    """A quick look stays one. A single test is the one in the middle."""
     from warpwave.inside.test.collection import few_of_each
 
     items = [Item(a=a) for _ in range(functions) for a in range(5)]
@@ -496,15 +450,6 @@ if sys.version_info >= (3, 11):
     CASES["a gap and its own"] = (_in_several_ways(NotPretended("one"), ValueError("two")), NotRun.RAISED)
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="no groups of exceptions")
-def test_a_group_is_told_by_its_first_exception():
-    """Hypothesis says only how many ways an example fails in."""
-    group = _raised(_in_several_ways(ValueError("no such shape"), KeyError("x")))
-
-    assert first_of_several(group) == "ValueError: no such shape (and 1 more)"
-    assert first_of_several(ValueError("alone")) == ""
-
-
 def test_a_kernels_error_is_shown_without_the_interpreters_wrapping():
     """Triton wraps the error again at each call, and repeats its text each time."""
 
@@ -530,7 +475,6 @@ def test_a_kernels_error_is_shown_without_the_interpreters_wrapping():
 
 @pytest.mark.parametrize("name", CASES)
 def test_an_exception_says_why(name):
-    """Whose fault it is decides what a reader does next."""
     function, why = CASES[name]
     Pretended.memory = Pretended.compiled = False
     try:

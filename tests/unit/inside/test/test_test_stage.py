@@ -11,18 +11,13 @@ from engine_requests import having, make_job
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
 from slow_cases import slow_but
-from synthetic import emulated
 
 from warpwave.collect.cases import read_cases
-from warpwave.compare import compare
-from warpwave.compare.model import Parity
-from warpwave.compare.verdict import phrase
 from warpwave.config.targets import load_targets
 from warpwave.inside.benchmarks import loading
-from warpwave.inside.compile.stage import Cases, mostly_run, never_loaded, never_ran, never_reached
+from warpwave.inside.compile.stage import Cases, never_loaded, never_ran, never_reached
 from warpwave.inside.test.settings import files_with_tests
-from warpwave.records import MOSTLY_UNSEEN, Architecture, CaseResult, Chosen, NotRun, Stage, StageReport, Verdict
-from warpwave.render.junit import render_junit
+from warpwave.records import Architecture, Chosen, NotRun, Stage, StageReport, Verdict
 
 
 @pytest.fixture(scope="module")
@@ -55,20 +50,7 @@ def test_every_death_is_named_and_the_others_run(cases):
     }
 
 
-def test_messages_say_what_happened(cases):
-    """The signal is decoded, the limit is named, skip reasons and assertion texts are kept."""
-    found, _, _ = cases
-
-    assert "SIGSEGV" in found["test_segfault"][1]
-    assert "exited with 3" in found["test_exit"][1]
-    assert "4 s" in found["test_hang_in_c"][1]
-    assert found["test_skipped"][1] == "needs two GPUs"
-    assert "one is not two" in found["test_fails"][1]
-    assert "a_module_that_nobody_has" in found["test_unimportable.py"][1]
-
-
 def test_report_has_the_worst_verdict_and_counts(cases):
-    """The stage's report counts every verdict and is finished."""
     _, stages, _ = cases
     report = stages["reports"][1]
 
@@ -78,7 +60,6 @@ def test_report_has_the_worst_verdict_and_counts(cases):
 
 
 def test_properties_of_a_test_reach_the_junit_file(cases):
-    """`record_property` is how authors hand numbers over."""
     _, _, root = cases
     before = next(case for case in root.iter("testcase") if case.get("name") == "test_before")
     properties = {entry.get("name"): entry.get("value") for entry in before.iter("property")}
@@ -132,35 +113,6 @@ def test_each_test_says_what_it_launched(run_inside, tmp_path):
     assert found == {"test_right": "copy_kernel", "test_wrong": "copy_kernel wrong_kernel", "test_no_launch": ""}
 
 
-KEEPS_RUN = """
-from triton.runtime.jit import JITFunction
-
-RUN = JITFunction.run
-
-
-def test_nobody_watches():
-    assert JITFunction.run is RUN
-"""
-
-
-def test_noting_launches_replaces_nothing_that_a_package_has_seen(run_inside, tmp_path):
-    """A package with a quicker way to launch keeps Triton's `run`, and leaves its own way where that was replaced later by a tool."""
-    (tmp_path / "test_quick.py").write_text(KEEPS_RUN)
-    (case,) = read_cases(run_inside(tmp_path, Stage.TEST, benches=(), interpret=False), "test/junit.xml")
-
-    assert (case.verdict, case.properties["launched"]) == (Verdict.PASSED, "")
-
-
-def test_nothing_found_is_not_a_pass(run_inside, tmp_path):
-    """An empty package gives `not-run`, never green."""
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    output = run_inside(empty, Stage.TEST, light=True, benches=("bench_*.py",))
-    report = json.loads((output / "stages.json").read_text())["reports"][1]
-
-    assert (report["verdict"], report["reason"]) == ("not-run", "no test was found")
-
-
 def test_scripts_with_a_hard_coded_device_run_in_the_interpreter(run_inside, data):
     """A tutorial-style script runs unmodified on the CPU, its own assertions included."""
     output = run_inside(data / "scripted", Stage.TEST)
@@ -170,7 +122,6 @@ def test_scripts_with_a_hard_coded_device_run_in_the_interpreter(run_inside, dat
 
 
 def test_an_expression_that_pytest_refuses_is_shown_in_its_own_words(tmp_path):
-    """pytest has collected by then, and ends as if there were no tests."""
     (tmp_path / "log.txt").write_text("collected 5 items\nERROR: Wrong expression passed to '-k': test_(: at column 7\n")
     from warpwave.inside.test import stage  # imports torch
 
@@ -246,21 +197,6 @@ def test_an_expected_failure_is_neither_a_skip_nor_a_failure(tmp_path, run_insid
     assert counts == {"passed": 2, "xfailed": 4, "not-run": 1, "failed": 2}
 
 
-def test_a_report_counts_expected_failures_by_themselves():
-    """On the first screen, and with pytest's own type in its JUnit file; a package that has nothing else is good, too."""
-    known = CaseResult("test_a.py::test_b", "a", Verdict.XFAILED, message="one day")
-    passed = CaseResult("test_a.py::test_a", "a", Verdict.PASSED)
-    comparison = compare([emulated(*cases, target=name) for name, cases in (("a", (passed, known)), ("b", (known,)))])
-
-    assert [phrase(target).partition(")")[0] for target in comparison.targets] == [
-        "a passed 1 test (1 expected failure",
-        "b passed 0 tests (1 expected failure",
-    ]
-    assert [target.tests for target in comparison.targets] == [{"passed": 1, "xfailed": 1}, {"xfailed": 1}]
-    assert (comparison.exit_code, comparison.tests[1].parity) == (0, Parity.PASSED_NOWHERE)
-    assert '<skipped message="one day" type="pytest.xfail"' in render_junit(comparison)
-
-
 # Each file that was matched has a row: also one that does not import, has nothing to run, or was never reached.
 
 BROKEN = "ModuleNotFoundError: No module named 'json.no_such_module'"
@@ -315,7 +251,6 @@ def test_no_row_is_missing_from_the_test_stage(run_inside, tmp_path):
 
 
 def test_a_broken_conftest_of_the_whole_package_is_named(run_inside, tmp_path):
-    """pytest alone would end before it collects anything."""
     files = {"conftest.py": "import json.no_such_module", "tests/test_a.py": "def test_a(): pass"}
     output = run_inside(_package(tmp_path / "package", files), Stage.TEST, light=True, benches=())
 
@@ -326,22 +261,8 @@ def test_a_broken_conftest_of_the_whole_package_is_named(run_inside, tmp_path):
     assert _report(output)["reason"] == f"conftest.py: {BROKEN}"
 
 
-def test_random_parameters_differ_between_workers(run_inside, tmp_path):
-    """A file has the tests that the worker which ran it knows. That no other worker saw those is no missing row."""
-    pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
-    text = "import os, time, pytest\n@pytest.mark.parametrize('x', [os.getpid()])\ndef test_a(x): time.sleep(0.5)"
-    package = _package(tmp_path / "package", {"test_a.py": text, "test_b.py": text})
-    output = run_inside(package, Stage.TEST, benches=(), test_workers=2)
-
-    assert sorted(name.partition("::")[0] for name in _cases(output)) == ["test_a.py", "test_b.py"]
-    report = _report(output)
-    assert (report["verdict"], report["counts"]) == ("passed", {"passed": 2}), report
-    assert any("random, or made from the time" in note for note in report["notes"]), report
-
-
 @pytest.mark.parametrize("folder", ["", "tests/"])
 def test_a_conftest_that_skips_its_folder_is_named(run_inside, tmp_path, folder):
-    """Plain pytest ends with a traceback if the first conftest.py skips."""
     files = {f"{folder}conftest.py": "import pytest\npytest.skip('no card')", f"{folder}test_a.py": "def test_a(): pass"}
     package = _package(tmp_path / "package", {**files, "test_b.py": "def test_b(): pass"} if folder else files)
     output = run_inside(package, Stage.TEST, light=True, benches=())
@@ -354,7 +275,6 @@ def test_a_conftest_that_skips_its_folder_is_named(run_inside, tmp_path, folder)
 
 
 def test_the_first_conftest_sees_the_pretended_card(run_inside, tmp_path):
-    """Many ask there whether a card is available, and skip everything if not."""
     pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
     asks = "import pytest, torch\nif not torch.cuda.is_available():\n    pytest.skip('no card')"
     package = _package(tmp_path / "package", {"conftest.py": asks, "test_a.py": "def test_a(): pass"})
@@ -404,17 +324,7 @@ def test_tests_that_were_never_reached_say_so(run_inside, tmp_path):
     assert (report["verdict"], report["counts"], report["not_run"]) == ("timeout", {"passed": 1, "not-run": 2}, {"time-up": 2})
 
 
-def test_the_kind_is_in_the_junit_file(run_inside, tmp_path):
-    """CI systems read it there: the type of `<skipped>`."""
-    output = run_inside(_package(tmp_path / "package", {"test_a.py": ""}), Stage.TEST, light=True, benches=())
-    root = ElementTree.parse(output / "test" / "junit.xml").getroot()
-
-    assert [entry.get("type") for entry in root.iter("skipped")] == ["empty"]
-    assert _report(output)["reason"] == "no test was found"
-
-
 def test_a_card_that_was_not_begun_lacks_the_tests_of_the_others():
-    """All cards run the same tests, and the rows of each are complete."""
     cases = {"one": Cases(), "two": Cases()}
     for event in ({"event": "collected", "ids": ["a", "b"]}, {"event": "finish", "id": "a", "not_run": None}):
         cases["one"].note(event)
@@ -429,7 +339,6 @@ def test_a_card_that_was_not_begun_lacks_the_tests_of_the_others():
 
 
 def test_no_row_is_missing_if_the_time_is_up_at_the_start(monkeypatch, tmp_path):
-    """On a busy machine it takes long until the first process answers."""
     from warpwave.inside.compile import stage
 
     def slow(*asked):
@@ -452,7 +361,6 @@ def test_no_row_is_missing_if_the_time_is_up_at_the_start(monkeypatch, tmp_path)
 
 
 def test_a_bench_that_was_not_loaded_is_one_that_was_not_reached(tmp_path):
-    """One that is loaded has its points, or a row that says why it has none."""
     package = _package(tmp_path / "package", {"bench_a.py": "", "bench_b.py": "", "bench_c.py": ""})
     job, cases = make_job("r", "t", (), str(package), "/out"), Cases()
     for event in ("start", "ready"):
@@ -463,23 +371,11 @@ def test_a_bench_that_was_not_loaded_is_one_that_was_not_reached(tmp_path):
 
 
 def test_the_files_that_stand_for_their_tests(tmp_path):
-    """Those that pytest would match and the run asks for."""
     package = _package(tmp_path / "package", {"a/test_a.py": "", "a/b_test.py": "", "a/other.py": "", "conftest.py": ""})
     job = make_job("r", "t", (), str(package), "/out")
 
     assert files_with_tests(job) == ["a/b_test.py", "a/test_a.py"]
     assert files_with_tests(having(job, chosen=Chosen(tests=("a/test_a.py::test_x",)))) == ["a/test_a.py"]
-
-
-@pytest.mark.parametrize(("whole", "data", "skipped", "said"), [(1, 1, 9, False), (1, 2, 0, True), (0, 0, 3, False)])
-def test_a_stage_that_saw_little_says_so(whole, data, skipped, said):
-    """Kernels that nobody launched are not checked. What the author skips does not count."""
-    cases = Cases()
-    cases.ended = {f"{why}{n}": why for why, n in [(None, whole), (NotRun.DATA, data), (NotRun.SKIPPED, skipped)] for n in range(n)}
-
-    report = mostly_run(StageReport(Stage.COMPILE, Verdict.PASSED, notes=("other",)), [cases])
-    assert (report.verdict, len(report.notes)) == (Verdict.PASSED, 1 + said)
-    assert report.notes[0].startswith(MOSTLY_UNSEEN if said else "other")
 
 
 @pytest.mark.parametrize(("stages", "shares"), [(("test",), [0.8, 1.0]), (("test", "bench", "compile"), [0.4, 0.6, 0.8, 1.0])])
