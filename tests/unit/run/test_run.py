@@ -13,10 +13,11 @@ import pytest
 from engine_requests import having, make_job, make_options
 from rich.console import Console
 
+from warpwave.cli import progress as progress_module
 from warpwave.cli.progress import Progress
 from warpwave.config.targets import load_targets
 from warpwave.engines.protocol import Layout
-from warpwave.errors import InfrastructureError, UsageError
+from warpwave.errors import InfrastructureError
 from warpwave.records import (
     Chosen,
     Environment,
@@ -44,7 +45,6 @@ from warpwave.run import run_target
 from warpwave.run.attempt import Diagnosis, diagnose
 from warpwave.run.choice import missing
 from warpwave.run.shards import NOTHING, files_of, part_of
-from warpwave.run.target import check_target
 
 
 class FakeEngine:
@@ -253,6 +253,22 @@ def test_events_may_hold_anything(event):
     assert "\x1b" not in text.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("event", "left"),
+    [
+        ({"done": 10, "total": 40}, 30.0),
+        ({"done": 10, "share": 0.25}, 30.0),  # the compile stage does not know how many binaries there will be
+        ({"done": 2, "share": 0.25}, None),
+        ({"done": 10, "share": float("nan")}, None),
+        ({"done": 10}, None),
+    ],
+    ids=str,
+)
+def test_the_time_that_is_left_is_estimated_from_what_is_done(event, left):
+    """After 10 s, with a total or with a share."""
+    assert progress_module._estimate(event, 10.0) == (f", about 0:{left:02.0f} left" if left else "")
+
+
 @pytest.mark.parametrize("local_gpus", [True, False])
 def test_only_an_engine_with_local_gpus_locks_them(local_gpus, tmp_path, monkeypatch):
     """An engine that runs the job elsewhere takes no card of this machine away from other runs."""
@@ -271,18 +287,12 @@ def test_only_an_engine_with_local_gpus_locks_them(local_gpus, tmp_path, monkeyp
     assert locked == (["cuda"] if local_gpus else [])
 
 
-@pytest.mark.parametrize("name", ["cuda", "rocm"])
-def test_accesses_to_memory_are_checked_only_where_no_card_runs_kernels(name, tmp_path):
-    """Asking for it elsewhere is refused; that it is on by default asks for nothing."""
-    options = {choice: make_options("run-1", tmp_path / "out", tmp_path, sanitize=choice) for choice in (None, False, True)}
-    targets = load_targets()
+@pytest.mark.parametrize("choice", [None, False, True])
+def test_memory_is_checked_without_a_card_by_default_and_with_one_if_asked(choice):
+    job = make_job("r", "t", (), "/kernels", "/out", sanitize=choice)
+    emulated = having(job, emulate=load_targets()["gfx942-emulated"].emulate)
 
-    check_target(targets["cpu"], options[True])
-    check_target(targets["gfx942-emulated"], options[True])
-    check_target(targets[name], options[None])
-    check_target(targets[name], options[False])
-    with pytest.raises(UsageError, match=f"--sanitize was given, and the target '{name}' neither interprets nor emulates its kernels"):
-        check_target(targets[name], options[True])
+    assert [each.sanitizes for each in (having(job, interpret=True), emulated, job)] == [choice is not False] * 2 + [choice is True]
 
 
 # `--shard I/N`: every job puts each file into the same one shard, and no shard gets much more than another.

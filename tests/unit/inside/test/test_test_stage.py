@@ -113,6 +113,25 @@ def test_each_test_says_what_it_launched(run_inside, tmp_path):
     assert found == {"test_right": "copy_kernel", "test_wrong": "copy_kernel wrong_kernel", "test_no_launch": ""}
 
 
+KEEPS_RUN = """
+from triton.runtime.jit import JITFunction
+
+RUN = JITFunction.run
+
+
+def test_nobody_watches():
+    assert JITFunction.run is RUN
+"""
+
+
+def test_noting_launches_replaces_nothing_that_a_package_has_seen(run_inside, tmp_path):
+    """A package with a quicker way to launch keeps Triton's `run`, and leaves its own way where that was replaced later by a tool."""
+    (tmp_path / "test_quick.py").write_text(KEEPS_RUN)
+    (case,) = read_cases(run_inside(tmp_path, Stage.TEST, benches=(), interpret=False), "test/junit.xml")
+
+    assert (case.verdict, case.properties["launched"]) == (Verdict.PASSED, "")
+
+
 def test_scripts_with_a_hard_coded_device_run_in_the_interpreter(run_inside, data):
     """A tutorial-style script runs unmodified on the CPU, its own assertions included."""
     output = run_inside(data / "scripted", Stage.TEST)
