@@ -17,10 +17,6 @@ from warpwave.inside.sanitize.torch_reads import TorchReads
 _NAME = "warpwave-sanitized"
 
 
-class FoundError(Exception):
-    """A test failed, and the sanitizer found something in it, which usually is why."""
-
-
 def of_interpreted_kernels(plugins: pytest.PytestPluginManager, journal: Journal | None) -> list[Patch]:
     """Check interpreted kernels; return what the interpreter and torch must do instead, so that the sanitizer sees it."""
     sanitizer = Sanitizer()
@@ -52,7 +48,7 @@ class Sanitized:
             result = yield
         except (Exception, pytest.skip.Exception, pytest.xfail.Exception) as error:
             if found := self._found(item.nodeid):
-                raise FoundError(found) from error
+                raise pytest.fail.Exception(found) from error  # which usually is why
             raise
         if found := self._found(item.nodeid):
             pytest.fail(found, pytrace=False)
