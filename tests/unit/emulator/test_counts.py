@@ -214,6 +214,21 @@ def test_cycles_of_matrix_instructions_give_the_published_rate(arch, name, simds
     assert rate == pytest.approx(published, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("arch", "name", "formats", "cycles"),
+    [  # RDNA: AMD's matrix instruction calculator. gfx950: LLVM, SIDPGFX950FullSpeedModel, whose 8 bits are formats 0 and 1.
+        ("gfx1201", "v_wmma_i32_16x16x16_iu4", 0, 8), ("gfx1201", "v_wmma_i32_16x16x32_iu4", 0, 8),
+        ("gfx1201", "v_swmmac_i32_16x16x32_iu4", 0, 8), ("gfx1201", "v_swmmac_f32_16x16x32_f16", 0, 16),
+        ("gfx1100", "v_wmma_i32_16x16x16_iu4", 0, 16), ("gfx1100", "v_wmma_i32_16x16x16_iu8", 0, 32),
+        ("gfx950", "v_mfma_f32_32x32x4_2b_f16", 0, 64), ("gfx950", "v_mfma_i32_16x16x64_i8", 0, 16),
+        ("gfx950", "v_mfma_scale_f32_32x32x64_f8f6f4", 4 | 4 << 7, 32), ("gfx950", "v_mfma_scale_f32_32x32x64_f8f6f4", 4, 64),
+    ],
+)  # fmt: skip
+def test_cycles_of_matrix_instructions_are_those_that_are_published(arch, name, formats, cycles):
+    """Also where a narrower type is no faster."""
+    assert matrix_cycles(name, arch, formats) == cycles
+
+
 def _lds(arch: str, access: str, stride: int) -> Counter:
     """Count one access to LDS in which each lane is `stride` bytes behind the one before it, of one wave."""
     body = [f"v_mul_u32_u24 v1, {stride}, v0", "v_mov_b32 v2, 0", "v_mov_b32 v3, 0", "v_mov_b32 v4, 0", "v_mov_b32 v5, 0", access]
@@ -256,19 +271,67 @@ def test_wide_accesses_go_in_phases(access, stride, cycles, least):
     assert (found["lds_cycles"], found["least_lds_cycles"]) == (cycles, least)
 
 
-def test_lanes_of_a_wide_read_are_not_neighbours():
-    """ds_read_b128: lanes 0 to 3 go with 20 to 23. Here they meet in the same banks, and eight neighbours never do."""
-    place = ["v_lshrrev_b32 v2, 4, v0", "v_and_b32 v2, 1, v2", "v_lshlrev_b32 v2, 2, v2", "v_and_b32 v1, 7, v0", "v_xor_b32 v1, v1, v2"]
-    place += ["v_lshlrev_b32 v1, 4, v1", "v_lshrrev_b32 v3, 3, v0", "v_lshlrev_b32 v3, 7, v3", "v_add_u32 v1, v1, v3"]
-    place += [f"v_mov_b32 v{n}, 0" for n in range(2, 6)]
-    found = {}
-    for access in ("ds_read_b128 v[2:5], v1", "ds_write_b128 v1, v[2:5]"):
-        kernel = load(assembled("gfx942", "\n".join(f"\t{line}" for line in [*place, access])))
-        out = np.zeros(4, np.uint32)
-        launch = Launch((1, 1, 1), 64, struct.pack("<QQ", out.ctypes.data, 0), 65536, [(out.ctypes.data, out.nbytes)])
-        found[access[:7]] = _counted(kernel, launch)[1]["lds_cycles"]
+# Posted counts of SQ_LDS_BANK_CONFLICT, a wave's access: nod-ai/amd-shark-ai, docs/empirical-lds/cdna3info.md, an MI300X, by the bytes
+# between lanes. Those of a block of 64 reads are divided by 64.
+_POSTED = [
+    *(("ds_read_b32 v2, v1", 4 << n, count / 64) for n, count in enumerate((0, 128, 384, 896, 1920, 3968, 3968))),
+    *(("ds_read_b64 v[2:3], v1", 8 << n, count / 64) for n, count in enumerate((0, 256, 768, 1792, 3840, 3840, 3840))),
+    *(("ds_read_b128 v[2:5], v1", 16 << n, count / 64) for n, count in enumerate((0, 512, 1536, 3584, 3584, 3584))),
+]
 
-    assert found == {"ds_read": 16, "ds_writ": 8}
+
+@pytest.mark.parametrize(("access", "stride", "posted"), _POSTED, ids=str)
+def test_bank_conflicts_are_those_that_a_card_counted(access, stride, posted):
+    """AMD's counter has the cycles beyond the fewest."""
+    found = _lds("gfx942", access, stride)
+
+    assert found["lds_cycles"] - found["least_lds_cycles"] == posted
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 20, 32])
+def test_lanes_that_are_off_take_a_cycle_of_lds_as_well(lanes):
+    """ROCm Compute Profiler, "LDS examples": on an MI250, n lanes of one bank take n + 1 cycles, n - 1 of them for conflicts."""
+    body = ["v_lshlrev_b32 v1, 7, v0", f"s_mov_b64 exec, {(1 << lanes) - 1:#x}", "ds_read_b32 v2, v1"]
+    kernel = load(assembled("gfx90a", "\n".join(f"\t{line}" for line in body)))
+    out = np.zeros(4, np.uint32)
+    _, found = _counted(kernel, Launch((1, 1, 1), 64, struct.pack("<QQ", out.ctypes.data, 0), 65536, [(out.ctypes.data, out.nbytes)]))
+
+    assert (found["lds_cycles"], found["lds_cycles"] - found["least_lds_cycles"]) == (lanes + 1, lanes - 1)
+
+
+def test_the_conflicts_of_a_posted_transpose():
+    """AMDResearch/intelliperf, #45: 229,376 on an MI200 for tiles of 16 by 16 floats, which is 1024 by 1024 elements, 64 a wave."""
+    body = ["v_and_b32 v1, 15, v0", "v_lshrrev_b32 v2, 4, v0", "v_lshl_add_u32 v1, v1, 4, v2", "v_lshlrev_b32 v1, 2, v1", "ds_read_b32 v3, v1"]
+    kernel = load(assembled("gfx90a", "\n".join(f"\t{line}" for line in body)))
+    out = np.zeros(4, np.uint32)
+    _, found = _counted(kernel, Launch((1, 1, 1), 256, struct.pack("<QQ", out.ctypes.data, 0), 65536, [(out.ctypes.data, out.nbytes)]))
+
+    assert (found["lds_cycles"] - found["least_lds_cycles"]) * 1024 * 1024 // 256 == 229_376
+
+
+_QUADS = {  # of the first 32 lanes: which quads of ds_read_b128 a card serves together (docs/empirical-lds)
+    "gfx942": ((0, 5), (1, 4), (2, 7), (3, 6)),
+    "gfx950": ((0, 3, 5, 6), (1, 2, 4, 7)),
+    "gfx1100": ((0, 5), (1, 4), (2, 7), (3, 6)),
+    "gfx1201": ((0, 1), (2, 3), (4, 5), (6, 7)),
+}
+
+
+@pytest.mark.parametrize("arch", _QUADS)
+def test_quads_of_a_wide_read_go_together_as_a_card_was_seen_to(arch):
+    """Lane 0 of two quads meet in a bank, and so take a cycle more, only if both are served together."""
+    read = "ds_read_b128 v[2:5], v1" if arch in ("gfx942", "gfx950") else "ds_load_b128 v[2:5], v1"
+    mask, together = ("s_mov_b64 exec" if WAVES[arch] == 64 else "s_mov_b32 exec_lo"), []
+    for first in range(8):
+        for second in range(first + 1, 8):
+            body = ["v_lshlrev_b32 v1, 8, v0", f"{mask}, {1 << 4 * first | 1 << 4 * second:#x}", read]
+            kernel = load(assembled(arch, "\n".join(f"\t{line}" for line in body)))
+            out = np.zeros(4, np.uint32)
+            launch = Launch((1, 1, 1), WAVES[arch], struct.pack("<QQ", out.ctypes.data, 0), 65536, [(out.ctypes.data, out.nbytes)])
+            found = _counted(kernel, launch)[1]
+            together += [(first, second)] * (found["lds_cycles"] - found["least_lds_cycles"])
+
+    assert together == sorted((one, other) for group in _QUADS[arch] for one in group for other in group if one < other)
 
 
 def test_bounds_follow_from_the_published_rates():
