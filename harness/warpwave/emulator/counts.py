@@ -81,7 +81,7 @@ class Counts:
         pieces = [(pairs[n + 1] - pairs[n]) // _PIECE + 2 for n in range(0, len(pairs) - 1, 2)]
         self._first = (_U64 * (len(pieces) + 1))(*(sum(pieces[:n]) for n in range(len(pieces))))
         self._seen = (ctypes.c_uint8 * (sum(pieces) + 1))()
-        of, first, seen = map(ctypes.addressof, (self._of, self._first, self._seen))
+        of, first, seen = (ctypes.addressof(kept) for kept in (self._of, self._first, self._seen))
         architecture = self.kernel.architecture
         self._now = _Counting(of, first, seen, 64 if architecture == "gfx950" else 32, architecture not in _IN_ORDER)
         return ctypes.addressof(self._now)
@@ -114,7 +114,7 @@ class Counts:
         """Return the counters of one instruction; the second half of a dual one takes no time of its own."""
         name, told = operation_name(one.name), Counter[str]()
         told["instructions"] = of.times * (not is_second)
-        kind = kind_of(name)
+        kind = "scratch" if of.kind == _SCRATCH else kind_of(name)  # gfx90a has its scratch in a buffer
         told[kind] = of.times
         wide = self.kernel.wavefront == 64
         if name.startswith("v_"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections import Counter
 
@@ -301,7 +302,13 @@ def test_lanes_that_are_off_take_a_cycle_of_lds_as_well(lanes):
 
 def test_the_conflicts_of_a_posted_transpose():
     """AMDResearch/intelliperf, #45: 229,376 on an MI200 for tiles of 16 by 16 floats, which is 1024 by 1024 elements, 64 a wave."""
-    body = ["v_and_b32 v1, 15, v0", "v_lshrrev_b32 v2, 4, v0", "v_lshl_add_u32 v1, v1, 4, v2", "v_lshlrev_b32 v1, 2, v1", "ds_read_b32 v3, v1"]
+    body = [
+        "v_and_b32 v1, 15, v0",
+        "v_lshrrev_b32 v2, 4, v0",
+        "v_lshl_add_u32 v1, v1, 4, v2",
+        "v_lshlrev_b32 v1, 2, v1",
+        "ds_read_b32 v3, v1",
+    ]
     kernel = load(assembled("gfx90a", "\n".join(f"\t{line}" for line in body)))
     out = np.zeros(4, np.uint32)
     _, found = _counted(kernel, Launch((1, 1, 1), 256, struct.pack("<QQ", out.ctypes.data, 0), 65536, [(out.ctypes.data, out.nbytes)]))
@@ -358,6 +365,30 @@ def test_a_spill_is_counted_each_time():
     _, found = _counted(kernel, Launch((1, 1, 1), 64, struct.pack("<QQ", out.ctypes.data, 0), 0, [(out.ctypes.data, out.nbytes)]))
 
     assert (found["scratch"], found["scratch_bytes"]) == (2, 64 * (4 + 8))
+
+
+@triton.jit
+def crowded(x, y, BLOCK: tl.constexpr):
+    """Need three blocks until the end."""
+    i = tl.arange(0, BLOCK)
+    a, b, c = tl.load(x + i), tl.load(x + BLOCK + i), tl.load(x + 2 * BLOCK + i)
+    tl.store(y + i, a * tl.sum(b * c, 0) + b * tl.sum(a * c, 0) + c * tl.sum(a * b, 0))
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942"])
+def test_spills_of_a_kernel_are_counted_as_they_execute(arch):
+    """With registers for eight waves a SIMD, it spills: each spill and reload is an instruction of the text, which has no loop."""
+    x, y = torch.randn(3 * 2048), torch.zeros(2048)
+    arguments, options = {"x": x, "y": y}, {"num_warps": 1, "waves_per_eu": 8}
+    text = compiled(crowded, arch, arguments, {"BLOCK": 2048}, **options).asm["amdgcn"]
+    _, found = counted(crowded, arch, 1, arguments, {"BLOCK": 2048}, **options)
+    words = [int(word or 1) for word in re.findall(r"^\t(?:buffer|scratch)_(?:load|store)_dword(?:x(\d))? .*Folded", text, re.MULTILINE)]
+    a, b, c = x.double().split(2048)
+
+    assert torch.allclose(y.double(), a * (b * c).sum() + b * (a * c).sum() + c * (a * b).sum(), atol=0.01)
+    assert (found["scratch"], found["scratch_bytes"]) == (len(words), 64 * 4 * sum(words))
+    assert found["asked_bytes"] == 4 * 4 * 2048
+    assert words
 
 
 def test_placement_of_a_tensor_does_not_change_its_lines():

@@ -29,6 +29,7 @@ static void begin_wave(struct machine *m, struct group *g, u32 number) {
     if (LANES == 32) w->s[EXEC + 1] = 0;
     memcpy(&w->s[m->packet_at], &m->packet, 8);
     memcpy(&w->s[m->kernarg_at], &m->kernarg, 8);
+    if (m->private_at != ~0u) memcpy(&w->s[m->private_at], (u32[]){0, 1u << 31, m->scratch_bytes * LANES, 1u << 23}, 16);
     if (m->preload_words) memcpy(&w->s[m->preload_at], (const void *)(uintptr_t)m->kernarg, m->preload_words * 4);
     if (m->ids_in_ttmp) {
         w->s[TTMP + 9] = g->id[0];

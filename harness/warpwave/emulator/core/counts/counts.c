@@ -166,6 +166,7 @@ void count(struct wave *w, const struct instruction *i) {
     mask on = exec_of(w);
     u32 lanes = (u32)(LANES == 64 ? __builtin_popcountll(on) : __builtin_popcount((u32)on));
     of->times++, of->lanes += lanes;
+    if (of->kind == COUNT_GLOBAL && i->op->parameters[0] == BUFFER && is_scratch(&w->s[i->s[2].index])) of->kind = COUNT_SCRATCH;
     if (of->kind == COUNT_ONLY || !lanes) return;
     if (of->kind == COUNT_GLOBAL) {
         count_global(w, i, c, of);
