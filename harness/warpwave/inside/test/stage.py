@@ -54,6 +54,7 @@ from warpwave.records import (
     MOST_PROFILES,
     UNCHECKED,
     CaseResult,
+    CounterLimit,
     Defect,
     Finding,
     Job,
@@ -145,6 +146,7 @@ class Results:
         self.notes: dict[str, None] = {}
         self.findings: list[Finding] = []
         self.profiles: list[Profile] = []
+        self.over: defaultdict[str, list[str]] = defaultdict(list)  # by test: counters above a limit of the package's file
         self.deselected = self.left_out = 0
         self.left: dict[str, int] = {}  # what a quick run left out, by function
         self.pace, self.running, self.out_of_time = Pace(), dict[str, float](), False
@@ -171,6 +173,8 @@ class Results:
             emit("case", stage="test", id=event["id"], done=len(self.cases), total=self.collected.total())
         elif kind in ("finish", "death"):
             case = self._case(event)
+            if (over := self.over.pop(case.id, None)) and case.verdict is Verdict.PASSED:
+                case = dataclasses.replace(case, verdict=Verdict.FAILED, message=f"gate of counters: {'; '.join(dict.fromkeys(over))}")
             self.running.pop(case.id, None)
             self._ran[_file_of(case.id)].add(event.get(SEAT))
             # a module that does not import fails in every worker; report it once
@@ -187,9 +191,13 @@ class Results:
             self.wrong[event["reason"]] = None
         elif kind == "finding":
             self._find(event)
-        elif kind == "profile" and len(self.profiles) < MOST_PROFILES:
-            row = {**event["row"], "case": event["id"], "kernel": self._kernel(event["id"])}
-            self.profiles.append(from_json(Profile, json.dumps(row)))
+        elif kind == "profile":
+            found = from_json(Profile, json.dumps({**event["row"], "case": event["id"], "kernel": self._kernel(event["id"])}))
+            self.over[found.case] += filter(None, (limit.broken_by(found) for limit in _counter_limits(self.job)))
+            if len(self.profiles) < MOST_PROFILES:
+                self.profiles.append(found)
+            else:
+                self.notes[f"counters were kept of the first {MOST_PROFILES} kernels of tests only"] = None
         elif kind == "postponed":
             self.postponed[event["id"]] = None
         elif kind == "card":
@@ -309,6 +317,11 @@ class Results:
         self._due, self._behind = started + 20 * (time.monotonic() - started), False
 
 
+def _counter_limits(job: Job) -> tuple[CounterLimit, ...]:
+    """Return what the package's file allows of counters; nothing where they are not counted."""
+    return job.what.gates.counters if job.emulate and job.what.gates else ()
+
+
 def _file_of(test: str) -> str:
     return test.partition("::")[0]
 
@@ -328,7 +341,7 @@ def verify(job: Job) -> StageReport:
     os.environ[QUICK_VARIABLE] = "1" if job.what.quick else ""
     os.environ[SANITIZE_VARIABLE] = "1" if job.sanitizes else ""
     chosen = "benches" if job.what.benches != What.benches else "tests"
-    os.environ[PROFILE_VARIABLE] = chosen if job.what.profile else ""
+    os.environ[PROFILE_VARIABLE] = chosen if job.what.profile or _counter_limits(job) else ""
     os.environ[AUTOTUNE_VARIABLE] = "1" if job.what.autotune == "all" else ""
     os.environ[NARROWED_VARIABLE] = "1" if is_narrowed(job) else ""
     tell_workers(job)
