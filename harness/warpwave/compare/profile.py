@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from warpwave.compare.model import TestProfile
 from warpwave.records import Profile, ProfiledLine
 
+# Measured on an H100 with the same counters of its profiler: docs/guides/profile.md.
+POOR_ORDER = (
+    "The order of configurations leaves out slow ones, and does not find the fastest: on an H100, that was in the first quarter "
+    "for 2 of 14 kernels, and the first quarter's fastest was at most 5% slower."
+)
 NO_SPEED = "Computed from counts; no card has run this. Caches, latency and lower clocks are not modelled: a bound is no speed."
 
 
 @dataclass(frozen=True)
 class Largest:
-    """The largest profile of a kernel function on a target, of the `tests` that launched it."""
+    """The largest profile of a kernel function on a target, of the `tests` that launched it.
+
+    `candidates` are those of the configurations of an autotuned kernel in the same test, this one first: by the largest of their bounds,
+    then the next ones. Empty if there is one.
+    """
 
     target: str
     profile: Profile
     tests: int
+    candidates: tuple[Profile, ...] = ()
 
 
 def largest(profiles: Iterable[TestProfile]) -> list[Largest]:
@@ -25,12 +36,20 @@ def largest(profiles: Iterable[TestProfile]) -> list[Largest]:
     found: dict[tuple[str, str, str], list[TestProfile]] = {}
     for one in profiles:
         found.setdefault((one.target, one.profile.kernel, one.profile.function), []).append(one)
-    picked = [Largest(rows[0].target, max((row.profile for row in rows), key=_size), len(rows)) for rows in found.values()]
+    picked = [_largest(rows) for rows in found.values()]
     return sorted(picked, key=lambda one: (-max(one.profile.bounds.values(), default=0.0), one.target, one.profile.function))
 
 
-def _size(profile: Profile) -> int:
-    return profile.counters.get("instructions", 0)
+def _largest(rows: list[TestProfile]) -> Largest:
+    case = max((row.profile for row in rows), key=lambda profile: profile.counters.get("instructions", 0)).case
+    ranked = sorted((row.profile for row in rows if row.profile.case == case), key=_rank)
+    candidates = tuple({one.configuration: one for one in reversed(ranked)}.values())[::-1]
+    return Largest(rows[0].target, ranked[0], len({row.profile.case for row in rows}), candidates if len(candidates) > 1 else ())
+
+
+def _rank(profile: Profile) -> list[int]:
+    """Return the bounds of a configuration, the largest first, in steps of one percent: less decides nothing."""
+    return sorted((round(100 * math.log(bound)) for bound in profile.bounds.values() if bound > 0), reverse=True)
 
 
 def costly(found: Sequence[Largest]) -> list[tuple[Largest, ProfiledLine]]:
@@ -78,10 +97,13 @@ class Moved:
 
 def moved(base: Iterable[Profile], head: Iterable[Profile]) -> list[Moved]:
     """Return what differs for kernels of the same test in both runs, the largest change first. The architectures may differ."""
-    before = {(one.case, one.function): one for one in base}
+    before: dict[tuple[str, ...], Profile] = {}
+    for one in base:
+        before |= {(one.case, one.function): one, (one.case, one.function, one.configuration): one}
     found = []
     for one in head:
-        if (known := before.get((one.case, one.function))) is None:
+        known = before.get((one.case, one.function, one.configuration)) or before.get((one.case, one.function))
+        if known is None:
             continue
         sides = [{**{f"bound by {name} (µs)": value for name, value in side.bounds.items()}, **side.counters} for side in (known, one)]
         for name in dict.fromkeys([*sides[0], *sides[1]]):

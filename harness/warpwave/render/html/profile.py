@@ -48,6 +48,7 @@ class KernelCost:
     facts: tuple[str, ...]
     times: tuple[tuple[str, Bar], ...]
     files: tuple[tuple[str, tuple[SourceLine, ...]], ...]
+    candidates: tuple[tuple[str, str], ...] = ()  # an autotuned kernel's configurations by their bounds
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ def _kernel(one: Largest) -> KernelCost:
         tuple(_facts(profile)),
         tuple((name, Bar(f"{number(value)} µs", value / longest, 0)) for name, value in times),
         tuple((file, tuple(lines)) for file, lines in files.items()),
+        tuple((each.configuration, each.bound) for each in one.candidates),
     )
 
 

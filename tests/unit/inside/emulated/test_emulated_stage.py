@@ -14,7 +14,7 @@ import pytest
 
 from warpwave.config.targets import load_targets
 from warpwave.emulator import Argument
-from warpwave.records import Stage
+from warpwave.records import OPEN, CounterLimit, Gates, Stage, Which
 
 torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
 pytest.importorskip("elftools", reason="the emulator's extra; `nox -s tests` installs it")
@@ -322,3 +322,37 @@ def test_a_profile_has_the_counters_of_each_line(run_inside, tmp_path):
     # 5.3 TB/s, the bandwidth of MI300X's data sheet.
     assert row["bounds"]["memory"] == pytest.approx(3 * (1024 * 32 + 4096) / 5.3e6, rel=0.01)
     assert row["occupancy"] == 1
+
+
+_TUNED = """import torch
+import triton
+import triton.language as tl
+
+
+@triton.autotune([triton.Config({"BLOCK": block}) for block in (64, 512)], key=["n"])
+@triton.jit
+def added(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, tl.load(x + i, mask=i < n) + tl.load(y + i, mask=i < n), mask=i < n)
+
+
+def test_added():
+    x, y = torch.ones(1000, device="cuda"), torch.ones(1000, device="cuda")
+    added[lambda meta: (triton.cdiv(1000, meta["BLOCK"]),)](x, y, 1000)
+"""
+
+
+def test_each_configuration_is_counted_once_and_a_limit_of_the_package_is_kept(run_inside, tmp_path):
+    """Launches that only tune are no launches of the test. The limit also turns counting on, and fails the test that breaks it."""
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "test_tuned.py").write_text(_TUNED)
+    gates = Gates(OPEN, counters=tuple(CounterLimit(Which(function=(name,)), "memory", 3.0, "barriers") for name in ("added", "others")))
+    output = run_inside(package, Stage.TEST, interpret=False, emulate=CARD, benches=(), test_s=60.0, autotune="all", gates=gates)
+    rows = [json.loads(line) for line in (output / "test" / "profile.jsonl").read_text().splitlines()]
+    (failure,) = ElementTree.parse(output / "test" / "junit.xml").getroot().iter("failure")
+
+    assert [row["configuration"].partition(",")[0] for row in rows] == ["BLOCK: 64", "BLOCK: 512"]
+    assert [(row["launches"], row["programs"]) for row in rows] == [(1, 16), (1, 2)]
+    assert "memory of added" in failure.get("message")
+    assert "others" not in failure.get("message")
