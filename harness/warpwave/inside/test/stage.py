@@ -15,6 +15,7 @@ import sys
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from contextlib import nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
@@ -147,6 +148,7 @@ class Results:
         self.findings: list[Finding] = []
         self.profiles: list[Profile] = []
         self.over: defaultdict[str, list[str]] = defaultdict(list)  # by test: counters above a limit of the package's file
+        self.met: set[CounterLimit] = set()  # limits of kernels that were launched
         self.deselected = self.left_out = 0
         self.left: dict[str, int] = {}  # what a quick run left out, by function
         self.pace, self.running, self.out_of_time = Pace(), dict[str, float](), False
@@ -193,7 +195,9 @@ class Results:
             self._find(event)
         elif kind == "profile":
             found = from_json(Profile, json.dumps({**event["row"], "case": event["id"], "kernel": self._kernel(event["id"])}))
-            self.over[found.case] += filter(None, (limit.broken_by(found) for limit in _counter_limits(self.job)))
+            met = [limit for limit in _counter_limits(self.job) if limit.which.covers(found)]
+            self.met.update(met)
+            self.over[found.case] += filter(None, (limit.broken_by(found) for limit in met))
             if len(self.profiles) < MOST_PROFILES:
                 self.profiles.append(found)
             else:
@@ -320,6 +324,16 @@ class Results:
 def _counter_limits(job: Job) -> tuple[CounterLimit, ...]:
     """Return what the package's file allows of counters; nothing where they are not counted."""
     return job.what.gates.counters if job.emulate and job.what.gates else ()
+
+
+def _unjudged(results: Results) -> Iterator[str]:
+    """Say which limits of counters no kernel was held against."""
+    asked = results.job.what.gates.counters if results.job.what.gates else ()
+    if asked and not results.job.emulate:
+        yield "limits of counters were not judged: only emulated kernels are counted"
+    elif not is_narrowed(results.job):
+        names = dict.fromkeys(f"{limit.counter} of {', '.join(limit.which.function)}" for limit in asked if limit not in results.met)
+        yield from (f"no kernel was launched that the limit of {name} is for" for name in names)
 
 
 def _file_of(test: str) -> str:
@@ -450,7 +464,8 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
             "An option for pytest is wrong, such as the expression of -k.",
         )
     job = results.job
-    notes = [*results.notes, *again_alone(len(results.postponed)), *executed_by_emulator(results.job, cases), *replaced_compiler(cases)]
+    notes = [*results.notes, *_unjudged(results)]
+    notes += [*again_alone(len(results.postponed)), *executed_by_emulator(results.job, cases), *replaced_compiler(cases)]
     report = StageReport(
         Stage.TEST,
         verdict,

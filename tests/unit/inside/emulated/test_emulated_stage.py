@@ -356,3 +356,4 @@ def test_each_configuration_is_counted_once_and_a_limit_of_the_package_is_kept(r
     assert [(row["launches"], row["programs"]) for row in rows] == [(1, 16), (1, 2)]
     assert "memory of added" in failure.get("message")
     assert "others" not in failure.get("message")
+    assert "no kernel was launched that the limit of memory of others is for" in (output / "stages.json").read_text()
