@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from warpwave.compare.model import TestProfile
 from warpwave.records import Profile, ProfiledLine
 
-# Measured on an H100 with the same counters of its profiler: docs/guides/profile.md.
+# Measured on an H100 with the same counters of its profiler: docs/profile-figures.md.
 POOR_ORDER = (
     "The order of configurations leaves out slow ones, and does not find the fastest: on an H100, that was in the first quarter "
-    "for 2 of 14 kernels, and the first quarter's fastest was at most 5% slower."
+    "for 2 of 14 cases, and the first quarter's fastest was at most 5% slower."
 )
-NO_SPEED = "Computed from counts; no card has run this. Caches, latency and lower clocks are not modelled: a bound is no speed."
+NO_SPEED = (
+    "Computed from counts; no card has run this. Caches, latency and lower clocks are not modelled: a bound is no speed. "
+    "Sources, and what is assumed: docs/profile-figures.md."
+)
 
 
 @dataclass(frozen=True)

@@ -221,6 +221,7 @@ def test_cycles_of_matrix_instructions_give_the_published_rate(arch, name, simds
         ("gfx1201", "v_wmma_i32_16x16x16_iu4", 0, 8), ("gfx1201", "v_wmma_i32_16x16x32_iu4", 0, 8),
         ("gfx1201", "v_swmmac_i32_16x16x32_iu4", 0, 8), ("gfx1201", "v_swmmac_f32_16x16x32_f16", 0, 16),
         ("gfx1100", "v_wmma_i32_16x16x16_iu4", 0, 16), ("gfx1100", "v_wmma_i32_16x16x16_iu8", 0, 32),
+        ("gfx90a", "v_mfma_f32_32x32x8bf16_1k", 0, 64), ("gfx90a", "v_mfma_f64_4x4x4f64", 0, 16),
         ("gfx950", "v_mfma_f32_32x32x4_2b_f16", 0, 64), ("gfx950", "v_mfma_i32_16x16x64_i8", 0, 16),
         ("gfx950", "v_mfma_scale_f32_32x32x64_f8f6f4", 4 | 4 << 7, 32), ("gfx950", "v_mfma_scale_f32_32x32x64_f8f6f4", 4, 64),
     ],
