@@ -55,6 +55,12 @@ def _rank(profile: Profile) -> list[int]:
     return sorted((round(100 * math.log(bound)) for bound in profile.bounds.values() if bound > 0), reverse=True)
 
 
+def fed(profile: Profile) -> str:
+    """Return for which share of the time matrix units can be busy at most; empty without matrix instructions."""
+    matrix = profile.bounds.get("matrix", 0)
+    return f"matrix units are busy for at most {matrix / max(profile.bounds.values()):.0%} of the time" if matrix else ""
+
+
 def costly(found: Sequence[Largest]) -> list[tuple[Largest, ProfiledLine]]:
     """Return the lines of these profiles, those first whose accesses cost most over the least for their bytes, then by instructions."""
     rows = [(one, line) for one in found for line in one.profile.lines]

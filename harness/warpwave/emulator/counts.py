@@ -228,7 +228,7 @@ def matrix_cycles(name: str, architecture: str, formats: int = 0) -> int | None:
 
 def _flop(name: str) -> int:
     """Return the floating point operations of a vector instruction in one lane."""
-    if not re.search(r"_(f16|f32|f64|bf16)", name) or re.match(r"v_(cvt|cmp|cmpx|mov|cndmask|accvgpr|frexp|class)", name):
+    if not re.search(r"_(f16|f32|f64|bf16)", name) or re.match(r"v_(cvt|cmp|cmpx|mov|pack|cndmask|accvgpr|frexp|class)", name):
         return 0
     if "dot2" in name:
         return 4

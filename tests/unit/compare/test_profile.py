@@ -4,7 +4,7 @@ import pytest
 from synthetic import profile, run
 
 from warpwave.compare import compare
-from warpwave.compare.profile import NO_SPEED, POOR_ORDER, advice, costly, largest, moved
+from warpwave.compare.profile import NO_SPEED, POOR_ORDER, advice, costly, fed, largest, moved
 from warpwave.records import CounterLimit, ProfiledLine, Which
 from warpwave.render.markdown import render_markdown
 from warpwave.render.sections.profile import moved_sections, profile_sections
@@ -118,6 +118,12 @@ def test_a_bound_is_told_with_the_words_that_it_is_no_speed():
     assert section.legend == (NO_SPEED,)
     assert "at least 4.1 µs by memory" in text
     assert NO_SPEED.partition(";")[0] in text
+
+
+def test_the_share_of_the_matrix_units_is_at_most_that_of_the_largest_bound():
+    """Where memory needs four times as long, they are busy for a quarter of the time, or less."""
+    assert fed(profile(bounds={"memory": 4.0, "matrix": 1.0})) == "matrix units are busy for at most 25% of the time"
+    assert fed(profile(bounds={"memory": 4.0})) == ""
 
 
 def test_nothing_is_shown_of_a_run_without_counts():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from warpwave.compare.model import Comparison
-from warpwave.compare.profile import NO_SPEED, POOR_ORDER, Largest, Moved, advice, costly, largest
+from warpwave.compare.profile import NO_SPEED, POOR_ORDER, Largest, Moved, advice, costly, fed, largest
 from warpwave.records import ProfiledLine, Verdict
 from warpwave.render.sections.model import Bit, Line, Section, name, say, shorten
 from warpwave.render.text import NOTHING, number, plural
@@ -55,6 +55,7 @@ def _kernel(one: Largest, several: bool) -> Line:
     profile = one.profile
     rest = ", ".join(f"{name_} {number(value)}" for name_, value in sorted(profile.bounds.items(), key=lambda item: -item[1])[1:])
     fits = "" if profile.occupancy is None else f"; {profile.occupancy:.0%} of the warps fit ({', '.join(profile.limited_by)})"
+    fits += f"; {fed(profile)}" if fed(profile) else ""
     where = f" in {plural(one.tests, 'test')}, the largest of them {profile.case}" if one.tests > 1 else f" in {profile.case}"
     who = f"{one.target} {profile.function}" if several else profile.function
     moved = profile.counters.get("read_bytes", 0) + profile.counters.get("written_bytes", 0)
