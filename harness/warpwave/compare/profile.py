@@ -95,7 +95,7 @@ def advice(line: ProfiledLine) -> str:
 
 @dataclass(frozen=True)
 class Moved:
-    """A counter, or a bound in microseconds, that differs between two runs."""
+    """A counter, or a bound in microseconds, that differs between two runs. `function` names the architectures, too."""
 
     case: str
     function: str
@@ -106,20 +106,26 @@ class Moved:
 
 def moved(base: Iterable[Profile], head: Iterable[Profile]) -> list[Moved]:
     """Return what differs for kernels of the same test in both runs, the largest change first. The architectures may differ."""
-    before: dict[tuple[str, ...], Profile] = {}
-    for one in base:
-        before |= {(one.case, one.function): one, (one.case, one.function, one.configuration): one}
+    before = {key: one for one in base for key in _keys(one)}
     found = []
     for one in head:
-        known = before.get((one.case, one.function, one.configuration)) or before.get((one.case, one.function))
+        known = next((before[key] for key in _keys(one) if key in before), None)
         if known is None:
             continue
+        change = one.architecture if known.architecture == one.architecture else f"{known.architecture} → {one.architecture}"
+        function = ", ".join(filter(None, (f"{one.function} on {change}", one.configuration)))
         sides = [{**{f"bound by {name} (µs)": value for name, value in side.bounds.items()}, **side.counters} for side in (known, one)]
         for name in dict.fromkeys([*sides[0], *sides[1]]):
             old, new = (float(side.get(name, 0)) for side in sides)
             if old != new:
-                found.append(Moved(one.case, one.function, name, old, new))
+                found.append(Moved(one.case, function, name, old, new))
     return sorted(found, key=lambda row: (-_change(row), row.case, row.function, row.counter))
+
+
+def _keys(one: Profile) -> list[tuple[str, ...]]:
+    """Return what a kernel of a test is found by in another run, the closest first."""
+    case, card, chosen = (one.case, one.function), ("architecture", one.architecture), ("configuration", one.configuration)
+    return [(*case, *card, *chosen), (*case, *card), (*case, *chosen), case]
 
 
 def _change(row: Moved) -> float:

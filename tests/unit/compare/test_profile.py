@@ -74,6 +74,15 @@ def test_a_configuration_is_compared_with_itself():
     assert [(row.before, row.after) for row in moved(base[1:], head)] == [(2, 5)]
 
 
+def test_an_architecture_is_compared_with_itself():
+    """Or with another one, if a run has no other; the row says which."""
+    base = [profile(architecture=name, counters={"valu": n}) for name, n in (("gfx942", 1), ("gfx1100", 2))]
+    head = [profile(architecture="gfx942", counters={"valu": 5})]
+
+    assert [(row.before, row.function) for row in moved(base, head)] == [(1, "_softmax_fwd on gfx942")]
+    assert [(row.before, row.function) for row in moved(base[1:], head)] == [(2, "_softmax_fwd on gfx1100 → gfx942")]
+
+
 @pytest.mark.parametrize(
     ("limit", "said"),
     [
