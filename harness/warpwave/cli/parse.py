@@ -298,6 +298,8 @@ def _what(options: dict[str, Any], package: Package, compiled: str) -> What:
     chosen, benches = chosen_tests(options, package, options["benches"] or What.benches)
     saved = named_architectures(options["save_compiled"] or "", load_architectures(options["overlay"]), "--save-compiled")
     kept = tuple(card.name for card in saved)
+    if options.get("candidates"):
+        declared["autotune"] = "all"
     if kept:  # for runs with a card, which launch everything
         declared["launches"] = What.launches
     return What(

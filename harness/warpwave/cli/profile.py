@@ -20,6 +20,7 @@ from warpwave.cli.options import (
 from warpwave.cli.run import run
 from warpwave.cli.show import read_runs
 from warpwave.errors import ExitCode, Outcome, UsageError
+from warpwave.records import COUNTERS
 from warpwave.run.folders import RUNS, new_run_id
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 @click.option(
     "--must-not-grow", "limits", metavar="COUNTER,COUNTER", default="", help="With --against: fail if one grew, e.g. lines64,lds_cycles."
 )
+@click.option("--candidates", is_flag=True, help="Run each configuration of autotuned kernels, and order them by their bounds.")
 @run_options
 @known_options()
 @strict_option
@@ -52,6 +54,8 @@ def profile(**options: Any) -> Outcome:
     from warpwave.render.terminal import draw_page
 
     against, limits = options.pop("against"), tuple(filter(None, options.pop("limits").split(",")))
+    if wrong := next((name for name in limits if name not in COUNTERS), None):
+        raise UsageError(f"There is no counter {wrong!r}.", "A misspelt one never grows.", f"Choose from {', '.join(COUNTERS)}.")
     if limits and against is None:
         raise UsageError("--must-not-grow needs a run to compare with.", "A counter fails if it grew since that run.", "Add --against RUN.")
     before = _profiles(against) if against is not None else None
@@ -66,10 +70,13 @@ def profile(**options: Any) -> Outcome:
     if before is not None:
         from warpwave.compare.profile import moved
 
-        rows = moved(before, _profiles(out))
+        now = _profiles(out)
+        rows = moved(before, now)
         if options["json"] is not True:
             console.show(draw_page(f"Against {against}", moved_sections(rows, None if options["full"] else 20), good=ended.ok))
         grown = [f"{row.counter} of {row.function} in {row.case}" for row in rows if row.counter in limits and row.after > row.before]
+        if limits and ended.ok and not {(one.case, one.function) for one in before} & {(one.case, one.function) for one in now}:
+            ended = Outcome(ExitCode.NOTHING_RAN, f"--must-not-grow: no kernel of a test is in {against} as well, so nothing was compared")
         if grown and ended.ok:
             more = f" and {len(grown) - 1} more" if len(grown) > 1 else ""
             ended = Outcome(ExitCode.FAILED, f"--must-not-grow: {grown[0]} grew{more}")

@@ -25,7 +25,7 @@ from warpwave.config.files import refusal, refuse, validate
 from warpwave.config.package_variables import ALLOWED, not_allowed
 from warpwave.errors import ConfigError, UsageError
 from warpwave.git import repository_of
-from warpwave.records import ADVICE, CANDIDATES, OPEN, BenchScript, GateLimits, Gates, Rule, Waiver, Which
+from warpwave.records import ADVICE, CANDIDATES, COUNTERS, OPEN, BenchScript, CounterLimit, GateLimits, Gates, Rule, Waiver, Which
 from warpwave.records.selection import find_scripts, kernel_of
 
 # What each key of `[tool.warpwave]` may be: pydantic models that refuse anything else, with a sentence that names what is allowed.
@@ -33,6 +33,7 @@ from warpwave.records.selection import find_scripts, kernel_of
 _NAME = re.compile(r"[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?")
 _LAUNCHERS = ("bench", "test")
 _WIDTHS = (8, 16, 32, 64, 128)
+_MOST_LIMIT = 1e12
 
 
 def _is_count(value: Any) -> bool:
@@ -116,6 +117,18 @@ def _check_candidates(value: Any) -> Any:
     return value
 
 
+def _check_counter(value: Any) -> Any:
+    if value not in COUNTERS:
+        refuse(f"one of {', '.join(COUNTERS)}", "nothing" if value is None else "")
+    return value
+
+
+def _check_most(value: Any) -> Any:
+    if type(value) not in (int, float) or not 0 <= value <= _MOST_LIMIT:
+        refuse("a number from 0 on", "nothing" if value is None else "")
+    return value
+
+
 def _check_tuned(value: Any) -> Any:
     known = {"files", "function", "key"}
     if not isinstance(value, list) or not all(isinstance(one, dict) and {"files"} <= one.keys() <= known for one in value):
@@ -166,6 +179,15 @@ class _Waiver(WhichTable):
     reason: Annotated[Any, AfterValidator(_check_reason)] = Field(default=None, validate_default=True)
 
 
+class _Counter(_Strict):
+    kernel: _Pattern = ("*",)
+    function: _Pattern = ("*",)
+    architecture: _Pattern = ("*",)
+    counter: Annotated[Any, AfterValidator(_check_counter)] = Field(default=None, validate_default=True)
+    at_most: Annotated[Any, AfterValidator(_check_most)] = Field(default=None, validate_default=True)
+    of: Annotated[Any, AfterValidator(_check_counter)] = ""
+
+
 _Everywhere: Any = create_model("_Everywhere", __base__=_Strict, **_gates(may_open=True), candidates=_CANDIDATES)
 _Rule: Any = create_model("_Rule", __base__=_SomeGate, **_gates(may_open=False))
 
@@ -176,6 +198,7 @@ class Warpwave(_Strict):
     gates: _Everywhere | None = None
     rules: list[_Rule] = []
     waivers: list[_Waiver] = []
+    counters: list[_Counter] = []
     launches: Annotated[Any, _texts("a list of bench and test", _LAUNCHERS.__contains__, 1)] = _LAUNCHERS
     peers: Annotated[Any, _texts("a list of providers' names")] = ()
     autotune: Literal["one", "all"] = "one"
@@ -228,7 +251,9 @@ def load_gates(kernels: Path, *, strict: bool = False) -> Gates:
         own = _groups(kernels)
         waivers = tuple(waiver for waiver in waivers if _is_about(waiver, own) or not _is_about(waiver, _groups(path.parent)))
     candidates = table.gates.candidates if table.gates else CANDIDATES[0]
-    return Gates(limits=limits, rules=rules, waivers=waivers, source=path.name, candidates=candidates, advice=advice)
+    meant = [Which(one.kernel, one.function, one.architecture) for one in table.counters]
+    counters = tuple(CounterLimit(which, one.counter, one.at_most, one.of) for which, one in zip(meant, table.counters, strict=True))
+    return Gates(limits=limits, rules=rules, waivers=waivers, source=path.name, candidates=candidates, advice=advice, counters=counters)
 
 
 def _is_about(waiver: Waiver, groups: set[str]) -> bool:

@@ -169,6 +169,7 @@ class Descriptor:
         machine.rows, machine.accumulators, machine.mode = self.rows, self.accumulators, self.mode
         # A pointer that the kernel does not ask for goes where nothing reads it.
         machine.kernarg_at, machine.packet_at = self.user.get("kernarg_segment_ptr", 122), self.user.get("dispatch_ptr", 122)
+        machine.private_at = self.user.get("private_segment_buffer", _NOWHERE)
         machine.preload_at, machine.preload_words = self.preload
         for axis, register in enumerate(self.workgroup_ids):
             machine.sgpr_ids[axis] = register

@@ -3,10 +3,12 @@
 Counts are facts about machine code. Which bank of LDS a word is in, how many cycles a matrix instruction takes, and how many lanes a
 cycle serves, is what AMD and LLVM publish:
 
-- Banks and phases of LDS: "Understanding AMD GPU LDS and Bank Conflicts" of Composable Kernel's documentation. 32 banks of 4 bytes; 64 on
-  gfx950. Lanes go in phases that fill all banks once; those of ds_read_b128 on CDNA are not neighbours.
-- Passes of matrix instructions, of 4 cycles each: LLVM, SISchedule.td (SIDPFullSpeedModel for gfx90a, SIDPGFX940FullSpeedModel for gfx942),
-  with the rates of gfx950 from its data sheet. WMMA: AMD's matrix instruction calculator.
+- Banks of LDS: LLVM, AMDGPU.td (FeatureLDSBankCount): 32 of 4 bytes, 64 on gfx950. Lanes go in phases that fill all banks once: AMD, "LDS
+  examples" of ROCm Compute Profiler (MI250), and "Avoiding LDS Bank Conflicts on AMD GPUs" (ROCm blogs). Which lanes of ds_read_b128 go
+  together was measured on MI300X, MI350X, W7900 and RX 9070 XT: nod-ai/amd-shark-ai, docs/empirical-lds. For gfx90a, MI300X's are assumed;
+  lanes of accesses of 96 bits, and of writes, are assumed to go in order.
+- Passes of matrix instructions, of 4 cycles each: LLVM, SISchedule.td (SIDPFullSpeedModel for gfx90a, SIDPGFX942FullSpeedModel for gfx942,
+  SIDPGFX950FullSpeedModel for gfx950). WMMA: AMD's matrix instruction calculator.
 - Cycles of vector instructions: a wave of 64 lanes takes 4 on a SIMD of 16 lanes (CDNA), a wave of 32 lanes 1 on one of 32 (RDNA);
   transcendental ones have a quarter of that rate (SISchedule.td, WriteTrans32), and others may be issued beside them.
 - Issue: each cycle, a CU issues at most five instructions, of different waves and kinds, one of them scalar (ROCm Compute Profiler,
@@ -33,6 +35,7 @@ _U32, _U64 = ctypes.c_uint32, ctypes.c_uint64
 _PIECE = 32  # bytes: the smallest part of a line that is read from memory
 _ONLY, _GLOBAL, _SCRATCH, _SHARED, _PAIR = range(5)
 _READS, _WRITES, _UPDATES = range(3)
+_IN_ORDER = ("gfx1201",)  # neighbouring lanes of ds_read_b128 are served together
 _MEASURED = ("bytes", "lines64", "least64", "lines128", "least128", "cycles", "least_cycles")
 
 
@@ -49,7 +52,7 @@ class _Counting(ctypes.Structure):
     """`struct counting` of core/counts/counts.h."""
 
     _fields_ = (
-        ("of", ctypes.c_void_p), ("first", ctypes.c_void_p), ("seen", ctypes.c_void_p), ("banks", _U32), ("unused", _U32),
+        ("of", ctypes.c_void_p), ("first", ctypes.c_void_p), ("seen", ctypes.c_void_p), ("banks", _U32), ("crossed", _U32),
         ("read", _U64), ("written", _U64),
     )  # fmt: skip
 
@@ -78,10 +81,9 @@ class Counts:
         pieces = [(pairs[n + 1] - pairs[n]) // _PIECE + 2 for n in range(0, len(pairs) - 1, 2)]
         self._first = (_U64 * (len(pieces) + 1))(*(sum(pieces[:n]) for n in range(len(pieces))))
         self._seen = (ctypes.c_uint8 * (sum(pieces) + 1))()
-        banks = 64 if self.kernel.architecture == "gfx950" else 32
-        self._now = _Counting(
-            of=ctypes.addressof(self._of), first=ctypes.addressof(self._first), seen=ctypes.addressof(self._seen), banks=banks
-        )
+        of, first, seen = (ctypes.addressof(kept) for kept in (self._of, self._first, self._seen))
+        architecture = self.kernel.architecture
+        self._now = _Counting(of, first, seen, 64 if architecture == "gfx950" else 32, architecture not in _IN_ORDER)
         return ctypes.addressof(self._now)
 
     def end(self, grid: tuple[int, int, int], waves: int, instructions: int) -> None:
@@ -112,7 +114,7 @@ class Counts:
         """Return the counters of one instruction; the second half of a dual one takes no time of its own."""
         name, told = operation_name(one.name), Counter[str]()
         told["instructions"] = of.times * (not is_second)
-        kind = kind_of(name)
+        kind = "scratch" if of.kind == _SCRATCH else kind_of(name)  # gfx90a has its scratch in a buffer
         told[kind] = of.times
         wide = self.kernel.wavefront == 64
         if name.startswith("v_"):
@@ -213,7 +215,7 @@ def matrix_cycles(name: str, architecture: str, formats: int = 0) -> int | None:
         if architecture == "gfx1100":  # 16 rows, columns and k: 32 cycles, 16 of 4-bit integers
             return 32 * flop // 8192 // narrow
         eight = 2 if re.search(r"_(i?u|fp|bf)[48](_|$)", name) else 1
-        return 16 * flop // 8192 // eight // narrow
+        return max(8, 16 * flop // 8192 // eight // narrow)
     if architecture == "gfx950":
         if "f8f6f4" in name:  # half as long if both operands have fewer than 8 bits
             both = formats & 7 in _NARROW and formats >> 7 & 7 in _NARROW
@@ -226,7 +228,7 @@ def matrix_cycles(name: str, architecture: str, formats: int = 0) -> int | None:
 
 def _flop(name: str) -> int:
     """Return the floating point operations of a vector instruction in one lane."""
-    if not re.search(r"_(f16|f32|f64|bf16)", name) or re.match(r"v_(cvt|cmp|cmpx|mov|cndmask|accvgpr|frexp|class)", name):
+    if not re.search(r"_(f16|f32|f64|bf16)", name) or re.match(r"v_(cvt|cmp|cmpx|mov|pack|cndmask|accvgpr|frexp|class)", name):
         return 0
     if "dot2" in name:
         return 4

@@ -67,7 +67,7 @@ class _Machine(ctypes.Structure):
         ("count_code", _U32), ("count_ranges", _U32), ("words", _U32), ("lds_bytes", _U32), ("scratch_bytes", _U32), ("rows", _U32),
         ("accumulators", _U32), ("grid", _U32 * 3), ("threads", _U32), ("entry", _U32), ("mode", _U32), ("user_sgprs", _U32),
         ("kernarg_at", _U32), ("packet_at", _U32), ("preload_at", _U32), ("preload_words", _U32), ("enable_id", _U32), ("resident", _U32),
-        ("ids_in_ttmp", _U32), ("generation", _U32), ("packed_ids", _U32), ("sgpr_ids", _U32 * 3),
+        ("ids_in_ttmp", _U32), ("generation", _U32), ("packed_ids", _U32), ("sgpr_ids", _U32 * 3), ("private_at", _U32),
         ("findings", _U64), ("pairs", _U64), ("reversal", _U64), ("most_findings", _U32), ("most_pairs", _U32), ("lds_unit", _U32),
         ("global_unit", _U32), ("counting", _U64), ("count_findings", _U32), ("count_pairs", _U32),
         ("executed", _U64), ("waves", _U64), ("fault_address", _U64),

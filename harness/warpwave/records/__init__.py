@@ -7,7 +7,7 @@ them, and the host reads them through `collect`, which validates every field aga
 
 from __future__ import annotations
 
-from warpwave.records.gates import ADVICE, CANDIDATES, OPEN, GateLimits, Gates, Rule, Waiver, Which
+from warpwave.records.gates import ADVICE, CANDIDATES, OPEN, CounterLimit, GateLimits, Gates, Rule, Waiver, Which
 from warpwave.records.job import (
     Arch,
     Architecture,
@@ -24,6 +24,7 @@ from warpwave.records.job import (
 )
 from warpwave.records.registry import CHOSEN, STAGES, Output
 from warpwave.records.results import (
+    COUNTERS,
     MOST_FINDINGS,
     MOST_LINES,
     MOST_PROFILES,
@@ -92,6 +93,7 @@ __all__ = [
     "COMPILED_KINDS",
     "COMPILED_MANIFEST",
     "COMPILED_NAME",
+    "COUNTERS",
     "EMULATED",
     "GPU_PROPERTY",
     "HARMLESS",
@@ -126,6 +128,7 @@ __all__ = [
     "Ceiling",
     "Chosen",
     "CompiledKernel",
+    "CounterLimit",
     "Declared",
     "Defect",
     "DeviceFacts",

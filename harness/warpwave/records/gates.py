@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Annotated, Union
 
-from warpwave.records.results import CompiledKernel
-from warpwave.records.words import STRICT, Few, LongName, Many, Name, Prose
+from warpwave.records.results import CompiledKernel, Profile
+from warpwave.records.words import STRICT, Few, Figure, LongName, Many, Name, Prose
 
 Patterns = Annotated[tuple[LongName, ...], Few]
 CANDIDATES = ("best", "all")  # of an autotuned launch
@@ -29,10 +29,10 @@ class Which:
     types: Patterns = ("*",)
     launched_by: Patterns = ("*",)
 
-    def covers(self, row: CompiledKernel) -> bool:
-        """Return whether the selection contains `row`."""
+    def covers(self, row: Union[CompiledKernel, Profile]) -> bool:
+        """Return whether the selection contains `row`. A profile has no types, and nothing that launched it."""
         patterns = {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self)}
-        return all(any(fnmatchcase(getattr(row, name), pattern) for pattern in alternatives) for name, alternatives in patterns.items())
+        return all(any(fnmatchcase(getattr(row, name, ""), pattern) for pattern in alternatives) for name, alternatives in patterns.items())
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,30 @@ class Waiver:
 
 
 @dataclass(frozen=True)
+class CounterLimit:
+    """The most that an emulated kernel may have of a counter in a test: `at_most`, or so many times the counter `of`, if there is one."""
+
+    __pydantic_config__ = STRICT
+    which: Which
+    counter: Name
+    at_most: Figure
+    of: Name = ""
+
+    def broken_by(self, found: Profile) -> str:
+        """Return what is too much; empty if the kernel keeps the limit, or is not meant."""
+        has, base = found.counters.get(self.counter, 0), found.counters.get(self.of, 0) if self.of else 1
+        if not self.which.covers(found) or has <= self.at_most * base:
+            return ""
+        allowed = f"{self.at_most:g} times {self.of}, which is {base:,}" if self.of else f"{self.at_most:,g}"
+        return f"{self.counter} of {found.function}: {has:,}, at most {allowed}"
+
+
+@dataclass(frozen=True)
 class Gates:
     """What the author of a kernel package demands of its generated code. `source` is the file that says so; empty for the defaults.
 
     `advice` has the gates that are only reported: those of `ADVICE` that the author's file does not set.
+    `counters` are judged where a test's kernels are emulated.
     `candidates` says which configurations of an autotuned launch must be clean: with `best`, one of them, because the autotuner chooses;
     with `all`, every one.
     """
@@ -102,3 +122,4 @@ class Gates:
     source: Prose = ""
     candidates: Name = CANDIDATES[0]
     advice: GateLimits = ADVICE
+    counters: Annotated[tuple[CounterLimit, ...], Many] = ()

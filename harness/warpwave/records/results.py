@@ -327,6 +327,11 @@ class Finding:
 
 MOST_PROFILES = 500  # of one test stage
 MOST_LINES = 100  # of one profile
+COUNTERS = (
+    *("instructions", "valu", "transcendental", "vector_cycles", "vector_lanes", "lanes_off", "matrix", "matrix_cycles", "flop", "salu"),
+    *("scalar_memory", "branches", "barriers", "waits", "memory", "atomics", "asked_bytes", "lines64", "least64", "lines128", "least128"),
+    *("read_bytes", "written_bytes", "lds", "lds_bytes", "lds_cycles", "least_lds_cycles", "scratch", "scratch_bytes"),
+)
 Counters = Annotated[dict[Name, Count], Few]
 
 
@@ -361,7 +366,7 @@ class Profile:
     those of the lines of the source that cost most; docs/guides/profile.md explains each. `matrix` counts matrix instructions by name.
     `bounds` has the least time in microseconds that each resource of the card needs, computed from the counts: no card has run it.
     `registers` are a lane's, `shared_bytes` the LDS of a program, and `occupancy` the share (0 to 1) of the card's warps that fit; nothing
-    else fits because of `limited_by`.
+    else fits because of `limited_by`. `configuration` is what an autotuner launched, as Triton writes it; empty without one.
     """
 
     __pydantic_config__ = STRICT
@@ -381,6 +386,7 @@ class Profile:
     shared_bytes: Bytes = 0
     occupancy: Union[Share, None] = None
     limited_by: Annotated[tuple[Name, ...], Few] = ()
+    configuration: Prose = ""
     schema_version: int = SCHEMA_VERSION
 
     @property

@@ -4,8 +4,8 @@ import pytest
 from synthetic import profile, run
 
 from warpwave.compare import compare
-from warpwave.compare.profile import NO_SPEED, advice, costly, largest, moved
-from warpwave.records import ProfiledLine
+from warpwave.compare.profile import NO_SPEED, POOR_ORDER, advice, costly, fed, largest, moved
+from warpwave.records import CounterLimit, ProfiledLine, Which
 from warpwave.render.markdown import render_markdown
 from warpwave.render.sections.profile import moved_sections, profile_sections
 
@@ -53,6 +53,52 @@ def test_of_several_tests_the_largest_stands_for_a_kernel():
     assert (found.profile.case, found.tests) == ("test_a.py::test_9", 3)
 
 
+def test_configurations_are_ordered_by_their_bounds():
+    """By the largest, and by the next one where that differs by less than a percent. One test stands for all."""
+    given = {"c": {"memory": 9.0, "vector": 1.0}, "a": {"memory": 2.0, "vector": 1.5}, "b": {"memory": 2.001, "vector": 1.0}}
+    rows = [profile(configuration=name, bounds=bounds) for name, bounds in given.items()]
+    (found,) = largest(compare([run(profiles=tuple(rows))]).profiles)
+    (section,) = profile_sections(compare([run(profiles=tuple(rows))]))
+
+    assert [one.configuration for one in found.candidates] == ["b", "a", "c"]
+    assert (found.profile.configuration, found.tests) == ("b", 1)
+    assert section.legend == (NO_SPEED, POOR_ORDER)
+
+
+def test_a_configuration_is_compared_with_itself():
+    """Or with the only one there was."""
+    base = [profile(configuration=name, counters={"valu": n}) for name, n in (("a", 1), ("b", 2))]
+    head = [profile(configuration="a", counters={"valu": 5})]
+
+    assert [(row.before, row.after) for row in moved(base, head)] == [(1, 5)]
+    assert [(row.before, row.after) for row in moved(base[1:], head)] == [(2, 5)]
+
+
+def test_an_architecture_is_compared_with_itself():
+    """Or with another one, if a run has no other; the row says which."""
+    base = [profile(architecture=name, counters={"valu": n}) for name, n in (("gfx942", 1), ("gfx1100", 2))]
+    head = [profile(architecture="gfx942", counters={"valu": 5})]
+
+    assert [(row.before, row.function) for row in moved(base, head)] == [(1, "_softmax_fwd on gfx942")]
+    assert [(row.before, row.function) for row in moved(base[1:], head)] == [(2, "_softmax_fwd on gfx1100 → gfx942")]
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ({"counter": "lines64", "at_most": 2.0, "of": "least64"}, "lines64 of _softmax_fwd: 1,088, at most 2 times least64, which is 128"),
+        ({"counter": "lines64", "at_most": 8.5, "of": "least64"}, ""),
+        ({"counter": "memory", "at_most": 19}, "memory of _softmax_fwd: 20, at most 19"),
+        ({"counter": "scratch_bytes", "at_most": 0}, ""),
+        ({"counter": "memory", "at_most": 0, "which": Which(kernel=("add",))}, ""),
+        ({"counter": "memory", "at_most": 0, "which": Which(architecture=("sy_*",))}, "memory of _softmax_fwd: 20, at most 0"),
+    ],
+)
+def test_a_limit_of_a_counter_is_a_number_or_times_another_counter(limit, said):
+    """A counter that is not there is 0."""
+    assert CounterLimit(**{"which": Which(), **limit}).broken_by(profile()) == said
+
+
 def test_what_moved_is_told_with_the_largest_change_first():
     """Also a counter that is new, and a bound; what is the same in both is not told."""
     before, after = (
@@ -81,6 +127,12 @@ def test_a_bound_is_told_with_the_words_that_it_is_no_speed():
     assert section.legend == (NO_SPEED,)
     assert "at least 4.1 µs by memory" in text
     assert NO_SPEED.partition(";")[0] in text
+
+
+def test_the_share_of_the_matrix_units_is_at_most_that_of_the_largest_bound():
+    """Where memory needs four times as long, they are busy for a quarter of the time, or less."""
+    assert fed(profile(bounds={"memory": 4.0, "matrix": 1.0})) == "matrix units are busy for at most 25% of the time"
+    assert fed(profile(bounds={"memory": 4.0})) == ""
 
 
 def test_nothing_is_shown_of_a_run_without_counts():

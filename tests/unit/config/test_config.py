@@ -19,7 +19,7 @@ from warpwave.config.pyproject import (
 )
 from warpwave.config.targets import load_targets
 from warpwave.errors import ConfigError
-from warpwave.records import BenchScript, Gates, Waiver, What, Which
+from warpwave.records import COUNTERS, BenchScript, Gates, Waiver, What, Which
 
 WHOLE = """
 [tool.warpwave]
@@ -149,6 +149,10 @@ WRONG = {
     "waivers = [{kernel = 'a', gate = 'spills'}]": "waivers[0].reason: found nothing, allowed is a sentence that says why: it is shown in"
     " the report",
     "waivers = [{kernel = 'a', gate = 'spills', reason = ' '}]": "waivers[0].reason: found ' ', allowed is a text that is not empty",
+    "counters = [{counter = 'lines', at_most = 1}]": f"counters[0].counter: found 'lines', allowed is one of {', '.join(COUNTERS)}",
+    "counters = [{at_most = 1}]": f"counters[0].counter: found nothing, allowed is one of {', '.join(COUNTERS)}",
+    "counters = [{counter = 'lines64'}]": "counters[0].at_most: found nothing, allowed is a number from 0 on",
+    "counters = [{counter = 'lines64', at_most = true}]": "counters[0].at_most: found True, allowed is a number from 0 on",
     "autotune = 'some'": "autotune: found 'some', allowed is 'one' or 'all'",
     "launches = ['bench', 'x']": "launches: found ['bench', 'x'], allowed is a list of bench and test",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections import Counter
 
@@ -14,7 +15,7 @@ import triton.language as tl
 
 from tests.unit.emulator.machine_code import WAVES, assembled, compiled, pack
 from warpwave.emulator import Launch, execute, load
-from warpwave.emulator.counts import Counts, bounds, matrix_cycles, products
+from warpwave.emulator.counts import Counts, bounds, kind_of, matrix_cycles, products
 
 CARDS = tuple(WAVES)
 
@@ -45,6 +46,7 @@ def copy(x, y, n, FIRST: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def strided(x, y, STEP: tl.constexpr, BLOCK: tl.constexpr):
+    """Gather every STEP-th element."""
     i = tl.arange(0, BLOCK)
     tl.store(y + i, tl.load(x + i * STEP))
 
@@ -58,11 +60,20 @@ def transposed(x, y, N: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def total(x, y, BLOCK: tl.constexpr):
+    """Add up a block."""
     tl.store(y + tl.program_id(0), tl.sum(tl.load(x + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)), 0))
 
 
 @triton.jit
+def collected(x, y, BLOCK: tl.constexpr):
+    """Add each element to one of 16 sums."""
+    i = tl.arange(0, BLOCK)
+    tl.atomic_add(y + i % 16, tl.load(x + i), sem="relaxed")
+
+
+@triton.jit
 def product(a, b, c, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    """One tile of a matrix product."""
     m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
     found = tl.dot(tl.load(a + m[:, None] * K + k[None, :]), tl.load(b + k[:, None] * N + n[None, :]))
     tl.store(c + m[:, None] * N + n[None, :], found)
@@ -80,6 +91,18 @@ def test_a_copy_touches_each_line_once(arch, kind):
     assert (found["asked_bytes"], counts.read_bytes, counts.written_bytes) == (asked, x.nbytes, x.nbytes)
     assert found["lines64"] == found["least64"] == asked // 64
     assert (counts.groups, counts.waves) == (4, 16)
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
+def test_a_copy_from_the_middle_of_a_line_touches_one_line_more(arch):
+    """Each load of a wave begins in the middle of a line of 64 bytes, and ends in one."""
+    n = 4096
+    x, y = torch.zeros(n + 8), torch.zeros(n)
+    _, aligned = counted(copy, arch, 4, {"x": x, "y": y, "n": n}, {"FIRST": 0, "BLOCK": 1024})
+    _, found = counted(copy, arch, 4, {"x": x, "y": y, "n": n}, {"FIRST": 8, "BLOCK": 1024})
+
+    assert found["lines64"] - aligned["lines64"] == aligned["memory"] // 2
+    assert found["least64"] == aligned["least64"] == 2 * n * 4 // 64
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1201"])
@@ -109,6 +132,28 @@ def test_a_naive_transpose_touches_a_line_for_each_element(arch):
     assert found["least64"] == 2 * loads
     assert found["lines64"] - loads == n * n
     assert (counts.read_bytes, counts.written_bytes) == (x.nbytes, y.nbytes)
+
+
+@pytest.mark.parametrize("arch", CARDS)
+def test_a_sum_reads_its_block_once_and_stores_one_number(arch):
+    """A program loads 1024 floats and stores one: one line, of which four bytes are asked for."""
+    x, y = torch.ones(4 * 1024), torch.zeros(4)
+    counts, found = counted(total, arch, 4, {"x": x, "y": y}, {"BLOCK": 1024})
+
+    assert y.tolist() == [1024.0] * 4
+    assert found["lines64"] == 4 * (4096 // 64 + 1)
+    assert (counts.read_bytes, counts.written_bytes) == (x.nbytes, 32)  # the smallest piece of a line
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950", "gfx1100", "gfx1201"])  # gfx90a has a loop instead
+def test_atomics_to_few_words_touch_few_lines(arch):
+    """16 sums of 4 bytes are one line of each wave's atomic."""
+    x, y = torch.ones(1024), torch.zeros(16)
+    _, found = counted(collected, arch, 1, {"x": x, "y": y}, {"BLOCK": 1024})
+
+    assert y.tolist() == [64.0] * 16
+    assert found["atomics"] >= 1
+    assert found["lines64"] == 1024 * 4 // 64 + found["atomics"]
 
 
 # rows, columns and k of the instruction that the compiler takes, and its cycles
@@ -170,6 +215,22 @@ def test_cycles_of_matrix_instructions_give_the_published_rate(arch, name, simds
     assert rate == pytest.approx(published, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("arch", "name", "formats", "cycles"),
+    [  # RDNA: AMD's matrix instruction calculator. gfx950: LLVM, SIDPGFX950FullSpeedModel, whose 8 bits are formats 0 and 1.
+        ("gfx1201", "v_wmma_i32_16x16x16_iu4", 0, 8), ("gfx1201", "v_wmma_i32_16x16x32_iu4", 0, 8),
+        ("gfx1201", "v_swmmac_i32_16x16x32_iu4", 0, 8), ("gfx1201", "v_swmmac_f32_16x16x32_f16", 0, 16),
+        ("gfx1100", "v_wmma_i32_16x16x16_iu4", 0, 16), ("gfx1100", "v_wmma_i32_16x16x16_iu8", 0, 32),
+        ("gfx90a", "v_mfma_f32_32x32x8bf16_1k", 0, 64), ("gfx90a", "v_mfma_f64_4x4x4f64", 0, 16),
+        ("gfx950", "v_mfma_f32_32x32x4_2b_f16", 0, 64), ("gfx950", "v_mfma_i32_16x16x64_i8", 0, 16),
+        ("gfx950", "v_mfma_scale_f32_32x32x64_f8f6f4", 4 | 4 << 7, 32), ("gfx950", "v_mfma_scale_f32_32x32x64_f8f6f4", 4, 64),
+    ],
+)  # fmt: skip
+def test_cycles_of_matrix_instructions_are_those_that_are_published(arch, name, formats, cycles):
+    """Also where a narrower type is no faster."""
+    assert matrix_cycles(name, arch, formats) == cycles
+
+
 def _lds(arch: str, access: str, stride: int) -> Counter:
     """Count one access to LDS in which each lane is `stride` bytes behind the one before it, of one wave."""
     body = [f"v_mul_u32_u24 v1, {stride}, v0", "v_mov_b32 v2, 0", "v_mov_b32 v3, 0", "v_mov_b32 v4, 0", "v_mov_b32 v5, 0", access]
@@ -206,24 +267,79 @@ def test_a_stride_of_words_meets_in_banks(arch, words):
     ids=str,
 )
 def test_wide_accesses_go_in_phases(access, stride, cycles, least):
+    """As many lanes go at a time as fill all banks once."""
     found = _lds("gfx942", access, stride)
 
     assert (found["lds_cycles"], found["least_lds_cycles"]) == (cycles, least)
 
 
-def test_lanes_of_a_wide_read_are_not_neighbours():
-    """ds_read_b128: lanes 0 to 3 go with 20 to 23. Here they meet in the same banks, and eight neighbours never do."""
-    place = ["v_lshrrev_b32 v2, 4, v0", "v_and_b32 v2, 1, v2", "v_lshlrev_b32 v2, 2, v2", "v_and_b32 v1, 7, v0", "v_xor_b32 v1, v1, v2"]
-    place += ["v_lshlrev_b32 v1, 4, v1", "v_lshrrev_b32 v3, 3, v0", "v_lshlrev_b32 v3, 7, v3", "v_add_u32 v1, v1, v3"]
-    place += [f"v_mov_b32 v{n}, 0" for n in range(2, 6)]
-    found = {}
-    for access in ("ds_read_b128 v[2:5], v1", "ds_write_b128 v1, v[2:5]"):
-        kernel = load(assembled("gfx942", "\n".join(f"\t{line}" for line in [*place, access])))
-        out = np.zeros(4, np.uint32)
-        launch = Launch((1, 1, 1), 64, struct.pack("<QQ", out.ctypes.data, 0), 65536, [(out.ctypes.data, out.nbytes)])
-        found[access[:7]] = _counted(kernel, launch)[1]["lds_cycles"]
+# Posted counts of SQ_LDS_BANK_CONFLICT, a wave's access: nod-ai/amd-shark-ai, docs/empirical-lds/cdna3info.md, an MI300X, by the bytes
+# between lanes. Those of a block of 64 reads are divided by 64.
+_POSTED = [
+    *(("ds_read_b32 v2, v1", 4 << n, count / 64) for n, count in enumerate((0, 128, 384, 896, 1920, 3968, 3968))),
+    *(("ds_read_b64 v[2:3], v1", 8 << n, count / 64) for n, count in enumerate((0, 256, 768, 1792, 3840, 3840, 3840))),
+    *(("ds_read_b128 v[2:5], v1", 16 << n, count / 64) for n, count in enumerate((0, 512, 1536, 3584, 3584, 3584))),
+]
 
-    assert found == {"ds_read": 16, "ds_writ": 8}
+
+@pytest.mark.parametrize(("access", "stride", "posted"), _POSTED, ids=str)
+def test_bank_conflicts_are_those_that_a_card_counted(access, stride, posted):
+    """AMD's counter has the cycles beyond the fewest."""
+    found = _lds("gfx942", access, stride)
+
+    assert found["lds_cycles"] - found["least_lds_cycles"] == posted
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 20, 32])
+def test_lanes_that_are_off_take_a_cycle_of_lds_as_well(lanes):
+    """ROCm Compute Profiler, "LDS examples": on an MI250, n lanes of one bank take n + 1 cycles, n - 1 of them for conflicts."""
+    body = ["v_lshlrev_b32 v1, 7, v0", f"s_mov_b64 exec, {(1 << lanes) - 1:#x}", "ds_read_b32 v2, v1"]
+    kernel = load(assembled("gfx90a", "\n".join(f"\t{line}" for line in body)))
+    out = np.zeros(4, np.uint32)
+    _, found = _counted(kernel, Launch((1, 1, 1), 64, struct.pack("<QQ", out.ctypes.data, 0), 65536, [(out.ctypes.data, out.nbytes)]))
+
+    assert (found["lds_cycles"], found["lds_cycles"] - found["least_lds_cycles"]) == (lanes + 1, lanes - 1)
+
+
+def test_the_conflicts_of_a_posted_transpose():
+    """AMDResearch/intelliperf, #45: 229,376 on an MI200 for tiles of 16 by 16 floats, which is 1024 by 1024 elements, 64 a wave."""
+    body = [
+        "v_and_b32 v1, 15, v0",
+        "v_lshrrev_b32 v2, 4, v0",
+        "v_lshl_add_u32 v1, v1, 4, v2",
+        "v_lshlrev_b32 v1, 2, v1",
+        "ds_read_b32 v3, v1",
+    ]
+    kernel = load(assembled("gfx90a", "\n".join(f"\t{line}" for line in body)))
+    out = np.zeros(4, np.uint32)
+    _, found = _counted(kernel, Launch((1, 1, 1), 256, struct.pack("<QQ", out.ctypes.data, 0), 65536, [(out.ctypes.data, out.nbytes)]))
+
+    assert (found["lds_cycles"] - found["least_lds_cycles"]) * 1024 * 1024 // 256 == 229_376
+
+
+_QUADS = {  # of the first 32 lanes: which quads of ds_read_b128 a card serves together (docs/empirical-lds)
+    "gfx942": ((0, 5), (1, 4), (2, 7), (3, 6)),
+    "gfx950": ((0, 3, 5, 6), (1, 2, 4, 7)),
+    "gfx1100": ((0, 5), (1, 4), (2, 7), (3, 6)),
+    "gfx1201": ((0, 1), (2, 3), (4, 5), (6, 7)),
+}
+
+
+@pytest.mark.parametrize("arch", _QUADS)
+def test_quads_of_a_wide_read_go_together_as_a_card_was_seen_to(arch):
+    """Lane 0 of two quads meet in a bank, and so take a cycle more, only if both are served together."""
+    read = "ds_read_b128 v[2:5], v1" if arch in ("gfx942", "gfx950") else "ds_load_b128 v[2:5], v1"
+    mask, together = ("s_mov_b64 exec" if WAVES[arch] == 64 else "s_mov_b32 exec_lo"), []
+    for first in range(8):
+        for second in range(first + 1, 8):
+            body = ["v_lshlrev_b32 v1, 8, v0", f"{mask}, {1 << 4 * first | 1 << 4 * second:#x}", read]
+            kernel = load(assembled(arch, "\n".join(f"\t{line}" for line in body)))
+            out = np.zeros(4, np.uint32)
+            launch = Launch((1, 1, 1), WAVES[arch], struct.pack("<QQ", out.ctypes.data, 0), 65536, [(out.ctypes.data, out.nbytes)])
+            found = _counted(kernel, launch)[1]
+            together += [(first, second)] * (found["lds_cycles"] - found["least_lds_cycles"])
+
+    assert together == sorted((one, other) for group in _QUADS[arch] for one in group for other in group if one < other)
 
 
 def test_bounds_follow_from_the_published_rates():
@@ -243,12 +359,48 @@ def test_bounds_follow_from_the_published_rates():
 
 
 def test_a_spill_is_counted_each_time():
+    """A store of four bytes a lane, and a load of eight."""
     body = ["v_mov_b32 v2, 0", "scratch_store_dword off, v2, off offset:4", "s_waitcnt 0", "scratch_load_dwordx2 v[2:3], off, off"]
     kernel = load(assembled("gfx942", "\n".join(f"\t{line}" for line in body), 16))
     out = np.zeros(4, np.uint32)
     _, found = _counted(kernel, Launch((1, 1, 1), 64, struct.pack("<QQ", out.ctypes.data, 0), 0, [(out.ctypes.data, out.nbytes)]))
 
     assert (found["scratch"], found["scratch_bytes"]) == (2, 64 * (4 + 8))
+
+
+@triton.jit
+def crowded(x, y, BLOCK: tl.constexpr):
+    """Need three blocks until the end."""
+    i = tl.arange(0, BLOCK)
+    a, b, c = tl.load(x + i), tl.load(x + BLOCK + i), tl.load(x + 2 * BLOCK + i)
+    tl.store(y + i, a * tl.sum(b * c, 0) + b * tl.sum(a * c, 0) + c * tl.sum(a * b, 0))
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942"])
+def test_spills_of_a_kernel_are_counted_as_they_execute(arch):
+    """With registers for eight waves a SIMD, it spills: each spill and reload is an instruction of the text, which has no loop."""
+    x, y = torch.randn(3 * 2048), torch.zeros(2048)
+    arguments, options = {"x": x, "y": y}, {"num_warps": 1, "waves_per_eu": 8}
+    text = compiled(crowded, arch, arguments, {"BLOCK": 2048}, **options).asm["amdgcn"]
+    _, found = counted(crowded, arch, 1, arguments, {"BLOCK": 2048}, **options)
+    words = [int(word or 1) for word in re.findall(r"^\t(?:buffer|scratch)_(?:load|store)_dword(?:x(\d))? .*Folded", text, re.MULTILINE)]
+    a, b, c = x.double().split(2048)
+
+    assert torch.allclose(y.double(), a * (b * c).sum() + b * (a * c).sum() + c * (a * b).sum(), atol=0.01)
+    assert (found["scratch"], found["scratch_bytes"]) == (len(words), 64 * 4 * sum(words))
+    assert found["asked_bytes"] == 4 * 4 * 2048
+    assert words
+
+
+def test_placement_of_a_tensor_does_not_change_its_lines():
+    """The host puts a tensor where it likes; lines are counted from its start."""
+    room = torch.zeros(4096 + 64)
+    found = []
+    for first in (0, 1, 5, 16, 31):
+        x, y = room[first : first + 2048].clone(), torch.zeros(2048)
+        found.append(counted(copy, "gfx942", 2, {"x": x, "y": y, "n": 2048}, {"FIRST": 0, "BLOCK": 1024})[1])
+
+    assert all(one == found[0] for one in found)
 
 
 def test_counting_changes_nothing():
@@ -262,3 +414,16 @@ def test_counting_changes_nothing():
         results.append((execute(kernel, launch, **extra), y.item()))
 
     assert results[0] == results[1] == results[2]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("v_exp_f32", "transcendental"), ("v_add_f32", "valu"), ("v_mfma_f32_32x32x8_f16", "matrix"), ("s_waitcnt", "waits"),
+        ("s_load_dwordx4", "scalar_memory"), ("s_and_b64", "salu"), ("ds_read_b32", "lds"), ("s_barrier", "barriers"),
+        ("scratch_store_dword", "scratch"), ("buffer_load_dwordx4", "memory"), ("s_cbranch_scc1", "branches"), ("v_expand", "valu"),
+    ],
+)  # fmt: skip
+def test_each_instruction_has_a_kind(name, kind):
+    """What counts an instruction is its name."""
+    assert kind_of(name) == kind

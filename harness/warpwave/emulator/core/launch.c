@@ -29,6 +29,7 @@ static void begin_wave(struct machine *m, struct group *g, u32 number) {
     if (LANES == 32) w->s[EXEC + 1] = 0;
     memcpy(&w->s[m->packet_at], &m->packet, 8);
     memcpy(&w->s[m->kernarg_at], &m->kernarg, 8);
+    if (m->private_at != ~0u) memcpy(&w->s[m->private_at], (u32[]){0, 1u << 31, m->scratch_bytes * LANES, 1u << 23}, 16);
     if (m->preload_words) memcpy(&w->s[m->preload_at], (const void *)(uintptr_t)m->kernarg, m->preload_words * 4);
     if (m->ids_in_ttmp) {
         w->s[TTMP + 9] = g->id[0];
@@ -66,18 +67,23 @@ static void end_group(struct group *g) {
     g->wave = 0, g->lds = 0;
 }
 
-static void run_wave(struct machine *m, struct wave *w, u64 slice) {
-    u64 left = slice;
-    ieee_mode = w->mode & IEEE;
-    while (m->counting && left && w->state == RUNNING) {
+/* A function of its own: inlined, it would take registers from the loops below, which then take a sixth longer. */
+static __attribute__((noinline)) u64 run_counted(struct machine *m, struct wave *w, u64 left) {
+    for (; left && w->state == RUNNING; left--) {
         const struct instruction *i = &m->code[w->pc++];
-        left--;
         count(w, i);
         if (m->checks) before_instruction(w, i);
         i->run(w, i);
         if (m->checks) after_instruction(w, i);
         m->executed++;
     }
+    return left;
+}
+
+static void run_wave(struct machine *m, struct wave *w, u64 slice) {
+    u64 left = slice;
+    ieee_mode = w->mode & IEEE;
+    if (m->counting && !(left = run_counted(m, w, left))) return;
     while (m->checks && left && w->state == RUNNING) {
         const struct instruction *i = &m->code[w->pc++];
         left--;

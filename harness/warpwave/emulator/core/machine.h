@@ -138,7 +138,7 @@ struct machine {
     u32 count_code, count_ranges, words, lds_bytes, scratch_bytes, rows, accumulators;
     u32 grid[3], threads, entry, mode, user_sgprs, kernarg_at, packet_at, preload_at, preload_words, enable_id, resident;
     u32 ids_in_ttmp, generation, packed_ids;
-    u32 sgpr_ids[3];
+    u32 sgpr_ids[3], private_at; /* ~0: the kernel asks for none */
     u64 findings; /* address of an array of them, if anything but the result is checked */
     u64 pairs, reversal; /* addresses: of an array, with the findings; of what is to come in the other order */
     u32 most_findings, most_pairs, lds_unit, global_unit;

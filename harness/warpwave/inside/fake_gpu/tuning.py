@@ -23,13 +23,13 @@ class Tuning:
     Those that break the kernel's own static assertions are left out, and where `fits` can say so, those that do not fit the card, as an
     autotuner leaves out what it cannot launch.
     `chosen` names those taken since `begin`, by kernel. `most` is the largest number that a kernel had to choose from since then.
-    `in_place` says which kernels changed what they were tuned on.
+    `in_place` says which kernels changed what they were tuned on. `trying` is set during launches that only tune.
     """
 
     def __init__(self) -> None:
         self.chosen: dict[str, str] = {}
         self.in_place: list[str] = []
-        self.turn, self.most = 0, 0
+        self.turn, self.most, self.trying = 0, 0, False
         self.fits: Callable[[Any, dict[str, Any], Any], bool] | None = None  # tuner, arguments of the launch, configuration
         self._tuners: list[Autotuner] = []
         self._tuned: set[Any] = set()  # before the test
@@ -56,7 +56,7 @@ class Tuning:
             launched = self._first_that_compiles(call, run, kwargs)
         finally:
             self._call.innermost = outer
-        if call.tuned and (names := call.tuned.in_place()):
+        if call.tuned and (names := self._trial(call.tuned.in_place)):
             self.in_place.append(
                 f"autotuning changed {' and '.join(f'`{name}`' for name in names)}: `{tuner.base_fn.__name__}` reads and then writes "
                 "there, and the first call on a card runs every configuration on the same memory. "
@@ -91,8 +91,15 @@ class Tuning:
             key = _key(tuner, kwargs)
             if key not in self._tuned and key not in self._tuned_now:
                 self._tuned_now.add(key)
-                call.tuned = _Tuned(tuner, call.args, kwargs, left[number])
+                call.tuned = self._trial(lambda: _Tuned(tuner, call.args, kwargs, left[number]))
         return left[number : number + 1]
+
+    def _trial(self, launch: Callable[[], Any]) -> Any:
+        self.trying = True
+        try:
+            return launch()
+        finally:
+            self.trying = False
 
 
 class _Call:

@@ -66,12 +66,12 @@ def provide(
             from warpwave.inside.sanitize.pytest_plugin import of_machine_code as check
 
             checks = check(plugins, journal)
+        tuning, undo = emulated_device(card, kinds, account, checks)
         if profile and journal:
             from warpwave.inside.test.profiled import Profiled
 
-            account.profiles = Profiled(card, journal)
+            account.profiles = Profiled(card, journal, tuning)
             plugins.register(account.profiles, "warpwave-profiled")
-        tuning, undo = emulated_device(card, kinds, account, checks)
     else:
         from warpwave.inside.fake_gpu.card import interpreted_device
 

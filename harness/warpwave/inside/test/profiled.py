@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -16,16 +17,23 @@ from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.outcomes import statement
 from warpwave.records import MOST_LINES, Architecture, Profile, ProfiledLine
 
+_DEFAULTS = re.compile(r", (num_ctas: 1|\w+: None)(?=[, ])")  # of what Triton writes of a configuration
+
 
 class Profiled:
-    """Collects the counts of a test's launches, and is a pytest plugin. The journal gets a row for each kernel of a test."""
+    """Collects the counts of a test's launches, and is a pytest plugin. The journal gets a row for each kernel of a test.
 
-    def __init__(self, card: Architecture, journal: Journal) -> None:
-        self.card, self.journal = card, journal
+    `tuning` knows the configurations that autotuners launch.
+    """
+
+    def __init__(self, card: Architecture, journal: Journal, tuning: Any) -> None:
+        self.card, self.journal, self.tuning = card, journal, tuning
         self._counts: dict[Kernel, tuple[Counts, Any]] = {}
 
-    def of(self, kernel: Kernel, metadata: Any) -> Counts:
-        """Return what a launch of this kernel adds its counts to."""
+    def of(self, kernel: Kernel, metadata: Any) -> Counts | None:
+        """Return what a launch of this kernel adds its counts to; None for one that only tunes."""
+        if self.tuning.trying:
+            return None
         return self._counts.setdefault(kernel, (Counts(kernel), metadata))[0]
 
     def pytest_runtest_logstart(self) -> None:
@@ -42,8 +50,11 @@ class Profiled:
             for counts, metadata in self._counts.values():
                 if counts.launches:
                     named.setdefault(counts.kernel.name, []).append(profile(self.card, counts, metadata))
-            for found in named.values():
-                self.journal.write("profile", id=item.nodeid, row=dataclasses.asdict(_joined(found)))
+            for name, found in named.items():
+                chosen = _DEFAULTS.sub("", self.tuning.chosen.get(name, ""))
+                row = dataclasses.replace(_joined(found), configuration=chosen)
+                self.journal.write("profile", id=item.nodeid, row=dataclasses.asdict(row))
+            self._counts.clear()  # a test of an autotuned kernel may run again, with another configuration
 
 
 def profile(card: Architecture, counts: Counts, metadata: Any) -> Profile:

@@ -15,6 +15,7 @@ import sys
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from contextlib import nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
@@ -54,6 +55,7 @@ from warpwave.records import (
     MOST_PROFILES,
     UNCHECKED,
     CaseResult,
+    CounterLimit,
     Defect,
     Finding,
     Job,
@@ -145,6 +147,8 @@ class Results:
         self.notes: dict[str, None] = {}
         self.findings: list[Finding] = []
         self.profiles: list[Profile] = []
+        self.over: defaultdict[str, list[str]] = defaultdict(list)  # by test: counters above a limit of the package's file
+        self.met: set[CounterLimit] = set()  # limits of kernels that were launched
         self.deselected = self.left_out = 0
         self.left: dict[str, int] = {}  # what a quick run left out, by function
         self.pace, self.running, self.out_of_time = Pace(), dict[str, float](), False
@@ -171,6 +175,8 @@ class Results:
             emit("case", stage="test", id=event["id"], done=len(self.cases), total=self.collected.total())
         elif kind in ("finish", "death"):
             case = self._case(event)
+            if (over := self.over.pop(case.id, None)) and case.verdict is Verdict.PASSED:
+                case = dataclasses.replace(case, verdict=Verdict.FAILED, message=f"gate of counters: {'; '.join(dict.fromkeys(over))}")
             self.running.pop(case.id, None)
             self._ran[_file_of(case.id)].add(event.get(SEAT))
             # a module that does not import fails in every worker; report it once
@@ -187,9 +193,15 @@ class Results:
             self.wrong[event["reason"]] = None
         elif kind == "finding":
             self._find(event)
-        elif kind == "profile" and len(self.profiles) < MOST_PROFILES:
-            row = {**event["row"], "case": event["id"], "kernel": self._kernel(event["id"])}
-            self.profiles.append(from_json(Profile, json.dumps(row)))
+        elif kind == "profile":
+            found = from_json(Profile, json.dumps({**event["row"], "case": event["id"], "kernel": self._kernel(event["id"])}))
+            met = [limit for limit in _counter_limits(self.job) if limit.which.covers(found)]
+            self.met.update(met)
+            self.over[found.case] += filter(None, (limit.broken_by(found) for limit in met))
+            if len(self.profiles) < MOST_PROFILES:
+                self.profiles.append(found)
+            else:
+                self.notes[f"counters were kept of the first {MOST_PROFILES} kernels of tests only"] = None
         elif kind == "postponed":
             self.postponed[event["id"]] = None
         elif kind == "card":
@@ -309,6 +321,21 @@ class Results:
         self._due, self._behind = started + 20 * (time.monotonic() - started), False
 
 
+def _counter_limits(job: Job) -> tuple[CounterLimit, ...]:
+    """Return what the package's file allows of counters; nothing where they are not counted."""
+    return job.what.gates.counters if job.emulate and job.what.gates else ()
+
+
+def _unjudged(results: Results) -> Iterator[str]:
+    """Say which limits of counters no kernel was held against."""
+    asked = results.job.what.gates.counters if results.job.what.gates else ()
+    if asked and not results.job.emulate:
+        yield "limits of counters were not judged: only emulated kernels are counted"
+    elif not is_narrowed(results.job):
+        names = dict.fromkeys(f"{limit.counter} of {', '.join(limit.which.function)}" for limit in asked if limit not in results.met)
+        yield from (f"no kernel was launched that the limit of {name} is for" for name in names)
+
+
 def _file_of(test: str) -> str:
     return test.partition("::")[0]
 
@@ -328,7 +355,7 @@ def verify(job: Job) -> StageReport:
     os.environ[QUICK_VARIABLE] = "1" if job.what.quick else ""
     os.environ[SANITIZE_VARIABLE] = "1" if job.sanitizes else ""
     chosen = "benches" if job.what.benches != What.benches else "tests"
-    os.environ[PROFILE_VARIABLE] = chosen if job.what.profile else ""
+    os.environ[PROFILE_VARIABLE] = chosen if job.what.profile or _counter_limits(job) else ""
     os.environ[AUTOTUNE_VARIABLE] = "1" if job.what.autotune == "all" else ""
     os.environ[NARROWED_VARIABLE] = "1" if is_narrowed(job) else ""
     tell_workers(job)
@@ -437,7 +464,8 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
             "An option for pytest is wrong, such as the expression of -k.",
         )
     job = results.job
-    notes = [*results.notes, *again_alone(len(results.postponed)), *executed_by_emulator(results.job, cases), *replaced_compiler(cases)]
+    notes = [*results.notes, *_unjudged(results)]
+    notes += [*again_alone(len(results.postponed)), *executed_by_emulator(results.job, cases), *replaced_compiler(cases)]
     report = StageReport(
         Stage.TEST,
         verdict,

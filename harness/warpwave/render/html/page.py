@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from warpwave.compare.answer import headline, overview, own_providers, shortfalls
 from warpwave.compare.model import Comparison
-from warpwave.compare.profile import NO_SPEED
+from warpwave.compare.profile import NO_SPEED, POOR_ORDER
 from warpwave.render.charts.roofline import roofline
 from warpwave.render.charts.svg import mark
 from warpwave.render.charts.sweeps import sweeps
@@ -86,6 +86,7 @@ def render_html(comparison: Comparison) -> str:
         findings=[*testing.finding_sections(comparison, tests.MOST_FINDINGS), *testing.known_sections(comparison, tests.MOST_FINDINGS)],
         costs=costs(comparison),
         no_speed=NO_SPEED,
+        poor_order=POOR_ORDER,
         parity=tests.parity(comparison),
         left_out=left_out,
         generated=generated,

@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from warpwave.compare.model import Comparison
-from warpwave.compare.profile import Largest, advice, largest
+from warpwave.compare.profile import Largest, advice, fed, largest
 from warpwave.records import Profile, ProfiledLine, grouped
 from warpwave.render.charts.svg import Scale, mark, tag
 from warpwave.render.text import number
@@ -49,6 +49,7 @@ def _kernel(one: Largest) -> dict[str, Any]:
             for name, value in sorted(profile.bounds.items(), key=lambda item: -item[1])
         ],
         "files": list(files.items()),
+        "candidates": [(each.configuration, each.bound) for each in one.candidates],  # an autotuned kernel's, by their bounds
     }
 
 
@@ -64,7 +65,8 @@ def _facts(profile: Profile) -> Iterable[str]:
     if asked := has("asked_bytes", 0):
         yield f"{asked:,} bytes asked for, {has('read_bytes', 0):,} read and {has('written_bytes', 0):,} written in distinct places"
     if profile.matrix:
-        yield ", ".join(f"{count:,} {name}" for name, count in profile.matrix.items())
+        kinds = ", ".join(f"{count:,} {name}" for name, count in profile.matrix.items())
+        yield f"{kinds}; {fed(profile)}" if fed(profile) else kinds
     if has("scratch_bytes", 0):
         yield f"{has('scratch_bytes', 0):,} bytes of spilled registers"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from warpwave.compare.model import Comparison
-from warpwave.compare.profile import NO_SPEED, Largest, Moved, advice, costly, largest
+from warpwave.compare.profile import NO_SPEED, POOR_ORDER, Largest, Moved, advice, costly, fed, largest
 from warpwave.records import ProfiledLine, Verdict
 from warpwave.render.sections.model import Bit, Line, Section, name, say, shorten
 from warpwave.render.text import NOTHING, number, plural
@@ -23,11 +23,17 @@ def profile_sections(comparison: Comparison, few: int | None = _WORST) -> list[S
     rows = costly(found)
     heads = ("line", "source", "lines of 64 B", "fewest", "LDS cycles", "fewest", "spilled bytes", "instructions")
     cells = tuple(_row(one, line, several) for one, line in (rows if few is None else rows[:few]))
-    lines = [_kernel(one, several) for one in found]
+    lines = [line for one in found for line in (_kernel(one, several), *_candidates(one))]
     advised = [(line, text) for one, line in rows if (text := advice(line))][:_ADVISED]
     lines += [say(name(line.place), ": ", text) for line, text in advised]
     shown = shorten(lines, None if few is None else 2 * few)
-    return [Section(TITLE, tuple(map(say, heads)), cells, shown, (NO_SPEED,), right=(2, 3, 4, 5, 6, 7))]
+    legend = (NO_SPEED, POOR_ORDER) if any(one.candidates for one in found) else (NO_SPEED,)
+    return [Section(TITLE, tuple(map(say, heads)), cells, shown, legend, right=(2, 3, 4, 5, 6, 7))]
+
+
+def _candidates(one: Largest) -> list[Line]:
+    """Return the configurations of an autotuned kernel by their bounds, the least first."""
+    return [say(f"{place}. ", name(each.configuration), f": {each.bound}") for place, each in enumerate(one.candidates, 1)]
 
 
 def _row(one: Largest, line: ProfiledLine, several: bool) -> tuple[Line, ...]:
@@ -49,6 +55,7 @@ def _kernel(one: Largest, several: bool) -> Line:
     profile = one.profile
     rest = ", ".join(f"{name_} {number(value)}" for name_, value in sorted(profile.bounds.items(), key=lambda item: -item[1])[1:])
     fits = "" if profile.occupancy is None else f"; {profile.occupancy:.0%} of the warps fit ({', '.join(profile.limited_by)})"
+    fits += f"; {fed(profile)}" if fed(profile) else ""
     where = f" in {plural(one.tests, 'test')}, the largest of them {profile.case}" if one.tests > 1 else f" in {profile.case}"
     who = f"{one.target} {profile.function}" if several else profile.function
     moved = profile.counters.get("read_bytes", 0) + profile.counters.get("written_bytes", 0)

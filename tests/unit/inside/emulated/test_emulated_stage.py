@@ -14,7 +14,8 @@ import pytest
 
 from warpwave.config.targets import load_targets
 from warpwave.emulator import Argument
-from warpwave.records import Stage
+from warpwave.emulator.counts import products
+from warpwave.records import OPEN, CounterLimit, Gates, Stage, Which
 
 torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
 pytest.importorskip("elftools", reason="the emulator's extra; `nox -s tests` installs it")
@@ -292,3 +293,84 @@ def test_a_profile_has_the_counters_of_each_line(run_inside, tmp_path):
     # 5.3 TB/s, the bandwidth of MI300X's data sheet.
     assert row["bounds"]["memory"] == pytest.approx(3 * (1024 * 32 + 4096) / 5.3e6, rel=0.01)
     assert row["occupancy"] == 1
+
+
+_TUNED = """import torch
+import triton
+import triton.language as tl
+
+
+@triton.autotune([triton.Config({"BLOCK": block}) for block in (64, 512)], key=["n"])
+@triton.jit
+def added(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, tl.load(x + i, mask=i < n) + tl.load(y + i, mask=i < n), mask=i < n)
+
+
+def test_added():
+    x, y = torch.ones(1000, device="cuda"), torch.ones(1000, device="cuda")
+    added[lambda meta: (triton.cdiv(1000, meta["BLOCK"]),)](x, y, 1000)
+"""
+
+
+def test_each_configuration_is_counted_once_and_a_limit_of_the_package_is_kept(run_inside, tmp_path):
+    """Launches that only tune are no launches of the test. The limit also turns counting on, and fails the test that breaks it."""
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "test_tuned.py").write_text(_TUNED)
+    gates = Gates(OPEN, counters=tuple(CounterLimit(Which(function=(name,)), "memory", 3.0, "barriers") for name in ("added", "others")))
+    output = run_inside(package, Stage.TEST, interpret=False, emulate=CARD, benches=(), test_s=60.0, autotune="all", gates=gates)
+    rows = [json.loads(line) for line in (output / "test" / "profile.jsonl").read_text().splitlines()]
+    (failure,) = ElementTree.parse(output / "test" / "junit.xml").getroot().iter("failure")
+
+    assert [row["configuration"].partition(",")[0] for row in rows] == ["BLOCK: 64", "BLOCK: 512"]
+    assert [(row["launches"], row["programs"]) for row in rows] == [(1, 16), (1, 2)]
+    assert "memory of added" in failure.get("message")
+    assert "others" not in failure.get("message")
+    assert "no kernel was launched that the limit of memory of others is for" in (output / "stages.json").read_text()
+
+
+_BUNDLED = """import sys
+sys.path.insert(0, {root!r})
+import torch
+from kernels.add.add import add
+from kernels.attention.attention import scaled_dot_product_attention
+from kernels.layer_norm.layer_norm import layer_norm
+from kernels.matmul.matmul import matmul
+from kernels.rms_norm.rms_norm import rms_norm
+from kernels.softmax.softmax import softmax
+
+def rand(*shape): return torch.randn(shape, device="cuda", dtype=torch.float16)
+def test_add(): add(rand(1 << 14), rand(1 << 14), alpha=1.5)
+def test_softmax(): softmax(rand(64, 1024), 1)
+def test_rms_norm(): rms_norm(rand(64, 1024), (1024,), rand(1024))
+def test_layer_norm(): layer_norm(rand(64, 1024), (1024,), rand(1024), rand(1024))
+def test_matmul(): matmul(rand(128, 64), rand(64, 256))
+def test_attention(): scaled_dot_product_attention(*(rand(1, 2, 128, 64) for _ in range(3)))
+"""
+
+
+def test_totals_of_the_bundled_kernels_follow_from_the_algorithm(run_inside, tmp_path):
+    """Bytes read and written once, of two each and of four for what the backward needs of a row; operations of products."""
+    package, root = tmp_path / "package", Path(__file__).parents[4]
+    package.mkdir()
+    (package / "test_bundled.py").write_text(_BUNDLED.format(root=str(root)))
+    output = run_inside(package, Stage.TEST, interpret=False, emulate=CARD, benches=(), test_s=60.0, profile=True, sanitize=False)
+    found = map(json.loads, (output / "test" / "profile.jsonl").read_text().splitlines())
+    rows = {row["case"].partition("::test_")[2]: row for row in found}
+    moved = {name: (row["counters"]["read_bytes"], row["counters"]["written_bytes"]) for name, row in rows.items()}
+    of_products = {
+        name: sum(count * products(kind) for kind, count in row["matrix"].items()) for name, row in rows.items() if row["matrix"]
+    }
+    matrix = 64 * 1024 * 2
+
+    assert moved == {
+        "add": (2 * (2 << 14), 2 << 14),
+        "softmax": (matrix, matrix),
+        "rms_norm": (matrix + 1024 * 2, matrix + 64 * 4),
+        "layer_norm": (matrix + 2 * 1024 * 2, matrix + 2 * 64 * 4),
+        "matmul": (2 * (128 * 64 + 64 * 256), 2 * 128 * 256),
+        "attention": (3 * 2 * 2 * 128 * 64, 2 * 2 * 128 * 64 + 2 * 128 * 4),
+    }
+    assert of_products == {"matmul": 2 * 128 * 256 * 64, "attention": 2 * 2 * 2 * 128 * 128 * 64}
+    assert rows["add"]["counters"]["flop"] == 2 << 14

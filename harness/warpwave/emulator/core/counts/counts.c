@@ -114,18 +114,20 @@ static void count_global(struct wave *w, const struct instruction *i, struct cou
 }
 
 /* Cycles of the banks for one address a lane: lanes go in phases, as many as fill all banks once. In a phase, a bank gives one word a
- * cycle, to all lanes that ask for it. ds_read_b128 of CDNA has its phases of lanes that are not neighbours. */
-static u32 bank_cycles(const u32 *at, mask on, u32 banks, const struct count *of, u32 *least) {
-    u32 words = of->size < 4 ? 1 : of->size / 4, lanes = banks / (words == 3 ? 4 : words), cycles = 0;
-    int crossed = LANES == 64 && banks == 32 && words == 4 && of->access == READS;
+ * cycle, to all lanes that ask for it; a phase whose lanes are off takes a cycle, too. Where phases of ds_read_b128 are `crossed`, quads of
+ * lanes go together that are not neighbours. */
+static u32 bank_cycles(const u32 *at, mask on, const struct counting *c, const struct count *of, u32 *least) {
+    static const u8 quads[2][4][4] = {{{0, 5}, {1, 4}, {2, 7}, {3, 6}}, {{0, 3, 5, 6}, {1, 2, 4, 7}}}; /* of 32 lanes; 32 and 64 banks */
+    u32 words = of->size < 4 ? 1 : of->size / 4, banks = c->banks, lanes = banks / (words == 3 ? 4 : words), cycles = 0;
+    int crossed = c->crossed && words == 4 && of->access == READS;
     lanes = lanes > LANES ? LANES : lanes;
     for (u32 phase = 0; phase < LANES / lanes; phase++) {
         static _Thread_local u32 held[64][64], count[64];
-        u32 most = 0;
+        u32 most = 1;
         u64 used = 0; /* banks: `count` holds nothing of the others */
         for (u32 n = 0; n < lanes; n++) {
             u32 l = phase * lanes + n;
-            if (crossed) l = phase / 4 * 32 + (n < 4 ? phase % 4 * 4 + n : 16 + ((phase % 4) ^ 1) * 4 + n - 4);
+            if (crossed) l = l / 32 * 32 + quads[banks == 64][phase % (32 / lanes)][n / 4] * 4 + n % 4;
             if (!(on >> l & 1)) continue;
             for (u32 word = at[l] / 4, end = word + words; word < end; word++) {
                 u32 bank = word & (banks - 1), k = 0;
@@ -135,23 +137,24 @@ static u32 bank_cycles(const u32 *at, mask on, u32 banks, const struct count *of
                 most = count[bank] > most ? count[bank] : most;
             }
         }
-        cycles += most, *least += most != 0;
+        cycles += most, ++*least;
     }
     return cycles;
 }
 
 /* The same, but addresses that an instruction of this wave had before, up to a whole row of banks, are known. */
-static void count_banks(struct wave *w, const struct instruction *i, u32 offset, u32 which, u32 banks, struct count *of) {
+static void count_banks(struct wave *w, const struct instruction *i, u32 offset, u32 which, const struct counting *c, struct count *of) {
     static _Thread_local struct known { mask on; u32 kind, at[LANES], cycles, least; } table[PATTERNS];
     const u32 *given = w->v[i->s[0].index];
     mask on = exec_of(w);
-    u32 at[LANES], kind = of->size | of->access << 8 | banks << 16, row = banks * 4, first = on & 1 ? (given[0] + offset) / row * row : 0;
+    u32 at[LANES], kind = of->size | of->access << 8 | c->banks << 16 | c->crossed << 24, row = c->banks * 4;
+    u32 first = on & 1 ? (given[0] + offset) / row * row : 0;
     for (u32 l = 0; l < LANES; l++) at[l] = given[l] + offset - first;
     struct known *known = &table[slot(w, i, which)];
     if (known->kind != kind || known->on != on || memcmp(known->at, at, sizeof at)) {
         known->kind = kind, known->on = on, known->least = 0;
         memcpy(known->at, at, sizeof at);
-        known->cycles = bank_cycles(at, on, banks, of, &known->least);
+        known->cycles = bank_cycles(at, on, c, of, &known->least);
     }
     of->cycles += known->cycles, of->least_cycles += known->least;
 }
@@ -163,6 +166,7 @@ void count(struct wave *w, const struct instruction *i) {
     mask on = exec_of(w);
     u32 lanes = (u32)(LANES == 64 ? __builtin_popcountll(on) : __builtin_popcount((u32)on));
     of->times++, of->lanes += lanes;
+    if (of->kind == COUNT_GLOBAL && i->op->parameters[0] == BUFFER && is_scratch(&w->s[i->s[2].index])) of->kind = COUNT_SCRATCH;
     if (of->kind == COUNT_ONLY || !lanes) return;
     if (of->kind == COUNT_GLOBAL) {
         count_global(w, i, c, of);
@@ -173,6 +177,6 @@ void count(struct wave *w, const struct instruction *i) {
     for (u32 which = 0; which < (of->kind == COUNT_PAIR ? 2 : 1); which++) {
         u32 offset = (u32)i->imm;
         if (of->kind == COUNT_PAIR) offset = (offset >> which * 8 & 0xff) * (u32)(i->op->parameters[0] * i->op->parameters[1]);
-        count_banks(w, i, offset, which, c->banks, of);
+        count_banks(w, i, offset, which, c, of);
     }
 }

@@ -12,12 +12,13 @@ struct count {
     u64 times, lanes, bytes, lines64, least64, lines128, least128, cycles, least_cycles;
 };
 
-/* `seen` has a byte for each piece of memory of 32 bytes, those of range n from `first[n]` on: whether it was read, and written. */
+/* `seen` has a byte for each piece of memory of 32 bytes, those of range n from `first[n]` on: whether it was read, and written. LDS has
+ * `banks`, and serves lanes of ds_read_b128 in the order that bank_cycles calls `crossed`, or in their own. */
 struct counting {
     struct count *of;
     u64 *first;
     u8 *seen;
-    u32 banks, unused;
+    u32 banks, crossed;
     u64 read, written; /* pieces: those that were read before they were written, and those that were written */
 };
 

@@ -21,6 +21,9 @@ static inline u32 range_check(const u32 *resource, int has_index) {
 /* Neither swizzled (RDNA3: two bits) nor with lane ids added. */
 static inline int is_linear(const u32 *resource) { return !(resource[1] >> (LANES == 32 ? 30 : 31) || resource[3] >> 23 & 1); }
 
+/* Private memory of lanes: swizzled, with lane ids added, as begin_wave makes it. Where it begins is the wave's own matter. */
+static inline int is_scratch(const u32 *resource) { return LANES == 64 && resource[1] >> 31 && resource[3] >> 23 & 1; }
+
 /* Of one access: the lanes that are on, those of them that touch memory (a buffer's range bounds them), and where. */
 struct addresses { u64 at[LANES]; mask on, valid; };
 

@@ -78,6 +78,7 @@ static u8 *locate(struct wave *w, const struct instruction *i, int form, u32 siz
         u32 index = i->flags & INDEX_LANE ? w->v[row][l] : 0;
         u32 offset = i->flags & OFFSET_LANE ? w->v[row + (i->flags & INDEX_LANE ? 1 : 0)][l] : 0;
         u32 scalar = scalar32(w, &i->s[3]), check = range_check(resource, i->flags & INDEX_LANE);
+        if (is_scratch(resource)) return touch_scratch(w, offset + (u32)i->imm + scalar, size, l, store);
         if (!is_linear(resource)) stop(w, UNIMPLEMENTED);
         /* RDNA: where an index leads if bytes are checked is left open by AMD's documents. */
         if (LANES == 32 && i->flags & INDEX_LANE && check == BYTES) stop(w, UNIMPLEMENTED);
