@@ -182,6 +182,8 @@ def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...], lease: b
     variables = {name: value for name, value in package.declared.variables.items() if name not in package.variables}
     few = tuple(card for card in target.architectures if what.quick and card.name in target.quick)
     compiled_for = few or target.architectures
+    if options.limits.budget:  # which may end before the others have their turn
+        compiled_for = tuple(sorted(compiled_for, key=lambda card: card.name not in target.quick))
     return Job(
         run_id=where.run_id,
         target=target.name,

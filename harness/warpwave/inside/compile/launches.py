@@ -67,7 +67,7 @@ class _Runner:
             self._not_collected(failure)
         if self.choice.quick:
             items[:] = few_of_each(items)
-        left = by_function(selected) - by_function(item.nodeid for item in items)
+        left = by_function(selected) - by_function(item.nodeid for item in items) + self.collection.left
         items[:] = [item for item in items if item.nodeid not in self.choice.done]
         self.on_collected([item.nodeid for item in items], max(0, len(found) - len(selected)), left)
         if self.choice.budget:

@@ -240,7 +240,9 @@ def compile_all(job: Job) -> StageReport:
             notes[f"{BUDGET_UP} before these were compiled: {few(list(dict.fromkeys(lost)))}"] = None
         unreached = {name: never_reached(name, cases) if over else [] for name in cases}
         if over and any(unreached.values()):
-            notes[f"{BUDGET_UP} before all tests were compiled"] = None
+            none = few([name for name, each in cases.items() if not (each.announced or each.ended)], 8)
+            what = f"anything was compiled for {none}" if none and rows else "all tests were compiled"
+            notes[f"{BUDGET_UP} before {what}"] = None
         unseen["left_out"] += len(set().union(*unreached.values()))
         lasts = [each.pace.estimate(each.left + by_function(unreached[name])) for name, each in cases.items()]
         found = _report(job, rows, wrong, notes, unseen, list(cases.values()))
@@ -279,8 +281,8 @@ def compile_all(job: Job) -> StageReport:
 
     # Two more workers than cores. With fewer, the last architectures start late and leave a core idle at the end. With many more, the
     # longest one gets too small a share and finishes alone.
-    # With a budget, all begin at once: whatever there is time for is then compiled for each of them.
-    several = len(job.architectures) if job.limits.budget else (os.cpu_count() or 1) + 2
+    # With a budget, no more than cores: the first ones, one of each vendor, are done before it is spent on the others.
+    several = (os.cpu_count() or 1) + (0 if job.limits.budget else 2)
     with ThreadPoolExecutor(job.workers or max(1, several)) as pool:
         try:
             # What an earlier attempt compiled is read at once, whatever time there is.

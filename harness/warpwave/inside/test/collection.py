@@ -7,7 +7,9 @@ the `conftest.py` of the package does not import.
 from __future__ import annotations
 
 import math
+import random
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,10 +18,11 @@ import pytest
 
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.outcomes import DecidedByData, unchecked, with_place
-from warpwave.inside.test.settings import selection, settings
-from warpwave.records import NotRun, Selection
+from warpwave.inside.test.settings import budget, selection, settings
+from warpwave.records import Budget, NotRun, Selection
 from warpwave.records.selection import NO_SUCH_TEST, TEST_FILES, at_and_above, file_of, is_bench, is_test
 
+_FEWEST, _A_SECOND = 100, 10  # tests of one function: this many at least, and so many for each second of a budget
 IS_SCRIPT = re.compile(r"""^if __name__ == ["']__main__["']:""", re.MULTILINE)
 _BROKEN = "ConftestImportFailure"  # pytest's own name for it is not public
 
@@ -51,10 +54,14 @@ class Collection:
     selection: Selection = field(default_factory=selection)
     elsewhere: tuple[str, ...] = ()
     deadly: set[str] = field(default_factory=set)  # files that an earlier worker did not survive, or not within a test's limit
+    budget: Budget | None = None  # unless the tests are narrowed in a way that needs all of them to be collected
+    left: Counter[str] = field(default_factory=Counter)  # tests that were not made, because no budget reaches them, by function
 
     def pytest_configure(self, config: pytest.Config) -> None:
         """Learn the root, and which files to leave out."""
         self.root = config.rootpath
+        if self.selection.chosen.tests is None and not (config.option.keyword or config.option.markexpr):
+            self.budget = budget()
         self.deadly = {event["id"] for event in Journal.from_environment().read() if event["event"] == "death" and event.get("id")}
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
@@ -63,6 +70,24 @@ class Collection:
             return None
         name = collection_path.relative_to(self.root).as_posix()
         return None if self.selection.looks_into(name) and name not in self.deadly else True
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> Iterator[None]:
+        """With a budget, make only as many tests of a function as may have a turn: some functions have 300,000, in gigabytes of memory.
+
+        What failed last time is among them, and so are the smallest and a sample of the others.
+        """
+        yield
+        calls = getattr(metafunc, "_calls", [])  # not public; each has the parameters of a test
+        most = max(_FEWEST, int(_A_SECOND * self.budget.seconds)) if self.budget else len(calls)
+        if not self.budget or len(calls) <= most:
+            return
+        name, failed = metafunc.definition.nodeid, frozenset(self.budget.failed)
+        ordered = sorted(range(len(calls)), key=lambda place: (f"{name}[{calls[place].id}]" not in failed, _work(calls[place].params)))
+        others = random.Random(0).sample(ordered[most // 2 :], most - most // 2)  # noqa: S311, the same in each worker
+        kept = {*ordered[: most // 2], *others}
+        self.left[name] += len(calls) - most
+        calls[:] = [call for place, call in enumerate(calls) if place in kept]
 
     def choose(self, items: list[pytest.Item]) -> list[Failure]:
         """Keep the chosen tests of `items`, in place. Return a failure for each chosen id that stands for none of them.

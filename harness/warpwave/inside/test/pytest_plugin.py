@@ -168,11 +168,11 @@ class Reporter:
             self._not_collected(failure)
         if os.environ.get(QUICK_VARIABLE):
             items[:] = few_of_each(items)
-        left_out, left = len(selected) - len(items), by_function(selected) - by_function(item.nodeid for item in items)
+        left = by_function(selected) - by_function(item.nodeid for item in items) + self.collection.left
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in self.done])
         items[:] = [item for item in items if item.nodeid not in self.done]
         deselected, ids = max(0, len(found) - len(selected)), [item.nodeid for item in items]
-        self.journal.write("collected", ids=ids, deselected=deselected, left_out=left_out, left=left)
+        self.journal.write("collected", ids=ids, deselected=deselected, left_out=left.total(), left=left)
         self.budget = budget()
         if self.budget:
             items[:] = in_order(items, self.budget)

@@ -112,3 +112,23 @@ def test_an_estimate_has_each_functions_own_time(monkeypatch):
     assert pace.estimate({"t.py::a": 10, "t.py::b": 100}) == 10 * 2.0 + 100 * 1.0
     assert pace.estimate({"t.py::c": 2}) == 2 * 1.5
     assert pace.estimate({}) is None
+
+
+def test_a_budget_makes_only_tests_that_it_may_reach(run_inside, tmp_path):
+    """A function with a million parameters takes no memory and no time for those; they are counted, and what failed last time runs."""
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n\n\n@pytest.mark.parametrize('b', range(100))\n@pytest.mark.parametrize('a', range(100))\n"
+        "def test_many(a, b):\n    assert a < 99 or b != 77\n\n\n@pytest.mark.parametrize('c', range(3))\ndef test_few(c):\n    pass\n"
+    )
+    failed = "test_it.py::test_many[99-77]"
+    output = run_inside(tmp_path, Stage.TEST, light=True, benches=(), limits=Limits(budget=Budget(30.0, failed=(failed,))))
+    events = [json.loads(line) for line in (output / "test" / "journal.jsonl").read_text().splitlines()]
+    report, [ids] = _report(output, "test"), [event["ids"] for event in events if event["event"] == "collected"]
+
+    assert len(ids) == 303
+    assert sum(report["counts"].values()) + report["left_out"] == 10_003
+    assert (report["verdict"], report["counts"]["failed"]) == ("failed", 1)
+    assert {name.partition("[")[2].partition("-")[0] for name in ids} >= {"0", "99"}
+
+    output = run_inside(tmp_path, Stage.TEST, light=True, benches=(), limits=Limits(budget=Budget(30.0)), pytest_args=("-k", "99-77"))
+    assert _report(output, "test")["counts"] == {"failed": 1}
