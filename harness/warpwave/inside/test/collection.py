@@ -224,15 +224,18 @@ ALWAYS_LARGE = 1 << 28  # an interpreter takes minutes for 16 times as much: onl
 
 
 def few_of_each(items: Sequence[pytest.Item], most: int | None = None) -> list[pytest.Item]:
-    """Return the items to run, in the order given: at most so many of each function, by default as many as there is room for."""
+    """Return the items to run, in the order given: at most so many of each function, by default as many as there is room for.
+
+    If `most` is 1, they are the ones with the least work.
+    """
     functions = _grouped(items, _function)
     if len(functions) > ENOUGH:
         functions = _grouped(items, _combination)
     if len(functions) > ENOUGH:
         names = sorted(functions)
         functions = {names[place * len(names) // ENOUGH]: functions[names[place * len(names) // ENOUGH]] for place in range(ENOUGH)}
-    most = most or next((few for few in range(MOST, 1, -1) if sum(min(few, len(several)) for several in functions.values()) <= ENOUGH), 1)
-    kept = {id(item) for several in functions.values() for item in _spread(_small(several), most)}
+    least, most = most == 1, most or next((few for few in range(MOST, 1, -1) if sum(min(few, len(several)) for several in functions.values()) <= ENOUGH), 1)
+    kept = {id(item) for several in functions.values() for item in _spread(_small(several, least), most)}
     return [item for item in items if id(item) in kept]
 
 
@@ -257,10 +260,10 @@ def _grouped(items: Sequence[pytest.Item], key: Callable[[pytest.Item], tuple[st
     return groups
 
 
-def _small(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return the items whose parameters ask for little work."""
+def _small(items: list[pytest.Item], least: bool) -> list[pytest.Item]:
+    """Return the items whose parameters ask for little work, or for the `least`."""
     work = [_work(dict(getattr(getattr(item, "callspec", None), "params", {}))) for item in items]
-    most = max(ALWAYS_SMALL, min(LARGEST * min(work), max(ALWAYS_LARGE, min(work))))
+    most = min(work) if least else max(ALWAYS_SMALL, min(LARGEST * min(work), max(ALWAYS_LARGE, min(work))))
     return [item for item, each in zip(items, work, strict=True) if each <= most]
 
 

@@ -48,12 +48,13 @@ def package(tmp_path):
 
 
 def test_a_budget_spreads_over_functions_and_leaves_out_the_rest(run_inside, package):
-    """What failed last time is first, then one test of each function; the stage passes, and counts what is left out."""
+    """What failed last time is first, then a small test of each function; the stage passes, and counts what is left out."""
     limits = Limits(budget=Budget(16.0, failed=("test_it.py::test_of_last_time",)))
     output = run_inside(package, Stage.TEST, light=True, benches=(), limits=limits)
     report, started = _report(output, "test"), _started(output / "test" / "journal.jsonl")
 
     assert [name.partition("[")[0] for name in started[:3]] == ["test_of_last_time", "test_slow", "test_last"]
+    assert started[1] in ("test_slow[0]", "test_slow[1]")
     assert (report["verdict"], report["exit_code"], report["out_of_time"]) == ("passed", 0, True)
     assert report["counts"]["passed"] + report["left_out"] == 204
     assert report["left_out_s"] > 1
