@@ -234,7 +234,8 @@ def few_of_each(items: Sequence[pytest.Item], most: int | None = None) -> list[p
     if len(functions) > ENOUGH:
         names = sorted(functions)
         functions = {names[place * len(names) // ENOUGH]: functions[names[place * len(names) // ENOUGH]] for place in range(ENOUGH)}
-    least, most = most == 1, most or next((few for few in range(MOST, 1, -1) if sum(min(few, len(several)) for several in functions.values()) <= ENOUGH), 1)
+    least = most == 1
+    most = most or next((few for few in range(MOST, 1, -1) if sum(min(few, len(several)) for several in functions.values()) <= ENOUGH), 1)
     kept = {id(item) for several in functions.values() for item in _spread(_small(several, least), most)}
     return [item for item in items if id(item) in kept]
 
