@@ -164,7 +164,7 @@ def update(runs: tuple[Path, ...], file: Path | None, prune: bool, json: Json) -
     listed = _read(path) if path.is_file() else Listed()
     made = updated(listed, read_runs(runs), date.today().isoformat(), prune=prune)
     count = len(made.listed.entries)
-    if path.is_file() or count:
+    if file or path.is_file() or count:  # a file that was named is there for --known of the next run, even if empty
         write_text(path, render(made.listed))
     changes = {"added": made.added, "removed": made.removed, "expired": made.expired}
     if print_answer(json, [json_text({**Outcome().fields(), "file": str(path), "entries": count, **changes}, indent=1) + "\n"]):

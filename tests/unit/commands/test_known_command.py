@@ -60,10 +60,13 @@ def test_what_fails_is_listed_and_then_green(here, capsys):
 
 
 def test_nothing_is_written_where_nothing_fails(here, capsys):
-    """A list without an entry would only be another file."""
-    assert _run_cli(["known", "update", results(here / "good")]) == 0
+    """A list without an entry would only be another file; one that is named is there for the next run's --known."""
+    good = results(here / "good")
+    assert _run_cli(["known", "update", good]) == 0
     assert not (here / "known-failures.txt").exists()
     assert "nothing to list" in capsys.readouterr().out
+    assert _run_cli(["known", "update", good, "--known", "list.txt"]) == 0
+    assert _run_cli(["report", good, "--known", "list.txt"]) == 0
 
 
 def test_an_update_as_json(here, capsys):
