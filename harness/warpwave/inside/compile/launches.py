@@ -39,13 +39,17 @@ OnCollected = Callable[[list[str], int, "Counter[str]"], None]
 
 @dataclass(frozen=True)
 class Choice:
-    """Which tests to run: not those that are `done`, nor the `benches`. `narrowed`: the user asked for some only. `budget`: their order."""
+    """Which tests to run: not those that are `done`, nor the `benches`. `narrowed`: the user asked for some only.
+
+    `budget` is their order, and with the architecture `card` how many of them.
+    """
 
     done: set[str]
     quick: bool
     narrowed: bool
     benches: tuple[str, ...] = ()
     budget: Union[Budget, None] = None
+    card: str = ""
 
 
 class _Runner:
@@ -67,11 +71,13 @@ class _Runner:
             self._not_collected(failure)
         if self.choice.quick:
             items[:] = few_of_each(items)
+        ordered = in_order(items, self.choice.budget, self.choice.card) if self.choice.budget else items[:]
+        reached = set(map(id, ordered))
+        items[:] = [item for item in items if id(item) in reached]
         left = by_function(selected) - by_function(item.nodeid for item in items) + self.collection.left
-        items[:] = [item for item in items if item.nodeid not in self.choice.done]
-        self.on_collected([item.nodeid for item in items], max(0, len(found) - len(selected)), left)
-        if self.choice.budget:
-            items[:] = in_order(items, self.choice.budget)
+        ids = [item.nodeid for item in items if item.nodeid not in self.choice.done]
+        self.on_collected(ids, max(0, len(found) - len(selected)), left)
+        items[:] = [item for item in ordered if item.nodeid not in self.choice.done]
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Report a module or a conftest.py that does not import: it launches nothing."""
@@ -169,7 +175,7 @@ def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
         journal.write("collected", ids=ids, deselected=deselected, left_out=left.total(), left=left)
 
     options = [*pytest_options(job, Path(job.output) / Stage.COMPILE.value), *test_paths(job)]
-    choice = Choice(journal.done(), job.what.quick, narrowed=is_narrowed(job), benches=job.what.benches, budget=job.limits.budget)
+    choice = Choice(journal.done(), job.what.quick, is_narrowed(job), job.what.benches, job.limits.budget, recorder.card.name)
     if is_last(choice.budget) or run_tests(options, choice, on_collected, on_start, on_end):
         journal.write("note", text=f"{BUDGET_UP} before all tests were compiled")
 

@@ -248,6 +248,10 @@ def compile_all(job: Job) -> StageReport:
         found = _report(job, rows, wrong, notes, unseen, list(cases.values()))
         if over and not rows:
             found = dataclasses.replace(found, reason=f"{BUDGET_UP} before anything was compiled", hint=LONGER_BUDGET)
+        cut = job.limits.budget if over or unseen["left_out"] else None
+        begun = [card for card in job.architectures if cut and (cases[card.shown].announced or cases[card.shown].ended)]
+        reached = {card.name: sum("::" in name for name in cases[card.shown].ended) for card in begun}
+        found = dataclasses.replace(found, reached=reached, budget_s=cut.seconds if cut else None)
         return dataclasses.replace(found, left_out_s=max(filter(None, lasts), default=None), out_of_time=over)
 
     def run(card: Architecture) -> None:
@@ -332,7 +336,8 @@ def _report(
         notes = (lacking, *notes)
     if left_out := job.not_compiled_for:
         compiled_for = ", ".join(card.shown for card in job.architectures)
-        notes = (f"--quick compiled for {compiled_for} only, and left out {', '.join(left_out)}", *notes)
+        by = "--quick" if job.what.quick else "--budget"
+        notes = (f"{by} compiled for {compiled_for} only, and left out {', '.join(left_out)}", *notes)
     report = StageReport(Stage.COMPILE, verdict, reason=reason, hint=hint, counts=counts, notes=tuple(notes), **unseen)  # type: ignore[arg-type]
     report = with_reasons(report, Counter(row.not_run for row in rows if row.not_run))
     return doubted(mostly_run(report, cases), wrong)

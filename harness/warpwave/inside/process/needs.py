@@ -37,7 +37,7 @@ def sources(modules: Iterable[str], root: Path) -> dict[str, tuple[str, str]]:
         by_part = [(place, options, {name for name in names if wanted & set(name.split("-"))}) for place, options, names in places]
         for place, options, names in [*by_name, *by_part]:
             if len(names) == 1:  # of several names with that part, any may be meant
-                found[module] = (place, options.replace("NAME", *names))
+                found[module] = (place, options.replace("NAME", next(iter(names))))
                 break
     return found
 

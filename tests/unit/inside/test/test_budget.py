@@ -133,3 +133,15 @@ def test_a_budget_makes_only_tests_that_it_may_reach(run_inside, tmp_path):
 
     output = run_inside(tmp_path, Stage.TEST, light=True, benches=(), limits=Limits(budget=Budget(30.0)), pytest_args=("-k", "99-77"))
     assert _report(output, "test")["counts"] == {"failed": 1}
+
+
+def test_a_budget_goes_no_further_than_the_list_of_known_failures(run_inside, package):
+    """What fails beyond it would look new. What failed last time runs all the same."""
+    budget = Budget(60.0, failed=("test_it.py::test_slow[9]",), seen={"it": {"test_it.py": 3}})
+    output = run_inside(package, Stage.TEST, light=True, benches=(), limits=Limits(budget=budget))
+    report, started = _report(output, "test"), _started(output / "test" / "journal.jsonl")
+
+    assert (report["verdict"], report["counts"], report["left_out"], report["out_of_time"]) == ("passed", {"passed": 4}, 200, False)
+    assert started[0] == "test_slow[9]"
+    assert {name.partition("[")[0] for name in started} == {"test_slow", "test_last", "test_of_last_time"}
+    assert (report["reached"], report["budget_s"]) == ({"test_it.py": 4}, 60.0)
