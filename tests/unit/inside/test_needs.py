@@ -40,7 +40,7 @@ def test_each_place_has_its_options(package):
         "tested_of_nobody": ("extra test", "--install"),
         "first_of_nobody": ("extra verify", "--install --extra verify"),
         "third_of_nobody": ("group bench", "--install --extra bench"),
-        "fourth_of_nobody": ("requirements-eval.txt", "--requirements requirements-eval.txt"),
+        "fourth_of_nobody": ("requirements-eval.txt", "--with fourth-of-nobody"),
     }
 
 
@@ -56,7 +56,7 @@ def test_the_hint_is_one_command(package):
     hint = hint_of([f"ModuleNotFoundError: No module named '{name}'" for name in missing], package)
 
     assert "first_of_nobody (extra verify), " in hint
-    assert ": --install --extra verify --extra tables --extra bench --requirements requirements-eval.txt." in hint
+    assert ": --install --extra verify --extra tables --extra bench --with fourth-of-nobody." in hint
     assert "Missing here: wild_of_nobody. --install installs" in hint
 
 

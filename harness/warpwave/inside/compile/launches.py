@@ -125,7 +125,8 @@ def run_tests(
     runner = _Runner(choice, collection, on_collected, on_start, on_end)
     ended = pytest.main(["-q", "--no-header", "--tb=no", "--capture=no", *options], plugins=[collection, runner, *plugins])
     cut = ended is pytest.ExitCode.INTERRUPTED and is_last(choice.budget)
-    if ended in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.INTERRUPTED) and not cut:
+    reported = ended is pytest.ExitCode.USAGE_ERROR and bool(collection.raised)  # a conftest.py that does not import
+    if ended in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.INTERRUPTED) and not (cut or reported):
         how = pytest.ExitCode(ended).name.lower().replace("_", " ")
         said = f"pytest ended early ({how}), so some tests did not run: see the stage's log"
         on_start("(pytest)")

@@ -424,7 +424,8 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         usual = "A module does not import: the environment lacks what it needs, or its code is broken."
         hint = f"{hint or usual} Its traceback is in test/log.txt."
     started = not deaths or deaths[-1].case is not None
-    refused = refusal(folder / "log.txt") if not results.announced and not ran else ""
+    # A conftest.py that lacks a module keeps pytest from all tests, too; that has a row.
+    refused = refusal(folder / "log.txt") if not results.announced and not ran and not lacking else ""
     if refused and not started:
         verdict, reason, hint = Verdict.ERROR, f"pytest did not start: {refused}", _PYTEST_IS_WRONG
     elif not started:
