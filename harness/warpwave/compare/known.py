@@ -33,7 +33,7 @@ KINDS = {
     "gate": ("gate", "architecture", "kernel", "function"),
     "kernel": ("reason", "architecture", "kernel", "function"),
     "test": ("reason", "test"),
-    "seen": ("budget in seconds", "number", "test file or architecture"),
+    "seen": ("budget in seconds", "number", "stage", "test file or architecture"),
 }
 SEEN = "seen"  # no failure: how many tests of a file, or for an architecture, the run had that a budget cut short
 LISTABLE = (*FAILING, Verdict.INVALID)
@@ -293,13 +293,13 @@ def entries_of(runs: Iterable[TargetRun]) -> tuple[Entry, ...]:
 
 
 def reached(seen: Iterable[Entry], seconds: float) -> dict[str, dict[str, int]]:
-    """Return how many tests of each file and for each architecture the list has seen, by target; all, if the budget is longer now."""
+    """Return how many tests the list has seen, by target, and by stage and file or architecture; all, if the budget is longer now."""
     found: dict[str, dict[str, int]] = {}
     for entry in seen:
-        _, budget, number, name = entry.key
+        _, budget, number, stage, name = entry.key
         if budget.isdecimal() and number.isdecimal() and seconds <= int(budget):
             counts = found.setdefault(entry.target, {})
-            counts[name] = max(int(number), counts.get(name, 0))
+            counts[f"{stage} {name}"] = max(int(number), counts.get(f"{stage} {name}", 0))
     return found
 
 
@@ -307,7 +307,7 @@ def _seen_in(runs: Iterable[TargetRun]) -> Iterator[Entry]:
     for run in runs:
         for report in run.stages:
             for name, number in report.reached.items():
-                key = (SEEN, str(math.ceil(report.budget_s or 0)), str(number), name)
+                key = (SEEN, str(math.ceil(report.budget_s or 0)), str(number), report.stage.value, name)
                 yield Entry(key, plain_target(run.record.target, run.record.toolchain))
 
 

@@ -187,7 +187,7 @@ def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...], lease: b
         seen = limits.budget.seen.get(target.name, {})
         limits = replace(limits, budget=replace(limits.budget, seen={target.name: seen} if seen else {}))
         compiled_for = tuple(sorted(compiled_for, key=lambda card: card.name not in target.quick))
-        compiled_for = tuple(card for card in compiled_for if card.name in seen) or compiled_for
+        compiled_for = tuple(card for card in compiled_for if f"compile {card.name}" in seen) or compiled_for
     return Job(
         run_id=where.run_id,
         target=target.name,

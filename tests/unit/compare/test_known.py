@@ -433,7 +433,7 @@ def test_a_list_from_a_run_that_a_budget_cut_short_says_how_far_it_came():
     seen = [entry for entry in parse(render(made.listed), "known.txt").entries if entry.key[0] == "seen"]
 
     assert made.added == (LISTED.line,)
-    assert [entry.line for entry in seen] == ["seen alpha 240 2 softmax/test_softmax.py", "seen alpha 240 7 sy_90"]
-    assert reached(seen, 240) == {"alpha": {"softmax/test_softmax.py": 2, "sy_90": 7}}
+    assert [entry.line for entry in seen] == ["seen alpha 240 2 test softmax/test_softmax.py", "seen alpha 240 7 test sy_90"]
+    assert reached(seen, 240) == {"alpha": {"test softmax/test_softmax.py": 2, "test sy_90": 7}}
     assert reached(seen, 241) == {}
     assert update(made.listed, [ran(bad(), case(GOOD))], "2026-11-28").listed.entries == (LISTED,)

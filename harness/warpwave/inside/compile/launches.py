@@ -121,7 +121,7 @@ def run_tests(
 
     Return whether the budget was up before all of them had run.
     """
-    collection = Collection(elsewhere=choice.benches)
+    collection = Collection(elsewhere=choice.benches, stage="compile")
     runner = _Runner(choice, collection, on_collected, on_start, on_end)
     ended = pytest.main(["-q", "--no-header", "--tb=no", "--capture=no", *options], plugins=[collection, runner, *plugins])
     cut = ended is pytest.ExitCode.INTERRUPTED and is_last(choice.budget)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import sys
 import threading
@@ -51,7 +52,9 @@ from warpwave.records import (
     to_json,
     worst,
 )
-from warpwave.records.selection import kernel_of
+from warpwave.records.selection import file_of, kernel_of
+
+_MOST_FILES = 900  # of a report
 
 # Which architectures Triton can compile for. Read in a process that has imported Triton; the stage's own never does.
 
@@ -250,7 +253,9 @@ def compile_all(job: Job) -> StageReport:
             found = dataclasses.replace(found, reason=f"{BUDGET_UP} before anything was compiled", hint=LONGER_BUDGET)
         cut = job.limits.budget if over or unseen["left_out"] else None
         begun = [card for card in job.architectures if cut and (cases[card.shown].announced or cases[card.shown].ended)]
-        reached = {card.name: sum("::" in name for name in cases[card.shown].ended) for card in begun}
+        reached = dict.fromkeys((file_of(name) for card in begun for name in cases[card.shown].ended), 0)
+        reached = dict(itertools.islice(reached.items(), _MOST_FILES))
+        reached |= {card.name: sum("::" in name for name in cases[card.shown].ended) for card in begun}
         found = dataclasses.replace(found, reached=reached, budget_s=cut.seconds if cut else None)
         return dataclasses.replace(found, left_out_s=max(filter(None, lasts), default=None), out_of_time=over)
 

@@ -32,8 +32,8 @@ def in_order(items: Sequence[pytest.Item], budget: Budget, of: str = "") -> list
     found = groups.pop(0)
     for item in found:
         item.stash[PART] = 0
-    left = Counter({name: count for each in budget.seen.values() for name, count in each.items()})
-    is_cut = of in left if of else any(name.endswith(".py") for name in left)
+    left = Counter(seen_by("compile" if of else "test", budget))
+    is_cut = of in left if of else bool(left)
     for group, several in groups.items():
         first, few = (set(map(id, few_of_each(several, most))) for most in (1, None))
         ranked = [(0 if id(item) in first else 1 if id(item) in few else 2, item) for item in several]
@@ -45,6 +45,11 @@ def in_order(items: Sequence[pytest.Item], budget: Budget, of: str = "") -> list
             item.stash[PART] = 3 * group + rank
             found.append(item)
     return found
+
+
+def seen_by(stage: str, budget: Budget) -> dict[str, int]:
+    """Return how many tests of each file, or for each architecture, the list of known failures has seen in this stage."""
+    return {name.partition(" ")[2]: n for each in budget.seen.values() for name, n in each.items() if name.startswith(f"{stage} ")}
 
 
 def function_of(name: str) -> str:

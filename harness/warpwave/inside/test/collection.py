@@ -53,15 +53,21 @@ class Collection:
     below: dict[str, Failure] = field(default_factory=dict)  # folders whose conftest.py is broken
     selection: Selection = field(default_factory=selection)
     elsewhere: tuple[str, ...] = ()
+    stage: str = "test"
     deadly: set[str] = field(default_factory=set)  # files that an earlier worker did not survive, or not within a test's limit
     budget: Budget | None = None  # unless the tests are narrowed in a way that needs all of them to be collected
-    left: Counter[str] = field(default_factory=Counter)  # tests that were not made, because no budget reaches them, by function
+    seen: frozenset[str] = frozenset()  # with a budget: the only files whose failures the list of known failures can tell from new ones
+    left: Counter[str] = field(default_factory=Counter)  # tests that were not made, as no budget reaches them, by function or file
 
     def pytest_configure(self, config: pytest.Config) -> None:
         """Learn the root, and which files to leave out."""
         self.root = config.rootpath
         if self.selection.chosen.tests is None and not (config.option.keyword or config.option.markexpr):
             self.budget = budget()
+        if self.budget and self.budget.seen:
+            names = (name.partition(" ") for each in self.budget.seen.values() for name in each)
+            seen = {name for stage, _, name in names if stage == self.stage and name.endswith(".py")}
+            self.seen = frozenset({*seen, *self.budget.changed, *map(file_of, self.budget.failed)}) if seen else frozenset()
         self.deadly = {event["id"] for event in Journal.from_environment().read() if event["event"] == "death" and event.get("id")}
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
@@ -69,6 +75,10 @@ class Collection:
         if not collection_path.is_relative_to(self.root) or collection_path.name in ("__init__.py", "conftest.py"):
             return None
         name = collection_path.relative_to(self.root).as_posix()
+        if self.seen and name.endswith(".py") and name not in self.seen:
+            if is_test(name, settings().get("python_files", TEST_FILES)):
+                self.left[name] = 1  # at least
+            return True
         return None if self.selection.looks_into(name) and name not in self.deadly else True
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

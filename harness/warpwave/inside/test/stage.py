@@ -439,6 +439,8 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
             "An option for pytest is wrong, such as the expression of -k.",
         )
     job, cut = results.job, results.job.limits.budget if results.out_of_time or results.left_out else None
+    reached = Counter({_file_of(case.id): 0 for case in cases if cut})
+    reached.update(_file_of(case.id) for case in cases if cut and "::" in case.id)
     notes = [*results.notes, *again_alone(len(results.postponed)), *executed_by_emulator(results.job, cases), *replaced_compiler(cases)]
     report = StageReport(
         Stage.TEST,
@@ -450,7 +452,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         left_out=results.left_out,
         left_out_s=results.pace.estimate(results.left),
         out_of_time=results.out_of_time,
-        reached=dict(Counter(_file_of(case.id) for case in cases if cut and "::" in case.id).most_common(_MOST_FILES)),
+        reached=dict(reached.most_common(_MOST_FILES)),
         budget_s=cut.seconds if cut else None,
         used_s=round(sum(used.seconds for used in results.used.values()), 3) if job.needs_card else None,
         compiled_here=compiled_kernels() - results.compiled_before,

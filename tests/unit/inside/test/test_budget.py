@@ -137,11 +137,12 @@ def test_a_budget_makes_only_tests_that_it_may_reach(run_inside, tmp_path):
 
 def test_a_budget_goes_no_further_than_the_list_of_known_failures(run_inside, package):
     """What fails beyond it would look new. What failed last time runs all the same."""
-    budget = Budget(60.0, failed=("test_it.py::test_slow[9]",), seen={"it": {"test_it.py": 3}})
+    (package / "test_unseen.py").write_text("import no_such_module_of_ours as missing, test_it.wrong\n")
+    budget = Budget(60.0, failed=("test_it.py::test_slow[9]",), seen={"it": {"test test_it.py": 3, "compile gfx942": 1}})
     output = run_inside(package, Stage.TEST, light=True, benches=(), limits=Limits(budget=budget))
     report, started = _report(output, "test"), _started(output / "test" / "journal.jsonl")
 
-    assert (report["verdict"], report["counts"], report["left_out"], report["out_of_time"]) == ("passed", {"passed": 4}, 200, False)
+    assert (report["verdict"], report["counts"], report["left_out"], report["out_of_time"]) == ("passed", {"passed": 4}, 201, False)
     assert started[0] == "test_slow[9]"
     assert {name.partition("[")[0] for name in started} == {"test_slow", "test_last", "test_of_last_time"}
     assert (report["reached"], report["budget_s"]) == ({"test_it.py": 4}, 60.0)
