@@ -14,7 +14,7 @@ import click
 from warpwave import console
 from warpwave.cli.options import FOLDER, OUT_FILE, Json, JsonCommand, json_option
 from warpwave.cli.show import print_answer, read_runs
-from warpwave.compare.known import FILE, Entry, Known, Listed, apply, entries_of, parse, render
+from warpwave.compare.known import FILE, SEEN, Entry, Known, Listed, apply, entries_of, parse, render
 from warpwave.compare.known import update as updated
 from warpwave.errors import NEW, ConfigError, Outcome, UsageError
 from warpwave.git import ask_git, repository_of
@@ -50,13 +50,15 @@ def read_known(options: dict[str, Any], *, kernels: Path | None = None, runs: Se
     if path is None and not kept:
         return Known(**policy) if options["fail_on"] or policy["strict"] else None
     if path is None:
-        entries = [entry for each in kept for entry in _read(each).entries]
+        entries = [entry for each in kept for entry in _read(each).entries if entry.key[0] != SEEN]
         return Known(tuple(entries), str(kept[0]) if len(kept) == 1 else f"{len(kept)} lists", **policy)
-    own = _read(path).entries
+    listed = _read(path).entries
+    own = tuple(entry for entry in listed if entry.key[0] != SEEN)
+    policy["seen"] = tuple(entry for entry in listed if entry.key[0] == SEEN)
     base = options["known_base"]
     if not base or not os.path.lexists(repository_of(path.parent) / ".git"):
         return Known(own, str(path), **policy)
-    before = _at(path, base)
+    before = tuple(entry for entry in _at(path, base) if entry.key[0] != SEEN)
     known = {(entry.key, entry.target, entry.until) for entry in before}
     added = tuple(entry for entry in own if (entry.key, entry.target, entry.until) not in known)
     return Known(before, f"{path} of {base}", added, **policy)
@@ -155,8 +157,8 @@ def update(runs: tuple[Path, ...], file: Path | None, prune: bool, json: Json) -
     path = file or find(Path.cwd()) or Path.cwd() / FILE
     listed = _read(path) if path.is_file() else Listed()
     made = updated(listed, read_runs(runs), date.today().isoformat(), prune=prune)
-    count = len(made.listed.entries)
-    if path.is_file() or count:
+    count = sum(entry.key[0] != SEEN for entry in made.listed.entries)
+    if file or path.is_file() or count:  # a file that was named is there for --known of the next run, even if empty
         write_text(path, render(made.listed))
     changes = {"added": made.added, "removed": made.removed, "expired": made.expired}
     if print_answer(json, [json_text({**Outcome().fields(), "file": str(path), "entries": count, **changes}, indent=1) + "\n"]):

@@ -16,7 +16,9 @@ from typing import Any
 
 import click
 
+from warpwave.cli.known import read_known
 from warpwave.cli.options import COMMAND, POSITIONAL, STAGES, overridden
+from warpwave.compare.known import reached
 from warpwave.config.package import declared_extras, find_project, find_root, import_folders, load_pytest_settings, package_names
 from warpwave.config.pyproject import PackageEnvironment, load_environment, load_what
 from warpwave.config.targets import Bounds, Builds, load_architectures, load_builds, named_architectures
@@ -367,7 +369,8 @@ def _budget(options: dict[str, Any], package: Package) -> Budget | None:
                 change, benches = changed_files(package.folder, ref), options["benches"] or What.benches
                 changed = _touched_by(change, f"--changed-since {ref}", package, benches)[0].tests or ()
                 break
-    return Budget(seconds, failed, changed)
+    known = read_known(options, kernels=options["kernels"])
+    return Budget(seconds, failed, changed, reached(known.seen, seconds) if known else {})
 
 
 def _limits(options: dict[str, Any], bounds: Bounds, budget: Budget | None) -> Limits:

@@ -12,9 +12,10 @@ only the change that is being judged added it.
 from __future__ import annotations
 
 import json
+import math
 import re
 from calendar import monthrange
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Union
 
@@ -32,7 +33,9 @@ KINDS = {
     "gate": ("gate", "architecture", "kernel", "function"),
     "kernel": ("reason", "architecture", "kernel", "function"),
     "test": ("reason", "test"),
+    "seen": ("budget in seconds", "number", "stage", "test file or architecture"),
 }
+SEEN = "seen"  # no failure: how many tests of a file, or for an architecture, the run had that a budget cut short
 LISTABLE = (*FAILING, Verdict.INVALID)
 _HEADER = (
     "# Known failures of this package: they are shown, and fail no run. What is not listed here fails.",
@@ -79,7 +82,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class Known:
-    """What a report takes for known, and what its exit code depends on.
+    """What a report takes for known, and what its exit code depends on. `seen` is how far the run came that the list is from.
 
     `source` says where the entries are from. `added` are entries that only the judged change has: they are shown, and excuse nothing.
     `base` are the failures of an earlier run: what was there is known, and nobody keeps a list of it.
@@ -93,6 +96,7 @@ class Known:
     today: str = ""
     fail_on: str = NEW
     strict: bool = False
+    seen: tuple[Entry, ...] = ()
 
 
 def parse(text: str, source: str) -> Listed:
@@ -285,6 +289,25 @@ def entries_of(runs: Iterable[TargetRun]) -> tuple[Entry, ...]:
     return tuple(Entry(key, target) for key, target in found)
 
 
+def reached(seen: Iterable[Entry], seconds: float) -> dict[str, dict[str, int]]:
+    """Return how many tests the list has seen, by target, and by stage and file or architecture; all, if the budget is longer now."""
+    found: dict[str, dict[str, int]] = {}
+    for entry in seen:
+        _, budget, number, stage, name = entry.key
+        if budget.isdecimal() and number.isdecimal() and seconds <= int(budget):
+            counts = found.setdefault(entry.target, {})
+            counts[f"{stage} {name}"] = max(int(number), counts.get(f"{stage} {name}", 0))
+    return found
+
+
+def _seen_in(runs: Iterable[TargetRun]) -> Iterator[Entry]:
+    for run in runs:
+        for report in run.stages:
+            for name, number in report.reached.items():
+                key = (SEEN, str(math.ceil(report.budget_s or 0)), str(number), report.stage.value, name)
+                yield Entry(key, plain_target(run.record.target, run.record.toolchain))
+
+
 def apply(runs: Sequence[TargetRun], known: Known) -> tuple[list[TargetRun], KnownFailures]:
     """Return the runs with `known` as the verdict of what fails as listed, and what became of each entry.
 
@@ -431,6 +454,10 @@ def update(listed: Listed, runs: Sequence[TargetRun], today: str, *, prune: bool
     What the runs did not have stays as it is.
     """
     failures = [(run, _failures(run)) for run in runs]
+    whole = [run for run in runs if not prune and not [option for option in run.narrowed.by if option not in FOR_TIME]]
+    seen = [entry for entry in listed.entries if entry.key[0] == SEEN and not any(entry.is_about(run) for run in whole)]
+    seen += _seen_in(whole)
+    listed = replace(listed, entries=tuple(entry for entry in listed.entries if entry.key[0] != SEEN))
     unneeded = (Standing.FIXED, Standing.GONE, Standing.CHANGED)
     standings = {entry: _standing(entry, failures)[0] for entry in listed.entries}
     kept = [entry for entry, standing in standings.items() if standing not in unneeded]
@@ -446,5 +473,5 @@ def update(listed: Listed, runs: Sequence[TargetRun], today: str, *, prune: bool
         }
         new = [Entry(key, target) for key, target in fresh]
     expired = [entry.line for entry, standing in standings.items() if standing is Standing.KNOWN and entry.until and entry.until < today]
-    after = replace(listed, entries=tuple(sorted((*kept, *new), key=lambda entry: entry.line)))
+    after = replace(listed, entries=tuple(sorted((*kept, *new, *seen), key=lambda entry: entry.line)))
     return Update(after, tuple(sorted(entry.line for entry in new)), tuple(sorted(removed)), tuple(expired))

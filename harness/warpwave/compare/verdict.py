@@ -156,7 +156,9 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
     tested = any(report.stage is Stage.TEST for report in run.stages)
     unchecked = causes(run)
     # Where no test could run, what was compiled still was checked; but not where the author skips every test.
-    untested = all(case.verdict is Verdict.NOT_RUN and case.not_run in (NotRun.EMPTY, *UNCHECKED) for case in own)
+    late = any(report.stage is Stage.TEST and report.out_of_time for report in run.stages)
+    no_test = (NotRun.EMPTY, *UNCHECKED, *([NotRun.SKIPPED] if late else []))
+    untested = all(case.verdict is Verdict.NOT_RUN and case.not_run in no_test for case in own)
     if untested and Verdict.PASSED.value in compiled:
         found = [entry for entry in found if entry[0] is not Verdict.NOT_RUN]
     elif tests and set(tests) == {Verdict.NOT_RUN.value}:

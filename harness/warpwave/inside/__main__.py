@@ -146,7 +146,8 @@ def _run_stage(job: Job, job_path: Path, stage: Stage, left_s: float) -> StageRe
         sealing.end_orphans(but=process.pid)
     relay.join(_GRACE_S)
     seconds = round(time.monotonic() - started, 3)
-    if reports and process.returncode == 0:
+    # A stage that has reported in time may be interrupted while it ends.
+    if reports and (process.returncode == 0 or (timed_out and job.limits.budget)):
         report = dataclasses.replace(reports[-1], seconds=seconds, exit_code=0)
         return doubted(report, (f"{name} was changed by another process" for name in sealing.changed(report, Path(job.output))))
     hint = f"The end of {stage.value}/log.txt has details."

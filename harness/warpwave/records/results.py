@@ -76,7 +76,8 @@ class StageReport:
 
     `deselected` counts the tests that pytest found and that an option or the package deselected. `left_out` counts those of the rest, or of
     the bench stage the points, that a quick run or a budget left out; they would take about `left_out_s`. `out_of_time`: the budget was up
-    before the stage had run all that it was to run. `not_run` counts what did not run by its reason. `doubts` say why the results are
+    before the stage had run all that it was to run, and `reached` has how many tests of each file, or for each architecture, ended by
+    then. `not_run` counts what did not run by its reason. `doubts` say why the results are
     unreliable. `notes` are what a reader should know and what does not change the verdict. `files` are the results, each with the SHA-256
     that the stage computed when it wrote them. `used_s` is how long the stage used its card: at least one test ran and did not compile, or
     the device was busy with what was timed; None if it uses none. `compiled_here` kernels were compiled by the stage, and `compiled_ahead`
@@ -95,6 +96,8 @@ class StageReport:
     left_out: Count = 0
     left_out_s: Union[Seconds, None] = None
     out_of_time: bool = False
+    reached: Annotated[dict[Page, Count], Many] = field(default_factory=dict)
+    budget_s: Union[Seconds, None] = None
     not_run: Annotated[dict[Name, Count], Few] = field(default_factory=dict)
     doubts: Annotated[tuple[Prose, ...], Few] = ()
     notes: Annotated[tuple[Prose, ...], Few] = ()

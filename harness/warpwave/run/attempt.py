@@ -182,13 +182,19 @@ def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...], lease: b
     variables = {name: value for name, value in package.declared.variables.items() if name not in package.variables}
     few = tuple(card for card in target.architectures if what.quick and card.name in target.quick)
     compiled_for = few or target.architectures
+    limits = options.limits
+    if limits.budget:  # which may end before the others have their turn
+        seen = limits.budget.seen.get(target.name, {})
+        limits = replace(limits, budget=replace(limits.budget, seen={target.name: seen} if seen else {}))
+        compiled_for = tuple(sorted(compiled_for, key=lambda card: card.name not in target.quick))
+        compiled_for = tuple(card for card in compiled_for if f"compile {card.name}" in seen) or compiled_for
     return Job(
         run_id=where.run_id,
         target=target.name,
         kernels=layout.kernels,
         output=layout.output,
         what=what,
-        limits=options.limits,
+        limits=limits,
         declared=replace(package.declared, variables=variables),
         package_root=layout.package,
         interpret=target.interpret,

@@ -59,6 +59,26 @@ def test_what_fails_is_listed_and_then_green(here, capsys):
     assert "test alpha" not in (here / "known-failures.txt").read_text()
 
 
+def test_nothing_is_written_where_nothing_fails(here, capsys):
+    """A list without an entry would only be another file; one that is named is there for the next run's --known."""
+    good = results(here / "good")
+    assert _run_cli(["known", "update", good]) == 0
+    assert not (here / "known-failures.txt").exists()
+    assert "nothing to list" in capsys.readouterr().out
+    assert _run_cli(["known", "update", good, "--known", "list.txt"]) == 0
+    assert _run_cli(["report", good, "--known", "list.txt"]) == 0
+
+
+def test_an_update_as_json(here, capsys):
+    """What was added and removed, and where the list is."""
+    (here / "known-failures.txt").write_text(f"test alpha failed {GOOD}\n")
+    assert _run_cli(["known", "update", results(here / "red", BAD), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+
+    assert (document["added"], document["removed"]) == ([LISTED.strip()], [f"test alpha failed {GOOD}"])
+    assert (document["entries"], document["file"]) == (1, str(here / "known-failures.txt"))
+
+
 @pytest.mark.parametrize(("words", "code"), [([], 1), (["nothing"], 0), (["new"], 1), (["worse"], 1), (["any"], 1)])
 def test_the_last_word_on_the_exit_code(here, words, code):
     red = results(here / "red", BAD)

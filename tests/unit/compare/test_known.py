@@ -11,7 +11,7 @@ from warpwave.cli.compare import speed_outcome
 from warpwave.compare import compare, outcome
 from warpwave.compare.answer import headline, overview
 from warpwave.compare.changed_speeds import changed_speeds
-from warpwave.compare.known import Entry, Known, Listed, entries_of, parse, render, update
+from warpwave.compare.known import Entry, Known, Listed, entries_of, parse, reached, render, update
 from warpwave.compare.model import Change, Standing
 from warpwave.errors import ConfigError
 from warpwave.records import HOST_CODE, RUNS_ON, Defect, NotRun, Stage, StageReport, Verdict
@@ -423,3 +423,17 @@ def test_an_update_makes_the_same_run_green_and_twice_changes_nothing():
     assert judged(made, *once.entries).exit_code == 0
     assert update(parse(render(once), "f"), [made], "2026-01-01") == update(once, [made], "2026-01-01")
     assert not update(once, [made], "2026-01-01").added
+
+
+def test_a_list_from_a_run_that_a_budget_cut_short_says_how_far_it_came():
+    """The next run with that budget goes no further, so nothing that was never run looks new. A longer one and one without do."""
+    told = {"reached": {"softmax/test_softmax.py": 2, "sy_90": 7}, "budget_s": 240.0, "out_of_time": True}
+    stage = StageReport(Stage.TEST, Verdict.FAILED, counts={"failed": 1}, exit_code=0, **told)
+    made = update(Listed(), [ran(bad(), case(GOOD), stages=(stage,))], "2026-11-28")
+    seen = [entry for entry in parse(render(made.listed), "known.txt").entries if entry.key[0] == "seen"]
+
+    assert made.added == (LISTED.line,)
+    assert [entry.line for entry in seen] == ["seen alpha 240 2 test softmax/test_softmax.py", "seen alpha 240 7 test sy_90"]
+    assert reached(seen, 240) == {"alpha": {"test softmax/test_softmax.py": 2, "test sy_90": 7}}
+    assert reached(seen, 241) == {}
+    assert update(made.listed, [ran(bad(), case(GOOD))], "2026-11-28").listed.entries == (LISTED,)

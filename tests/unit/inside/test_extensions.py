@@ -238,6 +238,32 @@ def test_compiled_sources_tell_an_operator_that_is_not_built_from_a_misspelt_one
     assert found["gather"][1].endswith("which is not built here (csrc/bind.cu)")
 
 
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("Attempted to use our native library functionality but it's not available.", NotRun.NEEDS_BUILD),
+        ("the CUDA extension was not compiled", NotRun.NEEDS_BUILD),
+        ("C++ ops are unavailable: failed to load", NotRun.NEEDS_BUILD),
+        ("CUDA kernels need a size that is a power of two, not 3", NotRun.RAISED),
+        ("the library of shapes has no entry", NotRun.RAISED),
+    ],
+)
+def test_a_package_says_itself_that_it_is_not_built(tmp_path, package, monkeypatch, said, why):
+    """Only where it has sources to compile, and raised it itself."""
+    package(says=f"def run():\n    raise RuntimeError({said!r})\n")
+    monkeypatch.setattr(Package, "root", tmp_path)
+
+    def found():
+        with pytest.raises(RuntimeError) as caught:
+            importlib.import_module("unbuilt_ops.says").run()
+        return reason_of(caught.value)[0]
+
+    assert found() is NotRun.RAISED
+    (tmp_path / "bind.cu").write_text("// code")
+    lacking._sources_of.cache_clear()
+    assert found() is why
+
+
 def test_all_missing_modules_are_named_at_once(tmp_path, package):
     """Also those behind the first one, and of modules that the file imports; not what a `try` guards, nor what is there."""
     package(

@@ -40,7 +40,7 @@ def test_each_place_has_its_options(package):
         "tested_of_nobody": ("extra test", "--install"),
         "first_of_nobody": ("extra verify", "--install --extra verify"),
         "third_of_nobody": ("group bench", "--install --extra bench"),
-        "fourth_of_nobody": ("requirements-eval.txt", "--requirements requirements-eval.txt"),
+        "fourth_of_nobody": ("requirements-eval.txt", "--with fourth-of-nobody"),
     }
 
 
@@ -56,5 +56,19 @@ def test_the_hint_is_one_command(package):
     hint = hint_of([f"ModuleNotFoundError: No module named '{name}'" for name in missing], package)
 
     assert "first_of_nobody (extra verify), " in hint
-    assert ": --install --extra verify --extra tables --extra bench --requirements requirements-eval.txt." in hint
+    assert ": --install --extra verify --extra tables --extra bench --with fourth-of-nobody." in hint
     assert "Missing here: wild_of_nobody. --install installs" in hint
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no reader of TOML")
+@pytest.mark.parametrize(("extension", "option"), [("", "--install"), ("ext_modules=[CUDAExtension()],", "--with needed-of-nobody")])
+def test_a_package_that_would_be_compiled_is_not_installed(package, extension, option):
+    """What a setup.py declares is found, too, also if it is called a little otherwise."""
+    needs = "needs = ['someone-fifth==0.7.1']\nextras['test'] = ['sixth[gpu]>1', 'seventh-a', 'seventh-b']"
+    (package / "setup.py").write_text(f"{needs}\nsetup({extension} install_requires=needs)\n")
+
+    assert sources(["needed_of_nobody", "fifth", "sixth", "seventh"], package) == {
+        "needed_of_nobody": ("", option),
+        "fifth": ("setup.py", "--with someone-fifth"),
+        "sixth": ("setup.py", "--with sixth"),
+    }

@@ -39,13 +39,17 @@ OnCollected = Callable[[list[str], int, "Counter[str]"], None]
 
 @dataclass(frozen=True)
 class Choice:
-    """Which tests to run: not those that are `done`, nor the `benches`. `narrowed`: the user asked for some only. `budget`: their order."""
+    """Which tests to run: not those that are `done`, nor the `benches`. `narrowed`: the user asked for some only.
+
+    `budget` is their order, and with the architecture `card` how many of them.
+    """
 
     done: set[str]
     quick: bool
     narrowed: bool
     benches: tuple[str, ...] = ()
     budget: Union[Budget, None] = None
+    card: str = ""
 
 
 class _Runner:
@@ -67,11 +71,13 @@ class _Runner:
             self._not_collected(failure)
         if self.choice.quick:
             items[:] = few_of_each(items)
-        left = by_function(selected) - by_function(item.nodeid for item in items)
-        items[:] = [item for item in items if item.nodeid not in self.choice.done]
-        self.on_collected([item.nodeid for item in items], max(0, len(found) - len(selected)), left)
-        if self.choice.budget:
-            items[:] = in_order(items, self.choice.budget)
+        ordered = in_order(items, self.choice.budget, self.choice.card) if self.choice.budget else items[:]
+        reached = set(map(id, ordered))
+        items[:] = [item for item in items if id(item) in reached]
+        left = by_function(selected) - by_function(item.nodeid for item in items) + self.collection.left
+        ids = [item.nodeid for item in items if item.nodeid not in self.choice.done]
+        self.on_collected(ids, max(0, len(found) - len(selected)), left)
+        items[:] = [item for item in ordered if item.nodeid not in self.choice.done]
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Report a module or a conftest.py that does not import: it launches nothing."""
@@ -115,11 +121,12 @@ def run_tests(
 
     Return whether the budget was up before all of them had run.
     """
-    collection = Collection(elsewhere=choice.benches)
+    collection = Collection(elsewhere=choice.benches, stage="compile")
     runner = _Runner(choice, collection, on_collected, on_start, on_end)
     ended = pytest.main(["-q", "--no-header", "--tb=no", "--capture=no", *options], plugins=[collection, runner, *plugins])
     cut = ended is pytest.ExitCode.INTERRUPTED and is_last(choice.budget)
-    if ended in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.INTERRUPTED) and not cut:
+    reported = ended is pytest.ExitCode.USAGE_ERROR and bool(collection.raised)  # a conftest.py that does not import
+    if ended in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.INTERRUPTED) and not (cut or reported):
         how = pytest.ExitCode(ended).name.lower().replace("_", " ")
         said = f"pytest ended early ({how}), so some tests did not run: see the stage's log"
         on_start("(pytest)")
@@ -169,7 +176,7 @@ def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
         journal.write("collected", ids=ids, deselected=deselected, left_out=left.total(), left=left)
 
     options = [*pytest_options(job, Path(job.output) / Stage.COMPILE.value), *test_paths(job)]
-    choice = Choice(journal.done(), job.what.quick, narrowed=is_narrowed(job), benches=job.what.benches, budget=job.limits.budget)
+    choice = Choice(journal.done(), job.what.quick, is_narrowed(job), job.what.benches, job.limits.budget, recorder.card.name)
     if is_last(choice.budget) or run_tests(options, choice, on_collected, on_start, on_end):
         journal.write("note", text=f"{BUDGET_UP} before all tests were compiled")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import sys
 import threading
@@ -51,7 +52,9 @@ from warpwave.records import (
     to_json,
     worst,
 )
-from warpwave.records.selection import kernel_of
+from warpwave.records.selection import file_of, kernel_of
+
+_MOST_FILES = 900  # of a report
 
 # Which architectures Triton can compile for. Read in a process that has imported Triton; the stage's own never does.
 
@@ -246,12 +249,20 @@ def compile_all(job: Job) -> StageReport:
             notes[f"{BUDGET_UP} before these were compiled: {few(list(dict.fromkeys(lost)))}"] = None
         unreached = {name: never_reached(name, cases) if over else [] for name in cases}
         if over and any(unreached.values()):
-            notes[f"{BUDGET_UP} before all tests were compiled"] = None
+            none = few([name for name, each in cases.items() if not (each.announced or each.ended)], 8)
+            what = f"anything was compiled for {none}" if none and rows else "all tests were compiled"
+            notes[f"{BUDGET_UP} before {what}"] = None
         unseen["left_out"] += len(set().union(*unreached.values()))
         lasts = [each.pace.estimate(each.left + by_function(unreached[name])) for name, each in cases.items()]
         found = _report(job, rows, wrong, notes, unseen, list(cases.values()))
         if over and not rows:
             found = dataclasses.replace(found, reason=f"{BUDGET_UP} before anything was compiled", hint=LONGER_BUDGET)
+        cut = job.limits.budget if over or unseen["left_out"] else None
+        begun = [card for card in job.architectures if cut and (cases[card.shown].announced or cases[card.shown].ended)]
+        reached = dict.fromkeys((file_of(name) for card in begun for name in cases[card.shown].ended), 0)
+        reached = dict(itertools.islice(reached.items(), _MOST_FILES))
+        reached |= {card.name: sum("::" in name for name in cases[card.shown].ended) for card in begun}
+        found = dataclasses.replace(found, reached=reached, budget_s=cut.seconds if cut else None)
         return dataclasses.replace(found, left_out_s=max(filter(None, lasts), default=None), out_of_time=over)
 
     def run(card: Architecture) -> None:
@@ -285,8 +296,8 @@ def compile_all(job: Job) -> StageReport:
 
     # Two more workers than cores. With fewer, the last architectures start late and leave a core idle at the end. With many more, the
     # longest one gets too small a share and finishes alone.
-    # With a budget, all begin at once: whatever there is time for is then compiled for each of them.
-    several = len(job.architectures) if job.limits.budget else (os.cpu_count() or 1) + 2
+    # With a budget, no more than cores: the first ones, one of each vendor, are done before it is spent on the others.
+    several = (os.cpu_count() or 1) + (0 if job.limits.budget else 2)
     with ThreadPoolExecutor(job.workers or max(1, several)) as pool:
         try:
             # What an earlier attempt compiled is read at once, whatever time there is.
@@ -336,7 +347,8 @@ def _report(
         notes = (lacking, *notes)
     if left_out := job.not_compiled_for:
         compiled_for = ", ".join(card.shown for card in job.architectures)
-        notes = (f"--quick compiled for {compiled_for} only, and left out {', '.join(left_out)}", *notes)
+        by = "--quick" if job.what.quick else "--budget"
+        notes = (f"{by} compiled for {compiled_for} only, and left out {', '.join(left_out)}", *notes)
     report = StageReport(Stage.COMPILE, verdict, reason=reason, hint=hint, counts=counts, notes=tuple(notes), **unseen)  # type: ignore[arg-type]
     report = with_reasons(report, Counter(row.not_run for row in rows if row.not_run))
     return doubted(mostly_run(report, cases), wrong)

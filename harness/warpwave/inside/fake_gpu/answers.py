@@ -223,6 +223,7 @@ def of_objects(kinds: Sequence[str]) -> list[Answer]:
     return [
         put(torch, "Generator", torch_device.generator_type(kinds), "one of the card has a card's state"),
         around(torch.nn.Parameter, "__new__", objects.keeping_side, "a parameter is where its data are"),
+        around(torch.Tensor, "_make_subclass", objects.keeping_side, "a tensor of another class is where its data are"),
         around(torch.Tensor, "_make_wrapper_subclass", objects.wrapping, "a package's tensor of tensors is where they are"),
         around(torch, "from_numpy frombuffer", objects.from_host, "an array is on the host"),
         around(torch, "range", objects.made_there, "torch makes it before a mode sees the call"),

@@ -35,6 +35,12 @@ _NO_LIBRARY = re.compile(r"Could not load this library: (.+)")
 _NO_COMPILER = re.compile(
     r"\b[A-Z]+_HOME\b.* not set|Ninja is required|version file not found|No such file or directory: '[^']*(?:cc|ninja)'"
 )
+# What a package says itself, of compiled code that it could not load before: "the native library is not available".
+_SAYS_SO = re.compile(
+    r"[^\n]*(?:\b(?:native|compiled|shared|cpp|cuda|rocm|hip)\b|\bc\+\+)[^.\n]*\b(?:librar\w+|extensions?|binar\w+|kernels?|operators?|ops|support)\b"
+    r"[^.\n]*(?:\bnot\b|n't\b|\bun|\bmissing\b|\bfail)[^.\n]*(?:availab|found|load|buil[dt]|compil|install)[^\n]*",
+    re.IGNORECASE,
+)
 _BUILDING = "/torch/utils/cpp_extension.py"
 _COMPILED = (".c", ".h", ".mm")  # how the suffixes of C++ and its kin begin
 _NOT_SOURCES = frozenset({"build", "dist", "node_modules", "__pycache__"})
@@ -56,6 +62,9 @@ def unbuilt(error: BaseException, files: Sequence[str]) -> str:
         return f"{Path(found[1].strip()).name} {NOT_BUILT}"
     if any(file.endswith(_BUILDING) for file in files) and _NO_COMPILER.search(text):
         return f"an extension that torch.utils.cpp_extension builds {NOT_BUILT}: {' '.join(text.split())[:200]}"
+    by_package = Package.root is not None and bool(files) and Path(files[-1]).is_relative_to(Package.root)
+    if by_package and (found := _SAYS_SO.search(text)) and compiled_sources():
+        return f"the package says that its compiled code is not built here: {found[0].strip()[:200]}"
     return ""
 
 

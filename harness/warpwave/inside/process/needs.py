@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -31,27 +33,50 @@ def sources(modules: Iterable[str], root: Path) -> dict[str, tuple[str, str]]:
     for module in modules:
         top = module.partition(".")[0]
         wanted = {_plain(top), _plain(_ANOTHER_NAME.get(top, top))}
-        for place, options, names in places:
-            if wanted & names:
-                found[module] = (place, options)
+        by_name = [(place, options, wanted & names) for place, options, names in places]
+        by_part = [(place, options, {name for name in names if wanted & set(name.split("-"))}) for place, options, names in places]
+        for place, options, names in [*by_name, *by_part]:
+            if len(names) == 1:  # of several names with that part, any may be meant
+                found[module] = (place, options.replace("NAME", next(iter(names))))
                 break
     return found
 
 
 def _places(root: Path) -> Iterator[tuple[str, str, set[str]]]:
-    """Yield each place that declares packages, the options that install them, and their names; what needs fewest options first."""
+    """Yield each place that declares packages, the options that install them, and their names; what needs fewest options first.
+
+    If `--install` would compile the package, which may need a GPU's toolkit and an hour, what it declares is installed alone.
+    """
     project = _toml(root / "pyproject.toml")
     table = project.get("project", {})
     extras = {**table.get("optional-dependencies", {})}
     groups = {**project.get("dependency-groups", {})}
-    yield "", "--install", _names(table.get("dependencies", ()))
+    script = _text(root / "setup.py")
+    install = "--with NAME" if "ext_modules" in script else "--install"
+    yield "", install, _names(table.get("dependencies", ()))
     for kind, named in (("extra", extras), ("group", groups)):
         for name in sorted(named, key=lambda name: name not in _FOR_TESTS):
-            yield f"{kind} {name}", "--install" if name in _FOR_TESTS else f"--install --extra {name}", _names(named[name])
+            chosen = install if name in _FOR_TESTS or install != "--install" else f"--install --extra {name}"
+            yield f"{kind} {name}", chosen, _names(named[name])
     for pattern in ("requirements.txt", "*requirements*.txt", "requirements/*.txt"):
         for file in sorted(root.glob(pattern)):
             path = file.relative_to(root).as_posix()
-            yield path, f"--requirements {path}", _names(file.read_text(encoding="utf-8", errors="replace").splitlines())
+            # Others are for one platform, or pin a whole environment.
+            whole = file.stem == "requirements" or any(word in path for word in _FOR_TESTS)
+            yield path, f"--requirements {path}" if whole else "--with NAME", _names(_text(file).splitlines())
+    yield "setup.py", "--with NAME", _names(_in_lists(script))
+
+
+def _in_lists(script: str) -> Iterator[str]:
+    """Yield the texts in lists of a script: some of them are requirements, whatever the lists are called."""
+    with contextlib.suppress(SyntaxError, ValueError, RecursionError):
+        for node in ast.walk(ast.parse(script)):
+            if isinstance(node, ast.List):
+                yield from (each.value for each in node.elts if isinstance(each, ast.Constant) and isinstance(each.value, str))
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
 
 
 def _names(lines: Any) -> set[str]:

@@ -17,10 +17,12 @@ from warpwave.records.selection import at_and_above, file_of
 LONGER_BUDGET = "Give a longer --budget: importing torch and collecting tests takes its time, too."
 
 
-def in_order(items: Sequence[pytest.Item], budget: Budget) -> list[pytest.Item]:
+def in_order(items: Sequence[pytest.Item], budget: Budget, of: str = "") -> list[pytest.Item]:
     """Return the items in the order in which a budget has them run: what failed last time, what a change touches, then the others.
 
-    Of the latter two, first one test of each function, then a few more, then the rest, each in the author's order.
+    Of the latter two, first one test of each function, then a few more, then the rest, each in the author's order. Of the others, as many
+    of each file are returned as the list of known failures has seen, or so many in all as it has of the architecture `of`: what fails
+    beyond would look new.
     """
     failed, changed = frozenset(budget.failed), frozenset(budget.changed)
     groups: dict[int, list[pytest.Item]] = {0: [], 1: [], 2: []}
@@ -30,13 +32,24 @@ def in_order(items: Sequence[pytest.Item], budget: Budget) -> list[pytest.Item]:
     found = groups.pop(0)
     for item in found:
         item.stash[PART] = 0
+    left = Counter(seen_by("compile" if of else "test", budget))
+    is_cut = of in left if of else bool(left)
     for group, several in groups.items():
         first, few = (set(map(id, few_of_each(several, most))) for most in (1, None))
         ranked = [(0 if id(item) in first else 1 if id(item) in few else 2, item) for item in several]
         for rank, item in sorted(ranked, key=lambda each: each[0]):
+            name = of or file_of(item.nodeid)
+            if group == 2 and is_cut and left[name] <= 0:
+                continue
+            left[name] -= 1
             item.stash[PART] = 3 * group + rank
             found.append(item)
     return found
+
+
+def seen_by(stage: str, budget: Budget) -> dict[str, int]:
+    """Return how many tests of each file, or for each architecture, the list of known failures has seen in this stage."""
+    return {name.partition(" ")[2]: n for each in budget.seen.values() for name, n in each.items() if name.startswith(f"{stage} ")}
 
 
 def function_of(name: str) -> str:

@@ -7,7 +7,9 @@ the `conftest.py` of the package does not import.
 from __future__ import annotations
 
 import math
+import random
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,10 +18,11 @@ import pytest
 
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.outcomes import DecidedByData, unchecked, with_place
-from warpwave.inside.test.settings import selection, settings
-from warpwave.records import NotRun, Selection
+from warpwave.inside.test.settings import budget, selection, settings
+from warpwave.records import Budget, NotRun, Selection
 from warpwave.records.selection import NO_SUCH_TEST, TEST_FILES, at_and_above, file_of, is_bench, is_test
 
+_FEWEST, _A_SECOND = 100, 10  # tests of one function: this many at least, and so many for each second of a budget
 IS_SCRIPT = re.compile(r"""^if __name__ == ["']__main__["']:""", re.MULTILINE)
 _BROKEN = "ConftestImportFailure"  # pytest's own name for it is not public
 
@@ -50,11 +53,21 @@ class Collection:
     below: dict[str, Failure] = field(default_factory=dict)  # folders whose conftest.py is broken
     selection: Selection = field(default_factory=selection)
     elsewhere: tuple[str, ...] = ()
+    stage: str = "test"
     deadly: set[str] = field(default_factory=set)  # files that an earlier worker did not survive, or not within a test's limit
+    budget: Budget | None = None  # unless the tests are narrowed in a way that needs all of them to be collected
+    seen: frozenset[str] = frozenset()  # with a budget: the only files whose failures the list of known failures can tell from new ones
+    left: Counter[str] = field(default_factory=Counter)  # tests that were not made, as no budget reaches them, by function or file
 
     def pytest_configure(self, config: pytest.Config) -> None:
         """Learn the root, and which files to leave out."""
         self.root = config.rootpath
+        if self.selection.chosen.tests is None and not (config.option.keyword or config.option.markexpr):
+            self.budget = budget()
+        if self.budget and self.budget.seen:
+            names = (name.partition(" ") for each in self.budget.seen.values() for name in each)
+            seen = {name for stage, _, name in names if stage == self.stage and name.endswith(".py")}
+            self.seen = frozenset({*seen, *self.budget.changed, *map(file_of, self.budget.failed)}) if seen else frozenset()
         self.deadly = {event["id"] for event in Journal.from_environment().read() if event["event"] == "death" and event.get("id")}
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
@@ -62,7 +75,29 @@ class Collection:
         if not collection_path.is_relative_to(self.root) or collection_path.name in ("__init__.py", "conftest.py"):
             return None
         name = collection_path.relative_to(self.root).as_posix()
+        if self.seen and name.endswith(".py") and name not in self.seen:
+            if is_test(name, settings().get("python_files", TEST_FILES)):
+                self.left[name] = 1  # at least
+            return True
         return None if self.selection.looks_into(name) and name not in self.deadly else True
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> Iterator[None]:
+        """With a budget, make only as many tests of a function as may have a turn: some functions have 300,000, in gigabytes of memory.
+
+        What failed last time is among them, and so are the smallest and a sample of the others.
+        """
+        yield
+        calls = getattr(metafunc, "_calls", [])  # not public; each has the parameters of a test
+        most = max(_FEWEST, int(_A_SECOND * self.budget.seconds)) if self.budget else len(calls)
+        if not self.budget or len(calls) <= most:
+            return
+        name, failed = metafunc.definition.nodeid, frozenset(self.budget.failed)
+        ordered = sorted(range(len(calls)), key=lambda place: (f"{name}[{calls[place].id}]" not in failed, _work(calls[place].params)))
+        others = random.Random(0).sample(ordered[most // 2 :], most - most // 2)  # noqa: S311, the same in each worker
+        kept = {*ordered[: most // 2], *others}
+        self.left[name] += len(calls) - most
+        calls[:] = [call for place, call in enumerate(calls) if place in kept]
 
     def choose(self, items: list[pytest.Item]) -> list[Failure]:
         """Keep the chosen tests of `items`, in place. Return a failure for each chosen id that stands for none of them.
@@ -199,15 +234,19 @@ ALWAYS_LARGE = 1 << 28  # an interpreter takes minutes for 16 times as much: onl
 
 
 def few_of_each(items: Sequence[pytest.Item], most: int | None = None) -> list[pytest.Item]:
-    """Return the items to run, in the order given: at most so many of each function, by default as many as there is room for."""
+    """Return the items to run, in the order given: at most so many of each function, by default as many as there is room for.
+
+    If `most` is 1, they are the ones with the least work.
+    """
     functions = _grouped(items, _function)
     if len(functions) > ENOUGH:
         functions = _grouped(items, _combination)
     if len(functions) > ENOUGH:
         names = sorted(functions)
         functions = {names[place * len(names) // ENOUGH]: functions[names[place * len(names) // ENOUGH]] for place in range(ENOUGH)}
+    least = most == 1
     most = most or next((few for few in range(MOST, 1, -1) if sum(min(few, len(several)) for several in functions.values()) <= ENOUGH), 1)
-    kept = {id(item) for several in functions.values() for item in _spread(_small(several), most)}
+    kept = {id(item) for several in functions.values() for item in _spread(_small(several, least), most)}
     return [item for item in items if id(item) in kept]
 
 
@@ -232,10 +271,10 @@ def _grouped(items: Sequence[pytest.Item], key: Callable[[pytest.Item], tuple[st
     return groups
 
 
-def _small(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return the items whose parameters ask for little work."""
+def _small(items: list[pytest.Item], least: bool) -> list[pytest.Item]:
+    """Return the items whose parameters ask for little work, or for the `least`."""
     work = [_work(dict(getattr(getattr(item, "callspec", None), "params", {}))) for item in items]
-    most = max(ALWAYS_SMALL, min(LARGEST * min(work), max(ALWAYS_LARGE, min(work))))
+    most = min(work) if least else max(ALWAYS_SMALL, min(LARGEST * min(work), max(ALWAYS_LARGE, min(work))))
     return [item for item, each in zip(items, work, strict=True) if each <= most]
 
 

@@ -167,14 +167,15 @@ class Reporter:
             self._not_collected(failure)
         if os.environ.get(QUICK_VARIABLE):
             items[:] = few_of_each(items)
-        left_out, left = len(selected) - len(items), by_function(selected) - by_function(item.nodeid for item in items)
-        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in self.done])
-        items[:] = [item for item in items if item.nodeid not in self.done]
-        deselected, ids = max(0, len(found) - len(selected)), [item.nodeid for item in items]
-        self.journal.write("collected", ids=ids, deselected=deselected, left_out=left_out, left=left)
         self.budget = budget()
-        if self.budget:
-            items[:] = in_order(items, self.budget)
+        ordered = in_order(items, self.budget) if self.budget else items[:]
+        reached = set(map(id, ordered))
+        items[:] = [item for item in items if id(item) in reached]
+        left = by_function(selected) - by_function(item.nodeid for item in items) + self.collection.left
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in self.done])
+        deselected, ids = max(0, len(found) - len(selected)), [item.nodeid for item in items if item.nodeid not in self.done]
+        self.journal.write("collected", ids=ids, deselected=deselected, left_out=left.total(), left=left)
+        items[:] = [item for item in ordered if item.nodeid not in self.done]
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Report a module or a conftest.py that does not import as a case, once."""

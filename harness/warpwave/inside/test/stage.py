@@ -129,6 +129,7 @@ _OUTCOMES = {
     "invalid": Verdict.INVALID,
     "timeout": Verdict.TIMEOUT,
 }
+_MOST_FILES = 1000
 _COLLECT_ONLY = ("--collect-only", "--co", "--collectonly")
 
 
@@ -450,7 +451,8 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         usual = "A module does not import: the environment lacks what it needs, or its code is broken."
         hint = f"{hint or usual} Its traceback is in test/log.txt."
     started = not deaths or deaths[-1].case is not None
-    refused = refusal(folder / "log.txt") if not results.announced and not ran else ""
+    # A conftest.py that lacks a module keeps pytest from all tests, too; that has a row.
+    refused = refusal(folder / "log.txt") if not results.announced and not ran and not lacking else ""
     if refused and not started:
         verdict, reason, hint = Verdict.ERROR, f"pytest did not start: {refused}", _PYTEST_IS_WRONG
     elif not started:
@@ -463,7 +465,9 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
             f"{RAN_NO_TEST}{refused}",
             "An option for pytest is wrong, such as the expression of -k.",
         )
-    job = results.job
+    job, cut = results.job, results.job.limits.budget if results.out_of_time or results.left_out else None
+    reached = Counter({_file_of(case.id): 0 for case in cases if cut})
+    reached.update(_file_of(case.id) for case in cases if cut and "::" in case.id)
     notes = [*results.notes, *_unjudged(results)]
     notes += [*again_alone(len(results.postponed)), *executed_by_emulator(results.job, cases), *replaced_compiler(cases)]
     report = StageReport(
@@ -476,6 +480,8 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         left_out=results.left_out,
         left_out_s=results.pace.estimate(results.left),
         out_of_time=results.out_of_time,
+        reached=dict(reached.most_common(_MOST_FILES)),
+        budget_s=cut.seconds if cut else None,
         used_s=round(sum(used.seconds for used in results.used.values()), 3) if job.needs_card else None,
         compiled_here=compiled_kernels() - results.compiled_before,
         notes=tuple(filter(None, [missing_of(about, root_of(results.job)), *notes])),

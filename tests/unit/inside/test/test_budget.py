@@ -48,12 +48,13 @@ def package(tmp_path):
 
 
 def test_a_budget_spreads_over_functions_and_leaves_out_the_rest(run_inside, package):
-    """What failed last time is first, then one test of each function; the stage passes, and counts what is left out."""
+    """What failed last time is first, then a small test of each function; the stage passes, and counts what is left out."""
     limits = Limits(budget=Budget(16.0, failed=("test_it.py::test_of_last_time",)))
     output = run_inside(package, Stage.TEST, light=True, benches=(), limits=limits)
     report, started = _report(output, "test"), _started(output / "test" / "journal.jsonl")
 
     assert [name.partition("[")[0] for name in started[:3]] == ["test_of_last_time", "test_slow", "test_last"]
+    assert started[1] in ("test_slow[0]", "test_slow[1]")
     assert (report["verdict"], report["exit_code"], report["out_of_time"]) == ("passed", 0, True)
     assert report["counts"]["passed"] + report["left_out"] == 204
     assert report["left_out_s"] > 1
@@ -111,3 +112,36 @@ def test_an_estimate_has_each_functions_own_time(monkeypatch):
     assert pace.estimate({"t.py::a": 10, "t.py::b": 100}) == 10 * 2.0 + 100 * 1.0
     assert pace.estimate({"t.py::c": 2}) == 2 * 1.5
     assert pace.estimate({}) is None
+
+
+def test_a_budget_makes_only_tests_that_it_may_reach(run_inside, tmp_path):
+    """A function with a million parameters takes no memory and no time for those; they are counted, and what failed last time runs."""
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n\n\n@pytest.mark.parametrize('b', range(100))\n@pytest.mark.parametrize('a', range(100))\n"
+        "def test_many(a, b):\n    assert a < 99 or b != 77\n\n\n@pytest.mark.parametrize('c', range(3))\ndef test_few(c):\n    pass\n"
+    )
+    failed = "test_it.py::test_many[99-77]"
+    output = run_inside(tmp_path, Stage.TEST, light=True, benches=(), limits=Limits(budget=Budget(30.0, failed=(failed,))))
+    events = [json.loads(line) for line in (output / "test" / "journal.jsonl").read_text().splitlines()]
+    report, [ids] = _report(output, "test"), [event["ids"] for event in events if event["event"] == "collected"]
+
+    assert len(ids) == 303
+    assert sum(report["counts"].values()) + report["left_out"] == 10_003
+    assert (report["verdict"], report["counts"]["failed"]) == ("failed", 1)
+    assert {name.partition("[")[2].partition("-")[0] for name in ids} >= {"0", "99"}
+
+    output = run_inside(tmp_path, Stage.TEST, light=True, benches=(), limits=Limits(budget=Budget(30.0)), pytest_args=("-k", "99-77"))
+    assert _report(output, "test")["counts"] == {"failed": 1}
+
+
+def test_a_budget_goes_no_further_than_the_list_of_known_failures(run_inside, package):
+    """What fails beyond it would look new. What failed last time runs all the same."""
+    (package / "test_unseen.py").write_text("import no_such_module_of_ours as missing, test_it.wrong\n")
+    budget = Budget(60.0, failed=("test_it.py::test_slow[9]",), seen={"it": {"test test_it.py": 3, "compile gfx942": 1}})
+    output = run_inside(package, Stage.TEST, light=True, benches=(), limits=Limits(budget=budget))
+    report, started = _report(output, "test"), _started(output / "test" / "journal.jsonl")
+
+    assert (report["verdict"], report["counts"], report["left_out"], report["out_of_time"]) == ("passed", {"passed": 4}, 201, False)
+    assert started[0] == "test_slow[9]"
+    assert {name.partition("[")[0] for name in started} == {"test_slow", "test_last", "test_of_last_time"}
+    assert (report["reached"], report["budget_s"]) == ({"test_it.py": 4}, 60.0)

@@ -437,3 +437,16 @@ def test_an_import_that_crashes_or_never_ends_costs_its_own_file(run_inside, tmp
     }
     assert _cases(output)["test_long.py"][2] == "it ran longer than 3 s"
     assert (_report(output)["verdict"], _report(output)["counts"]) == ("crashed", {"passed": 2, "crashed": 1, "timeout": 1})
+
+
+def test_a_requirement_of_a_conftest_above_the_tests(run_inside, tmp_path):
+    """pytest then finds no collectors, and takes that for an error of its options; it is none."""
+    (tmp_path / "tests" / "ops").mkdir(parents=True)
+    for name, text in {"__init__.py": "", "conftest.py": "import nobodys_module\n", "ops/test_it.py": "def test_it():\n    pass\n"}.items():
+        (tmp_path / "tests" / name).write_text(text)
+    (tmp_path / "tests" / "ops" / "__init__.py").write_text("")
+    output = run_inside(tmp_path / "tests" / "ops", Stage.TEST, light=True, benches=(), package_root=str(tmp_path))
+    report = next(each for each in json.loads((output / "stages.json").read_text())["reports"] if each["stage"] == "test")
+
+    assert (report["verdict"], report["reason"]) == ("not-run", "no test could be checked")
+    assert report["not_run"] == {"missing-requirement": 1}
