@@ -5,16 +5,11 @@ A card runs every configuration on the memory of the first call. Here that call 
 
 from __future__ import annotations
 
-import ast
-import contextlib
-import functools
-import inspect
-import textwrap
 import threading
 from collections.abc import Callable
-from types import CodeType
 from typing import Any
 
+from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime.autotuner import Autotuner
 
 from warpwave.inside.fake_gpu.compiled import Contents
@@ -58,7 +53,7 @@ class Tuning:
         outer = getattr(self._call, "innermost", None)
         self._call.innermost = call = _Call(tuner, args)
         try:
-            launched = run(tuner, *args, **kwargs)
+            launched = self._first_that_compiles(call, run, kwargs)
         finally:
             self._call.innermost = outer
         if call.tuned and (names := call.tuned.in_place()):
@@ -69,35 +64,44 @@ class Tuning:
             )
         return launched
 
+    def _first_that_compiles(self, call: _Call, run: Callable[..., Any], kwargs: Any) -> Any:
+        """Launch; a configuration that breaks a static assertion is left out, as an autotuner does."""
+        while True:
+            try:
+                return run(call.tuner, *call.args, **kwargs)
+            except CompileTimeAssertionFailure:
+                if not call.others:
+                    raise
+                call.refused.add(call.number)
+                getattr(call.tuner.cache, "clear", lambda: None)()
+
     def choosing(self, prune: Callable[..., Any], tuner: Any, kwargs: Any) -> Any:
         """Leave one of the configurations that the tuner's own pruning leaves."""
         left = list(prune(tuner, kwargs))
-        number = self._first_that_fits(tuner, kwargs, left)
+        call = getattr(self._call, "innermost", None) or _Call(None, ())
+        asked = min(self.turn, len(left) - 1)
+        possible = [number for number in range(asked, len(left)) if number not in call.refused]
+        fitting = (number for number in possible if len(left) == 1 or self.fits is None or self.fits(tuner, kwargs, left[number]))
+        number = call.number = next(fitting, asked)
+        call.others = len(possible) > 1
         self._tuners.append(tuner)
         self.most = max(self.most, len(left))
         self.chosen[tuner.base_fn.__name__] = f"{left[number]} ({number + 1} of {len(left)})"
-        call = getattr(self._call, "innermost", None)
-        if len(left) > 1 and call and call.tuner is tuner and not Graph.capturing:
+        if len(left) > 1 and call.tuner is tuner and not Graph.capturing:
             key = _key(tuner, kwargs)
             if key not in self._tuned and key not in self._tuned_now:
                 self._tuned_now.add(key)
                 call.tuned = _Tuned(tuner, call.args, kwargs, left[number])
         return left[number : number + 1]
 
-    def _first_that_fits(self, tuner: Any, kwargs: Any, left: list[Any]) -> int:
-        asked = min(self.turn, len(left) - 1)
-        if len(left) == 1:
-            return asked
-        possible = [number for number in range(asked, len(left)) if _keeps_assertions(tuner, kwargs, left[number])]
-        return next((number for number in possible if self.fits is None or self.fits(tuner, kwargs, left[number])), asked)
-
 
 class _Call:
-    """A call of a tuner. `tuned` is there if the call is the first one for its key."""
+    """A call of a tuner, the `number` of its configuration and those that do not compile. `tuned`: it is the first one for its key."""
 
     def __init__(self, tuner: Any, args: Any) -> None:
         self.tuner, self.args = tuner, args
         self.tuned: _Tuned | None = None
+        self.number, self.others, self.refused = 0, False, set[int]()
 
 
 class _Tuned:
@@ -158,35 +162,6 @@ def _key(tuner: Any, kwargs: dict[str, Any]) -> Any:
     given = {name: value for name, value in {**tuner.nargs, **kwargs}.items() if name in tuner.arg_names}
     types = [str(value.dtype) for value in given.values() if hasattr(value, "dtype")]
     return (tuner, *(given[name] for name in tuner.keys if name in given), *types)
-
-
-def _keeps_assertions(tuner: Any, kwargs: dict[str, Any], config: Any) -> bool:
-    """Return whether `tl.static_assert` at the top of a kernel holds for a configuration, as far as constants decide it.
-
-    The compiler refuses a configuration for which it does not, and an autotuner leaves that one out.
-    """
-    function = tuner.base_fn
-    if not inspect.isfunction(function):
-        return True
-    defaults = {name: each.default for name, each in inspect.signature(function).parameters.items()}
-    values = {**function.__globals__, **defaults, **(getattr(tuner, "nargs", None) or {}), **kwargs, **config.all_kwargs()}
-    for condition in _assertions(function):
-        with contextlib.suppress(Exception):  # it needs what only a launch knows
-            if not eval(condition, values):  # noqa: S307 - the package's own code, in its own module
-                return False
-    return True
-
-
-@functools.cache
-def _assertions(function: Callable[..., Any]) -> list[CodeType]:
-    """Return the conditions that a kernel asserts at its top, compiled."""
-    try:
-        kernel = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
-    except (OSError, SyntaxError, IndexError):
-        return []
-    calls = [each.value for each in getattr(kernel, "body", ()) if isinstance(each, ast.Expr) and isinstance(each.value, ast.Call)]
-    asserted = [call.args[0] for call in calls if call.args and ast.unparse(call.func).rpartition(".")[2] == "static_assert"]
-    return [compile(ast.Expression(condition), function.__code__.co_filename, "eval") for condition in asserted]
 
 
 def has_threads(card: Architecture) -> Callable[[Any, dict[str, Any], Any], bool]:
