@@ -73,6 +73,16 @@ def test_gradients_of_an_op():
     torch.testing.assert_close(x.grad, torch.full_like(x, 3.0))
 
 
+@torch.library.custom_op("idioms::filled", mutates_args=())
+def filled(size: int) -> torch.Tensor:
+    return scale(torch.ones(size, device="cuda"), 2.0)
+
+
+def test_an_op_without_tensors():
+    x = filled(300)
+    torch.testing.assert_close(scale(x, 2.0), torch.full((300,), 4.0, device="cuda"))
+
+
 @torch.library.custom_op("idioms::quadrupled", mutates_args=())
 def quadrupled(x: torch.Tensor) -> torch.Tensor:
     return scale(x, 4.0)

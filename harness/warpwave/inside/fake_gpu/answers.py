@@ -290,12 +290,10 @@ def without_data(device: torch.device) -> list[Answer]:
         around(JITFunction, "run", driver.with_known_arguments, "a number that depends on data is some number"),
         put(Autotuner, "check_disk_cache", driver.without_disk_cache, "its timings are made up, and a bench must not find them there"),
         put(torch, "compile", compiled.plain, "the author's kernels are launched all the same"),
-        # Ops run the package's function, so that every launch in it is seen; torch would only ask for shapes.
-        around(torch.library, "custom_op triton_op", ops.defining, "an op is called past the dispatcher"),
+        put(torch.library, "triton_op", torch_ops.of_kernels, "torch does not look into the op"),
         put(torch.library, "wrap_triton", torch_ops.Traceable, "a launch, where torch would trace"),
         around(torch.library.Library, "impl", ops.implementing, "what is for the GPU runs where torch asks for shapes"),
         around(torch.library.Library, "_register_fake", ops.giving_shapes, "until the op has what is for the GPU"),
-        *each(torch_ops.REGISTERS, lambda name: around(torch.library, name, functools.partial(ops.registering, name), "of such an op")),
         # There is nothing to compare.
         put(torch, "allclose equal", lambda *args, **kwargs: unknown.UnknownTruth(), "the data are unknown"),
         put(torch.testing, "assert_close assert_allclose", nothing, "the data are unknown"),

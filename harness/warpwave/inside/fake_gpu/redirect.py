@@ -16,6 +16,7 @@ from warpwave.inside.fake_gpu.allocated import ALLOCATED
 from warpwave.inside.fake_gpu.host_side import (
     asked_by_torch,
     is_host,
+    is_packages_op,
     is_pinned,
     is_shape,
     make_shape,
@@ -151,7 +152,8 @@ class Redirect(torch.overrides.TorchFunctionMode):
     def call(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Call any other function. What it makes is where its tensors are."""
         made = compiled.call(func, args, kwargs) if compiled.is_followed(func) else func(*args, **kwargs)
-        return marked_as(tensors_in(args, kwargs), made)
+        sources = list(tensors_in(args, kwargs))
+        return made if not sources and is_packages_op(func) else marked_as(sources, made)
 
     def move(self, tensor: torch.Tensor, device: Any, *rest: Any, **options: Any) -> torch.Tensor:
         """Return a tensor on another device; itself, if it is there."""
