@@ -34,7 +34,6 @@ import torch.distributed
 import torch.testing._comparison
 import torch.utils.checkpoint
 import triton
-from torch._library.custom_ops import CustomOpDef
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
@@ -337,10 +336,8 @@ def shared_ops(kinds: Iterable[str]) -> list[Answer]:
     ops = torch_ops.SharedOps(kinds)
     return [
         around(torch.library.Library, "impl", ops.implementing, "what is for the GPU serves the CPU, where the card's tensors are"),
-        around(torch.library, "custom_op", ops.defining, "an op for the GPU is one for all devices"),
         put(torch.library, "triton_op", torch_ops.of_kernels, "interpreted kernels cannot be traced: torch does not look into it"),
         wrap(torch.library, "wrap_triton", lambda traced: lambda kernel: torch_ops.Traceable(traced(kernel)), "as above"),
-        around(CustomOpDef, "register_kernel", torch_ops.seeing_the_card, "a function that torch calls sees the card"),
     ]
 
 

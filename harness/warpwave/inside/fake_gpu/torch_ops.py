@@ -43,8 +43,8 @@ class SharedOps:
             return
         op = (library.ns, str(op_name))
         if not serves:
-            self._of_op[op] = {"": fn}
-            implement(library, op_name, fn, dispatch_key, **options)
+            self._of_op[op] = {"": within(fn)}
+            implement(library, op_name, within(fn), dispatch_key, **options)
             return
         if op not in self._of_op and (kernel := _torchs_own("::".join(op))):
             self._on_card[op] = _OnCardOnly("::".join(op), kernel, self._of_op.setdefault(op, {}))
@@ -62,17 +62,6 @@ class SharedOps:
                 known[serves] = fn
                 implement(library, op_name, _chosen_by_place(fn, known), "CPU", **options)
 
-    def defining(self, define: Callable[..., Any], name: str, function: Any = None, /, *, device_types: Any = None, **options: Any) -> Any:
-        """Define a custom op. One for the GPU is one for all devices."""
-        if function is None:
-            return lambda decorated: self.defining(define, name, decorated, device_types=device_types, **options)
-        if options.get("schema") is None:  # from the function itself: what stands for it has other globals
-            options["schema"] = torch.library.infer_schema(function, mutates_args=options.get("mutates_args", ()))
-        named = {device_types} if isinstance(device_types, str) else set(device_types or ())
-        if {kind.upper() for kind in named} & self._gpus:
-            device_types = None
-        return define(name, within(function), device_types=device_types, **options)
-
 
 def of_kernels(name: str, function: Any = None, /, **options: Any) -> Any:
     """Stand in for `triton_op`: torch does not look into the op, since kernels of the interpreter cannot be traced."""
@@ -81,13 +70,6 @@ def of_kernels(name: str, function: Any = None, /, **options: Any) -> Any:
     made: Any = torch.library.custom_op(name, function, **options)
     made.register_fake(function)
     return made
-
-
-def seeing_the_card(register: Callable[..., Any], op: Any, device_types: Any, function: Any = None, /) -> Any:
-    """Register a function of an op for types of devices."""
-    if function is None:
-        return lambda decorated: seeing_the_card(register, op, device_types, decorated)
-    return register(op, device_types, within(function))
 
 
 def with_out_dtype(
