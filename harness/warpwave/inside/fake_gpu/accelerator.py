@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from warpwave.inside.fake_gpu import streams
-from warpwave.inside.fake_gpu.allocated import ALLOCATED
 from warpwave.inside.process.outcomes import NotPretended
 from warpwave.records import Architecture
 
@@ -48,7 +47,7 @@ PCI_BUS = "00000000:01:00.0"
 def bindings(card: Architecture, device: torch.device, answers: dict[str, object]) -> list[tuple[object, str, object]]:
     """Return the functions of `torch._C` that torch's Python modules ask, with what `answers` says of torch's module for the device."""
     kind = torch.device(device.type)
-    memory: Callable[[], object] = lambda: ALLOCATED.nested()  # noqa: E731
+    memory: Any = answers["memory_stats_as_nested_dict"]
     accelerator: dict[str, object] = {
         "_get_accelerator": lambda *args: kind,
         "_accelerator_getAccelerator": lambda *args: kind,
@@ -63,7 +62,7 @@ def bindings(card: Architecture, device: torch.device, answers: dict[str, object
         **{f"_accelerator_{name}": lambda *args: None for name in ("emptyHostCache", "setAllocatorSettings")},
         "_accelerator_emptyCache": answers["empty_cache"],
         "_accelerator_isAllocatorInitialized": lambda *args: True,
-        "_accelerator_getDeviceStats": lambda *args: memory(),
+        "_accelerator_getDeviceStats": memory,
         "_accelerator_resetPeakStats": answers["reset_peak_memory_stats"],
         "_accelerator_resetAccumulatedStats": answers["reset_accumulated_memory_stats"],
         "_accelerator_getMemoryInfo": answers["mem_get_info"],
@@ -79,7 +78,7 @@ def bindings(card: Architecture, device: torch.device, answers: dict[str, object
             "_cuda_getDeviceCount": lambda *args: 1,
             "_cuda_getDevice": lambda *args: 0,
             "_cuda_isInBadFork": lambda *args: False,
-            "_cuda_memoryStats": lambda *args: memory(),
+            "_cuda_memoryStats": memory,
             "_cuda_getCompiledVersion": lambda *args: _cuda_number(version),
         }
     return [(torch._C, name, value) for name, value in found.items()]

@@ -109,8 +109,6 @@ def each(names: Iterable[str], of_name: Callable[[str], Answer]) -> list[Answer]
 
 # ---- torch's module of the device (`torch.cuda`, `torch.xpu`) ----
 
-SIZES = "memory_allocated max_memory_allocated memory_reserved max_memory_reserved"
-RESETS = "reset_peak_memory_stats reset_accumulated_memory_stats"
 SILENT = """
 set_device ipc_collect set_per_process_memory_fraction set_sync_debug_mode _sleep _record_memory_history _dump_snapshot
 reset_peak_host_memory_stats reset_accumulated_host_memory_stats
@@ -186,21 +184,11 @@ def of_device(card: Architecture, device: torch.device, capability: object, free
     def allocate(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         return torch.empty_strided(size, stride, dtype=dtype, device=device)
 
-    def same(names: str, of: str = "") -> list[Answer]:
-        return each(
-            names.split(), lambda name: put(torch.accelerator, name, torch_device.own(answers[of or name][0]), answers[of or name][1])
-        )
-
     return [
         *(add(module, name, *answer) for name, answer in answers.items()),
         *(put(part, name, *answer) for part in parts for name, answer in answers.items()),
         *(put(getattr(module, part, None), name, torch_device.own(nothing), "nothing is profiled") for part, name in _MARKS),
         put(getattr(module, "nvtx", None), "range", contextlib.nullcontext, "nothing is profiled"),
-        *same(f"is_available device_count synchronize current_stream empty_cache memory_stats set_stream {SIZES} {RESETS} {SILENT}"),
-        *same("get_memory_info", of="mem_get_info"),
-        *same("current_device_index current_device_idx", of="current_device"),
-        *same("set_device_index set_device_idx empty_host_cache", of="set_device"),
-        *same("device_index", of="device"),
         put(torch.accelerator, "current_accelerator", lambda check_available=False: torch.device(device.type), "the card is of this type"),
         *(add(torch.version, name, version, "packages tell the vendor by it") for name, version in card.torch_version.items()),
         put(guards, f"_empty_strided_{device.type}", allocate, "code that torch.compile wrote calls it, and authors keep such code"),
