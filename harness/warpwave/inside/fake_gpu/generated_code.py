@@ -14,11 +14,11 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
+from warpwave.inside.fake_gpu.torch_device import apply
 from warpwave.inside.process.outcomes import NotPretended
 
 _MODULE = "torch._inductor.utils"  # takes seconds to import, so it is changed when a package does
-_WITH_RESULT = ("run_and_get_code", "run_and_get_kernels", "run_fw_bw_and_get_code")
-_ALONE = ("get_code",)
+_READERS = ("run_and_get_code", "run_and_get_kernels", "run_fw_bw_and_get_code", "get_code")  # the last one returns the code alone
 
 
 def _refuse(*args: object) -> Any:
@@ -34,29 +34,23 @@ class NoCode(Sequence[str]):
 
 def without_code(undo: contextlib.ExitStack) -> None:
     """Let torch's functions that return generated code return `NoCode` where there is none, until `undo` is closed."""
+
+    def change(module: ModuleType) -> None:
+        apply([(module, name, _reading(getattr(module, name))) for name in _READERS if hasattr(module, name)], undo)
+
     if _MODULE in sys.modules:
-        _change(sys.modules[_MODULE], undo)
-        return
-    finder = _Finder(undo)
-    sys.meta_path.insert(0, finder)
-    undo.callback(sys.meta_path.remove, finder)
+        change(sys.modules[_MODULE])
+    else:
+        finder = _Finder(change)
+        sys.meta_path.insert(0, finder)
+        undo.callback(sys.meta_path.remove, finder)
 
 
-def _change(module: ModuleType, undo: contextlib.ExitStack) -> None:
-    for name in (*_WITH_RESULT, *_ALONE):
-        if (function := getattr(module, name, None)) is not None:
-            undo.callback(setattr, module, name, function)
-            setattr(module, name, _reading(function, alone=name in _ALONE))
-
-
-def _reading(function: Callable[..., Any], *, alone: bool) -> Callable[..., Any]:
+def _reading(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         found = function(*args, **kwargs)
-        if alone:
-            return found or NoCode()
-        result, texts = found
-        return result, texts or NoCode()
+        return found or NoCode() if function.__name__ == "get_code" else (found[0], found[1] or NoCode())
 
     return run
 
@@ -64,8 +58,8 @@ def _reading(function: Callable[..., Any], *, alone: bool) -> Callable[..., Any]
 class _Finder(MetaPathFinder):
     """Changes the module behind its own code."""
 
-    def __init__(self, undo: contextlib.ExitStack) -> None:
-        self.undo = undo
+    def __init__(self, change: Callable[[ModuleType], None]) -> None:
+        self.change = change
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Return the module's own spec, with a loader that changes it."""
@@ -73,10 +67,5 @@ class _Finder(MetaPathFinder):
         if spec is None or spec.loader is None:
             return None
         execute = spec.loader.exec_module
-
-        def then_change(module: ModuleType) -> None:
-            execute(module)
-            _change(module, self.undo)
-
-        spec.loader.exec_module = then_change  # type: ignore[method-assign]
+        spec.loader.exec_module = lambda module: (execute(module), self.change(module))[0]  # type: ignore[method-assign]
         return spec

@@ -36,7 +36,6 @@ _NO_COMPILER = re.compile(
     r"\b[A-Z]+_HOME\b.* not set|Ninja is required|version file not found|No such file or directory: '[^']*(?:cc|ninja)'"
 )
 _BUILDING = "/torch/utils/cpp_extension.py"
-_BY_MACRO = re.compile(r"\bTORCH_LIBRARY\w*\(\s*[A-Z_]+\b")
 _COMPILED = (".c", ".h", ".mm")  # how the suffixes of C++ and its kin begin
 _NOT_SOURCES = frozenset({"build", "dist", "node_modules", "__pycache__"})
 _MOST_FILES, _MOST_BYTES = 4000, 1 << 20
@@ -61,26 +60,19 @@ def unbuilt(error: BaseException, files: Sequence[str]) -> str:
 
 
 def _unbuilt_operator(namespace: str, name: str) -> str:
-    """Return a sentence about an operator; empty if its name is misspelt, as far as namespaces and sources can say.
+    """Return a sentence about an operator; empty if its name is misspelt.
 
-    A namespace without any operator is that of compiled code. In one that has some, compiled code must name the operator.
+    Compiled code of the package that has the name in quotes registers it. Where none has, a namespace that torch or that code knows has
+    no such operator, and any other is that of code which is not installed.
     """
     quoted = re.compile(rf'"\(?(?:{namespace}::)?{name}\b')
-    declares = re.compile(rf'\bTORCH_LIBRARY\w*\(\s*{namespace}\b|"{namespace}::')
-    is_known = has_operators(namespace)
-    named = next((path for path, source in compiled_sources() if quoted.search(source)), None)
-    is_declared = any(declares.search(source) for _, source in compiled_sources())
-    by_macro = any(_BY_MACRO.search(source) for _, source in compiled_sources())  # in a namespace that only the build knows
-    if named is None or (is_known and not is_declared and not by_macro):
-        if is_known or is_declared or any(is_near(namespace, other) for other in _namespaces()):
-            return ""
-        return f"torch.ops.{namespace}.{name} is registered by compiled code, which is not installed or built here"
-    return f"torch.ops.{namespace}.{name} is registered by compiled code of the package, which is not built here ({named})"
-
-
-def has_operators(namespace: str) -> bool:
-    """Return whether something has registered an operator of this namespace, as torch has for `aten`."""
-    return namespace in _namespaces()
+    if named := next((path for path, source in compiled_sources() if quoted.search(source)), None):
+        return f"torch.ops.{namespace}.{name} is registered by compiled code of the package, which is not built here ({named})"
+    if any(namespace in source for _, source in compiled_sources()) or any(
+        namespace == other or is_near(namespace, other) for other in _namespaces()
+    ):
+        return ""
+    return f"torch.ops.{namespace}.{name} is registered by compiled code, which is not installed or built here"
 
 
 def _namespaces() -> set[str]:
