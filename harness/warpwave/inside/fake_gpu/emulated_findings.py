@@ -70,7 +70,7 @@ def _given(name: str, value: Any) -> Iterator[Given]:
 
 
 class Collected:
-    """Collects what the launches of a test did wrong."""
+    """Collects what the launches of a test did wrong: each defect of each line once, with its first example."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[object, ...], Finding] = {}
@@ -83,7 +83,7 @@ class Collected:
     def add(self, found: Iterable[Found], tensors: Sequence[Given], lds: int) -> None:
         """Add what one launch did wrong; `lds` is the LDS of a workgroup in bytes."""
         for one in found:
-            self._keep(_row(one, tensors, lds))
+            self.keep(_row(one, tensors, lds))
 
     def outside(self, error: OutOfMemoryBounds, tensors: Sequence[Given], wavefront: int, threads: int) -> None:
         """Add an access outside of all tensors, which has ended its launch."""
@@ -98,12 +98,12 @@ class Collected:
             said = beyond(inside, error.size, tuple(tensor.stride()), tuple(tensor.shape), storage.nbytes())
         thread = error.wave * wavefront + error.lane
         other = f"wave {error.wave}" + (f"; {said}" if said else "")
-        self._keep(_finding(Defect.OUT_OF_BOUNDS, error.place, access, where, thread, threads, error.workgroup, other, 1))
+        self.keep(_finding(Defect.OUT_OF_BOUNDS, error.place, access, where, thread, threads, error.workgroup, other, 1))
 
     def raced(self, races: Iterable[Race], tensors: Sequence[Given]) -> None:
         """Add accesses whose order decides a result."""
         for race in races:
-            self._keep(_row(race.pair.found, tensors, 0, _decided(race.different)))
+            self.keep(_row(race.pair.found, tensors, 0, _decided(race.different)))
 
     def reordered(self, kernel: Kernel, found: Iterable[Different], suspects: Sequence[Found]) -> None:
         """Add elements that depend on the order of waves and workgroups.
@@ -119,15 +119,16 @@ class Collected:
             values = f"{one.in_order:g} in order, {one.in_random_order:g} in a random order of waves and workgroups"
             where = _Where(one.tensor.name, tuple(one.tensor.tensor.shape), *one.tensor.index(one.address))
             for place, other in zip(places, others, strict=True):
-                self._keep(_finding(Defect.ORDER, place, Access.STORE, where, 0, 1, (), values + other, one.count))
+                self.keep(_finding(Defect.ORDER, place, Access.STORE, where, 0, 1, (), values + other, one.count))
 
     def undefined(self, ttir: str) -> None:
         """Add the masked loads of a launched kernel whose undefined lanes reach something."""
         for one in undefined_lanes(ttir):
-            self._keep(one.finding)
+            self.keep(one.finding)
 
-    def _keep(self, row: Finding) -> None:
-        key = (row.defect, row.access, row.tensor, row.file, row.line, row.other.rpartition("; ")[2])
+    def keep(self, row: Finding) -> None:
+        """Keep one defect, or count it."""
+        key = (row.defect, row.access, row.function, row.tensor, row.file, row.line, row.other.rpartition("; ")[2])
         if known := self._rows.get(key):
             self._rows[key] = dataclasses.replace(known, times=known.times + row.times)
         elif len(self._rows) < _MOST:

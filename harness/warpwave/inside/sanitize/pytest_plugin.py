@@ -11,7 +11,6 @@ from warpwave.inside.fake_gpu.emulated_findings import Collected
 from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.sanitize.memory import Patch
-from warpwave.inside.sanitize.races import Findings
 from warpwave.inside.sanitize.sanitizer import Sanitizer
 from warpwave.inside.sanitize.torch_reads import TorchReads
 
@@ -39,7 +38,7 @@ def of_machine_code(plugins: pytest.PytestPluginManager, journal: Journal | None
 class Sanitized:
     """A pytest plugin. What a fixture does before the test counts as the test's. The journal, if there is one, gets each finding."""
 
-    def __init__(self, journal: Journal | None, findings: Findings | Collected) -> None:
+    def __init__(self, journal: Journal | None, findings: Collected) -> None:
         self.journal, self.findings = journal, findings
 
     def pytest_runtest_logstart(self) -> None:

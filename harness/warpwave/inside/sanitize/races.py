@@ -6,9 +6,8 @@ the ranges are apart. Only where they overlap are the addresses themselves looke
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -16,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpwave.inside.codegen.undefined import undefined_lanes
-from warpwave.inside.fake_gpu.emulated_findings import beyond
+from warpwave.inside.fake_gpu.emulated_findings import Collected, beyond
 from warpwave.inside.fake_gpu.programs import Place
 from warpwave.inside.process.outcomes import statement
 from warpwave.inside.sanitize.memory import Block, Given, Lanes, Later
@@ -281,75 +279,54 @@ class Marks:
         self._programs[len(self.kept)] = access.program
 
 
-# What was found since it was last taken: each defect of each line once, with its first example.
+def row_of(
+    defect: Defect,
+    function: str,
+    block: Block,
+    program: tuple[int, int, int],
+    owner: Given | None,
+    address: int,
+    lane: int,
+    lanes: int,
+    other: Access | None = None,
+) -> Finding:
+    """Return the row of one defect, without its test.
 
-_MOST = 50  # lines of kernels that are reported for one test
-
-
-@dataclass(frozen=True, eq=False)
-class Found:
-    """One defect: `lane` is the first of `lanes` positions in the block that have it, `address` what it touched. `owner` is the tensor.
-
-    `other` is the earlier access that a race is with.
+    `lane` is the first of `lanes` positions in the block that have it, `address` what it touched, `owner` the tensor there, and `other` the
+    earlier access that a race is with.
     """
-
-    defect: Defect
-    function: str
-    block: Block
-    program: tuple[int, int, int]
-    owner: Given | None
-    address: int
-    lane: int
-    lanes: int
-    other: Access | None = None
-
-    def finding(self) -> Finding:
-        """Return the row, without its test."""
-        owner, block = self.owner, self.block
-        index, indices = owner.index(self.address) if owner else (0, ())
-        code, line = block.place
-        outside = ""
-        if owner and self.defect is Defect.OUT_OF_BOUNDS:
-            end = owner.memory.start + owner.memory.nbytes
-            outside = beyond(end - self.address, block.itemsize, owner.strides, owner.shape, owner.memory.nbytes)
-        return Finding(
-            case="",
-            kernel="",
-            function=self.function,
-            defect=self.defect,
-            access=block.doing,
-            tensor=owner.name if owner else "",
-            shape=owner.shape if owner else (),
-            index=index,
-            indices=indices,
-            lane=self.lane,
-            lanes=self.lanes,
-            block=tuple(block.shape),
-            program=self.program,
-            file=code.co_filename,
-            line=line,
-            text=_text(block.place),
-            other=_told(self.other) if self.other else outside,
-        )
+    index, indices = owner.index(address) if owner else (0, ())
+    outside = ""
+    if owner and defect is Defect.OUT_OF_BOUNDS:
+        end = owner.memory.start + owner.memory.nbytes
+        outside = beyond(end - address, block.itemsize, owner.strides, owner.shape, owner.memory.nbytes)
+    return Finding(
+        case="",
+        kernel="",
+        function=function,
+        defect=defect,
+        access=block.doing,
+        tensor=owner.name if owner else "",
+        shape=owner.shape if owner else (),
+        index=index,
+        indices=indices,
+        lane=lane,
+        lanes=lanes,
+        block=tuple(block.shape),
+        program=program,
+        file=block.place[0].co_filename,
+        line=block.place[1],
+        text=_text(block.place),
+        other=_told(other) if other else outside,
+    )
 
 
-class Findings:
-    """Collects; safe to ask at any time."""
+class Findings(Collected):
+    """Collects what the interpreter's launches and torch's calls did wrong; safe to ask at any time."""
 
     def __init__(self) -> None:
-        self._rows: dict[tuple[object, ...], Finding] = {}
+        super().__init__()
         self._later: list[Later] = []
-
-    def add(self, found: Found) -> None:
-        """Add one defect, or count it."""
-        other = found.other.lanes.block.place if found.other else None
-        key = (found.defect, found.block.doing, found.owner.name if found.owner else "", found.block.place, other)
-        self._keep(key, found.finding)
-
-    def undefined(self, ttir: str) -> None:
-        """Add the masked loads of a launched kernel whose undefined lanes reach something."""
-        for one in undefined_lanes(ttir):
-            self._keep((Defect.UNDEFINED, one), functools.partial(lambda one: one.finding, one))
 
     def later(self, finding: Finding) -> Later:
         """Add one finding of torch's calls, unless something shows until the test ends that it is none."""
@@ -359,18 +336,10 @@ class Findings:
     def take(self) -> list[Finding]:
         """Return what was found, and forget it."""
         for each in self._later:
-            row = each.finding
             if each.wanted:
-                self._keep((row.defect, row.function, row.tensor, row.file, row.line), functools.partial(lambda row: row, row))
+                self.keep(each.finding)
         self._later.clear()
-        rows, self._rows = [*self._rows.values()], {}
-        return rows
-
-    def _keep(self, key: tuple[object, ...], make: Callable[[], Finding]) -> None:
-        if known := self._rows.get(key):
-            self._rows[key] = dataclasses.replace(known, times=known.times + 1)
-        elif len(self._rows) < _MOST:
-            self._rows[key] = make()
+        return super().take()
 
 
 def _text(place: Place) -> str:

@@ -32,7 +32,7 @@ from warpwave.inside.sanitize.memory import (
     suspected,
 )
 from warpwave.inside.sanitize.memory import patches as unwritten_patches
-from warpwave.inside.sanitize.races import Access, Conflict, Findings, Found, Log, Order, watched
+from warpwave.inside.sanitize.races import Access, Conflict, Findings, Log, Order, row_of, watched
 from warpwave.records import Defect
 
 # One launch in the interpreter: which of its accesses are out of bounds, read unwritten memory, or race.
@@ -189,7 +189,7 @@ class Launch:
     ) -> None:
         owner = block.origin if isinstance(block.origin, Given) else self.tensors.nearest(address)
         lane = int(positions[0])
-        self._findings.add(Found(defect, self._function, block, index or self._index, owner, address, lane, len(positions), other))
+        self._findings.keep(row_of(defect, self._function, block, index or self._index, owner, address, lane, len(positions), other))
 
 
 _RELEASING = {interpreter._ir.MEM_SEMANTIC.RELEASE, interpreter._ir.MEM_SEMANTIC.ACQUIRE_RELEASE}

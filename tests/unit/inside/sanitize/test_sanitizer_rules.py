@@ -13,7 +13,7 @@ import torch
 
 from warpwave.inside.sanitize import races
 from warpwave.inside.sanitize.memory import Block, Given, Lanes, Memory, Shadows
-from warpwave.inside.sanitize.races import NOTHING, Access, Found, Log, Order
+from warpwave.inside.sanitize.races import NOTHING, Access, Log, Order, row_of
 from warpwave.records import Defect, Stage
 
 MEMORY = Memory(4096, 4096)
@@ -168,11 +168,11 @@ def test_an_access_outside_says_what_its_index_does_not(shape, strides, nbytes, 
     """No element that exists is said to be outside."""
     memory = Memory(4096, nbytes)
     owner, block = Given("x", memory, 4096, 4, shape, strides), Block((CODE, 1), "load", None, (1,), size)
-    found = Found(Defect.OUT_OF_BOUNDS, "kernel", block, (0, 0, 0), owner, 4096 + address, 0, 1)
+    found = row_of(Defect.OUT_OF_BOUNDS, "kernel", block, (0, 0, 0), owner, 4096 + address, 0, 1)
 
-    assert found.finding().other == words
-    assert words in found.finding().sentence
-    assert found.finding().example.startswith(f"{where}: ")
+    assert found.other == words
+    assert words in found.sentence
+    assert found.example.startswith(f"{where}: ")
 
 
 # A value that nobody wrote is a fault where a kernel uses it, and none where it is dropped.
