@@ -18,7 +18,6 @@ import multiprocessing.context
 import os
 import runpy
 import threading
-import unittest
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -31,7 +30,6 @@ import _pytest.assertion.rewrite as pytests
 import numpy as np
 import torch
 import torch.distributed
-import torch.testing._comparison
 import torch.utils.checkpoint
 import triton
 from triton.runtime.autotuner import Autotuner
@@ -288,9 +286,6 @@ def without_data(device: torch.device) -> list[Answer]:
         put(triton.testing, "assert_close", nothing, "the data are unknown"),
         put(torch.autograd, "gradcheck gradgradcheck", no_data.differentiate, "the function and its backward launch"),
         put(torch.library, "opcheck", lambda *args, **kwargs: {}, "it traces, and compares"),
-        around(torch.testing._comparison, "not_close_error_metas", no_data.without_errors, "torch's own test classes ask it"),
-        *each(no_data.assertions(np.testing), lambda name: around(np.testing, name, no_data.passing, "unknown data pass")),
-        *each(no_data.assertions(unittest.TestCase), lambda name: around(unittest.TestCase, name, no_data.passing, "unknown data pass")),
         *each(unknown.OF_MATH, lambda name: around(math, name, unknown.of_unknown, "the result is unknown, and decides nothing yet")),
         around(SourceFileLoader, "get_code", assertions.loaded, "assertions are rewritten"),
         around(runpy, "_get_code_from_file", assertions.run_as_script, "assertions are rewritten"),

@@ -374,31 +374,6 @@ def written(text: str) -> frozenset[str]:
     return frozenset(name[1:] for name, _ in blocks[0].arguments if name in seen)
 
 
-# Comparisons of data that is not there hold: what is checked without a card is the code, not what it computes.
-
-_NOT_THERE = (NoNumbers, UnknownFloat, UnknownInt, UnknownTruth)
-
-
-def assertions(owner: Any) -> list[str]:
-    """Return the names of what asserts something about values."""
-    names = [name for name in dir(owner) if name.startswith("assert") and not name.startswith(("assertRaises", "assertWarns"))]
-    return [name for name in names if callable(getattr(owner, name))]
-
-
-def passing(compare: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Assert something; it holds where it would compare data that is not there."""
-    return None if _compares_unknown(args) else compare(*args, **kwargs)
-
-
-def without_errors(compare: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Compare; there are no errors in data that is not there."""
-    return [] if _compares_unknown(args) else compare(*args, **kwargs)
-
-
-def _compares_unknown(args: Any) -> bool:
-    return any(isinstance(value, _NOT_THERE) for value in args) or any(map(is_meta, tensors_in(args)))
-
-
 def differentiate(function: Callable[..., Any], inputs: Any, *args: Any, **kwargs: Any) -> bool:
     """Stand in for `gradcheck`: run a function and its backward once."""
     given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
