@@ -21,6 +21,7 @@ import torch
 import triton.language.extra as extra
 from triton.runtime.interpreter import TensorHandle, _get_np_dtype, interpreter_semantic
 
+from warpwave.inside.fake_gpu.ptx import ON_INTEGERS
 from warpwave.inside.process.outcomes import NotPretended
 
 Array = Any  # np.ndarray; the numbers' types change from call to call
@@ -87,32 +88,21 @@ def _unsigned(x: Array) -> Array:
     return x.view(np.dtype(f"u{x.dtype.itemsize}"))
 
 
-def _count(what: Callable[[str], int]) -> Function:
-    """Return a function of the bits of whole numbers, given as text with the highest first."""
-    return lambda x: np.vectorize(lambda n: what(f"{int(n):0{8 * x.dtype.itemsize}b}"), otypes=[np.int64])(_unsigned(x))
+def _ints(operation: Callable[..., int], signed: bool = False) -> Function:
+    """Return a function of Python's integers, with the number of bits first; what is above the width of the result is cut off."""
 
+    def call(*args: Array, dtype: np.dtype[Any]) -> Array:
+        numbers = args if signed else [_unsigned(arg) for arg in args]
+        made: Array = np.frompyfunc(functools.partial(operation, 8 * args[0].dtype.itemsize), len(args), 1)(*numbers)
+        return (made & (1 << 64) - 1).astype(np.uint64).astype(dtype)
 
-def _high_product(x: Array, y: Array) -> Array:
-    bits = 8 * x.dtype.itemsize
-    return ((x.astype(object) * y.astype(object)) >> bits).astype(x.dtype)
+    return call
 
 
 def _low_24(x: Array) -> Array:
     """Return the low 24 bits, with their sign if the type has one."""
     wide = x.astype(np.int64) & 0xFFFFFF
     return np.where(wide >> 23, wide - (1 << 24), wide) if x.dtype.kind == "i" else wide
-
-
-def _permuted(x: Array, y: Array, selector: Array) -> Array:
-    """Return four bytes of the eight of `x` (low) and `y`; bit 3 of a selector repeats a byte's sign."""
-    both = _unsigned(x).astype(np.uint64) | (_unsigned(y).astype(np.uint64) << np.uint64(32))
-    picked = np.zeros_like(both)
-    for place in range(4):
-        choice = (_unsigned(selector).astype(np.uint64) >> np.uint64(4 * place)) & np.uint64(15)
-        byte = (both >> (np.uint64(8) * (choice & np.uint64(7)))) & np.uint64(255)
-        sign = np.where(byte >> np.uint64(7), np.uint64(255), np.uint64(0))
-        picked |= np.where(choice & np.uint64(8), sign, byte) << np.uint64(8 * place)
-    return picked.astype(np.uint32).view(np.int32)
 
 
 def _towards(mode: str, function: Function) -> Function:
@@ -221,20 +211,14 @@ FUNCTIONS: dict[str, Function] = {
     "finitef": _exact(np.isfinite),
     "isfinited": _exact(np.isfinite),
     "signbit": _exact(np.signbit),
-    "popc": _exact(_count(lambda bits: bits.count("1"))),
-    "clz": _exact(_count(lambda bits: len(bits) - len(bits.lstrip("0")))),
-    "ffs": _exact(_count(lambda bits: len(bits) - bits.rindex("1") if "1" in bits else 0)),
-    "brev": lambda x, dtype: (
-        np.vectorize(lambda n: int(f"{int(n):0{8 * x.dtype.itemsize}b}"[::-1], 2), otypes=[object])(_unsigned(x))
-        .astype(_unsigned(x).dtype)
-        .view(dtype)
-    ),
-    "mulhi": _exact(_high_product),
+    **{name: _ints(ON_INTEGERS[name][1]) for name in ("popc", "clz", "brev")},
+    "ffs": _ints(lambda bits, x: (x & -x).bit_length()),
+    "byte_perm": _ints(ON_INTEGERS["prmt"][1]),
+    "mulhi": _ints(ON_INTEGERS["mul.hi"][1], signed=True),
     "mul24": _exact(lambda x, y: _low_24(x) * _low_24(y)),
-    "byte_perm": _exact(_permuted),
-    "sad": _exact(lambda x, y, z: np.abs(x.astype(np.int64) - y.astype(np.int64)) + z),
-    "hadd": _exact(lambda x, y: (x.astype(np.int64) + y.astype(np.int64)) >> 1),
-    "rhadd": _exact(lambda x, y: (x.astype(np.int64) + y.astype(np.int64) + 1) >> 1),
+    "sad": _ints(lambda bits, x, y, z: abs(x - y) + z, signed=True),
+    "hadd": _ints(lambda bits, x, y: x + y >> 1, signed=True),
+    "rhadd": _ints(lambda bits, x, y: x + y + 1 >> 1, signed=True),
     "double2hiint": _exact(lambda x: x.view(np.int64) >> 32),
     "double2loint": lambda x, dtype: x.view(np.int64).astype(np.uint32).view(dtype),
     "hiloint2double": lambda high, low, dtype: ((high.astype(np.int64) << 32) | _unsigned(low).astype(np.int64)).view(dtype),

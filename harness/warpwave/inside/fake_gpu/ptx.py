@@ -243,7 +243,7 @@ def _run(this: Instruction, registers: _Registers) -> None:
         result = _on_floats(this.name, [registers.read(each, kind) for each in sources], kind, others)
     elif kind[0] in "busp" and "x" not in kind:
         signed = ["s"] if (this.name, kind[0]) == ("bfe", "s") else []
-        types, operation = _ON_INTEGERS.get(".".join((this.name, *sorted(others), *signed)), ("", _quotient))
+        types, operation = ON_INTEGERS.get(".".join((this.name, *sorted(others), *signed)), ("", _quotient))
         made = f"{kind[0]}{2 * _width(kind)}" if "wide" in others else "u32" if this.name in ("popc", "clz") else kind
         if types and len(types) == count:
             of_types = [{"t": kind, "u": "u32", "w": made}[letter] for letter in types]
@@ -299,7 +299,7 @@ def _inserted(bits: int, x: int, into: int, at: int, length: int) -> int:
     return into & ~mask | x << (at & 255) & mask
 
 
-_ON_INTEGERS: dict[str, tuple[str, Callable[..., int]]] = {
+ON_INTEGERS: dict[str, tuple[str, Callable[..., int]]] = {
     "add": ("tt", lambda bits, x, y: x + y),
     "sub": ("tt", lambda bits, x, y: x - y),
     "min": ("tt", lambda bits, x, y: min(x, y)),

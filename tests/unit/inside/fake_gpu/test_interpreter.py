@@ -65,16 +65,6 @@ def test_what_is_new_or_was_replaced_meanwhile_is_noticed(replaced, monkeypatch)
     assert "_patch_attr" in module.first.__qualname__
 
 
-def test_the_interpreter_does_not_compute_what_it_drops():
-    """It computes each sum of whole numbers again in 64 bits, and compares only if it debugs."""
-    from triton.runtime.interpreter import InterpreterOptions
-
-    from warpwave.inside.fake_gpu.language import without_overflow
-
-    assert not without_overflow(InterpreterOptions()).sanitize_overflow
-    assert without_overflow(InterpreterOptions(debug=True)).sanitize_overflow
-
-
 # bf16 and fp8 in Triton's interpreter, against torch.
 
 KERNELS = """
@@ -234,14 +224,10 @@ def test_a_gluon_kernel_is_not_interpreted(run_inside, tmp_path):
 # Products with `out_dtype`, which torch has for cards alone, on a pretended card with data.
 
 
-@pytest.fixture
-def operands():
+def test_sums_are_not_rounded_to_the_operands_type():
+    """Without the argument, a product is torch's own; other options stay."""
     torch.manual_seed(0)
-    return torch.randn(3, 4, 64).bfloat16(), torch.randn(3, 64, 5).bfloat16(), torch.randn(4, 5)
-
-
-def test_sums_are_not_rounded_to_the_operands_type(operands):
-    a, b, c = operands
+    a, b, c = torch.randn(3, 4, 64).bfloat16(), torch.randn(3, 64, 5).bfloat16(), torch.randn(4, 5)
     exact = a.double() @ b.double()
     for name, given, expected in [
         ("mm", (a[0], b[0]), exact[0]),
@@ -249,26 +235,13 @@ def test_sums_are_not_rounded_to_the_operands_type(operands):
         ("addmm", (c, a[0], b[0]), exact[0] + c),
         ("baddbmm", (c.expand(3, 4, 5), a, b), exact + c),
     ]:
-        product = partial(with_out_dtype, getattr(torch, name))
+        product, out = partial(with_out_dtype, getattr(torch, name)), torch.empty(expected.shape)
         made = product(*given, out_dtype=torch.float32)
-        assert made.dtype == torch.float32
-        torch.testing.assert_close(made.double(), expected, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(made, expected.float(), rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(product(*given, torch.float32), made)
-        out = torch.empty_like(made)
         assert product(*given, out_dtype=torch.float32, out=out) is out
         torch.testing.assert_close(out, made)
-
-
-def test_without_it_a_product_is_torchs_own(operands):
-    a, b, _ = operands
-    product = partial(with_out_dtype, torch.bmm)
-    out = torch.empty(3, 4, 5, dtype=torch.bfloat16)
-    assert torch.equal(product(a, b), torch.bmm(a, b))
-    assert torch.equal(product(a, b, out=out), torch.bmm(a, b))
-
-
-def test_other_options_stay(operands):
-    a, b, c = operands
+    assert torch.equal(with_out_dtype(torch.bmm, a, b), torch.bmm(a, b))
     made = with_out_dtype(torch.addmm, c, a[0], b[0], out_dtype=torch.float32, beta=2.0, alpha=-1.0)
     torch.testing.assert_close(made, 2 * c - a[0].float() @ b[0].float(), rtol=1e-5, atol=1e-5)
 

@@ -117,10 +117,6 @@ def test_parameters_in_fp32_have_gradients_in_fp32(replaced):
 
 # A package that replaces torch's own operators on the card, as FlagGems does: what a card leaves to the CPU stays torch's.
 
-if not hasattr(torch.library, "get_kernel"):
-    pytest.skip("this torch cannot hand out the kernel that is replaced", allow_module_level=True)
-
-
 CARD = torch.device("cuda", 0)
 
 
@@ -276,29 +272,39 @@ def test_the_mask_of_a_block_pointer_is_a_handle(monkeypatch):
     assert mask.data.all()
 
 
-def test_who_needs_an_older_triton():
-    """What this Triton refuses by name is no fault that an author would find."""
-    refused = "CompilationError: Block pointers have been removed in favor of the tensor descriptor API (at 3:9)"
+CONFTEST, GONE = "ModuleNotFoundError: No module named 'conftest'", "ModuleNotFoundError: No module named 'pluggy.ops'"
+REFUSED = "CompilationError: Block pointers have been removed in favor of the tensor descriptor API (at 3:9)"
+HINTS = {
+    "an older Triton": (["its own", REFUSED], ["--triton 3.6.0"], []),
+    "a toolkit": (["OSError: CUDA_HOME environment variable is not set."], ["--env NAME=1"], []),
+    "another toolkit": (["RuntimeError: ROCm version file not found"], ["--env NAME=1"], []),
+    "modules, the most wanted first": (
+        ["No module named 'yaml'", *["No module named 'frozendict.core'"] * 2, "assert 1 == 2"],
+        ["Missing here: frozendict.core, yaml.", "--with NAME", "--install"],
+        [],
+    ),
+    "a conftest is nothing to install": ([CONFTEST, "No module named 'einops'"], ["Missing here: einops.", "package's repository"], []),
+    "a conftest alone": ([CONFTEST], ["Tests import conftest.py"], ["Missing"]),
+    "a submodule that the installed version lacks": (
+        [GONE],
+        [f"The installed pluggy {version('pluggy')} has no pluggy.ops.", "--with 'NAME==VERSION'"],
+        ["Missing here"],
+    ),
+    "the package under test has no other version": (["No module named 'warpwave.gone'"], ["Missing here: warpwave.gone."], []),
+}
 
-    assert "--triton 3.6.0" in hint_of(["its own", refused])
-    assert hint_of(["its own"]) == ""
+
+@pytest.mark.parametrize(("said", "told", "untold"), HINTS.values(), ids=HINTS)
+def test_what_the_environment_lacks_has_a_hint(said, told, untold):
+    hint = hint_of(said)
+
+    assert [words for words in told if words not in hint] == []
+    assert [words for words in untold if words in hint] == []
 
 
-@pytest.mark.parametrize("said", ["OSError: CUDA_HOME environment variable is not set.", "RuntimeError: ROCm version file not found"])
-def test_a_toolkit_that_is_not_here(said):
-    """The package may load its Triton kernels alone, by a variable of its own."""
-    assert "--env NAME=1" in hint_of([said])
-    assert hint_of(["KeyError: 'OPS_HOME'", "the timer is not set"]) == ""
-
-
-def test_missing_modules_and_what_installs_them():
-    """The one that most files want comes first; each is named once."""
-    said = ["ModuleNotFoundError: No module named 'yaml'", *["ModuleNotFoundError: No module named 'frozendict.core'"] * 2]
-
-    assert "Missing here: frozendict.core, yaml." in hint_of([*said, "assert 1 == 2"])
-    assert "--with NAME" in hint_of(said)
-    assert "--install" in hint_of(said)
-    assert hint_of(["ImportError: cannot import name 'a' from 'b'"]) == ""
+@pytest.mark.parametrize("said", ["its own", "KeyError: 'OPS_HOME'", "ImportError: cannot import name 'a' from 'b'"])
+def test_what_is_no_fault_of_the_environment_has_none(said):
+    assert hint_of([said]) == ""
 
 
 def test_nobody_is_told_to_install_what_is_installed(tmp_path, monkeypatch):
@@ -318,26 +324,6 @@ def test_nobody_is_told_to_install_what_is_installed(tmp_path, monkeypatch):
 
     assert "Missing here: yaml_of_nobody. The package is installed. --with NAME" in hint_of(said, package)
     assert "The package is installed." not in hint_of(said, other)
-
-
-def test_a_conftest_that_is_not_there_is_nothing_to_install():
-    """Source archives often leave it out, and there are packages of that name."""
-    hint = hint_of(["ModuleNotFoundError: No module named 'conftest'", "ModuleNotFoundError: No module named 'einops'"])
-
-    assert "Missing here: einops." in hint
-    assert "package's repository" in hint
-    assert hint_of(["ModuleNotFoundError: No module named 'conftest'"]).startswith("Tests import conftest.py")
-
-
-def test_a_submodule_that_the_installed_version_lacks():
-    """No name installs `triton.ops`: old Tritons had it. The package under test has no older version to take."""
-    hint = hint_of(["ModuleNotFoundError: No module named 'pluggy.ops'", "ModuleNotFoundError: No module named 'einops_of_nobody.core'"])
-
-    assert f"The installed pluggy {version('pluggy')} has no pluggy.ops." in hint
-    assert "--with 'NAME==VERSION'" in hint
-    assert "Missing here: einops_of_nobody.core." in hint
-    assert "Missing here" not in hint_of(["ModuleNotFoundError: No module named 'pluggy.ops'"])
-    assert "Missing here: warpwave.gone." in hint_of(["ModuleNotFoundError: No module named 'warpwave.gone'"])
 
 
 def test_empty_submodules_are_named_if_modules_are_missing(tmp_path):
