@@ -88,17 +88,19 @@ class Collected:
     def outside(self, error: OutOfMemoryBounds, tensors: Sequence[Given], wavefront: int, threads: int) -> None:
         """Add an access outside of all tensors, which has ended its launch."""
         assert error.place is not None
-        access = Access.STORE if " stored " in str(error) else Access.LOAD
-        where = _Where("", (), 0, ()) if "outside of LDS" not in str(error) else _Where(_LDS, (), error.address, (error.address,))
-        said = ""
-        if near := _nearest(tensors, error.address) if not where.tensor else None:
-            where = _Where(near.name, tuple(near.tensor.shape), *near.index(error.address))
-            storage, tensor = near.tensor.untyped_storage(), near.tensor
-            inside = storage.data_ptr() + storage.nbytes() - error.address
-            said = beyond(inside, error.size, tuple(tensor.stride()), tuple(tensor.shape), storage.nbytes())
-        thread = error.wave * wavefront + error.lane
+        access, said = Access.STORE if " stored " in str(error) else Access.LOAD, ""
+        if "outside of LDS" in str(error):
+            where: dict[str, Any] = {"tensor": _LDS, "index": error.address, "indices": (error.address,)}
+        else:
+            near = _nearest(tensors, error.address)
+            where = _at(near, error.address)
+            if near:
+                storage, tensor = near.tensor.untyped_storage(), near.tensor
+                inside = storage.data_ptr() + storage.nbytes() - error.address
+                said = beyond(inside, error.size, tuple(tensor.stride()), tuple(tensor.shape), storage.nbytes())
         other = f"wave {error.wave}" + (f"; {said}" if said else "")
-        self.keep(_finding(Defect.OUT_OF_BOUNDS, error.place, access, where, thread, threads, error.workgroup, other, 1))
+        where |= {"lane": error.wave * wavefront + error.lane, "block": (threads,), "program": error.workgroup}
+        self.keep(_finding(Defect.OUT_OF_BOUNDS, error.place, access, other, 1, where))
 
     def raced(self, races: Iterable[Race], tensors: Sequence[Given]) -> None:
         """Add accesses whose order decides a result."""
@@ -117,9 +119,9 @@ class Collected:
         others = [f"; nothing orders it and {one.other.line or one.other.instruction}" for one in suspects if one.other] or [""]
         for one in found:
             values = f"{one.in_order:g} in order, {one.in_random_order:g} in a random order of waves and workgroups"
-            where = _Where(one.tensor.name, tuple(one.tensor.tensor.shape), *one.tensor.index(one.address))
             for place, other in zip(places, others, strict=True):
-                self.keep(_finding(Defect.ORDER, place, Access.STORE, where, 0, 1, (), values + other, one.count))
+                where = _at(one.tensor, one.address)
+                self.keep(_finding(Defect.ORDER, place, Access.STORE, values + other, one.count, where))
 
     def undefined(self, ttir: str) -> None:
         """Add the masked loads of a launched kernel whose undefined lanes reach something."""
@@ -147,14 +149,6 @@ class Different:
 
 
 @dataclass(frozen=True)
-class _Where:
-    tensor: str
-    shape: tuple[int, ...]
-    index: int
-    indices: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class Race:
     """A pair whose order decides a result: the first element that differs, or None if the other order does not end well."""
 
@@ -173,47 +167,39 @@ def _decided(different: Union[Different, None]) -> str:
 
 def _row(one: Found, tensors: Sequence[Given], lds: int, decided: str = "") -> Finding:
     if one.register:
-        where = _Where(f"register {one.register}", (), 0, ())
+        where: dict[str, Any] = {"tensor": f"register {one.register}"}
     elif one.check in (Check.GLOBAL_RACE, Check.OUT_OF_RANGE):
-        near = _nearest(tensors, one.address)
-        where = _Where(near.name, tuple(near.tensor.shape), *near.index(one.address)) if near else _Where("", (), 0, ())
+        where = _at(_nearest(tensors, one.address), one.address)
     else:
-        where = _Where(_LDS, (lds,), one.address, (one.address,))
-    other = _other(one, decided)
-    return _finding(_DEFECTS[one.check], one.place, one.access, where, one.thread, one.threads, one.workgroup, other, one.times)
+        where = {"tensor": _LDS, "shape": (lds,), "index": one.address, "indices": (one.address,)}
+    where |= {"lane": one.thread, "block": (one.threads,), "program": one.workgroup}
+    return _finding(_DEFECTS[one.check], one.place, one.access, _other(one, decided), one.times, where)
 
 
-def _finding(
-    defect: Defect,
-    place: Place,
-    access: Access,
-    where: _Where,
-    thread: int,
-    threads: int,
-    program: tuple[int, ...],
-    other: str,
-    times: int,
-) -> Finding:
+def _at(tensor: Union[Given, None], address: int) -> dict[str, Any]:
+    if tensor is None:
+        return {}
+    index, indices = tensor.index(address)
+    return {"tensor": tensor.name, "shape": tuple(tensor.tensor.shape), "index": index, "indices": indices}
+
+
+def _finding(defect: Defect, place: Place, access: Access, other: str, times: int, where: dict[str, Any]) -> Finding:
+    """Return a row; `where` has what is known of the tensor, the index, the lane, the block and the program."""
     file, line = place.file, int(place.line.rpartition(":")[2]) if place.line else 0
+    unknown = {"tensor": "", "shape": (), "index": 0, "indices": (), "lane": 0, "block": (1,), "program": ()}
     return Finding(
         case="",
         kernel="",
         function=place.kernel,
         defect=defect,
         access=access.name.lower(),
-        tensor=where.tensor,
-        shape=where.shape,
-        index=where.index,
-        indices=where.indices,
-        lane=thread,
         lanes=1,
-        block=(threads,),
-        program=program,
         file=file,
         line=line,
         text=statement(file, line) if file else place.instruction,
         other=other,
         times=times,
+        **{**unknown, **where},
     )
 
 
