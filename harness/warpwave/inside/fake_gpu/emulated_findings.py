@@ -149,7 +149,6 @@ class Race:
 
 
 def _decided(different: Union[Different, None]) -> str:
-    """Say what the order of two accesses decides."""
     if different is None:
         return "in the other order the launch does not end well"
     index = different.tensor.index(different.address)[1]

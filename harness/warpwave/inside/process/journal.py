@@ -213,7 +213,6 @@ _NEEDS: dict[str, dict[str, Callable[[object], bool]]] = {
 
 
 def _is_whole(event: Event) -> bool:
-    """Return whether an event has every field that readers need, with the right type."""
     kind = event["event"]
     if kind not in _KINDS or (kind in _OF_A_CASE and not isinstance(event.get("id"), str)):
         return False
