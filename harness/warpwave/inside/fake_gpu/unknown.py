@@ -40,9 +40,8 @@ class Judged:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         _thread.judged = self.outer
-        return (
-            self.is_assertion and self.guesses > 0 and isinstance(error, Exception) and not isinstance(error, (DecidedByData, NotPretended))
-        )
+        is_of_guess = isinstance(error, Exception) and not isinstance(error, (DecidedByData, NotPretended))
+        return self.is_assertion and self.guesses > 0 and is_of_guess
 
     def take(self, value: Any) -> None:
         """Keep the truth of a value."""
