@@ -18,6 +18,7 @@ from warpwave.config.package import import_folders, load_pytest_settings
 from warpwave.inside.fake_gpu.no_data import written
 from warpwave.inside.imports import enter_package, extension_names
 from warpwave.inside.multi_gpu import pytest_plugin
+from warpwave.inside.process import lacking
 from warpwave.inside.process.lacking import Package
 from warpwave.inside.process.outcomes import NotBuilt, reason_of, why_not_run
 from warpwave.records import NotRun, Stage

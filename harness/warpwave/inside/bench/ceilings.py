@@ -124,7 +124,6 @@ def _time_fp8(timer: Timer, side: int, device: Any) -> int:
 
 
 def _time_copy(timer: Timer, size: int, device: Any) -> None:
-    """Copy `size` bytes of random data, and free the buffers."""
     import torch
 
     source = torch.empty(size, dtype=torch.uint8, device=device).random_()

@@ -7,6 +7,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 from warpwave.inside.bench.timing import Timing
 from warpwave.inside.benchmarks import Point
@@ -124,52 +125,27 @@ class Sink:
 # Make samples: the fields that a point has before it is measured, and those that its timing adds.
 
 
-def fields_of(point: Point) -> dict[str, object]:
-    """Return the fields of a sample that are known before it is measured."""
-    return {
-        "case": point.case,
-        "kernel": point.kernel,
-        "provider": point.provider,
-        "params": point.params,
-        "unit": point.unit,
-        "device": own_index(),
-    }
+def fields_of(measured: Point | Call) -> dict[str, Any]:
+    """Return the fields of a sample that are known before it is measured. The unit of a call in a script is that of `do_bench`."""
+    names = ("case", "kernel", "provider", "params")
+    of_kind = {"unit": "ms", "source": measured.source} if isinstance(measured, Call) else {"unit": measured.unit}
+    return {**{name: getattr(measured, name) for name in names}, **of_kind, "device": own_index()}
 
 
-def fields_of_call(call: Call) -> dict[str, object]:
-    """Return those of a measurement in a script: its unit is that of `do_bench`."""
-    return {
-        "case": call.case,
-        "kernel": call.kernel,
-        "provider": call.provider,
-        "params": call.params,
-        "unit": "ms",
-        "device": own_index(),
-        "source": call.source,
-    }
+_AS_TIMED = "rounds discarded late quiet timer flush_bytes cache_bytes warmup host_ms graph_ms argument_bytes tuned"
 
 
 def with_timing(sample: Sample, timing: Timing) -> Sample:
     """Add the raw timings to a sample. The bytes that the author counted follow from GB/s and the time it was computed from."""
     in_gbps = sample.unit.replace(" ", "").lower() == "gb/s" and sample.value is not None
+    same: dict[str, Any] = {name: getattr(timing, name) for name in _AS_TIMED.split()}
     return dataclasses.replace(
         sample,
+        **same,
         median_ms=timing.median_ms,
         p20_ms=timing.quantile_ms(0.2),
         p80_ms=timing.quantile_ms(0.8),
         times_ms=tuple(round(time_ms, 6) for time_ms in timing.times_ms),  # to the nanosecond; events resolve less
-        rounds=timing.rounds,
-        discarded=timing.discarded,
-        late=timing.late,
-        quiet=timing.quiet,
-        timer=timing.timer,
-        flush_bytes=timing.flush_bytes,
-        cache_bytes=timing.cache_bytes,
-        warmup=timing.warmup,
-        host_ms=timing.host_ms,
-        graph_ms=timing.graph_ms,
-        argument_bytes=timing.argument_bytes,
-        tuned=timing.tuned,
         launched=tuple(dict.fromkeys((*sample.launched, *(timing.launched or ()))))[:MOST_FUNCTIONS],
         launches_noted=sample.launches_noted or timing.launched is not None,
         bytes_moved=round(sample.value * timing.returned_ms * 1e6) if in_gbps and sample.value else None,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from warpwave.inside.bench.ceilings import Watch
-from warpwave.inside.bench.results import MOST_FUNCTIONS, fields_of, fields_of_call, finish, finite, verdict_of, with_timing
+from warpwave.inside.bench.results import MOST_FUNCTIONS, fields_of, finish, finite, verdict_of, with_timing
 from warpwave.inside.bench.timing import Timer, Timing, leading, summary
 from warpwave.inside.benchmarks import Point
 from warpwave.inside.codegen.recorder import Recorder
@@ -47,9 +47,9 @@ class ScriptMeter:
         self.points += 1
         if call.id in self._before:
             return _again(self._before[call.id], measurement)
-        with self._point(call.id, fields_of_call(call), call.kernel):
+        with self._point(call.id, fields_of(call), call.kernel):
             before, launched = self._watch.look(), Launched()
-            sample = Sample(**fields_of_call(call), verdict=Verdict.PASSED)  # type: ignore[arg-type]
+            sample = Sample(**fields_of(call), verdict=Verdict.PASSED)
             try:
                 result, timing = _MEASURES[measurement.kind](self._timer, measurement, launched)
             except Exception as error:

@@ -157,7 +157,7 @@ def _measure_in_turns(together: list[Point], timer: Timer, watch: Watch, recorde
 
 def _measure(point: Point, timer: Timer, series: Rounds | None = None) -> Sample | None:
     """Call the author's function once under the timer. Return None if the series needs another round."""
-    base = Sample(**fields_of(point), verdict=Verdict.PASSED)  # type: ignore[arg-type]
+    base = Sample(**fields_of(point), verdict=Verdict.PASSED)
     try:
         returned = point.run()
         if series is not None and not series.enough:

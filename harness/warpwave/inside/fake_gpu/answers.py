@@ -47,7 +47,6 @@ from warpwave.inside.fake_gpu import (
     torch_ops,
     unknown,
 )
-from warpwave.inside.fake_gpu.accelerator import bindings
 from warpwave.inside.fake_gpu.allocated import memory_answers
 from warpwave.inside.fake_gpu.host_side import switched_on
 from warpwave.inside.fake_gpu.torch_device import Patch, always, missing, nothing
@@ -172,11 +171,6 @@ def of_device(card: Architecture, device: torch.device, capability: object, free
         answers |= {name: (torch_device.own(value), why) for name in names.split()}
     unanswered = [name for name in getattr(module, "__all__", ()) if name not in answers and _asks_a_card(getattr(module, name, None))]
 
-    bound = bindings(card, device, {name: value for name, (value, _) in answers.items()})
-    private = [
-        add(torch._C, "_cuda_getCurrentRawStream", always(0), "the default stream, for launchers"),
-        add(torch._C, "_cuda_setStream _cuda_setDevice _cuda_clearCublasWorkspaces", nothing, "torch's compiler calls them"),
-    ]
     guards = torch._C._dynamo.guards  # type: ignore[attr-defined]
 
     def allocate(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
@@ -191,9 +185,48 @@ def of_device(card: Architecture, device: torch.device, capability: object, free
         *(add(torch.version, name, version, "packages tell the vendor by it") for name, version in card.torch_version.items()),
         put(guards, f"_empty_strided_{device.type}", allocate, "code that torch.compile wrote calls it, and authors keep such code"),
         add(torch.UntypedStorage, "_share_cuda_ _new_shared_cuda", torch_device.no_handle, "not pretended: a driver makes such handles"),
-        *(private if device.type == "cuda" else []),
-        *(add(*binding, "torch's Python modules ask its bindings") for binding in bound),
+        *_of_bindings(card, device, {name: value for name, (value, _) in answers.items()}),
         *each(unanswered, lambda name: put(module, name, missing(f"torch.{device.type}.{name}"), "not pretended: it would ask a card")),
+    ]
+
+
+def _of_bindings(card: Architecture, device: torch.device, answers: dict[str, Any]) -> list[Answer]:
+    """The functions of `torch._C` below `torch.accelerator` and `torch.cuda`, with what `answers` says of torch's module for the device."""
+    dtypes = ("float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool", "complex64", "complex128")
+    version = [int(part or 0) for part in f"{card.torch_version.get('cuda', '')}..".split(".")[:2]]
+    shared = {
+        "getAccelerator": always(torch.device(device.type)),
+        "getDeviceIndex exchangeDevice maybeExchangeDevice hooks_get_current_device": always(0),
+        "hooks_exchange_device hooks_maybe_exchange_device": always(0),
+        "setDeviceIndex hooks_set_current_device emptyHostCache setAllocatorSettings": nothing,
+        "hooks_device_count": always(1),
+        "getStream": answers["current_stream"],
+        "setStream": answers["set_stream"],
+        "synchronizeDevice": streams.wait,
+        "emptyCache": answers["empty_cache"],
+        "isAllocatorInitialized": always(True),
+        "getDeviceStats": answers["memory_stats_as_nested_dict"],
+        "resetPeakStats": answers["reset_peak_memory_stats"],
+        "resetAccumulatedStats": answers["reset_accumulated_memory_stats"],
+        "getMemoryInfo": answers["mem_get_info"],
+        "getDeviceCapability": always({"supported_dtypes": {getattr(torch, name) for name in dtypes}}),
+    }
+    cuda = {  # torch without a card's library has none of these
+        "_cuda_getCurrentRawStream _cuda_getDevice": always(0),
+        "_cuda_setStream _cuda_setDevice _cuda_clearCublasWorkspaces": nothing,
+        "_cuda_getDeviceCount": always(1),
+        "_cuda_isInBadFork": always(False),
+        "_cuda_memoryStats": answers["memory_stats_as_nested_dict"],
+        "_cuda_getCompiledVersion": always(version[0] * 1000 + version[1] * 10),  # 13000 of `13.0`
+    }
+    known = {f"_accelerator_{name}": value for names, value in shared.items() for name in names.split()}
+    others = [name for name in dir(torch._C) if name.startswith("_accelerator_") and name not in known]
+    why = "torch's Python modules ask its bindings, and launchers and torch's compiler do"
+    return [
+        *each(known, lambda name: put(torch._C, name, torch_device.own(known[name]), why)),
+        *each(others, lambda name: put(torch._C, name, missing(f"torch._C.{name}"), "not pretended: it would ask a card")),
+        put(torch._C, "_get_accelerator", always(torch.device(device.type)), why),
+        *(add(torch._C, names, value, why) for names, value in cuda.items() if device.type == "cuda"),
     ]
 
 

@@ -202,7 +202,6 @@ def _parities(results: Any) -> Any:
 
 
 def _rounded(value: Any, dtype: Any) -> Any:
-    """Return a tensor of fp32 in a narrow type."""
     handle = type(value.handle)(narrowed(value.handle.data, dtype), dtype)
     return tl.tensor(handle, tl.block_type(dtype, value.shape) if value.shape else dtype)
 

@@ -39,8 +39,6 @@ def _rounded(function: Function) -> Function:
 
 
 def _exact(function: Function) -> Function:
-    """Return a function of the numbers as they are."""
-
     def call(*args: Array, dtype: np.dtype[Any]) -> Array:
         return np.asarray(function(*args)).astype(dtype)
 

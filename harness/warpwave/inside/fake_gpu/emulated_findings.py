@@ -7,7 +7,7 @@ import dataclasses
 import re
 import struct
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Union
@@ -18,6 +18,7 @@ from warpwave.emulator import Access, Check, Found, Kernel, OutOfMemoryBounds, P
 from warpwave.emulator.code_object import first_line
 from warpwave.emulator.errors import Place
 from warpwave.inside.codegen.undefined import undefined_lanes
+from warpwave.inside.fake_gpu.host_side import named_in
 from warpwave.inside.process.outcomes import statement
 from warpwave.records import Defect, Finding
 
@@ -56,17 +57,8 @@ class Given:
 
 def given(signature: Iterable[tuple[str, Any]], values: Sequence[Any]) -> list[Given]:
     """Return the tensors among the values of a launch; one in a tensor descriptor has the descriptor's name."""
-    return [each for (name, _), value in zip(signature, values, strict=False) for each in _given(name, value)]
-
-
-def _given(name: str, value: Any) -> Iterator[Given]:
-    if isinstance(value, torch.Tensor):
-        yield Given(name, value)
-    elif isinstance(value, tuple):
-        for position, each in enumerate(value):
-            yield from _given(f"{name}[{position}]", each)
-    elif (base := getattr(value, "base", None)) is not None:  # a descriptor, a tensor under another type, or the one of the other
-        yield from _given(name, base)
+    named = (each for (name, _), value in zip(signature, values, strict=False) for each in named_in(name, value))
+    return [Given(name, tensor) for name, tensor in named if isinstance(tensor, torch.Tensor)]
 
 
 class Collected:
@@ -157,7 +149,6 @@ class Race:
 
 
 def _decided(different: Union[Different, None]) -> str:
-    """Say what the order of two accesses decides."""
     if different is None:
         return "in the other order the launch does not end well"
     index = different.tensor.index(different.address)[1]

@@ -56,8 +56,6 @@ def _reading(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Finder(MetaPathFinder):
-    """Changes the module behind its own code."""
-
     def __init__(self, change: Callable[[ModuleType], None]) -> None:
         self.change = change
 

@@ -197,6 +197,19 @@ def tensors_in(*values: Any) -> Iterator[torch.Tensor]:
             yield from tensors_in(*value.values())
 
 
+def named_in(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the tensors that an argument of a launch holds, with their names; an object with an address that holds none as it is."""
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif hasattr(value, "data_ptr") and hasattr(value, "__dict__"):  # a package's own view of a tensor, which it holds
+        yield from [(name, each) for each in vars(value).values() if isinstance(each, torch.Tensor)] or [(name, value)]
+    elif isinstance(value, (tuple, list)):
+        for position, each in enumerate(value):
+            yield from named_in(f"{name}[{position}]", each)
+    elif (base := getattr(value, "base", None)) is not None:  # a tensor descriptor, a tensor under another type, or the one of the other
+        yield from named_in(name, base)
+
+
 def is_traced(*values: Any) -> bool:
     """Whether there is a tensor among these with which torch follows code for its shapes: it has no pointer."""
     return any(type(each).__module__.startswith("torch._subclasses.") or torch._is_functional_tensor(each) for each in tensors_in(*values))

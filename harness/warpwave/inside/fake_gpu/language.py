@@ -112,7 +112,6 @@ def with_cells(make: Callable[..., Any], rewriter: Any, tree: ast.Module) -> Any
 
 
 def _inner(code: CodeType) -> CodeType:
-    """Return the code of the one function that is made in some code."""
     return next(constant for constant in code.co_consts if isinstance(constant, CodeType))
 
 
@@ -357,7 +356,6 @@ def dot_scaled(
 
 
 def _elements(handle: Any, format_: Any, packed_axis: int) -> Array:
-    """Return elements in fp32."""
     if str(format_).endswith("E2M1"):
         data = np.moveaxis(handle.data.view(np.uint8), packed_axis, -1)
         pairs = np.stack([_E2M1[data & 15], _E2M1[data >> 4]], axis=-1)
@@ -366,7 +364,6 @@ def _elements(handle: Any, format_: Any, packed_axis: int) -> Array:
 
 
 def _scaled(elements: Array, scale: Any) -> Array:
-    """Return elements times the scale of their group, both along the last axis."""
     if scale is None:
         return elements
     if scale.dtype.scalar.is_int():  # bytes of e8m0, which stand for powers of two

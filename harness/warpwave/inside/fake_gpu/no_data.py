@@ -264,7 +264,6 @@ class WithoutData(Redirect):
 
 
 def _is_given(tensor: torch.Tensor) -> bool:
-    """Whether the data of a tensor are there, or known."""
     return (not is_meta(tensor) or known(tensor) is not None) and not _is_wrapped(tensor)
 
 

@@ -87,7 +87,6 @@ def _broken(handle: Any) -> str:
 
 
 def _false(handle: Any, name: str, values: Any) -> str:
-    """Return what is false about a promise."""
     function, find = _CHECKS[name]
     data, element = handle.__dict__["data"], handle.dtype.scalar  # not `handle.data`: the sanitizer sees who looks at what was loaded
     if data.dtype.kind not in "biu":
@@ -142,7 +141,6 @@ def _not_contiguous(data: Numbers, values: list[int], step: int) -> str:
 
 
 def _not_constant(data: Numbers, values: list[int], step: int) -> str:
-    """Return which numbers differ."""
     for group in _groups(data, values):
         wrong = group[(group != group[:, :1]).any(axis=-1)]
         if wrong.size:
@@ -152,7 +150,6 @@ def _not_constant(data: Numbers, values: list[int], step: int) -> str:
 
 
 def _groups(data: Numbers, values: list[int]) -> list[Numbers]:
-    """Return the groups along each axis, as rows."""
     sizes = [min(value, length) for value, length in zip(values, data.shape, strict=True)]
     return [np.moveaxis(data, axis, -1).reshape(-1, size) for axis, size in enumerate(sizes) if size > 1 and data.shape[axis] % size == 0]
 
@@ -319,7 +316,6 @@ class Programs:
             self._builder.set_grid_idx(*program.index)
 
     def _run(self, program: _Program) -> None:
-        """Run a program in this thread."""
         program.turn.acquire()
         try:
             assert program.index is not None

@@ -76,7 +76,6 @@ def _registers(constraints: str) -> tuple[list[int], list[int]]:
 
 
 def _shared(dtype: np.dtype[Any], pack: int) -> int:
-    """Return how many elements share a register."""
     return min(max(_REGISTER // (dtype.itemsize * 8), 1), pack)
 
 
@@ -138,7 +137,6 @@ def parse(text: str) -> tuple[dict[str, str], list[Instruction]]:
 
 
 def _operands(text: str) -> tuple[Operand, ...]:
-    """Split at the commas that are not within braces."""
     found = [(vector, single.strip()) for vector, single in re.findall(r"\{([^}]*)\}|([^,{}]+)", text)]
     return tuple(tuple(map(str.strip, vector.split(","))) if vector else single for vector, single in found if vector or single)
 
@@ -171,8 +169,6 @@ def run(text: str, outputs: Sequence[int], inputs: Sequence[tuple[Bits, int]], c
 
 @dataclass
 class _Registers:
-    """The registers of a program, by name."""
-
     count: int
     widths: dict[str, int]
     bits: dict[str, Bits]

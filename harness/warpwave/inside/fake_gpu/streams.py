@@ -186,7 +186,6 @@ class Graph:
                         old.detach().copy_(new.detach())
 
     def _keep(self, *given: Any) -> None:
-        """Keep what the arguments of a call hold now."""
         with torch._C.DisableTorchFunction():
             for storage in map(_storage, tensors_in(given)):
                 if storage is not None and (address := storage.data_ptr()) not in self._before and address not in self._made:

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from warpwave.inside.fake_gpu.accelerator import Properties, more_properties
 from warpwave.inside.fake_gpu.host_side import is_meta, put_on_host
 from warpwave.inside.process.outcomes import NeedsCard, NotPretended
 from warpwave.records import Architecture
@@ -234,8 +233,23 @@ def own(value: object) -> object:
     return FunctionType(value.__code__, value.__globals__, value.__name__, value.__defaults__, value.__closure__)
 
 
+UUID = "00000000-7761-7270-7761-766500000000"
+PCI_BUS = "00000000:01:00.0"
+
+
+class Properties(SimpleNamespace):
+    """What `get_device_properties` returns, with torch's own text."""
+
+    def __repr__(self) -> str:
+        megabytes = f"{self.total_memory >> 20}MB"
+        return (
+            f"_CudaDeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, total_memory={megabytes}, "
+            f"multi_processor_count={self.multi_processor_count}, uuid={self.uuid}, L2_cache_size={self.L2_cache_size >> 20}MB)"
+        )
+
+
 def properties(card: Architecture, capability: object) -> Properties:
-    """Return what `get_device_properties` returns: its names on the two vendors that share `torch.cuda`."""
+    """Return what `get_device_properties` returns: its names on the two vendors that share `torch.cuda`. Clocks are in kHz."""
     known = card.properties
     major, minor = capability if isinstance(capability, tuple) else (0, 0)
     from_triton = {
@@ -249,12 +263,15 @@ def properties(card: Architecture, capability: object) -> Properties:
         "regs_per_multiprocessor": known.get("max_num_regs", 0),
         "max_threads_per_multi_processor": known.get("max_threads_per_sm", 0),
         "max_threads_per_block": card.program_threads,
-        "L2_cache_size": 0,
         "total_memory": _MEMORY_BYTES,
-        "is_integrated": 0,
-        "is_multi_gpu_board": 0,
+        "clock_rate": known.get("sm_clock_rate", 0),
+        "memory_clock_rate": known.get("mem_clock_rate", 0),
+        "memory_bus_width": known.get("mem_bus_width", 0),
+        "uuid": UUID,
+        "pci_bus_id": 1,
+        **dict.fromkeys(("L2_cache_size", "is_integrated", "is_multi_gpu_board", "pci_domain_id", "pci_device_id"), 0),
     }
-    return Properties(**{**from_triton, **more_properties(card), **card.torch_properties})
+    return Properties(**{**from_triton, **card.torch_properties})
 
 
 _SHARED_MEMORY = ("shared_memory_per_block", "shared_memory_per_block_optin", "shared_memory_per_multiprocessor")

@@ -19,7 +19,7 @@ import torch
 import triton
 
 from warpwave.inside.fake_gpu.host_side import forget
-from warpwave.inside.process.outcomes import DecidedByData
+from warpwave.inside.process.outcomes import DecidedByData, NotPretended
 
 _WHY = "the host's code depends on the data of a tensor, and without a GPU there is none"
 _thread = threading.local()
@@ -40,7 +40,8 @@ class Judged:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         _thread.judged = self.outer
-        return self.is_assertion and self.guesses > 0 and isinstance(error, Exception) and not isinstance(error, DecidedByData)
+        is_of_guess = isinstance(error, Exception) and not isinstance(error, (DecidedByData, NotPretended))
+        return self.is_assertion and self.guesses > 0 and is_of_guess
 
     def take(self, value: Any) -> None:
         """Keep the truth of a value."""

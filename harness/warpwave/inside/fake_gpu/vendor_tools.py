@@ -25,9 +25,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from warpwave.inside.fake_gpu import smi
-from warpwave.inside.fake_gpu.accelerator import PCI_BUS, UUID
 from warpwave.inside.fake_gpu.allocated import ALLOCATED
-from warpwave.inside.fake_gpu.torch_device import apply, missing
+from warpwave.inside.fake_gpu.torch_device import PCI_BUS, UUID, apply, missing
 from warpwave.inside.process.lacking import is_near
 from warpwave.records import Architecture
 
@@ -107,7 +106,6 @@ def _nvidia_smi(name: str, total: int, capability: tuple[int, int], clocks: list
 
 
 def _rocm_smi(name: str, total: int, architecture: str) -> dict[str, dict[str, str]]:
-    """Return what is printed for each option."""
     vendor, used = "Advanced Micro Devices, Inc. [AMD/ATI]", ALLOCATED.reserved.current
     return {
         "--showproductname": {"Card Series": name, "Card Model": name, "Card Vendor": vendor, "GFX Version": architecture},
@@ -231,7 +229,6 @@ def _amdsmi(name: str, total: int, architecture: str, runtime: str, bus_bits: in
 
 
 def _open_nvml(functions: Mapping[str, tuple[int, str, Callable[..., Any]]], undo: contextlib.ExitStack) -> None:
-    """Let `ctypes` open NVML, and find it."""
     begin, find = ctypes.CDLL.__init__, ctypes.util.find_library
 
     def opened(self: Any, name: Any, *args: Any, **kwargs: Any) -> None:

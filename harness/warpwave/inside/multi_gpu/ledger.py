@@ -184,7 +184,6 @@ class Ledger:
         return home.get(unit, self.card) in {self.card} | state.gone
 
     def _is_beside(self, unit: str) -> bool:
-        """Return whether another worker on this card is doing a unit."""
         holder = self._state.holder.get(unit)
         return unit not in self._state.done and holder is not None and card_of(holder) == card_of(self.card)
 

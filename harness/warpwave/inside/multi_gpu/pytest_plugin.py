@@ -178,7 +178,6 @@ class _Claims:
         return file
 
     def _left(self, file: str | None) -> list[pytest.Item]:
-        """Return what is left to run of a file."""
         if file is None:
             return []
         settled = self._done | set(self._ledger.postponed())

@@ -12,12 +12,12 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Union
+from typing import TypeVar, Union
 
 from warpwave.inside.benchmarks import Point
 from warpwave.inside.environment import devices_here, free_memory
@@ -299,28 +299,29 @@ def homes(cases: Sequence[str], indices: Sequence[int]) -> dict[str, int]:
 
 def claimed_cases(job: Job, journal: Journal, todo: Sequence[Point]) -> Iterator[list[Point]]:
     """Yield the points of each case that this GPU is to measure, all providers together, until all work is done."""
-    ledger, done = ledger_here(), done_by_all(journal.path)
     units: dict[str, list[Point]] = {}
     for point in todo:
         units.setdefault(point.case, []).append(point)
-    home = homes(list(units), [card.index for card in cards(job)])
-    while (case := ledger.next(list(units), home, lambda: journal.write("waiting"))) is not None:
-        if ledger.inherited:
-            done = done_by_all(journal.path)
-        left = [point for point in units[case] if point.id not in done and not given_up(ledger, journal, point.id)]
-        if left:
-            yield left
-        ledger.finish(case)
+    return _claimed(job, journal, units)
 
 
 def claimed_scripts(job: Job, journal: Journal, scripts: Sequence[Script]) -> Iterator[Script]:
     """Yield the scripts that this GPU is to run, each as a whole, until all of them are done."""
-    ledger = ledger_here()
-    units = {script.id: script for script in scripts}
+    return (script for (script,) in _claimed(job, journal, {script.id: [script] for script in scripts}))
+
+
+Work = TypeVar("Work", Point, Script)
+
+
+def _claimed(job: Job, journal: Journal, units: Mapping[str, Sequence[Work]]) -> Iterator[list[Work]]:
+    """Yield what is left to do of each unit that this GPU claims."""
+    ledger, done = ledger_here(), done_by_all(journal.path)
     home = homes(list(units), [card.index for card in cards(job)])
     while (unit := ledger.next(list(units), home, lambda: journal.write("waiting"))) is not None:
-        if unit not in done_by_all(journal.path) and not given_up(ledger, journal, unit):
-            yield units[unit]
+        if ledger.inherited:
+            done = done_by_all(journal.path)
+        if left := [work for work in units[unit] if work.id not in done and not given_up(ledger, journal, work.id)]:
+            yield left
         ledger.finish(unit)
 
 

@@ -196,38 +196,35 @@ def parse(data: bytes) -> tuple[list[Event], int]:
     return events, unreadable
 
 
+def _texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+# The fields that readers need of an event, by its kind.
+_TEXT: Callable[[object], bool] = lambda value: isinstance(value, str)  # noqa: E731
+_TABLE: Callable[[object], bool] = lambda value: isinstance(value, dict)  # noqa: E731
+_NEEDS: dict[str, dict[str, Callable[[object], bool]]] = {
+    **{kind: {"row": _TABLE} for kind in ("kernel", "finding", "profile")},
+    **{kind: {"reason": _TEXT} for kind in ("lost", "wrong", "postponed")},
+    "candidates": {"rows": _texts, "clean": lambda value: type(value) is int, "of": lambda value: type(value) is int},
+    "expected": {"row": _TEXT},
+    "note": {"text": _TEXT},
+}
+
+
 def _is_whole(event: Event) -> bool:
-    """Return whether an event has every field that readers need, with the right type."""
     kind = event["event"]
     if kind not in _KINDS or (kind in _OF_A_CASE and not isinstance(event.get("id"), str)):
         return False
     if kind == "collected":
-        ids, points = event.get("ids", []), event.get("points", {})
-        return isinstance(ids, list) and all(isinstance(case, str) for case in ids) and isinstance(points, dict)
-    if kind in ("kernel", "finding", "profile"):
-        return isinstance(event.get("row"), dict)
-    if kind == "candidates":
-        rows, counts = event.get("rows"), (event.get("clean"), event.get("of"))
-        return isinstance(rows, list) and all(isinstance(row, str) for row in rows) and all(type(count) is int for count in counts)
-    if kind == "expected":
-        return isinstance(event.get("row"), str)
-    if kind == "note":
-        return isinstance(event.get("text"), str)
-    if kind in ("lost", "wrong", "postponed"):
-        return isinstance(event.get("reason"), str)
+        return _texts(event.get("ids", [])) and isinstance(event.get("points", {}), dict)
     if kind not in ("finish", "poisoned", "death"):
-        return True
+        return all(fits(event.get(name)) for name, fits in _NEEDS.get(kind, {}).items())
     if "outcome" not in event:
         return event.get("verdict", Verdict.ERROR.value) in _VERDICTS and isinstance(event.get("reason", ""), str)
-    seconds = event.get("seconds")
-    return (
-        event["outcome"] in _OUTCOMES
-        and isinstance(event.get("message"), str)
-        and isinstance(event.get("detail"), str)
-        and isinstance(event.get("properties", {}), dict)
-        and isinstance(seconds, (int, float))
-        and math.isfinite(seconds)
-    )
+    words, seconds = [event.get("message"), event.get("detail")], event.get("seconds")
+    is_told = event["outcome"] in _OUTCOMES and _texts(words) and isinstance(event.get("properties", {}), dict)
+    return is_told and isinstance(seconds, (int, float)) and math.isfinite(seconds)
 
 
 # Events that must survive a power cut. Writing one to disk also writes the rows before it.

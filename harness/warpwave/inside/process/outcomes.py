@@ -184,7 +184,6 @@ def statement(file: str, line: int) -> str:
 
 @functools.lru_cache(maxsize=8)
 def _statements(source: str) -> list[ast.stmt]:
-    """Return the statements of a file that have no others in them."""
     try:
         return [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.stmt) and not hasattr(node, "body")]
     except (SyntaxError, ValueError, RecursionError):
@@ -531,7 +530,6 @@ def _is_from_folder(installed: metadata.Distribution) -> bool:
 
 
 def _empty_submodules(root: Path) -> list[str]:
-    """Return the folders that `.gitmodules` names and that hold nothing."""
     try:
         named = _SUBMODULE.findall((root / ".gitmodules").read_text(encoding="utf-8", errors="replace"))
     except OSError:

@@ -105,7 +105,6 @@ def end_orphans(but: int) -> None:
 
 
 def _children() -> list[int]:
-    """Return the ids of this process's children."""
     found = []
     for entry in Path("/proc").iterdir() if Path("/proc").is_dir() else ():
         if entry.name.isdigit():

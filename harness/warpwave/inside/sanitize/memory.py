@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch.multiprocessing.reductions import StorageWeakRef
 from triton.runtime import interpreter
 
-from warpwave.inside.fake_gpu.host_side import tensors_in
+from warpwave.inside.fake_gpu.host_side import named_in, tensors_in
 from warpwave.inside.fake_gpu.programs import Place
 from warpwave.records import Finding
 
@@ -318,7 +318,7 @@ class Tensors:
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], shadows: Shadows) -> None:
         self._shadows = shadows
         self.memories: dict[int, Memory] = {}
-        named = [*_named(function, args, kwargs)]
+        named = _named(function, args, kwargs)
         self.given = [self._given(name, value) for name, value in named if isinstance(value, torch.Tensor)]
         # What has an address and no tensor may point to any.
         self.by_address: dict[int, Given | Anywhere] = {
@@ -366,28 +366,14 @@ class Tensors:
         return self.memories[start]
 
 
-def _named(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
+def _named(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
     parameters = inspect.signature(function).parameters
     known = {name: value for name, value in kwargs.items() if name in parameters}
     try:
         bound = inspect.signature(function).bind_partial(*args, **known).arguments
     except TypeError:  # Triton reports it
-        return
-    for name, value in bound.items():
-        yield from _tensors(name, value)
-
-
-def _tensors(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    if isinstance(value, torch.Tensor):
-        yield name, value
-    elif hasattr(value, "data_ptr") and hasattr(value, "__dict__"):  # a package's own view of a tensor, which it holds
-        tensors = [each for each in vars(value).values() if isinstance(each, torch.Tensor)]
-        yield from ((name, each) for each in tensors or [value])
-    elif isinstance(value, (tuple, list)):
-        for position, each in enumerate(value):
-            yield from _tensors(f"{name}[{position}]", each)
-    elif (base := getattr(value, "base", None)) is not None:  # a tensor descriptor, a tensor under another type, or the one of the other
-        yield from _tensors(name, base)
+        return []
+    return [each for name, value in bound.items() for each in named_in(name, value)]
 
 
 # Where a pointer of Triton's interpreter comes from: the tensor of the launch that it was computed from.

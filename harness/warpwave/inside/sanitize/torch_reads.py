@@ -80,8 +80,6 @@ _IN_PLACE = {f"{name}_": name for name in _ARITHMETIC} | {f"__i{name}__": f"__{n
 
 @dataclass(frozen=True)
 class _Part:
-    """A tensor of a call, and which of its elements were written."""
-
     tensor: torch.Tensor
     written: torch.Tensor
 
@@ -129,7 +127,6 @@ class TorchReads:
                 self._shadows.forget(tensor)
 
     def _pass_on(self, part: _Part, result: Any) -> None:
-        """Mark a copy as its source is."""
         if isinstance(result, torch.Tensor) and result.shape == part.tensor.shape and not same_memory(part.tensor, result):
             self._shadows.mark(result, part.written, self._shadows.later(part.tensor))
 
@@ -204,7 +201,6 @@ def _alike(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 
 
 def _finding(part: _Part, name: str) -> Finding:
-    """Return the row about one read, without its test."""
     frame = _of_package()
     label, whole = _named(frame, part.tensor)
     first = tuple(int(each) for each in (~part.written).nonzero()[0])
@@ -234,7 +230,6 @@ def _finding(part: _Part, name: str) -> Finding:
 
 
 def _of_package() -> FrameType:
-    """Return the frame of the package that has called torch."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THE_PACKAGE):
         frame = frame.f_back

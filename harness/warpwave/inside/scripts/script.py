@@ -106,7 +106,6 @@ def _as_started(script: Script) -> Iterator[None]:
 
 
 def _its_part(script: Script, whole: TracebackType | None) -> TracebackType | None:
-    """Return the part of a traceback that begins in the script."""
     part = whole
     while part is not None and part.tb_frame.f_code.co_filename != str(script.path):
         part = part.tb_next
@@ -297,7 +296,6 @@ def _is_named(value: Any) -> bool:
 
 
 def _used(function: Any, values: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the variables that a callable or a statement uses, by name."""
     if isinstance(function, str):
         names = (node.id for node in ast.walk(_parsed(function)) if isinstance(node, ast.Name))
         return {name: values[name] for name in names if values and name in values}

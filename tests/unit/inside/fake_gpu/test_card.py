@@ -20,6 +20,7 @@ import numpy as np
 import triton
 from slow_cases import slow_but
 from triton._C.libtriton import amd, nvidia
+from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime import _allocation
 from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -223,6 +224,21 @@ def test_what_was_tuned_before_is_not_tuned_again(tuned):
     kernel.run(y, 5)
     assert len(tuned.tuning.in_place) == 1
     assert set(kernel.fn.sizes) == {1, 2}
+
+
+def test_a_configuration_that_breaks_a_static_assertion_is_left_out(tuned):
+    kernel = tuned.tune(relu, ["x", "n"])
+    run = kernel.fn.run
+
+    def refuse(*args, SIZE, **named):
+        if SIZE < 3:
+            raise CompileTimeAssertionFailure(None, None, "SIZE is too small")
+        run(*args, SIZE=SIZE, **named)
+
+    kernel.fn.run = refuse
+    kernel.run(tuned.ones(4), 4)
+    assert set(kernel.fn.sizes) == {3}
+    assert tuned.tuning.chosen["relu"].endswith("(3 of 3)")
 
 
 def test_a_launch_that_raises_is_not_tuned(tuned):

@@ -65,6 +65,9 @@ def test_the_c_library_answers_ctypes(pretended):
     assert (codes, count.value, bool(handle)) == ([0] * 7, 1, True)
     assert (name.value.decode(), memory.total, (major.value, minor.value)) == (card.name, card.total_memory, (9, 0))
     assert memory.free + memory.used == memory.total
+    later = (ctypes.c_ulonglong * 5)(7)  # a version, then total, reserved, free and used
+    assert nvml.nvmlDeviceGetMemoryInfo_v2(handle, ctypes.byref(later)) == 0
+    assert list(later) == [7, memory.total, 0, memory.free, memory.used]
     assert nvml.nvmlDeviceGetHandleByIndex_v2(1, ctypes.byref(handle)) != 0
     with pytest.raises(NotPretended, match="nvmlDeviceGetFanSpeed"):
         nvml.nvmlDeviceGetFanSpeed(handle, ctypes.byref(count))
