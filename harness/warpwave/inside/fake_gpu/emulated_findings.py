@@ -17,7 +17,7 @@ import torch
 from warpwave.emulator import Access, Check, Found, Kernel, OutOfMemoryBounds, Pair
 from warpwave.emulator.code_object import first_line
 from warpwave.emulator.errors import Place
-from warpwave.inside.codegen.undefined import undefined_lanes
+from warpwave.inside.codegen.undefined import Followed
 from warpwave.inside.process.outcomes import statement
 from warpwave.records import Defect, Finding
 
@@ -70,9 +70,10 @@ def _given(name: str, value: Any) -> Iterator[Given]:
 
 
 class Collected:
-    """Collects what the launches of a test did wrong."""
+    """Collects what the launches of a test did wrong. `not_checked` says what could not be told of them, until it is cleared."""
 
     def __init__(self) -> None:
+        self.not_checked: dict[str, None] = {}
         self._rows: dict[tuple[object, ...], Finding] = {}
 
     def take(self) -> list[Finding]:
@@ -121,10 +122,12 @@ class Collected:
             for place, other in zip(places, others, strict=True):
                 self._keep(_finding(Defect.ORDER, place, Access.STORE, where, 0, 1, (), values + other, one.count))
 
-    def undefined(self, ttir: str) -> None:
-        """Add the masked loads of a launched kernel whose undefined lanes reach something."""
-        for one in undefined_lanes(ttir):
+    def undefined(self, followed: Followed) -> None:
+        """Add the masked loads of a launch whose undefined lanes reach something."""
+        for one in followed.found:
             self._keep(one.finding)
+        if followed.not_checked:
+            self.not_checked[followed.not_checked] = None
 
     def _keep(self, row: Finding) -> None:
         key = (row.defect, row.access, row.tensor, row.file, row.line, row.other.rpartition("; ")[2])

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from warpwave.inside.codegen.undefined import undefined_lanes
+from warpwave.inside.codegen.undefined import Followed
 from warpwave.inside.fake_gpu.emulated_findings import beyond
 from warpwave.inside.fake_gpu.programs import Place
 from warpwave.inside.process.outcomes import statement
@@ -334,9 +334,10 @@ class Found:
 
 
 class Findings:
-    """Collects; safe to ask at any time."""
+    """Collects; safe to ask at any time. `not_checked` says what could not be told of launches, until it is cleared."""
 
     def __init__(self) -> None:
+        self.not_checked: dict[str, None] = {}
         self._rows: dict[tuple[object, ...], Finding] = {}
         self._later: list[Later] = []
 
@@ -346,10 +347,12 @@ class Findings:
         key = (found.defect, found.block.doing, found.owner.name if found.owner else "", found.block.place, other)
         self._keep(key, found.finding)
 
-    def undefined(self, ttir: str) -> None:
-        """Add the masked loads of a launched kernel whose undefined lanes reach something."""
-        for one in undefined_lanes(ttir):
+    def undefined(self, followed: Followed) -> None:
+        """Add the masked loads of a launch whose undefined lanes reach something."""
+        for one in followed.found:
             self._keep((Defect.UNDEFINED, one), functools.partial(lambda one: one.finding, one))
+        if followed.not_checked:
+            self.not_checked[followed.not_checked] = None
 
     def later(self, finding: Finding) -> Later:
         """Add one finding of torch's calls, unless something shows until the test ends that it is none."""

@@ -176,7 +176,8 @@ def _unjudged(cells: Iterable[CodegenCell]) -> list[Line]:
     for cell in cells:
         reasons: dict[str, list[str]] = {}
         for gate, why in cell.compiled.unjudged.items():
-            reasons.setdefault(why, []).append(gate)
+            if gate != "undefined_lanes":  # among what was not checked, with what to do
+                reasons.setdefault(why, []).append(gate)
         for why, gates in reasons.items():
             groups.setdefault((cell.target, ", ".join(gates), why), []).append(cell.compiled.hardware)
     return [
