@@ -126,13 +126,13 @@ class Value(NamedTuple):
         return Value(move(self.data), {mark: move(lanes) for mark, lanes in self.marks.items()}, self.known)
 
     @property
-    def undefined(self) -> Union[Lanes, bool]:
+    def undefined(self) -> Lanes:
         """The lanes that have a mark."""
-        return functools.reduce(np.logical_or, self.marks.values()) if self.marks else False
+        return np.logical_or.reduce([np.zeros(self.data.shape, bool), *self.marks.values()])
 
-    def is_surely(self, number: int) -> Union[Lanes, bool]:
+    def is_surely(self, number: int) -> Lanes:
         """The lanes that have this value whatever the undefined ones are."""
-        return (self.data == number) & ~np.asarray(self.undefined)
+        return np.asarray((self.data == number) & ~self.undefined)
 
 
 def _marked(marks: Marks, where: Any = True, chosen: bool = False) -> Marks:
@@ -183,7 +183,7 @@ def _unsigned(data: NDArray[Any]) -> NDArray[Any]:
 
 def _quotient(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
     quotient = left // right
-    return quotient + ((left - quotient * right != 0) & ((left < 0) != (right < 0)))  # towards zero
+    return np.asarray(quotient + ((left - quotient * right != 0) & ((left < 0) != (right < 0))))  # towards zero
 
 
 def _without_sign(operation: Callable[..., Any]) -> Callable[..., Any]:
@@ -215,14 +215,14 @@ def _compared(predicate: str, left: NDArray[Any], right: NDArray[Any]) -> NDArra
     is_float, word = left.dtype.kind == "f", predicate[-2:]
     if predicate in ("ord", "uno") or word not in _COMPARE:
         has_nan = np.isnan(left) | np.isnan(right)
-        return has_nan if predicate == "uno" else ~has_nan
+        return np.asarray(has_nan if predicate == "uno" else ~has_nan)
     if predicate[0] == "u" and not is_float and left.dtype != bool:
         left, right = _unsigned(left), _unsigned(right)
     elif left.dtype == bool:
         left, right = (left, right) if predicate[0] == "u" else (_as_number(left), _as_number(right))
     found = _COMPARE[word](left, right)
     nan = np.isnan(left) | np.isnan(right) if is_float else False
-    return found | nan if is_float and predicate[0] == "u" else found & ~np.asarray(nan)
+    return np.asarray(found | nan if is_float and predicate[0] == "u" else found & ~np.asarray(nan))
 
 
 def _constant(text: str, dtype: np.dtype[Any]) -> Union[NDArray[Any], None]:
