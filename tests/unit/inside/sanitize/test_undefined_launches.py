@@ -36,7 +36,17 @@ PACKAGE = """
         tl.store(y, tl.sum(tl.where(i < n, first(x, i, n), 0.0)))
 
 
-    @pytest.mark.parametrize("kernel", [total, chosen], ids=["total", "chosen"])
+    def of_python(v):
+        return v
+
+
+    @triton.jit
+    def unreadable(x, y, n, N: tl.constexpr):
+        i = tl.arange(0, N)
+        tl.store(y, tl.sum(tl.where(i < n, of_python(first(x, i, n)), 0.0)))
+
+
+    @pytest.mark.parametrize("kernel", [total, chosen, unreadable][:KERNELS], ids=["total", "chosen", "unreadable"][:KERNELS])
     def test_sum(kernel):
         x, y = torch.ones(50, device="cuda"), torch.zeros(1, device="cuda")
         kernel[(1,)](x, y, 50, 64)
@@ -46,14 +56,19 @@ PACKAGE = """
 
 @pytest.mark.parametrize("target", ["cpu", pytest.param("gfx942-emulated", marks=pytest.mark.slow)])
 def test_a_launched_kernel_is_followed_into_its_helpers(target, tmp_path):
-    """The result is right all the same; of the kernel that drops the lanes there is no finding."""
+    """The result is right all the same; of the kernel that drops the lanes there is no finding. One that cannot be followed is named."""
     if target != "cpu":
         pytest.importorskip("tinygrad", reason="the emulator reads its tables from tinygrad")
-    (tmp_path / "test_sums.py").write_text(textwrap.dedent(PACKAGE))
+    kernels = 3 if target == "cpu" else 2  # the interpreter takes what the compiler refuses
+    (tmp_path / "test_sums.py").write_text(textwrap.dedent(PACKAGE).replace("KERNELS", str(kernels)))
     words = ["run", target, "--engine", "local", "--stage", "test", "--kernels", tmp_path, "--out", tmp_path / "out", "--quiet"]
     done = command.warpwave(*words, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4] / "harness")}, timeout=300)
-    (found,) = collect(tmp_path / "out" / "raw" / target).findings
+    collected = collect(tmp_path / "out" / "raw" / target)
+    (found,) = collected.findings
+    unchecked = [case for case in collected.cases if "not-followed" in case.properties]
 
     assert done.returncode == 1
     assert (found.case, found.defect, found.function) == ("test_sums.py::test_sum[total]", Defect.UNDEFINED, "total")
     assert (found.place, found.other.rpartition(" at ")[2]) == ("test_sums.py:10", "test_sums.py:16")
+    assert [case.id.partition("[")[2] for case in unchecked] == ["unreadable]"] * (kernels - 2)
+    assert all(case.properties["not-followed"].startswith("unreadable could not be compiled here") for case in unchecked)
