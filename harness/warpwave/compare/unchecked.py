@@ -16,12 +16,14 @@ _HINTS = {
     NotRun.NEEDS_BUILD: "Run them where the package is built and installed, or leave them out.",
     NotRun.NEEDS_CARD: "Run them on a target with a card.",
     NotRun.NOT_PRETENDED: "This is a gap of warpwave, and no fault of the package: report it with that text. On a card, these run.",
+    NotRun.NOT_FOLLOWED: "Give the masked loads of this kernel `other=`, or check by hand that what they leave undefined is not used.",
 }
 _LEADS = {
     NotRun.REQUIREMENT: "a requirement is missing",
     NotRun.NEEDS_BUILD: "needs a build",
     NotRun.NEEDS_CARD: "needs a card",
     NotRun.NOT_PRETENDED: "not pretended",
+    NotRun.NOT_FOLLOWED: "undefined lanes not followed",
 }
 
 
@@ -50,10 +52,14 @@ def _rows(run: TargetRun) -> Iterator[tuple[NotRun, str, str]]:
         if case.verdict is Verdict.NOT_RUN and case.not_run in UNCHECKED:
             seen.add(case.id)
             yield case.not_run, case.id, next(iter(case.message.splitlines()), "")
+        if text := case.properties.get(NotRun.NOT_FOLLOWED.value):
+            yield NotRun.NOT_FOLLOWED, case.id, text
     for row in run.compiled:
         is_known = row.origin in seen or row.origin in tests  # the test stage says how the test itself ended
         if row.verdict is Verdict.NOT_RUN and row.not_run in UNCHECKED and row.function == HOST_CODE and not is_known:
             yield row.not_run, row.origin, row.reason
+        if text := row.unjudged.get("undefined_lanes"):
+            yield NotRun.NOT_FOLLOWED, row.origin, text
 
 
 def _cause(why: NotRun, text: str, subjects: Sequence[str], modules: Sequence[str], advice: str) -> Cause:

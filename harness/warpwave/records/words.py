@@ -103,7 +103,7 @@ class NotRun(str, Enum):
     `NEEDS_BUILD`: it calls compiled code of the package, which is not built here. `NEEDS_CARD`: it compares what only a card knows, such as
     times. `NOT_PRETENDED`: it needs something of a GPU that warpwave does not pretend, which is a gap of warpwave. `TIME_UP`: never
     reached. `STOPPED`: the run was stopped before it. `DISCARDED`: an autotuner tries this configuration and has a clean one for the same
-    launch.
+    launch. `NOT_FOLLOWED`: it ran, but the undefined lanes of a launch could not be followed, which is a gap of warpwave, too.
     """
 
     SKIPPED = "skipped"
@@ -119,6 +119,7 @@ class NotRun(str, Enum):
     TIME_UP = "time-up"
     STOPPED = "stopped"
     DISCARDED = "discarded"
+    NOT_FOLLOWED = "not-followed"
 
     @property
     def words(self) -> str:

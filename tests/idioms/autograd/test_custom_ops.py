@@ -356,3 +356,20 @@ def test_shapes_by_fake_tensors():
 
     with FakeTensorMode():
         assert fivefold(torch.empty(4, device="cuda")).shape == (4,)
+
+
+@torch.library.custom_op("idioms::backed", mutates_args=())
+def backed(x: torch.Tensor) -> torch.Tensor:
+    return scale(x, 7.0)
+
+
+@backed.register_fake
+def _(x):
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
+
+
+backed.register_autograd(lambda ctx, grad: backed(grad.contiguous()))
+
+
+def test_every_check_of_an_op_whose_gradient_is_an_op():
+    torch.library.opcheck(backed, (torch.randn(5, 12, device="cuda", requires_grad=True),))

@@ -9,6 +9,7 @@ from warpwave.compare import compare, outcome
 from warpwave.compare.answer import headline
 from warpwave.errors import ExitCode
 from warpwave.records import HOST_CODE, MOSTLY_UNSEEN, NotRun, Stage, StageReport, Verdict
+from warpwave.render.sections.outline import brief
 
 NOT_RUN = Verdict.NOT_RUN
 
@@ -52,6 +53,20 @@ def test_causes_come_with_the_most_tests_first_and_a_hint_each():
     assert found[1].text == "no lib.op"
     assert "--with x --with y-z --with w " in found[0].hint
     assert len({cause.hint for cause in found}) == 3
+
+
+def test_a_kernel_whose_undefined_lanes_were_not_followed_is_named():
+    """In the test stage it is a property of a test that passed, in the compile stage a gate that could not be judged."""
+    why = "total takes too long to follow"
+    tested = run(cases=(case("t.py::good", properties={"not-followed": why}), case("t.py::other", properties={"not-followed": why})))
+    built = run(compiled=(compiled(unjudged={"undefined_lanes": why}),))
+
+    for leg, count in ((tested, 2), (built, 1)):
+        comparison = compare([leg])
+        (cause,) = comparison.targets[0].unchecked
+        assert (cause.why, cause.count, cause.text) == (NotRun.NOT_FOLLOWED, count, why)
+        assert any(why in str(line) for section, _ in brief(comparison, comparison).sections for line in section.lines)
+        assert (outcome(comparison).code, outcome(comparison, strict=True).code) == (ExitCode.GOOD, ExitCode.INCOMPLETE)
 
 
 def test_what_the_package_declares_is_the_advice():

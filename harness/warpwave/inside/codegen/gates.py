@@ -24,7 +24,8 @@ def judge(row: CompiledKernel, gates: Gates, unknown: Mapping[str, str] | None =
 
     Gates that only advise fail no row.
 
-    `unknown` says of some gates why the figure for them is not known; for the others the reason is that the binary does not tell it.
+    `unknown` says of some gates why the figure for them is not known; for the others the reason is that the binary does not tell it. Under
+    `POSSIBLE` it has what the gate `undefined_lanes` advises, because nobody knows whether a launch does it.
     """
     if row.verdict is not Verdict.PASSED:
         return row
@@ -32,7 +33,13 @@ def judge(row: CompiledKernel, gates: Gates, unknown: Mapping[str, str] | None =
     broken, advised = _broken(row, limits), _broken(row, gates.advice)
     advice = {gate: found.removesuffix(", 0 allowed") for gate, found in advised.items() if gate not in broken}
     asked = [gate for gate in FIGURES if limits.asks(gate) or gates.advice.asks(gate)]
-    unjudged = {gate: (unknown or {}).get(gate, _UNTOLD) for gate in asked if getattr(row, FIGURES[gate]) is None}
+    unknown = unknown or {}
+    unjudged = {gate: unknown.get(gate, _UNTOLD) for gate in asked if getattr(row, FIGURES[gate]) is None}
+    if limits.undefined_lanes:
+        if "undefined_lanes" in unknown:
+            unjudged["undefined_lanes"] = unknown["undefined_lanes"]
+        if POSSIBLE in unknown and "undefined_lanes" not in broken:
+            advice["undefined_lanes"] = unknown[POSSIBLE]
     waived: dict[str, str] = {}
     for waiver in gates.waivers:
         if waiver.gate in {*broken, *advice} and waiver.which.covers(row):
@@ -91,6 +98,7 @@ FIGURES = {
     "store_bits": "store_widths",
     "matrix": "instructions",
 }
+POSSIBLE = "possible"
 _UNTOLD = "its binary does not tell"
 
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from warpwave.inside.codegen import barriers, binary, order
 from warpwave.inside.codegen.binary import Reading, is_known, occupancy, read
-from warpwave.inside.codegen.gates import FIGURES, judge, unnamed_products
-from warpwave.inside.codegen.undefined import undefined_lanes
+from warpwave.inside.codegen.gates import FIGURES, POSSIBLE, judge, unnamed_products
+from warpwave.inside.codegen.undefined import Followed
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.outcomes import describe
 from warpwave.records import Architecture, CompiledKernel, Gates, Scalar, Verdict, finite
@@ -80,7 +80,7 @@ class Recorder:
         self.refused: tuple[Exception, CompiledKernel] | None = None
         self._compile = triton.compiler.compile
         self._loaded: dict[bytes, tuple[int, int, int]] = {}
-        self._rows: dict[str, CompiledKernel] = {}
+        self._rows: dict[str, tuple[CompiledKernel, dict[str, str]]] = {}  # by the binary's hash, with what is not known of it
         triton.compiler.compile = self.compile
 
     def compile(self, src: Any, target: Any = None, options: Any = None, **rest: Any) -> Any:
@@ -101,14 +101,27 @@ class Recorder:
             traceback.print_exc()
             row = dataclasses.replace(base, verdict=Verdict.INVALID, reason=f"its binary could not be read: {describe(error)}")
         row = dataclasses.replace(row, seconds=seconds)
-        row = judge(row, self.gates, self._unknown(compiled.asm)) if self.gates else row
-        self._rows[compiled.hash] = row
-        self._write(row, compiled)
+        judged = judge(row, self.gates, self._unknown(compiled.asm)) if self.gates else row
+        self._rows[compiled.hash] = row, self._unknown(compiled.asm)
+        self._write(judged, compiled)
         return compiled
+
+    def follow(self, binary: str, followed: Followed) -> None:
+        """Write the row of a kernel again if a launch of it does something new with undefined lanes, or could not be followed."""
+        row, unknown = self._rows.get(binary, (None, {}))
+        if row is None or self.gates is None:
+            return
+        found = dict.fromkeys((*row.undefined_lanes, *(each.sentence for each in followed.found)))
+        told = {name: text for name, text in (("undefined_lanes", followed.why), (POSSIBLE, followed.unsure)) if text}
+        new = dataclasses.replace(row, undefined_lanes=tuple(found)), {**unknown, **told}
+        if new != (row, unknown):
+            self._rows[binary] = new
+            self._write(judge(new[0], self.gates, new[1]), None)
 
     def refuse_launch(self, binary: str, reason: str) -> None:
         """Write the row of a kernel that compiles and cannot be launched, once."""
-        if row := self._rows.pop(binary, None):
+        if found := self._rows.pop(binary, None):
+            row = found[0]
             told = {"kernel": self.kernel, "origin": self.origin, "verdict": Verdict.FAILED, "reason": reason, "broken": {}, "advice": {}}
             self._write(dataclasses.replace(row, **told), None)  # type: ignore[arg-type]
 
@@ -146,7 +159,6 @@ class Recorder:
             binary_bytes=len(compiled.kernel),
             shared_bytes=metadata.shared,
             unnamed_precision=unnamed_products(first) if first else (),
-            undefined_lanes=tuple(f"{each.place}: {each.reaches}" for each in undefined_lanes(first)),
             **dataclasses.asdict(reading),
         )
         # The compiler checks neither of these limits; the launch on the card does.

@@ -48,8 +48,6 @@ _ARGUMENT = re.compile(r"(%[\w$.-]+): ((?:[^,(){}<>]|<(?:[^<>]|<(?:[^<>]|<[^<>]*
 PASSED = re.compile(r"(%[\w$.-]+) = (%[\w$.-]+(?:#\d+)?)")
 _TYPE = re.compile(r"(?:[^,()<>]|<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>)+")
 TENSOR = re.compile(r"tensor<((?:\d+x)*)(.*)>")
-# A load with a mask and nothing else.
-MASKED = re.compile(r"tt\.load %[\w$.-]+(?:#\d+)?, %[\w$.-]+(?:#\d+)?(?![\w$.#,-])")
 
 
 class Module:

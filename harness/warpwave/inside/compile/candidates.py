@@ -27,17 +27,23 @@ def key(row: CompiledKernel) -> str:
     return hashlib.sha256(to_json(dataclasses.replace(row, origin="", seconds=0.0)).encode()).hexdigest()[:32]
 
 
+def same(row: CompiledKernel) -> str:
+    """Return a name for what was compiled: a launch may show of a binary what its first row did not say, and then it has another one."""
+    judged = {"verdict": Verdict.PASSED, "reason": "", "broken": {}, "advice": {}, "waived": {}, "unjudged": {}, "undefined_lanes": ()}
+    return key(dataclasses.replace(row, **judged)) if row.binary_hash else key(row)  # type: ignore[arg-type]
+
+
 @dataclass
 class _Launch:
     """A launch of an autotuner: the rows of its candidates, each with what its compilation raised."""
 
     tuner: Any
     function: str
-    rows: dict[int, CompiledKernel] = field(default_factory=dict)
-    raised: dict[int, BaseException | None] = field(default_factory=dict)
+    rows: dict[str, CompiledKernel] = field(default_factory=dict)
+    raised: dict[str, BaseException | None] = field(default_factory=dict)
 
     def add(self, row: CompiledKernel, error: BaseException | None) -> None:
-        self.rows[id(row)], self.raised[id(row)] = row, error
+        self.rows[same(row)], self.raised[same(row)] = row, error
 
     @property
     def passed(self) -> int:
@@ -61,7 +67,8 @@ class Candidates:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._rows: weakref.WeakKeyDictionary[Any, CompiledKernel] = weakref.WeakKeyDictionary()
+        self._binaries: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self._rows: dict[str, CompiledKernel] = {}  # the last one of each binary
         self._open: list[_Launch] = []
         self._noted: set[tuple[str, bool]] = set()
 
@@ -131,12 +138,13 @@ class Candidates:
     def _compiled(self, row: CompiledKernel, binary: Any, error: BaseException | None) -> None:
         """Take a new row from the recorder: of a binary, or of what the compiler raised."""
         if binary is not None:
-            self._rows[binary] = row
+            self._binaries[binary] = same(row)
+        self._rows[same(row)] = row
         self._add(row, error)
 
     def _launched(self, binary: Any) -> None:
         try:
-            row = self._rows.get(binary)
+            row = self._rows.get(self._binaries.get(binary, ""))
         except TypeError:  # nothing that a weak reference can point to, so none of ours
             return
         if row is not None:
@@ -152,7 +160,7 @@ class Candidates:
 
     def _close(self, launch: _Launch, ended: BaseException | None) -> None:
         """Note the unclean candidates. One whose error ended the launch is not passed over: it reaches the user."""
-        fatal = [row for row in launch.unclean if ended is not None and launch.raised[id(row)] is ended]
+        fatal = [row for row in launch.unclean if ended is not None and launch.raised[same(row)] is ended]
         passed_over = [row for row in launch.unclean if not any(row is each for each in fatal)]
         self._note(fatal, 0, 1)
         self._note([row for row in passed_over if row.verdict is Verdict.FAILED], launch.passed, len(launch.rows))

@@ -24,7 +24,7 @@ import pytest
 
 from warpwave.inside.benchmarks import loading
 from warpwave.inside.codegen.recorder import Recorder
-from warpwave.inside.compile.candidates import Candidates, Discarded, key
+from warpwave.inside.compile.candidates import Candidates, Discarded, key, same
 from warpwave.inside.environment import package_folders, python_path, root_of, temporary_home
 from warpwave.inside.handed_over import pack
 from warpwave.inside.imports import enter_package
@@ -370,13 +370,9 @@ def _fresh_rows() -> Callable[[Event, Architecture], list[CompiledKernel]]:
 
 
 def _once(rows: list[CompiledKernel]) -> list[CompiledKernel]:
-    """Return the rows without those of kernels that compile and were later refused by a launch: these have a row that says so."""
-
-    def same(row: CompiledKernel) -> str:
-        return key(dataclasses.replace(row, verdict=Verdict.PASSED, reason=""))
-
-    refused = {same(row) for row in rows if row.verdict is Verdict.FAILED and row.binary_hash}
-    return [row for row in rows if row.verdict is not Verdict.PASSED or same(row) not in refused] if refused else rows
+    """Return the rows, of each binary the last one: a launch may be refused, or show what the gates did not know before."""
+    last = {same(row): key(row) for row in rows}
+    return [row for row in rows if last[same(row)] == key(row)]
 
 
 def _rows(event: Event, card: Architecture) -> list[CompiledKernel]:
@@ -396,6 +392,7 @@ def work(job: Job, card: Architecture) -> None:
     """Run the package's launches once on a fake `card`."""
     from warpwave.inside.compile.launches import launch_benches, launch_scripts, launch_tests
     from warpwave.inside.fake_gpu.card import pretended_device
+    from warpwave.inside.fake_gpu.lanes import first_code_of, lanes_of
     from warpwave.inside.scripts.hooks import Hooks
 
     # Rows lost to a power cut are compiled already and found in the cache. So do not wait for the disk at each of 5,000 points.
@@ -405,7 +402,12 @@ def work(job: Job, card: Architecture) -> None:
     strict = job.what.gates is not None and job.what.gates.candidates == "all"
     followed = contextlib.nullcontext() if strict else Candidates(journal).followed(recorder)
     hooks = Hooks(job.what.quick)
-    with pretended_device(card, recorder.load, job.torch_devices), followed, contextlib.ExitStack() as undo:
+
+    def launched(source: Any, metadata: Any, grid: tuple[Any, ...], arguments: tuple[Any, ...]) -> None:
+        if text := first_code_of(source.name, metadata.hash):
+            recorder.follow(metadata.hash, lanes_of(text, source.signature, arguments, grid, has_data=False))
+
+    with pretended_device(card, recorder.load, job.torch_devices, launched), followed, contextlib.ExitStack() as undo:
         if job.what.bench_scripts:
             hooks.install(undo)  # on top of what a pretended device measures with
         if "bench" in job.what.launches:

@@ -293,7 +293,7 @@ def in_backward(mode: torch.overrides.TorchFunctionMode) -> list[Answer]:
     """A backward runs the package's own code, which sees the card."""
 
     def running(run_backward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        with switched_on(mode):
+        with switched_on(None if compiled.has_no_modes() else mode):
             return run_backward(*args, **kwargs)
 
     return [around(torch.autograd, "_engine_run_backward", running, "torch turns a mode off while a function that it saw runs")]

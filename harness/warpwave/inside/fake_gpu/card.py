@@ -23,7 +23,7 @@ import torch
 import triton
 
 from warpwave.inside.fake_gpu import answers
-from warpwave.inside.fake_gpu.driver import Loader, PretendedDriver, capability
+from warpwave.inside.fake_gpu.driver import Loader, OnLaunch, PretendedDriver, capability
 from warpwave.inside.fake_gpu.generated_code import without_code
 from warpwave.inside.fake_gpu.no_data import WithoutData
 from warpwave.inside.fake_gpu.redirect import Redirect
@@ -44,14 +44,16 @@ _PROCESSORS = 4
 
 
 @contextlib.contextmanager
-def pretended_device(card: Architecture, load: Loader, kinds: Iterable[str] = ("cuda",)) -> Iterator[None]:
+def pretended_device(
+    card: Architecture, load: Loader, kinds: Iterable[str] = ("cuda",), launched: OnLaunch | None = None
+) -> Iterator[None]:
     """Within, kernels are compiled for `card` and launched nowhere; every `do_bench` calls its function once.
 
-    Whatever asks for a device of the card's own type, or of one of `kinds`, gets the pretended one.
+    Whatever asks for a device of the card's own type, or of one of `kinds`, gets the pretended one. `launched` hears of each launch.
     """
     device = torch_device(card.torch_device)
     named = (device.type, *kinds)
-    triton.runtime.driver.set_active(PretendedDriver(card, device, card.properties, load))
+    triton.runtime.driver.set_active(PretendedDriver(card, device, card.properties, load, launched))
     with contextlib.ExitStack() as undo:
         apply(answers.changes([*answers.of_every_card(card, device, named), *answers.without_data(device)]), undo)
         pretend_tools(card, getattr(torch, device.type).get_device_properties(), capability(card), undo)

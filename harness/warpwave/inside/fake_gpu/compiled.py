@@ -70,7 +70,7 @@ def _elements(tensor: torch.Tensor, data: bytes) -> Any:
 
 # Backends of torch's own: their kernels need a card, and their tracer sees no launch in the interpreter. Others are the author's.
 _OF_TORCH = ("inductor", "cudagraphs", "eager", "aot_eager", "aot_eager_decomp_partition")
-_within = threading.local()  # whether this thread is in a function, or a backward, that torch would have compiled
+_within = threading.local()  # whether this thread is in a function, or a backward, that torch would have compiled; whether it has no modes
 
 
 class UndeclaredWriteError(Exception):
@@ -102,14 +102,21 @@ def without_modes(originals: list[Patch], function: Callable[..., Any], *args: A
     modes = [torch._C._get_function_stack_at(place) for place in range(torch._C._len_torch_function_stack())]
     for _ in modes:
         torch._C._pop_torch_function_stack()
+    outer, _within.bare = has_no_modes(), True
     try:
         # Modes that torch's compiler enters itself work: it indexes with tensors by one.
         with torch._C.DisableTorchFunctionSubclass(), contextlib.ExitStack() as undo:
             apply(originals, undo)
             return function(*args, **kwargs)
     finally:
+        _within.bare = outer
         for mode in modes:
             torch._C._push_on_torch_function_stack(mode)
+
+
+def has_no_modes() -> bool:
+    """Whether this thread lets torch see tensors as they are: in a backward that it traces, too."""
+    return getattr(_within, "bare", False)
 
 
 def followed(function: Any) -> Any:

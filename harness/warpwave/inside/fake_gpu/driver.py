@@ -26,13 +26,18 @@ from warpwave.records import Architecture
 _BEFORE_ARGUMENTS = 9  # what a launcher gets before a kernel's own: the grid, the stream, the function, its metadata, two hooks
 # Registers, spilled registers and threads of a loaded binary, found by its bytes.
 Loader = Callable[[bytes], tuple[int, int, int]]
+# Gets a kernel's source and metadata as Triton has them, and the grid and the arguments of a launch.
+OnLaunch = Callable[[Any, Any, "tuple[Any, ...]", "tuple[Any, ...]"], None]
 
 
 class PretendedDriver(DriverBase):  # type: ignore[misc]
     """A Triton driver without a device: it answers what a card would answer and launches nothing."""
 
-    def __init__(self, card: Architecture, device: torch.device, properties: dict[str, int], load: Loader) -> None:
+    def __init__(
+        self, card: Architecture, device: torch.device, properties: dict[str, int], load: Loader, launched: OnLaunch | None = None
+    ) -> None:
         super().__init__()
+        self._launched = launched
         self._target, self._device = GPUTarget(card.backend, card.arch, card.warp_size), device
         self._capability, self.card = capability(card), card
         self.utils = SimpleNamespace(
@@ -57,6 +62,8 @@ class PretendedDriver(DriverBase):  # type: ignore[misc]
             check_scratch(self.card, metadata.name, metadata, self)
             check_descriptors(self.card, metadata.name, arguments)
             check_grid(self.card, metadata.name, args[:3], metadata)
+            if self._launched:
+                self._launched(source, metadata, args[:3], arguments)
             for tensor in filter(is_pinned, tensors_in(arguments)):
                 lose_data(tensor)  # the kernel may write to it, and does not run
 
@@ -130,7 +137,7 @@ def call_once(function: Callable[[], object], *args: Any, quantiles: Any = None,
 
 # A launch without data.
 
-_SOME_NUMBER = 1234567  # the JIT compiles another kernel for 1 and for multiples of 16: of 16 numbers, 15 are neither
+SOME_NUMBER = 1234567  # the JIT compiles another kernel for 1 and for multiples of 16: of 16 numbers, 15 are neither
 
 
 def with_known_arguments(run: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -139,7 +146,7 @@ def with_known_arguments(run: Callable[..., Any], self: Any, *args: Any, **kwarg
     def some(value: Any, parameter: Any) -> Any:
         if not isinstance(value, UnknownInt):
             return value
-        return size() if parameter is None or parameter.is_constexpr else _SOME_NUMBER
+        return size() if parameter is None or parameter.is_constexpr else SOME_NUMBER
 
     Judged.refuse_launch()
     named = {parameter.name: parameter for parameter in self.params}

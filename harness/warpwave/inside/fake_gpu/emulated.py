@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-import gc
 import math
 import operator
 import struct
 import sys
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Union
 
@@ -20,8 +17,9 @@ from triton.runtime.cache import get_cache_manager
 from warpwave.emulator import Argument, Check, EmulatorError, Execution, Found, Kernel, Launch, OutOfMemoryBounds, Pair, execute, load
 from warpwave.inside.fake_gpu.driver import PretendedDriver, refuse
 from warpwave.inside.fake_gpu.emulated_findings import Collected, Given, Printer, given
+from warpwave.inside.fake_gpu.lanes import address, buffers, flatten, lanes_of
 from warpwave.inside.fake_gpu.launches import Account, Launched, allocator, check_grid, check_scratch
-from warpwave.inside.fake_gpu.orders import Buffer, Orders, was_tried
+from warpwave.inside.fake_gpu.orders import Orders, was_tried
 from warpwave.inside.fake_gpu.streams import Graph
 from warpwave.records import Architecture
 
@@ -38,31 +36,6 @@ PRINTS = "hidden_hostcall_buffer"
 
 class LaunchError(TypeError):
     """A kernel wants an argument that warpwave cannot pass. The message names it."""
-
-
-def flatten(signature: Iterable[Any], values: Iterable[Any]) -> Iterator[tuple[str, Any]]:
-    """Yield type and value of each argument that the kernel has at run time, in the kernel's order.
-
-    `signature` holds Triton's names of types: `*fp32`, `i32`, `constexpr`, `tensordesc<fp16[64, 64]>`, or a tuple of such.
-    """
-    for kind, value in zip(signature, values, strict=True):
-        if isinstance(kind, tuple):
-            yield from flatten(kind, value)
-        elif kind.startswith("tensordesc"):
-            yield from _descriptor(value)
-        elif kind != "constexpr":
-            yield kind, value
-
-
-def _descriptor(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what stands for a tensor descriptor on a card without hardware for it: base, shape, strides, flags; shape and strides again."""
-    yield "*", value.base
-    yield from (("i64", size) for size in (*value.shape, *value.strides))
-    yield "i1", value.padding == "nan"
-    if any(field.name == "round_f32_to_tf32" for field in dataclasses.fields(value)):  # since Triton 3.7
-        yield "i1", value.round_f32_to_tf32
-    yield from (("i32", size) for size in value.shape)
-    yield from (("i64", stride) for stride in value.strides)
 
 
 def pack(
@@ -112,13 +85,6 @@ def encode(kind: str, value: Any) -> bytes:
     return (int(value) & ((1 << bits) - 1)).to_bytes(bits // 8, "little")
 
 
-def address(value: Any) -> int:
-    """Return the address that a pointer argument holds."""
-    if value is None:
-        return 0
-    return int(value.data_ptr() if hasattr(value, "data_ptr") else value)
-
-
 # The texts of compiled kernels stay on the disk: Triton keeps all intermediate code of each kernel in memory, and a suite has hundreds.
 
 
@@ -144,76 +110,6 @@ def with_texts_on_disk(init: Callable[..., None], kernel: Any, *args: Any, **kwa
     """Make a compiled kernel."""
     init(kernel, *args, **kwargs)
     kernel.asm = Texts(kernel.asm, {Path(file).suffix[1:]: Path(file) for file in kernel.metadata_group.values()})
-
-
-# Which memory a launch may touch: the storage of each tensor that it was given, and of those whose addresses it was given.
-
-# A table of addresses has an entry for each tensor of a list: it is short.
-_LONGEST_TABLE = 1 << 16
-# Programs are mapped from 4 MiB on, their heap above them; user space ends at 128 TiB. What the JIT passes in 32 bits is no address.
-_LOWEST, _HIGHEST = 1 << 22, 1 << 47
-_WIDE = ("i64", "u64")
-
-
-def buffers(values: Iterable[tuple[str, Any]]) -> list[Buffer]:
-    """Return address and size in bytes of all memory that a kernel with these arguments may touch, without repeats.
-
-    `values` are types and values, as `flatten` yields them. A tensor stands for its whole storage, because a view may be made to look
-    beyond itself. A 64-bit number, and a tensor of such, may hold addresses: if one is in the storage of a living tensor, the kernel may
-    touch that, too.
-    """
-    found: dict[Buffer, None] = {}
-    suspects: set[int] = set()
-    for kind, value in values:
-        tensor = _tensor_of(value)
-        if tensor is not None:
-            found[_storage(tensor)] = None
-            if tensor.dtype in (torch.int64, torch.uint64) and tensor.numel() <= _LONGEST_TABLE:
-                suspects |= set(tensor.detach().flatten().tolist())
-        elif hasattr(value, "data_ptr"):
-            suspects.add(int(value.data_ptr()))
-        elif isinstance(value, int) and (kind in _WIDE or kind.startswith("*")):
-            suspects.add(value)
-    suspects = {number for number in suspects if _LOWEST <= number < _HIGHEST and not _within(number, found)}
-    if suspects:
-        found.update(dict.fromkeys(_living(suspects)))
-    return [buffer for buffer in found if buffer[1]]
-
-
-def _tensor_of(value: Any) -> Union[torch.Tensor, None]:
-    """Return the tensor that an argument is or stands for: Triton takes anything with `data_ptr`, such as a package's own view."""
-    if isinstance(value, torch.Tensor):
-        return value
-    held = vars(value).values() if hasattr(value, "__dict__") else ()
-    tensors = [each for each in (getattr(value, "base", None), *held) if isinstance(each, torch.Tensor)]
-    usual = tensors[0] if tensors and hasattr(value, "base") else None
-    if not hasattr(value, "data_ptr"):
-        return usual
-    return next((each for each in tensors if _within(int(value.data_ptr()), [_storage(each)])), usual)
-
-
-def _storage(tensor: torch.Tensor) -> Buffer:
-    storage = tensor.untyped_storage()
-    return storage.data_ptr(), storage.nbytes()
-
-
-def _within(number: int, found: Iterable[Buffer]) -> bool:
-    return any(start <= number < start + size for start, size in found)
-
-
-def _living(addresses: set[int]) -> list[Buffer]:
-    """Return the storages of living tensors that these addresses are in. torch keeps no list of its tensors; Python's collector does."""
-    tensors = [entry for entry in gc.get_objects() if issubclass(type(entry), torch.Tensor)]
-    known = set[Buffer]()
-    for tensor in tensors:
-        with suppress(RuntimeError, NotImplementedError):  # of a tensor without memory, such as one that torch's compiler traces with
-            # The tensor's own device is "cpu" also where its storage has no memory. Its size may be a formula then, which has no hash.
-            if tensor.device.type == "cpu" and tensor.untyped_storage().device.type == "cpu":
-                known.add(_storage(tensor))
-    ordered = sorted(known)
-    starts = [start for start, _ in ordered]
-    nearest = {ordered[place - 1] for number in addresses if (place := bisect_right(starts, number))}
-    return [(start, size) for start, size in nearest if any(start <= number < start + size for number in addresses)]
 
 
 class EmulatedDriver(PretendedDriver):
@@ -271,7 +167,7 @@ class _Launcher:
         with torch._C.DisableTorchFunction():
             tensors = given(self._signature.items(), args) if self._checks else []
             if self._checks is not None and self._first:
-                self._checks.undefined(self._first.read_text(encoding="utf-8"))
+                self._checks.undefined(lanes_of(self._first.read_text(encoding="utf-8"), self._signature, args, grid))
             self._execute(kernel, grid, [*flatten(self._signature.values(), args), *scratch], tensors)
         if leave is not None:
             leave(told)

@@ -17,7 +17,7 @@ import torch
 from warpwave.emulator import Access, Check, Found, Kernel, OutOfMemoryBounds, Pair
 from warpwave.emulator.code_object import first_line
 from warpwave.emulator.errors import Place
-from warpwave.inside.codegen.undefined import undefined_lanes
+from warpwave.inside.codegen.undefined import Followed
 from warpwave.inside.fake_gpu.host_side import named_in
 from warpwave.inside.process.outcomes import statement
 from warpwave.records import Defect, Finding
@@ -62,9 +62,13 @@ def given(signature: Iterable[tuple[str, Any]], values: Sequence[Any]) -> list[G
 
 
 class Collected:
-    """Collects what the launches of a test did wrong: each defect of each line once, with its first example."""
+    """Collects what the launches of a test did wrong: each defect of each line once, with its first example.
+
+    `not_checked` says what could not be told of them, until it is cleared.
+    """
 
     def __init__(self) -> None:
+        self.not_checked: dict[str, None] = {}
         self._rows: dict[tuple[object, ...], Finding] = {}
 
     def take(self) -> list[Finding]:
@@ -115,10 +119,12 @@ class Collected:
                 where = _at(one.tensor, one.address)
                 self.keep(_finding(Defect.ORDER, place, Access.STORE, values + other, one.count, where))
 
-    def undefined(self, ttir: str) -> None:
-        """Add the masked loads of a launched kernel whose undefined lanes reach something."""
-        for one in undefined_lanes(ttir):
+    def undefined(self, followed: Followed) -> None:
+        """Add the masked loads of a launch whose undefined lanes reach something."""
+        for one in followed.found:
             self.keep(one.finding)
+        if followed.not_checked:
+            self.not_checked[followed.not_checked] = None
 
     def keep(self, row: Finding) -> None:
         """Keep one defect, or count it."""

@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType, ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -220,18 +220,26 @@ def compiled(kernel: Any) -> Any:
     return vars(kernel)[_COMPILED]
 
 
-def first_code(kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Return the first code (TTIR) that Triton would make for a launch; empty if it makes none, or no load leaves lanes undefined."""
+class FirstCode(NamedTuple):
+    """The first code (TTIR) that Triton would make for a launch, with the types of all parameters; empty if it makes none."""
+
+    text: str = ""
+    signature: Mapping[str, Any] = {}
+
+
+def first_code(kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> FirstCode:
+    """Return the first code of a launch; an empty one if no load leaves lanes undefined.
+
+    Raises:
+        Exception: whatever the compiler raises. The interpreter takes more.
+    """
     given = (*args, *kwargs.values())
     if not any(_masked_loads(each.fn) for each in _reached([kernel, *given])):
-        return ""
+        return FirstCode()
     vars(kernel).setdefault(_FIRST, _FirstCode(kernel.fn, **kernel.kwargs))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return vars(kernel)[_FIRST].run(*args, **{**kwargs, "grid": (1,), "warmup": True}) or ""
-    except Exception:  # the interpreter takes more than the compiler; the compile stage has a row for that
-        return ""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return vars(kernel)[_FIRST].run(*args, **{**kwargs, "grid": (1,), "warmup": True}) or FirstCode()
 
 
 def _reached(found: list[Any]) -> Iterator[Any]:
@@ -285,7 +293,7 @@ class _FirstCode(JITFunction):  # type: ignore[misc]
     def create_binder(self) -> Any:
         """Compile no further."""
         made = super().create_binder()
-        self.compile = make_first_code
+        self.compile = lambda src, **rest: FirstCode(make_first_code(src, **rest), src.signature)
         return made
 
 

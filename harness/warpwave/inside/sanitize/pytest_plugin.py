@@ -13,8 +13,10 @@ from warpwave.inside.process.journal import Journal
 from warpwave.inside.sanitize.memory import Patch
 from warpwave.inside.sanitize.sanitizer import Sanitizer
 from warpwave.inside.sanitize.torch_reads import TorchReads
+from warpwave.records import NotRun
 
 _NAME = "warpwave-sanitized"
+_LONGEST = 1000  # characters of a property
 
 
 def of_interpreted_kernels(plugins: pytest.PytestPluginManager, journal: Journal | None) -> list[Patch]:
@@ -40,6 +42,7 @@ class Sanitized:
     def pytest_runtest_logstart(self) -> None:
         """Discard findings from between tests."""
         self.findings.take()
+        self.findings.not_checked.clear()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
@@ -47,15 +50,18 @@ class Sanitized:
         try:
             result = yield
         except (Exception, pytest.skip.Exception, pytest.xfail.Exception) as error:
-            if found := self._found(item.nodeid):
+            if found := self._found(item):
                 raise pytest.fail.Exception(found) from error  # which usually is why
             raise
-        if found := self._found(item.nodeid):
+        if found := self._found(item):
             pytest.fail(found, pytrace=False)
         return result
 
-    def _found(self, case: str) -> str:
-        rows = self.findings.take()
+    def _found(self, item: pytest.Item) -> str:
+        """Return what was found in a test, in words. What could not be checked becomes a property of it."""
+        case, rows, not_checked = item.nodeid, self.findings.take(), self.findings.not_checked
+        if not_checked:
+            item.user_properties.append((NotRun.NOT_FOLLOWED.value, "; ".join(not_checked)[:_LONGEST]))
         for row in rows:
             if self.journal:
                 self.journal.write("finding", id=case, row=dataclasses.asdict(row))

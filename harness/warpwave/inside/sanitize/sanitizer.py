@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Union
@@ -12,8 +13,11 @@ import torch
 from numpy.typing import NDArray
 from triton.runtime import interpreter
 
+from warpwave.inside.codegen.undefined import Followed
 from warpwave.inside.fake_gpu.interpreter import first_code
+from warpwave.inside.fake_gpu.lanes import lanes_of
 from warpwave.inside.fake_gpu.programs import Programs, place_in_kernel
+from warpwave.inside.process.outcomes import describe
 from warpwave.inside.sanitize.memory import (
     AnyUse,
     Anywhere,
@@ -234,9 +238,11 @@ class Sanitizer:
                 launch.close()
 
     def _launched(self, run: Any, kernel: Any, *args: Any, **kwargs: Any) -> Any:
+        followed = Followed()
         if self._launch is None:  # else it is called by a kernel
             with torch._C.DisableTorchFunction():
-                self.findings.undefined(first_code(kernel, args, kwargs))
+                followed = _followed(kernel, args, kwargs)
+        self.findings.undefined(followed)
         return run(kernel, *args, **kwargs)
 
     def _hand_over(self, hand_over: Any, *programs: Any) -> None:
@@ -270,6 +276,22 @@ class Sanitizer:
             return store(builder, ptrs, value, mask, sem, scope)
         finally:
             self._launch = launch
+
+
+def _followed(kernel: Any, args: Any, kwargs: dict[str, Any]) -> Followed:
+    """Return what a launch that is about to be interpreted does with undefined lanes."""
+    name = kernel.fn.__name__
+    try:
+        text, signature = first_code(kernel, args, kwargs)
+        if not text:
+            return Followed()
+        named = {name: value for name, value in kwargs.items() if name in signature}
+        bound = inspect.signature(kernel.fn).bind(*args, **named)
+        bound.apply_defaults()
+        grid = kwargs["grid"](bound.arguments) if callable(kwargs["grid"]) else kwargs["grid"]
+        return lanes_of(text, signature, [bound.arguments[name] for name in signature], grid)
+    except Exception as error:  # the interpreter takes more than the compiler
+        return Followed(name, why=f"{name} could not be compiled here, so its undefined lanes are not known: {describe(error)}")
 
 
 def _load(launch: Launch, load: Any, builder: Any, ptrs: Any, mask: Any, other: Any, *rest: Any, **named: Any) -> Any:

@@ -177,7 +177,8 @@ def _unjudged(cells: Iterable[CodegenCell]) -> list[Line]:
     groups = grouped(
         ((cell.target, ", ".join(gates), why), cell.compiled.hardware)
         for cell in cells
-        for why, gates in grouped((why, gate) for gate, why in cell.compiled.unjudged.items()).items()
+        # What undefined lanes could not be followed in is among what was not checked, with what to do.
+        for why, gates in grouped((why, gate) for gate, why in cell.compiled.unjudged.items() if gate != "undefined_lanes").items()
     )
     return [
         say(name(gates), " on ", name(target), " for ", name(", ".join(sorted(set(where)))), f", {plural(len(where), 'kernel')}: ")

@@ -14,7 +14,7 @@ from warpwave.collect import collect
 from warpwave.compare import compare
 from warpwave.config.pyproject import load_gates, load_what
 from warpwave.errors import ConfigError
-from warpwave.inside.codegen.gates import judge, strictest, unnamed_products
+from warpwave.inside.codegen.gates import POSSIBLE, judge, strictest, unnamed_products
 from warpwave.records import ADVICE, OPEN, GateLimits, Gates, NotRun, Rule, Stage, Verdict, Waiver, Which, dump
 from warpwave.render.junit import render_junit
 from warpwave.render.markdown import render_markdown
@@ -84,6 +84,21 @@ def test_a_gate_without_a_figure_is_not_judged_and_says_why():
     assert (judged.verdict, judged.broken) == (Verdict.PASSED, {})
     assert judge(bare, Gates(OPEN, advice=OPEN)).unjudged == {}
     assert judge(row(spills=3), Gates(GateLimits())).unjudged == {}
+
+
+def test_what_is_not_known_of_undefined_lanes_fails_nothing():
+    """Unless the gate is open, it is advice, or not judged; what is known comes first."""
+    unknown = {"undefined_lanes": "too long", POSSIBLE: "a.py:3: lanes"}
+    judged = judge(row(), only(undefined_lanes=True), unknown)
+    broken = judge(row(undefined_lanes=("b.py:4: lanes",)), only(undefined_lanes=True), unknown)
+
+    assert (judged.verdict, judged.advice, judged.unjudged) == (
+        Verdict.PASSED,
+        {"undefined_lanes": "a.py:3: lanes"},
+        {"undefined_lanes": "too long"},
+    )
+    assert (broken.broken, broken.advice) == ({"undefined_lanes": "b.py:4: lanes"}, {})
+    assert judge(row(), Gates(OPEN, advice=OPEN), unknown) == row()
 
 
 @pytest.mark.parametrize(("made", "gates", "broken"), FOUND)

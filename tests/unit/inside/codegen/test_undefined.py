@@ -5,13 +5,14 @@ A comment says which load is reported, and where its lanes arrive.
 
 import inspect
 
+import numpy as np
 import pytest
 import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import ASTSource
 
-from warpwave.inside.codegen.undefined import undefined_lanes
+from warpwave.inside.codegen.undefined import Followed, follow
 from warpwave.inside.fake_gpu.interpreter import make_first_code
 
 CARDS = [GPUTarget("hip", "gfx942", 64), GPUTarget("cuda", 90, 32)]
@@ -27,11 +28,20 @@ def innocent(function):
     INNOCENT.append(triton.jit(function))
 
 
-def found_in(kernel, card=CARDS[0]):
+def followed(kernel, card=CARDS[0], memory=True, unknown=(), **given):
+    """Follow a launch of sixteen programs, whose tensors have ones if nothing else is given for them."""
     kinds = {"n": "i32", "m": "i32", "indices": "*i32", **dict.fromkeys(SIZES, "constexpr")}
     signature = {name: kinds.get(name, "*fp32") for name in kernel.arg_names}
     constants = {name: size for name, size in SIZES.items() if name in signature}
-    return undefined_lanes(make_first_code(ASTSource(kernel, signature, constants), card, {"enable_fp_fusion": True}))
+    ttir = make_first_code(ASTSource(kernel, signature, constants), card, {"enable_fp_fusion": True})
+    given = {"n": 10, "m": 7, **given}
+    tensors = {name: np.ones(4096, "i4" if name == "indices" else "f4") for name, kind in signature.items() if kind.startswith("*")}
+    for name in tensors.keys() & given.keys():
+        tensors[name][: len(given[name])] = given[name]
+    given |= {name: tensor.ctypes.data for name, tensor in tensors.items()}
+    names = [name for name in signature if name not in SIZES]
+    readable = [(tensor.ctypes.data, tensor.nbytes) for tensor in tensors.values()] if memory else []
+    return follow(ttir, [given[name] for name in names], (16, 1, 1), readable, {names.index(name) for name in unknown})
 
 
 @triton.jit
@@ -313,17 +323,90 @@ def test_undefined_lanes_are_found_with_their_load_and_their_use(kernel):
     used = uses.get(kernel.fn.__name__) or line_of(kernel, "# use")
 
     for card in CARDS:
-        (found,) = found_in(kernel, card)
+        ((found,), not_checked) = (followed(kernel, card).found, followed(kernel, card).not_checked)
+        assert not not_checked
         assert (found.function, found.line, found.use) == (kernel.fn.__name__, line_of(kernel, "# load"), f"test_undefined.py:{used}")
 
 
 @pytest.mark.parametrize("kernel", INNOCENT, ids=lambda kernel: kernel.fn.__name__)
 def test_lanes_that_decide_nothing_are_not_reported(kernel):
-    assert [found_in(kernel, card) for card in CARDS] == [(), ()]
+    """They are dropped, masked, or never there."""
+    none = Followed(kernel.fn.__name__)
+
+    assert [followed(kernel, card, n=n) for card in CARDS for n in (10, 50, 64, 1000)] == [none] * 8
 
 
 def test_a_finding_says_what_its_lanes_reach():
-    (found,) = found_in(next(kernel for kernel in GUILTY if kernel.fn.__name__ == "called"))
+    """With the name that the source has for it."""
+    (found,) = followed(next(kernel for kernel in GUILTY if kernel.fn.__name__ == "called")).found
 
     assert found.what == "tl.sum"
     assert found.finding.sentence.startswith(f"undefined-lanes in called at {found.place}: {found.reaches}: v = tl.load(")
+
+
+# What a launch does is what counts: the same code is right for one, and wrong for another.
+
+
+@triton.jit
+def limited(x, y, n, N: tl.constexpr):
+    i = tl.program_id(0) * N + tl.arange(0, N)
+    tl.store(y + i, tl.load(x + i, mask=i < 512), mask=i < n)
+
+
+@triton.jit
+def varying(indices, x, y, N: tl.constexpr):
+    p, i = tl.program_id(0), tl.arange(0, N)
+    tl.store(y + p, tl.sum(tl.load(x + p * N + i, mask=i < tl.load(indices + p))))
+
+
+@triton.jit
+def assembled(x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i, mask=i < n)
+    (v,) = tl.inline_asm_elementwise("// $0 $1", "=r,r", [v], dtype=(tl.float32,), is_pure=True, pack=1)
+    tl.store(y + i, v, mask=v > n)
+
+
+@triton.jit
+def scaled(indices, y, n, N: tl.constexpr):
+    i, j = tl.arange(0, 16)[:, None], tl.arange(0, N)[None, :]
+    v = tl.load(indices + i * N + j, mask=j < n).to(tl.int8)
+    tl.store(y + tl.arange(0, 16), tl.histogram(tl.sum(v, 1).to(tl.int32), 16))
+
+
+@triton.jit
+def waiting(x, y, n):
+    p = tl.program_id(0)
+    v = tl.load(x + p, mask=p < n)
+    k = 0
+    while k < 100000000:
+        k += 1
+    tl.store(y + p, v, mask=p < n - k)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "given", "is_found"),
+    [
+        (limited, {"n": 500}, False),
+        (limited, {"n": 600}, True),
+        (varying, {"indices": [64] * 16}, False),
+        (varying, {"indices": [64, 64, 63, *[64] * 13]}, True),
+    ],
+)
+def test_only_what_the_launch_does_is_reported(kernel, given, is_found):
+    """Its numbers and its tensors decide: an alarm that no launch can hit would be false."""
+    assert (len(followed(kernel, **given).found), followed(kernel, **given).not_checked) == (int(is_found), "")
+
+
+@pytest.mark.parametrize(("kernel", "rest"), [(limited, {"n": 600, "unknown": ["n"]}), (varying, {"memory": False})])
+def test_what_a_guess_decides_is_only_possible(kernel, rest):
+    """Where there is no data, as in the compile stage; it is never silent."""
+    done = followed(kernel, **rest)
+
+    assert (len(done.found), len(done.possible)) == (0, 1)
+    assert done.possible[0].sentence in done.not_checked
+
+
+def test_what_takes_too_long_says_so():
+    """With the kernel's name, so that it can be counted as not checked."""
+    assert followed(waiting).not_checked == "waiting takes too long to follow"
