@@ -105,19 +105,7 @@ def plan(
 @click.option("--compile-for", default="", envvar="COMPILE_FOR", metavar="A,A", help="Only compile, and keep it for jobs on these cards.")
 @click.option("--compiled", type=FOLDER, envvar="COMPILED", help="What such a job left; without a hash it is not used.")
 @click.option("--compiled-hash", default="", envvar="COMPILED_HASH", metavar="SHA256", help="The hash that `ci compiled` gave there.")
-def leg(
-    name: str,
-    out: Path,
-    kernels: Path,
-    engine: str,
-    known: str,
-    fail_on: str,
-    shard: str,
-    options: str,
-    compile_for: str,
-    compiled: Path | None,
-    compiled_hash: str,
-) -> Outcome:
+def leg(name: str, out: Path, kernels: Path, **given: Any) -> Outcome:
     """Check this machine, and run TARGET on it if it is fit. If it is not, record the faults for the report.
 
     TARGET may be a leg of the package's hosts file: this is then the machine that the leg's `runner` names.
@@ -132,14 +120,14 @@ def leg(
     from warpwave.run.shards import parse_shard
 
     # If an option is given twice, the last one counts, so --options overrides the step's own options.
-    given = (("--engine", engine), ("--shard", shard), ("--known", known), ("--fail-on", fail_on))
-    words = [word for flag, value in given if value for word in (flag, value)]
-    words += split(options) + keeping(compile_for)
+    flags = {"--engine": given["engine"], "--shard": given["shard"], "--known": given["known"], "--fail-on": given["fail_on"]}
+    words = [word for flag, value in flags.items() if value for word in (flag, value)]
+    words += split(given["options"]) + keeping(given["compile_for"])
     # This is the machine with the card: a hosts file says where machines are that others reach.
     first = [name, "--kernels", str(kernels), "--out", str(out), "--no-report", "--here"]
     context = parse_run([*first, *words])
     if any(target.visible_devices for target, _ in chosen_targets(context.params, load_targets(context.params["overlay"]))):
-        context = parse_run([*first, *taking(compiled, compiled_hash), *words])
+        context = parse_run([*first, *taking(given["compiled"], given["compiled_hash"]), *words])
     asked = context.params
     check_options(name, out, asked)
     part = str(parse_shard(asked["shard"])) if asked["shard"] else ""
@@ -216,18 +204,7 @@ def tidy(folder: Path) -> Outcome:
 @click.option("--threshold", metavar="SHARE", default="", envvar="THRESHOLD", help="As in `warpwave compare`.  [default: the A/A run's]")
 @click.option("--summary", "page", type=click.Path(path_type=Path, dir_okay=False), help="Add the job's summary to this file.")
 @strict_option
-def report(
-    folders: tuple[Path, ...],
-    expect: str,
-    out: Path,
-    base: Path | None,
-    kernels: Path,
-    threshold: str,
-    page: Path | None,
-    *,
-    strict: bool,
-    **options: Any,
-) -> Outcome:
+def report(folders: tuple[Path, ...], out: Path, base: Path | None, kernels: Path, page: Path | None, **options: Any) -> Outcome:
     """Merge the results in FOLDERs, compare them with the base branch, annotate, and decide the status.
 
     If a job left no results, the report lists its target as absent, and the exit code is 4. Failures are printed as annotations. Numbers
@@ -240,12 +217,12 @@ def report(
     from warpwave.compare import outcome
     from warpwave.run.choice import python_files
 
-    asked = parse_asked(options["fail_on"], _share(threshold))
+    asked = parse_asked(options["fail_on"], _share(options["threshold"]))
     # Do this first: it frees the runs of both sides before the comparison is made, and each side may be very large.
     since = against_base(base, folders, asked) if base else Since()
-    comparison = merge(folders, out, _names(expect), _known({**options, "fail_on": asked.fail_on}, kernels, since))
+    comparison = merge(folders, out, _names(options["expect"]), _known({**options, "fail_on": asked.fail_on}, kernels, since))
     export(comparison, out / "exports")
-    ended = outcome(comparison, strict=strict)
+    ended = outcome(comparison, strict=options["strict"])
     if ended.ok and since.worse and asked.fail_on != NOTHING:
         ended = Outcome(ExitCode.FAILED, f"since the base branch: {since.worse}")
     # The output of this step must match its status. The report's own files do not include the base branch.

@@ -47,8 +47,7 @@ def doctor_hosts(options: Mapping[str, Any], targets: dict[str, Target], *, stri
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         found = list(pool.map(_examine, places))
     wrong = {f"{host.name} on {host.where}": bad(findings, strict=strict) for (_, host), findings in zip(places, found, strict=True)}
-    told = "; ".join(f"{leg}: {fault.check}: {fault.evidence}" for leg, faults in wrong.items() for fault in faults)
-    ended = Outcome(ExitCode.INFRASTRUCTURE, told) if told else Outcome()
+    ended = outcome([replace(fault, check=f"{leg}: {fault.check}") for leg, faults in wrong.items() for fault in faults])
     rows = [
         {"leg": host.name, "target": host.target, "host": host.where, "findings": [asdict(finding) for finding in findings]}
         for (_, host), findings in zip(places, found, strict=True)
@@ -124,16 +123,7 @@ _COLOURS = {"pass": "green", "warn": "yellow", "fail": "red"}
 @click.option("--kernels", type=FOLDER, default=Path("kernels"), show_default=True, help="Kernel package beside which hosts.yml is.")
 @click.option("--strict", is_flag=True, help="Treat warnings as failures.")
 @json_option()
-def doctor(
-    names: tuple[str, ...],
-    overlay: Path | None,
-    engine: str | None,
-    trial: bool,
-    hosts: str | None,
-    kernels: Path,
-    strict: bool,
-    json: Json,
-) -> Outcome:
+def doctor(names: tuple[str, ...], overlay: Path | None, engine: str | None, *, strict: bool, json: Json, **options: Any) -> Outcome:
     """Show what is missing on this machine, target by target, and how to fix it. Changes nothing.
 
     A vendor whose card is missing is skipped, unless you name its TARGET.
@@ -145,13 +135,13 @@ def doctor(
     from warpwave.safe_text import json_text
 
     targets = load_targets(overlay)
-    if hosts is not None:
-        file, legs = as_file_or_leg(hosts, names)
-        options = {"hosts": file, "here": False, "kernels": kernels, "names": legs}
-        return doctor_hosts(options, targets, strict=strict, json=json)
+    if options["hosts"] is not None:
+        file, legs = as_file_or_leg(options["hosts"], names)
+        asked = {"hosts": file, "here": False, "kernels": options["kernels"], "names": legs}
+        return doctor_hosts(asked, targets, strict=strict, json=json)
     select(targets, list(names))
     findings = examine(targets, names, engine=engine)
-    if trial:
+    if options["trial"]:
         findings += [run_kernel(targets[name], engine) for name in fit(findings, names or tuple(targets))]
     ended = outcome(bad(findings, strict=strict))
     document = {"schema_version": 1, **ended.fields(), "findings": [asdict(finding) for finding in findings]}

@@ -41,15 +41,7 @@ from warpwave.errors import Outcome, UsageError
 @strict_option
 @known_options()
 @output_options
-def report(
-    folders: tuple[Path, ...],
-    out: Path | None,
-    svg: Path | None,
-    expect: tuple[str, ...],
-    overlay: Path | None,
-    base: tuple[Path, ...],
-    **options: Any,
-) -> Outcome:
+def report(folders: tuple[Path, ...], out: Path | None, expect: tuple[str, ...], overlay: Path | None, **options: Any) -> Outcome:
     """Merge raw results from this machine or others into one comparison.
 
     The report of several FOLDERs goes to a new folder, so that it replaces none of theirs.
@@ -65,9 +57,9 @@ def report(
     if out is not None:
         check_writable(out)
     with without_collector():
-        made = make_report(list(folders), where, expected, base=base, known=listed)
-        if svg is not None:
-            draw_report(made.comparison, svg, full=options["full"])
+        made = make_report(list(folders), where, expected, base=options["base"], known=listed)
+        if options["svg"] is not None:
+            draw_report(made.comparison, options["svg"], full=options["full"])
         return show_report(made, where, options)
 
 
