@@ -132,7 +132,7 @@ def test_a_variable_that_is_read_at_the_start_starts_python():
 HOME = """
 import pathlib, subprocess, sys
 from warpwave.inside.environment import temporary_home
-with temporary_home(pathlib.Path("."), compiles=False):
+with temporary_home(pathlib.Path(".")):
     subprocess.run([sys.executable, "-c", "import sys; print('torch' in sys.modules)"])
 """
 
