@@ -156,7 +156,7 @@ def _run_stage(job: Job, job_path: Path, stage: Stage, left_s: float, warm: fork
         partial = reports[-1] if reports else StageReport(stage, Verdict.TIMEOUT)
         why, code = f"the stage ran longer than {limit:.4g} s", process.returncode or None
         return dataclasses.replace(partial, verdict=Verdict.TIMEOUT, seconds=seconds, reason=why, hint=_LONGER, exit_code=code)
-    return StageReport(stage, Verdict.CRASHED, seconds, f"its process {describe_exit(process.returncode)}", hint, process.returncode)
+    return StageReport(stage, Verdict.CRASHED, seconds, f"its process {describe_exit(process.returncode or 0)}", hint, process.returncode)
 
 
 def _start(

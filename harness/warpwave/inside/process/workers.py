@@ -90,20 +90,20 @@ class _Forks:
 
     of_stage: socket.socket | None = None
     _of_compiling: socket.socket | None = None
+    _server: forks.Forked  # of compiling; it is ended if nobody holds this
     _lock = threading.Lock()
 
     @classmethod
-    def open(cls) -> bool:
-        """Fork what forks, before this process has threads. Return True in its forks, when they have done their task."""
+    def open(cls) -> socket.socket:
+        """Fork what forks, before this process has threads, and return where to ask it."""
         own, theirs = forks.open_channel()
-        if pid := forks.fork():
+        if forks.fork():
             theirs.close()
-            cls.of_stage, cls._pid = own, pid
-            return False
+            cls.of_stage = own
+            return own
         forks.apart()
         forks.close_all_but(theirs.fileno())
         forks.run(forks.serve(theirs))
-        return True
 
     @classmethod
     def compiling(cls, ask: Callable[[socket.socket], Worker]) -> Worker:
@@ -112,12 +112,11 @@ class _Forks:
             if cls._of_compiling is not None:
                 with contextlib.suppress(OSError):
                     return ask(cls._of_compiling)
-            if cls.of_stage is None:
-                cls.open()
+            stage = cls.of_stage or cls.open()
             cls._of_compiling, theirs = forks.open_channel()
             task = forks.Task(_serve_compiling, (), dict(os.environ))
             with theirs:
-                cls._server = forks.start(cls.of_stage, task, _output(), {forks.CHANNEL_VARIABLE: theirs.fileno()})
+                cls._server = forks.start(stage, task, _output(), {forks.CHANNEL_VARIABLE: theirs.fileno()})
             return ask(cls._of_compiling)
 
 
@@ -179,14 +178,10 @@ def as_stage(main: Callable[[], None]) -> None:
     forks.die_with_parent()
     if FOLDER_VARIABLE in os.environ:  # everything is imported by now
         os.chdir(os.environ.pop(FOLDER_VARIABLE))
-    if _Forks.open():
-        return
+    _Forks.open()
     try:
         main()
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise
         sys.exit(UNWRITABLE)
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    os._exit(0)  # Python would take a while to end what it has imported. Everything is written.
