@@ -97,13 +97,13 @@ class _Forks:
     def open(cls) -> socket.socket:
         """Fork what forks, before this process has threads, and return where to ask it."""
         own, theirs = forks.open_channel()
-        if forks.fork():
-            theirs.close()
-            cls.of_stage = own
-            return own
-        forks.apart()
-        forks.close_all_but(theirs.fileno())
-        forks.run(forks.serve(theirs))
+        if not forks.fork():
+            forks.apart()
+            forks.close_all_but(theirs.fileno())
+            forks.run(forks.serve(theirs))
+        theirs.close()
+        cls.of_stage = own
+        return own
 
     @classmethod
     def compiling(cls, ask: Callable[[socket.socket], Worker]) -> Worker:
