@@ -1,8 +1,4 @@
-"""Start supervised workers: as new processes, or forked from a process that has imported what all of them need.
-
-torch and its compiler take seconds to import, and each of the many workers would import them again. The fork server has no threads, so its
-forks do not inherit locked locks.
-"""
+"""Start supervised workers: as new processes or, in a stage, as forks of one that has imported what all of them need; see `forks`."""
 
 from __future__ import annotations
 
