@@ -608,8 +608,11 @@ def test_a_fork_is_a_process_of_its_own(tmp_path):
 
 @pytest.mark.parametrize(("name", "fits"), [("WARPWAVE_X", True), ("TRITON_INTERPRET", True), ("OMP_NUM_THREADS", False)])
 def test_variables_that_were_read_at_an_import_need_a_new_python(tmp_path, monkeypatch, name, fits):
-    warm = forks.Warm.__new__(forks.Warm)
-    warm._variables, warm._is_ready, (warm._channel, _theirs) = {"PATH": "/bin"}, True, forks.open_channel()
     monkeypatch.setattr(forks, "start", lambda *asked: "a fork")
+    channel, theirs = forks.open_channel()
+    with channel, theirs:
+        warm = forks.Warm.__new__(forks.Warm)
+        warm._variables, warm._is_ready, warm._channel = {"PATH": "/bin"}, True, channel
+        found = warm.start(forks.Task("module", (), {"PATH": "/bin", name: "1"}), 1, {}, 9.0)
 
-    assert warm.start(forks.Task("module", (), {"PATH": "/bin", name: "1"}), 1, {}, 9.0) == ("a fork" if fits else None)
+    assert found == ("a fork" if fits else None)
