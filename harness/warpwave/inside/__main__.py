@@ -20,13 +20,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from warpwave.inside.environment import NO_ROOM, devices_here
+from warpwave.inside.environment import NO_ROOM, devices_here, for_compiling
 from warpwave.inside.precompile import remembered
-from warpwave.inside.process import sealing
+from warpwave.inside.process import forks, sealing
 from warpwave.inside.process.journal import PIPE_VARIABLE
 from warpwave.inside.process.outcomes import doubted
 from warpwave.inside.process.supervise import describe_exit
-from warpwave.inside.process.workers import FOLDER_VARIABLE, UNTIL_VARIABLE, die_with_parent, end
+from warpwave.inside.process.workers import FOLDER_VARIABLE, UNTIL_VARIABLE, Worker, end
 from warpwave.records import AHEAD_FILE, BUDGET_UP, STAGES, UNWRITABLE, Job, Stage, StageReport, Stages, Verdict, to_text, write_text
 
 _GRACE_S = 20.0
@@ -49,6 +49,8 @@ def run(job: Job, job_path: Path) -> None:
     finished = _finished(job)
     reports = [finished.get(report.stage, report) for report in reports]
     _save(job, reports, finished=False)
+    (folder := Path(job.output, Stage.FACTS.value)).mkdir(exist_ok=True)
+    warm = forks.Warm({**os.environ, **job.declared.variables}, folder / "log.txt")
     until, ahead, compiled = time.monotonic() + _total_s(job), not job.needs_card, 0
     notes: tuple[str, ...] = ()
     known = {card.name for card in job.architectures}
@@ -64,12 +66,12 @@ def run(job: Job, job_path: Path) -> None:
         known_here = useful and any(device.get("architecture") in known for device in devices_here(job)[:1])
         if planned.stage in _ON_CARD and not ahead and known_here:
             ahead = True
-            compiled, notes = _compile_ahead(job, job_path, left / 2)
+            compiled, notes = _compile_ahead(job, job_path, left / 2, warm)
             left = until - time.monotonic()
         given = left / (1 + later) if job.limits.budget else left * max(_LATER, 1 - _LATER * later)
         # Facts are needed, and have a limit of their own.
         given = job.limits.stage_s if job.limits.budget and planned.stage is Stage.FACTS else given
-        report = _run_stage(job, job_path, planned.stage, given)
+        report = _run_stage(job, job_path, planned.stage, given, warm)
         report = dataclasses.replace(report, compiled_ahead=report.compiled_ahead + compiled, notes=(*report.notes, *notes))
         compiled, notes = 0, ()
         reports[position] = report
@@ -82,6 +84,7 @@ def run(job: Job, job_path: Path) -> None:
         _save(job, reports, finished=False)
         by = "--quick" if job.what.quick else "--budget"
         _say({"event": "stage-end", "left_out_by": by, **{name: getattr(report, name) for name in _SHOWN}})
+    warm.end()
     _save(job, reports, finished=True)
 
 
@@ -105,7 +108,7 @@ def _finished(job: Job) -> dict[Stage, StageReport]:
     }
 
 
-def _run_stage(job: Job, job_path: Path, stage: Stage, left_s: float) -> StageReport:
+def _run_stage(job: Job, job_path: Path, stage: Stage, left_s: float, warm: forks.Warm | None = None) -> StageReport:
     """Run one stage in its own process group, within its time limit and what is left for it.
 
     Return its report, or one that says how it died.
@@ -121,17 +124,14 @@ def _run_stage(job: Job, job_path: Path, stage: Stage, left_s: float) -> StageRe
     environment = {**os.environ, **({} if stage is Stage.FACTS else job.declared.variables)}
     if job.interpret and STAGES[stage].interprets:
         environment["TRITON_INTERPRET"] = "1"
+    if stage is Stage.COMPILE:
+        environment |= for_compiling()
     reading, writing = os.pipe()
-    environment[PIPE_VARIABLE] = str(writing)
-    environment[FOLDER_VARIABLE] = str(Path.cwd())
     environment[UNTIL_VARIABLE] = str(time.monotonic() + limit)
-    command = [sys.executable, "-m", f"warpwave.inside.{stage.value}.stage", str(job_path)]
     started = time.monotonic()
-    with open(folder / "log.txt", "ab") as log:
-        # `-m` first looks for modules in the current folder. The package can write to ours, and may have left a json.py there.
-        process = subprocess.Popen(
-            command, stdout=log, stderr=log, env=environment, pass_fds=(writing,), start_new_session=True, cwd=os.sep
-        )
+    process = _start(
+        warm, f"warpwave.inside.{stage.value}.stage", job_path, environment, folder / "log.txt", {PIPE_VARIABLE: writing}, limit
+    )
     os.close(writing)
     reports: list[StageReport] = []
     relay = threading.Thread(target=_relay, args=(reading, reports), daemon=True)
@@ -142,8 +142,7 @@ def _run_stage(job: Job, job_path: Path, stage: Stage, left_s: float) -> StageRe
     except subprocess.TimeoutExpired:
         timed_out = True
     finally:
-        end(process, _GRACE_S)
-        sealing.end_orphans(but=process.pid)
+        _end(process, warm)
     relay.join(_GRACE_S)
     seconds = round(time.monotonic() - started, 3)
     # A stage that has reported in time may be interrupted while it ends.
@@ -160,10 +159,31 @@ def _run_stage(job: Job, job_path: Path, stage: Stage, left_s: float) -> StageRe
         partial = reports[-1] if reports else StageReport(stage, Verdict.TIMEOUT)
         why, code = f"the stage ran longer than {limit:.4g} s", process.returncode or None
         return dataclasses.replace(partial, verdict=Verdict.TIMEOUT, seconds=seconds, reason=why, hint=_LONGER, exit_code=code)
-    return StageReport(stage, Verdict.CRASHED, seconds, f"its process {describe_exit(process.returncode)}", hint, process.returncode)
+    return StageReport(stage, Verdict.CRASHED, seconds, f"its process {describe_exit(process.returncode or 0)}", hint, process.returncode)
 
 
-def _compile_ahead(job: Job, job_path: Path, limit_s: float) -> tuple[int, tuple[str, ...]]:
+def _start(
+    warm: forks.Warm | None, module: str, job_path: Path, variables: dict[str, str], log: Path, named: dict[str, int], limit_s: float
+) -> Worker:
+    """Start a stage's process: as a fork of the interpreter of this run or, where one cannot stand for it, as a new one."""
+    variables[FOLDER_VARIABLE] = str(Path.cwd())
+    with open(log, "ab") as output:
+        # `-m` first looks for modules in the current folder. The package can write to ours, and may have left a json.py there.
+        task = forks.Task(module, (str(job_path),), variables, os.sep)
+        if warm and (process := warm.start(task, output.fileno(), named, limit_s)):
+            return process
+        return subprocess.Popen(
+            [sys.executable, "-m", module, str(job_path)],
+            stdout=output,
+            stderr=output,
+            env={**variables, **{name: str(number) for name, number in named.items()}},
+            pass_fds=tuple(named.values()),
+            start_new_session=True,
+            cwd=os.sep,
+        )
+
+
+def _compile_ahead(job: Job, job_path: Path, limit_s: float, warm: forks.Warm | None = None) -> tuple[int, tuple[str, ...]]:
     """Compile what tests and sweeps launch, before this run takes its card. What fails here is compiled when it is launched.
 
     Return how many kernels were compiled, and what became of those that were compiled elsewhere.
@@ -173,17 +193,14 @@ def _compile_ahead(job: Job, job_path: Path, limit_s: float) -> tuple[int, tuple
         write_text(Path(job.output) / AHEAD_FILE, json.dumps({"workers": 0, "reason": "an earlier run compiled the same sources"}) + "\n")
         return 0, ()
     before = remembered.entries()
-    log_path = Path(job.output) / "log-ahead.txt"
-    command = [sys.executable, "-m", "warpwave.inside.precompile.process", str(job_path)]
-    environment = {**os.environ, **job.declared.variables, FOLDER_VARIABLE: str(Path.cwd())}
-    with open(log_path, "ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True, cwd=os.sep)
+    until, log = time.monotonic() + limit_s, Path(job.output) / "log-ahead.txt"
+    variables = {**os.environ, **job.declared.variables}
+    process = _start(warm, "warpwave.inside.precompile.process", job_path, variables, log, {}, limit_s)
     try:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            _wait(process, time.monotonic() + limit_s)
+            _wait(process, until)
     finally:
-        end(process, _GRACE_S)
-        sealing.end_orphans(but=process.pid)
+        _end(process, warm)
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
         done = json.loads((Path(job.output) / AHEAD_FILE).read_text(encoding="utf-8"))
         note = f"{done['handed_over']} kernels were compiled elsewhere" if done.get("handed_over") else ""
@@ -194,7 +211,7 @@ def _compile_ahead(job: Job, job_path: Path, limit_s: float) -> tuple[int, tuple
     return 0, ()
 
 
-def _wait(process: subprocess.Popen[bytes], until: float) -> None:
+def _wait(process: Worker, until: float) -> None:
     """Wait for a stage, and reap orphans meanwhile.
 
     Raises:
@@ -207,7 +224,13 @@ def _wait(process: subprocess.Popen[bytes], until: float) -> None:
         except subprocess.TimeoutExpired:
             if time.monotonic() >= until:
                 raise
-            sealing.reap(but=process.pid)
+            sealing.reap(process.pid)
+
+
+def _end(process: Worker, warm: forks.Warm | None) -> None:
+    """End a stage's process, and what it left behind. What a fork of `warm` left, that ends."""
+    end(process, _GRACE_S)
+    sealing.end_orphans(process.pid, *([warm.process.pid] if warm else []))
 
 
 def _relay(pipe: int, reports: list[StageReport]) -> None:
@@ -243,7 +266,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # A shell makes background jobs ignore SIGINT, and the stages would inherit that. They would then be killed without warning.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    die_with_parent(signal.SIGINT)
+    forks.die_with_parent(signal.SIGINT)
     sealing.shut()
     sealing.adopt()
     path = Path(sys.argv[1])

@@ -229,19 +229,22 @@ def compiler_hash() -> str:
 _KEPT = {"HF_HOME": "huggingface", "TORCH_HOME": "torch", "WARPWAVE_CACHE": "warpwave"}
 
 
+def for_compiling() -> dict[str, str]:
+    """Return variables for a process that mostly compiles: LLVM and MLIR spend a seventh of their time in the C library's malloc."""
+    jemalloc = None if os.environ.get("LD_PRELOAD") else find_library("jemalloc")
+    return {"LD_PRELOAD": jemalloc} if jemalloc else {}
+
+
 @contextmanager
-def temporary_home(folder: Path, *, compiles: bool = True) -> Iterator[None]:
+def temporary_home(folder: Path) -> Iterator[None]:
     """Give the package another home while it runs on a fake GPU.
 
     Packages store tuning results in the user's home (FlagGems: one database per architecture). Timings on a fake GPU are invented, and a
-    real run would then use the wrong choice. Triton's own cache stays in place: it holds compiled code and no timings. `compiles` says
-    that the workers mostly compile.
+    real run would then use the wrong choice. Triton's own cache stays in place: it holds compiled code and no timings.
     """
     cache, users = cache_folder(), Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111 - also without one
     changed = {"TRITON_CACHE_DIR": str(cache), "HOME": tempfile.mkdtemp(prefix=".home-", dir=folder)}
     changed |= {name: str(users / kept) for name, kept in _KEPT.items() if not os.environ.get(name)}
-    if compiles and not os.environ.get("LD_PRELOAD") and (jemalloc := find_library("jemalloc")):
-        changed["LD_PRELOAD"] = jemalloc  # LLVM and MLIR spend a seventh of their time in the C library's malloc
     before = {name: os.environ.get(name) for name in (*changed, "XDG_CACHE_HOME")}
     os.environ.update(changed)
     os.environ.pop("XDG_CACHE_HOME", None)  # then it defaults to a folder in the new home

@@ -134,7 +134,7 @@ def _begin(python: Python, program: Program, variables: Mapping[str, str]) -> No
     sys.modules["__main__"] = main = ModuleType("__main__")
     vars(main)["__builtins__"] = builtins
     importlib.invalidate_caches()
-    sys.meta_path[:0] = [WhenAsked(entry) for entry in python.when_asked if entry.interprets == variables.get("TRITON_INTERPRET")]
+    sys.meta_path[:0] = [WhenAsked(entry) for entry in python.when_asked]
     sys.meta_path[:0] = [OneByOne(python.one_by_one)]
     for name in python.begins_with:
         importlib.import_module(name)
@@ -147,7 +147,10 @@ class WhenAsked:
         self._entry, self._spec = entry, entry.modules[entry.package].__spec__
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        if name != self._entry.package or sys.modules.keys() & self._entry.modules.keys():
+        """Answer for the package, once: as it is where TRITON_INTERPRET is as now."""
+        if name != self._entry.package or self._entry.interprets != os.environ.get("TRITON_INTERPRET"):
+            return None
+        if sys.modules.keys() & self._entry.modules.keys():
             return None
         found = PathFinder.find_spec(name)
         if found is None or self._spec is None or found.origin != self._spec.origin:

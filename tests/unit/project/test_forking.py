@@ -115,3 +115,22 @@ def test_triton_is_the_one_that_a_new_process_imports(tmp_path, variables):
 
 
 # What a stage starts has the variables of `temporary_home`. A new Python would import torch again, for each of many stages.
+HOME = """
+import pathlib, subprocess, sys
+from warpwave.inside.environment import temporary_home
+with temporary_home(pathlib.Path(".")):
+    subprocess.run([sys.executable, "-c", "import sys; print('torch' in sys.modules)"])
+"""
+
+
+@pytest.mark.parametrize("kind", ["stages", "compiler"])
+def test_what_a_stage_starts_is_a_fork_too(tmp_path, kind):
+    found = command.python("-c", HOME, kind=kind, cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.fspath(Path(__file__).parents[3])})
+
+    assert (found.stdout, found.stderr) == ("True\n", "")
+
+
+def test_light_finds_no_torch_but_its_stand_in():
+    found = command.python("-c", "import torch; print(torch.__file__)", light=True)
+
+    assert "/light/" in os.path.realpath(found.stdout.strip()), found

@@ -2,7 +2,7 @@
 
 Loaded with `-p warpwave.inside.multi_gpu.pytest_plugin`, beside the plugin of the test stage. Every worker collects everything. A single
 worker runs a file, so that module fixtures are set up once. Files with most tests come first, so that only short ones remain at the end.
-Then, on each card, the worker that stays runs what was postponed, alone.
+Then, on each card, the worker that stays runs what was postponed, alone. PYTEST_DONT_REWRITE: it was imported before pytest.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ it to the inside over a pipe that no worker has. Then the inside ends leftover p
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import hashlib
 import os
@@ -17,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from warpwave.inside.process.forks import prctl
 from warpwave.inside.process.journal import emit
 from warpwave.records import Job, StageReport, dump, write_text
 
@@ -76,25 +76,25 @@ def digest_of(path: Path) -> str | None:
 
 def shut() -> None:
     """Protect the supervisor: other processes of the same user cannot read its memory or use its open files. Linux only."""
-    _prctl(_PR_SET_DUMPABLE, 0)
+    prctl(_PR_SET_DUMPABLE, 0)
 
 
 def adopt() -> None:
     """Make the inside adopt orphans, such as daemons of the package. Linux only."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def reap(but: int) -> None:
-    """Reap orphans that have ended. `but` is a child that someone else waits for."""
+def reap(*but: int) -> None:
+    """Reap orphans that have ended. `but` are children that someone else waits for."""
     with suppress(ChildProcessError):
-        while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None and found.si_pid != but:
+        while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None and found.si_pid not in but:
             os.waitpid(found.si_pid, os.WNOHANG)
 
 
-def end_orphans(but: int) -> None:
+def end_orphans(*but: int) -> None:
     """Kill every remaining child except `but`, and their orphans. Give up on those that hang in a driver."""
     until = time.monotonic() + _PATIENCE_S
-    while (left := [pid for pid in _children() if pid != but]) and time.monotonic() < until:
+    while (left := [pid for pid in _children() if pid not in but]) and time.monotonic() < until:
         for pid in left:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -113,8 +113,3 @@ def _children() -> list[int]:
                 if int((entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[1]) == os.getpid():
                     found.append(int(entry.name))
     return found
-
-
-def _prctl(option: int, value: int) -> None:
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

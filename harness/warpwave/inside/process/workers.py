@@ -1,66 +1,47 @@
-"""Start supervised workers: as new processes, or forked from a process that has imported what all of them need.
-
-torch and its compiler take seconds to import, and each of the many workers would import them again. The fork server has no threads, so its
-forks do not inherit locked locks.
-"""
+"""Start supervised workers: as new processes or, in a stage, as forks of one that has imported what all of them need; see `forks`."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
-import multiprocessing
 import os
+import pickle
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Union
 
 from warpwave.inside.environment import NO_ROOM
+from warpwave.inside.process import forks
 from warpwave.records import UNWRITABLE, Budget, Job
 
 JOURNAL_VARIABLE = "WARPWAVE_JOURNAL"
 FOLDER_VARIABLE = "WARPWAVE_FOLDER"  # the working folder of a stage and of what it runs
 UNTIL_VARIABLE = "WARPWAVE_UNTIL"  # when the time of a stage is up, on the monotonic clock, which all processes share
 _TO_END_S = 4.0  # a process that is interrupted takes seconds to print where it was
-_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
-
-
-class _Forked:
-    """A forked process, with the interface of `subprocess.Popen`."""
-
-    def __init__(self, process: Any) -> None:
-        self._process, self.pid = process, process.pid
-
-    @property
-    def returncode(self) -> int | None:
-        return self._process.exitcode  # type: ignore[no-any-return]
-
-    def poll(self) -> int | None:
-        return self.returncode
-
-    def wait(self, timeout: float) -> int:
-        self._process.join(timeout)
-        if self.returncode is None:
-            raise subprocess.TimeoutExpired(["forked worker"], timeout)
-        return self.returncode
+_ANSWER_VARIABLE = "WARPWAVE_ANSWER"
 
 
 # A process in its own session.
-Worker = Union["subprocess.Popen[bytes]", _Forked]
+Worker = Union["subprocess.Popen[bytes]", forks.Forked]
 # Starts a worker that writes to a journal, with its output in a log file.
 Start = Callable[[Path, Path], Worker]
 
 
 def spawned(command: list[str], variables: Mapping[str, str] | None = None) -> Start:
-    """Start workers as new processes, with `variables` added to this one's."""
+    """Start workers as new processes, with `variables` added to this one's; as forks of a stage, if that runs a module of Python."""
 
     def start(journal: Path, log: Path) -> Worker:
         environment = {**os.environ, **(variables or {}), JOURNAL_VARIABLE: str(journal)}
         with open(log, "ab") as output:
+            if (module := forks.module_of(command)) and _Forks.of_stage:
+                with contextlib.suppress(OSError):  # it was killed
+                    return forks.start(_Forks.of_stage, forks.Task(module, tuple(command[3:]), environment), output.fileno())
             return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment, start_new_session=True)
 
     return start
@@ -70,37 +51,74 @@ def forked(function: Callable[..., None], *arguments: Any) -> Start:
     """Start workers as forks that call `function(*arguments)`, with torch and Triton imported. All must be picklable by name."""
 
     def start(journal: Path, log: Path) -> Worker:
-        process = _server().Process(target=_begin, args=(str(journal), str(log), function, arguments))
-        process.start()
-        return _Forked(process)
+        task = forks.Task(function, arguments, {**os.environ, JOURNAL_VARIABLE: str(journal)})
+        with open(log, "ab") as output:
+            return _Forks.compiling(lambda channel: forks.start(channel, task, output.fileno()))
 
     return start
 
 
 def answered(function: Callable[..., Any], *arguments: Any) -> Any:
     """Return what a fork with torch and Triton imported returns for `function(*arguments)`, picklable like `forked`; None if it dies."""
-    context = _server()
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_answer, args=(sender, function, arguments))
-    process.start()
-    sender.close()
-    try:
-        return receiver.recv()
-    except EOFError:
-        return None
-    finally:
-        process.join()
+    reading, writing = os.pipe()
+    task = forks.Task(_answer, (function, arguments), dict(os.environ))
+    with open(reading, "rb") as answer:
+        try:
+            process = _Forks.compiling(lambda channel: forks.start(channel, task, _output(), {_ANSWER_VARIABLE: writing}))
+        finally:
+            os.close(writing)
+        said = answer.read()
+    process.wait()
+    return pickle.loads(said) if said else None  # noqa: S301 - no code of the package runs there
 
 
-def _answer(sender: Any, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    sender.send(function(*arguments))
+def _answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    with open(int(os.environ[_ANSWER_VARIABLE]), "wb") as file:
+        pickle.dump(function(*arguments), file)
 
 
-def _server() -> Any:
-    """Return what forks: one process for all of this stage, started with the first fork."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["warpwave.inside.compile.preload"])
-    return context
+def _output() -> int:
+    return sys.__stderr__.fileno() if sys.__stderr__ else 2
+
+
+class _Forks:
+    """What the workers of this stage are forked from: a fork of the stage, and one of that with what compiling needs, once it is asked."""
+
+    of_stage: socket.socket | None = None
+    _of_compiling: socket.socket | None = None
+    _server: forks.Forked  # of compiling; it is ended if nobody holds this
+    _lock = threading.Lock()
+
+    @classmethod
+    def open(cls) -> socket.socket:
+        """Fork what forks, before this process has threads, and return where to ask it."""
+        own, theirs = forks.open_channel()
+        if not forks.fork():
+            forks.apart()
+            forks.close_all_but(theirs.fileno())
+            forks.run(forks.serve(theirs))
+        theirs.close()
+        cls.of_stage = own
+        return own
+
+    @classmethod
+    def compiling(cls, ask: Callable[[socket.socket], Worker]) -> Worker:
+        """Ask for a fork that can compile; start what it is forked from if there is none, or it was killed."""
+        with cls._lock:
+            if cls._of_compiling is not None:
+                with contextlib.suppress(OSError):
+                    return ask(cls._of_compiling)
+            stage = cls.of_stage or cls.open()
+            cls._of_compiling, theirs = forks.open_channel()
+            task = forks.Task(_serve_compiling, (), dict(os.environ))
+            with theirs:
+                cls._server = forks.start(stage, task, _output(), {forks.CHANNEL_VARIABLE: theirs.fileno()})
+            return ask(cls._of_compiling)
+
+
+def _serve_compiling() -> None:
+    importlib.import_module("warpwave.inside.compile.preload")
+    forks.run(forks.serve(socket.socket(fileno=int(os.environ.pop(forks.CHANNEL_VARIABLE)))))
 
 
 def end(worker: Worker, grace_s: float) -> None:
@@ -136,12 +154,6 @@ def hash_triton() -> None:
         importlib.import_module("triton.runtime.cache").triton_key()
 
 
-def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
-    """Called in a child: the kernel ends it if its parent dies, so that a killed run leaves nothing running. Linux only."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
-
-
 def seconds_left() -> float:
     """Return how long this stage may go on, in s; below 0 if its time is up."""
     return float(os.environ.get(UNTIL_VARIABLE) or "inf") - time.monotonic()
@@ -164,23 +176,13 @@ def is_last(budget: Budget | None) -> bool:
 
 def as_stage(main: Callable[[], None]) -> None:
     """Run a stage's `main` as its process. It ends with its parent, and its exit code says if results could not be written."""
-    die_with_parent()
+    forks.die_with_parent()
     if FOLDER_VARIABLE in os.environ:  # everything is imported by now
         os.chdir(os.environ.pop(FOLDER_VARIABLE))
+    _Forks.open()
     try:
         main()
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise
         sys.exit(UNWRITABLE)
-
-
-def _begin(journal: str, log: str, function: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-    os.setsid()
-    die_with_parent()
-    handle = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    os.dup2(handle, sys.__stdout__.fileno() if sys.__stdout__ else 1)
-    os.dup2(handle, sys.__stderr__.fileno() if sys.__stderr__ else 2)
-    os.environ[JOURNAL_VARIABLE] = journal
-    function(*arguments)
-    sys.stdout.flush()

@@ -124,7 +124,7 @@ def begin(config: pytest.Config, card: Architecture, *, emulated: bool, sanitize
     until_the_end = contextlib.ExitStack()
     config.add_cleanup(until_the_end.close)
     folder = until_the_end.enter_context(tempfile.TemporaryDirectory(prefix="warpwave-"))
-    until_the_end.enter_context(temporary_home(Path(folder), compiles=False))
+    until_the_end.enter_context(temporary_home(Path(folder)))
     account = provide(config, card, [card.torch_device], seconds=Limits.test_s if emulated else 0, sanitize=sanitize, every=every)
     config.pluginmanager.register(InPytest(card, account), "warpwave-in-pytest")
 

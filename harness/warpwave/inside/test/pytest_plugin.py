@@ -1,6 +1,7 @@
 """The pytest plugin of the test stage: it journals every outcome at once, and collects benches as smoke tests.
 
-Loaded with `-p warpwave.inside.test.pytest_plugin`; kernel packages need not know it.
+Loaded with `-p warpwave.inside.test.pytest_plugin`; kernel packages need not know it. PYTEST_DONT_REWRITE: the stage from which workers
+are forked has imported it before.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from warpwave.inside.environment import import_compiler, is_of_the_disk
 from warpwave.inside.facts.device import ask_afresh, trouble_if_used
 from warpwave.inside.fake_gpu.launches import Launched
 from warpwave.inside.multi_gpu.pytest_plugin import NEIGHBOURS, Neighbours
+from warpwave.inside.process.forks import die_with_parent
 from warpwave.inside.process.journal import Journal, settle
 from warpwave.inside.process.lease import await_card, await_card_at_first_use
 from warpwave.inside.process.outcomes import OF_ENVIRONMENT, Pretended, unchecked
-from warpwave.inside.process.workers import die_with_parent, is_last
+from warpwave.inside.process.workers import is_last
 from warpwave.inside.scripts.hooks import noted
 from warpwave.inside.test.autotuned import RUNNER
 from warpwave.inside.test.budget import by_function, in_order

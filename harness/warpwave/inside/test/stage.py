@@ -511,7 +511,7 @@ def main() -> None:
     job = Job.load(Path(sys.argv[1]))
     sealing.shut()
     folder = Path(job.output) / Stage.TEST.value
-    with nullcontext() if job.needs_card else temporary_home(folder, compiles=False):
+    with nullcontext() if job.needs_card else temporary_home(folder):
         sealing.close(verify(job), job)
 
 

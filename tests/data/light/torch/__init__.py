@@ -56,6 +56,10 @@ class _Mode:
         return None
 
 
+def set_num_threads(number: int) -> None:
+    """Compute in one thread, as ever."""
+
+
 def _module(name: str, **members: object) -> ModuleType:
     module = sys.modules[f"{__name__}.{name}"] = ModuleType(f"{__name__}.{name}")
     vars(module).update(members)

@@ -292,12 +292,32 @@ def test_a_package_that_keeps_what_it_tuned_does_not_keep_it_in_the_users_home(s
     assert "tuned" in (output / "compile" / "journal-sm_80.jsonl").read_text()
 
 
+def test_a_package_may_name_the_types_of_a_stream_and_a_device(small):
+    """transformers does, which Liger-Kernel imports where it is installed: what stands in for a class has to be one."""
+    _, _, rows = small
+
+    assert {row["architecture"] for row in rows["typed"] if "as far as it goes" in row["reason"]} == {"sm_80", "gfx90a"}
+
+
+@pytest.mark.parametrize(
+    ("installed", "users", "preloaded"), [("libm.so.6", "", ["libm.so.6"]), ("libm.so.6", "libdl.so.2", ["libdl.so.2"]), (None, "", [])]
+)
+def test_workers_take_a_quicker_malloc_where_there_is_one(installed, users, preloaded, monkeypatch):
+    """What the user preloads stays alone."""
+    monkeypatch.setattr(environment, "find_library", lambda name: installed)
+    monkeypatch.setenv("LD_PRELOAD", users)
+    variables = {**os.environ, **environment.for_compiling()}
+    maps = subprocess.run(["cat", "/proc/self/maps"], env=variables, capture_output=True, text=True, check=True).stdout
+
+    assert [name for name in ("libm.so.6", "libdl.so.2") if name in maps] == preloaded
+
+
 def test_a_temporary_home_keeps_what_has_nothing_to_do_with_timings(tmp_path, monkeypatch):
     """Downloads, and the compiled emulator, are where they were; a place that the user chose stays his."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("TORCH_HOME", "elsewhere")
     monkeypatch.delenv("WARPWAVE_CACHE", raising=False)
-    with environment.temporary_home(tmp_path, compiles=False):
+    with environment.temporary_home(tmp_path):
         inside = {name: os.environ.get(name) for name in ("WARPWAVE_CACHE", "TORCH_HOME", "XDG_CACHE_HOME")}
         home = Path(os.environ["HOME"])
 

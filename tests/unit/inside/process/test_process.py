@@ -29,7 +29,7 @@ from warpwave.inside import environment
 from warpwave.inside.environment import is_of_the_disk, why_unwritable
 from warpwave.inside.facts import stage
 from warpwave.inside.facts.stage import UnusableError
-from warpwave.inside.process import supervise, workers
+from warpwave.inside.process import forks, supervise, workers
 from warpwave.inside.process.outcomes import describe, statement, with_child
 from warpwave.inside.process.supervise import Death, _explain
 from warpwave.records import DeviceFacts, Stage, Verdict, to_json
@@ -296,6 +296,7 @@ def variables_of(tmp_path, monkeypatch):
         raise Started(env)
 
     monkeypatch.setattr(subprocess, "Popen", refuse)
+    monkeypatch.setattr(inside, "for_compiling", dict)  # looks for a library
 
     def ask(stage):
         with pytest.raises(Started) as started:
@@ -559,3 +560,59 @@ def test_only_the_disk_below_the_cache_is_to_blame(file, number, expected):
         exec(code)
 
     assert is_of_the_disk(caught.value) is expected
+
+
+# Forks of what has imported: each has variables, output and an exit code of its own, and none outlives who asked.
+
+FORKS = """
+import json, os, subprocess, sys, time
+from warpwave.inside.process import forks
+
+def fails():
+    print("said", os.environ["GIVEN"], os.environ.get("HOME"), sorted(os.listdir("/proc/self/fd"))[:4], flush=True)
+    raise SystemExit(7)
+
+def stays():
+    time.sleep(600)
+
+def dies():
+    os.abort()
+
+channel, theirs = forks.open_channel()
+if not forks.fork():
+    forks.apart()
+    forks.close_all_but(theirs.fileno())
+    forks.run(forks.serve(theirs))
+output = open("output", "ab")
+ended = [forks.start(channel, forks.Task(function, (), {"GIVEN": "1"}), output.fileno()) for function in (fails, dies)]
+print(json.dumps([each.wait(60) for each in ended]))
+left = forks.start(channel, forks.Task(stays, (), {}), output.fileno())
+print(json.dumps(left.poll()))
+pid = left.pid
+del left
+until = time.monotonic() + 60
+while os.path.exists(f"/proc/{pid}") and time.monotonic() < until:
+    time.sleep(0.05)
+print(json.dumps(os.path.exists(f"/proc/{pid}")))
+"""
+
+
+def test_a_fork_is_a_process_of_its_own(tmp_path):
+    """Its exit code is told as that of a child would be, and one that nobody waits for is killed."""
+    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY / "harness")}
+    done = subprocess.run([sys.executable, "-c", FORKS], cwd=tmp_path, env=variables, capture_output=True, text=True)
+
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [[7, -6], None, False], done.stderr
+    assert (tmp_path / "output").read_text().splitlines()[0] == "said 1 None ['0', '1', '2', '3']"
+
+
+@pytest.mark.parametrize(("name", "fits"), [("WARPWAVE_X", True), ("TRITON_INTERPRET", True), ("OMP_NUM_THREADS", False)])
+def test_variables_that_were_read_at_an_import_need_a_new_python(tmp_path, monkeypatch, name, fits):
+    monkeypatch.setattr(forks, "start", lambda *asked: "a fork")
+    channel, theirs = forks.open_channel()
+    with channel, theirs:
+        warm = forks.Warm.__new__(forks.Warm)
+        warm._variables, warm._is_ready, warm._channel = {"PATH": "/bin"}, True, channel
+        found = warm.start(forks.Task("module", (), {"PATH": "/bin", name: "1"}), 1, {}, 9.0)
+
+    assert found == ("a fork" if fits else None)
