@@ -3,8 +3,6 @@
 The cases are read where they are. They call `run_asm` of tinygrad's own emulator; this module puts its own function in that place.
 """
 
-from __future__ import annotations
-
 import ctypes
 import io
 import struct

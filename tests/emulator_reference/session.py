@@ -5,8 +5,6 @@
 Prints what differs, and what is not covered with the reason. Exit code 1 if anything differs.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

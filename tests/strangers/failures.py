@@ -1,7 +1,5 @@
 """The classes that the failures of a run fall into: one a message, with its numbers taken out."""
 
-from __future__ import annotations
-
 import json
 import re
 import xml.etree.ElementTree as ElementTree

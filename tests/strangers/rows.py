@@ -1,7 +1,5 @@
 """A run's comparison.json as a row of the table: its counts, the tests that failed, and the classes of its failures."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

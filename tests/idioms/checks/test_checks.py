@@ -1,7 +1,5 @@
 """Every way in which authors compare what a kernel wrote with what it should have."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math

@@ -1,7 +1,5 @@
 """Launches and what a kernel's handle tells."""
 
-from __future__ import annotations
-
 import enum
 import inspect
 import math

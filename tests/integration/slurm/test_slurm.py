@@ -1,7 +1,5 @@
 """Legs on a real Slurm: two partitions, a pending job, and what Slurm, an operator or a user can do to a job."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Slurm as sites have it: an sbatch that talks, a full shared disk, shards of which only a part works."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

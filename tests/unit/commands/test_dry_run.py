@@ -1,7 +1,5 @@
 """`run --dry-run` shows what would run, on which files, and runs nothing."""
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess

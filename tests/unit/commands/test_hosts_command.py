@@ -1,7 +1,5 @@
 """hosts.yml: what it may say, what is refused and with which words, and what names and options come to."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

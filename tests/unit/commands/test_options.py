@@ -3,8 +3,6 @@
 All of it is real: links, closed folders, /proc, a read-only mount, /dev/full, a closed pipe, closed descriptors.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

@@ -1,7 +1,5 @@
 """`run --watch`: what an edit touches runs again, until Ctrl-C. Nothing waits: the clock of the loop makes the edits."""
 
-from __future__ import annotations
-
 import pytest
 
 from warpwave.ci.job import check_options

@@ -1,7 +1,5 @@
 """`[tool.warpwave]` of a kernel package: what each key means, and the sentence for each value that it may not have."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 

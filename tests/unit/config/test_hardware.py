@@ -1,7 +1,5 @@
 """The names of cards: which architecture each means, which one a misspelt name is near to, and where reports show both."""
 
-from __future__ import annotations
-
 import pytest
 
 from warpwave.config.hardware import named, nearest

@@ -1,7 +1,5 @@
 """A package's compiled extension that is not built here: what imports it, what guards that import, and what calls it."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re

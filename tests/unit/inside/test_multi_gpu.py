@@ -1,7 +1,5 @@
 """Several cards of one host, on cards that do not exist: everything once, one process a card, nothing lost, disagreements shown."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

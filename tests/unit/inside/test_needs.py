@@ -1,7 +1,5 @@
 """Which options install what is missing. That all of it is named at once is in test_extensions.py."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Links lead somewhere, paths and quoted messages are in the code, and the reference of a targets file has every key."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import json

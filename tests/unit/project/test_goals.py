@@ -1,7 +1,5 @@
 """The table of goals says what a run's medians say."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The recorded run is small in a clone, and packed so that anybody can check it."""
 
-from __future__ import annotations
-
 import os
 import sys
 import tarfile

@@ -1,7 +1,5 @@
 """What goes into the images is pinned by hash, from one index a package; what cannot be refreshed stays as it is, and is named."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """`nox -s strangers`: what it runs is pinned, and no package loses its row."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """One target from prepare to record, with engines that misbehave: whatever happens, `run.json` says so and nothing else is touched."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import itertools

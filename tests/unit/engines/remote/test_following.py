@@ -1,7 +1,5 @@
 """A run over a connection that breaks: what is read again, what is asked again, and when that ends."""
 
-from __future__ import annotations
-
 import threading
 from types import SimpleNamespace
 

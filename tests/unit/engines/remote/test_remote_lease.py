@@ -1,7 +1,5 @@
 """Who gets a card of another machine, with an engine's rules for names and nothing else between the clients."""
 
-from __future__ import annotations
-
 import pytest
 
 from warpwave.engines.remote import lease as module

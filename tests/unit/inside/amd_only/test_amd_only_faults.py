@@ -4,8 +4,6 @@
 A release that is not there is skipped.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 docs/amd-only-faults.md. `WARPWAVE_TRITONS` names a folder with releases, as in test_amd_only_values.py.
 """
 
-from __future__ import annotations
-
 import re
 
 import pytest

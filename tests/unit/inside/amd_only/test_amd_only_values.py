@@ -4,8 +4,6 @@ Each kernel is compiled by the release that has the fault, in a process of its o
 with releases; the tests of a release that is neither there nor installed are skipped.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The compile stage: every launch of an unmodified package, for every architecture, without a GPU."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

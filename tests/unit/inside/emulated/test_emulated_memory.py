@@ -1,7 +1,5 @@
 """What a suite of hundreds of kernels keeps in memory on an emulated target."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

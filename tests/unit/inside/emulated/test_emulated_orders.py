@@ -1,7 +1,5 @@
 """Waves and workgroups in random orders: what depends on them is reported, what may not depend on them comes out the same."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """The test stage of an emulated target: what the core is given, and what becomes of a test by how its launches end."""
 
-from __future__ import annotations
-
 import gc
 import json
 import struct

@@ -1,7 +1,5 @@
 """Which failures on an emulated target are host code's own. An innocent twin could be the emulator's: a card may pass it."""
 
-from __future__ import annotations
-
 import types
 
 import pytest

@@ -1,7 +1,5 @@
 """Accesses to global memory that nothing orders: a race if the other order gives other bits, and nothing if it does not."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

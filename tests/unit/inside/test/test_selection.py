@@ -1,7 +1,5 @@
 """Tests that were asked for by their ids: exactly those run, in both stages, and nothing else of the package is touched."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import random
