@@ -1,5 +1,7 @@
 """torch.autograd.Function over kernels: mixed precision, gradients, and modules around it."""
 
+from __future__ import annotations
+
 import copy
 
 import pytest

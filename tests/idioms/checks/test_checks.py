@@ -1,5 +1,7 @@
 """Every way in which authors compare what a kernel wrote with what it should have."""
 
+from __future__ import annotations
+
 import json
 import logging
 import math

@@ -1,5 +1,7 @@
 """A default device for factories that name none."""
 
+from __future__ import annotations
+
 import functools
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor

@@ -1,5 +1,7 @@
 """Launches and what a kernel's handle tells."""
 
+from __future__ import annotations
+
 import enum
 import inspect
 import math

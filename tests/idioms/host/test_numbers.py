@@ -1,5 +1,7 @@
 """Host code that decides by vendor and architecture."""
 
+from __future__ import annotations
+
 import os
 
 import pytest

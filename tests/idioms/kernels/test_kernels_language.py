@@ -1,5 +1,7 @@
 """Arithmetic whose ends matter: signs of zeros, NaN, numbers that do not fit, and what type a comparison has."""
 
+from __future__ import annotations
+
 import pytest
 import torch
 import triton

@@ -1,5 +1,7 @@
 """What packages ask of the card before and beside their kernels: who is the accelerator, its properties, how much memory is in use."""
 
+from __future__ import annotations
+
 import pytest
 import torch
 from small_kernels import add

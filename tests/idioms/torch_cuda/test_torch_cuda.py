@@ -1,5 +1,7 @@
 """CUDA graphs, as authors guard them: launched before, so that nothing compiles during the capture."""
 
+from __future__ import annotations
+
 import copy
 import gc
 import io

@@ -1,5 +1,7 @@
 """@triton.autotune with each of its options, one a test."""
 
+from __future__ import annotations
+
 import pytest
 import torch
 import triton
