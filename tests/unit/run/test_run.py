@@ -353,7 +353,6 @@ def test_each_file_is_in_one_shard(package, of):
 
 
 def test_shards_are_balanced_by_size(package):
-    """The large file is alone with one; the other eight have as many bytes."""
     large, small = sorted(_parts(package, 2), key=lambda part: len(part.files))
 
     assert large.files == ("tests/test_5.py",)
@@ -390,7 +389,6 @@ def test_only_files_with_a_chosen_test_are_shared(package):
 
 
 def test_the_division_is_the_same_in_any_order():
-    """Machines list folders in their own order."""
     weights = {f"test_{number}.py": float(number % 4) for number in range(40)}
     backwards = dict(reversed(weights.items()))
     loads = [sum(weights[path] for path in share) for share in divide(weights, 6)]
