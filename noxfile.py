@@ -215,7 +215,7 @@ def fuzz(session: nox.Session) -> None:
     session.install("-e", ".[emulator]", *nox.project.dependency_groups(GROUPS, "test", "fuzz"))
     session.run("python", "tests/fuzz/session.py", *session.posargs)
     # These try a few examples in the default run.
-    searches = ("collect/hostile/test_hostile_values.py", "render/test_render_markdown.py", "compare/speeds/test_stats.py")
+    searches = ("collect/hostile/test_hostile.py", "render/test_pages.py", "compare/test_stats.py")
     session.run("pytest", *(f"tests/unit/{name}" for name in searches), env={"WARPWAVE_SEARCH": "1"})
 
 

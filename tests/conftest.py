@@ -1,7 +1,5 @@
 """Shared by all tests: where the data is, and how a stage of the inside is started as the host would start it."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

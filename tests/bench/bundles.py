@@ -6,8 +6,6 @@ time, or more memory, is named, and the exit code is 1. (A command is one thread
 these bundles was measured.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import resource

@@ -5,8 +5,6 @@ seconds of all processes, the largest memory of all of them together, and wave-i
 `warpwave run`. `--cache FOLDER` keeps the caches there: if it is not empty, only the warm run is made.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -6,8 +6,6 @@ CPU time of `execute` alone, the best of five, after the C core is built and the
 `ARCH --before FOLDER` measures another checkout beside this one, in turns and each three times, and prints the ratios of the best.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -6,8 +6,6 @@ the first one with `--compiled`, as from another machine. `--against` is another
 way; one that locks its card for the whole run held it for as long as it ran. Prints figures, and their ratios to those of the first run.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

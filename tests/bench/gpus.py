@@ -6,8 +6,6 @@ command, of the bench stage, and of the sweep alone: from the first point that a
 What compiling ahead and importing torch take is not shared out, so the sweep's is the figure of the scheduler, the stage's that of a user.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -4,8 +4,6 @@ Usage: python tests/bench/overhead.py [--engine local|docker] [--runs N] [-- OPT
 Prints each run, then minimum, median and maximum in seconds. With docker the image is built, or found, before the first counted run.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

@@ -1,7 +1,5 @@
 """Raw folders of any size, written row by row. Synthetic: nothing in them was measured."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterable

@@ -4,8 +4,6 @@ Usage: python tests/bench/sanitize.py [--kernels DIR] [--runs N] [-- OPTIONS OF 
 Prints each pair and its ratio, and the ratio of the sums. A shared machine is not of one speed, so only the ratio means something.
 """
 
-from __future__ import annotations
-
 import argparse
 import resource
 import subprocess

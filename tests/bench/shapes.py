@@ -1,7 +1,5 @@
 """Bundles that are as large as the readers' caps let them be, each in one direction. Synthetic: nothing in them was measured."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from pathlib import Path

@@ -6,8 +6,6 @@ half-width of the 95% interval of each point's median, by the same rule for both
 of two runs are from each other, and in how many points the median of another run lies within the interval.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

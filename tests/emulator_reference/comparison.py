@@ -1,7 +1,5 @@
 """Each vector and scalar operation that the emulator has, against AMD's pseudocode, on random and edge operands."""
 
-from __future__ import annotations
-
 import random
 import re
 import struct

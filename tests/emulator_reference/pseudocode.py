@@ -4,8 +4,6 @@ The text is in the wheel of tinygrad (`str_pcode.py`, taken from AMD's manuals).
 arithmetic is written in; what it does not know raises `NotPseudocode`, and is named as not covered.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 import re

@@ -5,8 +5,6 @@ By the environment and executable, since libFuzzer starts it again with options 
 Bytes alone hardly ever get past a JSON parser; so half of the time a value somewhere in the JSON is exchanged for one that hurts.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

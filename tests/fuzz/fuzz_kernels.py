@@ -5,8 +5,6 @@
 Prints each case that breaks the rule with the command that repeats it, and how many cases of each op were tried. Exit code 1 if one does.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

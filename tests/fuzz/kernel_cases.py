@@ -3,8 +3,6 @@
 `draw(seed)` gives the same case on every machine; `big` allows the lengths that only a card computes in time.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -7,8 +7,6 @@ product has, all four must agree bit for bit. Prints each disagreement with its 
 """
 
 # ruff: noqa: E501 - it finds its modules first; a step is a line
-from __future__ import annotations
-
 import argparse
 import linecache
 import os

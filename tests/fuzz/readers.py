@@ -3,8 +3,6 @@
 `fuzz.py` drives them by coverage; tests/unit/collect/hostile/test_hostile.py replays what that found, without a fuzzer.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -4,8 +4,6 @@ Starts from tests/data/corpus and from honest files; what is found lies in build
 figures go to build/fuzz/figures.json. `--keep` brings what reaches new code into tests/data/corpus, as few files as that takes.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -4,8 +4,6 @@
 `WARPWAVE_WHEELHOUSE` names a folder with the wheels for its Python; without it they are downloaded once into a folder under /tmp.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

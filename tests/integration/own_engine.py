@@ -1,7 +1,5 @@
 """An engine of the tests' own, to be killed and started again without harm to anybody else's containers."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -3,8 +3,6 @@
 `python tests/integration/own_slurm.py` starts one, prints what to export, and stops it when its standard input ends.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

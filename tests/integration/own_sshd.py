@@ -1,7 +1,5 @@
 """An ssh server of the tests' own on a port of this machine, with its own keys; nobody's configuration is read or changed."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import shutil

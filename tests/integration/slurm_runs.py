@@ -1,7 +1,5 @@
 """What the tests of Slurm share: a package, a program that stands for the inside where kernels do not matter, and runs of a leg."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import sys

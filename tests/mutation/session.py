@@ -4,8 +4,6 @@ A mutant is one small change to one function. mutmut notes which test enters whi
 the tests that enter its function, until one fails. `[tool.mutmut]` of pyproject.toml names the modules and their tests.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import fnmatch

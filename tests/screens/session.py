@@ -5,8 +5,6 @@ documentation, and `-- --axe axe.min.js` asks axe-core (a file of it) about each
 `terminal/STATE-COLUMNS.txt`. A fault is printed, and the exit code is then 1.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import http.server
@@ -23,7 +21,6 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parent))
-from pages import PAGES
 from states import STATES
 
 from warpwave.render.html import render_html
@@ -75,12 +72,12 @@ AXE = """async () => (await axe.run(document, {preload: false, resultTypes: ['vi
 def main() -> int:
     """Write the pages, look at each of them, and print what is wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("states", nargs="*", help=f"some of: {', '.join([*STATES, *PAGES])}")
+    parser.add_argument("states", nargs="*", help=f"some of: {', '.join(STATES)}")
     parser.add_argument("--out", type=Path, default=Path("build/screens"))
     parser.add_argument("--site", type=Path, help="the documentation, as `nox -s docs` builds it")
     parser.add_argument("--axe", type=Path, help="axe.min.js of axe-core")
     given = parser.parse_args()
-    names = given.states or [*STATES, *PAGES]
+    names = given.states or list(STATES)
     for folder in ("pages", "pictures", "sheets", "terminal"):
         (given.out / folder).mkdir(parents=True, exist_ok=True)
     faults = [fault for name in names for fault in write(name, given.out)]
@@ -106,12 +103,8 @@ def main() -> int:
 
 def write(name: str, out: Path) -> Iterator[str]:
     """Write a state's page and what a terminal shows of it; yield what is wrong with the latter."""
-    page = out / "pages" / f"{name}.html"
-    if name in PAGES:
-        page.write_text(PAGES[name]())
-        return
     comparison = STATES[name]()
-    page.write_text(render_html(comparison))
+    (out / "pages" / f"{name}.html").write_text(render_html(comparison))
     for columns in (80, 120):
         text = io.StringIO()
         Console(file=text, width=columns, highlight=False).print(render_terminal(comparison), crop=False)

@@ -1,7 +1,5 @@
 """The states of a report that a reader can meet. Only `recorded` and `no_speeds` were measured; every other figure is made up."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import sys

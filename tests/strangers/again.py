@@ -4,8 +4,6 @@ A whole run of a large package takes hours on two cores, and whether a fix holds
 time is left alone, because it says how fast the machine is. So is what the run compiled.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

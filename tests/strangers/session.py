@@ -4,8 +4,6 @@ For each entry of packages.yml: fetch the sources, type the command, read compar
 results/NAME.json. The sources themselves stay outside of the repository.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

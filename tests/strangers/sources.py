@@ -1,7 +1,5 @@
 """Where a package's sources come from: PyPI's source archive, or a pinned commit of its public repository."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import shutil

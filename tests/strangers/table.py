@@ -1,7 +1,5 @@
 """results/*.json → the table of docs/guides/strangers.md, between its two marks."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What tests of the bench stage share: a device on a clock of its own, and a point on it."""
 
-from __future__ import annotations
-
 from warpwave.inside.benchmarks import Point
 
 

@@ -4,8 +4,6 @@ A caller sees what a new process gives: its folder, its environment, its descrip
 and signals reach nobody; what depends on that starts it.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """What engines and stages are asked, made for tests from fields by name, whatever group they are in."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Kernels of one expression each, over types and edge values: what two ways to execute Triton must agree on, bit for bit or nearly so."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 WHOLE = ("int8", "uint8", "int16", "int32", "uint32", "int64")

@@ -2,8 +2,6 @@
 
 # ruff: noqa: B007, N806, SIM105, SIM115 - as careless and hostile packages are written
 
-from __future__ import annotations
-
 import inspect
 import textwrap
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Names that want to be something else on a page or in a terminal."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import sys

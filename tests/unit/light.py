@@ -1,7 +1,5 @@
 """A Python with all that this one has, but for torch, which takes seconds to import: for runs of packages that do not use it."""
 
-from __future__ import annotations
-
 import atexit
 import functools
 import os

@@ -1,7 +1,5 @@
 """The run that was recorded on an H100: its archive, unpacked once for all processes of the tests."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import shutil

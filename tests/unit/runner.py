@@ -3,8 +3,6 @@
 Expressions are looked up in a table by their exact text, and one that is not in it is an error: a workflow cannot use what no test knows.
 """
 
-from __future__ import annotations
-
 import atexit
 import fnmatch
 import functools

@@ -1,7 +1,5 @@
 """Cases of a parametrised test that `nox -s tests` leaves out: they hold the same decision again, elsewhere or with other names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

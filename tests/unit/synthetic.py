@@ -1,7 +1,5 @@
 """Synthetic data for the tests. Nothing here was measured: the GPUs do not exist and every figure is made up."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys

@@ -1,7 +1,5 @@
 """Wheels and packages made for tests, so that pip needs no network."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import zipfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The jobs of gpu.yml, run here one after the other; who uses it says what stands for warpwave on each machine."""
 
-from __future__ import annotations
-
 import json
 
 import command

@@ -1,7 +1,5 @@
 """The life of a run on a real engine: how it ends, and that nothing of it is left."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Faults of a real GPU: each has its culprit, and nobody else is blamed. Without a card there is nothing to see here."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ElementTree
 
 import pytest

@@ -1,7 +1,5 @@
 """A kernel package that means harm, run as any other on a real engine: what it reaches, what it leaves, and what the report makes of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -4,8 +4,6 @@ Four moments here; `nox -s soak` has fifty, and ten more for the engine alone. K
 and without), and the engine: also at each call that a run makes to it, before it hears the call and after it has answered.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

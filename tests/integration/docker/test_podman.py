@@ -4,8 +4,6 @@ Needs `podman`, and in it the base image of the other tests: `docker save $WARPW
 inside, so the base image is enough.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -5,8 +5,6 @@ docker-daemon://warpwave/cpu:TAG`) and `WARPWAVE_ENROOT_IMAGE` (`enroot import -
 Slurm's plugins, or `WARPWAVE_PYXIS` names it.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

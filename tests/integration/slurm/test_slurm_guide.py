@@ -1,7 +1,5 @@
 """The commands of docs/guides/slurm.md on a real Slurm, in order, as on a login node."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Slurm from a machine that is no login node: its commands over a real ssh server, files and results too."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Runs in the engine of another machine: a real ssh server and a real engine, both on this machine, with no folder in common."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The part of docs/guides/hosts.md on ssh, run as it is written: its machine is this one, behind a real ssh server with a real engine."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """ssh as people have it: jump hosts, kept connections, banners, talkative start-up files, other login shells, a home without room."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 One run is stopped by Ctrl-C while both legs work, resumed to its end, and looked at by every test.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

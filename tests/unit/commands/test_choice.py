@@ -1,7 +1,5 @@
 """The options that choose tests: what each of them comes to, and what is refused before anything runs."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The command line from outside: exit codes, three beats for every mistake, JSON that is one document, a third vendor that is data."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import json

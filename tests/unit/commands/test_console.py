@@ -1,7 +1,5 @@
 """Nothing that is printed gives an order: to a terminal, to a reader's eye, or to the runner of a CI system that reads along."""
 
-from __future__ import annotations
-
 import ast
 import io
 import json

@@ -1,7 +1,5 @@
 """`warpwave doctor` on machines that are not this one: recorded answers, a PATH of scripts, engines of all sorts. One recording is real."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

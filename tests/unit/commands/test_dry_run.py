@@ -1,16 +1,19 @@
 """`run --dry-run` shows what would run, on which files, and runs nothing."""
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess
 
 import pytest
+from synthetic import write_whole
 
-from warpwave.__main__ import _run_cli
+from warpwave.__main__ import _run_cli, cli
 from warpwave.ci.job import check_options
-from warpwave.errors import UsageError
+from warpwave.cli import watch
+from warpwave.cli.parse import parse_options
+from warpwave.cli.profile import _profiles, target_of
+from warpwave.cli.run import run
+from warpwave.errors import Outcome, UsageError
 
 HOSTS = """
 cuda: {slurm: {gpus: 1, time: "00:10:00"}, container: pyxis, image: /images/cuda.sqsh}
@@ -93,3 +96,131 @@ def test_a_wrong_request_is_refused_as_in_a_run(package, capsys):
 def test_no_job_of_a_workflow_is_a_dry_run(tmp_path):
     with pytest.raises(UsageError, match="nothing would have run"):
         check_options("cpu", tmp_path, {"names": ("cpu",), "dry_run": True})
+
+
+# `run --watch`: what an edit touches runs again, until Ctrl-C. Nothing waits: the clock of the loop makes the edits.
+
+FILES = {
+    "test_add.py": "import add\n\ndef test_add(): pass\n",
+    "add.py": "",
+    "test_mul.py": "def test_mul(): pass\n",
+    "README.md": "",
+    "reports/runs/1/raw/x": "",
+}
+
+
+@pytest.fixture
+def edited(tmp_path, monkeypatch):
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def watched(edited, monkeypatch, edits, *words):
+    """What each run was asked for: its files and stages. Each poll that follows a run makes the next edit; behind the last is Ctrl-C."""
+    options = run.make_context("run", ["cpu", "--watch", "--kernels", str(edited), *words]).params
+    assert options.pop("watch")
+    asked, left = [], list(edits)
+
+    def once(**given):
+        left.insert(0, None)
+        what = parse_options(given).what
+        asked.append((what.chosen.tests, [stage.value for stage in what.stages or ()]))
+        return Outcome()
+
+    def sleep(seconds):
+        if left and left[0] is None:  # the first poll after a run
+            left.pop(0)
+            if not left:
+                raise KeyboardInterrupt
+            name = left.pop(0)
+            (edited / name).parent.mkdir(parents=True, exist_ok=True)
+            (edited / name).write_text(FILES.get(name, "") + "\n# edited")
+
+    monkeypatch.setattr(watch.time, "sleep", sleep)
+    assert watch.watch(options, once) == Outcome()
+    return asked
+
+
+def test_what_an_edit_touches_runs_again(edited, monkeypatch):
+    """The first run has everything; a module's edit runs the tests that import it, in the test stage."""
+    asked = watched(edited, monkeypatch, ["add.py", "test_mul.py"])
+
+    assert asked[0][0] is None
+    assert asked[1:] == [(("test_add.py",), ["test"]), (("test_mul.py",), ["test"])]
+
+
+def test_the_stages_that_were_asked_for_stay(edited, monkeypatch):
+    assert watched(edited, monkeypatch, ["test_mul.py"], "--stage", "compile")[1] == (("test_mul.py",), ["compile"])
+
+
+def test_what_chose_the_first_run_does_not_choose_the_next(edited, monkeypatch):
+    assert [tests for tests, _ in watched(edited, monkeypatch, ["add.py"], "--test", "test_mul.py")] == [
+        ("test_mul.py",),
+        ("test_add.py",),
+    ]
+
+
+def test_an_edit_that_touches_no_test_runs_nothing_and_goes_on(edited, monkeypatch, capsys):
+    assert [tests for tests, _ in watched(edited, monkeypatch, ["README.md", "test_mul.py"])] == [None, ("test_mul.py",)]
+    assert "none of the 2 test files and benches is touched" in capsys.readouterr().err
+
+
+def test_results_and_caches_are_no_edits(edited):
+    before = watch._times(edited)
+    for name in ("reports/runs/1/raw/x", "__pycache__/a.pyc", ".git/index"):
+        (edited / name).parent.mkdir(parents=True, exist_ok=True)
+        (edited / name).write_text("new")
+
+    assert watch._times(edited) == before
+    (edited / "new.py").write_text("")
+    assert watch._times(edited) != before
+
+
+@pytest.mark.parametrize("words", [["--out", "x"], ["--json"], ["--dry-run"], ["--resume", "x"]])
+def test_what_is_for_one_run_is_refused(edited, words):
+    options = run.make_context("run", ["cpu", "--watch", "--kernels", str(edited), *words], obj={}).params
+    options.pop("watch")
+
+    with pytest.raises(UsageError, match="were both given"):
+        watch.watch(options, lambda **given: Outcome())
+
+
+def test_a_job_of_a_workflow_does_not_wait_for_edits(edited):
+    options = run.make_context("run", ["cpu", "--watch", "--kernels", str(edited)]).params
+
+    with pytest.raises(UsageError, match="--watch"):
+        check_options("cpu", edited, options)
+
+
+# `warpwave profile`: which emulated target a name means, and what is refused before anything runs.
+
+
+@pytest.mark.parametrize("name", ["gfx942", "MI300X", "mi325x", "gfx942-emulated"])
+def test_a_card_has_many_names(name):
+    assert target_of(name, None) == "gfx942-emulated"
+
+
+def test_a_card_without_an_emulator_is_refused():
+    with pytest.raises(UsageError) as caught:
+        target_of("h100", None)
+
+    assert "MI300X" in caught.value.remedy
+
+
+@pytest.mark.parametrize(("counters", "said"), [("lines64", "needs a run to compare with"), ("lines64,line", "no counter 'line'")])
+def test_counters_that_must_not_grow_are_known_and_have_a_run_to_compare_with(tmp_path, counters, said):
+    """A misspelt one would never grow."""
+    with pytest.raises(UsageError, match=said):
+        cli.main(["profile", "gfx942", "--kernels", str(tmp_path), "--must-not-grow", counters], standalone_mode=False, obj={})
+
+
+def test_a_run_without_counters_is_no_run_to_compare_with(tmp_path):
+    (found,) = _profiles(write_whole(tmp_path / "whole"))
+
+    assert found.function == "_softmax_fwd"
+    (tmp_path / "whole" / "alpha" / "test" / "profile.jsonl").unlink()
+    with pytest.raises(UsageError, match="has no profile"):
+        _profiles(tmp_path / "whole")

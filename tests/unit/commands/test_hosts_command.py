@@ -1,7 +1,5 @@
 """hosts.yml: what it may say, what is refused and with which words, and what names and options come to."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -409,6 +407,26 @@ def test_all_hosts_are_in_one_table(third, tmp_path, capsys, monkeypatch):
     assert "Switch it on." in table
     assert "tool: version 1.9 is older than 2.0" in table
     assert "3 hosts asked, 3 not fit" in table
+
+
+def test_one_leg_as_json(third, tmp_path, capsys):
+    _, overlay = third
+    (tmp_path / "hosts.yml").write_text("near: {target: third, ssh: far}\nother: {target: third, ssh: gone}\n")
+    code = _run_cli(["doctor", "--targets", str(overlay), "--kernels", str(tmp_path), "--json", "--hosts", "other"])
+    told = json.loads(capsys.readouterr().out)
+
+    assert code == 3
+    assert [(row["leg"], row["host"], [found["check"] for found in row["findings"]]) for row in told["hosts"]] == [
+        ("other", "gone", ["answers"])
+    ]
+
+
+def test_without_a_file_it_says_how_to_write_one(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    code = _run_cli(["doctor", "--kernels", str(tmp_path), "--hosts"])
+
+    assert code == 2
+    assert "There is no hosts.yml." in capsys.readouterr().err
 
 
 # `warpwave run` with a hosts file, from outside: one run of two legs that every test looks at, and the same run resumed.

@@ -1,7 +1,5 @@
 """`warpwave known update`, and the options about known failures, from the words of a command line to its exit code."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

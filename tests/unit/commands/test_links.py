@@ -1,7 +1,5 @@
 """No command writes through a link that came with a package or with results."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

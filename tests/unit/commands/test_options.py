@@ -3,8 +3,6 @@
 All of it is real: links, closed folders, /proc, a read-only mount, /dev/full, a closed pipe, closed descriptors.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json
@@ -466,6 +464,11 @@ def test_a_wrong_setting_is_refused(kernels, text):
         load_environment(kernels)
 
 
+def test_missing_files_are_refused(kernels):
+    with pytest.raises(UsageError, match=r"gone\.txt"):
+        chosen_packages({**NOTHING, "requirements": (kernels / "gone.txt",)}, kernels)
+
+
 def test_variables_are_set_or_passed_on(kernels, monkeypatch):
     monkeypatch.setenv("A_TOKEN", "secret=1")
 
@@ -584,6 +587,12 @@ def test_what_cannot_be_run_is_refused(package, text, words):
         load_what(package / "my_ops", package)
     assert "tool.warpwave.bench-scripts: found" in raised.value.happened
     assert words in raised.value.happened
+
+
+def test_scripts_are_a_list(package):
+    (package / "pyproject.toml").write_text("[tool.warpwave]\nbench-scripts = 'benchmarks/*.py'\n")
+    with pytest.raises(ConfigError, match=r"bench-scripts: found 'benchmarks/.*allowed is a list of globs"):
+        load_what(package, package)
 
 
 def test_each_script_is_in_one_shard(package):

@@ -1,7 +1,5 @@
 """`warpwave codegen diff`, as a user starts it: over rows that are made up, and over a package that is compiled here."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

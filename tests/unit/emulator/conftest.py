@@ -1,7 +1,5 @@
 """Shared by the emulator's tests."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """Code objects for tests: single instructions through LLVM's assembler, and Triton kernels through its compiler; and how to run them."""
 
-from __future__ import annotations
-
 import os
 import struct
 import tempfile

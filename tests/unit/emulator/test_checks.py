@@ -1,7 +1,5 @@
 """What only an emulator sees: planted faults are reported, with both instructions; what looks alike and is right stays silent."""
 
-from __future__ import annotations
-
 import os
 import re
 import struct

@@ -1,7 +1,5 @@
 """What the emulator counts, against counts that follow from the algorithm, worked out by hand in the formulas below."""
 
-from __future__ import annotations
-
 import math
 import re
 import struct

@@ -1,7 +1,5 @@
 """Whole Triton kernels, compiled by Triton for each architecture, executed over CPU tensors, and held against torch."""
 
-from __future__ import annotations
-
 import random
 import re
 import sys

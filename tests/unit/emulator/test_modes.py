@@ -1,7 +1,5 @@
 """What MODE changes: directions of rounding, denormals, halves that overflow; and registers beside an instruction's own."""
 
-from __future__ import annotations
-
 import math
 import re
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """A sample of what `nox -s emulator` and `nox -s programs` compare: operations with AMD's pseudocode, random programs with numpy."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The engine without a container: what its child prints, and that nothing of the child is left, whenever Ctrl-C comes."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What a package needs beside torch: what is installed, what never is, and what a user reads if it fails."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """What stays of a results folder after the code under test had it: files and folders of its own, and nothing that leads elsewhere."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """What sbatch and the runtimes get, word by word, and that no value of a hosts file is ever read by a shell."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 from dataclasses import replace

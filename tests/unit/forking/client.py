@@ -1,7 +1,5 @@
 """Ask for a forked process, from a test or from a shell: `python client.py SOCKET PYTHON WORD...` ends as that process does."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

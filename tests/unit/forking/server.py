@@ -4,8 +4,6 @@ KIND `stages` has what the `warpwave` command needs and, apart from it, what a s
 imported, Triton and the stage's own modules. KIND `compiler` has what the compile stage needs, and `command` what the command needs.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import importlib

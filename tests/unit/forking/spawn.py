@@ -1,7 +1,5 @@
 """Let `subprocess` and `multiprocessing` fork this process where they would start a Python that a fork can stand for."""
 
-from __future__ import annotations
-
 import _posixsubprocess
 import contextlib
 import os

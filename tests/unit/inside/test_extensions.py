@@ -1,7 +1,5 @@
 """A package's compiled extension that is not built here: what imports it, what guards that import, and what calls it."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re
@@ -12,6 +10,8 @@ import pytest
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
+from pathlib import Path
+
 import torch
 
 from warpwave.config.package import import_folders, load_pytest_settings
@@ -20,7 +20,8 @@ from warpwave.inside.imports import enter_package, extension_names
 from warpwave.inside.multi_gpu import pytest_plugin
 from warpwave.inside.process import lacking
 from warpwave.inside.process.lacking import Package
-from warpwave.inside.process.outcomes import NotBuilt, reason_of, why_not_run
+from warpwave.inside.process.needs import sources
+from warpwave.inside.process.outcomes import NotBuilt, hint_of, reason_of, why_not_run
 from warpwave.records import NotRun, Stage
 
 SETUP = """
@@ -278,3 +279,69 @@ def test_all_missing_modules_are_named_at_once(tmp_path, package):
 
     assert why is NotRun.REQUIREMENT
     assert re.findall(r"No module named '(\w+)'", words) == ["nobodys_first", "nobodys_third", "nobodys_second"]
+
+
+# Which options install what is missing. That all of it is named at once is in test_extensions.py.
+
+PROJECT = """
+[project]
+name = "ops"
+dependencies = ["needed-of-nobody>=1"]
+[project.optional-dependencies]
+verify = ["first-of-nobody"]
+test = ["tested_of_nobody"]
+tables = ["second.of.nobody==1"]
+[dependency-groups]
+bench = ["third-of-nobody", {include-group = "other"}]
+"""
+
+
+@pytest.fixture
+def declaring(tmp_path) -> Path:
+    """A declaring that declares what it needs in each of the places."""
+    (tmp_path / "pyproject.toml").write_text(PROJECT)
+    (tmp_path / "requirements-eval.txt").write_text("fourth-of-nobody  # a comment\n")
+    return tmp_path
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no reader of TOML")
+def test_each_place_has_its_options(declaring):
+    modules = [f"{name}_of_nobody" for name in ("needed", "tested", "first", "third", "fourth", "wild")]
+
+    assert sources(modules, declaring) == {
+        "needed_of_nobody": ("", "--install"),
+        "tested_of_nobody": ("extra test", "--install"),
+        "first_of_nobody": ("extra verify", "--install --extra verify"),
+        "third_of_nobody": ("group bench", "--install --extra bench"),
+        "fourth_of_nobody": ("requirements-eval.txt", "--with fourth-of-nobody"),
+    }
+
+
+def test_a_package_that_is_called_otherwise(tmp_path):
+    (tmp_path / "requirements.txt").write_text("PyYAML\nopencv_python\n")
+
+    assert set(sources(["yaml", "cv2"], tmp_path)) == {"yaml", "cv2"}
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no reader of TOML")
+def test_the_hint_is_one_command(declaring):
+    missing = [f"{name}_of_nobody" for name in ("first", "second", "third", "fourth", "wild")]
+    hint = hint_of([f"ModuleNotFoundError: No module named '{name}'" for name in missing], declaring)
+
+    assert "first_of_nobody (extra verify), " in hint
+    assert ": --install --extra verify --extra tables --extra bench --with fourth-of-nobody." in hint
+    assert "Missing here: wild_of_nobody. --install installs" in hint
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no reader of TOML")
+@pytest.mark.parametrize(("extension", "option"), [("", "--install"), ("ext_modules=[CUDAExtension()],", "--with needed-of-nobody")])
+def test_a_package_that_would_be_compiled_is_not_installed(declaring, extension, option):
+    """What a setup.py declares is found, too, also if it is called a little otherwise."""
+    needs = "needs = ['someone-fifth==0.7.1']\nextras['test'] = ['sixth[gpu]>1', 'seventh-a', 'seventh-b']"
+    (declaring / "setup.py").write_text(f"{needs}\nsetup({extension} install_requires=needs)\n")
+
+    assert sources(["needed_of_nobody", "fifth", "sixth", "seventh"], declaring) == {
+        "needed_of_nobody": ("", option),
+        "fifth": ("setup.py", "--with someone-fifth"),
+        "sixth": ("setup.py", "--with sixth"),
+    }

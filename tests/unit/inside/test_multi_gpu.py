@@ -1,7 +1,5 @@
 """Several cards of one host, on cards that do not exist: everything once, one process a card, nothing lost, disagreements shown."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json
@@ -292,18 +290,6 @@ def test_another_number_of_workers_runs_no_finished_test_again(warpwave, tmp_pat
 
 # Several test workers on one card that does not exist: each test once, a neighbour's doing does not count, and a culprit has a name.
 
-TARGET_NEIGHBOURS = f"""
-schema_version: 1
-targets:
-  stub:
-    label: a card that does not exist
-    engine: local
-    stages: [test]
-    image: {{dockerfile: none, base: none}}
-    visible_devices: STUB_VISIBLE_DEVICES
-    environment: {{PYTHONPATH: "{REPOSITORY}:{REPOSITORY / "tests" / "data" / "cards" / "device"}"}}
-    probe: {{require: torch.version.git_version}}
-"""
 # Each file waits until the other worker has begun, so that both have a neighbour; what runs alone finds a file of its own.
 MEET = """
 import os, time
@@ -362,20 +348,14 @@ def test_marked():
 
 
 @pytest.fixture(scope="module")
-def shared_of_neighbours(tmp_path_factory):
+def shared_of_neighbours(warpwave, tmp_path_factory):
     """A run of two files by two workers on one card; its folder, and what it said."""
     folder = tmp_path_factory.mktemp("shared")
     (folder / "package").mkdir()
-    (folder / "state").mkdir()
-    (folder / "targets.yml").write_text(TARGET_NEIGHBOURS)
     (folder / "package" / "test_one.py").write_text(ONE)
     (folder / "package" / "test_two.py").write_text(TWO)
-    stub = {"STUB_CARDS": "1", "STUB_STATE": str(folder / "state"), "TMPDIR": str(folder), "TRITON_CACHE_DIR": str(folder / "cache")}
-    words = ["run", "stub", "--targets", "targets.yml", "--kernels", "package", "--out", "out", "--test-workers", "2"]
-    done = command.warpwave(
-        *words, cwd=folder, env={**os.environ, "PYTHONPATH": str(REPOSITORY / "harness"), "COLUMNS": "200", **stub}, light=True
-    )
-    return folder, done.stdout + done.stderr
+    more = ("--kernels", folder / "package", "--stage", "test", "--out", "out", "--test-workers", "2")
+    return warpwave(*more, folder=folder, STUB_CARDS="1")
 
 
 def events(folder: Path) -> list[dict]:
@@ -512,21 +492,17 @@ def ledgers_of_shared_work(tmp_path):
     return [Ledger(tmp_path / "ledger", card) for card in (0, 1, 2)]
 
 
-def fail_of_shared_work():
-    raise AssertionError("somebody waits where there is something to do, or nothing left")
-
-
 def test_a_unit_is_claimed_once_and_at_home(ledgers_of_shared_work):
     """Each card gets what is its own, in order; a card without any left waits for the others, and is done when they are."""
     zero, one, _ = ledgers_of_shared_work
     units, home = ["a", "b", "c", "d"], {"a": 0, "b": 1, "c": 0, "d": 1}
     got = []
     for ledger in (zero, zero, one, one):
-        got.append(ledger.next(units, home, fail_of_shared_work))
+        got.append(ledger.next(units, home, fail))
         ledger.finish(got[-1])
 
     assert got == ["a", "c", "b", "d"]
-    assert zero.next(units, home, fail_of_shared_work) is None
+    assert zero.next(units, home, fail) is None
 
 
 class WaitedError(Exception):
@@ -542,30 +518,30 @@ def test_who_is_through_waits_for_the_others_on_its_card_only(ledgers_of_shared_
     zero, one, _ = ledgers_of_shared_work
     neighbour = Ledger(zero.path, SEAT_STEP)
     monkeypatch.setattr("warpwave.inside.multi_gpu.ledger.time.sleep", waits)
-    assert one.next(["a"], {"a": 1}, fail_of_shared_work) == "a"
-    assert zero.next(["a"], {"a": 1}, fail_of_shared_work) is None
-    assert neighbour.next(["b"], {}, fail_of_shared_work) == "b"
+    assert one.next(["a"], {"a": 1}, fail) == "a"
+    assert zero.next(["a"], {"a": 1}, fail) is None
+    assert neighbour.next(["b"], {}, fail) == "b"
     with pytest.raises(WaitedError):
-        zero.next(["b"], {}, fail_of_shared_work)
+        zero.next(["b"], {}, fail)
 
 
 def test_a_fresh_worker_goes_on_with_what_its_card_has_begun(ledgers_of_shared_work, tmp_path):
     units = ["a", "b", "c"]
-    assert ledgers_of_shared_work[0].next(units, {}, fail_of_shared_work) == "a"
+    assert ledgers_of_shared_work[0].next(units, {}, fail) == "a"
 
-    assert Ledger(tmp_path / "ledger", 0).next(units, {}, fail_of_shared_work) == "a"
-    assert ledgers_of_shared_work[1].next(units, {}, fail_of_shared_work) == "b"
+    assert Ledger(tmp_path / "ledger", 0).next(units, {}, fail) == "a"
+    assert ledgers_of_shared_work[1].next(units, {}, fail) == "b"
 
 
 def test_what_a_lost_card_had_is_for_the_others(ledgers_of_shared_work):
     """Also what was to be done on it alone, and the heir is told that it was begun."""
     zero, one, _ = ledgers_of_shared_work
     units, home = ["a", "b", "c"], {"a": 0, "b": 1, "c": 1}
-    zero.finish(zero.next(units, home, fail_of_shared_work))
-    assert one.next(units, home, fail_of_shared_work) == "b"
+    zero.finish(zero.next(units, home, fail))
+    assert one.next(units, home, fail) == "b"
     one.leave(during="b [triton]")
     taken = []
-    while (unit := zero.next(units, home, fail_of_shared_work)) is not None:
+    while (unit := zero.next(units, home, fail)) is not None:
         taken.append((unit, zero.inherited))
         zero.finish(unit)
 
@@ -582,12 +558,12 @@ def test_a_case_that_has_cost_two_cards_is_left_alone(ledgers_of_shared_work):
 
 
 def test_a_torn_line_of_a_ledger_costs_only_itself(ledgers_of_shared_work, tmp_path):
-    assert ledgers_of_shared_work[0].next(["a", "b"], {}, fail_of_shared_work) == "a"
+    assert ledgers_of_shared_work[0].next(["a", "b"], {}, fail) == "a"
     with open(tmp_path / "ledger", "a") as file:
         file.write('{"event": "cla')
 
-    assert ledgers_of_shared_work[1].next(["a", "b"], {}, fail_of_shared_work) == "b"
-    assert ledgers_of_shared_work[2].next(["a", "b", "c"], {}, fail_of_shared_work) == "c"
+    assert ledgers_of_shared_work[1].next(["a", "b"], {}, fail) == "b"
+    assert ledgers_of_shared_work[2].next(["a", "b", "c"], {}, fail) == "c"
 
 
 def test_sizes_go_round_the_cards_and_stay_where_they_are():

@@ -1,11 +1,10 @@
 """What the tests start as a fork looks like a Python that has just started; `forking` says what is left out."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import command
 import pytest

@@ -5,8 +5,6 @@ A fence with a `title` is a file, unless it is a console whose title says on whi
 what the command before them prints; `exit code 1: …` says with which code it ends. Fences of YAML, TOML, JSON and Python have to parse.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """nox sessions come from docker/targets.yml, and a third vendor's with them."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import re

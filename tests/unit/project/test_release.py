@@ -3,8 +3,6 @@
 (`nox -s release` does the same with the dependencies from an index; here they are those of the tests.)
 """
 
-from __future__ import annotations
-
 import email
 import json
 import os

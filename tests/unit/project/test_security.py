@@ -1,7 +1,5 @@
 """Security of the project as a whole: no shell, a cooldown for updates, what is given up is shown, a strict bill of materials."""
 
-from __future__ import annotations
-
 import ast
 import io
 import json

@@ -1,7 +1,5 @@
 """`nox -s strangers`: what it runs is pinned, and no package loses its row."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -17,7 +15,7 @@ REPOSITORY = Path(__file__).parents[3]
 sys.path.insert(0, str(REPOSITORY / "tests" / "strangers"))
 
 import again
-import failures
+import rows
 import session
 import sources
 import table
@@ -43,7 +41,7 @@ def cache(tmp_path):
 
 
 def failure(message, stage="test"):
-    return failures.Failure(stage, "test_ops.py::test_bad", message)
+    return rows.Failure(stage, "test_ops.py::test_bad", message)
 
 
 def test_every_package_is_pinned():
@@ -76,7 +74,7 @@ def test_what_cannot_be_reached_has_a_row(cache, tmp_path):
 def test_failures_that_differ_in_numbers_are_one_class():
     several = [failure(message=f"AssertionError: {n} of 4 at 0x{n}f") for n in range(3)]
 
-    found = failures.classes([failure(message="KeyError: 'a'"), *several])
+    found = rows.classes([failure(message="KeyError: 'a'"), *several])
 
     assert [(one.message, one.count) for one in found] == [("AssertionError: N of N at N", 3), ("KeyError: 'a'", 1)]
 

@@ -1,7 +1,5 @@
 """The walls of the house: who may import what, each shown in a fresh process, and no vendor in the code."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import functools

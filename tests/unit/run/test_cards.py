@@ -1,7 +1,5 @@
 """A card is locked when a stage asks for it, and free before, between and afterwards."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Which tests a change touches: by imports as the sources say, by conftest.py files and settings above, by data that a module names."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

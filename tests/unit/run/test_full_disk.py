@@ -1,7 +1,5 @@
 """The disk of the results is full, on a real file system of one megabyte: infrastructure, nothing finished is lost, and it goes on."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

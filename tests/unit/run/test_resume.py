@@ -1,7 +1,5 @@
 """A run that was ended before its time is taken up again: what it has is kept, the rest is run, and nothing in its folder is obeyed."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

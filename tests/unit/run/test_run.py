@@ -1,7 +1,5 @@
 """One target from prepare to record, with engines that misbehave: whatever happens, `run.json` says so and nothing else is touched."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import itertools
@@ -44,7 +42,7 @@ from warpwave.run import cards as lease_module
 from warpwave.run import run_target
 from warpwave.run.attempt import Diagnosis, diagnose
 from warpwave.run.choice import missing
-from warpwave.run.shards import NOTHING, files_of, part_of
+from warpwave.run.shards import NOTHING, divide, files_of, part_of
 
 
 class FakeEngine:
@@ -364,6 +362,13 @@ def test_each_file_is_in_one_shard(package, of):
     assert len({part.division for part in parts}) == 1
 
 
+def test_shards_are_balanced_by_size(package):
+    large, small = sorted(_parts(package, 2), key=lambda part: len(part.files))
+
+    assert large.files == ("tests/test_5.py",)
+    assert len(small.files) == 8
+
+
 def test_shards_are_balanced_by_time(package):
     """What an earlier run measured counts; a file that it did not have is estimated by its size."""
     timed = {f"tests/test_{number}.py": 1.0 for number in range(7)} | {"tests/test_0.py": 60.0, "[x]": 30.0}
@@ -391,6 +396,16 @@ def test_only_files_with_a_chosen_test_are_shared(package):
     parts = _parts(having(package, chosen=chosen, benches=()), 3)
 
     assert sorted(part.files for part in parts) == [("tests/test_1.py",), ("tests/test_2.py",), ("tests/test_3.py",)]
+
+
+def test_the_division_is_the_same_in_any_order():
+    weights = {f"test_{number}.py": float(number % 4) for number in range(40)}
+    backwards = dict(reversed(weights.items()))
+    loads = [sum(weights[path] for path in share) for share in divide(weights, 6)]
+
+    assert divide(weights, 6) == divide(backwards, 6)
+    assert max(loads) - min(loads) <= 3
+    assert sorted(len(share) for share in divide(dict.fromkeys(weights, 0.0), 6)) == [6, 6, 7, 7, 7, 7]
 
 
 # A test that its file does not have is refused before anything starts; one that it may have is not.

@@ -1,7 +1,5 @@
 """Legs side by side: a process and a log for each, one signal for all, and a leg that fails to start costs the others nothing."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

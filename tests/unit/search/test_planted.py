@@ -1,7 +1,5 @@
 """A release of Triton with another default is found: by bisecting releases."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

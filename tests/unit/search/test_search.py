@@ -1,7 +1,5 @@
 """The steps of a search: what is asked again, what is kept, and what is refused. Nothing is run: the runs are made up."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

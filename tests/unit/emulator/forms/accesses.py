@@ -1,7 +1,5 @@
 """What loads and stores mean, stated on the bytes of arrays; which of the modules states an instruction; caches and hints."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

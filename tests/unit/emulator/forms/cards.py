@@ -10,8 +10,6 @@ python tests/unit/emulator/forms/cards.py                 # prints what cards/ h
 
 # ruff: noqa: T201 - a script
 
-from __future__ import annotations
-
 import re
 import sys
 from collections import Counter, defaultdict

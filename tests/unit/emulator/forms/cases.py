@@ -1,7 +1,5 @@
 """Programs of many cases: what their operands hold, how they run, and where they leave something else than is stated."""
 
-from __future__ import annotations
-
 import re
 import struct
 import zlib

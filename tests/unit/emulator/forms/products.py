@@ -2,8 +2,6 @@
 
 # ruff: noqa: E501 - a way to run an instruction is a line
 
-from __future__ import annotations
-
 import itertools
 import re
 import struct

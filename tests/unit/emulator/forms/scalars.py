@@ -2,8 +2,6 @@
 
 # ruff: noqa: E501 - a statement is a line
 
-from __future__ import annotations
-
 import functools
 import re
 import struct

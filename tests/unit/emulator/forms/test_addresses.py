@@ -4,8 +4,6 @@ A record has as many bytes as the buffer's stride, and NUM_RECORDS counts record
 The offset in a scalar register moves the address, and is not checked.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import operator

@@ -1,7 +1,5 @@
 """Branches, waits, barriers and modes that compiled kernels use, on each card: what they decide, end and hold back."""
 
-from __future__ import annotations
-
 import operator
 import re
 import struct

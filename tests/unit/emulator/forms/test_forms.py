@@ -3,8 +3,6 @@
 A form without a statement fails, and so do an operation of the core that no list names and a shape of a bundled kernel on no list.
 """
 
-from __future__ import annotations
-
 import collections
 import re
 from functools import cache, partial

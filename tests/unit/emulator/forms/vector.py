@@ -5,8 +5,6 @@
 
 # ruff: noqa: E501, E731 - a statement is a line
 
-from __future__ import annotations
-
 import functools
 import operator
 from fractions import Fraction

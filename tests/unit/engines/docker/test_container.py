@@ -1,7 +1,5 @@
 """What a container is created with, key by key: the whole body for each shipped target, and what must never be in it."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import json

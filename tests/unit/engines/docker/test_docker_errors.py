@@ -1,7 +1,5 @@
 """Without a usable engine the user gets three sentences, at once and without a traceback: one remedy per cause."""
 
-from __future__ import annotations
-
 import json
 import os
 import socketserver

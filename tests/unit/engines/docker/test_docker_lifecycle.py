@@ -1,7 +1,5 @@
 """The life of a container against an engine that fails: nothing hangs, nothing is made up, and the ladder is climbed in order."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

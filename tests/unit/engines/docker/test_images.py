@@ -1,7 +1,5 @@
 """Which image of an engine is used again, without an engine."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

@@ -3,8 +3,6 @@
 It trickles, hangs, stops after the headers, closes, talks nonsense or never comes to the end of its headers, at each endpoint in turn.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

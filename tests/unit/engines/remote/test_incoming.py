@@ -1,7 +1,5 @@
 """Results that come from another machine: what is taken of them, and every archive that no honest machine sends."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

@@ -1,7 +1,5 @@
 """What is asked of another machine and made of its answers. A script stands in for ssh; a real server is in tests/integration."""
 
-from __future__ import annotations
-
 import stat
 import subprocess
 

@@ -4,8 +4,6 @@ Each kernel is compiled by the release that has the fault, in a process of its o
 with releases; the tests of a release that is neither there nor installed are skipped.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -21,6 +19,8 @@ torch = pytest.importorskip("torch", reason="the inside needs torch and triton; 
 for needed in ("elftools", "msgpack", "tinygrad"):
     pytest.importorskip(needed, reason="the emulator's extra; `nox -s tests` installs it")
 
+import re
+
 from warpwave.emulator import (
     Access,
     Check,
@@ -29,7 +29,7 @@ from warpwave.emulator import (
     execute,
     load,
 )
-from warpwave.inside.codegen.barriers import lds_in_flight
+from warpwave.inside.codegen.barriers import acquired_alone, lds_in_flight, published_early
 
 SCRIPT = Path(__file__).parents[3] / "amd_only" / "compiled.py"
 RELEASES = ["3.5.1", "3.6.0", "3.7.1", "3.8.0", "3.9.0"]
@@ -150,7 +150,7 @@ def test_an_atomic_adds_what_its_mask_allows(version, wrong, architecture, tmp_p
     """triton-lang/triton#9142: two numbers of 16 bits are added at once, and the mask of the first decides."""
     x, y = torch.zeros(256, dtype=torch.bfloat16), torch.ones(256, dtype=torch.bfloat16)
     if (version, architecture) == ("3.6.0", "gfx950"):
-        pytest.skip("does not compile there: test_amd_only_refused.py")
+        pytest.skip("does not compile there: as another test says")
     executed("add-some-bf16", architecture, version, tmp_path, [x, y, 101])
 
     assert x.nonzero().flatten().tolist() == list(range(102 if wrong else 101))
@@ -258,3 +258,90 @@ def test_what_is_too_large_for_eight_bits(architecture, between, tmp_path):
 
     assert told[:3].tolist() == [448.0, 448.0, -448.0]
     torch.testing.assert_close(told[3:], torch.full((253,), between), equal_nan=True)
+
+
+# Public faults of Triton on AMD that warpwave finds without a card, with the releases that have them: docs/amd-only-faults.md.
+
+PINGPONG = Path(__file__).parents[3] / "amd_only" / "pingpong.py"
+IN_FLIGHT = "48 LDS reads of pingpong.py:27 in flight at the barrier of pingpong.py:27"
+
+
+def reproduced(version, cache, architecture="gfx942", **variables):
+    """What the script prints with a release of Triton: the version, and the findings."""
+    folder = Path(os.environ.get("WARPWAVE_TRITONS", "")) / version
+    if triton.__version__ != version and not ("WARPWAVE_TRITONS" in os.environ and folder.is_dir()):
+        pytest.skip(f"Triton {version} is not in $WARPWAVE_TRITONS")
+    path = {} if triton.__version__ == version else {"PYTHONPATH": str(folder)}
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(cache), **path, **variables}
+    done = command.python(PINGPONG, architecture, env=environment, kind="stages" if path else "compiler")
+    told, *found = done.stdout.splitlines()
+    assert (told, done.returncode) == (version, 1 if found else 0), done.stderr
+    return found
+
+
+@pytest.mark.parametrize("version", ["3.6.0", "3.7.1", "3.8.0"])
+def test_the_pingpong_race_is_found_in_the_releases_that_have_it(version, tmp_path):
+    """triton-lang/triton#11696: wrong in 200 of 200 runs on an MI300X, by its reporter."""
+    assert reproduced(version, tmp_path) == [IN_FLIGHT]
+
+
+def test_the_release_that_fixed_it_is_not_blamed(tmp_path):
+    """3.9.0 waits before the barrier; half of the waves still are a barrier ahead."""
+    assert reproduced("3.9.0", tmp_path) == []
+
+
+@pytest.mark.parametrize("version", ["3.6.0", "3.7.1", "3.8.0"])
+@pytest.mark.parametrize(
+    ("architecture", "variables"), [("gfx942", {"TRITON_HIP_USE_BLOCK_PINGPONG": "0"}), ("gfx950", {})], ids=["without", "gfx950"]
+)
+def test_without_that_schedule_there_is_no_race(version, architecture, variables, tmp_path):
+    assert reproduced(version, tmp_path, architecture, **variables) == []
+
+
+# Public faults of Triton on AMD that the compile stage finds: what some releases do not compile, and what the gates read in assembly.
+
+# Kernel and architecture, the releases that do not compile it, and what they say.
+REFUSED = {
+    ("exchange-all-i32", "gfx942"): (RELEASES[:1], "'llvm.extractvalue' op Type mismatch"),  # triton-lang/triton#8867
+    ("exchange-one-fp32", "gfx1100"): (RELEASES[:2], "must be signless integer or LLVM pointer type, but got 'f32'"),  # #9116
+    ("fp8e5-by-fp8e4nv", "gfx1201"): (RELEASES[:2], "Unsupported conversion from 'f8E5M2' to 'f8E4M3FN'"),  # #9581
+    ("add-some-fp16", "gfx942"): (RELEASES[1:2], "Cannot select: .*BUFFER_ATOMIC_FADD"),  # #9142
+    ("choose", "gfx942"): (RELEASES[1:2], "expected then fat ptr canNarrow"),  # #9541
+    ("choose-by-row", "gfx942"): (RELEASES[1:3], "Assertion"),  # #10381
+    ("bf16-fp8e4b8", "gfx1100"): (RELEASES[:3], "Cannot select: intrinsic %llvm.amdgcn.cvt.pk.fp8.f32"),  # #10458
+    ("checked-product", "gfx942"): (RELEASES[:2], "'tt.assert' op pipeliner doesn't know how to predicate this op"),  # ROCm/triton#937
+    ("largest-fp64", "gfx942"): (RELEASES[1:3], "could not find LLVM intrinsic: .*buffer.atomic.max"),  # #10340
+}
+CASES = [(*which, version) for which, (have_it, _) in REFUSED.items() for version in [*have_it, "3.9.0"]]
+
+
+@pytest.mark.parametrize(("name", "architecture", "version"), CASES, ids=["-".join(case) for case in CASES])
+def test_a_kernel_that_some_releases_refuse(name, architecture, version, tmp_path):
+    """A user's run reports the kernel as failed, or as crashed where the compiler ends the process."""
+    have_it, told = REFUSED[name, architecture]
+    done = compiled(name, architecture, version, tmp_path)
+
+    assert (done.returncode != 0) == (version in have_it)
+    if version in have_it:
+        assert re.search(told, done.stderr)
+
+
+@pytest.mark.parametrize("architecture", ["gfx942", "gfx950"])
+@pytest.mark.parametrize("version", RELEASES)
+def test_a_counter_of_programs_has_no_data_to_wait_for(version, architecture, tmp_path):
+    """llvm/llvm-project#178316 leaves out a wait here, which harms nobody: nothing is stored before the atomic."""
+    assert compiled("count", architecture, version, tmp_path).returncode == 0
+
+    assert published_early((tmp_path / "kernel.s").read_text()) == ()
+
+
+@pytest.mark.parametrize("architecture", ["gfx1100", "gfx1201"])
+@pytest.mark.parametrize("version", RELEASES)
+def test_waves_behind_a_barrier_read_what_one_acquired(version, architecture, tmp_path):
+    """triton-lang/triton#11289: waves on the other compute unit keep their cache. A wait for a flag that another program sets."""
+    assert compiled("wait-for", architecture, version, tmp_path).returncode == 0
+
+    found = acquired_alone((tmp_path / "kernel.s").read_text())
+    cache = "buffer_gl0_inv" if architecture == "gfx1100" else "global_inv"
+    told = (f"buffer_load_b64 of loops_and_memory.py:46 behind a barrier, without {cache}: another wave acquired",)
+    assert found == (told if version == "3.8.0" else ())

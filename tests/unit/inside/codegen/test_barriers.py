@@ -1,7 +1,5 @@
 """The gate `lds_waits` reads control flow: small kernels in AMD assembly, each with an access in flight at a barrier or with none."""
 
-from __future__ import annotations
-
 import textwrap
 
 import pytest

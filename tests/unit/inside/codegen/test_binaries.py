@@ -1,7 +1,5 @@
 """Occupancy against what the vendors publish, and against what their compilers say of the same figures."""
 
-from __future__ import annotations
-
 import os
 from types import SimpleNamespace
 

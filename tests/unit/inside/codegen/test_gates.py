@@ -1,7 +1,5 @@
 """How a compiled kernel is judged by gates."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import xml.etree.ElementTree as ElementTree

@@ -1,9 +1,8 @@
 """The compile stage: every launch of an unmodified package, for every architecture, without a GPU."""
 
-from __future__ import annotations
-
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Launches of a package's tests, captured without a GPU and without data."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

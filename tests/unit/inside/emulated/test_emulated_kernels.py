@@ -1,7 +1,5 @@
 """Real kernels, emulated: their own tests judge what the machine code stored."""
 
-from __future__ import annotations
-
 import json
 import xml.etree.ElementTree as ElementTree
 

@@ -1,20 +1,22 @@
 """The test stage of an emulated target: what the core is given, and what becomes of a test by how its launches end."""
 
-from __future__ import annotations
-
 import gc
 import json
 import struct
+import types
 import weakref
 import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from warpwave.config.targets import load_targets
 from warpwave.emulator import Argument
 from warpwave.emulator.counts import products
+from warpwave.inside.fake_gpu.launches import Account, Fault
+from warpwave.inside.test.notes import raised_by_host
 from warpwave.records import OPEN, CounterLimit, Gates, Stage, Which
 
 torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
@@ -374,3 +376,81 @@ def test_totals_of_the_bundled_kernels_follow_from_the_algorithm(run_inside, tmp
     }
     assert of_products == {"matmul": 2 * 128 * 256 * 64, "attention": 2 * 2 * 2 * 128 * 128 * 64}
     assert rows["add"]["counters"]["flop"] == 2 << 14
+
+
+# What a suite of hundreds of kernels keeps in memory on an emulated target.
+
+texts = pytest.importorskip("warpwave.inside.fake_gpu.emulated", reason="the inside needs torch and triton; `nox -s tests` installs them")
+
+
+def test_texts_are_read_from_the_disk_when_asked_for(tmp_path):
+    """They look as Triton's own do, however they are asked for. The binary stays."""
+    (tmp_path / "k.ttir").write_text("first")
+    files = {name: str(tmp_path / name) for name in ("k.json", "k.ttir", "k.hsaco")}
+    kernel = SimpleNamespace()
+
+    def init(self, source):
+        self.metadata_group, self.asm = files, {"ttir": source, "hsaco": b"code", "made": "not in a file"}
+
+    texts.with_texts_on_disk(init, kernel, "first")
+    (tmp_path / "k.ttir").write_text("second")
+
+    expected = {"ttir": "second", "hsaco": b"code", "made": "not in a file"}
+    assert dict(kernel.asm) == {**kernel.asm} == dict(kernel.asm.items()) == expected
+    assert (kernel.asm["ttir"], kernel.asm.get("ttir"), kernel.asm.get("ptx")) == ("second", "second", None)
+    assert list(kernel.asm.values()) == list(expected.values())
+    with pytest.raises(KeyError, match="ptx"):
+        kernel.asm["ptx"]
+
+
+# Which failures on an emulated target are host code's own. An innocent twin could be the emulator's: a card may pass it.
+
+
+def raised(error, file="test_a.py"):
+    """The error, as if a line of that file of the package had raised it."""
+    code = compile("raise error", f"/package/{file}", "exec")
+    with pytest.raises(type(error)) as caught:
+        exec(code, {"error": error})
+    return caught.value
+
+
+def account(launches=1, read=True, fault=None):
+    return types.SimpleNamespace(launches=launches, read=read, fault=fault)
+
+
+@pytest.mark.parametrize(
+    ("error", "file", "state", "why"),
+    [
+        (KeyError("hip"), "test_a.py", account(launches=0, read=False), "before the first launch"),
+        (ValueError("n"), "test_a.py", account(launches=0, read=False), "before the first launch"),
+        (KeyError("hip"), "test_a.py", account(), "by host code"),
+        (NameError("n"), "test_a.py", account(), "by host code"),
+        (ValueError("n"), "test_a.py", account(read=False), "before host code read a result"),
+        (ValueError("waves_per_eu"), "triton/compiler.py", account(), "by Triton, before a launch"),
+        (ValueError("n"), "test_a.py", account(), ""),
+        (KeyError(3), "test_a.py", account(), ""),
+        (AssertionError("not close"), "torch/testing/_comparison.py", account(read=False), ""),
+        (AssertionError("not equal"), "numpy/testing/utils.py", account(read=False), ""),
+        (KeyError("hip"), "test_a.py", account(fault=Fault("failed", "a trap")), ""),
+    ],
+)
+def test_an_error_is_host_codes_own_if_no_number_can_be_its_cause(tmp_path, error, file, state, why):
+    """A wrong number that a kernel made can end in anything that host code decides by what it read."""
+    found = raised_by_host(raised(error, file), state, tmp_path)
+
+    assert found == (f"{type(error).__name__} was raised {why}" if why else "")
+
+
+@pytest.mark.parametrize("read", ["item", "tolist", "equal", "allclose", "numpy", "__bool__", "__array__"])
+def test_what_turns_a_result_into_numbers_is_a_read(read):
+    kept = Account("gfx942", 64, 60.0)
+    function = getattr(torch.Tensor, read)
+    kept.watch(function)
+    before, kept.launches = kept.read, 1
+    kept.watch(torch.Tensor.add)
+    between = kept.read
+    kept.watch(function)
+
+    assert (before, between, kept.read) == (False, False, True)
+    kept.begin()
+    assert not kept.read, "the next test has read nothing"

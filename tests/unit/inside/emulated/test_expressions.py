@@ -1,7 +1,5 @@
 """What Triton's interpreter computes here, and what the machine code of an AMD card does: the same, for each expression of a kernel."""
 
-from __future__ import annotations
-
 import json
 import math
 

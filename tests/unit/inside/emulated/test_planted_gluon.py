@@ -1,7 +1,5 @@
 """Faults planted in Gluon kernels, which no interpreter runs: the emulator's checks find each, and blame no twin."""
 
-from __future__ import annotations
-
 import re
 import struct
 import sys

@@ -1,7 +1,5 @@
 """A run with a budget: what comes first, what is left out in time, and what that means."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Packages that forge their own pass, by design or by accident: what is found out, in which words, and what honest packages may do."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import json

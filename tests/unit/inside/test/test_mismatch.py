@@ -1,7 +1,5 @@
 """The numbers of a failed comparison stand in the first line of its message."""
 
-from __future__ import annotations
-
 import pytest
 
 torch = pytest.importorskip("torch", reason="the inside needs torch; `nox -s tests` installs it")

@@ -1,7 +1,5 @@
 """A package that keeps its tests beside itself: its modules are found, and its own settings of pytest are in force."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """`pytest --warpwave NAME` in an author's own repository: the outcomes are those of a run, under the author's own plugins."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Tests that were asked for by their ids: exactly those run, in both stages, and nothing else of the package is touched."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import random
@@ -107,6 +105,10 @@ def _started(journal):
     return [event["id"] for event in events if event["event"] == "start"]
 
 
+def _names(journal):
+    return [name.partition("::")[2] for name in _started(journal)]
+
+
 def test_the_compile_stage_runs_the_same_tests(run_inside, package):
     pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
     cards = tuple(card for card in load_targets()["cpu"].architectures if card.name in ("sm_90", "gfx942"))
@@ -201,17 +203,12 @@ def package_of_quick(tmp_path_factory):
     return folder
 
 
-def _started_of_quick(journal):
-    events = [json.loads(line) for line in journal.read_text().splitlines()]
-    return [event["id"].partition("::")[2] for event in events if event["event"] == "start"]
-
-
 def test_the_test_stage_runs_a_few_of_each_function(run_inside, package_of_quick):
     """Each value that three tests can cover is covered; the first and the last are among them; the rest is counted."""
     output = run_inside(package_of_quick, Stage.TEST, light=True, benches=(), quick=True)
     report = json.loads((output / "stages.json").read_text())["reports"][1]
 
-    assert _started_of_quick(output / "test" / "journal.jsonl") == KEPT
+    assert _names(output / "test" / "journal.jsonl") == KEPT
     assert (report["verdict"], report["counts"], report["left_out"]) == ("passed", {"passed": 10}, LEFT_OUT)
     ended = [json.loads(line) for line in (output / "stdout.txt").read_text().splitlines() if "stage-end" in line]
     assert ended[-1]["left_out"] == LEFT_OUT
@@ -222,7 +219,7 @@ def test_the_compile_stage_runs_the_same_tests_of_quick(run_inside, package_of_q
     cards = tuple(card for card in load_targets()["cpu"].architectures if card.name in ("sm_90", "gfx942"))
     output = run_inside(package_of_quick, Stage.COMPILE, architectures=cards, benches=(), quick=True)
 
-    assert [_started_of_quick(output / "compile" / f"journal-{card.name}.jsonl") for card in cards] == [KEPT, KEPT]
+    assert [_names(output / "compile" / f"journal-{card.name}.jsonl") for card in cards] == [KEPT, KEPT]
     assert json.loads((output / "compile" / "report.json").read_text())["left_out"] == LEFT_OUT
 
 

@@ -1,7 +1,5 @@
 """The test stage: a result for every test, whatever becomes of the process that runs it."""
 
-from __future__ import annotations
-
 import json
 import xml.etree.ElementTree as ElementTree
 
