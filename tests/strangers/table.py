@@ -23,7 +23,8 @@ def write(packages: list[Package]) -> None:
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     PAGE.write_text(f"{before}{BEGIN}\n{table(packages)}{END}{after}", encoding="utf-8")
-    write_adopted()
+    if BEGIN_ADOPTED in page:
+        write_adopted()
 
 
 ADOPTED = RESULTS / "adopted.json"
@@ -36,7 +37,8 @@ def write_adopted() -> None:
     lines = ["", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for row in json.loads(ADOPTED.read_text(encoding="utf-8")):
         needs = ", ".join(f"{number:,} {what}" for what, number in row["needs"].items())
-        tests = f"{row['checked']:,} of {row['found']:,} checked, {row['failed']:,} fail"
+        reached = f"{row['checked']:,} of {row['found']:,} checked, {row['failed']:,} fail"
+        tests = reached if row["found"] else "the budget was up before"
         cells = [row["version"], f"`{row['options']}`", tests, needs, f"{row['known']:,}", " → ".join(map(str, row["exit_codes"]))]
         lines.append(f"| {' | '.join(cells)} |")
     page = PAGE.read_text(encoding="utf-8")

@@ -37,7 +37,7 @@ _NO_COMPILER = re.compile(
 )
 # What a package says itself, of compiled code that it could not load before: "the native library is not available".
 _SAYS_SO = re.compile(
-    r"[^\n]*(?:\b(?:native|compiled|shared|cpp|cuda|rocm|hip)\b|\bc\+\+)[^.\n]*\b(?:librar\w+|extensions?|binar\w+|kernels?|operators?|ops|support)\b"
+    r"[^\n]*(?:\b(?:native|compiled|shared|cpp|gpu|cuda)\b|\bc\+\+)[^.\n]*\b(?:librar\w+|extensions?|binar\w+|kernels?|operators?|ops|support)\b"
     r"[^.\n]*(?:\bnot\b|n't\b|\bun|\bmissing\b|\bfail)[^.\n]*(?:availab|found|load|buil[dt]|compil|install)[^\n]*",
     re.IGNORECASE,
 )
