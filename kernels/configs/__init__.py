@@ -26,6 +26,15 @@ class Card:
     processors: int
     shared_bytes: int
 
+    @property
+    def early(self) -> dict[str, bool]:
+        """Options of a kernel that waits itself (`EARLY`) for the one before it: its launch then overlaps that one's end.
+
+        From Hopper on (programmatic dependent launch).
+        """
+        early = self.name.startswith("sm_") and int(self.name[3:]) >= 90
+        return {"EARLY": True, "launch_pdl": True} if early else {"EARLY": False}
+
 
 # Any size is right in the interpreter; a small one is fast, and several programs exercise strides over programs.
 INTERPRETER = Card("interpreter", 32, 4, 64 << 10)

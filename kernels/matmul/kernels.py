@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+from triton.language.extra import cuda
 
 
 @triton.jit
@@ -131,7 +132,10 @@ def matmul_kernel(
     BIAS: tl.constexpr,
     ACTIVATION: tl.constexpr,
     SAVE: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
+    if EARLY:
+        cuda.gdc_launch_dependents()
     tiles_m = tl.cdiv(M, BLOCK_M)
     tiles_n = tl.cdiv(N, BLOCK_N)
     pid = tl.program_id(0)
@@ -204,8 +208,11 @@ def sum_kernel(
     ACTIVATION: tl.constexpr,
     SAVE: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """Add up the parts of a product, with bias and activation."""
+    if EARLY:
+        cuda.gdc_wait()
     offsets = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
     inside = offsets < n_elements
     x = tl.load(parts_ptr + offsets, mask=inside)
@@ -251,8 +258,11 @@ def sum_tiles_kernel(
     BIAS: tl.constexpr,
     ACTIVATION: tl.constexpr,
     SAVE: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """Add up the shares of tiles from the one with number `whole` on, with bias and activation: some rows of a tile per program."""
+    if EARLY:
+        cuda.gdc_wait()
     tiles_m = tl.cdiv(M, BLOCK_M)
     tiles_n = tl.cdiv(N, BLOCK_N)
     at = tl.program_id(0) // (BLOCK_M // ROWS)

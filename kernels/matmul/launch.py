@@ -132,7 +132,7 @@ def _plan(
         if parts == 1:
             return _pointers(tile, on, precision, config.widen, a, b, epilogue)
         plain = {"bias": False, "activation": None, "save": False}
-        return in_parts(parts, lambda a, b: _pointers(tile, on, precision, config.widen, a, b, plain), a, b, epilogue)
+        return in_parts(parts, lambda a, b: _pointers(tile, on, precision, config.widen, a, b, plain, True), on, a, b, epilogue)
     if _takes_tma(config, dtype, aligned, a, b):
         narrow = activation and a.shape[-1] < HIDES_ACTIVATION
         # Gluon is experimental, so it is only imported for a GPU with a configuration for it.
@@ -151,7 +151,9 @@ def _takes_tma(config: Config, dtype: torch.dtype, aligned: bool, a: Layout, b: 
     return bool(config.specialized) and dtype != torch.float32 and aligned and a.in_reach_of_tma() and b.in_reach_of_tma()
 
 
-def _pointers(tile: Tile, on: Card, precision: str | None, widen: bool, a: Layout, b: Layout, epilogue: dict[str, Any]) -> Launch:
+def _pointers(
+    tile: Tile, on: Card, precision: str | None, widen: bool, a: Layout, b: Layout, epilogue: dict[str, Any], early: bool = False
+) -> Launch:
     (m, k), n = a.shape[-2:], b.shape[-1]
     programs = a.matrices * -(-m // tile.m) * -(-n // tile.n)
     steps = (tile.m * max(a.stride[-2], n), tile.n * b.stride[-1], tile.k * max(a.stride[-1], b.stride[-2]))
@@ -168,6 +170,7 @@ def _pointers(tile: Tile, on: Card, precision: str | None, widen: bool, a: Layou
         "SPLIT": precision == "ieee",
         "DOUBLE": precision == "ieee" and programs < on.processors and k >= LONG,
         "WIDEN": widen,
+        "EARLY": early and on.early["EARLY"],
         "num_warps": tile.warps,
         "num_stages": tile.stages,
         **{name.upper(): value for name, value in epilogue.items()},

@@ -19,7 +19,7 @@ BLOCK_SIZE = 1024
 
 # What a product of few rows waits for is its weights. Costs are in steps of 64 columns of 128 weights: what a program takes to start, and
 # a second kernel; and how many bytes such a step has.
-_START, _SECOND, _STEP = 6, 9, 64 * 128 * 2
+_START, _SECOND, _STEP = 6, 5, 64 * 128 * 2
 # The cost of fetching an element of a row or column of operands, in products of a row and a column: on an H100, a step of 128 x 128 takes
 # two thirds of the time of one of 128 x 256.
 _FETCH = 512
@@ -73,14 +73,14 @@ def _buffers(tile: Tile) -> int:
     return tile.stages * (tile.m + tile.n) * tile.k * 2
 
 
-def in_parts(splits: int, product: Callable[[Layout, Layout], Launch], a: Layout, b: Layout, epilogue: dict[str, Any]) -> Launch:
+def in_parts(splits: int, product: Callable[[Layout, Layout], Launch], on: Card, a: Layout, b: Layout, epilogue: dict[str, Any]) -> Launch:
     """Return the launch of a product of matrices with its sum in equal parts. `product` is of batches, and its output is fp32."""
     (m, k), n = a.shape, b.shape[1]
     part = k // splits
     left = Layout((splits, m, part), (part * a.stride[1], *a.stride))
     right = Layout((splits, part, n), (part * b.stride[0], *b.stride))
     multiply = product(left, right)
-    options = {"SPLITS": splits, "BLOCK_SIZE": BLOCK_SIZE, **{name.upper(): value for name, value in epilogue.items()}}
+    options = {"SPLITS": splits, "BLOCK_SIZE": BLOCK_SIZE, **{name.upper(): value for name, value in epilogue.items()}, **on.early}
     add_up = Bound(sum_kernel, (cdiv(m * n, BLOCK_SIZE),), options)
 
     def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, saved: torch.Tensor, bias: torch.Tensor | None) -> None:
