@@ -363,12 +363,24 @@ def backed(x: torch.Tensor) -> torch.Tensor:
     return scale(x, 7.0)
 
 
+@torch.library.custom_op("idioms::backed_gradient", mutates_args=())
+def backed_gradient(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return scale(grad.contiguous(), 7.0)
+
+
 @backed.register_fake
 def _(x):
     return torch.empty(x.shape, dtype=x.dtype, device=x.device)
 
 
-backed.register_autograd(lambda ctx, grad: backed(grad.contiguous()))
+@backed_gradient.register_fake
+def _(grad, y):
+    return torch.empty(y.shape, dtype=y.dtype, device=y.device)
+
+
+backed.register_autograd(
+    lambda ctx, grad: backed_gradient(grad, *ctx.saved_tensors), setup_context=lambda ctx, inputs, output: ctx.save_for_backward(output)
+)
 
 
 def test_every_check_of_an_op_whose_gradient_is_an_op():

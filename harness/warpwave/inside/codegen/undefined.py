@@ -128,7 +128,7 @@ class Value(NamedTuple):
     @property
     def undefined(self) -> Lanes:
         """The lanes that have a mark."""
-        return np.logical_or.reduce([np.zeros(self.data.shape, bool), *self.marks.values()])
+        return np.asarray(np.logical_or.reduce([np.zeros(self.data.shape, bool), *self.marks.values()]))
 
     def is_surely(self, number: int) -> Lanes:
         """The lanes that have this value whatever the undefined ones are."""
