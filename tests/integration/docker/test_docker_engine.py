@@ -17,6 +17,7 @@ from engine_requests import change, make_options
 from wheels import make_package
 
 from warpwave.collect import collect
+from warpwave.config.targets import Devices
 from warpwave.engines import waiting
 from warpwave.engines.choose import clean
 from warpwave.engines.docker.container import boot, container_name, container_options
@@ -64,6 +65,16 @@ def test_a_run_over_its_limit_may_finish_its_files(run, ours):
     assert ended.timed_out
     assert ended.code == 0
     assert (request.raw / "partial").read_text() == "kept"
+    assert container_name(request) not in ours()
+
+
+def test_a_run_that_ignores_signals_is_killed(run, ours):
+    """A program deaf to SIGINT and SIGTERM is killed within limit and grace."""
+    _, ended, _, request = run(STUBBORN, target_s=2.0, grace_s=1.0)
+    assert ended.timed_out
+    assert ended.code == 137
+    assert not ended.oom_killed
+    assert ended.seconds < 60
     assert container_name(request) not in ours()
 
 
@@ -138,6 +149,13 @@ def test_a_second_ctrl_c_skips_the_grace(run, ours):
     assert ended.code == 137
     assert ended.seconds < 60
     assert container_name(request) not in ours()
+
+
+def test_a_container_that_vanishes_is_infrastructure(engine, run, request_):
+    """Removed from under us, or lost with the engine: no exit code is made up."""
+    _, ended, _, _ = run(STUBBORN, on_line=lambda line: engine._api.remove_container(container_name(request_), force=True))
+    assert ended.code is None
+    assert "removed while it ran" in ended.error
 
 
 def test_leftovers_of_dead_runs_only(engine, run, request_, built, ours):
@@ -274,6 +292,27 @@ def test_the_second_prepare_builds_nothing(engine, built, session_request):
     assert not again.built
     assert again.image_id == built[0].image_id
     assert said == [f"cpu: image {again.image} is there already"]
+
+
+def test_a_replaced_base_image_is_noticed(engine, built, session_request, monkeypatch):
+    """A tag of the base that points to another image than the one built on is not taken for the same."""
+    from warpwave.engines.docker import images
+    from warpwave.engines.docker.images import recipe
+
+    parts = recipe(session_request)
+    assert images.usable(engine._api, parts)
+    monkeypatch.setattr(images, "digest", lambda image: "sha256:another")
+    assert images.usable(engine._api, parts) is None
+
+
+def test_a_failed_build_shows_its_end(engine, request_, tmp_path):
+    """The step that failed and the last lines of its output are in the message."""
+    dockerfile = tmp_path / "broken.Dockerfile"
+    dockerfile.write_text("ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN echo the compiler is on strike | tr a-z A-Z; exit 3\n")
+    with pytest.raises(InfrastructureError) as raised:
+        engine.prepare(change(request_, target=replace(request_.target, dockerfile=dockerfile)), lambda line: None)
+    assert "Step 3/" in raised.value.happened
+    assert "THE COMPILER IS ON STRIKE" in raised.value.happened
 
 
 @pytest.fixture
@@ -439,6 +478,19 @@ def test_a_weakening_is_given_and_recorded(run):
     assert (ended.code, lines) == (0, ["0"])
     assert environment.weakened == ("user=root", "writable-root")
     assert (environment.options["read_only"], environment.options["network"]) == (False, "none")
+
+
+def test_a_gpu_that_the_engine_cannot_give(engine, built, request_, ours):
+    """Without the vendor's toolkit the user reads how to get it, from the target's own words."""
+    target = replace(request_.target, devices=Devices(gpus=True), probe=replace(request_.target.probe, fix="Install the toolkit."))
+    request = change(request_, target=target)
+    if "nvidia" in engine._api.info()["Runtimes"]:
+        pytest.skip("this engine can hand out GPUs")
+    with pytest.raises(InfrastructureError) as raised:
+        engine.execute(request, built[0], print, ["true"])
+    assert "GPU" in raised.value.meaning
+    assert raised.value.remedy == "Install the toolkit."
+    assert container_name(request) not in ours()
 
 
 def test_a_missing_kernels_folder_is_not_created(engine, built, request_, tmp_path):

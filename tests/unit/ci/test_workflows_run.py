@@ -12,7 +12,7 @@ import shutil
 
 import command
 import pytest
-from synthetic import edit, record, run, sample, write_raw
+from synthetic import GPU_B, case, edit, facts, record, run, sample, write_raw
 from workflow_jobs import ACTION, REAL, RECORDED, WORKFLOWS, comparison, gpu
 
 from warpwave.records import Stage, StageReport, Verdict
@@ -40,6 +40,14 @@ def test_a_leg_that_never_came_is_absent(runner, card, tmp_path):
     assert {target["target"]: target["verdict"] for target in comparison(ran, tmp_path)["targets"]} == {"cuda": "passed", "rocm": "absent"}
     assert ran["report"]["statuses"]["Report"] == 4
     assert {path.name for path in (tmp_path / "artifacts").iterdir()} == {"raw-cuda-1", "report-1"}
+
+
+def test_no_leg_at_all_is_a_report_too(runner, tmp_path):
+    """Nothing was uploaded, not even a folder to look into."""
+    ran = gpu(runner, {"cuda": None, "rocm": None})
+
+    assert [target["verdict"] for target in comparison(ran, tmp_path)["targets"]] == ["absent", "absent"]
+    assert ran["report"]["statuses"]["Report"] == 4
 
 
 @pytest.fixture
@@ -286,6 +294,55 @@ def test_output_of_the_code_under_test_gives_the_runner_no_orders(runner, tmp_pa
 
 
 SLOW = {"samples": tuple(sample(n, (3000.0 + n / 8) * (0.8 if n == 2048 else 1)) for n in (1024, 2048, 4096))}
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "level"),
+    [({}, 1, "error"), ({"inputs.fail-on": "verdict,spills"}, 0, "warning"), ({"inputs.threshold": "0.5"}, 0, None)],
+    ids=["default", "allowed", "threshold"],
+)
+def test_a_speed_that_fell_decides_as_it_was_asked_to(runner, tmp_path, more, status, level):
+    """All tests pass; one point of three takes a quarter longer than in the base branch."""
+    gh, card = two_commits(tmp_path, **SLOW)
+    ran = gpu(runner, {"cuda": card}, gh, more)["report"]
+    told = [line for line in ran["log"].splitlines() if "title=slower" in line]
+
+    assert ran["statuses"]["Report"] == status, ran["log"]
+    assert [line.partition(" ")[0] for line in told] == ([f"::{level}"] if level else [])
+    assert all("softmax/N=2048 triton on cuda" in line and "0.800 times as fast" in line for line in told)
+    assert ("1 of 3 points is slower, 2 same" in ran["summary"]) == (level is not None)
+
+
+def test_a_speed_of_another_card_is_refused_by_name_and_no_regression(runner, tmp_path):
+    """A runner was exchanged: that is said, and the branch is not blamed."""
+    gh, card = two_commits(tmp_path, facts=facts(GPU_B), **SLOW)
+    ran = gpu(runner, {"cuda": card}, gh)["report"]
+
+    assert ran["statuses"]["Report"] == 0, ran["log"]
+    assert "different GPUs on cuda: BASE Synthetic GPU A, HEAD Synthetic GPU B" in ran["summary"]
+
+
+@pytest.mark.parametrize(("fail_on", "status"), [("spills", 0), ("spills,lost-tests", 1)])
+def test_a_test_that_is_gone_is_reported(runner, tmp_path, fail_on, status):
+    """One was removed, one is skipped; nothing fails, unless that was asked for."""
+    first, second = (case(f"softmax/test_softmax.py::test_softmax[{n}]") for n in (1, 2))
+    skipped = case(second.id, Verdict.NOT_RUN, message="no card of this kind")
+    gh, card = two_commits(tmp_path, cases=(first, skipped))
+    ran = gpu(runner, {"cuda": card}, gh, {"inputs.fail-on": fail_on})["report"]
+
+    assert ran["statuses"]["Report"] == status, ran["log"]
+    assert "1 test is skipped now, 1 test is gone." in ran["summary"]
+    assert "title=test is gone%3A softmax/test_softmax.py%3A%3Atest_softmax[3] on cuda" in ran["log"]
+
+
+def test_a_leg_that_was_run_again_makes_the_report_green(runner, card, tmp_path):
+    """`Re-run failed jobs`: the first attempt's artifact is still there, and says failed."""
+    bad = tmp_path / "artifacts" / "raw-cuda-0"
+    write_raw(bad / "raw" / "cuda", run(record=record("cuda", verdict=Verdict.INFRA, reason="a card was lost")))
+    ran = gpu(runner, {"cuda": card})
+
+    assert [target["verdict"] for target in comparison(ran, tmp_path)["targets"]] == ["passed"]
+    assert ran["report"]["statuses"]["Report"] == 0
 
 
 def test_a_cancelled_leg_uploads_no_link(runner, tmp_path):

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from recorded import recorded
 
 pytest.importorskip("triton", reason="the local engine needs torch and triton; `nox -s tests` installs them")
 
@@ -40,6 +41,15 @@ targets:
     environment: {THIRD_SETTING: "on"}
     visible_devices: THIRD_VISIBLE_DEVICES
 """
+
+
+ENVIRONMENT_TEST = """
+import os
+
+def test_environment():
+    assert (os.environ["THIRD_SETTING"], os.environ["THIRD_VISIBLE_DEVICES"]) == ("on", "1")
+"""
+
 PASSING = ("run", "cpu", "--stage", "test", "--kernels", "package", "--out", "out", "--json")
 
 
@@ -82,6 +92,18 @@ def beats(done: subprocess.CompletedProcess[str]) -> list[str]:
     return [line.strip() for line in done.stderr.strip().splitlines()]
 
 
+@pytest.mark.slow
+def test_a_third_vendor_runs_without_code(warpwave, package, tmp_path):
+    """One entry in a file of the user's: a session's target, its environment and visible devices, its column, its suite."""
+    (tmp_path / "mine.yml").write_text(THIRD)
+    done = warpwave("run", "third", "--targets", "mine.yml", "--kernels", package(ENVIRONMENT_TEST), "--gpu", "1", "--out", "out")
+    suites = {suite.get("name") for suite in ElementTree.parse(tmp_path / "out" / "junit.xml").getroot().iter("testsuite")}
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "third passed 1 test" in done.stdout
+    assert any(name.startswith("third") for name in suites)
+
+
 def test_both_targets_are_merged_and_a_failure_of_one_costs_the_other_nothing(warpwave, package, tmp_path):
     """Two targets, one of them without its engine: the comparison is there, says so, and has exit code 3."""
     (tmp_path / "mine.yml").write_text(THIRD)
@@ -121,6 +143,16 @@ def test_a_mistake_gets_three_beats_and_its_exit_code(warpwave, tmp_path, mistak
     assert (done.returncode, len(lines)) == (code, 3), done.stderr
     assert happened in lines[0]
     assert remedy in lines[2]
+
+
+def test_no_docker_is_infrastructure_and_says_what_to_do(warpwave, package):
+    """The engine was chosen, so there is no falling back."""
+    done = warpwave("run", "cpu", "--engine", "docker", "--kernels", package("def test_x(): pass\n"), "--no-report")
+
+    assert done.returncode == 3
+    assert "infra" in done.stdout
+    assert [line.partition(":")[0] for line in beats(done)] == ["exit code 3"]
+    assert len(done.stdout.splitlines()) >= 2
 
 
 def test_no_gpu_is_infrastructure_and_names_the_fix(warpwave, package):
@@ -229,6 +261,14 @@ def test_there_is_no_other_way_out(path):
     assert ways == []
 
 
+def test_every_flag_that_asks_for_json_leaves_word():
+    """So that an error is answered in JSON, too."""
+    flags = [parameter for command in commands().values() for parameter in command.params if "--json" in parameter.opts]
+
+    assert len(flags) >= 7
+    assert all(flag.is_eager and flag.callback for flag in flags)
+
+
 FAILED = (StageReport(Stage.TEST, Verdict.FAILED, reason="test_x: assert 1 == 2", exit_code=0),)
 # A run, and what stands in the reason of its exit code.
 RUNS = {
@@ -325,6 +365,12 @@ def test_compare_says_why(tmp_path, capsys, what):
     assert document["reason"].lower() in document["sentence"].lower()
     assert said.err == (f"exit code {code}: {document['reason']}\n" if code else "")
     assert ("skipped in both: not installed" in said.out) == ("in both" in what)
+
+
+def test_a_recorded_run_compared_with_itself_is_good(capsys):
+    """In which peers refuse sizes: nothing is slower, and nothing is missing that was there."""
+    assert _run_cli(["compare", str(recorded()), str(recorded())]) == 0
+    assert "skipped in both" in capsys.readouterr().out
 
 
 def test_the_shards_of_a_run_are_compared_as_one(tmp_path, capsys):

@@ -3,6 +3,7 @@
 import ast
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -86,6 +87,11 @@ def test_every_way_out_is_inert(printed, way):
 
         assert orders(told) == []
         assert set(told) & set(STEERING) == set()
+
+
+def test_what_is_said_stays_on_its_line(printed):
+    """A line break in a name makes no line that looks like ours."""
+    assert printed(console.say, "a\nerror: b\r\nc").count("\n") == 1
 
 
 def test_a_fold_makes_no_order(printed):
@@ -173,6 +179,21 @@ def test_no_command_prints_what_an_artifact_orders(tmp_path, name, monkeypatch):
         assert orders((tmp_path / page).read_text()) == []
 
 
+def test_a_name_that_is_no_text_is_a_mistake_in_usage(tmp_path, monkeypatch):
+    """It would be in run.json, which nobody could read then."""
+    folder = tmp_path / os.fsdecode(b"\xff")
+    folder.mkdir()
+    words = ["run", "cpu", "--kernels", str(folder), "--out", str(tmp_path / "out")]
+    monkeypatch.setattr(sys, "argv", ["warpwave", *words])
+    with CliRunner().isolation() as (out, err, *_):
+        code = _run_cli(words)
+        told = out.getvalue().decode() + err.getvalue().decode()
+
+    assert code == 2
+    assert "is not valid UTF-8" in told
+    assert not (tmp_path / "out").exists()
+
+
 def test_live_events_and_lines_of_an_engine_are_inert(printed):
     def follow() -> None:
         with Progress(console.terminal(err=True), HOSTILE[0]) as progress:
@@ -218,3 +239,23 @@ def test_only_the_console_prints():
 
     assert len(paths) > 100
     assert {str(path.relative_to(ROOT)): found for path in paths if (found := printed_by_itself(path))} == {}
+
+
+def test_only_annotations_are_orders():
+    """Of all modules one makes them, and one hands them on."""
+    users = {path.relative_to(ROOT).as_posix() for path in HOST if re.search(r"\bconsole\.order\(", path.read_text())}
+
+    makers = {path.relative_to(ROOT).as_posix() for path in HOST if re.search(r"(?<!class )\bAnnotation\(", path.read_text())}
+
+    assert users == {"harness/warpwave/cli/ci.py"}
+    assert makers == {"harness/warpwave/ci/job.py"}
+
+
+def test_a_line_for_a_pipe_is_not_wrapped(capsys, monkeypatch):
+    """A search in a log finds it. `COLUMNS` wraps it, as in a terminal."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    console.show(Text("word " * 40))
+    monkeypatch.setenv("COLUMNS", "80")
+    console.show(Text("word " * 40))
+
+    assert [len(line.split()) for line in capsys.readouterr().out.splitlines()] == [40, 16, 16, 8]

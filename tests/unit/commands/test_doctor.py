@@ -83,6 +83,17 @@ def test_a_recorded_machine_comes_to_what_it_should(name, tmp_path):
     assert all(bool(finding.fix) == (finding.state in ("warn", "fail")) for finding in findings.values())
 
 
+def test_every_check_of_both_vendors_has_passed_and_not_passed_somewhere():
+    """A check that no recording trips, or none satisfies, may say anything."""
+    passed, tripped = set(), set()
+    for path in MACHINES.values():
+        for check, (state, _) in yaml.safe_load(path.read_text())["expect"].items():
+            (passed if state == "pass" else tripped).add(check)
+    checks = {f"{target.name}: {check.name}" for target in load_targets().values() for check in target.doctor.checks}
+
+    assert (checks - passed, checks - tripped) == (set(), set())
+
+
 @pytest.mark.parametrize(("name", "target"), [("nvidia-sick", "cuda"), ("amd-healthy", "rocm")])
 def test_without_a_container_no_image_asks_for_its_driver(tmp_path, name, target):
     """A Python of one's own brings another runtime: driver 570 is old for our image, and right for its torch. It is told, not judged."""
@@ -136,6 +147,14 @@ def test_a_python_that_lacks_the_emulator_is_found(tmp_path):
     assert "elftools" in finding.evidence
     assert "-m pip install 'pyelftools>=0.31'" in finding.fix
     assert sorted(EMULATOR.values()) == sorted(extra)
+
+
+def test_no_two_checks_have_one_name(tmp_path):
+    """Who reads the JSON by name would lose one: without a container a target is asked for its Python as well as for its card."""
+    machine = machine_of(yaml.safe_load(MACHINES["nvidia-h200"].read_text()), tmp_path)
+    names = [finding.check for finding in doctor.examine(load_targets(), ["cuda"], machine, engine="local")]
+
+    assert len(set(names)) == len(names)
 
 
 def test_a_tool_that_hangs_is_a_finding_and_costs_no_more_than_its_time(tmp_path):
@@ -308,6 +327,9 @@ targets:
 """
 
 
+EMULATED = ["gfx942-emulated", "gfx950-emulated", "gfx90a-emulated", "gfx1100-emulated", "gfx1200-emulated", "gfx1201-emulated"]
+
+
 @pytest.fixture
 def overlay(tmp_path):
     def write(text: str):
@@ -316,6 +338,24 @@ def overlay(tmp_path):
         return path
 
     return write
+
+
+def test_the_shipped_file_is_valid():
+    """These targets, in this order, an emulated one for each architecture that can be, and eight for the one that has no GPU."""
+    targets = load_targets()
+
+    assert list(targets) == ["cpu", *EMULATED, "cuda", "rocm"]
+    assert [targets[name].emulate.name for name in EMULATED] == [name.removesuffix("-emulated") for name in EMULATED]
+    assert [name for name, target in targets.items() if target.needs_card] == ["cuda", "rocm"]
+    assert len(targets["cpu"].architectures) == 8
+    assert all(target.dockerfile.exists() for target in targets.values())
+
+
+def test_both_vendors_pin_the_same_triton_and_torch():
+    """Else the comparison would be one of compilers."""
+    versions = {name: (t.image.build_args["TORCH_VERSION"], t.image.build_args["TRITON_VERSION"]) for name, t in load_targets().items()}
+
+    assert len(set(versions.values())) == 1, versions
 
 
 def test_an_architecture_may_be_a_mapping_on_a_device_of_its_own(overlay):

@@ -56,6 +56,12 @@ PLACES = [
 ]
 
 
+def started(*arguments: object, shell: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the command from its start; `shell` is what stands behind it on a shell's line."""
+    words = ["bash", "-c", f'"$@" {shell}', "-", sys.executable, "-m", "warpwave", *map(str, arguments)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=120, env=VARIABLES)
+
+
 def beats(done: subprocess.CompletedProcess[str]) -> list[str]:
     """The lines of an error, without a traceback in them. The reason of the exit code is a line before it."""
     assert "Traceback" not in done.stderr + done.stdout
@@ -254,6 +260,14 @@ def test_a_reader_that_leaves_is_no_error(redirected, bundle, arguments):
     assert redirected(arguments, "2>&1 | true").returncode == usual
 
 
+@pytest.mark.slow
+def test_python_itself_starts_without_descriptors():
+    """As above, from the start of the process: Python has no stream for what is closed, and writes what is left at its end."""
+    for shell, code in ((">/dev/full", 3), (">&-", 3), (">&- 2>&- <&-", 3), ("2>&-", 0), ("<&-", 0), ("| true; exit ${PIPESTATUS[0]}", 0)):
+        done = started("list", shell=shell)
+        assert (done.returncode, len(beats(done))) == (code, 3 if code and "2>" not in shell else 0), (shell, done.stderr)
+
+
 def test_an_error_survives_a_closed_output(redirected):
     for shell in (">/dev/full", ">&-", ">&- 2>&- <&-", "2>/dev/full", "2>&1 | true"):
         done = redirected(("run", "metal"), shell)
@@ -400,6 +414,14 @@ def test_an_expected_target_has_to_exist(one_run, tmp_path, capsys):
     )
     assert _run_cli(["report", one_run, *out, "--expect", "hip", "--targets", str(overlay)]) == 4
     assert "absent" in capsys.readouterr().out
+
+
+def test_a_protection_that_does_not_exist_cannot_be_given_up(tmp_path, capsys):
+    """Whichever engine runs: the report would claim it."""
+    (tmp_path / "ops").mkdir()
+
+    assert _run_cli(["run", "cpu", "--engine", "local", "--kernels", str(tmp_path / "ops"), "--weaken", "all"]) == 2
+    assert "no weakening named 'all'" in capsys.readouterr().err
 
 
 # `--requirements`, `--install` and `--env`, on the command line and in the package's own file.
@@ -678,6 +700,15 @@ def test_a_leg_by_its_name():
         split_legs(targets, ["cpu@none"], known, no_newest)
 
 
+def test_a_wrong_name_is_the_users_mistake(tmp_path, capsys):
+    """Exit code 2, in three beats, before anything runs."""
+    (tmp_path / "kernels").mkdir()
+    code = _run_cli(["run", "cpu", "--kernels", str(tmp_path / "kernels"), "--toolchain", "none", "--out", str(tmp_path / "out")])
+
+    assert (code, (tmp_path / "out").exists()) == (2, False)
+    assert "There is no toolchain named 'none'" in capsys.readouterr().err
+
+
 def test_help_shows_what_most_people_type_and_help_all_every_option():
     """Both are click's own text; an option without a group would still be shown, under `Options`."""
     texts = {word: CliRunner().invoke(cli, ["run", word]).output for word in ("--help", "--help-all")}
@@ -762,6 +793,13 @@ def test_wrong_builds_and_limits_are_refused(kernels, tmp_path, text, where):
         parsed(kernels, "--targets", str(tmp_path / "mine.yml"))
 
 
+@pytest.mark.parametrize("text", ["soon", "5s", "10x", "", "-1m", "1e9h"])
+def test_a_budget_is_a_time_that_stages_can_start_in(kernels, text):
+    """Anything else is refused before a run."""
+    with pytest.raises(UsageError, match="--budget"):
+        parse_options(parse_run(["cpu", "--kernels", str(kernels), "--budget", text]).params)
+
+
 LIMITS = [f"--budget={text}" for text in ("soon", "5s", "10x", "", "-1m", "1e9h")]
 LIMITS += ["--timeout=0", "--timeout=-5", "--test-timeout=nan", "--timeout=1e10"]
 
@@ -784,6 +822,14 @@ def test_a_budget_in_units_and_that_of_a_quick_run(kernels):
     assert seconds("--quick", "--timeout", "30") is None
     with pytest.raises(UsageError, match="--timeout"):
         seconds("--budget", "4h")
+
+
+def test_a_package_cannot_say_how_it_is_built_or_limited(kernels):
+    """Its author may be a stranger."""
+    for text in ("build = {wheelhouse = 'x'}", "limits = {results_gib = 100}", "weaken = ['network=host']", "install = 'all'"):
+        write(kernels, text)
+        with pytest.raises(ConfigError, match="found a key that does not exist"):
+            parsed(kernels)
 
 
 @pytest.mark.parametrize(("words", "mode"), [([], ""), (["--install"], "all"), (["--install=all"], "all"), (["--install=alone"], "alone")])

@@ -6,6 +6,8 @@ import dataclasses
 import io
 
 import pytest
+from hostile import TERMINAL_NAMES
+from rich.cells import cell_len
 from rich.console import Console
 from synthetic import (
     FAILED,
@@ -466,6 +468,32 @@ def test_only_the_ten_worst_are_shown_unless_all_are_asked_for(full):
     assert [shown.count("case 0") + shown.count("case 1") for shown in (text, markdown)] == [14 if full else 10] * 2
     assert ("… and 4 more; --full shows them" in text) is not full
     assert text.index("case 13") < text.index("case 04")
+
+
+@pytest.mark.parametrize("hostile", TERMINAL_NAMES)
+def test_names_from_outside_are_shown_and_never_obeyed(hostile):
+    """No control character, no CI command, no line that is too wide; no pipe or tag that Markdown would act on."""
+    named = {"function": hostile, "kernel": hostile, "origin": hostile, "constants": {hostile: hostile}}
+    worse = {"limited_by": (hostile,), "occupancy": 0.1, **products(**{hostile: 1})}
+    before = [row(**named), row("syn942", **named), row(), row(**named, num_warps=2)]
+    dead = row("syn942", **named, **{**FAILED, "reason": hostile})
+    after = [row(**named, **worse), dead, row(num_warps=16), row(**{**named, "function": "x"})]
+    for text in page(before, after, full=True):
+        assert all(c.isprintable() or c == "\n" for c in text)
+        assert "::error" not in text
+        assert "##[" not in text
+    assert max(cell_len(line) for line in page(before, after, full=True)[0].splitlines()) <= 80
+
+
+def test_markdown_keeps_names_out_of_its_own_syntax():
+    """A pipe, a tag, a mention and a fence stay in a code span, and a folder's name in its cell."""
+    name = "a|b</details>@all``c"
+    base, head = (side(kernel, folder=name) for kernel in (row(function=name), row(function=name, spills=1)))
+    found = diff(base.kernels, head.kernels)
+    text = render_page(code_sentence(found, DEFAULT), diff_sections(base, head, found, DEFAULT, full=False), good=False)
+
+    assert "- ```softmax a|b</details>@all``c``` in `bench`" in text
+    assert "| folder | ```a\\|b</details>@all``c``` | ```a\\|b</details>@all``c``` |" in text
 
 
 @pytest.mark.parametrize(("concern", "before", "after"), MOVES.values(), ids=MOVES)

@@ -7,6 +7,7 @@ import io
 import json
 
 import pytest
+from hostile import TERMINAL_NAMES
 from rich.console import Console
 from synthetic import GPU_A, GPU_B, case, facts, record, run, sample, write_raw
 
@@ -119,6 +120,16 @@ def test_the_threshold_is_that_of_the_noisier_side_or_the_users():
     for again, told, expected in (((), None, 0.03), (moved, None, 0.2), (moved, 0.02, 0.02)):
         found = changed_speeds([base], [commit(samples=points, again=again)], told)
         assert (found.pairs[0].threshold, set(changes(found))) == (pytest.approx(expected), {"same" if expected > 0.1 else "slower"})
+
+
+def test_the_page_fits_and_shows_names_literally():
+    """80 columns; a name can neither control the terminal nor leave its code span."""
+    for text in TERMINAL_NAMES:
+        hostile = tuple(dataclasses.replace(entry, case=text, provider=text) for entry in (sample(1, 1000.0), sample(2, 2000.0)))
+        slow = tuple(dataclasses.replace(entry, times_ms=tuple(2 * t for t in entry.times_ms)) for entry in hostile)
+        terminal, _ = drawn(changed_speeds([commit(samples=hostile)], [commit(samples=slow)]), full=True)
+        assert max(map(len, terminal.splitlines())) <= 80
+        assert all(letter.isprintable() for letter in terminal.replace("\n", ""))
 
 
 def test_what_became_slower_comes_first_and_furthest_first():

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
 
+import command
 import pytest
 from synthetic import two_targets
 
@@ -180,3 +183,26 @@ def test_shards_that_are_no_whole_are_reported(name):
     (whole,) = join(change(shards_of(two_targets()[0], of=3)))
 
     assert (whole.record.verdict, whole.record.reason) == (verdict, reason)
+
+
+@pytest.mark.slow
+def test_two_shards_of_a_real_package_make_one_report(package, tmp_path):
+    """Each shard really runs into its own folder, as in two jobs. The comparison has every test once."""
+    pytest.importorskip("triton", reason="the local engine needs torch and triton")
+
+    def warpwave(*arguments):
+        return command.warpwave(*arguments, cwd=tmp_path, env={**os.environ, "COLUMNS": "200"}, light=True)
+
+    for number in ("1", "2"):
+        done = warpwave(
+            "run", "cpu", "--stage", "test", "--kernels", "ops", "--shard", f"{number}/2", "--out", f"part{number}", "--no-report"
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    whole = warpwave("report", "part1", "part2", "--out", "whole")
+    part = warpwave("report", "part1", "--out", "part")
+    comparison = json.loads((tmp_path / "whole" / "comparison.json").read_text())
+
+    assert (whole.returncode, part.returncode) == (0, 4), whole.stdout + part.stdout
+    assert [target["target"] for target in comparison["targets"]] == ["cpu"]
+    assert len(comparison["tests"]) == len({row["id"] for row in comparison["tests"]}) == 7
+    assert "shard 2 of 2 is missing" in part.stdout

@@ -190,3 +190,13 @@ def test_only_the_first_signal_is_raised():
             press(signal.SIGINT, signal.SIGTERM)
             handled.append(waiting.asked())
     assert handled == [3]
+
+
+def test_handlers_are_given_back():
+    """Outside of a run Ctrl-C is what it was, also after an error."""
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with pytest.raises(ValueError, match="x"), held(), held():
+        raise ValueError("x")
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+    with pytest.raises(KeyboardInterrupt):
+        press(signal.SIGINT)

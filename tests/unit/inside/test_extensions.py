@@ -225,6 +225,14 @@ def test_what_a_build_writes_has_a_stand_in(hub):
     assert why_not_run(misspelt.value) is NotRun.RAISED
 
 
+def test_elsewhere_a_missing_ops_module_is_a_mistake(tmp_path, package):
+    """Only the layout says that a build writes it."""
+    package(asking="from ._ops import ops")
+    with pytest.raises(ModuleNotFoundError) as missing:
+        importlib.import_module("unbuilt_ops.asking")
+    assert why_not_run(missing.value) is NotRun.IMPORT
+
+
 def test_compiled_sources_tell_an_operator_that_is_not_built_from_a_misspelt_one(tmp_path, monkeypatch):
     (tmp_path / "csrc").mkdir()
     (tmp_path / "csrc" / "bind.cu").write_text('TORCH_LIBRARY(rows_of_ours, m) { m.def("gather(Tensor x) -> Tensor"); }')
@@ -279,6 +287,21 @@ def test_all_missing_modules_are_named_at_once(tmp_path, package):
 
     assert why is NotRun.REQUIREMENT
     assert re.findall(r"No module named '(\w+)'", words) == ["nobodys_first", "nobodys_third", "nobodys_second"]
+
+
+def test_a_requirement_may_have_the_name_of_a_module_within_the_package(tmp_path, package):
+    """`unbuilt_ops/nobodys_layers.py` is no module that `import nobodys_layers` finds. Undeclared, the author forgot a dot."""
+    package(first="import nobodys_layers\n", nobodys_layers="")
+    enter_package([str(tmp_path)], root=tmp_path)
+    found = []
+    for text in ("nobodys-layers = 1\n", "[project]\ndependencies = ['nobodys-layers>=4']\n"):
+        (tmp_path / "pyproject.toml").write_text(text)
+        lacking._own_modules.cache_clear()
+        with pytest.raises(ModuleNotFoundError) as missing:
+            importlib.import_module("unbuilt_ops.first")
+        found.append(why_not_run(missing.value))
+
+    assert found == [NotRun.IMPORT, NotRun.REQUIREMENT]
 
 
 # Which options install what is missing. That all of it is named at once is in test_extensions.py.

@@ -402,6 +402,20 @@ def test_what_ran_again_is_reported_with_its_reason(shared_of_neighbours):
     assert report["notes"][0].startswith("3 tests ran again alone")
 
 
+def test_who_holds_the_card_and_what_for_is_in_every_report(shared_of_neighbours):
+    """The facts stage and the test stage had it, and gave it back; nothing was compiled."""
+    folder, said = shared_of_neighbours
+    record = json.loads((folder / "out" / "raw" / "stub" / "run.json").read_text())
+    summary = json.loads((folder / "out" / "comparison.json").read_text())["targets"][0]["card_use"]
+
+    assert set(record["held"]) == {"facts", "test"}
+    assert summary["held_s"] == pytest.approx(sum(record["held"].values()), abs=0.01)
+    assert 0 < summary["used_s"] <= summary["held_s"]
+    assert (summary["compiled_ahead"], summary["compiled_meanwhile"]) == (0, 0)
+    for text in (said, (folder / "out" / "comparison.md").read_text(), (folder / "out" / "comparison.html").read_text()):
+        assert "held its card for" in text
+
+
 @pytest.fixture
 def ledgers(tmp_path):
     """Two workers on the first card, and one on the second."""
@@ -627,6 +641,11 @@ def test_a_worker_sees_its_card_by_the_name_that_the_host_gave(tmp_path, monkeyp
 def test_one_card_needs_no_sharing(tmp_path, uuids):
     """Also when it is there by two names: two processes on it would spoil each other's times."""
     assert cards(job_on(tmp_path, *uuids)) == ()
+
+
+def test_nobody_shares_who_has_not_asked(tmp_path):
+    """Without `--gpu` two visible cards are as ever: the first has all of it."""
+    assert cards(dataclasses.replace(job_on(tmp_path, "u", "v"), visible_devices=None)) == ()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -36,6 +37,17 @@ def test_every_line_of_a_lock_has_a_hash(path):
     assert [line for line in lines if not re.fullmatch(r"[a-z0-9._-]+==[\w.+!-]+( --hash=sha256:[0-9a-f]{64})+", line)] == []
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_locks_are_of_the_versions_in_the_targets_file(target):
+    """A version changed in one place only would be installed without hashes."""
+    arguments = TARGETS[target]["image"]["build_args"]
+    locks = TARGETS[target]["image"].get("locks", target)
+    for path in (DOCKER / "locks").glob(f"{locks}-py*.txt"):
+        name, version = ("torch", "TORCH_VERSION") if path.stem.endswith("-torch") else ("triton", "TRITON_VERSION")
+        assert f"\n{name}=={arguments[version]} --hash=" in path.read_text(), path.name
+    assert (DOCKER / "locks" / f"{locks}-py3.12.txt").exists()
+
+
 def test_no_second_index_anywhere():
     """Whoever publishes the higher version in a second index wins, so there is none: in no script, workflow, setting or lock."""
     files = [*DOCKER.rglob("*"), *(REPOSITORY / ".github").rglob("*.yml"), REPOSITORY / "noxfile.py", REPOSITORY / "pyproject.toml"]
@@ -66,6 +78,17 @@ def test_a_lock_is_what_pip_would_install(tmp_path):
     assert found["cuda-py3.12-torch.txt"] == [f"torch==1 --hash=sha256:{'a' * 64}"]
 
 
+def test_an_index_that_does_not_answer_changes_nothing(tmp_path):
+    """The lock of before is still there, and its name is told."""
+    old = tmp_path / "cuda-py3.12.txt"
+    old.write_text("old\n")
+
+    missing = pins.update_locks({"cuda": TARGETS["cuda"]}, tmp_path, lambda *_: None)
+
+    assert "cuda-py3.12.txt" in missing
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old\n"]
+
+
 def test_a_digest_is_written_below_its_image_and_refreshed_there(tmp_path):
     """Comments, order and everything else stay; the file is still one that loads."""
     file = tmp_path / "targets.yml"
@@ -76,6 +99,17 @@ def test_a_digest_is_written_below_its_image_and_refreshed_there(tmp_path):
         images = [target["image"] for target in yaml.safe_load(file.read_text())["targets"].values()]
         assert {image["digest"] for image in images} == {f"sha256:{letter * 64}"}
     assert re.sub(r" +digest: .*\n", "", file.read_text()) == re.sub(r" +digest: .*\n", "", (DOCKER / "targets.yml").read_text())
+
+
+def test_a_registry_that_does_not_answer_changes_nothing(tmp_path):
+    """Without an engine, as a user would run it: each image is named with the reason, and not a byte is written."""
+    before = (DOCKER / "targets.yml").read_bytes()
+    code = "import pins; print(pins.update_digests(pins.DOCKER / 'targets.yml'))"
+    variables = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/nowhere.sock", "PYTHONPATH": str(REPOSITORY / "tools")}
+    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
+
+    assert all(target["image"]["base"] in done.stdout for target in TARGETS.values())
+    assert (DOCKER / "targets.yml").read_bytes() == before
 
 
 FLAW = {"id": "X-1", "fix_versions": ["2"]}
@@ -130,6 +164,17 @@ def test_what_is_not_pinned_is_named(tmp_path):
         ".devcontainer/devcontainer.json",
     ]
     assert targets["cuda"]["image"]["base"] in found[0]
+
+
+@pytest.mark.parametrize(("found", "code"), [([], 0), (["docker/x: no digest"], 1)])
+def test_the_check_has_an_exit_code(found, code, monkeypatch, capsys):
+    """0 if everything is pinned, 1 with a line for each thing that is not."""
+    monkeypatch.setattr(pins, "unpinned", lambda *_: found)
+
+    assert pins.main(["--check"]) == code
+    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("not pinned: ")] == [
+        f"not pinned: {sentence}" for sentence in found
+    ]
 
 
 def test_hooks_have_the_versions_of_the_lint_session():

@@ -8,10 +8,12 @@ import json
 import os
 import re
 import shutil
+import site
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -49,6 +51,21 @@ def wheel(tmp_path_factory):
     return next(folder.glob("*.whl"))
 
 
+@pytest.fixture(scope="module")
+def program(wheel, tmp_path_factory):
+    """`warpwave` as a clean Python has it: the wheel is installed there, and dependencies are looked up where the tests have theirs."""
+    folder = tmp_path_factory.mktemp("clean")
+    assert call(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder).returncode == 0
+    python = folder / "bin" / "python"
+    packages = call(python, "-c", "import site; print(site.getsitepackages()[0])", cwd=folder).stdout.strip()
+    done = call(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    Path(packages, "theirs.pth").write_text("\n".join(site.getsitepackages()))
+    where = call(python, "-c", "import warpwave; print(warpwave.__file__)", cwd=folder).stdout.strip()
+    assert where.startswith(packages), where
+    return folder / "bin" / "warpwave"
+
+
 def test_the_wheel_has_the_harness_and_nothing_beside_it(wheel):
     """With the data that it needs at work, and the mark that it is typed; no kernels, no tests, nothing of this folder."""
     names = zipfile.ZipFile(wheel).namelist()
@@ -68,7 +85,64 @@ def test_the_wheel_has_the_harness_and_nothing_beside_it(wheel):
     assert "warpwave = warpwave.__main__:main" in entries
 
 
+def test_its_addresses_are_those_of_the_repository(wheel, tmp_path):
+    """A build in a workflow names them, also the wheel that is built from its source distribution; a build from nowhere names none."""
+    named = {"GITHUB_SERVER_URL": "https://code.example", "GITHUB_REPOSITORY": "them/warpwave"}
+    assert call(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", tmp_path, cwd=ROOT, **named).returncode == 0
+    assert call("tar", "-xzf", next(tmp_path.glob("*.tar.gz")), cwd=tmp_path).returncode == 0
+    source = next(path for path in tmp_path.iterdir() if path.is_dir())
+    nowhere = {"GITHUB_SERVER_URL": "", "GITHUB_REPOSITORY": "", "GIT_DIR": str(tmp_path / "none")}
+    assert call(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path, cwd=source, **nowhere).returncode == 0
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as archive:
+        told = email.message_from_bytes(archive.read(next(name for name in archive.namelist() if name.endswith("/METADATA"))))
+
+    assert "Repository, https://code.example/them/warpwave" in told.get_all("Project-URL")
+    assert "Issues, https://code.example/them/warpwave/issues" in told.get_all("Project-URL")
+
+
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+
+
+def interpreter(version: str) -> str:
+    """The path of a Python of that version which works, or nothing. pyenv and uv have theirs in folders of their own."""
+    kept = [
+        *Path.home().glob(f".pyenv/versions/{version}.*/bin/python"),
+        *Path.home().glob(f".local/share/uv/python/*-{version}.*/bin/python"),
+    ]
+    for found in (shutil.which(f"python{version}"), *map(str, kept)):
+        if found and subprocess.run([found, "-c", "import venv, ensurepip"], capture_output=True, check=False).returncode == 0:
+            return found
+    return ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", PYTHONS)
+def test_the_wheel_works_where_nothing_is(wheel, tmp_path, version):
+    """With what it needs from an index, in an empty environment of each Python that it names."""
+    if not (python := interpreter(version)):
+        pytest.skip(f"there is no Python {version} here")
+    assert call(python, "-m", "venv", tmp_path / "empty", cwd=tmp_path).returncode == 0
+    done = call(tmp_path / "empty" / "bin" / "python", "-m", "pip", "install", "--quiet", wheel, cwd=tmp_path)
+    if done.returncode and "No matching distribution" in done.stderr:
+        pytest.skip("no package index has what it needs")
+    program = tmp_path / "empty" / "bin" / "warpwave"
+
+    assert done.returncode == 0, done.stderr
+    assert call(program, "--version", cwd=tmp_path).stdout == f"warpwave, version {warpwave.__version__}\n"
+    assert "gfx942 (MI300X)" in call(program, "list", cwd=tmp_path).stdout
+    assert call(program, "run", "--help", cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.slow
+def test_it_runs_without_being_installed(wheel, tmp_path):
+    """`uvx warpwave`, from the wheel."""
+    if not (uvx := shutil.which("uvx")):
+        pytest.skip("there is no uvx here")
+    done = call(uvx, "--from", wheel, "warpwave", "--version", cwd=tmp_path)
+    if done.returncode and "not found in the package registry" in done.stderr:
+        pytest.skip("no package index has what it needs")
+
+    assert done.stdout == f"warpwave, version {warpwave.__version__}\n", done.stderr
 
 
 def test_a_tag_publishes_what_was_tried():
@@ -84,6 +158,31 @@ def test_a_tag_publishes_what_was_tried():
     assert "secrets." not in (ROOT / ".github" / "workflows" / "release.yml").read_text()
     used = [step.get("uses", "").partition("@")[0] for step in jobs["publish"]["steps"]]
     assert used == ["actions/download-artifact", "actions/attest-build-provenance", "pypa/gh-action-pypi-publish"]
+
+
+@pytest.mark.slow
+def test_it_runs_where_it_is_installed(program, tmp_path):
+    """Outside of the repository: its version, its targets, its doctor, and what `init` writes."""
+    told = json.loads(call(program, "doctor", "--json", cwd=tmp_path).stdout)
+    written = call(program, "init", "--from", f"git+https://code.example/them/warpwave@{'5e' * 20}", cwd=tmp_path)
+
+    assert call(program, "--version", cwd=tmp_path).stdout == f"warpwave, version {warpwave.__version__}\n"
+    assert "gfx942" in call(program, "list", cwd=tmp_path).stdout
+    assert told["findings"]
+    assert (written.returncode, (tmp_path / ".github" / "workflows" / "kernels.yml").is_file()) == (0, True), written.stderr
+
+
+@pytest.mark.slow
+def test_the_shell_completes_commands_and_targets(program, tmp_path):
+    """As the reference says: the shell asks the program itself."""
+    script = call(program, cwd=tmp_path, _WARPWAVE_COMPLETE="bash_source").stdout
+    commands = call(program, cwd=tmp_path, _WARPWAVE_COMPLETE="bash_complete", COMP_WORDS="warpwave co", COMP_CWORD="1").stdout
+    targets = call(program, cwd=tmp_path, _WARPWAVE_COMPLETE="bash_complete", COMP_WORDS="warpwave run c", COMP_CWORD="2").stdout
+
+    assert "complete -o nosort -F" in script
+    assert "plain,codegen" in commands
+    assert {"plain,cpu", "plain,cuda"} <= set(targets.split())
+    assert "_WARPWAVE_COMPLETE=bash_source warpwave" in (ROOT / "docs" / "reference" / "cli.md").read_text()
 
 
 # `warpwave init`: what it writes is linted, passes its own tests, and goes through the harness.
@@ -186,6 +285,17 @@ def test_its_workflow_does_what_it_says(repository, tmp_path):
     assert (tmp_path / "artifacts" / "raw-cpu-1" / "comparison.html").is_file()
 
 
+def test_without_an_address_there_is_no_workflow(tmp_path, monkeypatch, capsys):
+    """A guessed name could be anyone's package. A second `init` adds the workflow, and keeps what is there."""
+    monkeypatch.setattr(starter, "requirement", lambda: None)
+
+    assert _run_cli(["init", str(tmp_path)]) == 0
+    assert not (tmp_path / ".github").exists()
+    assert "--from git+https://" in capsys.readouterr().out
+    assert _run_cli(["init", str(tmp_path), "--from", SOURCE]) == 0
+    assert SOURCE in (tmp_path / ".github" / "workflows" / "kernels.yml").read_text()
+
+
 @pytest.mark.parametrize(
     "source", ["", "warpwave", "warpwave==0.1.0", "WarpWave[emulator]>=1", "--index-url=x", "warpwave\n- run: x", "${{ secrets.X }}"]
 )
@@ -214,3 +324,20 @@ REACHED = f"git+https://code.example/them/warpwave@{'5e' * 20}"
 )
 def test_a_workflow_installs_what_wrote_it(url, commit, named):
     assert starter._named(url, commit) == named
+
+
+@pytest.mark.parametrize(
+    ("noted", "named"),
+    [
+        (None, None),
+        ('{"url": "file:///tmp/warpwave.whl", "archive_info": {}}', None),
+        ('{"url": "https://code.example/them/warpwave", "vcs_info": {"vcs": "git", "commit_id": "%s"}}' % ("5e" * 20), REACHED),
+        ("[", None),
+    ],
+    ids=["index", "wheel", "repository", "broken"],
+)
+def test_what_pip_noted_says_where_it_is_from(monkeypatch, noted, named):
+    """A wheel that somebody built is nobody else's."""
+    monkeypatch.setattr(starter.metadata, "distribution", lambda name: SimpleNamespace(read_text=lambda file: noted))
+
+    assert starter._as_installed() == named

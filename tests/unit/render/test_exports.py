@@ -293,6 +293,13 @@ def test_nothing_is_collapsed():
     assert names == ["test_softmax[fp32-1823x781]", "test_softmax[fp32-1823x781] (2)"]
 
 
+def test_a_gpu_of_an_unlucky_name_is_not_merged_with_another_suite():
+    """Suites with similar names are not merged, even if a name from outside makes them look equal."""
+    root = ElementTree.fromstring(render_junit(compare([run("alpha", "run")])))
+
+    assert [suite.get("name") for suite in root] == ["alpha/run", "alpha/run", "alpha/compile/sy_90"]
+
+
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0, 1e308])
 def test_impossible_times_are_zero(seconds):
     """A parser must not fail because of a number."""
@@ -345,6 +352,28 @@ def test_a_comparison_can_be_read_back_and_drawn_again():
     comparison = compare([no_gpu(), *two_targets()], ["cpu", "alpha", "beta", "gamma"])
 
     assert TypeAdapter(Comparison).validate_json(to_json(comparison)) == comparison
+
+
+def test_every_key_of_a_comparison_is_in_the_schema():
+    """Nothing is written that the schema does not name, at any depth."""
+    schema = json.loads(comparison_schema())
+
+    def check(value, kind):
+        while "$ref" in kind:
+            kind = schema["$defs"][kind["$ref"].rpartition("/")[2]]
+        if "anyOf" in kind:
+            kind = next((option for option in kind["anyOf"] if option != {"type": "null"}), kind) if value is not None else {}
+            return check(value, kind) if "anyOf" not in kind else None
+        if isinstance(value, dict) and "properties" in kind:
+            assert set(value) == set(kind["properties"])
+            for key, below in value.items():
+                check(below, kind["properties"][key])
+        elif isinstance(value, list):
+            for below in value:
+                check(below, kind["items"])
+        return None
+
+    check(json.loads(to_json(compare(two_targets(), ["alpha", "beta"]))), schema)
 
 
 def test_speedscope_has_the_instructions_of_each_line():

@@ -15,11 +15,12 @@ from html.parser import HTMLParser
 from importlib.resources import as_file, files
 
 import pytest
-from hostile import PAGE_NAMES, hostile
-from synthetic import case, compiled, no_gpu, record, run, sample, two_targets
+from hostile import PAGE_NAMES, hostile, large
+from synthetic import case, compared, compiled, no_gpu, record, recorded_runs, run, sample, two_targets
 
 from warpwave.compare import compare
 from warpwave.records import Verdict
+from warpwave.render.charts.svg import DARK, LIGHT, rules
 from warpwave.render.commands import source_link
 from warpwave.render.html import render_html, shell
 from warpwave.render.html.kernels import anchors
@@ -146,6 +147,15 @@ def test_the_policy_lets_in_what_is_in_the_page_and_nothing_else():
     assert not re.search(r"url\(|@import|https?:", text)
 
 
+def test_two_thousand_cases_are_less_than_a_megabyte():
+    """With as many tests, a thousand compiled kernels and twenty tracebacks."""
+    text = render_html(large(2000))
+
+    assert len(text.encode()) < 1_000_000
+    assert sum(len(entry["points"]) for figure in embedded(text)["figures"] for entry in figure["series"]) == 4000
+    assert len(embedded(text)["tests"]["rows"]) == 2000
+
+
 def test_a_thousand_failures_do_not_fill_the_page():
     """Long tracebacks are cut, and many failures are counted."""
     tests = tuple(case(f"softmax/t.py::t[{n}]", Verdict.FAILED, message="x", detail="trace\n" * 3000) for n in range(1000))
@@ -185,6 +195,12 @@ def many_kernels(count: int):
         )
         for target in "abcd"
     ]
+
+
+@pytest.mark.slow
+def test_the_page_of_the_bundled_package_is_at_most_half_a_megabyte():
+    """Of the recorded run, and of two vendors beside each other."""
+    assert max(len(render_html(comparison).encode()) for comparison in (compare(recorded_runs()), compared())) <= 500_000
 
 
 def test_three_hundred_kernels_on_four_targets_are_less_than_three_megabytes():
@@ -318,6 +334,46 @@ def test_the_page_shows_what_a_tuner_chose():
 
     assert page.count("BLOCK: 1024, num_warps: 8") == 1
     assert "and 2 more" in page
+
+
+CSS = "".join(files("warpwave.render.html").joinpath("templates", name).read_text() for name in ("page.css", "comparison/comparison.css"))
+
+
+TEXTS = ("soft", "ink", "ceiling", "good", "bad", "warn", "near", "short", "far")
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def mixed(ground: str, ink: str) -> str:
+    """The ground of code: 94% of the ground, 6% of the ink."""
+    return "#" + "".join(f"{round(0.94 * int(ground[at : at + 2], 16) + 0.06 * int(ink[at : at + 2], 16)):02x}" for at in (1, 3, 5))
+
+
+@pytest.mark.parametrize(("colours", "theme"), [(LIGHT, ":root{"), (DARK, "[data-theme=dark]{")], ids=["light", "dark"])
+def test_texts_can_be_read(colours, theme):
+    own = dict(re.findall(r"--(\w+):(#\w{6})", "".join(part.partition("}")[0] for part in CSS.split(theme)[1:])))
+    named = {**own, **colours}
+
+    for name in TEXTS:
+        for ground in (colours["ground"], mixed(colours["ground"], colours["ink"])):
+            assert contrast(named[name], ground) >= 4.5, (name, ground)
+
+
+@pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
+def test_lines_and_marks_can_be_seen(colours):
+    """Three is what WCAG asks of what is not a text; the colours of lines are also those of their marks."""
+    assert set(re.findall(r"var\(--(s\d)\)", rules())) == {f"s{number}" for number in range(8)}
+    for number in range(8):
+        assert contrast(colours[f"s{number}"], colours["ground"]) >= 3, number
 
 
 # Every colour of a text has the contrast that WCAG 2.2 asks for (4.5), on the page's ground and on the ground of code, in both themes.

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 
 import pytest
+from hostile import large
+from synthetic import case, compiled, run
+
+from warpwave.records import Verdict
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, so no browser can be driven")
 
@@ -182,6 +187,37 @@ def test_every_target_is_visible_at_every_width(show, width):
     assert "56%" in row.inner_text()
 
 
+@pytest.mark.parametrize("width", slow_but([390, 640, 1024, 1440], [390, 640]))
+def test_a_table_stays_a_table_down_to_640_pixels_and_the_heading_has_two_lines(show, width):
+    page = show(compared())
+    page.set_viewport_size({"width": width, "height": 900})
+    lines = "found => found.getBoundingClientRect().height / parseFloat(getComputedStyle(found).lineHeight)"
+
+    assert page.locator(".overview").evaluate("found => getComputedStyle(found).display") == ("block" if width < 640 else "table")
+    assert page.locator("h1").evaluate(lines) < 2.1
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+CARDS = {"gfx90a": "MI250X", "gfx942": "MI300X", "gfx950": "MI350X"}
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["it needs 65792 bytes of shared memory, gfx942 has 65536", "16 warps of 128 are 2048 threads, 1024 can be launched"],
+)
+def test_a_long_sentence_is_a_heading_of_two_lines_on_a_phone(show, reason):
+    """What has no room in it stands below it."""
+    bad = {"verdict": Verdict.FAILED, "binary_hash": "ab" * 32, "reason": reason}
+    code = tuple(compiled(name, function="copy_kernel", card=card, **bad) for name, card in CARDS.items())
+    page = show(compare([run("cpu", None, samples=(), ceilings=(), compiled=code)]))
+    page.set_viewport_size({"width": 390, "height": 844})
+    lines = "found => found.getBoundingClientRect().height / parseFloat(getComputedStyle(found).lineHeight)"
+
+    assert page.locator("h1").evaluate(lines) < 2.1
+    assert "cannot launch on MI250X, MI300X, MI350X" in page.locator("h1").inner_text()
+    assert re.search(r"65,536|1024", page.locator(".more-said").inner_text())
+
+
 @pytest.mark.parametrize("width", [390, 1280])
 def test_drawings_are_whole_and_the_read_out_stands_beside_its_point(show, width):
     """By pointer and by keyboard; it never hides the point."""
@@ -269,6 +305,31 @@ def test_without_a_script_a_large_page_says_where_its_sections_are(show, monkeyp
     assert "bandwidth.csv" in page.locator("#softmax noscript").inner_text()
 
 
+@pytest.mark.parametrize("width", slow_but([1280, 380], [380]))
+def test_the_page_itself_never_scrolls_sideways(show, width):
+    """Wide tables and drawings scroll, each in its own frame."""
+    page = show(compare([*two_targets(), no_gpu()], ["alpha", "beta", "gamma"]))
+    page.set_viewport_size({"width": width, "height": 800})
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_wide_tables_break_no_names(show):
+    """Functions of eleven architectures and properties with long names stay on one line beside their figures."""
+    code = tuple(compiled(f"sy_{n}", function="attention_backward_kernel", shared_bytes=57344, occupancy=0.125) for n in range(11))
+    long = case("softmax/t.py::test_against_a_reference_of_another[bf16-contiguous-128x1024x64]", properties={"grad0.max_abs_err": "1"})
+    page = show(compare([run("alpha", cases=(long,), compiled=code), run("beta", cases=(long,))]))
+    page.locator("details.page details").evaluate_all("found => found.forEach(one => { one.open = true })")
+
+    for names in (".code tbody th code", ".numerics .property code"):
+        heights = page.locator(names).evaluate_all("found => found.map(one => one.getBoundingClientRect().height)")
+        assert heights, names
+        assert max(heights) < 30, names
+    assert page.locator(".scroll:has(> .code), .scroll:has(> .numerics)").evaluate_all(
+        "found => found.map(one => one.scrollWidth - one.clientWidth)"
+    ) == [0, 0]
+
+
 def test_without_its_script_it_is_whole(show):
     """Verdict, tables and drawings are in the text; only tables made on demand are not."""
     page = show(compare(two_targets()), java_script_enabled=False)
@@ -287,6 +348,17 @@ def test_hostile_names_do_nothing(show, form, name):
 
     assert page.locator("img, base, iframe").count() == 0
     assert page.locator("script").count() == 2
+
+
+@pytest.mark.slow
+def test_two_thousand_cases_open(show):
+    """They are drawn, and the longest table is built."""
+    page = show(large(2000))
+    details = page.locator("[data-tests]")
+    details.locator("summary").click()
+    details.locator("tbody tr").first.wait_for()
+
+    assert details.locator("tbody tr").count() == 2000
 
 
 def drawn(function="{}_kernel"):

@@ -4,7 +4,7 @@ import dataclasses
 import io
 
 import pytest
-from hostile import large
+from hostile import TERMINAL_NAMES, large
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -17,6 +17,7 @@ from warpwave.render.html.page import render_html
 from warpwave.render.markdown import render_markdown
 from warpwave.render.sections.speeds import draw_bar
 from warpwave.render.terminal import render_terminal
+from warpwave.safe_text import visible
 
 
 def show(runs, expected=(), full=True) -> str:
@@ -57,6 +58,38 @@ def test_no_name_breaks_the_eighty_columns(name, full):
 
     assert widest(lines) <= 80
     assert all(character.isprintable() for line in lines for character in line)
+
+
+GOLDEN = """\
+beta is absent (no raw folder was given).
+
+Kernels
+kernel   alpha     beta
+───────────────────────
+softmax  ███▎ 81%  -
+%: of the copy measured on that GPU in the same run, median over the cases.
+
+What each target did
+beta is absent (no raw folder was given)
+  what to do: Run it, or give its raw folder or artifact beside the others:
+  raw/beta.
+alpha passed 3 tests, measured 3 points and compiled 1 binary
+  took 61.0 s: facts 1 s, test 1 s, bench 1 s, compile 1 s, around them 57.0 s
+
+Where is the gap, what next
+softmax on alpha: 81% of the copy
+  look at softmax/N=1024: 78%
+  $ warpwave run alpha --stage bench,compile --bench 'softmax/bench_*.py' --full
+  This report has no code of these cases for the card of alpha: run the compile
+  stage.
+
+--full shows every test, case and configuration.
+"""
+
+
+def test_one_complete_and_one_absent_target():
+    """What is wrong comes first, and the absent target is a column."""
+    assert "\n".join(line.rstrip() for line in show([run()], ["alpha", "beta"], full=False).splitlines()) + "\n" == GOLDEN
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -147,6 +180,26 @@ def test_full_adds_every_case_and_every_test():
     assert "softmax/N=2048" in full
     assert "test_softmax[2]" in full
     assert "BLOCK=1024" in full
+
+
+@pytest.mark.parametrize("name", TERMINAL_NAMES)
+def test_names_cannot_steer_the_terminal(name):
+    """Markup, escape sequences and CI commands in names are shown, not executed, and no text is lost."""
+    failed = case(f"softmax/{name}", Verdict.FAILED, kernel=name, message=name, detail=name)
+    hostile = run(
+        name,
+        record=record(name, verdict=Verdict.FAILED, reason=name, hint=name),
+        cases=(failed,),
+        samples=(sample(kernel=name, provider=name, unit=name),),
+        compiled=(compiled(name, kernel=name, function=name, verdict=Verdict.FAILED, reason=name),),
+        problems=(name,),
+    )
+
+    text = show([hostile, run()], [name], full=True)
+
+    assert all(character.isprintable() for line in text.splitlines() for character in line)
+    assert not any(line.lstrip().startswith("::error") or "##[" in line for line in text.splitlines())
+    assert visible(name)[:20] in text
 
 
 def test_colour_is_a_style_and_not_a_part_of_the_text():

@@ -98,6 +98,16 @@ def test_a_change_touches_what_needs_it(package, changed):
     assert found.without_effect == (() if names else (changed,))
 
 
+def test_a_deleted_module_touches_those_that_still_import_it(package):
+    """They fail now."""
+    (package / "tests" / "test_gone.py").write_text("from ops import gone")
+    graph = ImportGraph(package, {*python_files(package), "src/ops/gone.py"}, (".", "src"))
+    found = touched(graph, _wanted(package), ["src/ops/gone.py"])
+    (package / "tests" / "test_gone.py").unlink()
+
+    assert found.reasons == {"tests/test_gone.py": "needs src/ops/gone.py"}
+
+
 def test_reasons_name_what_has_changed(package):
     graph = ImportGraph(package, python_files(package), (".", "src"))
     changed = ["src/alone.py", "tests/test_mul.py", "src/ops/deep/table.json", "tests/unit/pytest.ini"]
@@ -143,6 +153,16 @@ def test_a_bare_repository_inside_has_no_commit(repository: Path):
 
 def git(*words: str, at: Path) -> None:
     subprocess.run(["git", "-c", "protocol.file.allow=always", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=at, check=True)
+
+
+def test_a_bare_repository_that_points_to_another_has_no_commit(repository: Path):
+    """`commondir` says where its objects and settings are."""
+    package = repository / "package"
+    package.mkdir()
+    shutil.copy(repository / ".git" / "HEAD", package)
+    (package / "commondir").write_text("../.git\n")
+
+    assert commit_of(package) == ""
 
 
 def test_work_trees_and_submodules_of_ones_own_have_their_commit(repository: Path, tmp_path: Path):

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import command
 import pytest
 from engine_requests import make_options
+from light import light_python
 from slow_cases import slow_but
 
 from warpwave.collect import collect
@@ -18,7 +19,9 @@ from warpwave.config.targets import load_targets
 from warpwave.engines import results
 from warpwave.engines.protocol import Layout
 from warpwave.inside.process.journal import Audit, Journal, Tail
-from warpwave.records import Environment, Exit, Stage, StageReport, Stages, Verdict, writing
+from warpwave.inside.process.supervise import supervise
+from warpwave.inside.process.workers import JOURNAL_VARIABLE, spawned
+from warpwave.records import UNWRITABLE, Environment, Exit, Stage, StageReport, Stages, Verdict, writing
 from warpwave.report import write_report
 from warpwave.run import attempt, run_target
 
@@ -67,6 +70,51 @@ def disk(tmp_path):
 @pytest.fixture
 def small_disk(disk):
     return disk("1m")
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run a small package of tests into a folder, as a user does."""
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "test_op.py").write_text(
+        "import pytest\n\n@pytest.mark.parametrize('n', range(40))\ndef test_op(n):\n    print('x' * 4000)\n"
+    )
+    (tmp_path / "targets.yml").write_text("schema_version: 1\ntargets:\n  cpu: {interpret: false, stages: [test]}\n")
+
+    def run(out: Path, *more: str, shell: str = "") -> subprocess.CompletedProcess[str]:
+        words = ["--kernels", str(package), "--targets", str(tmp_path / "targets.yml"), "--out", str(out), "--engine", "local", *more]
+        variables = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(Path(__file__).parents[3])}
+        if not shell:
+            return command.warpwave("run", "cpu", *words, env=variables, light=True)
+        words = ["bash", "-c", f'{shell}; exec "$@"', "-", light_python(), "-m", "warpwave", "run", "cpu", *words]
+        return subprocess.run(words, capture_output=True, text=True, timeout=300, env=variables)
+
+    return run
+
+
+def is_infrastructure(done: subprocess.CompletedProcess[str], *advice: str) -> None:
+    """The answer of a run whose results have no room: never a verdict on the kernels, never `killed`, no traceback."""
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert "was killed" not in done.stdout
+    assert any(word in done.stdout for word in advice), done.stdout
+
+
+@pytest.mark.parametrize("kib", slow_but([4, 8, 12, 16, 24, 32, 48, 64, 80, 128], [8, 24, 128]))
+def test_a_disk_that_is_too_small_from_the_start(disk, run, kib):
+    """Whatever could be written: the terminal and the exit code are right, and so is the record where there is room for one."""
+    out = disk(f"{kib}k") / "out"
+    is_infrastructure(run(out), "Make room")
+    written = out / "raw" / "cpu" / "run.json"
+    assert kib < 16 or json.loads(written.read_text())["verdict"] == "infra"
+    assert not written.exists() or command.warpwave("report", out, "--out", out.parents[1] / "report").returncode == 3
+
+
+@pytest.mark.parametrize("kib", slow_but([0, 4, 48], [4]))
+def test_a_limit_on_the_size_of_files(tmp_path, run, kib):
+    """EFBIG, of `ulimit -f`: what a shell, a batch system or a container sets."""
+    is_infrastructure(run(tmp_path / "out", "--no-report", shell=f"ulimit -f {kib}"), "ulimit -f")
 
 
 ERRORS = [errno.EIO, errno.EMFILE, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.ESTALE]
@@ -193,3 +241,16 @@ def test_a_worker_that_is_stopped_between_the_count_of_a_test_and_its_line(tmp_p
     audit = Audit()
     assert all(audit.check({**event, "replaced": []}) for event in journal.read())
     assert audit.findings(Tail(tmp_path / "none")) == []
+
+
+def test_a_worker_that_cannot_write_blames_nobody(tmp_path, monkeypatch):
+    """It ends at once, with a code of its own; whoever supervises it makes no death of a test of that."""
+    program = "from warpwave.inside.process.journal import Journal; Journal.from_environment().write('start', id='a'); print('on')"
+    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, JOURNAL_VARIABLE: "/dev/full"}, capture_output=True)
+    assert (done.returncode, done.stdout) == (UNWRITABLE, b"")
+
+    journal, log = Journal(tmp_path / "journal.jsonl"), tmp_path / "log.txt"
+    lines = f'import os, sys; open(os.environ[\'{JOURNAL_VARIABLE}\'], \'a\').write(\'{{"event": "start", "id": "a"}}\\n\')'
+    with pytest.raises(OSError, match="no space left"):
+        supervise(spawned([sys.executable, "-c", f"{lines}; sys.exit({UNWRITABLE})"]), journal, 60.0, log, lambda event: None)
+    assert journal.done() == set()

@@ -133,6 +133,20 @@ def test_a_killed_harness_leaves_a_valid_bundle_that_is_completed(killed, warpwa
     assert (process.returncode, collect(killed / "raw" / "cpu")) == (1, after)
 
 
+def test_other_kernels_are_not_mixed_in(killed, warpwave, tmp_path):
+    """Sources that have changed since: refused, what was finished stays, and the way out is named."""
+    with open(tmp_path / "package" / "test_op.py", "a") as file:
+        file.write("# changed\n")
+    output, _ = (process := warpwave("--resume", "out")).communicate(timeout=300)
+
+    assert process.returncode == 2
+    assert "the kernels have changed: 'test_op.py' has changed" in output
+    assert "--out" in output
+    run = collect(killed / "raw" / "cpu")
+    assert (run.record.verdict, run.record.attempts) == (Verdict.INCOMPLETE, ())
+    assert [case.verdict for case in ran(run)] == [Verdict.PASSED, Verdict.FAILED]
+
+
 @pytest.mark.slow
 def test_another_environment_is_not_mixed_in(killed, warpwave):
     """What only the inside can see, such as a driver: the run stays as it is, says so, and is incomplete."""
@@ -368,11 +382,31 @@ def test_the_callers_variables_count_without_a_container(place, capsys, monkeypa
     assert f"variable {name} has changed" in capsys.readouterr().err
 
 
+def test_the_packages_of_the_python_count(place, capsys):
+    """A plugin of pytest may decide as much as Triton does."""
+    path = place / "first" / "host" / "cpu.inputs.json"
+    told = json.loads(path.read_text())
+    told["facts"]["package pytest"] = "1.0"
+    path.write_text(json.dumps(told))
+
+    assert resume() == 2
+    assert "package pytest has changed: it was '1.0'" in capsys.readouterr().err
+
+
 def test_another_warpwave_is_refused(place, capsys, monkeypatch):
     monkeypatch.setattr(inputs_module, "_WHAT_RUNS", ("inside",))
 
     assert resume() == 2
     assert "warpwave has changed" in capsys.readouterr().err
+
+
+def test_a_new_target_is_not_mixed_with_a_stale_one(place, capsys):
+    """One run is one state of the kernels, whichever of its targets is asked for."""
+    (place / "ops" / "helper.py").write_text("VALUE = 2\n")
+    code = resume(base=["run", "other", *RUN[2:]])
+
+    assert (code, [path.name for path in (place / "first" / "raw").iterdir()]) == (2, ["cpu"])
+    assert "helper.py has changed" in capsys.readouterr().err.replace("'", "")
 
 
 def test_the_place_of_the_package_is_free(place, capsys):

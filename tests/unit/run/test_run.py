@@ -332,6 +332,14 @@ def test_a_job_of_another_form_is_refused(change, where):
         from_json(Job, json.dumps({**json.loads(to_json(WHOLE_JOB)), **change}))
 
 
+def test_a_job_without_a_field_is_refused():
+    """A field without a default has to be there."""
+    raw = json.loads(to_json(WHOLE_JOB))
+    del raw["target"]
+    with pytest.raises(ValueError, match="'target'"):
+        from_json(Job, json.dumps(raw))
+
+
 @pytest.fixture
 def package(tmp_path):
     """Eight test files in tests/, one of them large, a bench beside them, and a helper."""
@@ -520,6 +528,16 @@ def test_table(ended: Exit, reports: Stages | None, verdict: Verdict, reason: st
     assert found.verdict is verdict
     assert reason in found.reason
     assert found.hint.endswith(".") or (ended.code == 0 and (verdict is Verdict.PASSED or (reports is not None and reports.finished)))
+
+
+@pytest.mark.parametrize(("ended", "reports"), [row[1:3] for row in TABLE if row[3] is not Verdict.PASSED], ids=str)
+def test_every_bad_ending_has_a_next_step(ended: Exit, reports: Stages | None):
+    """A sentence, whatever the ending; a stage that says nothing has none to give."""
+    found = diagnose(ended, reports, 60.0, "")
+
+    assert found.reason
+    assert found.hint.endswith(".") or (ended.code == 0 and reports is not None and reports.finished)
+    assert found.hint == found.hint.strip()
 
 
 @pytest.mark.parametrize(

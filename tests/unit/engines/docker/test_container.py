@@ -110,6 +110,11 @@ def with_devices(target: str, **devices) -> Request:
     return change(REQUEST, target=replace(TARGETS[target], devices=Devices(**devices)))
 
 
+def test_a_target_without_gpu():
+    """The cpu target gets the bare walls."""
+    assert options() == GOLDEN
+
+
 def test_a_target_with_a_device_request():
     """All cards by default; one card, and no variable that would count it by the host's numbers, on request."""
     request = {"Driver": "", "Count": -1, "DeviceIDs": [], "Capabilities": [["gpu"]], "Options": {}}

@@ -86,6 +86,13 @@ def test_what_only_this_machine_writes_is_never_taken(raw):
     assert sorted(path.name for path in raw.iterdir()) == ["a", "job.json", "run.json"]
 
 
+def test_a_record_of_ours_in_a_folder_is_a_file_like_any_other(raw):
+    """Only at the top does run.json mean the host's record."""
+    unpack(pieces(files("run/test/run.json")), raw, CAP, "card")
+
+    assert tree(raw)["test/run.json"] == "run/test/run.json"
+
+
 @pytest.mark.parametrize(
     "kind",
     [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE],

@@ -258,3 +258,12 @@ def test_ssh_reads_the_command_as_it_is_meant(tmp_path):
 
     assert (settings["hostname"], settings["batchmode"], settings["forwardagent"]) == ("192.0.2.1", "yes", "no")
     assert (settings["permitlocalcommand"], settings["controlmaster"], settings["stricthostkeychecking"]) == ("no", "false", "ask")
+
+
+def test_nothing_asks_for_a_password(monkeypatch):
+    """No window is opened, and messages are in the language that warpwave reads."""
+    monkeypatch.setenv("SSH_ASKPASS", "/usr/bin/ask")
+    monkeypatch.setenv("SSH_ASKPASS_REQUIRE", "force")
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+
+    assert {name: value for name, value in surroundings().items() if name.startswith(("SSH_ASK", "LC_"))} == {"LC_ALL": "C"}

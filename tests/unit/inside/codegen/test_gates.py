@@ -1,19 +1,25 @@
 """How a compiled kernel is judged by gates."""
 
 import dataclasses
+import json
 import re
+import shutil
 import xml.etree.ElementTree as ElementTree
 
+import command
 import pytest
 from engine_requests import make_job
+from pydantic import TypeAdapter
 from synthetic import compiled, run, write_raw
 
+from warpwave.__main__ import _run_cli
 from warpwave.collect import collect
 from warpwave.compare import compare
+from warpwave.compare.codegen import configuration
 from warpwave.config.pyproject import load_gates, load_what
 from warpwave.errors import ConfigError
 from warpwave.inside.codegen.gates import POSSIBLE, judge, strictest, unnamed_products
-from warpwave.records import ADVICE, OPEN, GateLimits, Gates, NotRun, Rule, Stage, Verdict, Waiver, Which, dump
+from warpwave.records import ADVICE, OPEN, GateLimits, Gates, Job, NotRun, Rule, Stage, Verdict, Waiver, Which, dump, to_json
 from warpwave.render.junit import render_junit
 from warpwave.render.markdown import render_markdown
 
@@ -165,6 +171,19 @@ def test_advice_fails_no_row():
     assert (waived.verdict, waived.waived) == (Verdict.PASSED, {"spills": "on purpose"})
 
 
+def test_a_reader_sees_advice():
+    """In the first sentence and in a list, with the place; the run is good. Advice that is waived is not repeated."""
+    spilling = row(spills=6, stack_bytes=24, source="ops/softmax.py:41")
+    comparison = compare([run(compiled=(judge(spilling, Gates()),), gates=Gates())])
+    text = render_markdown(comparison)
+    waived = Gates(waivers=(Waiver("spills", "on purpose", Which()),))
+
+    assert comparison.exit_code == 0
+    assert "1 kernel has advice: _softmax_fwd spills 6 registers on sy_90" in text.replace("\\", "")
+    assert "`softmax _softmax_fwd` on `alpha` for `sy_90`: ⚠️ spills: `6 registers`, at `ops/softmax.py:41" in text
+    assert "advice" not in render_markdown(compare([run(compiled=(judge(spilling, waived),), gates=waived)]))
+
+
 def test_what_no_card_can_launch_is_beyond_gates():
     dead = row(verdict=Verdict.FAILED, reason="needs 99999 bytes of shared memory", spills=6)
 
@@ -233,6 +252,14 @@ def test_the_defaults_hold_where_nothing_is_said(package, text):
     assert load_gates(package(text)).candidates == "best"
 
 
+def test_gates_travel_in_the_job(package, tmp_path):
+    """What was read is what the inside loads, and what the report reads again."""
+    job = make_job("run-1", "cpu", (Stage.COMPILE,), "/kernels", "/out", gates=load_gates(package(SPELT)))
+    dump(job, tmp_path / "job.json")
+
+    assert Job.load(tmp_path / "job.json") == job == TypeAdapter(Job).validate_json(to_json(job), strict=True)
+
+
 WAIVER = "[[tool.warpwave.waivers]]\ngate = 'spills'\nkernel = 'matmul'\n"
 
 
@@ -295,6 +322,15 @@ def test_what_cannot_be_compiled_is_refused(package, text, told):
     assert told in raised.value.happened
 
 
+def test_a_wrong_file_stops_the_run_before_it_starts(package, tmp_path, capsys):
+    """It is a wrong use of warpwave, exit code 2, and no folder is made."""
+    kernels = package("[tool.warpwave.gates]\nspils = 0")
+    code = _run_cli(["run", "cpu", "--kernels", str(kernels), "--out", str(tmp_path / "out"), "--stage", "compile"])
+
+    assert (code, (tmp_path / "out").exists()) == (2, False)
+    assert "tool.warpwave.gates.spils" in "".join(capsys.readouterr().err.split())
+
+
 # What a reader sees of gates and waivers: in the report, in JUnit and in exit codes.
 
 
@@ -354,6 +390,20 @@ def test_junit_has_broken_and_waived_gates():
     )
 
 
+def test_a_finding_names_its_configurations_and_their_place_in_the_source():
+    """The first three, and how many more there are; equal ones of other architectures once."""
+    several = [row(spills=6, stack_bytes=24, num_warps=2**power, source="ops/softmax.py:41") for power in range(5)]
+    other = dataclasses.replace(several[0], architecture="sy_80")
+    lines = render_markdown(compare([judged_run(STRICT, *several, other)])).splitlines()
+    at = next(number for number, line in enumerate(lines) if "failed: `spills: 6 registers, 0 allowed`" in line)
+
+    assert lines[at].startswith("- `softmax _softmax_fwd` on `alpha` for `sy_80, sy_90`, 6 times")
+    places = [f"  - `ops/softmax.py:41, {configuration(made)}`" for made in several[:3]]
+    assert "BLOCK=" in places[0]
+    assert "1 warps" in places[0]
+    assert lines[at + 1 : at + 5] == [*places, "  - and 2 more configurations"]
+
+
 def test_the_waiver_to_paste_silences_the_finding_and_no_other(package):
     """Once per kernel and gate, whatever the number of configurations; names that are patterns by accident are taken literally."""
     odd = {"kernel": "soft[max]", "function": "_fwd"}
@@ -389,6 +439,45 @@ def test_discarded_candidates_are_counted_and_never_red():
     assert "6s" not in text
     cases = ElementTree.fromstring(render_junit(comparison)).findall("testsuite[@name='alpha/compile/sy_90']/testcase")
     assert [case.find("skipped") is not None for case in cases] == [False, True]
+
+
+@pytest.mark.slow
+def test_a_spilling_package_end_to_end(data, tmp_path):
+    """Two cards: the spill is waived on one and fails on the other, and so does the product without a precision on both."""
+    pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+    shutil.copytree(data / "spilling", tmp_path / "spilling")
+    (tmp_path / "two.yml").write_text("targets: {cpu: {architectures: [sm_80, gfx1100]}}\n")
+    arguments = [
+        "--kernels",
+        tmp_path / "spilling",
+        "--targets",
+        tmp_path / "two.yml",
+        "--out",
+        tmp_path / "out",
+        "--stage",
+        "compile",
+        "--gates",
+        "strict",
+    ]
+    done = command.warpwave("run", "cpu", *arguments, "--quiet")
+    comparison = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    rows = {
+        (cell["compiled"]["architecture"], cell["compiled"]["origin"].split("[")[1].rstrip("]")): cell["compiled"]
+        for entry in comparison["codegen"]
+        for cell in entry["cells"]
+    }
+
+    assert done.returncode == 1, done.stderr
+    assert {name: made["verdict"] for name, made in rows.items()} == {
+        ("sm_80", "wide"): "passed",
+        ("gfx1100", "wide"): "failed",
+        **{(card, what): verdict for card in ("sm_80", "gfx1100") for what, verdict in (("named", "passed"), ("unnamed", "failed"))},
+    }
+    assert list(rows["sm_80", "wide"]["waived"]) == ["spills"]
+    assert rows["gfx1100", "wide"]["reason"] == f"spills: {rows['gfx1100', 'wide']['spills']} registers, 0 allowed"
+    assert rows["sm_80", "unnamed"]["source"] == "wide/bench_wide.py:21"
+    assert rows["sm_80", "unnamed"]["unnamed_precision"] == ["bench_wide.py:17"]
+    assert [(use["covered"], use["used"]) for use in comparison["waivers"]] == [(1, 1), (6, 0)]
 
 
 # Products of fp32 whose precision nobody named: found where they stand in the source.

@@ -51,6 +51,19 @@ def test_binaries_are_read(rows):
             assert row["load_bits"] in (32, 64, 128), row
 
 
+def test_kinds_of_registers_are_kept_apart(rows):
+    """VGPRs and SGPRs are counted on every wave machine, AGPRs where there are some; elsewhere none of them."""
+    for row in (row for row in rows if row["verdict"] == "passed"):
+        name = row["architecture"]
+        known = {kind for kind in ("vgprs", "agprs", "sgprs") if row[kind] is not None}
+        assert known == (
+            {"vgprs", "agprs", "sgprs"} if name.startswith("gfx9") else {"vgprs", "sgprs"} if name.startswith("gfx") else set()
+        )
+        assert row["vgprs"] in (None, row["registers"])
+        assert (row["spill_store_bytes"], row["spill_load_bytes"]) == (0, 0)
+        assert row["load_widths"][-1] == row["load_bits"]
+
+
 def test_specialization_is_that_of_a_real_launch(rows):
     """Aligned pointers and sizes divisible by 16 give each thread one load of all its elements: four of them, or two in a wave of 64."""
     tuned = {row["architecture"]: row["load_bits"] for row in rows if row["constants"].get("BLOCK") == 512}
@@ -97,6 +110,15 @@ def test_a_kernel_that_does_not_compile_is_one_row_and_the_next_one_follows(limi
         assert rows[architecture, "after"]["verdict"] == "passed"
     assert report["verdict"] == "failed"
     assert report["counts"] == {"passed": 4, "failed": 4}
+
+
+def test_what_shared_memory_limits_is_reported(limits):
+    """192 KiB leave room for one program on an SM; what cannot be launched has no occupancy."""
+    rows, _ = limits
+
+    fits = rows["sm_90", "shared memory"]
+    assert (fits["programs"], fits["resident_warps"], fits["occupancy"], fits["limited_by"]) == (1, 8, 0.125, ["shared"])
+    assert (rows["gfx942", "shared memory"]["programs"], rows["gfx942", "32 warps"]["occupancy"]) == (None, None)
 
 
 def test_instructions_are_counted_by_name(limits):

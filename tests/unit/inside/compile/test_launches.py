@@ -78,6 +78,12 @@ def test_what_was_not_run_says_why(rows):
     assert Counter(row["architecture"] for row in rows if row["not_run"]) == dict.fromkeys(BOTH, 3)
 
 
+def test_rows_name_their_test(rows):
+    """The origin is pytest's own name for the test, so that it can be run alone."""
+    origins = {row["origin"] for row in rows if row["function"] == "tuned_kernel"}
+    assert origins == {"test_launching.py::test_autotuned"}
+
+
 def _writing_to(folder: Path) -> list[str]:
     """Processes whose output goes below a folder, as the workers' does."""
     found = []
@@ -320,6 +326,15 @@ def test_a_discarded_row_keeps_its_figures_and_says_what_is_clean(judged):
     assert row["reason"].endswith("1 of 2 candidates for this launch is clean")
     assert report["not_run"] == {"discarded": 7}
     assert (report["verdict"], "candidates" in report["reason"]) == ("failed", False)
+
+
+@pytest.mark.slow
+def test_a_strict_package_is_judged_by_every_candidate(compiled):
+    """As before there were candidates."""
+    report, rows = compiled("all")
+
+    assert report["not_run"] == {}
+    assert verdicts(rows["guessed"]) == {("failed", None): 1, ("passed", None): 1}
 
 
 def row(**more):

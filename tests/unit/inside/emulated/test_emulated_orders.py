@@ -4,6 +4,8 @@ import os
 
 import pytest
 
+from warpwave.inside.fake_gpu.orders import unequal
+
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 for needed in ("elftools", "msgpack", "tinygrad"):
     pytest.importorskip(needed, reason="the emulator's extra; `nox -s tests` installs it")
@@ -192,6 +194,15 @@ def test_later_launches_keep_the_bits_of_another_order(arch):
 
     assert len(set(sums)) > 1
     torch.testing.assert_close(torch.tensor(sums), torch.full((6,), sums[0]))
+
+
+def test_infinity_against_a_number_is_no_rounding():
+    infinity, nan = float("inf"), float("nan")
+    one = torch.tensor([infinity, infinity, 1.0, nan, 1.00, infinity])
+    other = torch.tensor([infinity, 1.0, -infinity, nan, 1.01, -infinity])
+
+    assert unequal(one, other, rounds=True).tolist() == [1, 2, 5]
+    assert unequal(one, other, rounds=False).tolist() == [1, 2, 4, 5]
 
 
 # Accesses to global memory that nothing orders: a race if the other order gives other bits, and nothing if it does not.

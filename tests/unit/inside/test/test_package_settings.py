@@ -11,6 +11,7 @@ import command
 import pytest
 
 from warpwave.config.package import import_folders, load_pytest_settings
+from warpwave.config.targets import load_targets
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.workers import JOURNAL_VARIABLE
 from warpwave.inside.test.settings import SETTINGS_VARIABLE
@@ -152,6 +153,18 @@ def test_the_root_given_as_kernels_means_its_testpaths(run_inside, package):
 
     assert {"tests/check_import.py::check_modules", "extra/check_extra.py::check_extra"} <= set(first)
     assert second == {"extra/check_extra.py::check_extra": "passed"}
+
+
+def test_the_compile_stage_has_the_same_settings(run_inside, package):
+    """Its workers are forked from a process that knows no package; a test or bench that cannot import would leave a row."""
+    cards = load_targets()["cpu"].architectures[:1]
+    output = run_inside(package / "tests", Stage.COMPILE, architectures=cards, **job(package, package / "tests"))
+    rows = (output / "compile" / "kernels.jsonl").read_text() if (output / "compile" / "kernels.jsonl").exists() else ""
+    journals = "".join(path.read_text() for path in (output / "compile").glob("journal-*.jsonl"))
+
+    assert "No module named" not in rows + journals
+    assert "check_import.py::check_modules" in journals
+    assert "check_old" not in journals
 
 
 def run(code: str, *folders: Path, **variables: str) -> str:

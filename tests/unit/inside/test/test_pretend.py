@@ -80,6 +80,15 @@ def test_outcomes_are_those_of_a_run(package, name, card, how):
     assert done.returncode == 1
 
 
+def test_it_works_with_other_plugins(package):
+    """xdist's workers pretend the card, too; `-k` selects, and settings of pytest may hold the option."""
+    pytest.importorskip("xdist")
+    (package / "pytest.ini").write_text("[pytest]\naddopts = --warpwave cpu -n 2\n")
+    done = run(package, "-k", "good or far")
+
+    assert outcomes(done.stdout) == {"test_good": "PASSED", "test_reads_too_far": "FAILED"}
+
+
 def test_without_the_option_nothing_happens(package):
     (package / "conftest.py").write_text(
         "import sys\ndef pytest_sessionfinish():\n"

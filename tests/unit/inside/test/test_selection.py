@@ -9,6 +9,7 @@ import unittest
 from concurrent.futures.process import BrokenProcessPool
 
 import pytest
+from slow_cases import slow_but
 
 torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -71,6 +72,16 @@ IDS = {
 ALL = [*IDS.values(), "tests/test_a.py::test_other"]
 
 
+# What is asked for → the tests that run.
+CHOICES = {
+    **{what: ([nodeid], [nodeid]) for what, nodeid in IDS.items()},
+    "a function": (["tests/test_a.py::test_values"], ALL[:4]),
+    "a class": (["tests/test_a.py::TestIn"], [ALL[4]]),
+    "a file": (["tests/test_a.py"], ALL),
+    "two files": (["tests/test_a.py::test_other", "tests/test_b.py::test_other"], [ALL[5], "tests/test_b.py::test_other"]),
+}
+
+
 def test_ids_stand_for_what_is_below_them():
     selection = Selection(_chosen("tests/test_a.py::test_values", "unit"))
 
@@ -103,6 +114,19 @@ def _report(output):
 def _started(journal):
     events = [json.loads(line) for line in journal.read_text().splitlines()]
     return [event["id"] for event in events if event["event"] == "start"]
+
+
+@pytest.mark.parametrize("what", slow_but(CHOICES, ("colons", "a class", "two files")))
+def test_the_test_stage_runs_what_was_asked_for(run_inside, package, what):
+    """Files without a chosen test are not imported: those here would fail."""
+    asked, expected = CHOICES[what]
+    output = run_inside(package, Stage.TEST, light=True, chosen=_chosen(*asked))
+    report = _report(output)
+
+    assert _started(output / "test" / "journal.jsonl") == expected
+    files = len({nodeid.partition("::")[0] for nodeid in asked})
+    assert (report["verdict"], report["counts"]) == ("passed", {"passed": len(expected)})
+    assert report["deselected"] == 6 * files - len(expected)
 
 
 def _names(journal):
@@ -145,6 +169,13 @@ def test_an_import_that_fails_is_the_reason(run_inside, package):
 
     assert (report["verdict"], report["counts"], report["not_run"]) == ("not-run", {"not-run": 1}, {"missing-requirement": 1})
     assert "no_such_module" in report["hint"]
+
+
+def test_a_shard_runs_its_files(run_inside, package):
+    """And says nothing of the others."""
+    report = _report(run_inside(package, Stage.TEST, light=True, benches=(), files=("tests/test_b.py",), division="x"))
+
+    assert (report["verdict"], report["counts"], report["deselected"]) == ("passed", {"passed": 6}, 0)
 
 
 def test_a_quick_run_chooses_from_what_was_asked_for(run_inside, package):

@@ -6,6 +6,9 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 from engine_requests import having, make_job
 
+from warpwave.inside.compile.stage import mostly_run
+from warpwave.records import MOSTLY_UNSEEN
+
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
 from slow_cases import slow_but
@@ -46,6 +49,18 @@ def test_every_death_is_named_and_the_others_run(cases):
         "test_after": "passed",
         "test_unimportable.py": "error",
     }
+
+
+def test_messages_say_what_happened(cases):
+    """The signal is decoded, the limit is named, skip reasons and assertion texts are kept."""
+    found, _, _ = cases
+
+    assert "SIGSEGV" in found["test_segfault"][1]
+    assert "exited with 3" in found["test_exit"][1]
+    assert "4 s" in found["test_hang_in_c"][1]
+    assert found["test_skipped"][1] == "needs two GPUs"
+    assert "one is not two" in found["test_fails"][1]
+    assert "a_module_that_nobody_has" in found["test_unimportable.py"][1]
 
 
 def test_report_has_the_worst_verdict_and_counts(cases):
@@ -109,6 +124,16 @@ def test_each_test_says_what_it_launched(run_inside, tmp_path):
     found = {case.id.partition("::")[2]: case.properties["launched"] for case in read_cases(output, "test/junit.xml")}
 
     assert found == {"test_right": "copy_kernel", "test_wrong": "copy_kernel wrong_kernel", "test_no_launch": ""}
+
+
+def test_nothing_found_is_not_a_pass(run_inside, tmp_path):
+    """An empty package gives `not-run`, never green."""
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    output = run_inside(empty, Stage.TEST, light=True, benches=("bench_*.py",))
+    report = json.loads((output / "stages.json").read_text())["reports"][1]
+
+    assert (report["verdict"], report["reason"]) == ("not-run", "no test was found")
 
 
 KEEPS_RUN = """
@@ -278,6 +303,19 @@ def test_a_broken_conftest_of_the_whole_package_is_named(run_inside, tmp_path):
     assert _report(output)["reason"] == f"conftest.py: {BROKEN}"
 
 
+def test_random_parameters_differ_between_workers(run_inside, tmp_path):
+    """A file has the tests that the worker which ran it knows. That no other worker saw those is no missing row."""
+    pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+    text = "import os, time, pytest\n@pytest.mark.parametrize('x', [os.getpid()])\ndef test_a(x): time.sleep(0.5)"
+    package = _package(tmp_path / "package", {"test_a.py": text, "test_b.py": text})
+    output = run_inside(package, Stage.TEST, benches=(), test_workers=2)
+
+    assert sorted(name.partition("::")[0] for name in _cases(output)) == ["test_a.py", "test_b.py"]
+    report = _report(output)
+    assert (report["verdict"], report["counts"]) == ("passed", {"passed": 2}), report
+    assert any("random, or made from the time" in note for note in report["notes"]), report
+
+
 @pytest.mark.parametrize("folder", ["", "tests/"])
 def test_a_conftest_that_skips_its_folder_is_named(run_inside, tmp_path, folder):
     files = {f"{folder}conftest.py": "import pytest\npytest.skip('no card')", f"{folder}test_a.py": "def test_a(): pass"}
@@ -341,6 +379,15 @@ def test_tests_that_were_never_reached_say_so(run_inside, tmp_path):
     assert (report["verdict"], report["counts"], report["not_run"]) == ("timeout", {"passed": 1, "not-run": 2}, {"time-up": 2})
 
 
+def test_the_kind_is_in_the_junit_file(run_inside, tmp_path):
+    """CI systems read it there: the type of `<skipped>`."""
+    output = run_inside(_package(tmp_path / "package", {"test_a.py": ""}), Stage.TEST, light=True, benches=())
+    root = ElementTree.parse(output / "test" / "junit.xml").getroot()
+
+    assert [entry.get("type") for entry in root.iter("skipped")] == ["empty"]
+    assert _report(output)["reason"] == "no test was found"
+
+
 def test_a_card_that_was_not_begun_lacks_the_tests_of_the_others():
     cases = {"one": Cases(), "two": Cases()}
     for event in ({"event": "collected", "ids": ["a", "b"]}, {"event": "finish", "id": "a", "not_run": None}):
@@ -393,6 +440,17 @@ def test_the_files_that_stand_for_their_tests(tmp_path):
 
     assert files_with_tests(job) == ["a/b_test.py", "a/test_a.py"]
     assert files_with_tests(having(job, chosen=Chosen(tests=("a/test_a.py::test_x",)))) == ["a/test_a.py"]
+
+
+@pytest.mark.parametrize(("whole", "data", "skipped", "said"), [(1, 1, 9, False), (1, 2, 0, True), (0, 0, 3, False)])
+def test_a_stage_that_saw_little_says_so(whole, data, skipped, said):
+    """Kernels that nobody launched are not checked. What the author skips does not count."""
+    cases = Cases()
+    cases.ended = {f"{why}{n}": why for why, n in [(None, whole), (NotRun.DATA, data), (NotRun.SKIPPED, skipped)] for n in range(n)}
+
+    report = mostly_run(StageReport(Stage.COMPILE, Verdict.PASSED, notes=("other",)), [cases])
+    assert (report.verdict, len(report.notes)) == (Verdict.PASSED, 1 + said)
+    assert report.notes[0].startswith(MOSTLY_UNSEEN if said else "other")
 
 
 @pytest.mark.parametrize(("stages", "shares"), [(("test",), [0.8, 1.0]), (("test", "bench", "compile"), [0.4, 0.6, 0.8, 1.0])])
