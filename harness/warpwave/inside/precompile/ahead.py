@@ -13,6 +13,8 @@ import contextlib
 import dataclasses
 import json
 import os
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -47,7 +49,7 @@ MARKER_VARIABLE = "WARPWAVE_AHEAD"
 # With more processes, imports slow each other down. What is not compiled after this time is compiled when it is launched.
 _MOST_WORKERS = 16
 _LIMIT_S = 300.0
-_POLL_S = 0.02
+_POLL_S, _TO_END_S = 0.02, 5.0
 Each = Callable[[Job, Architecture, int, int], None]
 _NOTHING: Mapping[str, object] = {}
 
@@ -177,6 +179,7 @@ def _finish(worker: Worker, ends: float) -> int | None:
     """Return the exit code of a share; None if it had to be killed."""
     with contextlib.suppress(Exception):
         return worker.wait(max(0.0, ends - time.monotonic()))
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(worker.pid, 9)
+    with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+        os.killpg(worker.pid, signal.SIGKILL)
+        worker.wait(_TO_END_S)
     return None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import os
-import pickle
 import signal
 import socket
 import subprocess
@@ -59,7 +59,7 @@ def forked(function: Callable[..., None], *arguments: Any) -> Start:
 
 
 def answered(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a fork with torch and Triton imported returns for `function(*arguments)`, picklable like `forked`; None if it dies."""
+    """Return what a fork with torch and Triton imported returns for `function(*arguments)`: what JSON can hold; None if it dies."""
     reading, writing = os.pipe()
     task = forks.Task(_answer, (function, arguments), dict(os.environ))
     with open(reading, "rb") as answer:
@@ -69,12 +69,12 @@ def answered(function: Callable[..., Any], *arguments: Any) -> Any:
             os.close(writing)
         said = answer.read()
     process.wait()
-    return pickle.loads(said) if said else None  # noqa: S301 - no code of the package runs there
+    return json.loads(said) if said else None
 
 
 def _answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    with open(int(os.environ[_ANSWER_VARIABLE]), "wb") as file:
-        pickle.dump(function(*arguments), file)
+    with open(int(os.environ[_ANSWER_VARIABLE]), "w", encoding="utf-8") as file:
+        json.dump(function(*arguments), file)
 
 
 def _output() -> int:

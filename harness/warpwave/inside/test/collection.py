@@ -19,7 +19,7 @@ import pytest
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.outcomes import DecidedByData, unchecked, with_place
 from warpwave.inside.test.settings import budget, selection, settings
-from warpwave.records import Budget, NotRun, Selection
+from warpwave.records import Budget, Chosen, NotRun, Selection
 from warpwave.records.selection import NO_SUCH_TEST, TEST_FILES, at_and_above, file_of, is_bench, is_test
 
 _FEWEST, _A_SECOND = 100, 10  # tests of one function: this many at least, and so many for each second of a budget
@@ -51,7 +51,7 @@ class Collection:
     matched: dict[str, None] = field(default_factory=dict)
     raised: dict[str, BaseException] = field(default_factory=dict)  # by node
     below: dict[str, Failure] = field(default_factory=dict)  # folders whose conftest.py is broken
-    selection: Selection = field(default_factory=selection)
+    selection: Selection = field(default_factory=lambda: Selection(Chosen()))  # read when pytest starts: this may be made in the stage
     elsewhere: tuple[str, ...] = ()
     stage: str = "test"
     deadly: set[str] = field(default_factory=set)  # files that an earlier worker did not survive, or not within a test's limit
@@ -61,7 +61,7 @@ class Collection:
 
     def pytest_configure(self, config: pytest.Config) -> None:
         """Learn the root, and which files to leave out."""
-        self.root = config.rootpath
+        self.root, self.selection = config.rootpath, selection()
         if self.selection.chosen.tests is None and not (config.option.keyword or config.option.markexpr):
             self.budget = budget()
         if self.budget and self.budget.seen:

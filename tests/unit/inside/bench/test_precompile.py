@@ -23,7 +23,7 @@ from warpwave.config.targets import load_targets
 from warpwave.errors import UsageError
 from warpwave.inside import __main__ as inside
 from warpwave.inside.benchmarks import Point, one_of_each_first
-from warpwave.inside.fake_gpu.unknown import Guesses
+from warpwave.inside.fake_gpu.unknown import Guesses, decide
 from warpwave.inside.handed_over import pack, unpack
 from warpwave.inside.precompile import ahead, torch_ahead
 from warpwave.inside.process.workers import UNTIL_VARIABLE
@@ -290,8 +290,6 @@ def test_decides():
     first_kernel[(1,)](x)
     error = x.max().item()
     share = error / 2 if error else 0.0
-    odd = x[x.isnan()]
-    assert odd.numel() <= 1
     second_kernel[(1,)](x)
     assert share <= 1
 """
@@ -346,9 +344,10 @@ def test_nothing_is_started_if_an_earlier_run_compiled_the_same_sources(job_of_u
     assert compiled() == (0, 0)
 
 
-def test_guesses_take_turns():
+def test_guesses_take_turns(monkeypatch):
     """So that a loop until something holds ends, and one while it holds, too."""
-    assert Guesses.truth() is not Guesses.truth()
+    monkeypatch.setattr(Guesses, "allowed", True)
+    assert decide() is not decide()
 
 
 @pytest.fixture

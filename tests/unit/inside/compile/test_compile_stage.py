@@ -182,11 +182,28 @@ def benchmark(N, provider):
 """
 
 
+TYPED = """
+import torch, triton
+
+
+def copy(x, stream: torch.cuda.Stream | None = None, device: torch.cuda.device | None = None):
+    with torch.cuda.device(0):
+        return x if isinstance(torch.cuda.current_stream(), torch.cuda.Stream) else None
+
+
+@triton.testing.perf_report(triton.testing.Benchmark(
+    x_names=["N"], x_vals=[8], line_arg="provider", line_vals=["a"], line_names=["a"], ylabel="ms", plot_name="typed", args={}))
+def benchmark(N, provider):
+    assert copy(N, torch.cuda.Stream()) == N
+    raise NotImplementedError("as far as it goes")
+"""
+
+
 @pytest.fixture(scope="module")
 def small(run_inside, tmp_path_factory):
     """The results of one run over bench files of a few lines each, the home of the user who started it, and its rows by file."""
     folder = tmp_path_factory.mktemp("small")
-    for name, text in {"both": NEITHER, "tuned": KEEPING, "wide": WIDE}.items():
+    for name, text in {"both": NEITHER, "tuned": KEEPING, "typed": TYPED, "wide": WIDE}.items():
         (folder / "package" / name).mkdir(parents=True)
         (folder / "package" / name / f"bench_{name}.py").write_text(text)
     (folder / "home").mkdir()
@@ -195,7 +212,7 @@ def small(run_inside, tmp_path_factory):
         patch.setenv("HOME", str(folder / "home"))
         output = run_inside(folder / "package", Stage.COMPILE, architectures=cards)
     rows = [json.loads(line) for line in (output / "compile" / "kernels.jsonl").read_text().splitlines()]
-    return output, folder / "home", {name: [row for row in rows if row["kernel"] == name] for name in ("both", "tuned", "wide")}
+    return output, folder / "home", {name: [row for row in rows if row["kernel"] == name] for name in ("both", "tuned", "typed", "wide")}
 
 
 def test_what_does_not_fit_into_registers_is_counted(small):
