@@ -33,7 +33,7 @@ from warpwave.inside.process.journal import Event, Journal, emit
 from warpwave.inside.process.outcomes import doubted, few, hint_of, missing_of, with_reasons
 from warpwave.inside.process.supervise import supervise
 from warpwave.inside.process.workers import answered, as_stage, budget_is_up, forked, time_is_up
-from warpwave.inside.scripts.script import benches_of
+from warpwave.inside.scripts.script import benches_of, how_to_run_scripts
 from warpwave.inside.test.budget import LONGER_BUDGET, Pace, by_function
 from warpwave.inside.test.settings import files_with_tests
 from warpwave.records import (
@@ -342,7 +342,7 @@ def _report(
     hint = hint_of((row.reason for row in rows), root_of(job))
     if not rows:
         reason = f"nothing that launches a Triton kernel was found ({', '.join(job.what.launches)})"
-        hint = f"Looked for pytest's files, and for benches called {', '.join(job.what.benches)}."
+        hint = how_to_run_scripts(Path(job.kernels)) + f"Looked for pytest's files, and for benches called {', '.join(job.what.benches)}."
     if lacking := missing_of((row.reason for row in rows if row.verdict is not Verdict.PASSED), root_of(job)):
         notes = (lacking, *notes)
     if left_out := job.not_compiled_for:

@@ -23,7 +23,7 @@ from types import FrameType, TracebackType
 from typing import Any, TextIO
 
 from warpwave.inside.benchmarks import find_benches, kernel_name, triton_settings_kept
-from warpwave.inside.environment import root_of
+from warpwave.inside.environment import modules_of, root_of
 from warpwave.records import Job, Scalar, finite
 from warpwave.records.selection import find_scripts
 
@@ -52,6 +52,19 @@ def scripts_of(job: Job) -> list[Script]:
             script = Script(path, name, kernel_name(path, job), asked.arguments)
             found.setdefault(script.id, script)
     return list(found.values())
+
+
+IS_SCRIPT = re.compile(r"""^if __name__ == ["']__main__["']:""", re.MULTILINE)
+
+
+def how_to_run_scripts(folder: Path) -> str:
+    """Return the option that runs the first script below a folder that uses Triton, as a sentence and a space; empty if there is none."""
+    for path in modules_of(folder):
+        text = path.read_text(errors="replace")
+        if "triton" in text and IS_SCRIPT.search(text):
+            script = path.relative_to(folder).as_posix()
+            return f"{script} is a script that launches kernels: --bench-script {shlex.quote(script)} runs it. "
+    return ""
 
 
 def benches_of(job: Job) -> list[Path]:

@@ -18,12 +18,12 @@ import pytest
 
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.outcomes import DecidedByData, unchecked, with_place
+from warpwave.inside.scripts.script import IS_SCRIPT
 from warpwave.inside.test.settings import budget, selection, settings
 from warpwave.records import Budget, Chosen, NotRun, Selection
 from warpwave.records.selection import NO_SUCH_TEST, TEST_FILES, at_and_above, file_of, is_bench, is_test
 
 _FEWEST, _A_SECOND = 100, 10  # tests of one function: this many at least, and so many for each second of a budget
-IS_SCRIPT = re.compile(r"""^if __name__ == ["']__main__["']:""", re.MULTILINE)
 _BROKEN = "ConftestImportFailure"  # pytest's own name for it is not public
 
 

@@ -10,7 +10,6 @@ import dataclasses
 import json
 import os
 import re
-import shlex
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
@@ -31,8 +30,8 @@ from warpwave.inside.process.lease import Lease, Used
 from warpwave.inside.process.outcomes import doubted, few, hint_of, missing_of, with_reasons
 from warpwave.inside.process.supervise import LOST_DEVICE, Death, supervise
 from warpwave.inside.process.workers import as_stage, budget_is_up, spawned, time_is_up
+from warpwave.inside.scripts.script import how_to_run_scripts
 from warpwave.inside.test.budget import LONGER_BUDGET, Pace, function_of
-from warpwave.inside.test.collection import IS_SCRIPT
 from warpwave.inside.test.notes import again_alone, executed_by_emulator, refusal, replaced_compiler
 from warpwave.inside.test.pytest_plugin import (
     AUTOTUNE_VARIABLE,
@@ -411,15 +410,6 @@ _PYTEST_IS_WRONG = (
 )
 
 
-def _script_in(folder: Path) -> str:
-    """Return the first script below a folder that uses Triton; empty if there is none."""
-    for path in modules_of(folder):
-        text = path.read_text(errors="replace")
-        if "triton" in text and IS_SCRIPT.search(text):
-            return path.relative_to(folder).as_posix()
-    return ""
-
-
 def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
     cases = list(results.cases.values())
     counts = {verdict.value: sum(case.verdict is verdict for case in cases) for verdict in Verdict}
@@ -443,8 +433,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         hint = "pytest collects files called test_*.py below the kernel folder; see test/log.txt."
         if results.out_of_time:
             hint = LONGER_BUDGET
-        if script := _script_in(Path(results.job.kernels)):
-            hint = f"{script} is a script that launches kernels: --bench-script {shlex.quote(script)} runs it. {hint}"
+        hint = how_to_run_scripts(Path(results.job.kernels)) + hint
         if results.deselected:
             hint = f"There are tests ({results.deselected}), and the options that choose tests left out each of them."
     elif any("::" not in case.id and (case.verdict is Verdict.ERROR or case.not_run is NotRun.REQUIREMENT) for case in judged):
