@@ -112,7 +112,9 @@ def next_commands(comparison: Comparison, out: PurePath) -> tuple[str, ...]:
         return (visible(resume_command(unfinished.command, out)),)
     failing = {verdict.value for verdict in FAILING}
     failed = next((target for target in comparison.targets if failing & target.tests.keys()), None)
-    again = rerun(failed, ["--stage", "test", "--last-failed", str(out)]) if failed and comparison.exit_code != ExitCode.USAGE else ""
+    # What cannot be compiled or launched is compiled again: a run of tests alone would look better with nothing mended.
+    stages = "test,compile" if failed and failing & failed.compiled.keys() else "test"
+    again = rerun(failed, ["--stage", stages, "--last-failed", str(out)]) if failed and comparison.exit_code != ExitCode.USAGE else ""
     listing = visible(f"warpwave known update {shlex.quote(str(out))}")
     known = comparison.known
     more = (f"{listing} --prune",) if known and known.unneeded else (listing,) if comparison.exit_code == ExitCode.FAILED else ()

@@ -330,10 +330,12 @@ def test_a_run_ends_with_the_next_commands():
     bad = dataclasses.replace(good, targets=(dataclasses.replace(good.targets[0], tests={"failed": 1}),))
     bad = dataclasses.replace(bad, targets=(dataclasses.replace(bad.targets[0], command=("warpwave", "run", "cpu", "--kernels", "a b")),))
     bad = dataclasses.replace(bad, exit_code=1)
+    unable = dataclasses.replace(bad, targets=(dataclasses.replace(bad.targets[0], compiled={"failed": 1}),))
     fixed = dataclasses.replace(good, known=KnownFailures("f", (KnownUse("test alpha failed x", Standing.FIXED),)))
 
     assert next_commands(good, PurePath("out"))[0] == "warpwave open out"
     assert next_commands(bad, PurePath("out"))[0] == "warpwave run cpu --kernels 'a b' --stage test --last-failed out"
+    assert next_commands(unable, PurePath("out"))[0].endswith(" --stage test,compile --last-failed out")
     assert next_commands(bad, PurePath("out"))[1] == "warpwave known update out"
     assert next_commands(fixed, PurePath("out"))[1] == "warpwave known update out --prune"
 
