@@ -267,7 +267,7 @@ def main() -> int:
     # A shell makes background jobs ignore SIGINT, and the stages would inherit that. They would then be killed without warning.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     forks.die_with_parent(signal.SIGINT)
-    sealing.shut()
+    forks.shut()
     sealing.adopt()
     path = Path(sys.argv[1])
     try:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from warpwave.inside.process import sealing
+from warpwave.inside.process import forks
 from warpwave.records import OVERFULL, OVERTIME
 from warpwave.records.isolated import isolated
 
@@ -134,7 +134,7 @@ def watch(command: list[str], output: Path, seconds: float, grace_s: float, most
 
 def main() -> int:
     """Run the inside."""
-    sealing.shut()
+    forks.shut()
     seconds, grace, most_bytes, most_files, job = sys.argv[1:]
     command = isolated(sys.executable, str(Path(__file__).parents[2]), "warpwave.inside", job)
     return watch([*command], Path(job).parent, float(seconds), float(grace), int(most_bytes), int(most_files))

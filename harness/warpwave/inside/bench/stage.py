@@ -27,7 +27,7 @@ from warpwave.inside.imports import enter_package
 from warpwave.inside.multi_gpu.ledger import cards, is_shared
 from warpwave.inside.multi_gpu.share import claimed_cases, regroup, seats_of, share
 from warpwave.inside.precompile import ahead, torch_ahead
-from warpwave.inside.process import sealing
+from warpwave.inside.process import forks, sealing
 from warpwave.inside.process.journal import Journal, settle
 from warpwave.inside.process.lease import Lease, await_card, await_card_at_first_use
 from warpwave.inside.process.outcomes import describe
@@ -184,7 +184,7 @@ def main() -> None:
         sys.stderr.flush()
         # The card is held until this process is gone, and Python would take seconds to end it. Everything is written.
         os._exit(0)
-    sealing.shut()
+    forks.shut()
     started = time.monotonic()
     report = dataclasses.replace(measure(job), seconds=time.monotonic() - started)
     sealing.close(report, job)

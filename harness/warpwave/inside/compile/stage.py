@@ -28,7 +28,7 @@ from warpwave.inside.compile.candidates import Candidates, Discarded, key, same
 from warpwave.inside.environment import package_folders, python_path, root_of, temporary_home
 from warpwave.inside.handed_over import pack
 from warpwave.inside.imports import enter_package
-from warpwave.inside.process import sealing
+from warpwave.inside.process import forks, sealing
 from warpwave.inside.process.journal import Event, Journal, emit
 from warpwave.inside.process.outcomes import doubted, few, hint_of, missing_of, with_reasons
 from warpwave.inside.process.supervise import supervise
@@ -422,7 +422,7 @@ def work(job: Job, card: Architecture) -> None:
 def main() -> None:
     """Run the stage's process."""
     job = Job.load(Path(sys.argv[1]))
-    sealing.shut()
+    forks.shut()
     folder = Path(job.output) / Stage.COMPILE.value
     with temporary_home(folder):
         report = compile_all(job)

@@ -20,7 +20,7 @@ from warpwave.inside.process.forks import prctl
 from warpwave.inside.process.journal import emit
 from warpwave.records import Job, StageReport, dump, write_text
 
-_PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36  # <linux/prctl.h>
+_PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
 _PATIENCE_S, _PAUSE_S = 5.0, 0.005
 
 _written: dict[Path, Any] = {}  # a hash object per file
@@ -72,11 +72,6 @@ def digest_of(path: Path) -> str | None:
         while chunk := file.read(1 << 20):
             digest.update(chunk)
         return digest.hexdigest()
-
-
-def shut() -> None:
-    """Protect the supervisor: other processes of the same user cannot read its memory or use its open files. Linux only."""
-    prctl(_PR_SET_DUMPABLE, 0)
 
 
 def adopt() -> None:

@@ -18,6 +18,7 @@ A case's limit does not count the time in which its worker was ready to run and 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import re
@@ -25,7 +26,7 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -156,16 +157,17 @@ def _run_worker(
     try:
         while True:
             exited = worker.poll() is not None
-            fresh = tail.read()
-            for event in filter(audit.check, fresh):
-                last = kind = event["event"]
-                if kind in ("loading", "start", "turn"):
-                    running, since = event["id"], _Clock(worker.pid)
-                elif kind in ("finish", "ready", "poisoned", "waiting", "postponed"):
-                    running, since = None, _Clock(worker.pid)
-                elif kind == "lost":
-                    lost = event["reason"]
-                on_event(event)
+            with _uninterrupted():
+                fresh = tail.read()
+                for event in filter(audit.check, fresh):
+                    last = kind = event["event"]
+                    if kind in ("loading", "start", "turn"):
+                        running, since = event["id"], _Clock(worker.pid)
+                    elif kind in ("finish", "ready", "poisoned", "waiting", "postponed"):
+                        running, since = None, _Clock(worker.pid)
+                    elif kind == "lost":
+                        lost = event["reason"]
+                    on_event(event)
             if exited:
                 break
             if not fresh:
@@ -176,6 +178,12 @@ def _run_worker(
                 timed_out = True
                 break
             time.sleep(_POLL_S)
+    except KeyboardInterrupt:
+        end(worker, _GRACE_S)
+        with _uninterrupted():  # what it has written since the last look
+            for event in filter(audit.check, tail.read()):
+                on_event(event)
+        raise
     finally:
         end(worker, _GRACE_S)
     if timed_out:
@@ -193,6 +201,22 @@ def _run_worker(
     if worker.returncode == -signal.SIGKILL and memory_kills() > kills:
         return False, Death(running, Verdict.OOM, f"its process {how}: {past_memory_limit()}", by_others=True)
     return False, Death(running, Verdict.CRASHED, f"its process {how}", by_others=worker.returncode == -signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let a Ctrl-C wait: an event that was read and not handled would be lost. In a thread, none arrives."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before or signal.default_int_handler)
+    if came:
+        raise KeyboardInterrupt
 
 
 def describe_exit(code: int) -> str:

@@ -19,7 +19,7 @@ _NEEDED = ("torch", "pytest", "warpwave.inside.multi_gpu.share", "warpwave.insid
 def main() -> None:
     """Import, say so, and serve."""
     forks.die_with_parent()
-    sealing.shut()
+    forks.shut()
     sealing.adopt()
     for module in _NEEDED:
         with contextlib.suppress(ImportError):  # the facts stage reports what is missing

@@ -96,6 +96,7 @@ class _Forks:
         if not forks.fork():
             forks.apart()
             forks.close_all_but(theirs.fileno())
+            forks.shut()  # the package's code will run in its forks, and must not look into it
             forks.run(forks.serve(theirs))
         theirs.close()
         cls.of_stage = own
@@ -118,6 +119,7 @@ class _Forks:
 
 def _serve_compiling() -> None:
     importlib.import_module("warpwave.inside.compile.preload")
+    forks.shut()
     forks.run(forks.serve(socket.socket(fileno=int(os.environ.pop(forks.CHANNEL_VARIABLE)))))
 
 

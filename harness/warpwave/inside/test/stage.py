@@ -24,7 +24,7 @@ from warpwave.inside.benchmarks import find_benches, kernel_name
 from warpwave.inside.environment import compiled_kernels, modules_of, root_of, tell_workers, temporary_home
 from warpwave.inside.multi_gpu.ledger import cards
 from warpwave.inside.multi_gpu.share import SEAT, regroup, seats_for_tests, share
-from warpwave.inside.process import sealing
+from warpwave.inside.process import forks, sealing
 from warpwave.inside.process.journal import Event, Journal, emit
 from warpwave.inside.process.lease import Lease, Used
 from warpwave.inside.process.outcomes import doubted, few, hint_of, missing_of, with_reasons
@@ -498,7 +498,7 @@ def _of_scripts(job: Job) -> str:
 def main() -> None:
     """Run the stage's process."""
     job = Job.load(Path(sys.argv[1]))
-    sealing.shut()
+    forks.shut()
     folder = Path(job.output) / Stage.TEST.value
     with nullcontext() if job.needs_card else temporary_home(folder):
         sealing.close(verify(job), job)
