@@ -18,7 +18,7 @@ import linecache
 import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple, TypeAlias, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,7 +105,7 @@ class Mark(NamedTuple):
     known: bool = True
 
 
-Lanes = NDArray[np.bool_]
+Lanes: TypeAlias = "NDArray[np.bool_]"
 Marks = Mapping[Mark, Lanes]
 NOTHING: Marks = {}
 

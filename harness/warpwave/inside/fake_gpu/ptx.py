@@ -76,7 +76,7 @@ def _registers(constraints: str) -> tuple[list[int], list[int]]:
 
 
 def _shared(dtype: np.dtype[Any], pack: int) -> int:
-    return min(max(_REGISTER // (dtype.itemsize * 8), 1), pack)
+    return min(max(_REGISTER // (int(dtype.itemsize) * 8), 1), pack)
 
 
 def _packed(data: Array, pack: int, count: int) -> list[Bits]:
