@@ -112,7 +112,7 @@ def next_commands(comparison: Comparison, out: PurePath) -> tuple[str, ...]:
         return (visible(resume_command(unfinished.command, out)),)
     failing = {verdict.value for verdict in FAILING}
     failed = next((target for target in comparison.targets if failing & target.tests.keys()), None)
-    # What cannot be compiled or launched is compiled again: a run of tests alone would look better with nothing mended.
+    # Without the compile stage, the next report would not show the kernels that cannot launch, and so look better than this one.
     stages = "test,compile" if failed and failing & failed.compiled.keys() else "test"
     again = rerun(failed, ["--stage", stages, "--last-failed", str(out)]) if failed and comparison.exit_code != ExitCode.USAGE else ""
     listing = visible(f"warpwave known update {shlex.quote(str(out))}")

@@ -20,12 +20,9 @@ LOCKS = sorted((DOCKER / "locks").glob("*.txt"))
 TARGETS = yaml.safe_load((DOCKER / "targets.yml").read_text())["targets"]
 sys.path.append(str(REPOSITORY / "tools"))
 
-import tarfile
 
 import audit
 import pins
-from pack import pack
-from recorded import ARCHIVE, recorded
 
 
 @pytest.mark.parametrize("path", LOCKS, ids=lambda path: path.name)
@@ -190,34 +187,3 @@ def test_hooks_have_the_versions_of_the_lint_session():
     assert [package for package in given if package not in (*linters, *needed)] == []
     assert len(typed) == 4
     assert set(hooks["mypy"]) == {*needed, *typed}
-
-
-# The recorded run is small in a clone, and packed so that anybody can check it.
-
-
-def test_the_same_files_give_the_same_archive(tmp_path):
-    """Another machine, time, mode and order of the files change nothing; journals and logs are left out."""
-    archives = []
-    for name, order in (("one", 1), ("two", -1)):
-        folder = tmp_path / name
-        for path in ("comparison.json", "raw/a/run.json", "raw/a/bench/journal.jsonl", "raw/a/log.txt", "plots/a.svg", "raws/b")[::order]:
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_text(path)
-            os.utime(folder / path, (order + 9, order + 9))
-            (folder / path).chmod(0o600 if order == 1 else 0o755)
-        archives.append(tmp_path / f"{name}.tar.xz")
-        assert pack(folder, archives[-1], ["raw", "comparison.json"]) == ["comparison.json", "raw/a/run.json"]
-        assert pack(folder, folder / "all.tar.xz") == ["comparison.json", "plots/a.svg", "raw/a/run.json", "raws/b"]
-        assert pack(folder, folder / "all.tar.xz") == ["comparison.json", "plots/a.svg", "raw/a/run.json", "raws/b"]
-
-    assert archives[0].read_bytes() == archives[1].read_bytes()
-
-
-def test_the_archive_holds_what_pack_would_pack(tmp_path):
-    pack(recorded(), tmp_path / "again.tar.xz", ["raw", "comparison.json"])
-    entries = []
-    for path in (ARCHIVE, tmp_path / "again.tar.xz"):
-        with tarfile.open(path) as packed:
-            entries.append([(entry.name, entry.mode, entry.mtime, entry.uid, packed.extractfile(entry).read()) for entry in packed])
-
-    assert entries[0] == entries[1]

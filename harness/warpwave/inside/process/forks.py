@@ -95,7 +95,7 @@ def start(channel: socket.socket, task: Task, output: int, named: Mapping[str, i
 def serve(channel: socket.socket, at_rest: Callable[[], object] = lambda: None) -> Task:
     """Fork for each request, and return in the fork, with its task. End when nobody can ask any more.
 
-    `at_rest` is called when the last fork has ended, before that is told.
+    When the last fork has ended, `at_rest` is called, and then the exit code is sent.
     """
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -246,12 +246,12 @@ def run(task: Task) -> NoReturn:
 
 
 def open_channel() -> tuple[socket.socket, socket.socket]:
-    """Return the ends of a channel: the one to ask at, and the one to serve. A request arrives whole, whoever else asks."""
+    """Return the client's and the server's end of a channel. Several processes may send requests; each arrives whole."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # type: ignore[return-value]
 
 
 class Warm:
-    """The interpreter of a run, and what asks it for stages. It is a child of this process."""
+    """Starts the warm interpreter of a run as a child of this process, and asks it to fork stages."""
 
     def __init__(self, variables: Mapping[str, str], log: Path) -> None:
         """Start it. It imports while this process goes on."""
