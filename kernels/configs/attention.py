@@ -59,7 +59,7 @@ class Decode:
     warps: int
     stages: int
     resident: int
-    options: dict[str, int] = field(default_factory=dict)
+    options: dict[str, int] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ import triton
 import triton.language as tl
 
 from kernels.attention.plain.tiles import exponential, load_tile, padded, product, readable, steps
-from kernels.configs import card
+from kernels.configs import Card, card
 from kernels.configs.attention import Decode
+from kernels.launches.bound import Bound, on_boundary
 
 _START = 2  # blocks of keys that a program could process while it starts, fills its pipeline and writes its part: parts are not for free
 
@@ -138,8 +139,7 @@ def forward(
 
     `q` is (B, H, L, E), `k` (B, H / group, S, E) and `v` (B, H / group, S, Ev), fp16 or bf16, none of them empty; `scale` is positive.
     """
-    batch, heads, rows, width = q.shape
-    kv_heads, keys, v_width = v.shape[1:]
+    (batch, heads, rows, width), (kv_heads, keys, v_width) = q.shape, v.shape[1:]
     out = torch.empty((batch, heads, rows, v_width), dtype=q.dtype, device=q.device)
     lse = torch.empty((batch, heads, rows), dtype=torch.float32, device=q.device)
     q, k, v = (readable(x) for x in (q, k, v))
@@ -150,15 +150,36 @@ def forward(
     else:
         sums = torch.empty((parts, *out.shape), dtype=torch.float32, device=q.device)
         peaks, totals = (torch.empty((parts, *lse.shape), dtype=torch.float32, device=q.device) for _ in range(2))
-    queries = heads // kv_heads * rows
-    widths = {"V_WIDTH": v_width, "V_COLUMNS": padded(v_width)}
-    attention_decode_kernel[(batch * kv_heads, parts)](
-        q, k, v, sums, lse, peaks, totals, steps(q), steps(k), steps(v),
-        kv_heads, heads // kv_heads, rows, keys, part, scale,
-        WIDTH=width, COLUMNS=padded(width), M=padded(queries), N=tile.n, WHOLE=parts == 1, PRECISION=precision, **widths,
-        num_warps=tile.warps, num_stages=tile.stages, **tile.options,
-    )  # fmt: skip
-    if parts > 1:
-        meta = {"PARTS": triton.next_power_of_2(parts), "AT_ONCE": 16, **widths, "num_warps": 4}
-        attention_decode_sum_kernel[(batch * heads * rows,)](sums, peaks, totals, out, lse, parts, **meta)
+    strides, group = (steps(q), steps(k), steps(v)), heads // kv_heads
+    layout = q.dtype, on_boundary(q, k, v), strides
+    attend, add_up = _plan(card(), *layout, (batch, heads, rows, width), kv_heads, v_width, parts, tile, precision)
+    attend(q, k, v, sums, lse, peaks, totals, *strides, kv_heads, group, rows, keys, part, scale)
+    if add_up:
+        add_up(sums, peaks, totals, out, lse, parts)
     return out, lse
+
+
+# The number of keys is not part of the plan: it grows with each step of decoding, while the cache that holds them stays.
+@functools.lru_cache(maxsize=1024)
+def _plan(
+    on: Card,
+    dtype: torch.dtype,
+    boundaries: tuple[bool, ...],
+    strides: tuple[tuple[int, ...], ...],
+    q: tuple[int, ...],
+    kv_heads: int,
+    v_width: int,
+    parts: int,
+    tile: Decode,
+    precision: str,
+) -> tuple[Bound, Bound | None]:
+    """Return the launch of the parts, and of the kernel that adds them up if there are several."""
+    batch, heads, rows, width = q
+    widths = {"V_WIDTH": v_width, "V_COLUMNS": padded(v_width)}
+    sizes = {"WIDTH": width, "COLUMNS": padded(width), "M": padded(heads // kv_heads * rows), "N": tile.n, **widths}
+    options = {"WHOLE": parts == 1, "PRECISION": precision, "num_warps": tile.warps, "num_stages": tile.stages, **tile.options}
+    attend = Bound(attention_decode_kernel, (batch * kv_heads, parts), sizes | options)
+    if parts == 1:
+        return attend, None
+    options = {"PARTS": triton.next_power_of_2(parts), "AT_ONCE": 16, **widths, "num_warps": 4}
+    return attend, Bound(attention_decode_sum_kernel, (batch * heads * rows,), options)
