@@ -97,7 +97,7 @@ def _collect(slots_ptr, split, SLOTS: tl.constexpr):
 
 
 @triton.jit
-def _shift(top):
+def shift(top):
     # The value to subtract: -inf minus -inf would be NaN.
     return tl.where(top == -float("inf"), 0.0, top)
 
@@ -146,9 +146,9 @@ def softmax_kernel(
 
     # Padding is -inf and adds nothing. A row of only -inf has a total of 0 and becomes NaN, as in PyTorch.
     x = _again(loaded, PACKED).to(tl.float32).to(kind).to(tl.float32)
-    total = _sum_of(exp(x - _shift(top)[:, None]), SHORT)
+    total = _sum_of(exp(x - shift(top)[:, None]), SHORT)
     if EDGES:
-        total += tl.sum(exp(edge - _shift(top)[:, None]), axis=1)
+        total += tl.sum(exp(edge - shift(top)[:, None]), axis=1)
     if PHASE != "whole":
         slots_ptr += rows * split
         if PHASE != "finish":
@@ -157,7 +157,7 @@ def softmax_kernel(
             return
         tops, totals = _collect(slots_ptr, split, SLOTS)
         top = tl.maximum(top, tl.max(tops, axis=0))
-        total = tl.full((ROWS,), tl.sum(totals * exp(tops - _shift(tl.max(tops, axis=0))), axis=0), tl.float32)
+        total = tl.full((ROWS,), tl.sum(totals * exp(tops - shift(tl.max(tops, axis=0))), axis=0), tl.float32)
 
     x = _again(loaded, PACKED).to(tl.float32).to(kind).to(tl.float32)
     tl.store(out_ptr + out_at, _result(x, top, total, LOG).to(kind), mask=inside)
@@ -169,12 +169,12 @@ def softmax_kernel(
 def _result(x, top, total, LOG: tl.constexpr):
     if LOG:
         return x - top[:, None] - tl.log(total)[:, None]
-    return exp(x - _shift(top)[:, None]) * (1.0 / total)[:, None]
+    return exp(x - shift(top)[:, None]) * (1.0 / total)[:, None]
 
 
 @triton.jit
-def _gradient(dy, y, total, LOG: tl.constexpr):
-    return dy - careful_exp(y) * total[:, None] if LOG else y * (dy - total[:, None])
+def gradient(dy, y, total, LOG: tl.constexpr):
+    return dy - careful_exp(y) * total if LOG else y * (dy - total)
 
 
 @triton.jit(do_not_specialize_on_alignment=["split"])
@@ -218,6 +218,6 @@ def softmax_backward_kernel(
 
     dy = _again(dy, PACKED).to(tl.float32)
     y = _again(y, PACKED).to(tl.float32)
-    tl.store(dx_ptr + at, _gradient(dy, y, total, LOG).to(kind), mask=inside)
+    tl.store(dx_ptr + at, gradient(dy, y, total[:, None], LOG).to(kind), mask=inside)
     if EDGES:
-        tl.store(dx_ptr + edge_at, _gradient(edge_dy, edge_y, total, LOG).to(kind), mask=at_edge)
+        tl.store(dx_ptr + edge_at, gradient(edge_dy, edge_y, total[:, None], LOG).to(kind), mask=at_edge)

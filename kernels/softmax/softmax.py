@@ -17,6 +17,7 @@ from kernels.contract import DTYPES, check_dtype
 from kernels.dispatch import cdiv, custom_op, next_power_of_2
 from kernels.launches.bound import Bound, on_boundary
 from kernels.launches.tape import repeatable
+from kernels.softmax.few import softmax_few_backward_kernel, softmax_few_kernel
 from kernels.softmax.rows import softmax_backward_kernel, softmax_kernel
 from kernels.softmax.strided import softmax_strided_backward_kernel, softmax_strided_kernel
 
@@ -26,8 +27,8 @@ FEWEST_SLOTS = 32
 _SHORT = 32768
 # The fewest bytes of a part: 32 programs of a multiprocessor then still have 256 KB on their way.
 _PART = 8192
-# Rows of up to so many columns are read in the widest vectors that divide them, wherever they start.
-_FEW_COLUMNS = 64
+# Of so many columns, most would be edges: kernels of their own read such rows in the widest vectors that divide them.
+_FEW_COLUMNS, _FEW_WARPS = 64, 4
 # From so many elements a thread on, it adds them in four sums, each of the 16 bytes of fp32 that it loads at once, or more.
 _SHORT_SUMS = 16
 
@@ -162,6 +163,10 @@ def _launch_rows(backward: bool, out: Tensor, inputs: Sequence[Tensor], strides:
     n_rows, dtypes = out.numel() // n_columns, (out.dtype, *[tensor.dtype for tensor in inputs])
     on = card()
     plan = _plan(on, choose(SOFTMAX, on), backward, dtypes, n_rows, n_columns, strides, on_boundary(*inputs), log)
+    if plan.few:
+        for bound in plan.launches:
+            bound(out, *inputs, *strides, n_rows)
+        return
     slots = plan.words(out)
     for bound in plan.launches:
         bound(out, *inputs, slots, *strides, n_rows, n_columns, plan.split, plan.segment)
@@ -172,10 +177,11 @@ class _Plan:
     """What a shape comes to: launches one after the other, in how many parts a row is, and the elements of a part."""
 
     launches: tuple[Bound, ...]
-    split: int
-    segment: int
-    n_words: int
-    zeros: bool
+    split: int = 1
+    segment: int = 0
+    n_words: int = 0
+    zeros: bool = False
+    few: bool = False
 
     def words(self, out: Tensor) -> Tensor:
         """Return a word for each part of each row; where there are no parts, any tensor."""
@@ -199,11 +205,13 @@ def _plan(
     """Choose the tile of a shape. Rows that start anywhere have a body and edges, the same in all tensors."""
     vector = 16 // min(dtype.itemsize for dtype in dtypes)
     even = all(size % vector == 0 for size in (n_columns, *strides))
-    if not all(boundaries) or not (even or all(stride == n_columns for stride in strides)):
+    dense = all(boundaries) and all(stride == n_columns for stride in strides)
+    if n_columns <= _FEW_COLUMNS and n_columns % vector:
+        vector = math.gcd(vector, n_columns, *strides) if all(boundaries) else 1
+        pairs = n_rows // 2 if vector == 1 and dense and min(dtype.itemsize for dtype in dtypes) == 2 else 0
+        return _few(gpu, backward, n_rows, pairs, n_columns, vector, log)
+    if not (dense or (all(boundaries) and even)):
         vector, even = 1, True
-    elif n_columns <= _FEW_COLUMNS:
-        # Most of such a row would be edges.
-        vector, even = math.gcd(vector, n_columns, *strides), True
     tiles = (config.backward if backward else config.forward)[dtypes[0].itemsize]
     block = next_power_of_2(n_columns)
     tile = next((tile for tile in tiles if block <= tile.columns), tiles[-1])
@@ -239,3 +247,23 @@ def _plan(
     kernel = softmax_backward_kernel if backward else softmax_kernel
     launches = tuple(Bound(kernel, grid, {**fixed, "PHASE": phase, "SLOTS": padded.get(phase, 1), **limit}) for phase in phases)
     return _Plan(launches, split, segment, n_rows * split if split > 1 else 0, "exchange" in phases)
+
+
+def _few(gpu: Card, backward: bool, n_rows: int, pairs: int, n_columns: int, vector: int, log: bool) -> _Plan:
+    """Return the plan of rows of a few columns, of which so many pairs are read together.
+
+    A thread has one vector in each step, and a row three to six steps: fewer exchange more, and more read what is further apart.
+    """
+    kernel = softmax_few_backward_kernel if backward else softmax_few_kernel
+
+    def launch(n_rows: int, pair: bool, last: bool) -> Bound:
+        wide = 2 if pair else vector
+        units = 1 << max(0, (n_columns * (1 + pair) // wide // 3).bit_length() - 1)
+        rows = 1 if last else max(1, _FEW_WARPS * gpu.warp_size // units)
+        options = {"N": n_columns, "VECTOR": wide, "PAIR": pair, "LAST": last, "ROWS": rows, "LANES": units * wide, "LOG": log}
+        return Bound(kernel, (cdiv(n_rows, rows),), options | {"num_warps": _FEW_WARPS})
+
+    if not pairs:
+        return _Plan((launch(n_rows, False, False),), few=True)
+    odd = (launch(1, False, True),) if n_rows % 2 else ()
+    return _Plan((launch(pairs, True, False), *odd), few=True)

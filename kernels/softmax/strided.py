@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kernels.softmax.rows import _shift, careful_exp, exp
+from kernels.softmax.rows import careful_exp, exp, shift
 
 
 @triton.jit
@@ -36,10 +36,10 @@ def softmax_strided_kernel(out_ptr, x_ptr, length, width, tiles, LOG: tl.constex
         step, within = _step(begin, length, width, BLOCK)
         x = tl.load(x_ptr + first + step, mask=exists & within, other=-float("inf")).to(tl.float32).to(kind).to(tl.float32)
         higher = tl.maximum(top, x)
-        total = total * exp(top - _shift(higher)) + exp(x - _shift(higher))
+        total = total * exp(top - shift(higher)) + exp(x - shift(higher))
         top = higher
     highest = tl.max(top, axis=0)[None, :]
-    total = tl.sum(total * exp(top - _shift(highest)), axis=0)[None, :]
+    total = tl.sum(total * exp(top - shift(highest)), axis=0)[None, :]
     for begin in range(0, length, BLOCK):
         step, within = _step(begin, length, width, BLOCK)
         x = tl.load(x_ptr + first + step, mask=exists & within).to(tl.float32).to(kind).to(tl.float32)
