@@ -27,8 +27,9 @@ FEWEST_SLOTS = 32
 _SHORT = 32768
 # The fewest bytes of a part: 32 programs of a multiprocessor then still have 256 KB on their way.
 _PART = 8192
-# Of so many columns, most would be edges: kernels of their own read such rows in the widest vectors that divide them.
-_FEW_COLUMNS, _FEW_WARPS = 64, 4
+# Of so many columns, most would be edges: kernels of their own read such rows in the widest vectors that divide them. A warp then reads from
+# a stretch of so many bytes at once.
+_FEW_COLUMNS, _FEW_WARPS, _FEW_BYTES = 64, 4, 800
 # From so many elements a thread on, it adds them in four sums, each of the 16 bytes of fp32 that it loads at once, or more.
 _SHORT_SUMS = 16
 
@@ -209,7 +210,7 @@ def _plan(
     if n_columns <= _FEW_COLUMNS and n_columns % vector:
         vector = math.gcd(vector, n_columns, *strides) if all(boundaries) else 1
         pairs = n_rows // 2 if vector == 1 and dense and min(dtype.itemsize for dtype in dtypes) == 2 else 0
-        return _few(gpu, backward, n_rows, pairs, n_columns, vector, log)
+        return _few(gpu, backward, dtypes, n_rows, pairs, n_columns, vector, log)
     if not (dense or (all(boundaries) and even)):
         vector, even = 1, True
     tiles = (config.backward if backward else config.forward)[dtypes[0].itemsize]
@@ -249,18 +250,27 @@ def _plan(
     return _Plan(launches, split, segment, n_rows * split if split > 1 else 0, "exchange" in phases)
 
 
-def _few(gpu: Card, backward: bool, n_rows: int, pairs: int, n_columns: int, vector: int, log: bool) -> _Plan:
-    """Return the plan of rows of a few columns, of which so many pairs are read together.
-
-    A thread has one vector in each step, and a row three to six steps: fewer exchange more, and more read what is further apart.
-    """
+def _few(
+    gpu: Card, backward: bool, dtypes: tuple[torch.dtype, ...], n_rows: int, pairs: int, n_columns: int, vector: int, log: bool
+) -> _Plan:
+    """Return the plan of rows of a few columns, of which so many pairs are read together."""
     kernel = softmax_few_backward_kernel if backward else softmax_few_kernel
+    size = max(dtype.itemsize for dtype in dtypes)
 
     def launch(n_rows: int, pair: bool, last: bool) -> Bound:
-        wide = 2 if pair else vector
-        units = 1 << max(0, (n_columns * (1 + pair) // wide // 3).bit_length() - 1)
-        rows = 1 if last else max(1, _FEW_WARPS * gpu.warp_size // units)
-        options = {"N": n_columns, "VECTOR": wide, "PAIR": pair, "LAST": last, "ROWS": rows, "LANES": units * wide, "LOG": log}
+        width, wide = n_columns * (1 + pair), 2 if pair else vector
+        # As few threads for a row as leave what a warp reads at once within some lines; and 16 bytes or more for each thread.
+        units = min(next_power_of_2(cdiv(width * size * gpu.warp_size, _FEW_BYTES)), next_power_of_2(cdiv(width, wide)))
+        rows = _FEW_WARPS * gpu.warp_size // units * next_power_of_2(cdiv(16, cdiv(width, units * wide) * wide * size))
+        options = {
+            "N": n_columns,
+            "VECTOR": wide,
+            "PAIR": pair,
+            "LAST": last,
+            "ROWS": 1 if last else rows,
+            "LANES": units * wide,
+            "LOG": log,
+        }
         return Bound(kernel, (cdiv(n_rows, rows),), options | {"num_warps": _FEW_WARPS})
 
     if not pairs:
