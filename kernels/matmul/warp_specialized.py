@@ -174,7 +174,7 @@ def _finish_held(held, part, at, results, buffers, ACTIVATION: gl.constexpr, SAV
     rest = ()
     for i in gl.static_range(len(held) - 1):
         rest += (held[i + 1],)
-    return rest + (held[0] >> 16,)  # noqa: RUF005
+    return rest + (held[0] >> 16,)
 
 
 @gluon.jit
@@ -291,7 +291,7 @@ def _multiply(
 
 @gluon.jit
 def _blocks(desc, COUNT: gl.constexpr):
-    return gl.allocate_shared_memory(desc.dtype, [COUNT] + desc.block_type.shape, desc.layout)  # noqa: RUF005 (Gluon does not support *)
+    return gl.allocate_shared_memory(desc.dtype, [COUNT] + desc.block_type.shape, desc.layout)
 
 
 @gluon.jit
@@ -299,7 +299,7 @@ def _ring(desc, COUNT: gl.constexpr):
     """Allocate blocks as a product takes them, without the batch dimension."""
     BLOCK: gl.constexpr = desc.block_type.shape[1:]
     LAYOUT: gl.constexpr = gl.NVMMASharedLayout.get_default_for(BLOCK, desc.dtype)
-    return gl.allocate_shared_memory(desc.dtype, [COUNT] + BLOCK, LAYOUT)  # noqa: RUF005 (Gluon does not support *)
+    return gl.allocate_shared_memory(desc.dtype, [COUNT] + BLOCK, LAYOUT)
 
 
 @gluon.jit(do_not_specialize=["batches", "shares"])
