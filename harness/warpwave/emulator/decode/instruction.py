@@ -23,6 +23,7 @@ WIDE_TYPES = frozenset({B64, I64, F64, PKF})
 VCC, TTMP, NULL, M0, EXEC, ACC = 106, 108, 124, 125, 126, 256
 
 _HEAD, _OPERANDS = struct.Struct("<Q8xIiHHBBBBB7x"), struct.Struct("<" + "HBBBB2xQ" * 6)
+RECORD_BYTES = _HEAD.size + _OPERANDS.size
 
 
 def words_of(kind: int, wavefront: int = 64) -> int:
