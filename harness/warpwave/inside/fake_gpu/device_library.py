@@ -21,6 +21,7 @@ import torch
 import triton.language.extra as extra
 from triton.runtime.interpreter import TensorHandle, _get_np_dtype, interpreter_semantic
 
+from warpwave.inside.fake_gpu.arithmetic import saturated
 from warpwave.inside.fake_gpu.ptx import ON_INTEGERS
 from warpwave.inside.process.outcomes import NotPretended
 
@@ -123,14 +124,7 @@ def _towards(mode: str, function: Function) -> Function:
 def _to_whole(mode: str) -> Function:
     """Return the conversion of floats to whole numbers; what does not fit becomes the nearest one that does, and NaN becomes 0."""
     rounded: Function = {"rn": np.rint, "rz": np.trunc, "rd": np.floor, "ru": np.ceil}[mode]
-
-    def call(x: Array, dtype: np.dtype[Any]) -> Array:
-        limits = np.iinfo(dtype)
-        whole = rounded(np.nan_to_num(x.astype(np.float64), nan=0.0))
-        inside = np.where((whole >= limits.min) & (whole <= limits.max), whole, 0).astype(np.longdouble).astype(dtype)
-        return np.where(whole >= float(limits.max), limits.max, np.where(whole <= float(limits.min), limits.min, inside)).astype(dtype)
-
-    return call
+    return lambda x, dtype: saturated(rounded(x.astype(np.float64)), dtype)
 
 
 _OF_NUMPY = ["sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "cbrt"]
@@ -190,10 +184,8 @@ FUNCTIONS: dict[str, Function] = {
     "fast_dividef": _rounded(np.divide),
     "remainder": _rounded(_of_math(math.remainder)),
     "rhypot": _rounded(lambda x, y: 1 / np.hypot(x, y)),
-    "norm3d": _rounded(lambda *xs: np.sqrt(sum(x * x for x in xs))),
-    "norm4d": _rounded(lambda *xs: np.sqrt(sum(x * x for x in xs))),
-    "rnorm3d": _rounded(lambda *xs: 1 / np.sqrt(sum(x * x for x in xs))),
-    "rnorm4d": _rounded(lambda *xs: 1 / np.sqrt(sum(x * x for x in xs))),
+    **dict.fromkeys(("norm3d", "norm4d"), _rounded(lambda *xs: np.sqrt(sum(x * x for x in xs)))),
+    **dict.fromkeys(("rnorm3d", "rnorm4d"), _rounded(lambda *xs: 1 / np.sqrt(sum(x * x for x in xs)))),
     "fdim": _rounded(lambda x, y: np.where(np.isnan(x) | np.isnan(y), np.nan, np.maximum(x - y, 0))),
     "nextafter": _exact(np.nextafter),
     "ldexp": _rounded(np.ldexp),
@@ -244,15 +236,6 @@ def functions(module: ModuleType) -> list[str]:
     """Return the names of the public functions that a library defines itself."""
     public = {name: value for name, value in vars(module).items() if isinstance(value, FunctionType) and not name.startswith("_")}
     return [name for name, value in public.items() if value.__module__ in (module.__name__, "triton.language.core")]
-
-
-def lacking(module: ModuleType, name: str) -> Callable[..., Any]:
-    """Return a function that the vendor's library has not."""
-
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise AttributeError(f"module '{module.__name__}' has no attribute '{name}'")
-
-    return refuse
 
 
 def _symbols(module: ModuleType) -> dict[str, str]:

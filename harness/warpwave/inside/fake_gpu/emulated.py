@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any, Union
 
 import torch
-from triton.runtime.cache import get_cache_manager
 
 from warpwave.emulator import Argument, Check, EmulatorError, Execution, Found, Kernel, Launch, OutOfMemoryBounds, Pair, execute, load
 from warpwave.inside.fake_gpu.driver import PretendedDriver, refuse
 from warpwave.inside.fake_gpu.emulated_findings import Collected, Given, Printer, given
-from warpwave.inside.fake_gpu.lanes import address, buffers, flatten, lanes_of
+from warpwave.inside.fake_gpu.lanes import address, buffers, first_code_of, flatten, lanes_of
 from warpwave.inside.fake_gpu.launches import Account, Launched, allocator, check_grid, check_scratch
 from warpwave.inside.fake_gpu.orders import Orders, was_tried
 from warpwave.inside.fake_gpu.streams import Graph
@@ -140,8 +139,7 @@ class _Launcher:
     def __init__(self, driver: EmulatedDriver, source: Any, metadata: Any, account: Account, checks: Collected | None) -> None:
         self._driver, self._signature, self._metadata = driver, dict(source.signature), metadata
         self._account, self._checks = account, checks
-        first = get_cache_manager(metadata.hash).get_file(f"{source.name[:150]}.ttir") if checks is not None else None  # Gluon has none
-        self._first = Path(first) if first else None
+        self._name = source.name
 
     def __call__(
         self, x: int, y: int, z: int, stream: int, kernel: Kernel, packed: object, told: object, enter: Any, leave: Any, *args: Any
@@ -166,8 +164,8 @@ class _Launcher:
             enter(told)
         with torch._C.DisableTorchFunction():
             tensors = given(self._signature.items(), args) if self._checks else []
-            if self._checks is not None and self._first:
-                self._checks.undefined(lanes_of(self._first.read_text(encoding="utf-8"), self._signature, args, grid))
+            if self._checks is not None:
+                self._checks.undefined(lanes_of(first_code_of(self._name, self._metadata.hash), self._signature, args, grid))
             self._execute(kernel, grid, [*flatten(self._signature.values(), args), *scratch], tensors)
         if leave is not None:
             leave(told)

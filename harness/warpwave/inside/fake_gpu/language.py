@@ -19,7 +19,7 @@ from triton.language.core import _unwrap_if_constexpr
 from triton.runtime.interpreter import InterpretedFunction, InterpreterError, TensorHandle, _get_np_dtype, interpreter_semantic
 from triton.runtime.jit import KernelParam
 
-from warpwave.inside.fake_gpu.arithmetic import Array, narrowed, widened
+from warpwave.inside.fake_gpu.arithmetic import E2M1, Array, narrowed, widened
 from warpwave.inside.process.outcomes import NotPretended
 
 # Structs of kernels (`_aggregate`), which the interpreter cannot make: constants are numbers there, and methods are not bound.
@@ -322,8 +322,6 @@ def _truth(value: Any) -> Any:
 # The formats are those of the OCP's Microscaling specification: a scale is a power of two (e8m0), or a number in e4m3.
 
 _NARROW = (tl.bfloat16, tl.float8e5, tl.float8e4nv)
-_MAGNITUDES_OF_E2M1 = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0], np.float32)
-_E2M1 = np.concatenate([_MAGNITUDES_OF_E2M1, -_MAGNITUDES_OF_E2M1])
 _BIAS_OF_E8M0, _NAN_OF_E8M0 = 127, 255
 
 
@@ -358,7 +356,7 @@ def dot_scaled(
 def _elements(handle: Any, format_: Any, packed_axis: int) -> Array:
     if str(format_).endswith("E2M1"):
         data = np.moveaxis(handle.data.view(np.uint8), packed_axis, -1)
-        pairs = np.stack([_E2M1[data & 15], _E2M1[data >> 4]], axis=-1)
+        pairs = np.stack([E2M1[data & 15], E2M1[data >> 4]], axis=-1)
         return np.moveaxis(pairs.reshape(*data.shape[:-1], -1), -1, packed_axis)
     return _numbers(handle)
 

@@ -16,10 +16,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import torch
+import triton.language as tl
 from triton.runtime.interpreter import TensorHandle, _get_np_dtype
 
-from warpwave.inside.fake_gpu.arithmetic import larger, smaller
+from warpwave.inside.fake_gpu.arithmetic import E2M1, larger, narrowed, smaller, widened
 from warpwave.inside.process.outcomes import NotPretended
 
 Bits = Any  # an array of uint64
@@ -496,8 +496,7 @@ def _to_tf32(numbers: Array, away: bool) -> Bits:
 # What the bits of a register mean by the type that an instruction names.
 
 _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
-_NARROW = {"bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
-_E2M1 = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0], np.float32)
+_NARROW = {"bf16": tl.bfloat16, "e4m3": tl.float8e4nv, "e5m2": tl.float8e5}
 _EVEN_FIRST = np.array([0, 2, 4, 6, 1, 3, 5, 7])
 
 
@@ -533,10 +532,9 @@ def _read(bits: Bits, kind: str) -> Array:
     if kind in _FLOATS:
         return np.ascontiguousarray(bits).astype(f"u{count // 8}").view(_FLOATS[kind])
     if kind in _NARROW:
-        narrow = torch.from_numpy(np.ascontiguousarray(bits).astype(f"u{count // 8}").view(f"i{count // 8}"))
-        return narrow.view(_NARROW[kind]).to(torch.float32).numpy()
+        return widened(bits.astype(f"u{count // 8}"), _NARROW[kind])
     if kind == "e2m1":
-        return np.where(bits & np.uint64(8), -1, 1).astype(np.float32) * _E2M1[(bits & np.uint64(7)).astype(int)]
+        return E2M1[_cut(bits, 4).astype(int)]
     return (bits << np.uint64(64 - count)).view(np.int64) >> np.int64(64 - count) if kind[0] == "s" else _cut(bits, count)
 
 
@@ -552,13 +550,10 @@ def _write(numbers: Array, kind: str) -> Bits:
         bits = made.view(f"u{count // 8}").astype(np.uint64)
         return np.where(np.isnan(made), nan, bits) if kind != "f64" else bits
     if kind in _NARROW:
-        single = torch.from_numpy(np.array(numbers, np.float32))
-        most = torch.finfo(_NARROW[kind]).max
-        limited = single if kind == "bf16" else single.clamp(-most, most)  # NaN stays
-        bits = limited.to(_NARROW[kind]).view(torch.int16 if count == 16 else torch.int8).numpy().view(f"u{count // 8}").astype(np.uint64)
-        return np.where(single.isnan().numpy(), nan, bits)
+        single = np.asarray(numbers, np.float32)
+        return np.where(np.isnan(single), nan, narrowed(single, _NARROW[kind]).astype(np.uint64))
     if kind == "e2m1":
         sizes = np.nan_to_num(np.minimum(np.abs(np.asarray(numbers, np.float32)), 6), nan=6.0)
-        nearest = _EVEN_FIRST[np.abs(sizes[..., None] - _E2M1[_EVEN_FIRST]).argmin(-1)]  # of two, the one with an even last bit
+        nearest = _EVEN_FIRST[np.abs(sizes[..., None] - E2M1[_EVEN_FIRST]).argmin(-1)]  # of two, the one with an even last bit
         return (nearest | np.where(np.signbit(numbers) & ~np.isnan(numbers), 8, 0)).astype(np.uint64)
     return (np.asarray(numbers).astype(object) & (1 << count) - 1).astype(np.uint64)

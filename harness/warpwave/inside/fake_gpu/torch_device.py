@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType, ModuleType, SimpleNamespace
@@ -163,6 +164,16 @@ def apply(changes: Iterable[Patch], undo: contextlib.ExitStack) -> None:
         else:
             undo.callback(delattr, owner, name)
         setattr(owner, name, value)
+
+
+def around(function: Callable[..., Any], before: Any) -> Callable[..., Any]:
+    """Return what calls a function in the place of another one, with that as the first argument."""
+
+    @functools.wraps(before, updated=())
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(before, *args, **kwargs)
+
+    return call
 
 
 def torch_device(kind: str) -> torch.device:

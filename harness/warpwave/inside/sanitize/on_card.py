@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from warpwave.inside.fake_gpu.emulated_findings import Collected
+from warpwave.inside.fake_gpu.emulated_findings import Collected, finding
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.outcomes import statement
 from warpwave.inside.sanitize.pytest_plugin import Sanitized
@@ -81,19 +81,10 @@ def findings(printed: str) -> list[Finding]:
             continue
         file, line = found["file"], int(found["line"])
         program = tuple(map(int, found["block"].split(","))) if found["block"] else ()
-        row = Finding(
-            case="",
-            kernel="",
+        row = finding(
             function=_function_at(file, line),
             defect=Defect.RACE,
             access="shared",
-            tensor="",
-            shape=(),
-            index=0,
-            indices=(),
-            lane=0,
-            lanes=1,
-            block=(),
             program=program,
             file=file,
             line=line,

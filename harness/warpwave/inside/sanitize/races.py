@@ -6,19 +6,17 @@ the ranges are apart. Only where they overlap are the addresses themselves looke
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from warpwave.inside.fake_gpu.emulated_findings import Collected, beyond
+from warpwave.inside.fake_gpu.emulated_findings import Collected, Given, at, finding
 from warpwave.inside.fake_gpu.programs import Place
 from warpwave.inside.process.outcomes import statement
-from warpwave.inside.sanitize.memory import Block, Given, Lanes, Later
+from warpwave.inside.sanitize.memory import Block, Lanes, Later
 from warpwave.records import Defect, Finding
 
 # What atomics order between the programs of one launch.
@@ -77,31 +75,6 @@ def is_before(clock: Clock, program: int, segment: int) -> bool:
 def _joined(one: Clock, other: Clock) -> Clock:
     news: dict[int, int] = {program: segment for program, segment in other.items() if one.get(program, -1) < segment}
     return MappingProxyType({**one, **news}) if news else one
-
-
-def watched(handle: Any, order: Order, clock: Clock | None) -> Any:
-    """Return a handle like `handle` that acquires `clock` as soon as its data is looked at."""
-    base: Any = type(handle)
-    result: Any = object.__new__(_watched(base))
-    result.__dict__.update(handle.__dict__, _acquire=lambda: order.acquire(clock))
-    return result
-
-
-@functools.cache
-def _watched(base: Any) -> Any:
-    class Watched(base):  # type: ignore[misc]
-        """The result of an atomic."""
-
-        @property
-        def data(self) -> Any:
-            self._acquire()
-            return self.__dict__["data"]
-
-        @data.setter
-        def data(self, value: Any) -> None:
-            self.__dict__["data"] = value
-
-    return Watched
 
 
 _MOST_BYTES = 64 << 20  # of addresses in a log: more are decided at once, and forgotten
@@ -295,21 +268,12 @@ def row_of(
     `lane` is the first of `lanes` positions in the block that have it, `address` what it touched, `owner` the tensor there, and `other` the
     earlier access that a race is with.
     """
-    index, indices = owner.index(address) if owner else (0, ())
-    outside = ""
-    if owner and defect is Defect.OUT_OF_BOUNDS:
-        end = owner.memory.start + owner.memory.nbytes
-        outside = beyond(end - address, block.itemsize, owner.strides, owner.shape, owner.memory.nbytes)
-    return Finding(
-        case="",
-        kernel="",
+    outside = owner.beyond(address, block.itemsize) if owner and defect is Defect.OUT_OF_BOUNDS else ""
+    return finding(
         function=function,
         defect=defect,
         access=block.doing,
-        tensor=owner.name if owner else "",
-        shape=owner.shape if owner else (),
-        index=index,
-        indices=indices,
+        **at(owner, address),
         lane=lane,
         lanes=lanes,
         block=tuple(block.shape),

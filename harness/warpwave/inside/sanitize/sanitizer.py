@@ -14,29 +14,28 @@ from numpy.typing import NDArray
 from triton.runtime import interpreter
 
 from warpwave.inside.codegen.undefined import Followed
+from warpwave.inside.fake_gpu.emulated_findings import Given
 from warpwave.inside.fake_gpu.interpreter import first_code
 from warpwave.inside.fake_gpu.lanes import lanes_of
 from warpwave.inside.fake_gpu.programs import Programs, place_in_kernel
+from warpwave.inside.fake_gpu.torch_device import Patch, around
 from warpwave.inside.process.outcomes import describe
 from warpwave.inside.sanitize.memory import (
-    AnyUse,
     Anywhere,
     Blame,
     Block,
     Entry,
-    Given,
     Lanes,
     Memory,
-    Patch,
     Shadows,
     Tensors,
-    around,
     origin_of,
     origin_patches,
     suspected,
+    watched,
 )
 from warpwave.inside.sanitize.memory import patches as unwritten_patches
-from warpwave.inside.sanitize.races import Access, Conflict, Findings, Log, Order, row_of, watched
+from warpwave.inside.sanitize.races import Access, Clock, Conflict, Findings, Log, Order, row_of
 from warpwave.records import Defect
 
 # One launch in the interpreter: which of its accesses are out of bounds, read unwritten memory, or race.
@@ -85,7 +84,7 @@ class Launch:
         found = addresses.ravel() if chosen is None else addresses.ravel()[chosen]
         if not found.size:
             return None, None
-        memory = block.origin.memory if isinstance(block.origin, Given) else self.tensors.find(int(found[0]))
+        memory = self.tensors.of(block.origin) if isinstance(block.origin, Given) else self.tensors.find(int(found[0]))
         if memory is not None:
             offsets = found - np.uint64(memory.start)  # below the start, they wrap around and are far too large
             if (high := int(offsets.max())) <= memory.nbytes - block.itemsize:
@@ -99,7 +98,7 @@ class Launch:
         if later is None:
             report(positions[outside])
         else:
-            later.append((positions[outside], AnyUse(report)))
+            later.append((positions[outside], report, True))
         marked = np.zeros(addresses.shape, bool)
         marked.ravel()[positions[outside]] = True
         on = np.ones(addresses.shape, bool) if mask is None else mask
@@ -156,7 +155,7 @@ class Launch:
     def _outside(self, block: Block, addresses: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Return which addresses are outside of the origin's storage, or of all storages if the origin is not known."""
         if isinstance(block.origin, Given):
-            return self._beyond([block.origin.memory], addresses, block.itemsize)
+            return self._beyond([self.tensors.of(block.origin)], addresses, block.itemsize)
         outside = self._beyond([*self.tensors.memories.values()], addresses, block.itemsize)
         if outside.any() and isinstance(block.origin, Anywhere):
             self.tensors.take_all_alive()
@@ -215,15 +214,15 @@ class Sanitizer:
         builder, executor = interpreter.InterpreterBuilder, interpreter.GridExecutor
         yield from origin_patches(lambda: self._launch.tensors.by_address if self._launch else None)
         yield from unwritten_patches(builder)
-        yield executor, "__call__", around(executor.__call__, self._run)
-        yield interpreter.InterpretedFunction, "run", around(interpreter.InterpretedFunction.run, self._launched)
-        yield Programs, "hand_over", around(Programs.hand_over, self._hand_over)
-        yield builder, "set_grid_idx", around(builder.set_grid_idx, self._next_program)
+        yield executor, "__call__", around(self._run, executor.__call__)
+        yield interpreter.InterpretedFunction, "run", around(self._launched, interpreter.InterpretedFunction.run)
+        yield Programs, "hand_over", around(self._hand_over, Programs.hand_over)
+        yield builder, "set_grid_idx", around(self._next_program, builder.set_grid_idx)
         checks: dict[str, Callable[..., Any]] = {"masked_load": _load, "masked_store": _store, "atomic_rmw": _rmw, "atomic_cas": _cas}
         for name, check in checks.items():
-            yield builder, f"create_{name}", around(getattr(builder, f"create_{name}"), self._within_a_launch(check))
+            yield builder, f"create_{name}", around(self._within_a_launch(check), getattr(builder, f"create_{name}"))
         if store := getattr(builder, "create_atomic_store", None):  # since Triton 3.9
-            yield builder, "create_atomic_store", around(store, self._atomic_store)
+            yield builder, "create_atomic_store", around(self._atomic_store, store)
 
     def _run(self, call: Any, executor: Any, *args: Any, **kwargs: Any) -> Any:
         if executor.pre_run_hooks:  # they may write to anything
@@ -304,8 +303,8 @@ def _load(launch: Launch, load: Any, builder: Any, ptrs: Any, mask: Any, other: 
         positions, blame = unwritten
         blame(positions)
     else:
-        result = suspected(result, (*late, *([unwritten] if unwritten is not None else [])))
-    return watched(result, launch.order, None) if volatile and launch.order else result
+        result = suspected(result, (*late, *([(*unwritten, False)] if unwritten is not None else [])))
+    return _acquiring(result, launch.order, None) if volatile and launch.order else result
 
 
 def _store(launch: Launch, store: Any, builder: Any, ptrs: Any, value: Any, mask: Any, *rest: Any, **named: Any) -> Any:
@@ -356,7 +355,12 @@ def _synchronised(launch: Launch, lanes: Lanes | None, sem: Any, scope: Any, res
     clock = launch.order.published(keys) if sem in _ACQUIRING else None
     if sem in _RELEASING:
         launch.order.release(keys, launch.program)
-    return watched(result, launch.order, clock) if clock and result is not None else result
+    return _acquiring(result, launch.order, clock) if clock and result is not None else result
+
+
+def _acquiring(handle: Any, order: Order, clock: Clock | None) -> Any:
+    """Return a handle like `handle` that acquires `clock` as soon as its data is looked at."""
+    return watched(handle, lambda handle: order.acquire(clock))
 
 
 def _changes(ptrs: NDArray[np.uint64], value: NDArray[Any], mask: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -19,10 +19,11 @@ from typing import Any
 
 import torch
 
+from warpwave.inside.fake_gpu.emulated_findings import Given, at, finding
 from warpwave.inside.fake_gpu.host_side import is_packages_op, tensors_in
 from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.process.outcomes import statement
-from warpwave.inside.sanitize.memory import Given, Memory, Shadows, same_memory
+from warpwave.inside.sanitize.memory import Shadows, same_memory
 from warpwave.inside.sanitize.races import Findings
 from warpwave.records import Defect, Finding
 
@@ -206,23 +207,13 @@ def _finding(part: _Part, name: str) -> Finding:
     first = tuple(int(each) for each in (~part.written).nonzero()[0])
     offset = sum(place * stride for place, stride in zip(first, part.tensor.stride(), strict=True))
     address = part.tensor.data_ptr() + offset * part.tensor.element_size()
-    given = Given(label, Memory(0, 0), whole.data_ptr(), whole.element_size(), tuple(whole.shape), tuple(whole.stride()))
-    index, indices = given.index(address)
     plain = name.strip("_") if name.startswith("__") else name
-    return Finding(
-        case="",
-        kernel="",
+    return finding(
         function=f"torch.{plain}" if hasattr(torch, plain) else f"Tensor.{plain}",
         defect=Defect.UNINITIALISED,
         access="read",
-        tensor=label,
-        shape=given.shape,
-        index=index,
-        indices=indices,
-        lane=0,
+        **at(Given(label, whole), address),
         lanes=int((~part.written).sum()),
-        block=(),
-        program=(),
         file=frame.f_code.co_filename,
         line=frame.f_lineno,
         text=statement(frame.f_code.co_filename, frame.f_lineno),
