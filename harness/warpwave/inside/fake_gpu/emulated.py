@@ -139,7 +139,7 @@ class _Launcher:
     def __init__(self, driver: EmulatedDriver, source: Any, metadata: Any, account: Account, checks: Collected | None) -> None:
         self._driver, self._signature, self._metadata = driver, dict(source.signature), metadata
         self._account, self._checks = account, checks
-        self._name = source.name
+        self._source = source
 
     def __call__(
         self, x: int, y: int, z: int, stream: int, kernel: Kernel, packed: object, told: object, enter: Any, leave: Any, *args: Any
@@ -165,7 +165,7 @@ class _Launcher:
         with torch._C.DisableTorchFunction():
             tensors = given(self._signature.items(), args) if self._checks else []
             if self._checks is not None:
-                self._checks.undefined(lanes_of(first_code_of(self._name, self._metadata.hash), self._signature, args, grid))
+                self._checks.undefined(lanes_of(first_code_of(self._source.name, self._metadata.hash), self._signature, args, grid))
             self._execute(kernel, grid, [*flatten(self._signature.values(), args), *scratch], tensors)
         if leave is not None:
             leave(told)

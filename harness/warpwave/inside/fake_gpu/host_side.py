@@ -210,6 +210,14 @@ def named_in(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield from named_in(name, base)
 
 
+def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
+    """Return the storage of a tensor; None if it has none: it is sparse, or torch's compiler traces with it."""
+    try:
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return None
+
+
 def is_traced(*values: Any) -> bool:
     """Whether there is a tensor among these with which torch follows code for its shapes: it has no pointer."""
     return any(type(each).__module__.startswith("torch._subclasses.") or torch._is_functional_tensor(each) for each in tensors_in(*values))

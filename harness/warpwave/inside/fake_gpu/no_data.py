@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils._pytree import tree_map_only
 
 from warpwave.inside.codegen import ttir
 from warpwave.inside.fake_gpu.host_side import (
@@ -320,16 +321,7 @@ _IN_PLACE = tuple(
 
 def _each(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
     """Return arguments, or results, with every tensor changed."""
-    if isinstance(value, torch.Tensor):
-        return change(value)
-    if isinstance(value, dict):
-        return {key: _each(entry, change) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        changed = [_each(entry, change) for entry in value]
-        if isinstance(value, torch.Size) or (hasattr(value, "_fields") and not type(value).__module__.startswith("torch")):
-            return type(value)(*changed) if hasattr(value, "_fields") else value
-        return type(value)(changed)
-    return value
+    return tree_map_only(torch.Tensor, change, value)
 
 
 # A store's pointer is followed back through arithmetic, loops and branches to the arguments that it comes from. What was loaded is data,

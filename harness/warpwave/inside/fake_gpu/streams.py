@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from warpwave.inside.fake_gpu.host_side import is_host, is_packages_op, tensors_in
+from warpwave.inside.fake_gpu.host_side import is_host, is_packages_op, storage_of, tensors_in
 from warpwave.inside.fake_gpu.torch_device import always, nothing
 from warpwave.inside.process.outcomes import Pretended
 
@@ -170,13 +170,13 @@ class Graph:
 
     def _keep(self, *given: Any) -> None:
         with torch._C.DisableTorchFunction():
-            for storage in map(_storage, tensors_in(given)):
+            for storage in map(_memory, tensors_in(given)):
                 if storage is not None and (address := storage.data_ptr()) not in self._before and address not in self._made:
                     self._before[address] = storage, storage.clone()
 
     def _note_made(self, result: Any) -> None:
         with torch._C.DisableTorchFunction():
-            found = [storage.data_ptr() for storage in map(_storage, tensors_in(result)) if storage is not None]
+            found = [storage.data_ptr() for storage in map(_memory, tensors_in(result)) if storage is not None]
         self._made.update(address for address in found if address not in self._before)
 
     def reset(self) -> None:
@@ -232,13 +232,10 @@ def _waits(name: str, args: Any) -> bool:
     return name.split(".")[0] in _WAIT and any(not is_host(tensor) for tensor in tensors_in(args))
 
 
-def _storage(tensor: torch.Tensor) -> Any:
+def _memory(tensor: torch.Tensor) -> Any:
     """Return a tensor's storage; nothing if it has no data."""
-    try:
-        storage = tensor.untyped_storage()
-    except (NotImplementedError, RuntimeError):
-        return None
-    return storage if storage.device.type == "cpu" and storage.nbytes() else None
+    storage = storage_of(tensor)
+    return storage if storage is not None and storage.device.type == "cpu" and storage.nbytes() else None
 
 
 DEFAULT = Stream()

@@ -10,6 +10,7 @@ from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map_only
 
 from warpwave.inside.fake_gpu.host_side import is_meta, put_on_host
 from warpwave.inside.process.outcomes import NeedsCard, NotPretended
@@ -309,18 +310,13 @@ def in_fp32(name: str, args: Any, kwargs: Any, kind: str, is_on_card: Callable[[
         kind: The type of device that the card has.
     """
 
-    def wide(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            is_low = value.dtype in (torch.float16, torch.bfloat16) and is_on_card(value)
-            return value.to(torch.float32) if is_low else value
-        if isinstance(value, dict):
-            return {key: wide(entry) for key, entry in value.items()}
-        return tuple(map(wide, value)) if type(value) is tuple else value
+    def wide(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(torch.float32) if tensor.dtype in (torch.float16, torch.bfloat16) and is_on_card(tensor) else tensor
 
     named = any(kwargs.get(option) is not None for option in ("dtype", "out"))  # torch.nn.functional passes dtype=None
     if name not in _IN_FP32 or named or not torch.is_autocast_enabled(kind):
         return args, kwargs
-    return wide(args), wide(kwargs)
+    return tree_map_only(torch.Tensor, wide, (args, kwargs))
 
 
 class Autocast:

@@ -284,8 +284,4 @@ def _call(inputs: int, types: str, function: Callable[..., Any], is_later: bool,
 
 def _write(place: Any, data: bytes, after: int = 0) -> None:
     """Write to where an argument points: `byref`, a pointer, an array or an address."""
-    if (target := getattr(place, "_obj", None)) is not None:
-        address = ctypes.addressof(target)
-    else:
-        address = place if isinstance(place, int) else ctypes.cast(place, ctypes.c_void_p).value or 0
-    ctypes.memmove(address + after, data, len(data))
+    ctypes.memmove((ctypes.cast(place, ctypes.c_void_p).value or 0) + after, data, len(data))

@@ -22,7 +22,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from triton.runtime import interpreter
 
 from warpwave.inside.fake_gpu.emulated_findings import Given, nearest
-from warpwave.inside.fake_gpu.host_side import named_in, tensors_in
+from warpwave.inside.fake_gpu.host_side import named_in, storage_of, tensors_in
 from warpwave.inside.fake_gpu.programs import Place
 from warpwave.inside.fake_gpu.torch_device import Patch, around
 from warpwave.records import Finding
@@ -32,20 +32,21 @@ from warpwave.records import Finding
 # torch's own calls are watched. Those that fill or copy write what they fill. What another may write counts as written as a whole, and so
 # does what leaves torch's sight (`data_ptr`, `numpy`). What torch reads is in `torch_reads.py`.
 
+
+def names(text: str) -> frozenset[str]:
+    """Return the words of a text."""
+    return frozenset(text.split())
+
+
 _MAKERS = frozenset(("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"))
 # Calls that write to none of their arguments, and keep no address of them.
-_HARMLESS = frozenset(
-    (
-        *_MAKERS,
-        *("__get__", "__getitem__", "__len__", "__repr__", "__format__", "__hash__", "size", "stride", "dim", "ndimension", "numel"),
-        *("nelement", "element_size", "storage_offset", "is_contiguous", "get_device", "is_floating_point", "is_complex", "is_pinned"),
-        *("view", "view_as", "reshape", "reshape_as", "flatten", "unflatten", "transpose", "t", "permute", "movedim", "squeeze"),
-        *("unsqueeze", "expand", "expand_as", "narrow", "select", "split", "chunk", "unbind", "tensor_split", "as_strided", "swapaxes"),
-        *("detach", "requires_grad_", "contiguous", "to", "cpu", "clone", "float", "half", "bfloat16", "double", "zeros_like"),
-        *("ones_like", "full_like", "rand_like", "randn_like", "new_zeros", "new_ones", "new_full", "record_stream", "is_same_size"),
-        *("dtype", "element_size", "split_with_sizes", "diagonal", "unfold", "mT", "mH", "adjoint", "moveaxis", "swapdims", "is_signed"),
-    )
-)
+_HARMLESS = _MAKERS | names("""
+__get__ __getitem__ __len__ __repr__ __format__ __hash__ size stride dim ndimension numel nelement element_size storage_offset
+is_contiguous get_device is_floating_point is_complex is_pinned view view_as reshape reshape_as flatten unflatten transpose t permute
+movedim squeeze unsqueeze expand expand_as narrow select split chunk unbind tensor_split as_strided swapaxes detach requires_grad_
+contiguous to cpu clone float half bfloat16 double zeros_like ones_like full_like rand_like randn_like new_zeros new_ones new_full
+record_stream is_same_size dtype split_with_sizes diagonal unfold mT mH adjoint moveaxis swapdims is_signed
+""")
 _FILLERS = frozenset(("zero_", "fill_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "arange_", "eye_"))
 _MOST_BYTES = 1 << 30  # a larger storage is not tracked: its shadow would not fit beside it
 _MOST_POISONED = 64 << 20  # bytes; to fill more would take noticeable time and memory
@@ -96,7 +97,7 @@ class Shadows:
         return shadow if shadow is None or shadow.nbytes == storage.nbytes() else None
 
     def _of_tensor(self, tensor: torch.Tensor) -> Shadow | None:
-        storage = _storage(tensor)
+        storage = storage_of(tensor)
         return self.of(storage) if storage is not None else None
 
     def __bool__(self) -> bool:
@@ -125,7 +126,7 @@ class Shadows:
 
     def forget(self, tensor: torch.Tensor) -> None:
         """Treat the storage of a tensor as written."""
-        storage = _storage(tensor)
+        storage = storage_of(tensor)
         if storage is not None:
             self._shadows.pop(storage._cdata, None)
 
@@ -161,7 +162,7 @@ class Shadows:
             _poison(tensor)
 
     def _track(self, tensor: torch.Tensor, wholly_written: bool = False) -> None:
-        storage = _storage(tensor)
+        storage = storage_of(tensor)
         if storage is None or storage.nbytes() > _MOST_BYTES or storage.device.type != "cpu":
             return
         if len(self._shadows) > 1000:
@@ -205,7 +206,7 @@ class Shadows:
 
 def same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Return whether two tensors are views of one storage."""
-    first, second = _storage(one), _storage(other)
+    first, second = storage_of(one), storage_of(other)
     return first is not None and second is not None and first._cdata == second._cdata
 
 
@@ -216,13 +217,6 @@ def _poison(tensor: torch.Tensor) -> None:
             tensor.fill_(float("nan"))
         elif tensor.dtype is not torch.bool:
             tensor.fill_(int.from_bytes([_PATTERN] * tensor.element_size(), "little"))
-
-
-def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
-    try:
-        return tensor.untyped_storage()
-    except (NotImplementedError, RuntimeError):
-        return None
 
 
 @dataclass(eq=False)

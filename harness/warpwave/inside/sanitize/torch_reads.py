@@ -18,59 +18,49 @@ from types import FrameType
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map_only
 
 from warpwave.inside.fake_gpu.emulated_findings import Given, at, finding
 from warpwave.inside.fake_gpu.host_side import is_packages_op, tensors_in
 from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.process.outcomes import statement
-from warpwave.inside.sanitize.memory import Shadows, same_memory
+from warpwave.inside.sanitize.memory import Shadows, names, same_memory
 from warpwave.inside.sanitize.races import Findings
 from warpwave.records import Defect, Finding
 
 _NOT_THE_PACKAGE = (f"{Path(torch.__file__).parent}/", f"{Path(__file__).parents[1]}/")
 # Copies with a place for each element of the source.
-_CONVERSIONS = frozenset(
-    ("clone", "contiguous", "to", "cpu", "type", "type_as", "float", "half", "bfloat16", "double", "int", "long", "short", "char", "byte")
-)
+_CONVERSIONS = names("""
+clone contiguous to cpu type type_as float half bfloat16 double int long short char byte
+""")
 # Copies that put elements elsewhere, or choose some.
-_COPIES = frozenset(
-    (
-        *("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "__getitem__", "index_select", "gather", "take"),
-        *("take_along_dim", "masked_select", "masked_fill", "where", "pad", "flip", "fliplr", "flipud", "roll", "rot90", "tile", "repeat"),
-        *("repeat_interleave", "reshape", "reshape_as", "flatten", "ravel", "tril", "triu", "diag", "diagonal_scatter", "block_diag"),
-    )
-)
+_COPIES = names("""
+cat concat concatenate stack hstack vstack dstack __getitem__ index_select gather take take_along_dim masked_select masked_fill where pad
+flip fliplr flipud roll rot90 tile repeat repeat_interleave reshape reshape_as flatten ravel tril triu diag diagonal_scatter block_diag
+""")
 # Of these a part is taken: what else is in the tensor may never be used.
-_PARTS = frozenset(
-    (
-        *("__getitem__", "narrow", "select", "split", "split_with_sizes", "chunk", "unbind", "tensor_split", "as_strided", "index_select"),
-        *("gather", "take", "take_along_dim", "masked_select", "diagonal", "unfold", "where", "masked_fill", "tril", "triu"),
-    )
-)
-_ARITHMETIC = (
-    *("add", "sub", "rsub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "truediv", "floor_divide", "floordiv", "mod"),
-    *("remainder", "fmod", "pow", "matmul", "and", "or", "xor", "lt", "le", "gt", "ge", "eq", "ne", "neg", "invert", "abs", "lshift"),
-    *("rshift", "negative", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "logical_and", "logical_or", "logical_not"),
-    *("logical_xor", "less", "less_equal", "greater", "greater_equal", "not_equal", "isclose", "isnan", "isinf", "isfinite", "maximum"),
-    *("minimum", "fmax", "fmin", "clamp", "clip", "clamp_min", "clamp_max", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p"),
-    *("sqrt", "rsqrt", "square", "reciprocal", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "sigmoid"),
-    *("relu", "gelu", "silu", "leaky_relu", "elu", "softplus", "hardtanh", "erf", "erfc", "floor", "ceil", "round", "trunc", "frac"),
-    *("sign", "absolute", "nan_to_num", "lerp", "addcmul", "addcdiv", "logaddexp", "hypot"),
-)
-_READS = frozenset(
-    (
-        *_ARITHMETIC,
-        *(f"__{name}__" for name in _ARITHMETIC),
-        *(f"__r{name}__" for name in _ARITHMETIC),
-        *("sum", "nansum", "mean", "nanmean", "prod", "max", "min", "amax", "amin", "aminmax", "argmax", "argmin", "all", "any", "std"),
-        *("var", "std_mean", "var_mean", "norm", "vector_norm", "matrix_norm", "linalg_norm", "linalg_vector_norm", "dist", "logsumexp"),
-        *("count_nonzero", "nonzero", "median", "nanmedian", "quantile", "mode", "cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"),
-        *("diff", "sort", "argsort", "topk", "kthvalue", "unique", "unique_consecutive", "bincount", "histc", "trace", "mm", "bmm", "mv"),
-        *("dot", "vdot", "inner", "outer", "einsum", "tensordot", "linear", "addmm", "addmv", "baddbmm", "addbmm", "softmax"),
-        "log_softmax",
-        *("layer_norm", "rms_norm", "group_norm", "normalize", "cosine_similarity", "cross_entropy", "nll_loss", "mse_loss", "l1_loss"),
-        *("smooth_l1_loss", "huber_loss", "kl_div", "scaled_dot_product_attention", "embedding", "cdist", "searchsorted", "bucketize"),
-    )
+_PARTS = names("""
+__getitem__ narrow select split split_with_sizes chunk unbind tensor_split as_strided index_select gather take take_along_dim masked_select
+diagonal unfold where masked_fill tril triu
+""")
+_ARITHMETIC = names("""
+add sub rsub subtract mul multiply div divide true_divide truediv floor_divide floordiv mod remainder fmod pow matmul and or xor lt le gt
+ge eq ne neg invert abs lshift rshift negative bitwise_and bitwise_or bitwise_xor bitwise_not logical_and logical_or logical_not
+logical_xor less less_equal greater greater_equal not_equal isclose isnan isinf isfinite maximum minimum fmax fmin clamp clip clamp_min
+clamp_max exp exp2 expm1 log log2 log10 log1p sqrt rsqrt square reciprocal sin cos tan asin acos atan atan2 sinh cosh tanh sigmoid relu
+gelu silu leaky_relu elu softplus hardtanh erf erfc floor ceil round trunc frac sign absolute nan_to_num lerp addcmul addcdiv logaddexp
+hypot
+""")
+_READS = (
+    _ARITHMETIC
+    | {f"__{kind}{name}__" for name in _ARITHMETIC for kind in ("", "r")}
+    | names("""
+sum nansum mean nanmean prod max min amax amin aminmax argmax argmin all any std var std_mean var_mean norm vector_norm matrix_norm
+linalg_norm linalg_vector_norm dist logsumexp count_nonzero nonzero median nanmedian quantile mode cumsum cumprod cummax cummin
+logcumsumexp diff sort argsort topk kthvalue unique unique_consecutive bincount histc trace mm bmm mv dot vdot inner outer einsum tensordot
+linear addmm addmv baddbmm addbmm softmax log_softmax layer_norm rms_norm group_norm normalize cosine_similarity cross_entropy nll_loss
+mse_loss l1_loss smooth_l1_loss huber_loss kl_div scaled_dot_product_attention embedding cdist searchsorted bucketize
+""")
 )
 _EQUALITY = frozenset(("eq", "ne", "not_equal", "isclose", "__eq__", "__ne__"))  # no filling is sure to change them
 _NUMBERS = frozenset(
@@ -138,7 +128,8 @@ class TorchReads:
         if name in _PARTS and any(same_memory(part.tensor, each) for part in parts for each in found):
             return  # a view
         try:
-            tries = [list(tensors_in([function(*_filled(args, parts, turn), **_filled(kwargs, parts, turn))])) for turn in range(3)]
+            given = [_filled((args, kwargs), parts, turn) for turn in range(3)]
+            tries = [list(tensors_in([function(*args, **kwargs)])) for args, kwargs in given]
         except Exception:  # of indices that were never written, say
             self._a_part_is_used(parts)
             return
@@ -178,13 +169,12 @@ class TorchReads:
 
 def _filled(value: Any, parts: list[_Part], turn: int) -> Any:
     """Return arguments with something else in place of what was never written."""
-    if isinstance(value, torch.Tensor):
-        part = next((part for part in parts if part.tensor is value), None)
-        return value if part is None else torch.where(part.written, value.detach(), _filling(value.dtype, turn))
-    if isinstance(value, (list, tuple)):
-        filled = [_filled(each, parts, turn) for each in value]
-        return type(value)(*filled) if hasattr(value, "_fields") else type(value)(filled)
-    return {key: _filled(each, parts, turn) for key, each in value.items()} if isinstance(value, dict) else value
+
+    def fill(tensor: torch.Tensor) -> torch.Tensor:
+        part = next((part for part in parts if part.tensor is tensor), None)
+        return tensor if part is None else torch.where(part.written, tensor.detach(), _filling(tensor.dtype, turn))
+
+    return tree_map_only(torch.Tensor, fill, value)
 
 
 def _filling(dtype: torch.dtype, turn: int) -> torch.Tensor:
