@@ -18,7 +18,7 @@ from warpwave.inside.process.outcomes import describe
 from warpwave.records import Ceiling, Verdict, to_json
 from warpwave.records.words import is_rate
 
-_COPY_BYTES = 4 << 30
+_COPY_BYTES = 4 << 30  # read and written: far more than any cache holds, and little on any GPU
 # Smaller copies, in bytes read and written: from one that waits for its launch to one beyond any cache. They are ceilings of smaller cases.
 _CURVE_BYTES = (512 << 10, 8 << 20, 64 << 20, 512 << 20)
 # Side of the square matrices. A product of this size keeps any card busy, and takes milliseconds on a large one.

@@ -35,18 +35,7 @@ import triton
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
-from warpwave.inside.fake_gpu import (
-    assertions,
-    compiled,
-    driver,
-    no_data,
-    objects,
-    redirect,
-    streams,
-    torch_device,
-    torch_ops,
-    unknown,
-)
+from warpwave.inside.fake_gpu import assertions, compiled, driver, no_data, objects, redirect, streams, torch_device, torch_ops, unknown
 from warpwave.inside.fake_gpu.allocated import memory_answers
 from warpwave.inside.fake_gpu.host_side import switched_on
 from warpwave.inside.fake_gpu.torch_device import Patch, always, missing, nothing

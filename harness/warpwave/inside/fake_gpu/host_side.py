@@ -9,6 +9,7 @@ import contextlib
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from types import FrameType
 from typing import Any, TypeVar
 
 import torch
@@ -27,13 +28,11 @@ _NAMES_PLACE = tuple(map(int, triton.__version__.split(".")[:2])) < (3, 7)  # in
 
 def asked_by_torch() -> bool:
     """Whether torch itself, which computes shapes, has called the torch function that the caller of this one sees as a mode."""
-    frame = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)
     for _ in range(1 + _WRAPPERS):
-        if frame.f_globals.get("__name__", "").startswith(_OF_TORCH):
+        if frame is not None and frame.f_globals.get("__name__", "").startswith(_OF_TORCH):
             return True
-        if frame.f_back is None:
-            break
-        frame = frame.f_back
+        frame = frame and frame.f_back
     return False
 
 

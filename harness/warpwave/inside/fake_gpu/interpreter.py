@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType, ModuleType, SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -39,6 +39,7 @@ from warpwave.inside.fake_gpu.language import note_types, typed
 from warpwave.inside.fake_gpu.launches import Launched, check_descriptors, check_grid
 from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.fake_gpu.streams import Graph
+from warpwave.inside.fake_gpu.torch_device import apply
 from warpwave.inside.process.outcomes import NotPretended, raised_in_kernel
 from warpwave.records import Architecture
 
@@ -92,23 +93,10 @@ def of_hardware(processors: int) -> dict[str, Callable[[], Any]]:
 
 def of_compiler(card: Architecture) -> Mapping[str, Any]:
     """Return what Triton's language asks of a card's compiler; nothing if this Triton does not compile for it."""
-
-    try:
+    with contextlib.suppress(RuntimeError):
         backend = make_backend(GPUTarget(card.backend, card.arch, card.warp_size))
-    except RuntimeError:
-        return {}
-    return backend.get_codegen_implementation(backend.parse_options({}))  # type: ignore[no-any-return]
-
-
-@contextlib.contextmanager
-def launched_with(options: Mapping[str, Any]) -> Iterator[None]:
-    """Within, a kernel that asks (`tl.extra.cuda.num_warps()`) gets what its launch says."""
-    before = InterpreterOptions.num_warps
-    InterpreterOptions.num_warps = options.get("num_warps", WARPS)
-    try:
-        yield
-    finally:
-        InterpreterOptions.num_warps = before
+        return backend.get_codegen_implementation(backend.parse_options({}))  # type: ignore[no-any-return]
+    return {}
 
 
 def _number(value: int, dtype: Any) -> Any:
@@ -164,17 +152,12 @@ def refuse_host_tensors(executor: Any, args: Sequence[Any], kwargs: Mapping[str,
     """
     given = {**dict(zip(executor.arg_names, args, strict=False)), **kwargs}
     named = ((name, None if name in executor.constexprs else given.get(name)) for name in executor.arg_names)
-    error = refused(taken_apart(named))
-    if error and (_has_some_on_card(given) or not _may_have_chosen_the_host(executor.fn)):
-        raise error
-
-
-def _has_some_on_card(given: Mapping[str, Any]) -> bool:
-    """Return whether a launch has tensors that are on the card. In a backward that is not known of those that autograd made."""
-    graph: Any = torch._C
-    in_backward = graph._current_graph_task_id() != -1
-    card = Redirect.current
-    return not in_backward and card is not None and any(map(card.is_on_card, tensors_in(list(given.values()))))
+    if error := refused(taken_apart(named)):
+        graph, card = cast(Any, torch._C), Redirect.current
+        in_backward = graph._current_graph_task_id() != -1  # there, it is not known of tensors that autograd made
+        some_on_card = not in_backward and card is not None and any(map(card.is_on_card, tensors_in(list(given.values()))))
+        if some_on_card or not _may_have_chosen_the_host(executor.fn):
+            raise error
 
 
 def _may_have_chosen_the_host(kernel: Any) -> bool:
@@ -400,7 +383,9 @@ def launched(launch: Callable[..., Any], card: Architecture) -> Callable[..., An
     one_at_a_time = threading.RLock()
 
     def interpret(executor: Any, *args: Any, **kwargs: Any) -> Any:
-        with one_at_a_time, launched_with(kwargs), np.errstate(all="ignore"), torch._C.DisableTorchFunction():
+        with one_at_a_time, np.errstate(all="ignore"), torch._C.DisableTorchFunction(), contextlib.ExitStack() as undo:
+            # What a kernel gets that asks how it was launched (`tl.extra.cuda.num_warps()`).
+            apply([(InterpreterOptions, "num_warps", kwargs.get("num_warps", WARPS))], undo)
             return launch(executor, *args, **kwargs)
 
     def run(executor: Any, *args: Any, **kwargs: Any) -> Any:

@@ -199,7 +199,8 @@ def map_elementwise(function: Callable[..., Any], *args: Any, pack: Any = 1) -> 
     calls = []
     for first in range(0, size, pack):
         places = range(first, first + pack)
-        calls.append(_tensors(function(*(_element(tensor, place) for tensor in tensors for place in places))))
+        elements = ((tensor.handle.data.reshape(-1)[place : place + 1], tensor.dtype.scalar) for tensor in tensors for place in places)
+        calls.append(_tensors(function(*(tl.tensor(TensorHandle(data, dtype), dtype) for data, dtype in elements))))
     is_single = isinstance(calls[0], tl.tensor)
     results = []
     for place in range(1 if is_single else len(calls[0]) // pack):
@@ -213,11 +214,6 @@ def map_elementwise(function: Callable[..., Any], *args: Any, pack: Any = 1) -> 
 def _tensors(result: Any) -> Any:
     """Return what a function returned as tensors: it may return constants."""
     return [*map(_tensors, result)] if isinstance(result, (list, tuple, tl.tuple)) else interpreter_semantic.to_tensor(result)
-
-
-def _element(tensor: Any, place: int) -> Any:
-    dtype = tensor.dtype.scalar
-    return tl.tensor(TensorHandle(tensor.handle.data.reshape(-1)[place : place + 1], dtype), dtype)
 
 
 # Python's `and`, `or`, `not`, `min` and `max` in kernels: the compiler works on tensors with them, element by element. And `.value`.
@@ -412,7 +408,7 @@ def loop_of_tensors(transformer: ast.NodeTransformer, node: ast.For) -> ast.For:
     The variable of a `static_range` is a constant on a card, too. `range` itself gets no keywords: the compiler ignores them.
     """
     call = node.iter
-    if isinstance(call, ast.Call) and isinstance(node.target, ast.Name) and _name(call.func) == "range":
+    if isinstance(call, ast.Call) and isinstance(node.target, ast.Name) and ast.unparse(call.func).rpartition(".")[2] == "range":
         if isinstance(call.func, ast.Name):
             call.keywords = []
         name = node.target.id
@@ -455,10 +451,6 @@ def comparing_constants(transformers: type[ast.NodeTransformer]) -> Callable[...
     return visit
 
 
-def _name(function: ast.expr) -> str:
-    return function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
-
-
 def constant_of_bf16(builder: Any, value: float) -> Any:
     """Return a constant, which Triton's interpreter has of every type but this one."""
     return TensorHandle(narrowed(np.array([value], dtype=np.float32), tl.bfloat16), tl.bfloat16)
@@ -477,7 +469,8 @@ def remembering(interpreter: Any) -> Callable[..., None]:
         if size != len(vars(owner)):
             members = inspect.getmembers(owner)
             names = [name for name, member in members if is_builtin(member)]
-            if not any(map(_is_replaced, members)):  # a kernel that is launched by another one finds them replaced
+            # A kernel that is launched by another one finds them replaced.
+            if not any(str(getattr(member, "__qualname__", "")).startswith("_patch_attr.") for _, member in members):
                 kept[owner] = len(vars(owner)), names
         for name in names:
             member = getattr(owner, name, None)
@@ -485,7 +478,3 @@ def remembering(interpreter: Any) -> Callable[..., None]:
                 interpreter._patch_attr(owner, name, member, *rest)
 
     return patch_builtin
-
-
-def _is_replaced(member: tuple[str, Any]) -> bool:
-    return str(getattr(member[1], "__qualname__", "")).startswith("_patch_attr.")
