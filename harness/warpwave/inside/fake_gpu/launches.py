@@ -158,11 +158,9 @@ _SHARE = 0.9
 # A test's tensors may wait in cycles of references for Python's collector, which counts objects, not bytes. By so much a process may grow.
 _MOST_GROWTH = 64 << 20
 # What turns tensors into numbers of Python's or of NumPy's.
-_READS = frozenset(
-    {
-        *("item", "tolist", "numpy", "equal", "allclose", "is_nonzero", "nonzero"),
-        *("__bool__", "__int__", "__float__", "__complex__", "__index__", "__array__", "__contains__"),
-    }
+_READS = (
+    *("item", "tolist", "numpy", "equal", "allclose", "is_nonzero", "nonzero"),
+    *("__bool__", "__int__", "__float__", "__complex__", "__index__", "__array__", "__contains__"),
 )
 _OUTCOMES: dict[type[EmulatorError], str] = {TimeLimit: "timeout", OutOfMemoryBounds: "failed", Trap: "failed", Deadlock: "failed"}
 
@@ -192,12 +190,10 @@ class Account:
 
     def begin(self) -> None:
         """Start a new test, without what earlier ones left in memory."""
-        if self._has_grown():
-            _trim()
-            if self._has_grown():  # a collection looks through all modules, and takes a third of a second
-                gc.collect()
-                _trim()
-                self._resident = _resident()
+        most = self._resident + _MOST_GROWTH
+        if _resident() > most and _resident(trim=True) > most:
+            gc.collect()  # looks through all modules, and takes a third of a second
+            self._resident = _resident(trim=True)
         self.launches = self.instructions = 0
         self._until = time.monotonic() + _SHARE * self.seconds
         self.fault: Fault | None = None
@@ -206,9 +202,6 @@ class Account:
     def watch(self, function: Any, *_: object) -> None:
         """Note whether host code reads numbers that a launch may have made. torch's functions are given here after they are called."""
         self.read = self.read or (self.launches > 0 and getattr(function, "__name__", "") in _READS)
-
-    def _has_grown(self) -> bool:
-        return _resident() > self._resident + _MOST_GROWTH
 
     @property
     def left(self) -> int:
@@ -249,14 +242,11 @@ class Account:
         return {EMULATED: f"{self.card}: {self.instructions} wave-instructions in {self.launches} launch{plural}"} if self.launches else {}
 
 
-def _trim() -> None:
-    """Give freed memory back to the system: that of the compiler, for example, stays with the process otherwise."""
-    with contextlib.suppress(AttributeError, OSError):  # another C library than glibc
-        ctypes.CDLL(None).malloc_trim(0)
-
-
-def _resident() -> int:
-    """Return the memory of this process in bytes; 0 where the system does not say."""
+def _resident(trim: bool = False) -> int:
+    """Return the memory of this process in bytes; 0 where the system does not say. With `trim`, freed memory goes back to the system."""
+    if trim:
+        with contextlib.suppress(AttributeError, OSError):  # another C library than glibc
+            ctypes.CDLL(None).malloc_trim(0)
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

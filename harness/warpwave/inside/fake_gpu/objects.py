@@ -45,18 +45,17 @@ def on_the_host(begin: Callable[..., Any], backend: Any = None, *args: Any, **kw
 # torch writes the place of a tensor's storage. Here the storage is the host's, so it gets a mark before it is written, and when it is
 # read.
 
-_FIRST = 0  # torch's own functions for places have 10 and more
-
 
 def places(kinds: Sequence[str], torchs_own: list[Any]) -> list[Any]:
-    """Return torch's functions for places of storages, with those for a card of these types first."""
-    return [(_FIRST, _place, lambda storage, place: marks.mark_storage(storage) if place.partition(":")[0] in kinds else None), *torchs_own]
+    """Return torch's functions for places of storages, with those for a card of these types first: torch's own have 10 and more."""
 
+    def written(storage: Any) -> str | None:
+        return str(Redirect.current.claim) if Redirect.current is not None and marks.is_of_card(storage) else None
 
-def _place(storage: Any) -> str | None:
-    """Return the place of a storage that `torch.save` writes, if it is the card."""
-    redirect = Redirect.current
-    return str(redirect.claim) if redirect is not None and marks.is_of_card(storage) else None
+    def read(storage: Any, place: str) -> Any:
+        return marks.mark_storage(storage) if place.partition(":")[0] in kinds else None
+
+    return [(0, written, read), *torchs_own]
 
 
 def where_storage_is(

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch.multiprocessing.reductions import StorageWeakRef
 from triton.runtime import interpreter
 
-from warpwave.inside.fake_gpu.emulated_findings import Given, nearest
+from warpwave.inside.fake_gpu.emulated_findings import Given
 from warpwave.inside.fake_gpu.host_side import named_in, storage_of, tensors_in
 from warpwave.inside.fake_gpu.programs import Place
 from warpwave.inside.fake_gpu.torch_device import Patch, around
@@ -143,7 +143,9 @@ class Shadows:
         name = getattr(function, "__name__", "")
         if name in _MAKERS or (name == "new" and all(isinstance(each, (int, torch.Size)) for each in args[1:])):
             if isinstance(result, torch.Tensor) and not (kwargs and kwargs.get("out") is not None):
-                self._made(result)
+                self._track(result)
+                if result.untyped_storage().nbytes() <= _MOST_POISONED and self.written(result) is not None:
+                    _poison(result)
         elif self._shadows and name not in _HARMLESS:
             if name == "resize_":
                 self._grown(result)
@@ -155,11 +157,6 @@ class Shadows:
                 if later := self.later(tensor):
                     later.wanted = False
                 self.forget(tensor)
-
-    def _made(self, tensor: torch.Tensor) -> None:
-        self._track(tensor)
-        if tensor.untyped_storage().nbytes() <= _MOST_POISONED and self.written(tensor) is not None:
-            _poison(tensor)
 
     def _track(self, tensor: torch.Tensor, wholly_written: bool = False) -> None:
         storage = storage_of(tensor)
@@ -308,10 +305,6 @@ class Tensors:
         for each in gc.get_objects():
             if issubclass(type(each), torch.Tensor) and each.device.type == "cpu":
                 self._memory(Given("", each))
-
-    def nearest(self, address: int) -> Given | None:
-        """Return the tensor that ends or begins closest to an address."""
-        return nearest(self.given, address)
 
     def _memory(self, given: Given) -> Memory:
         start, nbytes = given.storage

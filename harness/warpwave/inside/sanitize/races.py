@@ -13,11 +13,10 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from warpwave.inside.fake_gpu.emulated_findings import Collected, Given, at, finding
-from warpwave.inside.fake_gpu.programs import Place
+from warpwave.inside.fake_gpu.emulated_findings import Collected
 from warpwave.inside.process.outcomes import statement
-from warpwave.inside.sanitize.memory import Block, Lanes, Later
-from warpwave.records import Defect, Finding
+from warpwave.inside.sanitize.memory import Lanes, Later
+from warpwave.records import Finding
 
 # What atomics order between the programs of one launch.
 #
@@ -252,39 +251,6 @@ class Marks:
         self._programs[len(self.kept)] = access.program
 
 
-def row_of(
-    defect: Defect,
-    function: str,
-    block: Block,
-    program: tuple[int, int, int],
-    owner: Given | None,
-    address: int,
-    lane: int,
-    lanes: int,
-    other: Access | None = None,
-) -> Finding:
-    """Return the row of one defect, without its test.
-
-    `lane` is the first of `lanes` positions in the block that have it, `address` what it touched, `owner` the tensor there, and `other` the
-    earlier access that a race is with.
-    """
-    outside = owner.beyond(address, block.itemsize) if owner and defect is Defect.OUT_OF_BOUNDS else ""
-    return finding(
-        function=function,
-        defect=defect,
-        access=block.doing,
-        **at(owner, address),
-        lane=lane,
-        lanes=lanes,
-        block=tuple(block.shape),
-        program=program,
-        file=block.place[0].co_filename,
-        line=block.place[1],
-        text=_text(block.place),
-        other=_told(other) if other else outside,
-    )
-
-
 class Findings(Collected):
     """Collects what the interpreter's launches and torch's calls did wrong; safe to ask at any time."""
 
@@ -306,14 +272,11 @@ class Findings(Collected):
         return super().take()
 
 
-def _text(place: Place) -> str:
-    return statement(place[0].co_filename, place[1])
-
-
 _VERBS = {"load": "loads it", "store": "stores to it", "atomic": "has an atomic on it"}
 
 
-def _told(other: Access) -> str:
-    """`program (0, 0, 0) stores to it, and nothing orders the two; line 12: tl.store(out, x)`."""
-    block = other.lanes.block
-    return f"program {other.index} {_VERBS[block.doing]}, and nothing orders the two; line {block.place[1]}: {_text(block.place)}"
+def raced_with(other: Access) -> str:
+    """Return `program (0, 0, 0) stores to it, and nothing orders the two; line 12: tl.store(out, x)`."""
+    code, line = other.lanes.block.place
+    verb = _VERBS[other.lanes.block.doing]
+    return f"program {other.index} {verb}, and nothing orders the two; line {line}: {statement(code.co_filename, line)}"

@@ -11,7 +11,7 @@ whole buffer, and then take what was written. Where it is not known what a funct
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -99,7 +99,9 @@ class TorchReads:
                 if name in _NUMBERS:
                     self._report(parts[0], name)
                 elif is_copy:
-                    self._pass_on(parts[0], result)
+                    tensor, written = parts[0].tensor, parts[0].written
+                    if isinstance(result, torch.Tensor) and result.shape == tensor.shape and not same_memory(tensor, result):
+                        self._shadows.mark(result, written, self._shadows.later(tensor))
                 else:
                     self._compute(function, name, parts, args, given, result)
                 if name in _PARTS:
@@ -116,10 +118,6 @@ class TorchReads:
                 yield _Part(tensor, written)
             elif tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes():
                 self._shadows.forget(tensor)
-
-    def _pass_on(self, part: _Part, result: Any) -> None:
-        if isinstance(result, torch.Tensor) and result.shape == part.tensor.shape and not same_memory(part.tensor, result):
-            self._shadows.mark(result, part.written, self._shadows.later(part.tensor))
 
     def _compute(self, function: Any, name: str, parts: list[_Part], args: Any, kwargs: Any, result: Any) -> None:
         """Find out which elements of a result depend on unwritten memory, mark them, and have a read reported later."""
@@ -143,7 +141,8 @@ class TorchReads:
                 for part in parts:
                     sure &= part.written
             else:
-                sure = torch.stack([_alike(variants[0], one) for one in variants[1:]]).all(0)
+                first = variants[0]
+                sure = torch.stack([(first == one) | (first.isnan() & one.isnan()) for one in variants[1:]]).all(0)
             if sure.all():
                 continue
             depends = True
@@ -186,13 +185,10 @@ def _filling(dtype: torch.dtype, turn: int) -> torch.Tensor:
     return torch.tensor((limits.min, limits.max, 1)[turn], dtype=dtype)
 
 
-def _alike(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    same: torch.Tensor = (one == other) | ((one != one) & (other != other))
-    return same
-
-
 def _finding(part: _Part, name: str) -> Finding:
-    frame = _of_package()
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THE_PACKAGE):
+        frame = frame.f_back
     label, whole = _named(frame, part.tensor)
     first = tuple(int(each) for each in (~part.written).nonzero()[0])
     offset = sum(place * stride for place, stride in zip(first, part.tensor.stride(), strict=True))
@@ -210,19 +206,7 @@ def _finding(part: _Part, name: str) -> Finding:
     )
 
 
-def _of_package() -> FrameType:
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THE_PACKAGE):
-        frame = frame.f_back
-    return frame
-
-
 def _named(frame: FrameType, tensor: torch.Tensor) -> tuple[str, torch.Tensor]:
     """Return what the package calls a tensor, or the one that it is a part of."""
-    known = [(name, value) for name, value in frame.f_locals.items() if isinstance(value, torch.Tensor)]
-    tests: tuple[Callable[[torch.Tensor], bool], ...] = (lambda value: value is tensor, lambda value: same_memory(value, tensor))
-    for test in tests:
-        for name, value in known:
-            if test(value):
-                return name, value
-    return "a tensor", tensor
+    known = [(name, value) for name, value in frame.f_locals.items() if isinstance(value, torch.Tensor) and same_memory(value, tensor)]
+    return next((each for each in known if each[1] is tensor), next(iter(known), ("a tensor", tensor)))

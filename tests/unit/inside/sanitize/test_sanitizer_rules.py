@@ -11,10 +11,10 @@ pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s
 import numpy as np
 import torch
 
-from warpwave.inside.fake_gpu.emulated_findings import Given
+from warpwave.inside.fake_gpu.emulated_findings import Given, at, finding
 from warpwave.inside.sanitize import races
 from warpwave.inside.sanitize.memory import Block, Lanes, Memory, Shadows
-from warpwave.inside.sanitize.races import NOTHING, Access, Log, Order, row_of
+from warpwave.inside.sanitize.races import NOTHING, Access, Log, Order
 from warpwave.records import Defect, Stage
 
 MEMORY = Memory(4096, 4096)
@@ -169,8 +169,9 @@ def test_an_index_is_that_of_the_tensor_as_it_is_stepped_through(shape, strides,
 def test_an_access_outside_says_what_its_index_does_not(shape, strides, nbytes, address, size, where, words):
     """No element that exists is said to be outside."""
     tensor = torch.empty(nbytes // 4).as_strided(shape, strides)
-    block = Block((CODE, 1), "load", None, (1,), size)
-    found = row_of(Defect.OUT_OF_BOUNDS, "kernel", block, (0, 0, 0), Given("x", tensor), tensor.data_ptr() + address, 0, 1)
+    owner, place = Given("x", tensor), tensor.data_ptr() + address
+    known = {"function": "kernel", "defect": Defect.OUT_OF_BOUNDS, "access": "load", "file": "kernel.py", "line": 1, "program": (0, 0, 0)}
+    found = finding(**known, **at(owner, place), other=owner.beyond(place, size))
 
     assert found.other == words
     assert words in found.sentence
