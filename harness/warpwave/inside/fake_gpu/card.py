@@ -28,7 +28,7 @@ from warpwave.inside.fake_gpu.no_data import WithoutData
 from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.fake_gpu.torch_device import Patch, apply, torch_device
 from warpwave.inside.fake_gpu.torch_ops import sum_in_fp32
-from warpwave.inside.fake_gpu.tuning import Tuning, fits_on
+from warpwave.inside.fake_gpu.tuning import Tuning, fits_on, has_threads
 from warpwave.inside.fake_gpu.vendor_tools import pretend_tools
 from warpwave.records import Architecture
 
@@ -72,7 +72,7 @@ def interpreted_device(card: Architecture, kinds: Sequence[str], more: Sequence[
     device = torch_device(card.torch_device)
     driver = PretendedDriver(few, device, few.properties, lambda binary: (32, 0, few.program_threads))
     tuning = _with_data(few, kinds, driver, answers.interpreted(_PROCESSORS, few, card), undo)
-    tuning.fits = lambda tuner, kwargs, config: config.num_warps * card.warp_size <= card.program_threads
+    tuning.fits = has_threads(card)
     apply(answers.changes(answers.promised()), undo)
     return tuning, undo.close
 

@@ -151,8 +151,6 @@ def advance(generator: Any) -> None:
 
 # What stands in torch's module of the device.
 
-_MEMORY_BYTES = 64 << 30
-
 # An attribute of something, and what it is while a card is pretended.
 Patch = tuple[Any, str, Any]
 
@@ -195,6 +193,15 @@ def torch_device(kind: str) -> torch.device:
     return device
 
 
+def always(value: object) -> Callable[..., object]:
+    """Return a function that returns a value, whatever it is given."""
+    return lambda *args, **kwargs: value
+
+
+def nothing(*args: object, **kwargs: object) -> None:
+    """Do nothing: there is no card to do it on."""
+
+
 class DeviceGuard:
     """Stand in for `torch.cuda.device` and `device_of`: there is one device, and it is the current one."""
 
@@ -204,8 +211,7 @@ class DeviceGuard:
     def __enter__(self) -> DeviceGuard:
         return self
 
-    def __exit__(self, *raised: object) -> None:
-        """There is nothing to go back to."""
+    __exit__ = nothing
 
 
 class Runtime:
@@ -213,15 +219,6 @@ class Runtime:
 
     def __getattr__(self, name: str) -> Callable[..., int]:
         return lambda *args: 0
-
-
-def always(value: object) -> Callable[..., object]:
-    """Return a function that returns a value, whatever it is given."""
-    return lambda *args, **kwargs: value
-
-
-def nothing(*args: object, **kwargs: object) -> None:
-    """Do nothing: there is no card to do it on."""
 
 
 def missing(name: str) -> Callable[..., object]:
@@ -249,18 +246,7 @@ UUID = "00000000-7761-7270-7761-766500000000"
 PCI_BUS = "00000000:01:00.0"
 
 
-class Properties(SimpleNamespace):
-    """What `get_device_properties` returns, with torch's own text."""
-
-    def __repr__(self) -> str:
-        megabytes = f"{self.total_memory >> 20}MB"
-        return (
-            f"_CudaDeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, total_memory={megabytes}, "
-            f"multi_processor_count={self.multi_processor_count}, uuid={self.uuid}, L2_cache_size={self.L2_cache_size >> 20}MB)"
-        )
-
-
-def properties(card: Architecture, capability: object) -> Properties:
+def properties(card: Architecture, capability: object) -> SimpleNamespace:
     """Return what `get_device_properties` returns: its names on the two vendors that share `torch.cuda`. Clocks are in kHz."""
     known = card.properties
     major, minor = capability if isinstance(capability, tuple) else (0, 0)
@@ -271,11 +257,11 @@ def properties(card: Architecture, capability: object) -> Properties:
         "minor": minor,
         "multi_processor_count": known["multiprocessor_count"],
         "warp_size": card.warp_size,
-        **dict.fromkeys(_SHARED_MEMORY, known["max_shared_mem"]),
+        **{f"shared_memory_per_{unit}": known["max_shared_mem"] for unit in ("block", "block_optin", "multiprocessor")},
         "regs_per_multiprocessor": known.get("max_num_regs", 0),
         "max_threads_per_multi_processor": known.get("max_threads_per_sm", 0),
         "max_threads_per_block": card.program_threads,
-        "total_memory": _MEMORY_BYTES,
+        "total_memory": 64 << 30,
         "clock_rate": known.get("sm_clock_rate", 0),
         "memory_clock_rate": known.get("mem_clock_rate", 0),
         "memory_bus_width": known.get("mem_bus_width", 0),
@@ -283,10 +269,7 @@ def properties(card: Architecture, capability: object) -> Properties:
         "pci_bus_id": 1,
         **dict.fromkeys(("L2_cache_size", "is_integrated", "is_multi_gpu_board", "pci_domain_id", "pci_device_id"), 0),
     }
-    return Properties(**{**from_triton, **card.torch_properties})
-
-
-_SHARED_MEMORY = ("shared_memory_per_block", "shared_memory_per_block_optin", "shared_memory_per_multiprocessor")
+    return SimpleNamespace(**{**from_triton, **card.torch_properties})
 
 
 # Autocast as a card has it: what it computes in fp32, and its state where the tensors are on the CPU.

@@ -172,6 +172,11 @@ def _key(tuner: Any, kwargs: dict[str, Any]) -> Any:
     return (tuner, *(given[name] for name in tuner.keys if name in given), *types)
 
 
+def has_threads(card: Architecture) -> Callable[[Any, dict[str, Any], Any], bool]:
+    """Return what says whether the programs of a configuration have no more threads than the card launches."""
+    return lambda tuner, kwargs, config: config.num_warps * card.warp_size <= card.program_threads
+
+
 def fits_on(card: Architecture) -> Callable[[Any, dict[str, Any], Any], bool]:
     """Return what compiles a configuration, and says whether the card has the threads and the shared memory that it needs."""
 
