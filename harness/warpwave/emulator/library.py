@@ -8,8 +8,8 @@ import hashlib
 import os
 import platform
 import shlex
+import shutil
 import subprocess
-import sysconfig
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -78,9 +78,7 @@ def core(wavefront: int) -> Core:
 def _built(wavefront: int) -> Path:
     """Return the path of the shared library, named by a hash of its sources, flags, compiler and processor."""
     sources = sorted(_CORE.rglob("*.[ch]"))
-    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
-    if os.environ.get("CC") is None and not _runs(compiler):
-        compiler = ["cc"] if _runs(["cc"]) else ["gcc"]
+    compiler = shlex.split(os.environ.get("CC") or next(filter(shutil.which, ("cc", "gcc", "clang")), "cc"))
     digest = hashlib.sha256("\0".join([*compiler, _FLAGS, str(wavefront), platform.machine(), _processor()]).encode())
     for source in sources:
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
@@ -99,13 +97,6 @@ def _built(wavefront: int) -> Path:
         if not path.exists():
             _compile(compiler, sources, wavefront, path)
     return path
-
-
-def _runs(compiler: list[str]) -> bool:
-    try:
-        return subprocess.run([*compiler, "--version"], capture_output=True).returncode == 0
-    except OSError:
-        return False
 
 
 def _compile(compiler: list[str], sources: list[Path], wavefront: int, path: Path) -> None:

@@ -74,7 +74,7 @@ def _copied(one: Instruction) -> Instruction:
 
 def _decode_one(at: Context) -> Instruction:
     try:
-        decoder, size = _encoding(at)
+        decoder, size = _cdna(at) if at.family == "cdna" else _rdna(at)  # by the leading bits; the least size
         one = decoder(at)
     except (ValueError, KeyError, IndexError):
         size = 4
@@ -94,11 +94,6 @@ def _is_in_range(one: Instruction) -> bool:
         if operand.kind == SGPR and operand.index != M0 and operand.index + operand.words > 128:
             return False
     return True
-
-
-def _encoding(at: Context) -> tuple[_Decoder, int]:
-    """Return the decoder by the leading bits, and the least size."""
-    return _cdna(at) if at.family == "cdna" else _rdna(at)
 
 
 def _rdna(at: Context) -> tuple[_Decoder, int]:
@@ -124,13 +119,9 @@ def _cdna(at: Context) -> tuple[_Decoder, int]:
             return scalar.sopk, 4
         return scalar.sop2, 4
     if word >> 23 == 0b110100111:
-        return (matrix.mfma, 8) if _is_matrix(at, word >> 16 & 0x7F) else (vector.vop3p, 8)
+        is_matrix = at.begin("MFMA", word >> 16 & 0x7F).name.startswith(("v_mfma", "v_smfmac", "v_accvgpr"))
+        return (matrix.mfma if is_matrix else vector.vop3p), 8
     return _WIDE_CDNA[word >> 26], 8
-
-
-def _is_matrix(at: Context, opcode: int) -> bool:
-    name = at.begin("MFMA", opcode).name
-    return name.startswith(("v_mfma", "v_smfmac", "v_accvgpr"))
 
 
 _SOP: dict[int, _Decoder] = {0b101111101: scalar.sop1, 0b101111110: scalar.sopc, 0b101111111: scalar.sopp}

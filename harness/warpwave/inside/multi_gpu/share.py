@@ -285,12 +285,12 @@ def homes(cases: Sequence[str], indices: Sequence[int]) -> dict[str, int]:
     compared.
     """
     found: dict[str, int] = {}
-    counted: dict[str, int] = {}
+    counted: Counter[str] = Counter()
     for case in cases:
         sweep = case.rpartition("/")[0]
-        place = counted.setdefault(sweep, int.from_bytes(hashlib.sha256(sweep.encode()).digest()[:4], "big"))
-        counted[sweep] = place + 1
-        found[case] = indices[place % len(indices)]
+        first = int.from_bytes(hashlib.sha256(sweep.encode()).digest()[:4], "big")
+        found[case] = indices[(first + counted[sweep]) % len(indices)]
+        counted[sweep] += 1
     return found
 
 
