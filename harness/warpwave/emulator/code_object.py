@@ -202,6 +202,7 @@ def first_line(kernel: Kernel) -> Line:
     return next((line for line in found if line[0] and line[1]), ("", 0))
 
 
+@lru_cache(maxsize=4096)
 def source(elf: bytes, pc: int) -> Line:
     """Return file and line of the code at an offset of the image; ("", 0) without debug information."""
     rows, calls = _debug(elf)

@@ -15,7 +15,7 @@ from triton.backends import backends
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
-from warpwave.inside.fake_gpu.host_side import forget, is_pinned, known, refused, taken_apart, tensors_in
+from warpwave.inside.fake_gpu.host_side import forget, is_pinned, known, refused, tensors_in
 from warpwave.inside.fake_gpu.launches import check_descriptors, check_grid, check_scratch
 from warpwave.inside.fake_gpu.no_data import lose_data, written
 from warpwave.inside.fake_gpu.torch_device import always, missing, nothing
@@ -108,7 +108,7 @@ class PretendedDriver(DriverBase):  # type: ignore[misc]
 def refuse(signature: dict[Any, Any], arguments: Iterable[Any]) -> None:
     """Raise what Triton's launchers raise if a compiled kernel of this signature gets a tensor that a card cannot reach."""
     named = ((str(name), None if kind == "constexpr" else value) for (name, kind), value in zip(signature.items(), arguments, strict=False))
-    if error := refused(taken_apart(named)):
+    if error := refused(named):
         raise error
 
 

@@ -139,9 +139,9 @@ def refused(arguments: Iterable[tuple[str, Any]]) -> ValueError | None:
     A card reaches pinned memory. A tensor without elements is a null pointer, which a launcher lets pass; so is one of torch's meta device.
 
     Args:
-        arguments: Name and value of each, in the kernel's order and with its constants; tuples taken apart.
+        arguments: Name and value of each, in the kernel's order and with its constants.
     """
-    for place, (name, value) in enumerate(arguments):
+    for place, (name, value) in enumerate(_taken_apart(arguments)):
         # A descriptor, or a pointer of another type, has a tensor as its base.
         tensor = value if isinstance(value, torch.Tensor) else getattr(value, "base", value)
         if isinstance(tensor, torch.Tensor) and is_host(tensor) and tensor.numel() and not is_shape(tensor) and not is_pinned(tensor):
@@ -150,11 +150,10 @@ def refused(arguments: Iterable[tuple[str, Any]]) -> ValueError | None:
     return None
 
 
-def taken_apart(arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Yield arguments with each entry of a tuple as one of its own."""
+def _taken_apart(arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     for name, value in arguments:
         if isinstance(value, tuple):
-            yield from taken_apart((f"{name}[{index}]", entry) for index, entry in enumerate(value))
+            yield from _taken_apart((f"{name}[{index}]", entry) for index, entry in enumerate(value))
         else:
             yield name, value
 

@@ -34,7 +34,7 @@ from triton.runtime.errors import InterpreterError, OutOfResources
 from triton.runtime.interpreter import InterpreterOptions, TensorHandle, interpreter_builder, interpreter_semantic
 from triton.runtime.jit import JITFunction
 
-from warpwave.inside.fake_gpu.host_side import refused, taken_apart, tensors_in
+from warpwave.inside.fake_gpu.host_side import refused, tensors_in
 from warpwave.inside.fake_gpu.language import note_types, typed
 from warpwave.inside.fake_gpu.launches import Launched, check_descriptors, check_grid
 from warpwave.inside.fake_gpu.redirect import Redirect
@@ -152,7 +152,7 @@ def refuse_host_tensors(executor: Any, args: Sequence[Any], kwargs: Mapping[str,
     """
     given = {**dict(zip(executor.arg_names, args, strict=False)), **kwargs}
     named = ((name, None if name in executor.constexprs else given.get(name)) for name in executor.arg_names)
-    if error := refused(taken_apart(named)):
+    if error := refused(named):
         graph, card = cast(Any, torch._C), Redirect.current
         in_backward = graph._current_graph_task_id() != -1  # there, it is not known of tensors that autograd made
         some_on_card = not in_backward and card is not None and any(map(card.is_on_card, tensors_in(list(given.values()))))
