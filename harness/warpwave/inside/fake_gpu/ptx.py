@@ -278,21 +278,14 @@ def _logic(bits: int, a: int, b: int, c: int, table: int) -> int:
     return result
 
 
-def _extracted(bits: int, x: int, at: int, length: int) -> int:
-    """Return `bfe`: bits from `at` on. A signed number goes on with its sign."""
-    return x >> (at & 255) & (1 << (length & 255)) - 1
+def _field(at: int, length: int) -> int:
+    return (1 << (length & 255)) - 1 << (at & 255)
 
 
 def _signed_field(bits: int, x: int, at: int, length: int) -> int:
-    """Return `bfe` of a signed type: the field's highest bit is the sign of the result."""
-    field, length = _extracted(bits, x, at, length), length & 255
+    """Return `bfe` of a signed type, which goes on with its sign: the field's highest bit is the sign of the result."""
+    field, length = x >> (at & 255) & _field(0, length), length & 255
     return field - (1 << length) if length and field >> length - 1 else field
-
-
-def _inserted(bits: int, x: int, into: int, at: int, length: int) -> int:
-    """Return `bfi`: the low bits of one number in another."""
-    mask = (1 << (length & 255)) - 1 << (at & 255)
-    return into & ~mask | x << (at & 255) & mask
 
 
 ON_INTEGERS: dict[str, tuple[str, Callable[..., int]]] = {
@@ -323,9 +316,9 @@ ON_INTEGERS: dict[str, tuple[str, Callable[..., int]]] = {
     "shf.clamp.r": ("ttu", lambda bits, low, high, by: (high << 32 | low) >> min(by, 32)),
     "prmt": ("ttt", _permuted),
     "lop3": ("tttt", _logic),
-    "bfe": ("tuu", _extracted),
+    "bfe": ("tuu", lambda bits, x, at, length: x >> (at & 255) & _field(0, length)),
     "bfe.s": ("tuu", _signed_field),
-    "bfi": ("ttuu", _inserted),
+    "bfi": ("ttuu", lambda bits, x, into, at, length: into & ~_field(at, length) | x << (at & 255) & _field(at, length)),
     "popc": ("t", lambda bits, x: x.bit_count()),
     "clz": ("t", lambda bits, x: bits - x.bit_length()),
     "brev": ("t", lambda bits, x: int(f"{x:0{bits}b}"[::-1], 2)),
