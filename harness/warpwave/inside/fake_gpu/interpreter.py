@@ -31,11 +31,11 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import make_backend
 from triton.compiler.errors import CompilationError, CompileTimeAssertionFailure
 from triton.runtime.errors import InterpreterError, OutOfResources
-from triton.runtime.interpreter import InterpreterOptions, TensorHandle, interpreter_builder, interpreter_semantic
+from triton.runtime.interpreter import InterpreterOptions, interpreter_builder, interpreter_semantic
 from triton.runtime.jit import JITFunction
 
 from warpwave.inside.fake_gpu.host_side import refused, tensors_in
-from warpwave.inside.fake_gpu.language import note_types, typed
+from warpwave.inside.fake_gpu.language import note_types, number, typed
 from warpwave.inside.fake_gpu.launches import Launched, check_descriptors, check_grid
 from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.fake_gpu.streams import Graph
@@ -84,10 +84,10 @@ def of_hardware(processors: int) -> dict[str, Callable[[], Any]]:
     """Return answers: programs run one after another, each on one of the `processors`; one launch ends before the next begins."""
 
     def smid() -> Any:
-        return _number(int(np.dot(interpreter_builder.grid_idx, (1, 7, 31))) % processors, tl.int32)
+        return number(int(np.dot(interpreter_builder.grid_idx, (1, 7, 31))) % processors, np.int32, tl.int32)
 
     answers: dict[str, Callable[[], Any]] = {"smid": smid}
-    answers |= dict.fromkeys(("globaltimer", "memrealtime"), lambda: _number(time.perf_counter_ns(), tl.int64))
+    answers |= dict.fromkeys(("globaltimer", "memrealtime"), lambda: number(time.perf_counter_ns(), np.int64, tl.int64))
     return answers | dict.fromkeys(("gdc_wait", "gdc_launch_dependents"), lambda: None)
 
 
@@ -97,10 +97,6 @@ def of_compiler(card: Architecture) -> Mapping[str, Any]:
         backend = make_backend(GPUTarget(card.backend, card.arch, card.warp_size))
         return backend.get_codegen_implementation(backend.parse_options({}))  # type: ignore[no-any-return]
     return {}
-
-
-def _number(value: int, dtype: Any) -> Any:
-    return tl.tensor(TensorHandle(np.array([value], dtype=np.int64 if dtype is tl.int64 else np.int32), dtype), dtype)
 
 
 def vendors_modules() -> Iterator[ModuleType]:

@@ -388,11 +388,12 @@ def without_overflow(options: Any) -> Any:
 def numbers_too(convert: Callable[[Any], Any], value: Any) -> Any:
     """Convert an argument of a launch. Triton leaves floats as they are, and older releases refuse `True`."""
     if isinstance(value, bool):
-        return _number(value, np.bool_, tl.int1)
-    return _number(value, np.float32, tl.float32) if isinstance(value, float) else convert(value)
+        return number(value, np.bool_, tl.int1)
+    return number(value, np.float32, tl.float32) if isinstance(value, float) else convert(value)
 
 
-def _number(value: float, kind: type[np.generic], dtype: tl.dtype) -> Any:
+def number(value: float, kind: type[np.generic], dtype: tl.dtype) -> Any:
+    """Return a number of the host as a tensor of the language."""
     return tl.tensor(TensorHandle(np.array([value], dtype=kind), dtype), dtype)
 
 
