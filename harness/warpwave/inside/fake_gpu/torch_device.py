@@ -299,7 +299,8 @@ def in_fp32(name: str, args: Any, kwargs: Any, kind: str, is_on_card: Callable[[
     named = any(kwargs.get(option) is not None for option in ("dtype", "out"))  # torch.nn.functional passes dtype=None
     if name not in _IN_FP32 or named or not torch.is_autocast_enabled(kind):
         return args, kwargs
-    return tree_map_only(torch.Tensor, wide, (args, kwargs))
+    changed: tuple[Any, Any] = tree_map_only(torch.Tensor, wide, (args, kwargs))
+    return changed
 
 
 class Autocast:

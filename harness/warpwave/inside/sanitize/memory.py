@@ -406,7 +406,8 @@ def _report(handle: Any) -> None:
 
 def watched(handle: Any, looked: Callable[[Any], None], **marks: Any) -> Any:
     """Return a handle like `handle` that calls `looked` with itself before its data is looked at."""
-    result: Any = object.__new__(_watched(type(handle)))
+    base: Any = type(handle)
+    result: Any = object.__new__(_watched(base))
     result.__dict__.update(handle.__dict__, _looked=looked, **marks)
     return result
 
