@@ -155,8 +155,7 @@ _UNREAD = 122  # a register that no kernel reads a pointer from
 def set_up(kernel: Kernel, machine: Any) -> None:
     """Write into `struct machine` what the descriptor of a kernel says of a wave's registers.
 
-    Raises:
-        InvalidCodeObject: it asks for more registers than a wave has.
+    Raise `InvalidCodeObject` if it asks for more registers than a wave has.
     """
     rsrc3, rsrc1, rsrc2, properties, preload = struct.unpack_from("<IIIHH", kernel.descriptor, 44)
     family = FAMILIES[kernel.architecture]

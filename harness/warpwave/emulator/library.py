@@ -25,9 +25,9 @@ _FLAGS = "-std=gnu11 -O2 -ftree-vectorize -march=native -fno-math-errno -fno-tra
 
 @dataclass(frozen=True)
 class Operation:
-    """One entry of the C core's table: what it writes (`d`, a mask in `e`) and reads (`s`), as `enum type`."""
+    """One entry of the C core's table, by its number there: what it writes (`d`, a mask in `e`) and reads (`s`), as `enum type`."""
 
-    address: int
+    number: int
     name: str
     d: int
     e: int
@@ -42,10 +42,6 @@ class Core:
     operations: dict[str, Operation]
     machine_bytes: int
     path: Path
-
-    def number(self, address: int) -> int:
-        """Return the number of an operation in the table, by its address."""
-        return (address - ctypes.addressof(self.library.operations().contents)) // ctypes.sizeof(_Entry)
 
 
 class _Entry(ctypes.Structure):
@@ -66,12 +62,11 @@ def core(wavefront: int) -> Core:
     library = ctypes.CDLL(str(path))
     library.operations.restype = ctypes.POINTER(_Entry)
     table = library.operations()
-    base = ctypes.addressof(table.contents)
     operations = {}
     for n in range(library.count_operations()):
         entry, types = table[n], table[n].types
         name = entry.name.decode()
-        operations[name] = Operation(base + n * ctypes.sizeof(_Entry), name, types[0], types[1], (types[2], types[3], types[4], types[5]))
+        operations[name] = Operation(n, name, types[0], types[1], (types[2], types[3], types[4], types[5]))
     return Core(library, operations, library.size_of(3), path)
 
 

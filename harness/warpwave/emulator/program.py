@@ -141,13 +141,13 @@ def _decoded(kernel: Kernel, loaded: Core) -> Decoded:
     index_of = array("I", [_NOWHERE]) * _words(kernel)
     for n, one in reversed(list(enumerate(instructions))):
         index_of[one.pc // 4] = n  # of the first half, where two are executed at once
-    missing = loaded.operations["unimplemented"].address
+    missing = loaded.operations["unimplemented"].number
     for one in instructions:
         if one.target is not None:
             index = index_of[one.target // 4] if 0 <= one.target < len(kernel.image) else _NOWHERE
             one.imm, one.operation = (0, None) if index == _NOWHERE else (index, one.operation)
     # The code may end in an instruction that is no s_endpgm; what follows stops the wave.
-    records = [one.record(loaded.number(one.operation or missing)) for one in (*instructions, Instruction("end", 4))]
+    records = [one.record(missing if one.operation is None else one.operation) for one in (*instructions, Instruction("end", 4))]
     units = _unit(instructions, ("ds_",)), _unit(instructions, ("global_", "buffer_", "flat_", "s_load", "s_buffer"))
     return Decoded(b"".join(records), index_of.tobytes(), units)
 

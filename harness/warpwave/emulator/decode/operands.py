@@ -72,8 +72,8 @@ def half(operand: Operand, is_high: bool) -> Operand:
 
 # What every encoding's decoder needs: the words at hand, the tables, and the C core's types.
 
-_UNKNOWN = Operation(0, "", isa.B32, 0, (isa.B32, isa.B32, isa.B32, 0))
-_UNKNOWN_WIDE = Operation(0, "", isa.B64, 0, (isa.B64, isa.B64, isa.B64, 0))
+_UNKNOWN = Operation(-1, "", isa.B32, 0, (isa.B32, isa.B32, isa.B32, 0))
+_UNKNOWN_WIDE = Operation(-1, "", isa.B64, 0, (isa.B64, isa.B64, isa.B64, 0))
 
 
 @dataclass
@@ -109,19 +109,19 @@ class Context:
         elif "fp8" in operation or "bf8" in operation:
             operation += "_fnuz" if self.architecture == "gfx942" else "_ocp"  # which 8-bit floats the architecture has
         found = self.operations.get(operation)
-        one = Instruction(name, size, pc=self.pc, operation=found.address if found else None)
+        one = Instruction(name, size, pc=self.pc, operation=found.number if found else None)
         self.types_of[name] = found or (_UNKNOWN_WIDE if name.endswith("64") else _UNKNOWN)
         return one
 
     def vary(self, one: Instruction, suffix: str) -> None:
         """Exchange an operation for a variant of it that the instruction's modifiers ask for; there may be none."""
         self.types_of[one.name] = found = self.operations.get(f"{operation_name(one.name)}_{suffix}", _UNKNOWN)
-        one.operation = found.address or None
+        one.operation = found.number if found.number >= 0 else None
 
     def saturate(self, one: Instruction) -> None:
         """Exchange an integer operation for the one that clamps; there may be none."""
         found = self.operations.get(self.types(one).name + "_clamp")
-        one.operation = found.address if found else None
+        one.operation = found.number if found else None
         one.flags &= ~isa.CLAMP
 
     def types(self, one: Instruction) -> Operation:

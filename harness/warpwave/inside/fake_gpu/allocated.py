@@ -132,9 +132,7 @@ ALLOCATED = _Allocated()
 def memory_answers(free: int, total: int) -> dict[str, object]:
     """Return what torch's module for the device, and `torch.accelerator`, answer about memory; a test that asks is noted.
 
-    Args:
-        free: The bytes of the card that nobody else uses.
-        total: The bytes that the card has.
+    `free` are the bytes of the card that nobody else uses, `total` all of them.
     """
 
     def asked(answer: Callable[[], object]) -> Callable[..., object]:

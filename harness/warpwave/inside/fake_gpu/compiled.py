@@ -152,11 +152,7 @@ def is_followed(function: Any) -> bool:
 
 
 def call(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """Call an op of a package.
-
-    Raises:
-        UndeclaredWriteError: it wrote to an argument, and its schema does not say so.
-    """
+    """Call an op of a package; raise `UndeclaredWriteError` if it writes to an argument, and its schema does not say so."""
     names: Any = getattr(op, "overloads", None)  # of a packet
     overloads = [getattr(op, name) for name in names()] if names else [op] if isinstance(op, torch._ops.OpOverload) else []
     has_kernel: Any = torch._C._dispatch_has_kernel_for_dispatch_key

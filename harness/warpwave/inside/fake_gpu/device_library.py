@@ -238,12 +238,6 @@ def functions(module: ModuleType) -> list[str]:
     return [name for name, value in public.items() if value.__module__ in (module.__name__, "triton.language.core")]
 
 
-def _symbols(module: ModuleType) -> dict[str, str]:
-    """Return the function of a library that calls each symbol, by what its source says."""
-    _, *texts = re.split(r"^def ", inspect.getsource(module), flags=re.MULTILINE)
-    return {symbol: text.partition("(")[0] for text in texts for symbol in re.findall(r"\(\s*[\"'](__\w+)[\"']", text)}
-
-
 class Calls:
     """Remembers which function of a library a kernel is in: the vendor's wrapper knows only the name of a symbol.
 
@@ -252,7 +246,8 @@ class Calls:
 
     def __init__(self, libraries: Iterable[ModuleType]) -> None:
         self.name = ""
-        self.symbols = {symbol: name for library in libraries for symbol, name in _symbols(library).items()}
+        texts = [text for library in libraries for text in re.split(r"^def ", inspect.getsource(library), flags=re.MULTILINE)[1:]]
+        self.symbols = {symbol: text.partition("(")[0] for text in texts for symbol in re.findall(r"\(\s*[\"'](__\w+)[\"']", text)}
 
     def named(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function as kernels call it in the interpreter, with the marks of a built-in, which a kernel's hash looks for."""

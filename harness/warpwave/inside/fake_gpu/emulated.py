@@ -42,10 +42,8 @@ def pack(
 ) -> bytes:
     """Return the kernarg segment of `size` bytes. `values` are all explicit arguments, the scratch pointers among them.
 
-    `printer` is the address of the memory shared with the service that prints for a kernel.
-
-    Raises:
-        LaunchError: the kernel wants other arguments, or one that warpwave does not know.
+    `printer` is the address of the memory shared with the service that prints for a kernel. Raise `LaunchError` if the kernel wants other
+    arguments, or one that warpwave does not know.
     """
     explicit = [argument for argument in layout if not argument.kind.startswith(_HIDDEN)]
     if len(explicit) != len(values):
@@ -146,9 +144,7 @@ class _Launcher:
     ) -> None:
         """Execute all programs of the grid to their end; a launch of no program does nothing.
 
-        Raises:
-            ValueError: an argument is a tensor that a card cannot reach.
-            LaunchRefusedError: the driver of the card refuses the grid or the kernel's memory, or has no allocator for it.
+        Raise what a card's launcher and its driver raise: `ValueError` for a tensor of the host, `LaunchRefusedError`.
         """
         refuse(self._signature, args)
         x, y, z = map(operator.index, (x, y, z))  # NumPy's numbers count, too

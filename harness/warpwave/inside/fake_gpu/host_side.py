@@ -137,9 +137,7 @@ def refused(arguments: Iterable[tuple[str, Any]]) -> ValueError | None:
     """Return what Triton's launchers raise if a kernel gets a tensor that a card cannot reach; None if there is none.
 
     A card reaches pinned memory. A tensor without elements is a null pointer, which a launcher lets pass; so is one of torch's meta device.
-
-    Args:
-        arguments: Name and value of each, in the kernel's order and with its constants.
+    `arguments` are name and value of each, in the kernel's order and with its constants.
     """
     for place, (name, value) in enumerate(_taken_apart(arguments)):
         # A descriptor, or a pointer of another type, has a tensor as its base.

@@ -141,11 +141,7 @@ def noting_who_asks(read: Callable[[Any, str], str], environ: Any, name: str) ->
 
 
 def refuse_host_tensors(executor: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Raise what Triton's launchers raise on a card, unless the package has chosen the host: then no tensor of the launch is on the card.
-
-    Raises:
-        ValueError: an argument is a tensor that a card cannot reach.
-    """
+    """Raise what Triton's launchers raise on a card for a tensor of the host, unless the package has chosen the host for all of them."""
     given = {**dict(zip(executor.arg_names, args, strict=False)), **kwargs}
     named = ((name, None if name in executor.constexprs else given.get(name)) for name in executor.arg_names)
     if error := refused(named):
@@ -183,9 +179,7 @@ def own_attribute(self: Any, name: str) -> Any:
 def attribute_of_compiled(self: Any, name: str) -> Any:
     """Return an attribute of the kernel that Triton would compile: its `params`, `src`, `cache_key` or `signature`.
 
-    Raises:
-        AttributeError: It has none of that name. Names of Python's own, such as `__wrapped__`, are not looked for: who asks for one wants
-            to know what the object is.
+    Names of Python's own, such as `__wrapped__`, are not looked for: who asks for one wants to know what the object is.
     """
     if (name.startswith("__") and name.endswith("__")) or "fn" not in vars(self):
         raise AttributeError(f"'InterpretedFunction' object has no attribute '{name}'", name=name, obj=self)
@@ -207,11 +201,7 @@ class FirstCode(NamedTuple):
 
 
 def first_code(kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> FirstCode:
-    """Return the first code of a launch; an empty one if no load leaves lanes undefined.
-
-    Raises:
-        Exception: whatever the compiler raises. The interpreter takes more.
-    """
+    """Return the first code of a launch; an empty one if no load leaves lanes undefined. Raise what the compiler raises: it takes less."""
     given = (*args, *kwargs.values())
     if not any(_masked_loads(each.fn) for each in _reached([kernel, *given])):
         return FirstCode()
@@ -423,10 +413,7 @@ def _as_on_a_card(executor: Any, card: Architecture, args: Any, kwargs: dict[str
     """Return a launch's grid as Triton's own launchers read it: a tuple of integers, also of a list. They read three and no more.
 
     A function of the grid gets what the host passed. The interpreter gives it tensors of the language instead, which compute otherwise.
-
-    Raises:
-        OutOfResources: a program has more threads than the card launches.
-        LaunchRefusedError: the driver of the card refuses the grid.
+    Raise `OutOfResources` for too many threads, and `LaunchRefusedError` for what the card's driver refuses.
     """
     grid, names = executor.grid, executor.arg_names
     if callable(grid):
@@ -463,9 +450,6 @@ def _both(compilers: type[CompilationError]) -> type[InterpreterError]:
         self.error_message = self.message = message  # type: ignore[attr-defined]
         self.src = self.node = None  # type: ignore[attr-defined]
 
-    return type("InterpreterError", (InterpreterError, compilers), {"__init__": start, "__reduce__": lambda self: (as_plain, (str(self),))})
-
-
-def as_plain(message: str) -> InterpreterError:
-    """Return an error as another process gets it."""
-    return InterpreterError(message)
+    # Another process gets a plain one.
+    plain = {"__init__": start, "__reduce__": lambda self: (InterpreterError, (str(self),))}
+    return type("InterpreterError", (InterpreterError, compilers), plain)

@@ -33,13 +33,11 @@ class LaunchRefusedError(RuntimeError):
 
 
 def check_grid(card: Architecture, function: str, grid: Sequence[Any], metadata: Any, registers: int = 1, static: int = 0) -> None:
-    """Refuse a grid that the card's driver does not launch. One without programs is launched nowhere, and is no fault.
+    """Raise `LaunchRefusedError` for a grid, clusters, shared or scratch memory that the card's driver does not launch.
 
-    `metadata` is that of the compiled kernel, or what is known of it. The size of an axis may be unknown, if it depends on data. With the
-    kernel's `registers` a thread, fewer programs may fit at once; `static` bytes of shared memory are its own, beside what Triton adds.
-
-    Raises:
-        LaunchRefusedError: the grid, its clusters, its shared or its scratch memory are too large.
+    A grid without programs is launched nowhere, and is no fault. `metadata` is that of the compiled kernel, or what is known of it. The
+    size of an axis may be unknown, if it depends on data. With the kernel's `registers` a thread, fewer programs may fit at once; `static`
+    bytes of shared memory are its own, beside what Triton adds.
     """
     known = {axis: int(size) for axis, size in zip("xyz", grid, strict=False) if isinstance(size, Integral)}
     if any(size <= 0 for size in known.values()):
@@ -73,10 +71,9 @@ def check_grid(card: Architecture, function: str, grid: Sequence[Any], metadata:
 
 
 def check_descriptors(card: Architecture, function: str, arguments: Iterable[Any]) -> None:
-    """Refuse a tensor descriptor that the driver makes no tensor map of. Triton has checked its base, its alignment and its last stride.
+    """Raise `LaunchRefusedError` for a tensor descriptor with an axis too long, or a stride too large, for the driver's tensor maps.
 
-    Raises:
-        LaunchRefusedError: an axis is too long, or a stride too large.
+    Triton has checked its base, its alignment and its last stride.
     """
     limits: dict[Any, int] = {**card.descriptor}
     for each in arguments if limits else ():
@@ -92,11 +89,7 @@ def check_descriptors(card: Architecture, function: str, arguments: Iterable[Any
 
 
 def check_scratch(card: Architecture, function: str, metadata: Any, driver: Any) -> None:
-    """Refuse a launch that needs scratch memory and has no allocator.
-
-    Raises:
-        LaunchRefusedError: it has none.
-    """
+    """Raise `LaunchRefusedError` for a launch that needs scratch memory and has no allocator."""
     for purpose, advice in (("global", "call triton.set_allocator"), ("profile", "start a profiler, which sets one")):
         size = getattr(metadata, f"{purpose}_scratch_size", 0)
         if size and isinstance(allocator(purpose, driver), _allocation.NullAllocator):

@@ -71,9 +71,7 @@ def where_storage_is(
 def restored(rebuild: Callable[..., torch.Tensor], args: Any, place: str, data: torch.Tensor | None = None) -> torch.Tensor:
     """Return a tensor whose storage tells nothing of its place: it has none of its own, or another process has sent it.
 
-    Args:
-        place: Where it was: the card's name, or `cpu`.
-        data: What a tensor without data would hold, if that is known.
+    It was at `place`, the card's name or `cpu`; `data` is what a tensor without data would hold, if that is known.
     """
     made, redirect = marks.put_on_card(rebuild(*args)), Redirect.current
     if data is not None:

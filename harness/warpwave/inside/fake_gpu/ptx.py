@@ -37,9 +37,7 @@ def create_inline_asm(
 ) -> SimpleNamespace:
     """Run the assembly once for each `pack` elements, which are neighbours here. On a card, which ones share an instance is left open.
 
-    Args:
-        values: The interpreter's handles, all of one shape.
-        types: The results' types: blocks of that shape, or scalars.
+    `values` are the interpreter's handles, all of one shape; `types` those of the results: blocks of that shape, or scalars.
     """
     outputs, inputs = _registers(constraints)
     shape = np.broadcast_shapes(*(value.data.shape for value in values)) if values else (1,)
@@ -116,8 +114,7 @@ class Instruction:
 def parse(text: str) -> tuple[dict[str, str], list[Instruction]]:
     """Return the declared registers with their types, and the instructions.
 
-    Raises:
-        NotPretended: a label, a branch's target, a directive other than `.reg`, or what is no PTX.
+    Raise `NotPretended` for a label, a branch's target, a directive other than `.reg`, or what is no PTX.
     """
     registers: dict[str, str] = {}
     instructions: list[Instruction] = []
@@ -146,15 +143,10 @@ def _refused(what: object) -> NotPretended:
 
 
 def run(text: str, outputs: Sequence[int], inputs: Sequence[tuple[Bits, int]], count: int) -> list[Bits]:
-    """Run a program and return its output registers.
+    """Run a program and return its output registers; raise `NotPretended` for what is not run here.
 
-    Args:
-        outputs: The width of each output register in bits: 16, 32 or 64. They are `$0`, `$1` and so on, and the inputs follow.
-        inputs: The input registers with their widths.
-        count: The entries of each register.
-
-    Raises:
-        NotPretended: the program has something that is not run here.
+    `outputs` are the widths of the output registers in bits: 16, 32 or 64. They are `$0`, `$1` and so on; the `inputs` follow, with their
+    widths. Each register has `count` entries.
     """
     declared, instructions = parse(text)
     widths = {name: _width(kind) for name, kind in declared.items()}

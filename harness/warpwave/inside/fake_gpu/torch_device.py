@@ -286,11 +286,9 @@ _IN_FP32 = frozenset(_NAMES_IN_FP32.split())
 
 
 def in_fp32(name: str, args: Any, kwargs: Any, kind: str, is_on_card: Callable[[torch.Tensor], bool]) -> tuple[Any, Any]:
-    """Return the arguments of a call, in fp32 where a card's autocast computes in it. The CPU's autocast has another list.
+    """Return the arguments of a call of the torch function `name`, in fp32 where autocast of a card of this `kind` computes in it.
 
-    Args:
-        name: The function of torch.
-        kind: The type of device that the card has.
+    The CPU's autocast has another list.
     """
 
     def wide(tensor: torch.Tensor) -> torch.Tensor:

@@ -40,11 +40,7 @@ _CLOCK_MEM = 2
 def pretend_tools(card: Architecture, properties: Any, capability: object, undo: contextlib.ExitStack) -> None:
     """Let the tools of the card's vendor answer until `undo` is closed; those of another vendor are not there.
 
-    Args:
-        card: The pretended card.
-        properties: What torch's `get_device_properties` answers.
-        capability: What torch's `get_device_capability` answers.
-        undo: Takes what undoes it.
+    `properties` and `capability` are what torch's `get_device_properties` and `get_device_capability` answer.
     """
     version, runtime = capability if isinstance(capability, tuple) else (0, 0), next(iter(card.torch_version.values()), "")
     name, total = properties.name, properties.total_memory

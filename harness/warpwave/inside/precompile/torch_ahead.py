@@ -59,11 +59,7 @@ Change = tuple[Any, str, Any]
 
 
 def at_what_is_timed(function: Callable[[], object], *args: Any, **kwargs: Any) -> None:
-    """Call what a point times, once, and stop there.
-
-    Raises:
-        Reached: always.
-    """
+    """Call what a point times, once, and stop there: raise `Reached`."""
     function()
     raise Reached
 

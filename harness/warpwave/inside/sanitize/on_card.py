@@ -32,10 +32,9 @@ _UNORDERED = re.compile(r"pending access|outstanding (?:reads|writes|commits)", 
 
 
 def of_kernels_on_a_card(plugins: pytest.PytestPluginManager, journal: Journal) -> None:
-    """Let Triton check what the tests launch. Its checks need memory of their own, which torch allocates.
+    """Let Triton check what the tests launch; raise `pytest.UsageError` if this Triton has no ConSan.
 
-    Raises:
-        pytest.UsageError: this Triton has no ConSan.
+    Its checks need memory of their own, which torch allocates.
     """
     import torch
     from triton import __version__, knobs

@@ -75,10 +75,8 @@ class Launch:
     def lanes(self, block: Block, addresses: NDArray[np.uint64], mask: Mask, later: list[Entry] | None = None) -> tuple[Lanes | None, Mask]:
         """Return the lanes that are on and inside, and which ones are on and out of bounds (None: no lane). The latter are reported.
 
-        There are no lanes if there is nothing more to check: none is left, or they are in several storages.
-
-        Args:
-            later: If given, what is out of bounds goes there instead, to be reported when the block is used.
+        There are no lanes if there is nothing more to check: none is left, or they are in several storages. What is out of bounds goes to
+        `later` instead if it is given, to be reported when the block is used.
         """
         chosen = None if mask is None or mask.all() else np.flatnonzero(mask)
         found = addresses.ravel() if chosen is None else addresses.ravel()[chosen]
