@@ -338,10 +338,9 @@ def shared_ops(kinds: Iterable[str]) -> list[Answer]:
 
 def of_card_alone(kinds: Sequence[str]) -> list[Answer]:
     """What torch has for cards alone, or has otherwise there. Its own compiler sees the originals."""
-    autocast, both = torch.amp.autocast_mode.autocast, torch_device.Autocast(kinds)
+    autocast, on_cpu_too = torch.amp.autocast_mode.autocast, functools.partial(torch_device.on_cpu_too, kinds)
     return [
-        around(autocast, "__enter__", both.entering, "the tensors are on the CPU, which has an autocast of its own"),
-        around(autocast, "__exit__", both.leaving, "the tensors are on the CPU, which has an autocast of its own"),
+        around(autocast, "__enter__ __exit__", on_cpu_too, "the tensors are on the CPU, which has an autocast of its own"),
         around(torch, "mm bmm addmm baddbmm", torch_ops.with_out_dtype, "torch has the argument for cards alone"),
     ]
 

@@ -88,14 +88,8 @@ def marked_as(sources: Iterable[torch.Tensor], made: Value) -> Value:
     return made
 
 
-def take_from_host(tensor: torch.Tensor) -> torch.Tensor:
-    """Remove the mark."""
-    tensor.__dict__.pop(_HOST, None)
-    return tensor
-
-
 def put_on_card(tensor: torch.Tensor) -> torch.Tensor:
-    """Remove the marks of a tensor that was just read, so that it is on the card."""
+    """Remove the marks, so that the tensor is on the card."""
     for mark in (_HOST, _SHAPE):
         tensor.__dict__.pop(mark, None)
     return tensor

@@ -15,7 +15,7 @@ from warpwave.inside.fake_gpu import compiled
 from warpwave.inside.fake_gpu import host_side as marks
 from warpwave.inside.fake_gpu.allocated import ALLOCATED
 from warpwave.inside.fake_gpu.streams import wait
-from warpwave.inside.fake_gpu.torch_device import drop_card_generator, in_fp32
+from warpwave.inside.fake_gpu.torch_device import in_fp32
 
 
 def within(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -70,12 +70,13 @@ class Redirect(torch.overrides.TorchFunctionMode):
 
     def _answer(self, func: Any, args: Any, kwargs: Any) -> Any:
         name = getattr(func, "__name__", "")
-        drop_card_generator(kwargs)
+        if getattr(kwargs.get("generator"), "is_default", False):
+            kwargs["generator"] = None  # the numbers of the card's default generator are those of torch's own
         if name == "__get__":
             return self._attribute(func, args)
         if name == "__set__":
             if getattr(func, "__self__", None) is torch.Tensor.data:  # a parameter is moved so
-                (marks.put_on_host if marks.is_host(args[1]) else marks.take_from_host)(args[0])
+                (marks.put_on_host if marks.is_host(args[1]) else marks.put_on_card)(args[0])
             return func(*args)
         if name in _WAIT and self.is_on_card(args[0]):
             wait()
@@ -147,7 +148,7 @@ class Redirect(torch.overrides.TorchFunctionMode):
         if is_to_card == marks.is_host(tensor) and str(device) != "meta":
             self._wait_for_copy(tensor, non_blocking)
         if is_to_card:
-            return marks.take_from_host(self.bring(tensor, rest, options)) if marks.is_host(tensor) else self.convert(tensor, rest, options)
+            return marks.put_on_card(self.bring(tensor, rest, options)) if marks.is_host(tensor) else self.convert(tensor, rest, options)
         if str(device) == "meta":
             return marks.make_shape(self.convert(tensor, rest, options).to("meta", copy=True))
         if marks.is_host(tensor) or not self.is_on_card(tensor):
@@ -200,7 +201,7 @@ class Redirect(torch.overrides.TorchFunctionMode):
 
     def read(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a tensor of the card that was made of what `torch.load` has read."""
-        return marks.take_from_host(tensor)
+        return marks.put_on_card(tensor)
 
     def _to(self, func: Any, args: Any, kwargs: Any) -> Any:
         tensor, rest = args[0], list(args[1:])

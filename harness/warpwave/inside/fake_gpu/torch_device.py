@@ -136,12 +136,6 @@ def generator_type(kinds: Iterable[str]) -> type:
     return Generator
 
 
-def drop_card_generator(options: dict[str, Any]) -> None:
-    """Take the card's default generator out of the arguments of a call of torch: its numbers are those of torch's own default."""
-    if getattr(options.get("generator"), "is_default", False):
-        options["generator"] = None
-
-
 def advance(generator: Any) -> None:
     """Move a generator on, where numbers are asked for that are not drawn."""
     if generator is not None:
@@ -301,25 +295,16 @@ def in_fp32(name: str, args: Any, kwargs: Any, kind: str, is_on_card: Callable[[
     return changed
 
 
-class Autocast:
-    """Lets autocast for a GPU of any of these types be one for the CPU, too: that is where the tensors are.
+def on_cpu_too(kinds: Sequence[str], enter_or_leave: Callable[..., Any], context: Any, *raised: Any) -> Any:
+    """Let autocast for a GPU of any of these types be one for the CPU, too: that is where the tensors are.
 
     torch keeps a state for each type of device, also where there is none, so its own questions have the right answers.
     """
-
-    def __init__(self, kinds: Sequence[str]) -> None:
-        self._kinds, self._make, self._open = kinds, torch.amp.autocast_mode.autocast, list[Any]()
-
-    def entering(self, enter: Callable[..., Any], context: Any) -> Any:
-        """Enter autocast."""
-        if context.device in self._kinds:
-            self._open.append(self._make("cpu", dtype=context.fast_dtype, enabled=context._enabled))
-            enter(self._open[-1])
-        return enter(context)
-
-    def leaving(self, leave: Callable[..., Any], context: Any, *raised: Any) -> Any:
-        """Leave autocast."""
-        result = leave(context, *raised)
-        if context.device in self._kinds:
-            leave(self._open.pop(), *raised)
-        return result
+    is_of_gpu, leaves = context.device in kinds, bool(raised)
+    if is_of_gpu and not leaves:
+        context._of_cpu = torch.amp.autocast_mode.autocast("cpu", dtype=context.fast_dtype, enabled=context._enabled)
+        enter_or_leave(context._of_cpu)
+    result = enter_or_leave(context, *raised)
+    if is_of_gpu and leaves:
+        enter_or_leave(context._of_cpu, *raised)
+    return result
