@@ -103,9 +103,7 @@ class Room:
 
     def pairs(self) -> list[Pair]:
         """Return the pairs of accesses that nothing orders."""
-        pairs = [self._pairs[n] for n in range(self._machine.count_pairs)]
-        places = {index: self._program.place(index) for pair in pairs for index in (pair.first_index, pair.second_index)}
-        return [_pair(pair, places, self._program.kernel.wavefront, self._threads) for pair in pairs]
+        return [_pair(self._pairs[n], self._program, self._threads) for n in range(self._machine.count_pairs)]
 
 
 def _read(one: _Found, program: Program, threads: int) -> Found:
@@ -158,26 +156,12 @@ class _Reversal(ctypes.Structure):
     )  # fmt: skip
 
 
-def _pair(one: _Pair, places: dict[int, Place], lanes: int, threads: int) -> Pair:
-    found = Found(
-        check=Check.GLOBAL_RACE,
-        place=places[one.second_index],
-        access=Access(one.second_access),
-        address=one.address,
-        size=one.size,
-        workgroup=tuple(one.second_group),
-        wave=one.second_wave,
-        lane=one.lane,
-        thread=one.second_wave * lanes + one.lane,
-        threads=threads,
-        times=1,
-        other=places[one.first_index],
-        other_access=Access(one.first_access),
-        other_workgroup=tuple(one.first_group),
-        other_wave=one.first_wave,
-        in_flight=bool(one.in_flight),
-    )
-    return Pair(found, (one.first_index, one.second_index), (one.first_step, one.second_step))
+def _pair(one: _Pair, program: Program, threads: int) -> Pair:
+    found = _Found(
+        one.address, Check.GLOBAL_RACE.value, one.second_index, one.first_index, one.second_access, one.first_access,
+        one.second_wave, one.first_wave, one.lane, one.size, 1, one.in_flight, one.second_group, one.first_group,
+    )  # fmt: skip
+    return Pair(_read(found, program, threads), (one.first_index, one.second_index), (one.first_step, one.second_step))
 
 
 class Reversal:

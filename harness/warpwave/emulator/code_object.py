@@ -138,81 +138,54 @@ def _image(elf: Any) -> bytes:
 
 # The kernel descriptor: how the hardware sets up a wave's registers (AMDGPUUsage, "Kernel Descriptor").
 
-# User SGPRs in their order: bit of kernel_code_properties, registers.
-_USER = (
-    ("private_segment_buffer", 0, 4),
-    ("dispatch_ptr", 1, 2),
-    ("queue_ptr", 2, 2),
-    ("kernarg_segment_ptr", 3, 2),
-    ("dispatch_id", 4, 2),
-    ("flat_scratch_init", 5, 2),
-    ("private_segment_size", 6, 1),
-)
+# User SGPRs in their order: each is a bit of kernel_code_properties, and takes so many registers.
+_USER = {
+    "private_segment_buffer": 4,
+    "dispatch_ptr": 2,
+    "queue_ptr": 2,
+    "kernarg_segment_ptr": 2,
+    "dispatch_id": 2,
+    "flat_scratch_init": 2,
+    "private_segment_size": 1,
+}
 _NOWHERE = 0xFFFFFFFF
+_UNREAD = 122  # a register that no kernel reads a pointer from
 
 
-@dataclass(frozen=True)
-class Descriptor:
-    """The fields that a launch needs. `workgroup_ids` are the SGPRs of x, y, z."""
+def set_up(kernel: Kernel, machine: Any) -> None:
+    """Write into `struct machine` what the descriptor of a kernel says of a wave's registers.
 
-    user: dict[str, int]
-    preload: tuple[int, int]
-    workgroup_ids: tuple[int, int, int]
-    mode: int
-    rows: int
-    accumulators: int
-    ids_in_ttmp: bool
-    packed_ids: bool
-
-    def fill(self, machine: Any) -> None:
-        """Write the setup into `struct machine`."""
-        machine.rows, machine.accumulators, machine.mode = self.rows, self.accumulators, self.mode
-        # A pointer that the kernel does not ask for goes where nothing reads it.
-        machine.kernarg_at, machine.packet_at = self.user.get("kernarg_segment_ptr", 122), self.user.get("dispatch_ptr", 122)
-        machine.private_at = self.user.get("private_segment_buffer", _NOWHERE)
-        machine.preload_at, machine.preload_words = self.preload
-        for axis, register in enumerate(self.workgroup_ids):
-            machine.sgpr_ids[axis] = register
-        machine.ids_in_ttmp, machine.packed_ids = self.ids_in_ttmp, self.packed_ids
-
-
-def describe(kernel: Kernel) -> Descriptor:
-    """Read the descriptor of a kernel."""
+    Raise `InvalidCodeObject` if it asks for more registers than a wave has.
+    """
     rsrc3, rsrc1, rsrc2, properties, preload = struct.unpack_from("<IIIHH", kernel.descriptor, 44)
     family = FAMILIES[kernel.architecture]
     user, at = {}, 0
-    for name, bit, registers in _USER:
+    for bit, (name, registers) in enumerate(_USER.items()):
         if properties >> bit & 1:
             user[name] = at
             at += registers
+    # All words are preloaded behind the pointers; the kernel's own first instructions load them again.
     words = preload & 0x7F if family == "cdna" and kernel.architecture != "gfx90a" else 0
-    # All words are preloaded from `at` on; the kernel's own first instructions load them again.
-    first, ids = at, []
-    if first + words > 16:
+    if at + words > 16:
         raise InvalidCodeObject(
-            f"A kernel descriptor asks for {first + words} user registers; a wave has 16. Usually the bytes are damaged. "
+            f"A kernel descriptor asks for {at + words} user registers; a wave has 16. Usually the bytes are damaged. "
             "Compile the kernel again."
         )
+    machine.preload_at, machine.preload_words = at, 0 if preload >> 7 else words
+    machine.kernarg_at, machine.packet_at = user.get("kernarg_segment_ptr", _UNREAD), user.get("dispatch_ptr", _UNREAD)
+    machine.private_at = user.get("private_segment_buffer", _NOWHERE)
     at = rsrc2 >> 1 & 31
     for axis in range(3):
-        ids.append(at if rsrc2 >> (7 + axis) & 1 else _NOWHERE)
-        at += rsrc2 >> (7 + axis) & 1
+        is_wanted = rsrc2 >> (7 + axis) & 1
+        machine.sgpr_ids[axis] = at if is_wanted else _NOWHERE
+        at += is_wanted
     # Of the flags: NaN clamps to 0, IEEE (gfx12 has neither: other bits have their places), FP16_OVFL.
-    mode = rsrc1 >> 12 & 0xFF | (rsrc1 >> 26 & 1) << 23
+    machine.mode = rsrc1 >> 12 & 0xFF | (rsrc1 >> 26 & 1) << 23
     if family != "rdna4":
-        mode |= (rsrc1 >> 21 & 1) << 8 | (rsrc1 >> 23 & 1) << 9
-    total = ((rsrc1 & 63) + 1) * 8
-    rows = min(((rsrc3 & 63) + 1) * 4, 256) if family == "cdna" else 256
-    return Descriptor(
-        user=user,
-        preload=(first, 0 if preload >> 7 else words),
-        workgroup_ids=(ids[0], ids[1], ids[2]),
-        mode=mode,
-        rows=rows,
-        accumulators=max(0, min(total - rows, 256)) if family == "cdna" else 0,
-        ids_in_ttmp=family == "rdna4",
-        packed_ids=True,
-    )
+        machine.mode |= (rsrc1 >> 21 & 1) << 8 | (rsrc1 >> 23 & 1) << 9
+    machine.rows = min(((rsrc3 & 63) + 1) * 4, 256) if family == "cdna" else 256
+    machine.accumulators = max(0, min(((rsrc1 & 63) + 1) * 8 - machine.rows, 256)) if family == "cdna" else 0
+    machine.ids_in_ttmp, machine.packed_ids = family == "rdna4", True
 
 
 # Source lines of instructions, from a code object's debug information (DWARF 4 and 5).
@@ -228,6 +201,7 @@ def first_line(kernel: Kernel) -> Line:
     return next((line for line in found if line[0] and line[1]), ("", 0))
 
 
+@lru_cache(maxsize=4096)
 def source(elf: bytes, pc: int) -> Line:
     """Return file and line of the code at an offset of the image; ("", 0) without debug information."""
     rows, calls = _debug(elf)

@@ -1,4 +1,4 @@
-"""What the instructions of a kernel did when they were executed: counted in C, told by line of the source.
+"""What the instructions of a kernel did when they were executed: counted in C, reported by line of the source.
 
 Counts are facts about machine code. Which bank of LDS a word is in, how many cycles a matrix instruction takes, and how many lanes a
 cycle serves, is what AMD and LLVM publish:
@@ -107,34 +107,34 @@ class Counts:
         seconds = {id(one.second) for one in self._code if one.second is not None}
         for one, of, place in zip(self._code, self._of, self._places, strict=False):
             if of.times:
-                found.setdefault(place, Counter()).update(self._told(one, of, id(one) in seconds))
+                found.setdefault(place, Counter()).update(self._counters(one, of, id(one) in seconds))
         return found
 
-    def _told(self, one: Instruction, of: Any, is_second: bool) -> Counter[str]:
+    def _counters(self, one: Instruction, of: Any, is_second: bool) -> Counter[str]:
         """Return the counters of one instruction; the second half of a dual one takes no time of its own."""
-        name, told = operation_name(one.name), Counter[str]()
-        told["instructions"] = of.times * (not is_second)
+        name, counters = operation_name(one.name), Counter[str]()
+        counters["instructions"] = of.times * (not is_second)
         kind = "scratch" if of.kind == _SCRATCH else kind_of(name)  # gfx90a has its scratch in a buffer
-        told[kind] = of.times
+        counters[kind] = of.times
         wide = self.kernel.wavefront == 64
         if name.startswith("v_"):
-            told["vector_lanes"] = of.times * self.kernel.wavefront
-            told["lanes_off"] = of.times * self.kernel.wavefront - of.lanes
+            counters["vector_lanes"] = of.times * self.kernel.wavefront
+            counters["lanes_off"] = of.times * self.kernel.wavefront - of.lanes
         if kind == "matrix":
-            told["matrix_cycles"] = of.times * (matrix_cycles(name, self.kernel.architecture, one.shuffle) or 0)
-            told["flop"] = of.times * products(name)
+            counters["matrix_cycles"] = of.times * (matrix_cycles(name, self.kernel.architecture, one.shuffle) or 0)
+            counters["flop"] = of.times * products(name)
         elif kind in ("valu", "transcendental"):
-            told["vector_cycles"] = of.times * (4 if wide else 1) * (not is_second)
-            told["flop"] = of.lanes * _flop(name)
+            counters["vector_cycles"] = of.times * (4 if wide else 1) * (not is_second)
+            counters["flop"] = of.lanes * _flop(name)
         if of.kind in (_SHARED, _PAIR):
-            told["lds_bytes"], told["lds_cycles"], told["least_lds_cycles"] = of.bytes, of.cycles, of.least_cycles
+            counters["lds_bytes"], counters["lds_cycles"], counters["least_lds_cycles"] = of.bytes, of.cycles, of.least_cycles
         elif of.kind == _SCRATCH:
-            told["scratch_bytes"] = of.bytes
+            counters["scratch_bytes"] = of.bytes
         elif of.kind == _GLOBAL:
-            told["atomics"] = of.times * (of.access == _UPDATES)
-            told["asked_bytes"] = of.bytes
-            told.update({name: getattr(of, name) for name in ("lines64", "least64", "lines128", "least128")})
-        return +told
+            counters["atomics"] = of.times * (of.access == _UPDATES)
+            counters["asked_bytes"] = of.bytes
+            counters.update({name: getattr(of, name) for name in ("lines64", "least64", "lines128", "least128")})
+        return +counters
 
     def matrix(self) -> Counter[str]:
         """Return how often each matrix instruction ran, by its name."""

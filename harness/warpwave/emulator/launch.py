@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Union
 
 from warpwave.emulator.checks import Found, Pair, Reversal, Room
-from warpwave.emulator.code_object import Kernel, describe
+from warpwave.emulator.code_object import Kernel, set_up
 from warpwave.emulator.counts import Counts
 from warpwave.emulator.errors import Deadlock, EmulatorError, OutOfMemoryBounds, TimeLimit, Trap, Unimplemented
 from warpwave.emulator.program import Program, at_fixed_address, program
@@ -96,7 +96,6 @@ def execute(
     come before its first; `TimeLimit` if that is impossible. What each instruction did is added to the kernel's `counts`.
     """
     made = program(kernel)
-    setup = describe(kernel)
     _check(kernel, launch)
     if not all(launch.grid):
         return Execution(0, 0)
@@ -121,7 +120,7 @@ def execute(
     reversal = Reversal(machine, reverse) if reverse else None
     if counts is not None:
         machine.counting = counts.begin(ranges)
-    setup.fill(machine)
+    set_up(kernel, machine)
     if limit_seconds is not None:  # C looks at the clock after each turn of a wave
         machine.until = time.monotonic_ns() + max(1, int(limit_seconds * 1e9))
     fault = made.core.library.execute_launch(ctypes.byref(machine))

@@ -8,8 +8,8 @@ import hashlib
 import os
 import platform
 import shlex
+import shutil
 import subprocess
-import sysconfig
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ _FLAGS = "-std=gnu11 -O2 -ftree-vectorize -march=native -fno-math-errno -fno-tra
 
 @dataclass(frozen=True)
 class Operation:
-    """One entry of the C core's table: what it writes (`d`, a mask in `e`) and reads (`s`), as `enum type`."""
+    """One entry of the C core's table, by its number there: what it writes (`d`, a mask in `e`) and reads (`s`), as `enum type`."""
 
-    address: int
+    number: int
     name: str
     d: int
     e: int
@@ -42,10 +42,6 @@ class Core:
     operations: dict[str, Operation]
     machine_bytes: int
     path: Path
-
-    def number(self, address: int) -> int:
-        """Return the number of an operation in the table, by its address."""
-        return (address - ctypes.addressof(self.library.operations().contents)) // ctypes.sizeof(_Entry)
 
 
 class _Entry(ctypes.Structure):
@@ -66,21 +62,18 @@ def core(wavefront: int) -> Core:
     library = ctypes.CDLL(str(path))
     library.operations.restype = ctypes.POINTER(_Entry)
     table = library.operations()
-    base = ctypes.addressof(table.contents)
     operations = {}
     for n in range(library.count_operations()):
         entry, types = table[n], table[n].types
         name = entry.name.decode()
-        operations[name] = Operation(base + n * ctypes.sizeof(_Entry), name, types[0], types[1], (types[2], types[3], types[4], types[5]))
+        operations[name] = Operation(n, name, types[0], types[1], (types[2], types[3], types[4], types[5]))
     return Core(library, operations, library.size_of(3), path)
 
 
 def _built(wavefront: int) -> Path:
     """Return the path of the shared library, named by a hash of its sources, flags, compiler and processor."""
     sources = sorted(_CORE.rglob("*.[ch]"))
-    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
-    if os.environ.get("CC") is None and not _runs(compiler):
-        compiler = ["cc"] if _runs(["cc"]) else ["gcc"]
+    compiler = shlex.split(os.environ.get("CC") or next(filter(shutil.which, ("cc", "gcc", "clang")), "cc"))
     digest = hashlib.sha256("\0".join([*compiler, _FLAGS, str(wavefront), platform.machine(), _processor()]).encode())
     for source in sources:
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
@@ -99,13 +92,6 @@ def _built(wavefront: int) -> Path:
         if not path.exists():
             _compile(compiler, sources, wavefront, path)
     return path
-
-
-def _runs(compiler: list[str]) -> bool:
-    try:
-        return subprocess.run([*compiler, "--version"], capture_output=True).returncode == 0
-    except OSError:
-        return False
 
 
 def _compile(compiler: list[str], sources: list[Path], wavefront: int, path: Path) -> None:

@@ -4,6 +4,7 @@ import random
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from machine_code import WAVES, assembled, compiled, run
 from slow_cases import slow_but
 
 from warpwave.emulator import EmulatorError, InvalidCodeObject, Kernel, Launch, OutOfMemoryBounds, TimeLimit, execute, load
-from warpwave.emulator.code_object import describe, source
+from warpwave.emulator.code_object import set_up, source
 from warpwave.emulator.decode import instruction as python_side
 from warpwave.emulator.library import core
 from warpwave.emulator.program import program
@@ -303,17 +304,18 @@ def test_metadata_names_arguments_and_sizes(made):
 
 def test_the_descriptor_says_where_registers_are_set_up(made):
     """Against the directives of the assembly, which LLVM wrote the descriptor from."""
-    text, setup = made.asm["amdgcn"], describe(load(made.asm["hsaco"]))
+    text, setup = made.asm["amdgcn"], SimpleNamespace(sgpr_ids=[0, 0, 0])
+    set_up(load(made.asm["hsaco"]), setup)
 
     def directive(name: str) -> int:
         return int(text.split(f".amdhsa_{name} ")[1].split()[0])
 
-    assert setup.user == {"kernarg_segment_ptr": 0}
-    assert setup.workgroup_ids == (directive("user_sgpr_count"), 0xFFFFFFFF, 0xFFFFFFFF)
+    assert setup.kernarg_at == 0
+    assert setup.sgpr_ids == [directive("user_sgpr_count"), 0xFFFFFFFF, 0xFFFFFFFF]
     denormals = directive("float_denorm_mode_32") << 4 | directive("float_denorm_mode_16_64") << 6
     assert setup.mode == denormals | directive("dx10_clamp") << 8 | directive("ieee_mode") << 9
     assert setup.rows == directive("accum_offset")
-    assert setup.preload == (2, directive("user_sgpr_kernarg_preload_length"))
+    assert (setup.preload_at, setup.preload_words) == (2, directive("user_sgpr_kernarg_preload_length"))
 
 
 def test_lines_are_those_of_the_python_file(made):

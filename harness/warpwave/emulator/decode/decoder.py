@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from warpwave.emulator.decode import matrix, memory, scalar, vector
 from warpwave.emulator.decode.instruction import M0, ROW, SGPR, Instruction
-from warpwave.emulator.decode.operands import Context, Registers, tell
+from warpwave.emulator.decode.operands import Context, set_event
 from warpwave.emulator.errors import InvalidCodeObject
 from warpwave.emulator.library import Operation
 
@@ -15,16 +15,13 @@ _Decoder = Callable[[Context], Instruction]
 
 _SIZES, _LONGEST = (4, 8, 12, 16), 16
 _UNKNOWN, _MOST_UNKNOWN = ".long", 1024
-_Words = tuple[str, int, bytes]
-# Up to twice as many instructions are kept, of about 1.5 KB each: `young` and `old`. Kernels that follow each other have many in common.
-_MOST_KNOWN = 1 << 12
+# Instructions that were decoded, of about 1.5 KB each: kernels that follow each other have many in common.
+_MOST_KNOWN = 1 << 13
 
 
 def context(code: bytes, architecture: str, wavefront: int, operations: dict[str, Operation]) -> Context:
     """Return a context for the code of one architecture; raise KeyError for one that is not implemented."""
-    family = FAMILIES[architecture]
-    eights = "fnuz" if architecture == "gfx942" else "ocp"
-    return Context(code, architecture, family, wavefront, operations, Registers(wavefront, family != "cdna"), eights)
+    return Context(code, architecture, FAMILIES[architecture], wavefront, operations)
 
 
 def decode(at: Context, start: int, end: int) -> list[Instruction]:
@@ -48,28 +45,7 @@ def decode(at: Context, start: int, end: int) -> list[Instruction]:
     return found
 
 
-class _Known:
-    """The instructions that were decoded last, by architecture, width of a wave and words."""
-
-    def __init__(self) -> None:
-        self.young: dict[_Words, Instruction] = {}
-        self.old: dict[_Words, Instruction] = {}
-
-    def get(self, words: _Words) -> Instruction | None:
-        """Return an instruction, and remember that it was needed."""
-        found = self.young.get(words)
-        if found is None and (found := self.old.get(words)) is not None:
-            self.keep(words, found)
-        return found
-
-    def keep(self, words: _Words, one: Instruction) -> None:
-        """Remember an instruction; forget those that were not needed for long."""
-        if len(self.young) >= _MOST_KNOWN:
-            self.old, self.young = self.young, {}
-        self.young[words] = one
-
-
-_KNOWN = _Known()
+_KNOWN: dict[tuple[str, int, bytes], Instruction] = {}
 
 
 def _known(at: Context) -> Instruction:
@@ -83,7 +59,9 @@ def _known(at: Context) -> Instruction:
     one = _decode_one(at)
     if one.target is None and one.second is None:
         one.packed = one.packed_operands()
-        _KNOWN.keep((at.architecture, at.wavefront, words[: one.size]), _copied(one))
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[at.architecture, at.wavefront, words[: one.size]] = _copied(one)
     return one
 
 
@@ -96,13 +74,13 @@ def _copied(one: Instruction) -> Instruction:
 
 def _decode_one(at: Context) -> Instruction:
     try:
-        decoder, size = _encoding(at)
+        decoder, size = _cdna(at) if at.family == "cdna" else _rdna(at)  # by the leading bits; the least size
         one = decoder(at)
     except (ValueError, KeyError, IndexError):
         size = 4
         one = Instruction(f"{_UNKNOWN} {at.word:#010x}", size, pc=at.pc)
     else:
-        tell(at, one)
+        set_event(at, one)
     if not _is_in_range(one):
         one.operation = None
     return one
@@ -116,11 +94,6 @@ def _is_in_range(one: Instruction) -> bool:
         if operand.kind == SGPR and operand.index != M0 and operand.index + operand.words > 128:
             return False
     return True
-
-
-def _encoding(at: Context) -> tuple[_Decoder, int]:
-    """Return the decoder by the leading bits, and the least size."""
-    return _cdna(at) if at.family == "cdna" else _rdna(at)
 
 
 def _rdna(at: Context) -> tuple[_Decoder, int]:
@@ -146,13 +119,9 @@ def _cdna(at: Context) -> tuple[_Decoder, int]:
             return scalar.sopk, 4
         return scalar.sop2, 4
     if word >> 23 == 0b110100111:
-        return (matrix.mfma, 8) if _is_matrix(at, word >> 16 & 0x7F) else (vector.vop3p, 8)
+        is_matrix = at.begin("MFMA", word >> 16 & 0x7F).name.startswith(("v_mfma", "v_smfmac", "v_accvgpr"))
+        return (matrix.mfma if is_matrix else vector.vop3p), 8
     return _WIDE_CDNA[word >> 26], 8
-
-
-def _is_matrix(at: Context, opcode: int) -> bool:
-    name = at.begin("MFMA", opcode).name
-    return name.startswith(("v_mfma", "v_smfmac", "v_accvgpr"))
 
 
 _SOP: dict[int, _Decoder] = {0b101111101: scalar.sop1, 0b101111110: scalar.sopc, 0b101111111: scalar.sopp}

@@ -23,6 +23,7 @@ WIDE_TYPES = frozenset({B64, I64, F64, PKF})
 VCC, TTMP, NULL, M0, EXEC, ACC = 106, 108, 124, 125, 126, 256
 
 _HEAD, _OPERANDS = struct.Struct("<Q8xIiHHBBBBB7x"), struct.Struct("<" + "HBBBB2xQ" * 6)
+RECORD_BYTES = _HEAD.size + _OPERANDS.size
 
 
 def words_of(kind: int, wavefront: int = 64) -> int:
@@ -95,14 +96,13 @@ class Instruction:
 # Newer architectures renamed many instructions whose meaning stayed: they share an operation here, and keep their own name in text.
 
 # Opcodes of gfx90a that later tables lack, or gave to other instructions.
-_GFX90A = {
+_GFX90A = {("MFMA", opcode): name for opcode, name in {
     84: "v_mfma_i32_32x32x8_i8", 85: "v_mfma_i32_16x16x16_i8", 99: "v_mfma_f32_32x32x4_2b_bf16", 100: "v_mfma_f32_16x16x4_4b_bf16",
     101: "v_mfma_f32_4x4x4_16b_bf16", 102: "v_mfma_f32_32x32x8_bf16", 103: "v_mfma_f32_16x16x16_bf16", 104: "v_mfma_f32_32x32x2_2b_bf16",
     105: "v_mfma_f32_16x16x2_4b_bf16", 107: "v_mfma_f32_4x4x2_16b_bf16", 108: "v_mfma_f32_32x32x4_bf16", 109: "v_mfma_f32_16x16x8_bf16",
-}  # fmt: skip
-_VECTOR_GFX90A = {
+}.items()} | {
     ("VOP2", 22): "v_mac_f32", ("VOP2", 23): "v_madmk_f32", ("VOP2", 24): "v_madak_f32", ("VOP3", 278): "v_mac_f32",
-    ("VOP3", 448): "v_mad_legacy_f32", ("VOP3", 449): "v_mad_f32",
+    ("VOP3", 448): "v_mad_legacy_f32", ("VOP3", 449): "v_mad_f32", ("MUBUF", 62): "buffer_wbinvl1", ("MUBUF", 63): "buffer_wbinvl1_vol",
 }  # fmt: skip
 
 
@@ -113,21 +113,10 @@ def mnemonics(family: str, encoding: str) -> dict[int, str]:
     return {entry.value: re.sub(r"_e(32|64)$", "", entry.name.lower()) for entry in getattr(module, encoding + "Op", ())}
 
 
-def mfma_name(architecture: str, opcode: int) -> str | None:
-    """Return the mnemonic of a matrix or packed instruction."""
-    if architecture == "gfx90a" and opcode in _GFX90A:
-        return _GFX90A[opcode]
-    return mnemonics("cdna", "VOP3P").get(opcode)
-
-
-def vector_name(architecture: str, encoding: str, opcode: int) -> str | None:
-    """Return the mnemonic of a vector instruction that only gfx90a has."""
-    return _VECTOR_GFX90A.get((encoding, opcode)) if architecture == "gfx90a" else None
-
-
-def cache_name(architecture: str, opcode: int) -> str | None:
-    """Return the mnemonic of a cache instruction that only gfx90a has."""
-    return {62: "buffer_wbinvl1", 63: "buffer_wbinvl1_vol"}.get(opcode) if architecture == "gfx90a" else None
+def mnemonic(architecture: str, family: str, encoding: str, opcode: int) -> str | None:
+    """Return the mnemonic of an opcode; None if the architecture has none. Packed and matrix instructions of CDNA share their opcodes."""
+    own = _GFX90A.get((encoding, opcode)) if architecture == "gfx90a" else None
+    return own or mnemonics(family, "VOP3P" if encoding == "MFMA" else encoding).get(opcode)
 
 
 _SIZES = {"b8": "byte", "b16": "short", "b32": "dword", "b64": "dwordx2", "b96": "dwordx3", "b128": "dwordx4", "b256": "dwordx8"}

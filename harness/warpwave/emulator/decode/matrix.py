@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from warpwave.emulator.decode.instruction import B32, BF16, F16, F32, F64, FLUSHES, REGS, Instruction
+from warpwave.emulator.decode import instruction as isa
+from warpwave.emulator.decode.instruction import Instruction
 from warpwave.emulator.decode.operands import Context, row
 
 # Registers of 32 values of a format, where they are fewer than those of 8 bits.
@@ -27,16 +28,16 @@ def mfma(at: Context) -> Instruction:
     formats = (word >> 8 & 7, high >> 29) if "f8f6f4" in one.name else ()
     if set(formats) & {5, 6, 7}:
         one.operation = None  # no formats
-    kinds = [REGS + _WORDS.get(value, 8) for value in formats] or types.s
+    kinds = [isa.REGS + _WORDS.get(value, 8) for value in formats] or types.s
     one.s = [row((high & 0x1FF) - 256, kinds[0], bool(high >> 27 & 1)), row((high >> 9 & 0x1FF) - 256, kinds[1], bool(high >> 28 & 1))]
     third = high >> 18 & 0x1FF
     if "smfmac" in one.name:  # it accumulates, and source 2 says which values of a row of A it has
-        one.s.append(row(third - 256, B32))
+        one.s.append(row(third - 256, isa.B32))
         return _with_modifiers(one, word, high)
-    kind = F64 if "f64" in one.name else F32
-    one.s.append(row(third - 256, types.s[2], in_acc) if third >= 256 else at.registers.source(third, kind))
+    kind = isa.F64 if "f64" in one.name else isa.F32
+    one.s.append(row(third - 256, types.s[2], in_acc) if third >= 256 else at.operand(third, kind))
     if at.architecture == "gfx90a" and one.name.endswith("f16"):
-        one.flags |= FLUSHES
+        one.flags |= isa.FLUSHES
     return _with_modifiers(one, word, high)
 
 
@@ -50,7 +51,7 @@ def _with_modifiers(one: Instruction, word: int, high: int) -> Instruction:
 def _scaled(at: Context) -> Instruction:
     """Read the scales of a product, and the product itself behind them: op_sel 12:11 and op_sel_hi 60:59 choose a byte of each scale."""
     word, high, pc = at.word, at.word_at(1), at.pc
-    scales = [at.source(Instruction("", 8), high & 0x1FF, B32), at.source(Instruction("", 8), high >> 9 & 0x1FF, B32)]
+    scales = [at.source(Instruction("", 8), high & 0x1FF, isa.B32), at.source(Instruction("", 8), high >> 9 & 0x1FF, isa.B32)]
     at.move(pc + 8)
     one = mfma(at)
     at.move(pc)
@@ -75,11 +76,11 @@ def wmma(at: Context) -> Instruction:
     one.d = row(word & 0xFF, types.d)
     one.s = [row((high & 0x1FF) - 256, types.s[0]), row((high >> 9 & 0x1FF) - 256, types.s[1])]
     third = high >> 18 & 0x1FF
-    kind = BF16 if one.name.startswith("v_wmma_bf16") else F16 if one.name.startswith("v_wmma_f16") else F32
+    kind = isa.BF16 if one.name.startswith("v_wmma_bf16") else isa.F16 if one.name.startswith("v_wmma_f16") else isa.F32
     is_sparse, is_integer = one.name.startswith("v_swmmac"), "_iu" in one.name
-    one.s.append(row(third - 256, types.s[2]) if third >= 256 else at.registers.source(third, kind))
+    one.s.append(row(third - 256, types.s[2]) if third >= 256 else at.operand(third, kind))
     negated, negated_hi, clamp, select = high >> 29, word >> 8 & 7, word >> 15 & 1, word >> 11 & 7
-    is_narrow = kind != F32 and at.family == "rdna3"
+    is_narrow = kind != isa.F32 and at.family == "rdna3"
     one.shuffle = negated & 3 if is_integer else negated << 4 | negated_hi << 7
     one.shuffle |= (select >> 2) << 2 if is_narrow else 0
     one.shuffle |= clamp << 3 | ((select & 1) << 10 if is_sparse else 0)

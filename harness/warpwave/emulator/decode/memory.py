@@ -2,43 +2,17 @@
 
 from __future__ import annotations
 
-from warpwave.emulator.decode.instruction import (
-    ABSENT,
-    B32,
-    B64,
-    FLUSHES,
-    INDEX_LANE,
-    NO_OPERAND,
-    NONE,
-    OFFSET_LANE,
-    REGS,
-    RETURNS,
-    ROW,
-    SGPR,
-    TO_LDS,
-    WIDENED,
-    Instruction,
-    Operand,
-)
-from warpwave.emulator.decode.operands import Context, row
-
-
-def _signed(value: int, bits: int) -> int:
-    return value - (1 << bits) if value >> (bits - 1) & 1 else value
-
-
-def _flushes(at: Context, one: Instruction) -> int:
-    """Return the flag of an atomic that flushes denormals, whatever MODE says: a sum of floats in gfx90a's memory (LLVM's subtargets)."""
-    return FLUSHES if at.architecture == "gfx90a" and one.name.endswith("_atomic_add_f32") else 0
+from warpwave.emulator.decode import instruction as isa
+from warpwave.emulator.decode.instruction import ABSENT, Instruction, Operand
+from warpwave.emulator.decode.operands import Context, row, signed
 
 
 def flat(at: Context) -> Instruction:
     """offset 12:0, lds/sve 13, segment 15:14, cache bits, op 24:18; addr 39:32, data 47:40, saddr 54:48, acc 55, vdst 63:56."""
     word, high = at.word, at.word_at(1)
-    form = ("FLAT", "SCRATCH", "GLOBAL")[word >> 14 & 3] if at.family == "cdna" else ("FLAT", "SCRATCH", "GLOBAL")[word >> 16 & 3]
-    opcode = word >> 18 & 0x7F
-    one = at.begin(form, opcode, 8)
-    one.imm = _signed(word & 0x1FFF, 13)
+    form = ("FLAT", "SCRATCH", "GLOBAL")[word >> (14 if at.family == "cdna" else 16) & 3]
+    one = at.begin(form, word >> 18 & 0x7F, 8)
+    one.imm = signed(word & 0x1FFF, 13)
     returns = word >> (16 if at.family == "cdna" else 14) & 1
     uses_address = word >> 13 & 1 == 1
     if at.architecture == "gfx90a":  # a scalar address instead of a lane's: none of its instructions has both
@@ -53,7 +27,7 @@ def vflat(at: Context) -> Instruction:
     word, middle, high = at.word, at.word_at(1), at.word_at(2)
     form = {0xEC: "VFLAT", 0xED: "VSCRATCH", 0xEE: "VGLOBAL"}[word >> 24]
     one = at.begin(form, word >> 14 & 0x7F, 12)
-    one.imm = _signed(high >> 8, 24)
+    one.imm = signed(high >> 8, 24)
     form = form[1:]
     uses_address = middle >> 17 & 1 == 1 or form != "SCRATCH"
     return _addressed(at, one, form, high & 0xFF, middle >> 23 & 0xFF, word & 0x7F, middle & 0xFF, 0, middle >> 20 & 1, uses_address)
@@ -75,34 +49,36 @@ def _addressed(
         return one
     types = at.types(one)
     off = base == 0x7F or (at.family != "cdna" and base == 124) or form == "FLAT"
-    from_scalar = ABSENT if off else at.registers.scalar(base, B32 if form == "SCRATCH" else B64)
+    from_scalar = ABSENT if off else at.scalar(base, isa.B32 if form == "SCRATCH" else isa.B64)
     acc = bool(accumulator) and at.family == "cdna"
     if form == "SCRATCH":
-        places = [row(address, B32)] if uses_address else [Operand(text="off")]
+        places = [row(address, isa.B32)] if uses_address else [Operand(text="off")]
         places.append(from_scalar if not off else Operand(text="off"))
     else:
-        places = [row(address, B64 if off else B32)]
+        places = [row(address, isa.B64 if off else isa.B32)]
         places += [] if form == "FLAT" else [Operand(text="off") if off else from_scalar]
-    _fill(one, types.d, types.s[1], places, row(data, types.s[1], acc), row(target, types.d, acc), bool(returns))
-    one.flags |= _flushes(at, one)
+    _fill(at, one, places, row(data, types.s[1], acc), row(target, types.d, acc), bool(returns))
     one.s[2] = from_scalar
     if "_lds_" in one.name:
-        one.flags |= TO_LDS
+        one.flags |= isa.TO_LDS
         one.s[1], one.shown = ABSENT, [place.text for place in places]
     one.modifiers = [f"offset:{one.imm}"] if one.imm else []
     return one
 
 
-def _fill(one: Instruction, d: int, data_kind: int, places: list[Operand], data: Operand, target: Operand, returns: bool) -> None:
+def _fill(at: Context, one: Instruction, places: list[Operand], data: Operand, target: Operand, returns: bool) -> None:
     """Set operands of a load, a store or an atomic; `places` are the address and the rest in the assembler's order."""
-    is_atomic, is_load = d != NONE and data_kind != NONE, d != NONE and data_kind == NONE
+    types = at.types(one)
+    is_atomic, is_load = (types.d != isa.NONE and (types.s[1] == isa.NONE) == loads for loads in (False, True))
+    if at.architecture == "gfx90a" and one.name.endswith("_atomic_add_f32"):
+        one.flags |= isa.FLUSHES  # denormals, whatever MODE says: a sum of floats in gfx90a's memory (LLVM's subtargets)
     one.s = [places[0], ABSENT if is_load else data, ABSENT]
     texts = [operand.text for operand in places]
     if is_load:
         one.d, one.shown = target, [target.text, *texts]
     elif is_atomic:
         one.d = target
-        one.flags |= RETURNS if returns else 0
+        one.flags |= isa.RETURNS if returns else 0
         one.shown = [*([target.text] if returns else []), texts[0], data.text, *texts[1:]]
     else:
         one.shown = [texts[0], data.text, *texts[1:]]
@@ -116,13 +92,10 @@ def mubuf(at: Context) -> Instruction:
         return one
     one.imm = word & 0xFFF
     if at.family == "cdna":
-        offen, idxen, acc, lds = word >> 12 & 1, word >> 13 & 1, high >> 23 & 1, word >> 16 & 1
-        resource = high >> 16 & 0x1F
+        flags = (word >> 12 & 1, word >> 13 & 1, high >> 23 & 1, word >> 16 & 1, word >> 14 & 1)
     else:
-        offen, idxen, acc, lds = high >> 22 & 1, high >> 23 & 1, 0, 0
-        resource = high >> 16 & 0x1F
-    returns = word >> 14 & 1
-    return _buffer(at, one, high & 0xFF, high >> 8 & 0xFF, resource * 4, high >> 24, (offen, idxen, acc, lds, returns))
+        flags = (high >> 22 & 1, high >> 23 & 1, 0, 0, word >> 14 & 1)
+    return _buffer(at, one, high & 0xFF, high >> 8 & 0xFF, (high >> 16 & 0x1F) * 4, high >> 24, flags)
 
 
 def vbuffer(at: Context) -> Instruction:
@@ -137,12 +110,11 @@ def vbuffer(at: Context) -> Instruction:
 def _buffer(at: Context, one: Instruction, address: int, data: int, resource: int, offset: int, flags: tuple[int, ...]) -> Instruction:
     offen, idxen, acc, lds, returns = flags
     types = at.types(one)
-    place = row(address, B64 if offen and idxen else B32) if offen or idxen else Operand(text="off")
-    descriptor, scalar = at.registers.scalar(resource, REGS + 4), at.registers.source(offset, B32)
-    value = row(data, types.d if types.s[1] == NONE else types.s[1], bool(acc))
-    _fill(one, types.d, types.s[1], [place], value, row(data, types.d, bool(acc)) if types.d else ABSENT, False)
-    one.flags |= (OFFSET_LANE if offen else 0) | (INDEX_LANE if idxen else 0) | (TO_LDS if lds else 0) | (RETURNS if returns else 0)
-    one.flags |= _flushes(at, one)
+    place = row(address, isa.B64 if offen and idxen else isa.B32) if offen or idxen else Operand(text="off")
+    descriptor, scalar = at.scalar(resource, isa.REGS + 4), at.operand(offset, isa.B32)
+    value = row(data, types.d if types.s[1] == isa.NONE else types.s[1], bool(acc))
+    _fill(at, one, [place], value, row(data, types.d, bool(acc)) if types.d else ABSENT, False)
+    one.flags |= isa.OFFSET_LANE * offen | isa.INDEX_LANE * idxen | isa.TO_LDS * lds | isa.RETURNS * returns
     one.s = [place, one.s[1], descriptor, scalar]
     one.d = ABSENT if lds else one.d
     one.shown = [*([] if lds else [value.text]), place.text, descriptor.text, scalar.text]
@@ -158,27 +130,22 @@ def ds(at: Context) -> Instruction:
     one = at.begin("DS", word >> (17 if cdna else 18) & 0xFF, 8)
     types, acc = at.types(one), cdna and word >> 25 & 1 == 1
     one.imm = word & 0xFFFF
-    address = row(high & 0xFF, B32)
+    address = row(high & 0xFF, isa.B32)
     if one.name == "ds_nop":
         return one
     if word >> (16 if cdna else 17) & 1:
         one.operation = None  # GDS
-    if types.d != NONE:
+    if types.d != isa.NONE:
         one.d = row(high >> 24, types.d, acc)
-    if one.name == "ds_swizzle_b32":
-        one.s = [address]
-    else:
-        one.s = [address]
-        one.s += [row(high >> 8 & 0xFF, types.s[1], acc)] if types.s[1] != NONE else []
-        one.s += [row(high >> 16 & 0xFF, types.s[2], acc)] if types.s[2] != NONE else []
+    one.s = [address]
+    if one.name != "ds_swizzle_b32":
+        one.s += [row(high >> 8 & 0xFF, types.s[1], acc)] if types.s[1] != isa.NONE else []
+        one.s += [row(high >> 16 & 0xFF, types.s[2], acc)] if types.s[2] != isa.NONE else []
     if "2" in one.name.split("_")[1] or "2addr" in one.name:
         one.modifiers = [f"offset{n}:{one.imm >> 8 * n & 0xFF}" for n in range(2) if one.imm >> 8 * n & 0xFF]
     elif one.imm:
         one.modifiers = [f"offset:{one.imm}"]
     return one
-
-
-__all__ = ["SGPR", "ds", "flat", "mubuf", "vbuffer", "vflat"]
 
 
 # Atomics of less than a word, which the compiler makes of a compare-and-swap of the aligned word around them.
@@ -197,11 +164,11 @@ def mark_widened(instructions: list[Instruction]) -> None:
     for n, one in enumerate(instructions):
         if one.name not in _SWAPS:
             continue
-        one.flags |= WIDENED
+        one.flags |= isa.WIDENED
         by_lane, for_all = True, True  # whether a load of this kind would still read the swap's address
         for before in reversed(instructions[max(0, n - _FARTHEST) : n]):
             if (by_lane and before.name in _LOADS and _place(before) == _place(one)) or (for_all and _loads_for_all(before, one)):
-                before.flags |= WIDENED
+                before.flags |= isa.WIDENED
                 break
             for_all = for_all and not _overlap(before.d, one.s[2])
             by_lane = by_lane and for_all and not _overlap(before.d, one.s[0])
@@ -212,11 +179,11 @@ def _place(one: Instruction) -> tuple[object, ...]:
 
 
 def _loads_for_all(before: Instruction, one: Instruction) -> bool:
-    if before.name not in _SCALAR_LOADS or before.imm != one.imm or before.s[1].kind != NO_OPERAND or one.s[2].kind != SGPR:
+    if before.name not in _SCALAR_LOADS or before.imm != one.imm or before.s[1].kind != isa.NO_OPERAND or one.s[2].kind != isa.SGPR:
         return False
-    return before.s[0].kind == SGPR and before.s[0].index == one.s[2].index
+    return before.s[0].kind == isa.SGPR and before.s[0].index == one.s[2].index
 
 
 def _overlap(one: Operand, other: Operand) -> bool:
-    same = one.kind == other.kind and one.kind in (ROW, SGPR)
+    same = one.kind == other.kind and one.kind in (isa.ROW, isa.SGPR)
     return same and one.index < other.index + other.words and other.index < one.index + one.words

@@ -5,43 +5,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field, replace
 
-from warpwave.emulator.decode.instruction import (
-    ACC,
-    B32,
-    B64,
-    BF16,
-    CLAMP,
-    CONSTANT,
-    EXECZ,
-    F16,
-    F64,
-    HALF_TYPES,
-    HIGH_FROM_HIGH,
-    I64,
-    M0,
-    MASK,
-    NULL,
-    PKF,
-    PKH,
-    PKI,
-    RETURNS,
-    ROW,
-    SCC,
-    SGPR,
-    TO_LDS,
-    TTMP,
-    VCCZ,
-    VOLATILE,
-    WIDE_TYPES,
-    Instruction,
-    Operand,
-    cache_name,
-    mfma_name,
-    mnemonics,
-    operation_name,
-    vector_name,
-    words_of,
-)
+from warpwave.emulator.decode import instruction as isa
+from warpwave.emulator.decode.instruction import Instruction, Operand, mnemonic, operation_name, words_of
 from warpwave.emulator.library import Operation
 
 LITERAL, SDWA, DPP = 255, 249, 250
@@ -49,6 +14,11 @@ _FLOATS = {240: 0.5, 241: -0.5, 242: 1.0, 243: -1.0, 244: 2.0, 245: -2.0, 246: 4
 # Bases of the flat apertures, the high halves of addresses that no pointer of this process has (core/memory.c).
 _APERTURES = {235: ("src_shared_base", 1 << 48), 236: ("src_shared_limit", (1 << 48) + 0xFFFFFFFF)}
 _APERTURES |= {237: ("src_private_base", 2 << 48), 238: ("src_private_limit", (2 << 48) + 0xFFFFFFFF)}
+
+
+def signed(value: int, bits: int) -> int:
+    """Return a field of so many bits as a signed number."""
+    return value - (1 << bits) if value >> (bits - 1) & 1 else value
 
 
 def register_text(letter: str, index: int, words: int) -> str:
@@ -61,72 +31,24 @@ def row(index: int, kind: int, accumulator: bool = False) -> Operand:
     words = words_of(kind)
     if not 0 <= index <= 256 - words:
         raise ValueError(f"vector register {index} of {words}")
-    return Operand(ROW, index + (ACC if accumulator else 0), words=words, text=register_text("a" if accumulator else "v", index, words))
-
-
-class Registers:
-    """What operand codes mean on one architecture: RDNA exchanged m0 and null; halves of 16-bit registers have names since RDNA3."""
-
-    def __init__(self, wavefront: int, is_rdna: bool) -> None:
-        self.wavefront, self.is_rdna = wavefront, is_rdna
-
-    def scalar(self, code: int, kind: int) -> Operand:
-        """Return a scalar register operand; `code` is below 128."""
-        words = words_of(kind, self.wavefront)
-        index = code
-        if code in (124, 125):
-            index = code if self.is_rdna else M0
-            return Operand(SGPR, index, words=1, text="m0" if index == M0 else "null")
-        if index + words > 128:
-            raise ValueError(f"register {code} has no {words} words")
-        return Operand(SGPR, index, words=words, text=self._scalar_text(code, words))
-
-    def _scalar_text(self, code: int, words: int) -> str:
-        pairs = {106: "vcc", 126: "exec"} if self.is_rdna else {102: "flat_scratch", 104: "xnack_mask", 106: "vcc", 126: "exec"}
-        if code in pairs and words == 2:
-            return pairs[code]
-        if code & ~1 in pairs and words == 1:
-            return pairs[code & ~1] + ("_hi" if code & 1 else "_lo")
-        if TTMP <= code < NULL:
-            return register_text("ttmp", code - TTMP, words)
-        return register_text("s", code, words)
-
-    def source(self, code: int, kind: int, literal: int = 0) -> Operand:
-        """Return any source operand by its 8- or 9-bit code."""
-        if code >= 256:
-            return row(code - 256, kind)
-        if code < 128:
-            return self.scalar(code, kind)
-        if code <= 208:
-            number = code - 128 if code <= 192 else 192 - code
-            return Operand(CONSTANT, value=number & (2**64 - 1 if kind in WIDE_TYPES or kind == MASK else 2**32 - 1), text=str(number))
-        if code in _FLOATS:
-            text = "0.15915494" + ("309189532" if kind in (F64, B64, I64) else "") if code == 248 else str(_FLOATS[code])
-            return Operand(CONSTANT, value=_float_bits(_FLOATS[code], kind), text=text)
-        if code in _APERTURES:
-            text, value = _APERTURES[code]
-            return Operand(CONSTANT, value=value if kind in WIDE_TYPES else value >> 32, text=text)
-        if code in (251, 252, 253):
-            names = {251: (VCCZ, "src_vccz"), 252: (EXECZ, "src_execz"), 253: (SCC, "src_scc")}
-            return Operand(names[code][0], text=names[code][1])
-        if code == LITERAL:
-            return Operand(CONSTANT, value=_literal_bits(literal, kind), text=f"{literal:#x}")
-        raise ValueError(f"operand code {code}")
+    return Operand(
+        isa.ROW, index + (isa.ACC if accumulator else 0), words=words, text=register_text("a" if accumulator else "v", index, words)
+    )
 
 
 def _float_bits(number: float, kind: int) -> int:
-    if kind in (F64, B64, I64):
+    if kind in (isa.F64, isa.B64, isa.I64):
         return int.from_bytes(struct.pack("<d", number), "little")
     single = int.from_bytes(struct.pack("<f", number), "little")
-    if kind == BF16:
+    if kind == isa.BF16:
         return single >> 16
-    return int.from_bytes(struct.pack("<e", number), "little") if kind in HALF_TYPES or kind == PKH else single
+    return int.from_bytes(struct.pack("<e", number), "little") if kind in isa.HALF_TYPES or kind == isa.PKH else single
 
 
 def _literal_bits(literal: int, kind: int) -> int:
-    if kind == F64:
+    if kind == isa.F64:
         return literal << 32
-    return literal | 0xFFFFFFFF << 32 if kind == I64 and literal >> 31 else literal
+    return literal | 0xFFFFFFFF << 32 if kind == isa.I64 and literal >> 31 else literal
 
 
 def with_flags(operand: Operand, flags: int) -> Operand:
@@ -137,8 +59,8 @@ def with_flags(operand: Operand, flags: int) -> Operand:
 def take_both_halves(one: Instruction, kinds: tuple[int, int, int, int]) -> None:
     """Where an encoding has no op_sel, a packed operand gives its low half to the low result and its high half to the high one."""
     for n, kind in enumerate(kinds[: len(one.s)]):
-        if kind in (PKH, PKI, PKF):
-            one.s[n] = with_flags(one.s[n], HIGH_FROM_HIGH)
+        if kind in (isa.PKH, isa.PKI, isa.PKF):
+            one.s[n] = with_flags(one.s[n], isa.HIGH_FROM_HIGH)
 
 
 def half(operand: Operand, is_high: bool) -> Operand:
@@ -148,26 +70,21 @@ def half(operand: Operand, is_high: bool) -> Operand:
     return replace(operand, flags=flags, text=text.replace(name, f"{name}.{'h' if is_high else 'l'}"))
 
 
-__all__ = ["DPP", "F16", "LITERAL", "SDWA", "Registers", "half", "register_text", "row", "take_both_halves", "with_flags"]
-
-
 # What every encoding's decoder needs: the words at hand, the tables, and the C core's types.
 
-_UNKNOWN = Operation(0, "", B32, 0, (B32, B32, B32, 0))
-_UNKNOWN_WIDE = Operation(0, "", B64, 0, (B64, B64, B64, 0))
+_UNKNOWN = Operation(-1, "", isa.B32, 0, (isa.B32, isa.B32, isa.B32, 0))
+_UNKNOWN_WIDE = Operation(-1, "", isa.B64, 0, (isa.B64, isa.B64, isa.B64, 0))
 
 
 @dataclass
 class Context:
-    """One place in the code. `format` is "fnuz" or "ocp": which 8-bit floats the architecture has."""
+    """One place in the code, with what operand codes mean there: RDNA exchanged m0 and null."""
 
     code: bytes
     architecture: str
     family: str
     wavefront: int
     operations: dict[str, Operation]
-    registers: Registers
-    format: str
     pc: int = 0
     word: int = 0
     types_of: dict[str, Operation] = field(default_factory=dict)
@@ -184,41 +101,37 @@ class Context:
 
     def begin(self, encoding: str, opcode: int, size: int = 4) -> Instruction:
         """Begin an instruction: its mnemonic, and its operation if the core has it."""
-        if self.family == "cdna" and encoding in ("VOP3P", "MFMA"):
-            name = mfma_name(self.architecture, opcode)
-        else:
-            name = vector_name(self.architecture, encoding, opcode) or mnemonics(self.family, encoding).get(opcode)
-            name = name or (cache_name(self.architecture, opcode) if encoding == "MUBUF" else None)
-        if name is None:
+        if (name := mnemonic(self.architecture, self.family, encoding, opcode)) is None:
             raise ValueError(f"{encoding} opcode {opcode}")
-        return self.named(name, size)
-
-    def named(self, name: str, size: int) -> Instruction:
-        """Begin an instruction by its mnemonic."""
         operation = operation_name(name)
         if operation.startswith(("v_wmma", "v_swmmac")):
             operation += f"_r{self.family[-1]}"
         elif "fp8" in operation or "bf8" in operation:
-            operation += f"_{self.format}"
+            operation += "_fnuz" if self.architecture == "gfx942" else "_ocp"  # which 8-bit floats the architecture has
         found = self.operations.get(operation)
-        one = Instruction(name, size, pc=self.pc, operation=found.address if found else None)
+        one = Instruction(name, size, pc=self.pc, operation=found.number if found else None)
         self.types_of[name] = found or (_UNKNOWN_WIDE if name.endswith("64") else _UNKNOWN)
         return one
 
     def vary(self, one: Instruction, suffix: str) -> None:
         """Exchange an operation for a variant of it that the instruction's modifiers ask for; there may be none."""
         self.types_of[one.name] = found = self.operations.get(f"{operation_name(one.name)}_{suffix}", _UNKNOWN)
-        one.operation = found.address or None
+        one.operation = found.number if found.number >= 0 else None
 
     def saturate(self, one: Instruction) -> None:
         """Exchange an integer operation for the one that clamps; there may be none."""
         found = self.operations.get(self.types(one).name + "_clamp")
-        one.operation = found.address if found else None
-        one.flags &= ~CLAMP
+        one.operation = found.number if found else None
+        one.flags &= ~isa.CLAMP
 
     def types(self, one: Instruction) -> Operation:
         """Return what the instruction's operation writes and reads; a guess by its name if the core has it not."""
         return self.types_of[one.name]
+
+    def next_word(self, one: Instruction) -> int:
+        """Return the word behind the instruction, and count it to it."""
+        one.size += 4
+        return self.word_at(one.size // 4 - 1)
 
     def literal(self, one: Instruction) -> int:
         """Return the literal behind the instruction, and count it to it, once."""
@@ -227,9 +140,54 @@ class Context:
             one._has_literal = True  # type: ignore[attr-defined]
         return self.word_at(one.size // 4 - 1)
 
+    def scalar(self, code: int, kind: int) -> Operand:
+        """Return a scalar register operand; `code` is below 128."""
+        words = words_of(kind, self.wavefront)
+        index = code
+        if code in (124, 125):
+            index = isa.M0 if self.family == "cdna" else code
+            return Operand(isa.SGPR, index, words=1, text="m0" if index == isa.M0 else "null")
+        if index + words > 128:
+            raise ValueError(f"register {code} has no {words} words")
+        return Operand(isa.SGPR, index, words=words, text=self._scalar_text(code, words))
+
+    def _scalar_text(self, code: int, words: int) -> str:
+        pairs = {106: "vcc", 126: "exec"} | ({102: "flat_scratch", 104: "xnack_mask"} if self.family == "cdna" else {})
+        if code in pairs and words == 2:
+            return pairs[code]
+        if code & ~1 in pairs and words == 1:
+            return pairs[code & ~1] + ("_hi" if code & 1 else "_lo")
+        if isa.TTMP <= code < isa.NULL:
+            return register_text("ttmp", code - isa.TTMP, words)
+        return register_text("s", code, words)
+
+    def operand(self, code: int, kind: int, literal: int = 0) -> Operand:
+        """Return any source operand by its 8- or 9-bit code."""
+        if code >= 256:
+            return row(code - 256, kind)
+        if code < 128:
+            return self.scalar(code, kind)
+        if code <= 208:
+            number = code - 128 if code <= 192 else 192 - code
+            return Operand(
+                isa.CONSTANT, value=number & (2**64 - 1 if kind in isa.WIDE_TYPES or kind == isa.MASK else 2**32 - 1), text=str(number)
+            )
+        if code in _FLOATS:
+            text = "0.15915494" + ("309189532" if kind in (isa.F64, isa.B64, isa.I64) else "") if code == 248 else str(_FLOATS[code])
+            return Operand(isa.CONSTANT, value=_float_bits(_FLOATS[code], kind), text=text)
+        if code in _APERTURES:
+            text, value = _APERTURES[code]
+            return Operand(isa.CONSTANT, value=value if kind in isa.WIDE_TYPES else value >> 32, text=text)
+        if code in (251, 252, 253):
+            names = {251: (isa.VCCZ, "src_vccz"), 252: (isa.EXECZ, "src_execz"), 253: (isa.SCC, "src_scc")}
+            return Operand(names[code][0], text=names[code][1])
+        if code == LITERAL:
+            return Operand(isa.CONSTANT, value=_literal_bits(literal, kind), text=f"{literal:#x}")
+        raise ValueError(f"operand code {code}")
+
     def source(self, one: Instruction, code: int, kind: int) -> Operand:
         """Return a source operand, with its literal if it has one."""
-        return self.registers.source(code, kind, self.literal(one) if code == LITERAL else 0)
+        return self.operand(code, kind, self.literal(one) if code == LITERAL else 0)
 
 
 # What an instruction is to the counters that a wave waits for: which one it adds to, and which ones a wait waits for.
@@ -239,7 +197,7 @@ NO_EVENT, LDS, SCALAR, LOAD, STORE, FLAT, LOAD_TO_LDS, WAIT, STORE_AMONG_LOADS =
 _NO_WAIT = 127
 
 
-def tell(at: Context, one: Instruction) -> None:
+def set_event(at: Context, one: Instruction) -> None:
     """Set the event of an instruction; of a wait, set `imm` to what may stay in flight: loads, LDS, stores, scalar loads, a byte each."""
     name = one.name
     if name.startswith(("s_waitcnt", "s_wait_")):
@@ -250,12 +208,12 @@ def tell(at: Context, one: Instruction) -> None:
     elif name.startswith(("s_load", "s_buffer_load", "s_memtime", "s_memrealtime")):
         one.event = SCALAR
     elif name.startswith(("global_load", "buffer_load", "scratch_load")):
-        one.event = LOAD_TO_LDS if one.flags & TO_LDS else LOAD
-        one.flags |= VOLATILE if _is_volatile(at) else 0
+        one.event = LOAD_TO_LDS if one.flags & isa.TO_LDS else LOAD
+        one.flags |= isa.VOLATILE if _is_volatile(at) else 0
     elif name.startswith("flat_"):
         one.event = FLAT
     elif name.startswith(("global_store", "buffer_store", "scratch_store", "global_atomic", "buffer_atomic")):
-        one.event = LOAD if one.flags & RETURNS else STORE_AMONG_LOADS if at.family == "cdna" else STORE
+        one.event = LOAD if one.flags & isa.RETURNS else STORE_AMONG_LOADS if at.family == "cdna" else STORE
 
 
 def _waits(family: str, name: str, imm: int) -> tuple[int, int, int, int] | None:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from warpwave.emulator.decode.instruction import B32, B64, CONSTANT, NONE, NULL, REGS, SGPR, Instruction, Operand
-from warpwave.emulator.decode.operands import LITERAL, Context
-
-
-def _signed(value: int, bits: int) -> int:
-    return value - (1 << bits) if value >> (bits - 1) & 1 else value
+from warpwave.emulator.decode import instruction as isa
+from warpwave.emulator.decode.instruction import Instruction, Operand
+from warpwave.emulator.decode.operands import Context, signed
 
 
 def sop1(at: Context) -> Instruction:
@@ -18,10 +15,10 @@ def sop1(at: Context) -> Instruction:
     types = at.types(one)
     code = at.word & 0xFF
     if one.name in ("s_setpc_b64", "s_rfe_b64"):
-        one.s = [at.source(one, code, B64)]
+        one.s = [at.source(one, code, isa.B64)]
         return one
-    if types.d != NONE or one.operation is None:
-        one.d = at.registers.scalar(at.word >> 16 & 0x7F, types.d)
+    if types.d != isa.NONE or one.operation is None:
+        one.d = at.scalar(at.word >> 16 & 0x7F, types.d)
     if one.name != "s_getpc_b64":
         one.s = [at.source(one, code, types.s[0])]
     return one
@@ -31,11 +28,11 @@ def sop2(at: Context) -> Instruction:
     """op 29:23, dst 22:16, src1 15:8, src0 7:0."""
     one = at.begin("SOP2", at.word >> 23 & 0x7F)
     types = at.types(one)
-    one.d = at.registers.scalar(at.word >> 16 & 0x7F, types.d)
+    one.d = at.scalar(at.word >> 16 & 0x7F, types.d)
     one.s = [at.source(one, at.word & 0xFF, types.s[0]), at.source(one, at.word >> 8 & 0xFF, types.s[1])]
     if one.name in ("s_fmamk_f32", "s_fmaak_f32"):
         literal = at.literal(one)
-        one.s.append(Operand(CONSTANT, value=literal, text=f"{literal:#x}"))
+        one.s.append(Operand(isa.CONSTANT, value=literal, text=f"{literal:#x}"))
         if one.name == "s_fmamk_f32":
             one.shown = [one.d.text, one.s[0].text, one.s[2].text, one.s[1].text]
     return one
@@ -53,7 +50,7 @@ def sopk(at: Context) -> Instruction:
     """op 27:23, dst 22:16, immediate 15:0, signed but for unsigned comparisons."""
     one = at.begin("SOPK", at.word >> 23 & 0x1F)
     immediate = at.word & 0xFFFF
-    target = at.registers.scalar(at.word >> 16 & 0x7F, B32)
+    target = at.scalar(at.word >> 16 & 0x7F, isa.B32)
     if one.name.startswith(("s_getreg", "s_setreg")):
         one.imm = immediate
         register = f"hwreg({immediate & 63}, {immediate >> 6 & 31}, {(immediate >> 11) + 1})"
@@ -63,17 +60,17 @@ def sopk(at: Context) -> Instruction:
             value = target
             if one.name == "s_setreg_imm32_b32":
                 literal = at.literal(one)
-                value = Operand(CONSTANT, value=literal, text=f"{literal:#x}")
+                value = Operand(isa.CONSTANT, value=literal, text=f"{literal:#x}")
             one.s, one.shown = [value], [register, value.text]
         return one
     if one.name == "s_call_b64":
-        one.d, one.target = at.registers.scalar(at.word >> 16 & 0x7F, B64), at.pc + 4 + 4 * _signed(immediate, 16)
+        one.d, one.target = at.scalar(at.word >> 16 & 0x7F, isa.B64), at.pc + 4 + 4 * signed(immediate, 16)
         return one
     if one.name.startswith("s_waitcnt"):
         one.imm = immediate
         return one
-    number = immediate if one.name.endswith("u32") else _signed(immediate, 16)
-    constant = Operand(CONSTANT, value=number & 0xFFFFFFFF, text=f"{immediate:#x}")
+    number = immediate if one.name.endswith("u32") else signed(immediate, 16)
+    constant = Operand(isa.CONSTANT, value=number & 0xFFFFFFFF, text=f"{immediate:#x}")
     if one.name.startswith("s_cmpk"):
         one.s = [target, constant]
     else:
@@ -86,7 +83,7 @@ def sopp(at: Context) -> Instruction:
     one = at.begin("SOPP", at.word >> 16 & 0x7F)
     one.imm = at.word & 0xFFFF
     if one.name.startswith(("s_branch", "s_cbranch")):
-        one.target = at.pc + 4 + 4 * _signed(one.imm, 16)
+        one.target = at.pc + 4 + 4 * signed(one.imm, 16)
     elif one.imm or one.name in ("s_nop", "s_waitcnt", "s_sleep", "s_trap", "s_setprio"):
         one.modifiers = [str(one.imm)]
     return one
@@ -102,25 +99,22 @@ def smem(at: Context) -> Instruction:
             has_register, high = 1, (high & 0x7F) << 25
     elif at.family == "rdna3":
         one = at.begin("SMEM", word >> 18 & 0xFF, 8)
-        has_register, has_offset, bits = high >> 25 != NULL, 1, 21
+        has_register, has_offset, bits = high >> 25 != isa.NULL, 1, 21
     else:
         one = at.begin("SMEM", word >> 13 & 0x3F, 8)
-        has_register, has_offset, bits = high >> 25 != NULL, 1, 24
+        has_register, has_offset, bits = high >> 25 != isa.NULL, 1, 24
     types = at.types(one)
-    if one.operation is None or types.d == NONE:
+    if one.operation is None or types.d == isa.NONE:
         return one
-    if types.d < REGS:  # a clock
-        one.d = at.registers.scalar(word >> 6 & 0x7F, types.d)
+    if types.d < isa.REGS:  # a clock
+        one.d = at.scalar(word >> 6 & 0x7F, types.d)
         return one
-    one.imm = _signed(high & ((1 << bits) - 1), bits) if has_offset else 0
+    one.imm = signed(high & ((1 << bits) - 1), bits) if has_offset else 0
     buffer = "buffer" in one.name
-    base = at.registers.scalar((word & 0x3F) << 1, REGS + 4 if buffer else B64)
-    offset = at.registers.scalar(high >> 25, B32) if has_register else Operand()
-    one.d, one.s = at.registers.scalar(word >> 6 & 0x7F, types.d), [base, replace(offset, text="") if offset.kind != SGPR else offset]
-    places = [offset.text] if offset.kind == SGPR else []
+    base = at.scalar((word & 0x3F) << 1, isa.REGS + 4 if buffer else isa.B64)
+    offset = at.scalar(high >> 25, isa.B32) if has_register else Operand()
+    one.d, one.s = at.scalar(word >> 6 & 0x7F, types.d), [base, replace(offset, text="") if offset.kind != isa.SGPR else offset]
+    places = [offset.text] if offset.kind == isa.SGPR else []
     places = [places[0] + (f" offset:{one.imm:#x}" if one.imm else "")] if places else [f"{one.imm:#x}"]
     one.shown = [one.d.text, base.text, *places]
     return one
-
-
-__all__ = ["LITERAL", "smem", "sop1", "sop2", "sopc", "sopk", "sopp"]

@@ -5,6 +5,7 @@ Speeds are shared against these, never against a datasheet.
 
 from __future__ import annotations
 
+import functools
 import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from warpwave.inside.process.outcomes import describe
 from warpwave.records import Ceiling, Verdict, to_json
 from warpwave.records.words import is_rate
 
-_COPY_BYTES = 4 << 30
+_COPY_BYTES = 4 << 30  # read and written: far more than any cache holds, and little on any GPU
 # Smaller copies, in bytes read and written: from one that waits for its launch to one beyond any cache. They are ceilings of smaller cases.
 _CURVE_BYTES = (512 << 10, 8 << 20, 64 << 20, 512 << 20)
 # Side of the square matrices. A product of this size keeps any card busy, and takes milliseconds on a large one.
@@ -29,6 +30,7 @@ _WAIT_MS = 400.0  # at most this long for each product; more heats the card and 
 
 def copy_ceiling(journal: Journal, timer: Timer, when: str, done: set[str]) -> None:
     """Measure a device-to-device copy: the ceiling of bandwidths. Before the points, measure smaller copies too, for smaller cases."""
+    import torch
     import triton
 
     here = accelerator()
@@ -41,7 +43,10 @@ def copy_ceiling(journal: Journal, timer: Timer, when: str, done: set[str]) -> N
         if identity in done:
             continue
         journal.write("start", id=identity)
-        _time_copy(timer, each, triton.runtime.driver.active.get_active_torch_device())
+        source = torch.empty(each, dtype=torch.uint8, device=triton.runtime.driver.active.get_active_torch_device()).random_()
+        destination = torch.empty_like(source)
+        timer.do_bench(functools.partial(destination.copy_, source), return_mode="median")
+        del source, destination
         _finish(journal, timer, identity, 2 * each, when)
     here[1].empty_cache()
 
@@ -105,30 +110,18 @@ def _time_fp8(timer: Timer, side: int, device: Any) -> int:
 
     one = torch.ones((), device=device)
     matrices = [torch.randn(side, side, device=device) for _ in range(2)]
-    kinds = [getattr(torch, name) for name in ("float8_e4m3fn", "float8_e4m3fnuz") if hasattr(torch, name)]
-    for position, kind in enumerate(kinds):
+
+    def product(kind: Any) -> Callable[[], Any]:
         a, b = (matrix.to(kind) for matrix in matrices)
+        return lambda: torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
 
-        def multiply(a: Any = a, b: Any = b) -> Any:
-            return torch._scaled_mm(a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
-
-        try:
-            multiply()
-        except (RuntimeError, ValueError):
-            if position == len(kinds) - 1:
-                raise
-            continue
-        timer.do_bench(multiply, rep=_WAIT_MS, return_mode="median")
-        break
+    multiply = product(torch.float8_e4m3fn)
+    try:
+        multiply()
+    except (RuntimeError, ValueError):
+        multiply = product(torch.float8_e4m3fnuz)
+    timer.do_bench(multiply, rep=_WAIT_MS, return_mode="median")
     return 2 * side * side + 2 * side * side
-
-
-def _time_copy(timer: Timer, size: int, device: Any) -> None:
-    import torch
-
-    source = torch.empty(size, dtype=torch.uint8, device=device).random_()
-    destination = torch.empty_like(source)
-    timer.do_bench(lambda: destination.copy_(source), return_mode="median")
 
 
 def _identity(what: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from warpwave.inside.bench.timing import Timing
 from warpwave.inside.benchmarks import Point
-from warpwave.inside.facts.device import is_usable
+from warpwave.inside.facts.device import trouble
 from warpwave.inside.multi_gpu.ledger import own_index
 from warpwave.inside.process import sealing
 from warpwave.inside.process.journal import Event, Journal, emit
@@ -154,7 +154,7 @@ def with_timing(sample: Sample, timing: Timing) -> Sample:
 
 def finish(journal: Journal, identity: str, sample: Sample, **more: object) -> None:
     """Record a sample. If the device does not answer any more, end this worker: the next one continues behind this point."""
-    poisoned = sample.verdict is not Verdict.PASSED and not is_usable()
+    poisoned = sample.verdict is not Verdict.PASSED and bool(trouble())
     fields = {"id": identity, **more, "verdict": sample.verdict.value, "reason": sample.reason, "sample": to_json(sample)}
     journal.write("poisoned" if poisoned else "finish", **fields)
     if poisoned:

@@ -49,20 +49,18 @@ class ScriptMeter:
             return _again(self._before[call.id], measurement)
         with self._point(call.id, fields_of(call), call.kernel):
             before, launched = self._watch.look(), Launched()
-            sample = Sample(**fields_of(call), verdict=Verdict.PASSED)
+            sample = Sample(**fields_of(call), verdict=Verdict.PASSED, launches_noted=True)
+
+            def with_launches(**known: Any) -> Sample:
+                return dataclasses.replace(sample, launched=tuple(launched.names)[:MOST_FUNCTIONS], **known)
+
             try:
                 result, timing = _MEASURES[measurement.kind](self._timer, measurement, launched)
             except Exception as error:
-                kernels = tuple(launched.names)[:MOST_FUNCTIONS]
-                failed = dataclasses.replace(
-                    sample, verdict=verdict_of(error), reason=describe(error), launched=kernels, launches_noted=True
-                )
-                finish(self._journal, call.id, failed)
+                finish(self._journal, call.id, with_launches(verdict=verdict_of(error), reason=describe(error)))
                 raise
             weak = self._watch.weakness(before, self._watch.look())
-            kernels = tuple(launched.names)[:MOST_FUNCTIONS]
-            value = dataclasses.replace(sample, value=finite(timing.returned_ms), launched=kernels, launches_noted=True, weak=weak)
-            finish(self._journal, call.id, with_timing(value, timing))
+            finish(self._journal, call.id, with_timing(with_launches(value=finite(timing.returned_ms), weak=weak), timing))
             return result
 
     def sweep(self, points: list[Point]) -> dict[str, Any]:

@@ -37,9 +37,6 @@ from warpwave.inside.scripts.hooks import Hooks
 from warpwave.inside.scripts.script import benches_of, scripts_of
 from warpwave.records import Architecture, Job, Sample, Stage, StageReport, Verdict
 
-# One copy reads and writes this much in total: far more than any cache holds, and little on any GPU.
-_COPY_BYTES = 4 << 30
-
 
 def measure(job: Job) -> StageReport:
     """Supervise the sweep, and write `bench/samples.jsonl`, `bench/ceilings.jsonl` and `bench/kernels.jsonl` (what the JIT compiled).

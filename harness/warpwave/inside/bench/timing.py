@@ -77,7 +77,9 @@ class Bursts:
         The first `untimed` calls are not timed.
         """
         count = untimed + repetitions
-        origin, first, *events = self._enough_events(2 * count + 2)
+        # Events of the last burst are used again, unless it is still running: an autotuner may call from within `fn`.
+        kept, self._events = self._events[: 2 * count + 2], []
+        origin, first, *events = kept + [self.device.Event(enable_timing=True) for _ in range(2 * count + 2 - len(kept))]
         starts, ends = events[:count], events[count:]
         # Otherwise each `record` would look up the stream, which costs the host several microseconds.
         stream = self.device.current_stream()
@@ -124,11 +126,6 @@ class Bursts:
     def lead(self, host_ms: float) -> int:
         """Return how many flushes put the host ahead at the start of a burst."""
         return self.flushes(_LEAD * host_ms)
-
-    def _enough_events(self, count: int) -> list[Any]:
-        """Return this many events. Reuse those of the last burst, unless it is still running: an autotuner may call from within `fn`."""
-        reused, self._events = self._events[:count], []
-        return reused + [self.device.Event(enable_timing=True) for _ in range(count - len(reused))]
 
 
 # What a call launches: the bytes of the tensors that it gives to Triton kernels, and the configurations that autotuners chose.

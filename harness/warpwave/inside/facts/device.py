@@ -18,11 +18,6 @@ def accelerator() -> tuple[str, Any] | None:
     return None if kind is None else (kind.type, torch.get_device_module(kind))
 
 
-def is_usable() -> bool:
-    """Return whether the device still answers: after a fault in a kernel, some runtimes refuse every call until the process ends."""
-    return not trouble()
-
-
 def trouble() -> str:
     """Wait for the device and return its error in one line; empty if there is none. Costs microseconds.
 

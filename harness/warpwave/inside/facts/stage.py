@@ -77,11 +77,7 @@ def gather(job: Job) -> Facts:
 
 
 def check_emulator() -> None:
-    """Refuse an environment in which no test could be emulated.
-
-    Raises:
-        UnusableError: a package or a compiler is missing.
-    """
+    """Raise `UnusableError` if no test could be emulated here: a package or a compiler is missing."""
     missing = [name for name in EMULATOR if importlib.util.find_spec(name) is None]
     compiler = any(map(shutil.which, [os.environ.get("CC") or "cc", "gcc", "clang"]))
     lacking = [*missing, *([] if compiler else ["a C compiler"])]

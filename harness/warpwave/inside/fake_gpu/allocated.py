@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import weakref
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
+from warpwave.inside.fake_gpu.host_side import storage_of
 from warpwave.inside.process.outcomes import Pretended
 
 _BLOCK = 512  # bytes that an allocation is rounded up to
@@ -51,16 +52,14 @@ class _Allocated:
         """Count the storage of a tensor on the card, unless it is counted."""
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter):  # it wraps others, or only follows code
             return
-        try:
-            storage: Any = tensor.untyped_storage()
-            size = -(-storage.nbytes() // _BLOCK) * _BLOCK
-        except (NotImplementedError, RuntimeError):  # it has none: a sparse tensor
+        if (storage := storage_of(tensor)) is None:
             return
+        size = -(-storage.nbytes() // _BLOCK) * _BLOCK
         identity, address = id(tensor), storage._cdata
         before = self._tensors.get(identity)
         if not size or (before is not None and before[1] == address):
             return
-        self._tensors[identity] = weakref.ref(tensor, lambda _: self._forget(identity)), address
+        self._tensors[identity] = weakref.ref(tensor, lambda _: self._release(self._tensors.pop(identity)[1])), address
         if before is not None:  # it has another storage than it had
             self._release(before[1])
         if address in self._storages:
@@ -68,9 +67,6 @@ class _Allocated:
         else:
             self._storages[address] = [size, 1]
             self._count(size, 1)
-
-    def _forget(self, identity: int) -> None:
-        self._release(self._tensors.pop(identity)[1])
 
     def _release(self, address: int) -> None:
         entry = self._storages[address]
@@ -90,27 +86,28 @@ class _Allocated:
         """Give back what is reserved and not used."""
         self.reserved.add(-(-self.bytes["all"].current // _SEGMENT) * _SEGMENT - self.reserved.current)
 
+    def _counters(self) -> list[_Counter]:
+        return [*self.bytes.values(), *self._blocks.values(), self.reserved]
+
     def reset_peaks(self) -> None:
         """Let the largest number be the one of now."""
-        for counter in (*self.bytes.values(), *self._blocks.values(), self.reserved):
+        for counter in self._counters():
             counter.peak = counter.current
 
     def reset_sums(self) -> None:
         """Forget all that was ever added and taken away."""
-        for counter in (*self.bytes.values(), *self._blocks.values(), self.reserved):
+        for counter in self._counters():
             counter.allocated = counter.freed = 0
 
     def nested(self) -> dict[str, Any]:
         """Return what `torch.cuda.memory_stats_as_nested_dict` does."""
         pools = ("all", "large_pool", "small_pool")
-        in_bytes = {pool: dict(vars(self.bytes[pool])) for pool in pools}
-        blocks = {pool: dict(vars(self._blocks[pool])) for pool in pools}
-        reserved = {pool: dict(vars(self.reserved)) for pool in pools}
-        nothing = {pool: dict(vars(_Counter())) for pool in pools}
+        in_bytes, blocks = ({pool: dict(vars(counters[pool])) for pool in pools} for counters in (self.bytes, self._blocks))
+        reserved, nothing = (dict.fromkeys(pools, vars(counter)) for counter in (self.reserved, _Counter()))
         return {
             **dict.fromkeys(("allocated_bytes", "active_bytes", "requested_bytes"), in_bytes),
             **dict.fromkeys(("allocation", "active"), blocks),
-            "reserved_bytes": reserved,
+            "reserved_bytes": {pool: dict(counts) for pool, counts in reserved.items()},
             "segment": {pool: {key: value // _SEGMENT for key, value in counts.items()} for pool, counts in reserved.items()},
             **dict.fromkeys(("inactive_split_bytes", "inactive_split"), nothing),
             **dict.fromkeys(("num_alloc_retries", "num_ooms", "num_sync_all_streams", "num_device_alloc", "num_device_free"), 0),
@@ -118,18 +115,15 @@ class _Allocated:
 
     def flat(self) -> dict[str, int]:
         """Return what `torch.cuda.memory_stats` does: `allocated_bytes.all.peak` and its like. What is not counted is 0."""
-        found: defaultdict[str, int] = defaultdict(int)
 
-        def put(name: str, value: Any) -> None:
+        def leaves(name: str, value: Any) -> Iterator[tuple[str, int]]:
             if isinstance(value, dict):
                 for key, inner in value.items():
-                    put(f"{name}.{key}", inner)
+                    yield from leaves(f"{name}.{key}", inner)
             else:
-                found[name] = value
+                yield name, value
 
-        for name, value in self.nested().items():
-            put(name, value)
-        return found
+        return defaultdict(int, (leaf for name, value in self.nested().items() for leaf in leaves(name, value)))
 
 
 ALLOCATED = _Allocated()
@@ -138,9 +132,7 @@ ALLOCATED = _Allocated()
 def memory_answers(free: int, total: int) -> dict[str, object]:
     """Return what torch's module for the device, and `torch.accelerator`, answer about memory; a test that asks is noted.
 
-    Args:
-        free: The bytes of the card that nobody else uses.
-        total: The bytes that the card has.
+    `free` are the bytes of the card that nobody else uses, `total` all of them.
     """
 
     def asked(answer: Callable[[], object]) -> Callable[..., object]:
@@ -151,23 +143,21 @@ def memory_answers(free: int, total: int) -> dict[str, object]:
         return answered
 
     used, reserved = ALLOCATED.bytes["all"], ALLOCATED.reserved
-    return {
-        **dict.fromkeys(("memory_allocated",), asked(lambda: used.current)),
+    answers = {
+        "memory_allocated": asked(lambda: used.current),
         "max_memory_allocated": asked(lambda: used.peak),
-        **dict.fromkeys(("memory_reserved", "memory_cached", "device_memory_used"), asked(lambda: reserved.current)),
-        **dict.fromkeys(("max_memory_reserved", "max_memory_cached"), asked(lambda: reserved.peak)),
+        "memory_reserved memory_cached device_memory_used": asked(lambda: reserved.current),
+        "max_memory_reserved max_memory_cached": asked(lambda: reserved.peak),
         "memory_stats": asked(ALLOCATED.flat),
         "memory_stats_as_nested_dict": asked(ALLOCATED.nested),
-        **dict.fromkeys(("host_memory_stats", "host_memory_stats_as_nested_dict"), asked(lambda: defaultdict(int))),
+        "host_memory_stats host_memory_stats_as_nested_dict": asked(lambda: defaultdict(int)),
         "mem_get_info": asked(lambda: (max(0, free - reserved.current), total)),
         "memory_summary": asked(lambda: f"allocated: {used.current} bytes now, {used.peak} at most; reserved: {reserved.current}"),
         "memory_snapshot": lambda *args, **kwargs: [],
         "_snapshot": lambda *args, **kwargs: {"segments": [], "device_traces": [[]]},
         "get_per_process_memory_fraction": lambda *args, **kwargs: 1.0,
         "empty_cache": lambda *args, **kwargs: ALLOCATED.give_back(),
-        **dict.fromkeys(
-            ("reset_peak_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached"),
-            lambda *args, **kwargs: ALLOCATED.reset_peaks(),
-        ),
+        "reset_peak_memory_stats reset_max_memory_allocated reset_max_memory_cached": lambda *args, **kwargs: ALLOCATED.reset_peaks(),
         "reset_accumulated_memory_stats": lambda *args, **kwargs: ALLOCATED.reset_sums(),
     }
+    return {name: answer for names, answer in answers.items() for name in names.split()}

@@ -35,22 +35,11 @@ import triton
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
-from warpwave.inside.fake_gpu import (
-    assertions,
-    compiled,
-    driver,
-    no_data,
-    objects,
-    redirect,
-    streams,
-    torch_device,
-    torch_ops,
-    unknown,
-)
+from warpwave.inside.fake_gpu import assertions, compiled, driver, no_data, objects, redirect, streams, torch_device, torch_ops, unknown
 from warpwave.inside.fake_gpu.allocated import memory_answers
 from warpwave.inside.fake_gpu.host_side import switched_on
 from warpwave.inside.fake_gpu.torch_device import Patch, always, missing, nothing
-from warpwave.inside.fake_gpu.tuning import Tuning, untimed
+from warpwave.inside.fake_gpu.tuning import Tuning
 from warpwave.records import Architecture
 
 
@@ -85,18 +74,10 @@ def changes(table: Iterable[Answer]) -> Iterator[Patch]:
                 before = getattr(row.owner, name, None)
                 value = row.value(before) if row.how == "wrap" else row.value
                 if row.how == "around":
-                    value = _around(row.value, before)
+                    value = torch_device.around(row.value, before)
                     if isinstance(inspect.getattr_static(row.owner, name), staticmethod):
                         value = staticmethod(value)
                 yield row.owner, name, value
-
-
-def _around(function: Callable[..., Any], before: Any) -> Callable[..., Any]:
-    @functools.wraps(before, updated=())
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return function(before, *args, **kwargs)
-
-    return call
 
 
 def each(names: Iterable[str], of_name: Callable[[str], Answer]) -> list[Answer]:
@@ -105,11 +86,6 @@ def each(names: Iterable[str], of_name: Callable[[str], Answer]) -> list[Answer]
 
 
 # ---- torch's module of the device (`torch.cuda`, `torch.xpu`) ----
-
-SILENT = """
-set_device ipc_collect set_per_process_memory_fraction set_sync_debug_mode _sleep _record_memory_history _dump_snapshot
-reset_peak_host_memory_stats reset_accumulated_host_memory_stats
-"""
 
 
 def _of_module(card: Architecture, device: torch.device, capability: object, free_bytes: int | None) -> list[tuple[str, object, str]]:
@@ -134,8 +110,8 @@ def _of_module(card: Architecture, device: torch.device, capability: object, fre
         ("StreamContext", streams.StreamContext, "torch's compiler asks whether an object is one"),
         ("stream", lambda stream: streams.StreamContext(stream), "a context, as torch's"),
         ("current_stream", lambda device=None: streams.Stream.current(), "that of the innermost context"),
-        ("default_stream", lambda device=None: streams.Stream.default(), "one queue"),
-        ("get_stream_from_external", lambda pointer, device=None: streams.Stream.default(), "one queue"),
+        ("default_stream", lambda device=None: streams.DEFAULT, "one queue"),
+        ("get_stream_from_external", lambda pointer, device=None: streams.DEFAULT, "one queue"),
         ("set_stream", lambda stream: streams.Stream.make_current(stream), "packages restore the stream of before"),
         ("Event", streams.Event, "everything has run; a time is made up"),
         ("synchronize", streams.wait, "everything has run; a card refuses it while a graph is captured"),
@@ -145,7 +121,9 @@ def _of_module(card: Architecture, device: torch.device, capability: object, fre
         ("graph_pool_handle", always((0, 0)), "a name, of memory that is not pooled"),
         ("make_graphed_callables", lambda callables, *args, **kwargs: callables, "called, they do the same"),
         ("cudart", always(torch_device.Runtime()), "packages mark there what a profiler should record"),
-        (SILENT, nothing, "there is nothing to set on the host"),
+        ("set_device ipc_collect set_per_process_memory_fraction set_sync_debug_mode _sleep", nothing, "there is nothing to set"),
+        ("_record_memory_history _dump_snapshot", nothing, "there is nothing to record"),
+        ("reset_peak_host_memory_stats reset_accumulated_host_memory_stats", nothing, "the host's memory is not counted"),
         *((name, value, "counted on the host") for name, value in memory_answers(min(total, free_bytes or total), total).items()),
         ("get_sync_debug_mode", always(0), "it does not warn"),
         ("manual_seed manual_seed_all", lambda seed: generator.manual_seed(int(seed)) and None, "the numbers are the host's"),
@@ -344,7 +322,7 @@ def autotuning(tuning: Tuning) -> list[Answer]:
     return [
         around(Autotuner, "run", tuning.running, "a kernel may change what it is tuned on"),
         around(Autotuner, "prune_configs", tuning.choosing, "nothing can be timed: one configuration is left"),
-        put(Autotuner, "_bench", untimed, "Triton 3.6 asks for a timing also of one"),
+        put(Autotuner, "_bench", always([0.0, 0.0, 0.0]), "Triton 3.6 asks for a timing also of one"),
     ]
 
 
@@ -360,10 +338,9 @@ def shared_ops(kinds: Iterable[str]) -> list[Answer]:
 
 def of_card_alone(kinds: Sequence[str]) -> list[Answer]:
     """What torch has for cards alone, or has otherwise there. Its own compiler sees the originals."""
-    autocast, both = torch.amp.autocast_mode.autocast, torch_device.Autocast(kinds)
+    autocast, on_cpu_too = torch.amp.autocast_mode.autocast, functools.partial(torch_device.on_cpu_too, kinds)
     return [
-        around(autocast, "__enter__", both.entering, "the tensors are on the CPU, which has an autocast of its own"),
-        around(autocast, "__exit__", both.leaving, "the tensors are on the CPU, which has an autocast of its own"),
+        around(autocast, "__enter__ __exit__", on_cpu_too, "the tensors are on the CPU, which has an autocast of its own"),
         around(torch, "mm bmm addmm baddbmm", torch_ops.with_out_dtype, "torch has the argument for cards alone"),
     ]
 
@@ -477,7 +454,7 @@ def device_libraries(backend: str) -> list[Answer]:
     import triton.language as tl
     from triton.runtime.interpreter import InterpreterBuilder
 
-    from warpwave.inside.fake_gpu.device_library import Calls, functions, lacking, library, vendors
+    from warpwave.inside.fake_gpu.device_library import Calls, functions, library, vendors
 
     modules = [module for module in map(library, vendors()) if module is not None]
     calls, plain, here = Calls(modules), library(), library(backend)
@@ -495,11 +472,16 @@ def device_libraries(backend: str) -> list[Answer]:
         ),
         put(tl.core, "extern", lambda function: calls.named("", tl.core.builtin(function)), "a package may have a library of its own"),
         *(
-            put(plain, name, calls.named(name, vars(here).get(name) or lacking(here, name)), "that of the pretended vendor")
+            put(plain, name, calls.named(name, vars(here).get(name) or functools.partial(_lacking, here, name)), "the pretended vendor's")
             for name in (functions(plain) if plain else ())
             if here
         ),
     ]
+
+
+def _lacking(module: ModuleType, name: str, *args: object, **options: object) -> object:
+    """Raise Python's own error for a function that the vendor's library does not have."""
+    return getattr(module, name)
 
 
 def hardware(processors: int, card: Architecture) -> list[Answer]:

@@ -52,14 +52,19 @@ def saturating(conversion: Callable[..., Any], builder: Any, source: Any, to: An
         return conversion(builder, source, to)
     bits = dtype.primitive_bitwidth
     kind = np.dtype(f"{'u' if dtype.is_int_unsigned() and bits >= 32 else 'i'}{max(bits, 32) // 8}")
-    info, numbers = np.iinfo(kind), np.trunc(source.data.astype(np.float64))
-    inside = (numbers > float(info.min)) & (numbers < float(info.max))
-    whole = np.where(inside, numbers, 0).astype(kind)
-    whole[numbers >= float(info.max)] = info.max
-    whole[numbers <= float(info.min)] = info.min
+    numbers = np.trunc(source.data.astype(np.float64))
+    whole = saturated(numbers, kind)
     if bits == 64:
         whole[np.isnan(numbers)] = np.array(1 << 63, np.uint64).view(np.int64).astype(kind)
     return type(source)(whole.astype(np.bool_ if bits == 1 else f"{'u' if dtype.is_int_unsigned() else 'i'}{bits // 8}"), dtype)
+
+
+def saturated(numbers: Array, kind: np.dtype[Any]) -> Array:
+    """Return whole floats in a type of integers: what is outside of it becomes its nearest end, and NaN becomes 0."""
+    least, most = float(np.iinfo(kind).min), float(np.iinfo(kind).max)
+    whole = np.where((numbers > least) & (numbers < most), numbers, 0).astype(kind)
+    whole[numbers >= most], whole[numbers <= least] = np.iinfo(kind).max, np.iinfo(kind).min
+    return whole
 
 
 def of_its_type(scan: Callable[..., Any], ops: Any, value: Any) -> Any:
@@ -114,6 +119,8 @@ def rounded_once(multiply: Callable[..., Any], builder: Any, x: Any, y: Any, z: 
 # What torch has a type for. Triton's others are left as they are.
 _TYPES = {tl.bfloat16: torch.bfloat16, tl.float8e5: torch.float8_e5m2, tl.float8e4nv: torch.float8_e4m3fn}
 _TYPES |= {tl.float8e4b8: torch.float8_e4m3fnuz, tl.float8e5b16: torch.float8_e5m2fnuz}
+# The numbers of e2m1 by their four bits.
+E2M1 = np.array([sign * size for sign in (1, -1) for size in (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)], np.float32)
 COMPUTED = [f"create_fcmp{kind}{name}" for kind in "OU" for name in ("LT", "GT", "LE", "GE", "EQ", "NE")]
 _ARITHMETIC = "fadd fsub fmul fdiv frem fneg fma clampf precise_divf approx_divf minimumf minnumf maximumf maxnumf floor ceil exp exp2 log"
 COMPUTED += [f"create_{name}" for name in (*_ARITHMETIC.split(), "log2", "sin", "cos", "sqrt", "precise_sqrt", "rsqrt", "erf")]

@@ -24,7 +24,6 @@ import triton
 
 from warpwave.inside.fake_gpu import answers
 from warpwave.inside.fake_gpu.driver import Loader, OnLaunch, PretendedDriver, capability
-from warpwave.inside.fake_gpu.generated_code import without_code
 from warpwave.inside.fake_gpu.no_data import WithoutData
 from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.fake_gpu.torch_device import Patch, apply, torch_device
@@ -57,7 +56,6 @@ def pretended_device(
     with contextlib.ExitStack() as undo:
         apply(answers.changes([*answers.of_every_card(card, device, named), *answers.without_data(device)]), undo)
         pretend_tools(card, getattr(torch, device.type).get_device_properties(), capability(card), undo)
-        without_code(undo)
         keep_in_backward(undo.enter_context(WithoutData(torch.device("meta"), named, device)), undo)
         yield
 
@@ -74,7 +72,7 @@ def interpreted_device(card: Architecture, kinds: Sequence[str], more: Sequence[
     device = torch_device(card.torch_device)
     driver = PretendedDriver(few, device, few.properties, lambda binary: (32, 0, few.program_threads))
     tuning = _with_data(few, kinds, driver, answers.interpreted(_PROCESSORS, few, card), undo)
-    tuning.fits = has_threads(few)
+    tuning.fits = has_threads(card)
     apply(answers.changes(answers.promised()), undo)
     return tuning, undo.close
 
@@ -107,7 +105,6 @@ def _with_data(
     undo.callback(sum_in_fp32())  # before the table changes what a library of torch does
     apply(answers.changes(table), undo)
     pretend_tools(card, getattr(torch, device.type).get_device_properties(), capability(card), undo)
-    without_code(undo)
     keep_in_backward(undo.enter_context(Redirect(torch.device("cpu"), kinds, device)), undo)
     return tuning
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from warpwave.inside.fake_gpu.host_side import is_packages_op, is_traced, tensors_in
+from warpwave.inside.fake_gpu.host_side import is_packages_op, is_traced, storage_of, tensors_in
 from warpwave.inside.fake_gpu.torch_device import Patch, apply
 from warpwave.inside.process.outcomes import Pretended
 
@@ -53,12 +53,10 @@ class Contents:
 
 
 def _bytes(tensor: torch.Tensor) -> int:
-    """Return the size of a tensor's storage; 0 if it has no memory, as one that torch's compiler traces with."""
-    try:
-        storage = tensor.untyped_storage()
-        return storage.nbytes() if storage.device.type == "cpu" and storage.data_ptr() and not tensor.is_nested else 0
-    except (NotImplementedError, RuntimeError):
-        return 0
+    """Return the size of a tensor's storage; 0 if it has no memory."""
+    storage = storage_of(tensor)
+    has_memory = storage is not None and storage.device.type == "cpu" and storage.data_ptr() and not tensor.is_nested
+    return storage.nbytes() if storage is not None and has_memory else 0
 
 
 def _elements(tensor: torch.Tensor, data: bytes) -> Any:
@@ -154,11 +152,7 @@ def is_followed(function: Any) -> bool:
 
 
 def call(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """Call an op of a package.
-
-    Raises:
-        UndeclaredWriteError: it wrote to an argument, and its schema does not say so.
-    """
+    """Call an op of a package; raise `UndeclaredWriteError` if it writes to an argument, and its schema does not say so."""
     names: Any = getattr(op, "overloads", None)  # of a packet
     overloads = [getattr(op, name) for name in names()] if names else [op] if isinstance(op, torch._ops.OpOverload) else []
     has_kernel: Any = torch._C._dispatch_has_kernel_for_dispatch_key

@@ -21,6 +21,7 @@ import torch
 import triton.language.extra as extra
 from triton.runtime.interpreter import TensorHandle, _get_np_dtype, interpreter_semantic
 
+from warpwave.inside.fake_gpu.arithmetic import saturated
 from warpwave.inside.fake_gpu.ptx import ON_INTEGERS
 from warpwave.inside.process.outcomes import NotPretended
 
@@ -123,14 +124,7 @@ def _towards(mode: str, function: Function) -> Function:
 def _to_whole(mode: str) -> Function:
     """Return the conversion of floats to whole numbers; what does not fit becomes the nearest one that does, and NaN becomes 0."""
     rounded: Function = {"rn": np.rint, "rz": np.trunc, "rd": np.floor, "ru": np.ceil}[mode]
-
-    def call(x: Array, dtype: np.dtype[Any]) -> Array:
-        limits = np.iinfo(dtype)
-        whole = rounded(np.nan_to_num(x.astype(np.float64), nan=0.0))
-        inside = np.where((whole >= limits.min) & (whole <= limits.max), whole, 0).astype(np.longdouble).astype(dtype)
-        return np.where(whole >= float(limits.max), limits.max, np.where(whole <= float(limits.min), limits.min, inside)).astype(dtype)
-
-    return call
+    return lambda x, dtype: saturated(rounded(x.astype(np.float64)), dtype)
 
 
 _OF_NUMPY = ["sin", "cos", "tan", "sinh", "cosh", "tanh", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "cbrt"]
@@ -190,10 +184,8 @@ FUNCTIONS: dict[str, Function] = {
     "fast_dividef": _rounded(np.divide),
     "remainder": _rounded(_of_math(math.remainder)),
     "rhypot": _rounded(lambda x, y: 1 / np.hypot(x, y)),
-    "norm3d": _rounded(lambda *xs: np.sqrt(sum(x * x for x in xs))),
-    "norm4d": _rounded(lambda *xs: np.sqrt(sum(x * x for x in xs))),
-    "rnorm3d": _rounded(lambda *xs: 1 / np.sqrt(sum(x * x for x in xs))),
-    "rnorm4d": _rounded(lambda *xs: 1 / np.sqrt(sum(x * x for x in xs))),
+    **dict.fromkeys(("norm3d", "norm4d"), _rounded(lambda *xs: np.sqrt(sum(x * x for x in xs)))),
+    **dict.fromkeys(("rnorm3d", "rnorm4d"), _rounded(lambda *xs: 1 / np.sqrt(sum(x * x for x in xs)))),
     "fdim": _rounded(lambda x, y: np.where(np.isnan(x) | np.isnan(y), np.nan, np.maximum(x - y, 0))),
     "nextafter": _exact(np.nextafter),
     "ldexp": _rounded(np.ldexp),
@@ -246,21 +238,6 @@ def functions(module: ModuleType) -> list[str]:
     return [name for name, value in public.items() if value.__module__ in (module.__name__, "triton.language.core")]
 
 
-def lacking(module: ModuleType, name: str) -> Callable[..., Any]:
-    """Return a function that the vendor's library has not."""
-
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise AttributeError(f"module '{module.__name__}' has no attribute '{name}'")
-
-    return refuse
-
-
-def _symbols(module: ModuleType) -> dict[str, str]:
-    """Return the function of a library that calls each symbol, by what its source says."""
-    _, *texts = re.split(r"^def ", inspect.getsource(module), flags=re.MULTILINE)
-    return {symbol: text.partition("(")[0] for text in texts for symbol in re.findall(r"\(\s*[\"'](__\w+)[\"']", text)}
-
-
 class Calls:
     """Remembers which function of a library a kernel is in: the vendor's wrapper knows only the name of a symbol.
 
@@ -269,7 +246,8 @@ class Calls:
 
     def __init__(self, libraries: Iterable[ModuleType]) -> None:
         self.name = ""
-        self.symbols = {symbol: name for library in libraries for symbol, name in _symbols(library).items()}
+        texts = [text for library in libraries for text in re.split(r"^def ", inspect.getsource(library), flags=re.MULTILINE)[1:]]
+        self.symbols = {symbol: text.partition("(")[0] for text in texts for symbol in re.findall(r"\(\s*[\"'](__\w+)[\"']", text)}
 
     def named(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the function as kernels call it in the interpreter, with the marks of a built-in, which a kernel's hash looks for."""

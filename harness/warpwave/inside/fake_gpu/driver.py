@@ -15,10 +15,10 @@ from triton.backends import backends
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
-from warpwave.inside.fake_gpu.host_side import forget, is_pinned, known, refused, taken_apart, tensors_in
+from warpwave.inside.fake_gpu.host_side import forget, is_pinned, known, refused, tensors_in
 from warpwave.inside.fake_gpu.launches import check_descriptors, check_grid, check_scratch
 from warpwave.inside.fake_gpu.no_data import lose_data, written
-from warpwave.inside.fake_gpu.torch_device import missing
+from warpwave.inside.fake_gpu.torch_device import always, missing, nothing
 from warpwave.inside.fake_gpu.unknown import Judged, UnknownInt, size
 from warpwave.inside.process.outcomes import Pretended
 from warpwave.records import Architecture
@@ -81,16 +81,8 @@ class PretendedDriver(DriverBase):  # type: ignore[misc]
         """Return the device that the package's tensors claim to be on."""
         return self._device
 
-    def get_current_device(self, device: int = 0) -> int:
-        """Return 0: the only device, and its default stream."""
-        return 0
-
-    get_current_stream = get_current_device
-
-    def set_current_device(self, device: object) -> None:
-        """Do nothing: there is only one, and no cache to clear."""
-
-    clear_cache = set_current_device
+    get_current_device = get_current_stream = always(0)  # the only device, and its default stream
+    set_current_device = clear_cache = nothing
 
     def get_device_capability(self, device: int = 0) -> Any:
         """Return what torch's module for the device says."""
@@ -116,7 +108,7 @@ class PretendedDriver(DriverBase):  # type: ignore[misc]
 def refuse(signature: dict[Any, Any], arguments: Iterable[Any]) -> None:
     """Raise what Triton's launchers raise if a compiled kernel of this signature gets a tensor that a card cannot reach."""
     named = ((str(name), None if kind == "constexpr" else value) for (name, kind), value in zip(signature.items(), arguments, strict=False))
-    if error := refused(taken_apart(named)):
+    if error := refused(named):
         raise error
 
 
@@ -192,23 +184,21 @@ def vendor_products(card: Architecture) -> Iterator[tuple[Any, str, Any]]:
 
 
 class Products:
-    """Stands for a handle of such a library: torch computes the products, or only the shapes where tensors have no data."""
+    """Stands for a handle of such a library: torch computes the products, or only the shapes where tensors have no data.
+
+    Sums are of fp32, as those libraries have them.
+    """
 
     def __init__(self, workspace: torch.Tensor) -> None:
         """Take a card's scratch memory, which nothing here needs."""
 
     def matmul(self, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
         """Write `a @ b.T` to `c`. Shapes: (M, K), (N, K) and (M, N)."""
-        c.copy_(_product(a, b))
+        c.copy_(a.float() @ b.float().t())
 
     def gemm(self, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor, alpha: float, beta: float) -> None:
         """Write `alpha * a @ b.T + beta * c` to `d`. Shapes: (M, K), (N, K) and twice (M, N)."""
-        d.copy_(alpha * _product(a, b) + beta * c.float())
-
-
-def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Return a product whose sums are of fp32, as those libraries have them."""
-    return a.float() @ b.float().t()
+        d.copy_(alpha * (a.float() @ b.float().t()) + beta * c.float())
 
 
 def _standing_for(real: type) -> type:

@@ -9,15 +9,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
 import torch
-from triton.runtime.cache import get_cache_manager
 
-from warpwave.emulator import Argument, Check, EmulatorError, Execution, Found, Kernel, Launch, OutOfMemoryBounds, Pair, execute, load
+from warpwave.emulator import Argument, Check, EmulatorError, Execution, Found, Kernel, Launch, OutOfMemoryBounds, execute, load
 from warpwave.inside.fake_gpu.driver import PretendedDriver, refuse
 from warpwave.inside.fake_gpu.emulated_findings import Collected, Given, Printer, given
-from warpwave.inside.fake_gpu.lanes import address, buffers, flatten, lanes_of
+from warpwave.inside.fake_gpu.lanes import address, buffers, first_code_of, flatten, lanes_of
 from warpwave.inside.fake_gpu.launches import Account, Launched, allocator, check_grid, check_scratch
 from warpwave.inside.fake_gpu.orders import Orders, was_tried
 from warpwave.inside.fake_gpu.streams import Graph
@@ -43,10 +42,8 @@ def pack(
 ) -> bytes:
     """Return the kernarg segment of `size` bytes. `values` are all explicit arguments, the scratch pointers among them.
 
-    `printer` is the address of the memory shared with the service that prints for a kernel.
-
-    Raises:
-        LaunchError: the kernel wants other arguments, or one that warpwave does not know.
+    `printer` is the address of the memory shared with the service that prints for a kernel. Raise `LaunchError` if the kernel wants other
+    arguments, or one that warpwave does not know.
     """
     explicit = [argument for argument in layout if not argument.kind.startswith(_HIDDEN)]
     if len(explicit) != len(values):
@@ -140,37 +137,36 @@ class _Launcher:
     def __init__(self, driver: EmulatedDriver, source: Any, metadata: Any, account: Account, checks: Collected | None) -> None:
         self._driver, self._signature, self._metadata = driver, dict(source.signature), metadata
         self._account, self._checks = account, checks
-        first = get_cache_manager(metadata.hash).get_file(f"{source.name[:150]}.ttir") if checks is not None else None  # Gluon has none
-        self._first = Path(first) if first else None
+        self._source = source
 
     def __call__(
-        self, x: int, y: int, z: int, stream: int, kernel: Kernel, packed: object, told: object, enter: Any, leave: Any, *args: Any
+        self, x: int, y: int, z: int, stream: int, kernel: Kernel, packed: object, metadata: object, enter: Any, leave: Any, *args: Any
     ) -> None:
         """Execute all programs of the grid to their end; a launch of no program does nothing.
 
-        Raises:
-            ValueError: an argument is a tensor that a card cannot reach.
-            LaunchRefusedError: the driver of the card refuses the grid or the kernel's memory, or has no allocator for it.
+        Raise what a card's launcher and its driver raise: `ValueError` for a tensor of the host, `LaunchRefusedError`.
         """
         refuse(self._signature, args)
         x, y, z = map(operator.index, (x, y, z))  # NumPy's numbers count, too
         check_scratch(self._driver.card, kernel.name, self._metadata, self._driver)
         check_grid(self._driver.card, kernel.name, (x, y, z), self._metadata, kernel.registers, kernel.lds)
-        Graph.run(self._launch, ((x, y, z), stream, kernel, told, enter, leave, *args), {})
+        Graph.run(self._launch, ((x, y, z), stream, kernel, metadata, enter, leave, *args), {})
 
-    def _launch(self, grid: tuple[int, int, int], stream: int, kernel: Kernel, told: object, enter: Any, leave: Any, *args: Any) -> None:
+    def _launch(
+        self, grid: tuple[int, int, int], stream: int, kernel: Kernel, metadata: object, enter: Any, leave: Any, *args: Any
+    ) -> None:
         if not math.prod(grid):
             return
         scratch = self._scratch(math.prod(grid), stream)
         if enter is not None:
-            enter(told)
+            enter(metadata)
         with torch._C.DisableTorchFunction():
             tensors = given(self._signature.items(), args) if self._checks else []
-            if self._checks is not None and self._first:
-                self._checks.undefined(lanes_of(self._first.read_text(encoding="utf-8"), self._signature, args, grid))
+            if self._checks is not None:
+                self._checks.undefined(lanes_of(first_code_of(self._source.name, self._metadata.hash), self._signature, args, grid))
             self._execute(kernel, grid, [*flatten(self._signature.values(), args), *scratch], tensors)
         if leave is not None:
-            leave(told)
+            leave(metadata)
 
     def _execute(self, kernel: Kernel, grid: tuple[int, int, int], values: list[tuple[str, Any]], tensors: list[Given]) -> None:
         found: list[Found] | None = None if self._checks is None else []
@@ -182,27 +178,14 @@ class _Launcher:
             packed = pack(kernel.arguments, kernel.kernarg_bytes, values, grid, threads, shared[0][0] if shared else 0)
             launch = Launch(grid, threads, packed, self._metadata.shared + kernel.lds, [*buffers(values), *shared])
             orders = Orders(launch, kernel.wavefront) if found is not None and printer is None else None
+            account = self._account
+            limit, seconds = account.left, account.seconds_left
+            counts = account.profiles.of(kernel, self._metadata) if account.profiles else None
             with printer or nullcontext():
-                account = self._account
-                limit, seconds = account.left, account.seconds_left
-                counts = account.profiles.of(kernel, self._metadata) if account.profiles else None
                 execution = execute(kernel, launch, limit_instructions=limit, limit_seconds=seconds, findings=found, counts=counts)
-                account.add(execution)
-            if orders and self._checks is not None and account.seconds_left > account.seconds / 2:  # else the test itself may need the time
-
-                def again(order: int = 0, reverse: Union[Pair, None] = None) -> Execution:
-                    return execute(
-                        kernel, launch, limit_instructions=limit, limit_seconds=account.seconds_left / 2, order=order, reverse=reverse
-                    )
-
-                launched = Launched.again(kernel.name)
-                races = orders.races(again, execution, tensors, launched)
-                different = orders.compare(again, execution, tensors, launched)
-                self._checks.raced(races, tensors)
-                if orders.worth:
-                    found = [one for one in found or () if not was_tried(one)]
-                if not races and not any(one.check is Check.GLOBAL_RACE for one in found or ()):  # a race says why, and where
-                    self._checks.reordered(kernel, different, [pair.found for pair in execution.pairs])
+            account.add(execution)
+            if orders and account.seconds_left > account.seconds / 2:  # else the test itself may need the time
+                found = self._execute_in_other_orders(kernel, launch, limit, execution, orders, tensors, found or [])
         except EmulatorError as error:
             self._account.fail(error, printer.complaints if printer else "")
             if self._checks is not None and isinstance(error, OutOfMemoryBounds):
@@ -217,6 +200,26 @@ class _Launcher:
             if printer:
                 sys.stdout.write(printer.printed)
                 sys.stderr.write(printer.complaints)
+
+    def _execute_in_other_orders(
+        self, kernel: Kernel, launch: Launch, limit: int, first: Execution, orders: Orders, tensors: list[Given], found: list[Found]
+    ) -> list[Found]:
+        """Collect what depends on the order of waves and workgroups. Return what was found before, without what was tried here."""
+
+        def again(**how: Any) -> Execution:
+            seconds = self._account.seconds_left / 2
+            return execute(kernel, launch, limit_instructions=limit, limit_seconds=seconds, **how)
+
+        launched = Launched.again(kernel.name)
+        races = orders.races(again, first, tensors, launched)
+        different = orders.compare(again, first, tensors, launched)
+        if orders.worth:
+            found = [one for one in found if not was_tried(one)]
+        if self._checks is not None:
+            self._checks.raced(races, tensors)
+            if not races and not any(one.check is Check.GLOBAL_RACE for one in found):  # a race says why, and where
+                self._checks.reordered(kernel, different, [pair.found for pair in first.pairs])
+        return found
 
     def _scratch(self, programs: int, stream: int) -> list[tuple[str, Any]]:
         """Return the pointers to memory that a kernel asks for beside its arguments, from the allocators that the package has set."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
 import re
 import struct
 import threading
@@ -36,23 +37,74 @@ _LDS = "LDS"
 _VERBS = {Access.LOAD: "loads from", Access.STORE: "stores to", Access.ATOMIC: "has an atomic on"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Given:
     """A tensor that a launch was given, by the name of the argument."""
 
     name: str
     tensor: torch.Tensor
 
+    @functools.cached_property
+    def storage(self) -> tuple[int, int]:
+        """Address and size in bytes of its storage; (0, 0) if it has none, as a sparse tensor or one of torch's compiler."""
+        try:
+            storage = self.tensor.untyped_storage()
+            return storage.data_ptr(), storage.nbytes()
+        except (NotImplementedError, RuntimeError):
+            return 0, 0
+
     def index(self, address: int) -> tuple[int, tuple[int, ...]]:
-        """Return which element an address is in, flat from the first one on, and by dimension if the tensor is contiguous."""
-        flat = (address - self.tensor.data_ptr()) // max(1, self.tensor.element_size())
-        if not self.tensor.is_contiguous() or not 0 <= flat < self.tensor.numel():
-            return flat, (flat,)
-        indices, rest = [], flat
-        for size in reversed(self.tensor.shape):
-            rest, place = divmod(rest, size)
-            indices.append(place)
-        return flat, tuple(reversed(indices))
+        """Return the index of an address: flat in the tensor's shape, and by dimension.
+
+        Beyond the tensor, the first dimension runs on, as indices of C do.
+        """
+        shape, strides = self.tensor.shape, self.tensor.stride()
+        offset = (address - self.tensor.data_ptr()) // max(1, self.tensor.element_size())
+        if not shape:
+            return offset, (offset,)
+        left, indices = offset, [0] * len(shape)
+        by_stride = sorted(range(len(shape)), key=lambda axis: (-strides[axis], axis))
+        for axis in by_stride:
+            if strides[axis] > 0 and shape[axis] > 1:
+                indices[axis], left = divmod(left, strides[axis])
+        if left or all(size == 1 for size in shape):
+            indices[by_stride[-1]] += left
+        flat = 0
+        for axis, size in enumerate(shape):
+            flat = flat * size + indices[axis]
+        return flat, tuple(indices)
+
+    def distance(self, address: int) -> int:
+        """Return how far an address is from the storage in bytes; 0 inside."""
+        start, size = self.storage
+        return max(start - address, address - start - size + 1, 0)
+
+    def beyond(self, address: int, size: int) -> str:
+        """Say what the index of an access of `size` bytes does not: only the first ones may be inside, or a stride may be 0."""
+        inside, strides = sum(self.storage) - address, self.tensor.stride()
+        words = [f"bytes {inside} to {size - 1} of its {size} are outside"] if 0 < inside < size else []
+        if any(stride == 0 and length > 1 for stride, length in zip(strides, self.tensor.shape, strict=True)):
+            words.append(f"the tensor has strides {list(strides)} and {self.storage[1]} bytes")
+        return "; ".join(words)
+
+
+def nearest(tensors: Sequence[Given], address: int) -> Union[Given, None]:
+    """Return the tensor whose storage an address is in, or the one that ends or begins closest to it."""
+    return min(tensors, key=lambda one: one.distance(address), default=None)
+
+
+def at(tensor: Union[Given, None], address: int) -> dict[str, Any]:
+    """Return the fields of a `Finding` that say which element of which tensor an address is in."""
+    if tensor is None:
+        return {}
+    index, indices = tensor.index(address)
+    return {"tensor": tensor.name, "shape": tuple(tensor.tensor.shape), "index": index, "indices": indices}
+
+
+def finding(**known: Any) -> Finding:
+    """Return a finding with the fields that are `known`. The plugin of the stage adds the test and the row of the report."""
+    unknown = {"tensor": "", "shape": (), "index": 0, "indices": (), "lane": 0, "lanes": 1, "block": (), "program": ()}
+    return Finding(case="", kernel="", **{**unknown, **known})
 
 
 def given(signature: Iterable[tuple[str, Any]], values: Sequence[Any]) -> list[Given]:
@@ -88,12 +140,8 @@ class Collected:
         if "outside of LDS" in str(error):
             where: dict[str, Any] = {"tensor": _LDS, "index": error.address, "indices": (error.address,)}
         else:
-            near = _nearest(tensors, error.address)
-            where = _at(near, error.address)
-            if near:
-                storage, tensor = near.tensor.untyped_storage(), near.tensor
-                inside = storage.data_ptr() + storage.nbytes() - error.address
-                said = beyond(inside, error.size, tuple(tensor.stride()), tuple(tensor.shape), storage.nbytes())
+            near = nearest(tensors, error.address)
+            where, said = at(near, error.address), near.beyond(error.address, error.size) if near else ""
         other = f"wave {error.wave}" + (f"; {said}" if said else "")
         where |= {"lane": error.wave * wavefront + error.lane, "block": (threads,), "program": error.workgroup}
         self.keep(_finding(Defect.OUT_OF_BOUNDS, error.place, access, other, 1, where))
@@ -116,7 +164,7 @@ class Collected:
         for one in found:
             values = f"{one.in_order:g} in order, {one.in_random_order:g} in a random order of waves and workgroups"
             for place, other in zip(places, others, strict=True):
-                where = _at(one.tensor, one.address)
+                where = at(one.tensor, one.address)
                 self.keep(_finding(Defect.ORDER, place, Access.STORE, values + other, one.count, where))
 
     def undefined(self, followed: Followed) -> None:
@@ -166,37 +214,26 @@ def _row(one: Found, tensors: Sequence[Given], lds: int, decided: str = "") -> F
     if one.register:
         where: dict[str, Any] = {"tensor": f"register {one.register}"}
     elif one.check in (Check.GLOBAL_RACE, Check.OUT_OF_RANGE):
-        where = _at(_nearest(tensors, one.address), one.address)
+        where = at(nearest(tensors, one.address), one.address)
     else:
         where = {"tensor": _LDS, "shape": (lds,), "index": one.address, "indices": (one.address,)}
     where |= {"lane": one.thread, "block": (one.threads,), "program": one.workgroup}
     return _finding(_DEFECTS[one.check], one.place, one.access, _other(one, decided), one.times, where)
 
 
-def _at(tensor: Union[Given, None], address: int) -> dict[str, Any]:
-    if tensor is None:
-        return {}
-    index, indices = tensor.index(address)
-    return {"tensor": tensor.name, "shape": tuple(tensor.tensor.shape), "index": index, "indices": indices}
-
-
 def _finding(defect: Defect, place: Place, access: Access, other: str, times: int, where: dict[str, Any]) -> Finding:
     """Return a row; `where` has what is known of the tensor, the index, the lane, the block and the program."""
     file, line = place.file, int(place.line.rpartition(":")[2]) if place.line else 0
-    unknown = {"tensor": "", "shape": (), "index": 0, "indices": (), "lane": 0, "block": (1,), "program": ()}
-    return Finding(
-        case="",
-        kernel="",
+    return finding(
         function=place.kernel,
         defect=defect,
         access=access.name.lower(),
-        lanes=1,
         file=file,
         line=line,
         text=statement(file, line) if file else place.instruction,
         other=other,
         times=times,
-        **{**unknown, **where},
+        **{"block": (1,), **where},
     )
 
 
@@ -220,25 +257,6 @@ def _other(one: Found, decided: str = "") -> str:
         why += f": {decided}"
     verb = _VERBS[one.other_access]
     return f"{here}; {who} {verb} it, and {why}; {one.other.line or ''} {one.other.instruction}".strip()
-
-
-def beyond(inside: int, size: int, strides: Sequence[int], shape: Sequence[int], nbytes: int) -> str:
-    """Say what the index of an access does not: only the first `inside` bytes of its element may be inside, or a stride may be 0."""
-    said = [f"bytes {inside} to {size - 1} of its {size} are outside"] if 0 < inside < size else []
-    if any(stride == 0 and length > 1 for stride, length in zip(strides, shape, strict=True)):
-        said.append(f"the tensor has strides {list(strides)} and {nbytes} bytes")
-    return "; ".join(said)
-
-
-def _nearest(tensors: Sequence[Given], address: int) -> Union[Given, None]:
-    """Return the tensor whose storage an address is in, or the one that ends or begins closest to it."""
-
-    def distance(one: Given) -> int:
-        storage = one.tensor.untyped_storage()
-        start, end = storage.data_ptr(), storage.data_ptr() + storage.nbytes()
-        return int(max(start - address, address - end + 1, 0))
-
-    return min(tensors, key=distance, default=None)
 
 
 # The host's service that prints for a kernel: `tl.device_print`, and what `tl.device_assert` says before it traps.

@@ -9,6 +9,7 @@ import contextlib
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from types import FrameType
 from typing import Any, TypeVar
 
 import torch
@@ -27,13 +28,11 @@ _NAMES_PLACE = tuple(map(int, triton.__version__.split(".")[:2])) < (3, 7)  # in
 
 def asked_by_torch() -> bool:
     """Whether torch itself, which computes shapes, has called the torch function that the caller of this one sees as a mode."""
-    frame = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)
     for _ in range(1 + _WRAPPERS):
-        if frame.f_globals.get("__name__", "").startswith(_OF_TORCH):
+        if frame is not None and frame.f_globals.get("__name__", "").startswith(_OF_TORCH):
             return True
-        if frame.f_back is None:
-            break
-        frame = frame.f_back
+        frame = frame and frame.f_back
     return False
 
 
@@ -89,14 +88,8 @@ def marked_as(sources: Iterable[torch.Tensor], made: Value) -> Value:
     return made
 
 
-def take_from_host(tensor: torch.Tensor) -> torch.Tensor:
-    """Remove the mark."""
-    tensor.__dict__.pop(_HOST, None)
-    return tensor
-
-
 def put_on_card(tensor: torch.Tensor) -> torch.Tensor:
-    """Remove the marks of a tensor that was just read, so that it is on the card."""
+    """Remove the marks, so that the tensor is on the card."""
     for mark in (_HOST, _SHAPE):
         tensor.__dict__.pop(mark, None)
     return tensor
@@ -138,11 +131,9 @@ def refused(arguments: Iterable[tuple[str, Any]]) -> ValueError | None:
     """Return what Triton's launchers raise if a kernel gets a tensor that a card cannot reach; None if there is none.
 
     A card reaches pinned memory. A tensor without elements is a null pointer, which a launcher lets pass; so is one of torch's meta device.
-
-    Args:
-        arguments: Name and value of each, in the kernel's order and with its constants; tuples taken apart.
+    `arguments` are name and value of each, in the kernel's order and with its constants.
     """
-    for place, (name, value) in enumerate(arguments):
+    for place, (name, value) in enumerate(_taken_apart(arguments)):
         # A descriptor, or a pointer of another type, has a tensor as its base.
         tensor = value if isinstance(value, torch.Tensor) else getattr(value, "base", value)
         if isinstance(tensor, torch.Tensor) and is_host(tensor) and tensor.numel() and not is_shape(tensor) and not is_pinned(tensor):
@@ -151,11 +142,10 @@ def refused(arguments: Iterable[tuple[str, Any]]) -> ValueError | None:
     return None
 
 
-def taken_apart(arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Yield arguments with each entry of a tuple as one of its own."""
+def _taken_apart(arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     for name, value in arguments:
         if isinstance(value, tuple):
-            yield from taken_apart((f"{name}[{index}]", entry) for index, entry in enumerate(value))
+            yield from _taken_apart((f"{name}[{index}]", entry) for index, entry in enumerate(value))
         else:
             yield name, value
 
@@ -208,6 +198,14 @@ def named_in(name: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield from named_in(f"{name}[{position}]", each)
     elif (base := getattr(value, "base", None)) is not None:  # a tensor descriptor, a tensor under another type, or the one of the other
         yield from named_in(name, base)
+
+
+def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
+    """Return the storage of a tensor; None if it has none: it is sparse, or torch's compiler traces with it."""
+    try:
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return None
 
 
 def is_traced(*values: Any) -> bool:

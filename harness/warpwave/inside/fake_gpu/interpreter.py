@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType, ModuleType, SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -31,14 +31,15 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import make_backend
 from triton.compiler.errors import CompilationError, CompileTimeAssertionFailure
 from triton.runtime.errors import InterpreterError, OutOfResources
-from triton.runtime.interpreter import InterpreterOptions, TensorHandle, interpreter_builder, interpreter_semantic
+from triton.runtime.interpreter import InterpreterOptions, interpreter_builder, interpreter_semantic
 from triton.runtime.jit import JITFunction
 
-from warpwave.inside.fake_gpu.host_side import refused, taken_apart, tensors_in
-from warpwave.inside.fake_gpu.language import note_types, typed
+from warpwave.inside.fake_gpu.host_side import refused, tensors_in
+from warpwave.inside.fake_gpu.language import note_types, number, typed
 from warpwave.inside.fake_gpu.launches import Launched, check_descriptors, check_grid
 from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.fake_gpu.streams import Graph
+from warpwave.inside.fake_gpu.torch_device import apply
 from warpwave.inside.process.outcomes import NotPretended, raised_in_kernel
 from warpwave.records import Architecture
 
@@ -83,36 +84,19 @@ def of_hardware(processors: int) -> dict[str, Callable[[], Any]]:
     """Return answers: programs run one after another, each on one of the `processors`; one launch ends before the next begins."""
 
     def smid() -> Any:
-        return _number(int(np.dot(interpreter_builder.grid_idx, (1, 7, 31))) % processors, tl.int32)
+        return number(int(np.dot(interpreter_builder.grid_idx, (1, 7, 31))) % processors, np.int32, tl.int32)
 
     answers: dict[str, Callable[[], Any]] = {"smid": smid}
-    answers |= dict.fromkeys(("globaltimer", "memrealtime"), lambda: _number(time.perf_counter_ns(), tl.int64))
+    answers |= dict.fromkeys(("globaltimer", "memrealtime"), lambda: number(time.perf_counter_ns(), np.int64, tl.int64))
     return answers | dict.fromkeys(("gdc_wait", "gdc_launch_dependents"), lambda: None)
 
 
 def of_compiler(card: Architecture) -> Mapping[str, Any]:
     """Return what Triton's language asks of a card's compiler; nothing if this Triton does not compile for it."""
-
-    try:
+    with contextlib.suppress(RuntimeError):
         backend = make_backend(GPUTarget(card.backend, card.arch, card.warp_size))
-    except RuntimeError:
-        return {}
-    return backend.get_codegen_implementation(backend.parse_options({}))  # type: ignore[no-any-return]
-
-
-@contextlib.contextmanager
-def launched_with(options: Mapping[str, Any]) -> Iterator[None]:
-    """Within, a kernel that asks (`tl.extra.cuda.num_warps()`) gets what its launch says."""
-    before = InterpreterOptions.num_warps
-    InterpreterOptions.num_warps = options.get("num_warps", WARPS)
-    try:
-        yield
-    finally:
-        InterpreterOptions.num_warps = before
-
-
-def _number(value: int, dtype: Any) -> Any:
-    return tl.tensor(TensorHandle(np.array([value], dtype=np.int64 if dtype is tl.int64 else np.int32), dtype), dtype)
+        return backend.get_codegen_implementation(backend.parse_options({}))  # type: ignore[no-any-return]
+    return {}
 
 
 def vendors_modules() -> Iterator[ModuleType]:
@@ -157,24 +141,15 @@ def noting_who_asks(read: Callable[[Any, str], str], environ: Any, name: str) ->
 
 
 def refuse_host_tensors(executor: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Raise what Triton's launchers raise on a card, unless the package has chosen the host: then no tensor of the launch is on the card.
-
-    Raises:
-        ValueError: an argument is a tensor that a card cannot reach.
-    """
+    """Raise what Triton's launchers raise on a card for a tensor of the host, unless the package has chosen the host for all of them."""
     given = {**dict(zip(executor.arg_names, args, strict=False)), **kwargs}
     named = ((name, None if name in executor.constexprs else given.get(name)) for name in executor.arg_names)
-    error = refused(taken_apart(named))
-    if error and (_has_some_on_card(given) or not _may_have_chosen_the_host(executor.fn)):
-        raise error
-
-
-def _has_some_on_card(given: Mapping[str, Any]) -> bool:
-    """Return whether a launch has tensors that are on the card. In a backward that is not known of those that autograd made."""
-    graph: Any = torch._C
-    in_backward = graph._current_graph_task_id() != -1
-    card = Redirect.current
-    return not in_backward and card is not None and any(map(card.is_on_card, tensors_in(list(given.values()))))
+    if error := refused(named):
+        graph, card = cast(Any, torch._C), Redirect.current
+        in_backward = graph._current_graph_task_id() != -1  # there, it is not known of tensors that autograd made
+        some_on_card = not in_backward and card is not None and any(map(card.is_on_card, tensors_in(list(given.values()))))
+        if some_on_card or not _may_have_chosen_the_host(executor.fn):
+            raise error
 
 
 def _may_have_chosen_the_host(kernel: Any) -> bool:
@@ -204,9 +179,7 @@ def own_attribute(self: Any, name: str) -> Any:
 def attribute_of_compiled(self: Any, name: str) -> Any:
     """Return an attribute of the kernel that Triton would compile: its `params`, `src`, `cache_key` or `signature`.
 
-    Raises:
-        AttributeError: It has none of that name. Names of Python's own, such as `__wrapped__`, are not looked for: who asks for one wants
-            to know what the object is.
+    Names of Python's own, such as `__wrapped__`, are not looked for: who asks for one wants to know what the object is.
     """
     if (name.startswith("__") and name.endswith("__")) or "fn" not in vars(self):
         raise AttributeError(f"'InterpretedFunction' object has no attribute '{name}'", name=name, obj=self)
@@ -228,11 +201,7 @@ class FirstCode(NamedTuple):
 
 
 def first_code(kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> FirstCode:
-    """Return the first code of a launch; an empty one if no load leaves lanes undefined.
-
-    Raises:
-        Exception: whatever the compiler raises. The interpreter takes more.
-    """
+    """Return the first code of a launch; an empty one if no load leaves lanes undefined. Raise what the compiler raises: it takes less."""
     given = (*args, *kwargs.values())
     if not any(_masked_loads(each.fn) for each in _reached([kernel, *given])):
         return FirstCode()
@@ -400,7 +369,9 @@ def launched(launch: Callable[..., Any], card: Architecture) -> Callable[..., An
     one_at_a_time = threading.RLock()
 
     def interpret(executor: Any, *args: Any, **kwargs: Any) -> Any:
-        with one_at_a_time, launched_with(kwargs), np.errstate(all="ignore"), torch._C.DisableTorchFunction():
+        with one_at_a_time, np.errstate(all="ignore"), torch._C.DisableTorchFunction(), contextlib.ExitStack() as undo:
+            # What a kernel gets that asks how it was launched (`tl.extra.cuda.num_warps()`).
+            apply([(InterpreterOptions, "num_warps", kwargs.get("num_warps", WARPS))], undo)
             return launch(executor, *args, **kwargs)
 
     def run(executor: Any, *args: Any, **kwargs: Any) -> Any:
@@ -442,10 +413,7 @@ def _as_on_a_card(executor: Any, card: Architecture, args: Any, kwargs: dict[str
     """Return a launch's grid as Triton's own launchers read it: a tuple of integers, also of a list. They read three and no more.
 
     A function of the grid gets what the host passed. The interpreter gives it tensors of the language instead, which compute otherwise.
-
-    Raises:
-        OutOfResources: a program has more threads than the card launches.
-        LaunchRefusedError: the driver of the card refuses the grid.
+    Raise `OutOfResources` for too many threads, and `LaunchRefusedError` for what the card's driver refuses.
     """
     grid, names = executor.grid, executor.arg_names
     if callable(grid):
@@ -482,9 +450,6 @@ def _both(compilers: type[CompilationError]) -> type[InterpreterError]:
         self.error_message = self.message = message  # type: ignore[attr-defined]
         self.src = self.node = None  # type: ignore[attr-defined]
 
-    return type("InterpreterError", (InterpreterError, compilers), {"__init__": start, "__reduce__": lambda self: (as_plain, (str(self),))})
-
-
-def as_plain(message: str) -> InterpreterError:
-    """Return an error as another process gets it."""
-    return InterpreterError(message)
+    # Another process gets a plain one.
+    plain = {"__init__": start, "__reduce__": lambda self: (InterpreterError, (str(self),))}
+    return type("InterpreterError", (InterpreterError, compilers), plain)

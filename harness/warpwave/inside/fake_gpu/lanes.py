@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
 import gc
 import traceback
 import zlib
@@ -131,6 +132,7 @@ _MOST_KEPT, _MOST_READ = 4096, 1 << 20
 _kept: dict[Any, Followed] = {}
 
 
+@functools.lru_cache(maxsize=256)
 def first_code_of(name: str, binary: str) -> str:
     """Return the first code of a compiled kernel from Triton's cache; empty if it has none, as Gluon's kernels."""
     file = get_cache_manager(binary).get_file(f"{name[:150]}.ttir")

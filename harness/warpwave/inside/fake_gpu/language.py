@@ -19,7 +19,7 @@ from triton.language.core import _unwrap_if_constexpr
 from triton.runtime.interpreter import InterpretedFunction, InterpreterError, TensorHandle, _get_np_dtype, interpreter_semantic
 from triton.runtime.jit import KernelParam
 
-from warpwave.inside.fake_gpu.arithmetic import Array, narrowed, widened
+from warpwave.inside.fake_gpu.arithmetic import E2M1, Array, narrowed, widened
 from warpwave.inside.process.outcomes import NotPretended
 
 # Structs of kernels (`_aggregate`), which the interpreter cannot make: constants are numbers there, and methods are not bound.
@@ -199,7 +199,8 @@ def map_elementwise(function: Callable[..., Any], *args: Any, pack: Any = 1) -> 
     calls = []
     for first in range(0, size, pack):
         places = range(first, first + pack)
-        calls.append(_tensors(function(*(_element(tensor, place) for tensor in tensors for place in places))))
+        elements = ((tensor.handle.data.reshape(-1)[place : place + 1], tensor.dtype.scalar) for tensor in tensors for place in places)
+        calls.append(_tensors(function(*(tl.tensor(TensorHandle(data, dtype), dtype) for data, dtype in elements))))
     is_single = isinstance(calls[0], tl.tensor)
     results = []
     for place in range(1 if is_single else len(calls[0]) // pack):
@@ -213,11 +214,6 @@ def map_elementwise(function: Callable[..., Any], *args: Any, pack: Any = 1) -> 
 def _tensors(result: Any) -> Any:
     """Return what a function returned as tensors: it may return constants."""
     return [*map(_tensors, result)] if isinstance(result, (list, tuple, tl.tuple)) else interpreter_semantic.to_tensor(result)
-
-
-def _element(tensor: Any, place: int) -> Any:
-    dtype = tensor.dtype.scalar
-    return tl.tensor(TensorHandle(tensor.handle.data.reshape(-1)[place : place + 1], dtype), dtype)
 
 
 # Python's `and`, `or`, `not`, `min` and `max` in kernels: the compiler works on tensors with them, element by element. And `.value`.
@@ -322,8 +318,6 @@ def _truth(value: Any) -> Any:
 # The formats are those of the OCP's Microscaling specification: a scale is a power of two (e8m0), or a number in e4m3.
 
 _NARROW = (tl.bfloat16, tl.float8e5, tl.float8e4nv)
-_MAGNITUDES_OF_E2M1 = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0], np.float32)
-_E2M1 = np.concatenate([_MAGNITUDES_OF_E2M1, -_MAGNITUDES_OF_E2M1])
 _BIAS_OF_E8M0, _NAN_OF_E8M0 = 127, 255
 
 
@@ -358,7 +352,7 @@ def dot_scaled(
 def _elements(handle: Any, format_: Any, packed_axis: int) -> Array:
     if str(format_).endswith("E2M1"):
         data = np.moveaxis(handle.data.view(np.uint8), packed_axis, -1)
-        pairs = np.stack([_E2M1[data & 15], _E2M1[data >> 4]], axis=-1)
+        pairs = np.stack([E2M1[data & 15], E2M1[data >> 4]], axis=-1)
         return np.moveaxis(pairs.reshape(*data.shape[:-1], -1), -1, packed_axis)
     return _numbers(handle)
 
@@ -394,11 +388,12 @@ def without_overflow(options: Any) -> Any:
 def numbers_too(convert: Callable[[Any], Any], value: Any) -> Any:
     """Convert an argument of a launch. Triton leaves floats as they are, and older releases refuse `True`."""
     if isinstance(value, bool):
-        return _number(value, np.bool_, tl.int1)
-    return _number(value, np.float32, tl.float32) if isinstance(value, float) else convert(value)
+        return number(value, np.bool_, tl.int1)
+    return number(value, np.float32, tl.float32) if isinstance(value, float) else convert(value)
 
 
-def _number(value: float, kind: type[np.generic], dtype: tl.dtype) -> Any:
+def number(value: float, kind: type[np.generic], dtype: tl.dtype) -> Any:
+    """Return a number of the host as a tensor of the language."""
     return tl.tensor(TensorHandle(np.array([value], dtype=kind), dtype), dtype)
 
 
@@ -414,7 +409,7 @@ def loop_of_tensors(transformer: ast.NodeTransformer, node: ast.For) -> ast.For:
     The variable of a `static_range` is a constant on a card, too. `range` itself gets no keywords: the compiler ignores them.
     """
     call = node.iter
-    if isinstance(call, ast.Call) and isinstance(node.target, ast.Name) and _name(call.func) == "range":
+    if isinstance(call, ast.Call) and isinstance(node.target, ast.Name) and ast.unparse(call.func).rpartition(".")[2] == "range":
         if isinstance(call.func, ast.Name):
             call.keywords = []
         name = node.target.id
@@ -457,10 +452,6 @@ def comparing_constants(transformers: type[ast.NodeTransformer]) -> Callable[...
     return visit
 
 
-def _name(function: ast.expr) -> str:
-    return function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
-
-
 def constant_of_bf16(builder: Any, value: float) -> Any:
     """Return a constant, which Triton's interpreter has of every type but this one."""
     return TensorHandle(narrowed(np.array([value], dtype=np.float32), tl.bfloat16), tl.bfloat16)
@@ -479,7 +470,8 @@ def remembering(interpreter: Any) -> Callable[..., None]:
         if size != len(vars(owner)):
             members = inspect.getmembers(owner)
             names = [name for name, member in members if is_builtin(member)]
-            if not any(map(_is_replaced, members)):  # a kernel that is launched by another one finds them replaced
+            # A kernel that is launched by another one finds them replaced.
+            if not any(str(getattr(member, "__qualname__", "")).startswith("_patch_attr.") for _, member in members):
                 kept[owner] = len(vars(owner)), names
         for name in names:
             member = getattr(owner, name, None)
@@ -487,7 +479,3 @@ def remembering(interpreter: Any) -> Callable[..., None]:
                 interpreter._patch_attr(owner, name, member, *rest)
 
     return patch_builtin
-
-
-def _is_replaced(member: tuple[str, Any]) -> bool:
-    return str(getattr(member[1], "__qualname__", "")).startswith("_patch_attr.")

@@ -33,13 +33,11 @@ class LaunchRefusedError(RuntimeError):
 
 
 def check_grid(card: Architecture, function: str, grid: Sequence[Any], metadata: Any, registers: int = 1, static: int = 0) -> None:
-    """Refuse a grid that the card's driver does not launch. One without programs is launched nowhere, and is no fault.
+    """Raise `LaunchRefusedError` for a grid, clusters, shared or scratch memory that the card's driver does not launch.
 
-    `metadata` is that of the compiled kernel, or what is known of it. The size of an axis may be unknown, if it depends on data. With the
-    kernel's `registers` a thread, fewer programs may fit at once; `static` bytes of shared memory are its own, beside what Triton adds.
-
-    Raises:
-        LaunchRefusedError: the grid, its clusters, its shared or its scratch memory are too large.
+    A grid without programs is launched nowhere, and is no fault. `metadata` is that of the compiled kernel, or what is known of it. The
+    size of an axis may be unknown, if it depends on data. With the kernel's `registers` a thread, fewer programs may fit at once; `static`
+    bytes of shared memory are its own, beside what Triton adds.
     """
     known = {axis: int(size) for axis, size in zip("xyz", grid, strict=False) if isinstance(size, Integral)}
     if any(size <= 0 for size in known.values()):
@@ -73,10 +71,9 @@ def check_grid(card: Architecture, function: str, grid: Sequence[Any], metadata:
 
 
 def check_descriptors(card: Architecture, function: str, arguments: Iterable[Any]) -> None:
-    """Refuse a tensor descriptor that the driver makes no tensor map of. Triton has checked its base, its alignment and its last stride.
+    """Raise `LaunchRefusedError` for a tensor descriptor with an axis too long, or a stride too large, for the driver's tensor maps.
 
-    Raises:
-        LaunchRefusedError: an axis is too long, or a stride too large.
+    Triton has checked its base, its alignment and its last stride.
     """
     limits: dict[Any, int] = {**card.descriptor}
     for each in arguments if limits else ():
@@ -92,11 +89,7 @@ def check_descriptors(card: Architecture, function: str, arguments: Iterable[Any
 
 
 def check_scratch(card: Architecture, function: str, metadata: Any, driver: Any) -> None:
-    """Refuse a launch that needs scratch memory and has no allocator.
-
-    Raises:
-        LaunchRefusedError: it has none.
-    """
+    """Raise `LaunchRefusedError` for a launch that needs scratch memory and has no allocator."""
     for purpose, advice in (("global", "call triton.set_allocator"), ("profile", "start a profiler, which sets one")):
         size = getattr(metadata, f"{purpose}_scratch_size", 0)
         if size and isinstance(allocator(purpose, driver), _allocation.NullAllocator):
@@ -158,11 +151,9 @@ _SHARE = 0.9
 # A test's tensors may wait in cycles of references for Python's collector, which counts objects, not bytes. By so much a process may grow.
 _MOST_GROWTH = 64 << 20
 # What turns tensors into numbers of Python's or of NumPy's.
-_READS = frozenset(
-    {
-        *("item", "tolist", "numpy", "equal", "allclose", "is_nonzero", "nonzero"),
-        *("__bool__", "__int__", "__float__", "__complex__", "__index__", "__array__", "__contains__"),
-    }
+_READS = (
+    *("item", "tolist", "numpy", "equal", "allclose", "is_nonzero", "nonzero"),
+    *("__bool__", "__int__", "__float__", "__complex__", "__index__", "__array__", "__contains__"),
 )
 _OUTCOMES: dict[type[EmulatorError], str] = {TimeLimit: "timeout", OutOfMemoryBounds: "failed", Trap: "failed", Deadlock: "failed"}
 
@@ -192,12 +183,10 @@ class Account:
 
     def begin(self) -> None:
         """Start a new test, without what earlier ones left in memory."""
-        if self._has_grown():
-            _trim()
-            if self._has_grown():  # a collection looks through all modules, and takes a third of a second
-                gc.collect()
-                _trim()
-                self._resident = _resident()
+        most = self._resident + _MOST_GROWTH
+        if _resident() > most and _resident(trim=True) > most:
+            gc.collect()  # looks through all modules, and takes a third of a second
+            self._resident = _resident(trim=True)
         self.launches = self.instructions = 0
         self._until = time.monotonic() + _SHARE * self.seconds
         self.fault: Fault | None = None
@@ -206,9 +195,6 @@ class Account:
     def watch(self, function: Any, *_: object) -> None:
         """Note whether host code reads numbers that a launch may have made. torch's functions are given here after they are called."""
         self.read = self.read or (self.launches > 0 and getattr(function, "__name__", "") in _READS)
-
-    def _has_grown(self) -> bool:
-        return _resident() > self._resident + _MOST_GROWTH
 
     @property
     def left(self) -> int:
@@ -249,14 +235,11 @@ class Account:
         return {EMULATED: f"{self.card}: {self.instructions} wave-instructions in {self.launches} launch{plural}"} if self.launches else {}
 
 
-def _trim() -> None:
-    """Give freed memory back to the system: that of the compiler, for example, stays with the process otherwise."""
-    with contextlib.suppress(AttributeError, OSError):  # another C library than glibc
-        ctypes.CDLL(None).malloc_trim(0)
-
-
-def _resident() -> int:
-    """Return the memory of this process in bytes; 0 where the system does not say."""
+def _resident(trim: bool = False) -> int:
+    """Return the memory of this process in bytes; 0 where the system does not say. With `trim`, freed memory goes back to the system."""
+    if trim:
+        with contextlib.suppress(AttributeError, OSError):  # another C library than glibc
+            ctypes.CDLL(None).malloc_trim(0)
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -10,23 +10,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils._pytree import tree_map_only
 
 from warpwave.inside.codegen import ttir
-from warpwave.inside.fake_gpu.host_side import (
-    forget,
-    is_host,
-    is_knowable,
-    is_meta,
-    is_packages_op,
-    is_shape,
-    keep,
-    know,
-    known,
-    marked_as,
-    pin,
-    put_on_host,
-    tensors_in,
-)
+from warpwave.inside.fake_gpu import host_side as marks
 from warpwave.inside.fake_gpu.objects import restored
 from warpwave.inside.fake_gpu.redirect import Redirect, conversion
 from warpwave.inside.fake_gpu.torch_device import advance
@@ -84,10 +71,9 @@ class NoNumbers(np.ndarray):
         return unknown_list(torch.empty(self.shape, dtype=dtype_of(self), device="meta"))
 
 
-def no_numbers(tensor: torch.Tensor) -> NoNumbers:
+def no_numbers(tensor: torch.Tensor) -> Any:
     """Return what `numpy()` gives of a tensor without data."""
-    zeros: NoNumbers = torch.zeros(tensor.shape, dtype=tensor.dtype, device="cpu").numpy().view(NoNumbers)
-    return zeros
+    return torch.zeros(tensor.shape, dtype=tensor.dtype, device="cpu").numpy().view(NoNumbers)
 
 
 def covering(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -103,7 +89,7 @@ def _has_unknown(value: Any) -> bool:
 def lacks_numbers(value: Any) -> bool:
     """Whether a value is unknown: a tensor without data, an array of one, or a number of one."""
     if isinstance(value, torch.Tensor):
-        return is_meta(value) and known(value) is None and not is_shape(value)
+        return marks.is_meta(value) and marks.known(value) is None and not marks.is_shape(value)
     return isinstance(value, (NoNumbers, UnknownFloat, UnknownInt, UnknownTruth))
 
 
@@ -134,17 +120,9 @@ _ASKS: dict[str, Callable[[torch.Tensor], Any]] = {
     "equal": lambda tensor: UnknownTruth(),
 }
 _SHAPED_BY_DATA = (
-    "nonzero",
-    "argwhere",
-    "unique",
-    "unique_consecutive",
-    "masked_select",
-    "where",
-    "bincount",
-    "repeat_interleave",
-    "histc",
+    *("nonzero", "argwhere", "unique", "unique_consecutive", "masked_select", "where", "bincount", "repeat_interleave", "histc"),
+    *("__getitem__", "__setitem__", "index", "index_put_", "nonzero_static", "_unique2", "tensor_split", "split", "multinomial"),
 )
-_ALSO_SHAPED = ("__getitem__", "__setitem__", "index", "index_put_", "nonzero_static", "_unique2", "tensor_split", "split", "multinomial")
 _LOWERED = ("matmul", "__matmul__", "__rmatmul__", "mm", "bmm", "addmm", "addbmm", "baddbmm", "linear", "conv1d", "conv2d", "einsum")
 _FROM_HOST = (torch.tensor, torch.as_tensor, torch.asarray, torch.arange)
 # Lengths and tables that a test draws on the card: any draw is as good as the card's, and the host's has a number for each.
@@ -164,16 +142,16 @@ class WithoutData(Redirect):
 
     def is_on_card(self, tensor: torch.Tensor) -> bool:  # noqa: D102
         place = torch.Tensor.device.__get__(tensor)
-        on_card = is_meta(tensor) or place == self.claim or (place == self.to and _is_wrapped(tensor))
-        return on_card and not is_host(tensor)
+        on_card = marks.is_meta(tensor) or place == self.claim or (place == self.to and _is_wrapped(tensor))
+        return on_card and not marks.is_host(tensor)
 
     def make(self, func: Any, args: Any, kwargs: Any) -> Any:  # noqa: D102
         advance(kwargs.pop("generator", None))
-        if func in _FROM_HOST and any(is_meta(tensor) for tensor in tensors_in(args, kwargs)):
+        if func in _FROM_HOST and any(marks.is_meta(tensor) for tensor in marks.tensors_in(args, kwargs)):
             return self._from_card(func, args, kwargs)
         made = super().make(func, args, kwargs)
-        if func in (*_FROM_HOST, *_DRAWN) and is_knowable(made):
-            know(made, func(*args, **{**kwargs, "device": "cpu"}))
+        if func in (*_FROM_HOST, *_DRAWN) and marks.is_knowable(made):
+            marks.know(made, func(*args, **{**kwargs, "device": "cpu"}))
         return made
 
     def _from_card(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -181,9 +159,9 @@ class WithoutData(Redirect):
         options = {key: value for key, value in kwargs.items() if key in ("dtype", "copy")}
         if args and isinstance(args[0], torch.Tensor) and func is not torch.arange:
             return self.move(args[0], self.claim, *args[1:], **options)
-        if all(not is_meta(tensor) or known(tensor) is not None for tensor in tensors_in(args, kwargs)):
+        if all(not marks.is_meta(tensor) or marks.known(tensor) is not None for tensor in marks.tensors_in(args, kwargs)):
             data = func(*_each(args, _data), **{**_each(kwargs, _data), "device": "cpu"})
-            return know(data.to(self.to), data)
+            return marks.know(data.to(self.to), data)
         if func is torch.arange:
             return size()
         zeros = _each(args[0], lambda tensor: torch.zeros(tensor.shape, dtype=tensor.dtype, device="cpu"))
@@ -191,43 +169,44 @@ class WithoutData(Redirect):
 
     def bring(self, tensor: torch.Tensor, rest: Any, options: Any) -> torch.Tensor:  # noqa: D102
         arrived = self.convert(tensor, rest, options)
-        return know(arrived.to(self.to), arrived) if not is_meta(arrived) else arrived.clone()
+        return marks.know(arrived.to(self.to), arrived) if not marks.is_meta(arrived) else arrived.clone()
 
     def fetch(self, tensor: torch.Tensor, rest: Any, options: Any) -> torch.Tensor:  # noqa: D102
-        data = known(tensor)
+        data = marks.known(tensor)
         return self.convert(tensor if data is None else data, rest, options).clone()
 
     def convert(self, tensor: torch.Tensor, rest: Any, options: Any) -> torch.Tensor:  # noqa: D102
-        converted, data = super().convert(tensor, rest, options), known(tensor)
-        return converted if data is None or converted is tensor else know(converted, super().convert(data, rest, options))
+        converted, data = super().convert(tensor, rest, options), marks.known(tensor)
+        return converted if data is None or converted is tensor else marks.know(converted, super().convert(data, rest, options))
 
     def move(self, tensor: torch.Tensor, device: Any, *rest: Any, **options: Any) -> torch.Tensor:  # noqa: D102
-        if not is_meta(tensor) and self.is_gpu(device):
+        if not marks.is_meta(tensor) and self.is_gpu(device):
             return self.bring(tensor, *conversion(rest, options))
         return super().move(tensor, device, *rest, **options)
 
     def write(self, tensor: torch.Tensor, reduced: Any, place: str) -> Any:  # noqa: D102
-        is_ours = is_meta(tensor) and not is_shape(tensor)
-        return (restored, (*reduced[:2], place, known(tensor))) if is_ours else reduced
+        is_ours = marks.is_meta(tensor) and not marks.is_shape(tensor)
+        return (restored, (*reduced[:2], place, marks.known(tensor))) if is_ours else reduced
 
     def read(self, tensor: torch.Tensor) -> torch.Tensor:  # noqa: D102
         return self.move(tensor, self.claim)
 
     def call(self, func: Any, args: Any, kwargs: Any) -> Any:  # noqa: D102
-        sources = list(tensors_in(args, kwargs))
-        if not any(map(is_meta, sources)):
+        sources = list(marks.tensors_in(args, kwargs))
+        if not any(map(marks.is_meta, sources)):
             return super().call(func, args, kwargs)
         name = getattr(func, "__name__", "")
         if writes := _writes(name):
-            written = list(tensors_in(args[:1] or kwargs))
-            if not any(map(is_meta, written)):
+            written = list(marks.tensors_in(args[:1] or kwargs))
+            if not any(map(marks.is_meta, written)):
                 return args[0]  # unknown data arrives on the host
             for tensor in written:
-                forget(tensor)
+                marks.forget(tensor)
         # What takes only the shape of a tensor is most likely filled by a kernel.
-        elif not name.endswith("_like") and not name.startswith("new_") and not is_packages_op(func) and all(map(_is_given, sources)):
+        elif not name.endswith("_like") and not name.startswith("new_") and not marks.is_packages_op(func) and all(map(_is_given, sources)):
             result = func(*_each(args, _data), **_each(kwargs, _data))  # all arguments are known, so the result is, too
-            return put_on_host(result) if all(map(is_host, sources)) else _each(result, lambda tensor: know(tensor.to(self.to), tensor))
+            is_on_host = all(map(marks.is_host, sources))
+            return marks.put_on_host(result) if is_on_host else _each(result, lambda tensor: marks.know(tensor.to(self.to), tensor))
         if name in _ASKS:
             return _ASKS[name](args[0])
         if kwargs.get("generator") is not None:
@@ -236,12 +215,12 @@ class WithoutData(Redirect):
         send = self._lower if name in _LOWERED and torch.is_autocast_enabled(self.claim.type) else self._send
         result = self._on_meta(func, name, _each(args, send), _each(kwargs, send))
         if name == _COUNTS_INFINITE:
-            keep(args[1], torch.zeros(args[1].shape, dtype=args[1].dtype, device="cpu"))
-        return result if writes else marked_as(sources, result)
+            marks.keep(args[1], torch.zeros(args[1].shape, dtype=args[1].dtype, device="cpu"))
+        return result if writes else marks.marked_as(sources, result)
 
     def _send(self, tensor: torch.Tensor) -> torch.Tensor:
         # What torch.func wraps has not the key of its device. A copy of it would have no gradient.
-        return tensor if is_meta(tensor) or torch.Tensor.device.__get__(tensor) == self.to else tensor.to(self.to)
+        return tensor if marks.is_meta(tensor) or torch.Tensor.device.__get__(tensor) == self.to else tensor.to(self.to)
 
     def _lower(self, tensor: torch.Tensor) -> torch.Tensor:
         """Do what autocast does on a card: a product has its dtype."""
@@ -255,16 +234,16 @@ class WithoutData(Redirect):
             if "meta" not in str(error).lower() or isinstance(error, (DecidedByData, NotPretended)):
                 raise
             if _only_writes(name):
-                for tensor in tensors_in(args, kwargs):
-                    forget(tensor)
+                for tensor in marks.tensors_in(args, kwargs):
+                    marks.forget(tensor)
                 return None
-            if name in (*_SHAPED_BY_DATA, *_ALSO_SHAPED):
+            if name in _SHAPED_BY_DATA:
                 raise DecidedByData(f"the shape of what torch.{name} returns depends on the data of a tensor") from error
             raise NotPretended(f"torch.{name} does not work on tensors without data: {str(error).splitlines()[0]}") from error
 
 
 def _is_given(tensor: torch.Tensor) -> bool:
-    return (not is_meta(tensor) or known(tensor) is not None) and not _is_wrapped(tensor)
+    return (not marks.is_meta(tensor) or marks.known(tensor) is not None) and not _is_wrapped(tensor)
 
 
 def _is_wrapped(tensor: torch.Tensor) -> bool:
@@ -274,18 +253,17 @@ def _is_wrapped(tensor: torch.Tensor) -> bool:
 
 def lose_data(tensor: torch.Tensor) -> None:
     """Make a tensor that has data one without: pinned memory, to which a kernel may have written."""
-    if is_meta(tensor):
+    if marks.is_meta(tensor):
         return
     with torch._C.DisableTorchFunction(), contextlib.suppress(RuntimeError):  # a tensor of autograd's graph keeps what it has
-        empty = pin(torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta"))
+        empty = marks.pin(torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta"))
         torch.utils.swap_tensors(tensor, empty)  # type: ignore[no-untyped-call]
 
 
 def from_numpy(function: Callable[..., Any], array: Any) -> Any:
     """Make a tensor of an array: one without data of one without numbers."""
-    if not isinstance(array, NoNumbers):
-        return function(array)
-    return put_on_host(torch.empty(array.shape, dtype=dtype_of(array), device="meta"))
+    has_numbers = not isinstance(array, NoNumbers)
+    return function(array) if has_numbers else marks.put_on_host(torch.empty(array.shape, dtype=dtype_of(array), device="meta"))
 
 
 def from_array(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -295,16 +273,17 @@ def from_array(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 def compatible(function: Callable[..., bool], one: torch.Tensor, other: torch.Tensor) -> bool:
     """Let a tensor with data be no replacement for one without."""
-    return is_meta(one) == is_meta(other) and function(one, other)
+    return marks.is_meta(one) == marks.is_meta(other) and function(one, other)
 
 
 def _data(tensor: torch.Tensor) -> torch.Tensor:
-    found = known(tensor)
+    found = marks.known(tensor)
     return tensor if found is None else found
 
 
 def _writes(name: str) -> bool:
-    return name == "__setitem__" or (name.endswith("_") and not name.endswith("__")) or (name.startswith("__i") and name in _IN_PLACE)
+    is_operator = name.startswith("__i") and hasattr(torch.Tensor, f"__{name[3:]}")
+    return name == "__setitem__" or (name.endswith("_") and not name.endswith("__")) or is_operator
 
 
 def _only_writes(name: str) -> bool:
@@ -313,23 +292,9 @@ def _only_writes(name: str) -> bool:
     return operation is not None and not any(getattr(operation, each)._schema.returns for each in operation.overloads())
 
 
-_IN_PLACE = tuple(
-    f"__i{name}__" for name in ("add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
-)
-
-
 def _each(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
     """Return arguments, or results, with every tensor changed."""
-    if isinstance(value, torch.Tensor):
-        return change(value)
-    if isinstance(value, dict):
-        return {key: _each(entry, change) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        changed = [_each(entry, change) for entry in value]
-        if isinstance(value, torch.Size) or (hasattr(value, "_fields") and not type(value).__module__.startswith("torch")):
-            return type(value)(*changed) if hasattr(value, "_fields") else value
-        return type(value)(changed)
-    return value
+    return tree_map_only(torch.Tensor, change, value)
 
 
 # A store's pointer is followed back through arithmetic, loops and branches to the arguments that it comes from. What was loaded is data,
@@ -376,7 +341,7 @@ def written(text: str) -> frozenset[str]:
 def differentiate(function: Callable[..., Any], inputs: Any, *args: Any, **kwargs: Any) -> bool:
     """Stand in for `gradcheck`: run a function and its backward once."""
     given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
-    for made in tensors_in(function(*given)):
+    for made in marks.tensors_in(function(*given)):
         if made.requires_grad:
             made.sum().backward()  # type: ignore[no-untyped-call]
     return True

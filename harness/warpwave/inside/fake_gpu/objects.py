@@ -10,17 +10,7 @@ from typing import Any
 import torch
 import torch.multiprocessing.reductions
 
-from warpwave.inside.fake_gpu.host_side import (
-    asked_by_torch,
-    is_host,
-    is_of_card,
-    know,
-    mark_storage,
-    marked_as,
-    put_on_card,
-    put_on_host,
-    unmarked,
-)
+from warpwave.inside.fake_gpu import host_side as marks
 from warpwave.inside.fake_gpu.redirect import Redirect
 
 # Threads and processes that a package starts: they see the pretended card, too.
@@ -55,18 +45,17 @@ def on_the_host(begin: Callable[..., Any], backend: Any = None, *args: Any, **kw
 # torch writes the place of a tensor's storage. Here the storage is the host's, so it gets a mark before it is written, and when it is
 # read.
 
-_FIRST = 0  # torch's own functions for places have 10 and more
-
 
 def places(kinds: Sequence[str], torchs_own: list[Any]) -> list[Any]:
-    """Return torch's functions for places of storages, with those for a card of these types first."""
-    return [(_FIRST, _place, lambda storage, place: mark_storage(storage) if place.partition(":")[0] in kinds else None), *torchs_own]
+    """Return torch's functions for places of storages, with those for a card of these types first: torch's own have 10 and more."""
 
+    def written(storage: Any) -> str | None:
+        return str(Redirect.current.claim) if Redirect.current is not None and marks.is_of_card(storage) else None
 
-def _place(storage: Any) -> str | None:
-    """Return the place of a storage that `torch.save` writes, if it is the card."""
-    redirect = Redirect.current
-    return str(redirect.claim) if redirect is not None and is_of_card(storage) else None
+    def read(storage: Any, place: str) -> Any:
+        return marks.mark_storage(storage) if place.partition(":")[0] in kinds else None
+
+    return [(0, written, read), *torchs_own]
 
 
 def where_storage_is(
@@ -76,19 +65,17 @@ def where_storage_is(
     made = take(tensor, *(() if source is None else (source,)), *args, **kwargs)
     redirect = Redirect.current
     with torch._C.DisableTorchFunction():  # as within a mode
-        return redirect.read(made) if redirect is not None and is_of_card(source) else made
+        return redirect.read(made) if redirect is not None and marks.is_of_card(source) else made
 
 
 def restored(rebuild: Callable[..., torch.Tensor], args: Any, place: str, data: torch.Tensor | None = None) -> torch.Tensor:
     """Return a tensor whose storage tells nothing of its place: it has none of its own, or another process has sent it.
 
-    Args:
-        place: Where it was: the card's name, or `cpu`.
-        data: What a tensor without data would hold, if that is known.
+    It was at `place`, the card's name or `cpu`; `data` is what a tensor without data would hold, if that is known.
     """
-    made, redirect = put_on_card(rebuild(*args)), Redirect.current
+    made, redirect = marks.put_on_card(rebuild(*args)), Redirect.current
     if data is not None:
-        know(made, data)
+        marks.know(made, data)
     if redirect is None:
         return made
     # A function as `map_location` gets storages on the host, and most return them as they are.
@@ -102,12 +89,12 @@ def with_place(reduce: Callable[..., Any], tensor: torch.Tensor, protocol: Any) 
     redirect = Redirect.current
     if redirect is None:
         return reduce(tensor, protocol)
-    on_host, on_card = is_host(tensor), redirect.is_on_card(tensor)
-    with unmarked(tensor), torch._C.DisableTorchFunction():  # torch asks for the real device
+    on_host, on_card = marks.is_host(tensor), redirect.is_on_card(tensor)
+    with marks.unmarked(tensor), torch._C.DisableTorchFunction():  # torch asks for the real device
         found = reduce(tensor, protocol)
         if isinstance(tensor, torch.nn.Parameter):  # what is written next is its data
             if on_host:
-                put_on_host(found[1][0])
+                marks.put_on_host(found[1][0])
             return found
         return redirect.write(tensor, found, str(redirect.claim) if on_card else "cpu")
 
@@ -157,22 +144,22 @@ def _tensor_type(kind: str, name: str, dtype: torch.dtype) -> type:
 def keeping_side(make: Callable[..., Any], cls: Any, data: Any = None, *args: Any, **kwargs: Any) -> Any:
     """Make a parameter where its data are."""
     made = make(cls, data, *args, **kwargs)
-    return marked_as([data], made) if isinstance(data, torch.Tensor) else made
+    return marks.marked_as([data], made) if isinstance(data, torch.Tensor) else made
 
 
 def wrapping(make: Callable[..., Any], cls: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
     """Put a package's tensor of tensors where they are: torch makes it before any mode sees the call, and asks the driver later."""
     redirect = Redirect.current
-    if device is None or redirect is None or asked_by_torch():
+    if device is None or redirect is None or marks.asked_by_torch():
         return make(cls, *args, **({} if device is None else {"device": device}), **kwargs)
     if redirect.is_gpu(device):
         return make(cls, *args, device=redirect.to, **kwargs)
-    return put_on_host(make(cls, *args, device=device, **kwargs))
+    return marks.put_on_host(make(cls, *args, device=device, **kwargs))
 
 
 def from_host(make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Make a tensor on the host."""
-    return put_on_host(make(*args, **kwargs))
+    return marks.put_on_host(make(*args, **kwargs))
 
 
 def made_there(make: Callable[..., Any], *args: Any, device: Any = None, **kwargs: Any) -> Any:

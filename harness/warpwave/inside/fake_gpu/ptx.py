@@ -16,10 +16,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import torch
+import triton.language as tl
 from triton.runtime.interpreter import TensorHandle, _get_np_dtype
 
-from warpwave.inside.fake_gpu.arithmetic import larger, smaller
+from warpwave.inside.fake_gpu.arithmetic import E2M1, larger, narrowed, smaller, widened
 from warpwave.inside.process.outcomes import NotPretended
 
 Bits = Any  # an array of uint64
@@ -37,9 +37,7 @@ def create_inline_asm(
 ) -> SimpleNamespace:
     """Run the assembly once for each `pack` elements, which are neighbours here. On a card, which ones share an instance is left open.
 
-    Args:
-        values: The interpreter's handles, all of one shape.
-        types: The results' types: blocks of that shape, or scalars.
+    `values` are the interpreter's handles, all of one shape; `types` those of the results: blocks of that shape, or scalars.
     """
     outputs, inputs = _registers(constraints)
     shape = np.broadcast_shapes(*(value.data.shape for value in values)) if values else (1,)
@@ -116,8 +114,7 @@ class Instruction:
 def parse(text: str) -> tuple[dict[str, str], list[Instruction]]:
     """Return the declared registers with their types, and the instructions.
 
-    Raises:
-        NotPretended: a label, a branch's target, a directive other than `.reg`, or what is no PTX.
+    Raise `NotPretended` for a label, a branch's target, a directive other than `.reg`, or what is no PTX.
     """
     registers: dict[str, str] = {}
     instructions: list[Instruction] = []
@@ -146,15 +143,10 @@ def _refused(what: object) -> NotPretended:
 
 
 def run(text: str, outputs: Sequence[int], inputs: Sequence[tuple[Bits, int]], count: int) -> list[Bits]:
-    """Run a program and return its output registers.
+    """Run a program and return its output registers; raise `NotPretended` for what is not run here.
 
-    Args:
-        outputs: The width of each output register in bits: 16, 32 or 64. They are `$0`, `$1` and so on, and the inputs follow.
-        inputs: The input registers with their widths.
-        count: The entries of each register.
-
-    Raises:
-        NotPretended: the program has something that is not run here.
+    `outputs` are the widths of the output registers in bits: 16, 32 or 64. They are `$0`, `$1` and so on; the `inputs` follow, with their
+    widths. Each register has `count` entries.
     """
     declared, instructions = parse(text)
     widths = {name: _width(kind) for name, kind in declared.items()}
@@ -278,21 +270,14 @@ def _logic(bits: int, a: int, b: int, c: int, table: int) -> int:
     return result
 
 
-def _extracted(bits: int, x: int, at: int, length: int) -> int:
-    """Return `bfe`: bits from `at` on. A signed number goes on with its sign."""
-    return x >> (at & 255) & (1 << (length & 255)) - 1
+def _field(at: int, length: int) -> int:
+    return (1 << (length & 255)) - 1 << (at & 255)
 
 
 def _signed_field(bits: int, x: int, at: int, length: int) -> int:
-    """Return `bfe` of a signed type: the field's highest bit is the sign of the result."""
-    field, length = _extracted(bits, x, at, length), length & 255
+    """Return `bfe` of a signed type, which goes on with its sign: the field's highest bit is the sign of the result."""
+    field, length = x >> (at & 255) & _field(0, length), length & 255
     return field - (1 << length) if length and field >> length - 1 else field
-
-
-def _inserted(bits: int, x: int, into: int, at: int, length: int) -> int:
-    """Return `bfi`: the low bits of one number in another."""
-    mask = (1 << (length & 255)) - 1 << (at & 255)
-    return into & ~mask | x << (at & 255) & mask
 
 
 ON_INTEGERS: dict[str, tuple[str, Callable[..., int]]] = {
@@ -323,9 +308,9 @@ ON_INTEGERS: dict[str, tuple[str, Callable[..., int]]] = {
     "shf.clamp.r": ("ttu", lambda bits, low, high, by: (high << 32 | low) >> min(by, 32)),
     "prmt": ("ttt", _permuted),
     "lop3": ("tttt", _logic),
-    "bfe": ("tuu", _extracted),
+    "bfe": ("tuu", lambda bits, x, at, length: x >> (at & 255) & _field(0, length)),
     "bfe.s": ("tuu", _signed_field),
-    "bfi": ("ttuu", _inserted),
+    "bfi": ("ttuu", lambda bits, x, into, at, length: into & ~_field(at, length) | x << (at & 255) & _field(at, length)),
     "popc": ("t", lambda bits, x: x.bit_count()),
     "clz": ("t", lambda bits, x: bits - x.bit_length()),
     "brev": ("t", lambda bits, x: int(f"{x:0{bits}b}"[::-1], 2)),
@@ -496,8 +481,7 @@ def _to_tf32(numbers: Array, away: bool) -> Bits:
 # What the bits of a register mean by the type that an instruction names.
 
 _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
-_NARROW = {"bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
-_E2M1 = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0], np.float32)
+_NARROW = {"bf16": tl.bfloat16, "e4m3": tl.float8e4nv, "e5m2": tl.float8e5}
 _EVEN_FIRST = np.array([0, 2, 4, 6, 1, 3, 5, 7])
 
 
@@ -533,10 +517,9 @@ def _read(bits: Bits, kind: str) -> Array:
     if kind in _FLOATS:
         return np.ascontiguousarray(bits).astype(f"u{count // 8}").view(_FLOATS[kind])
     if kind in _NARROW:
-        narrow = torch.from_numpy(np.ascontiguousarray(bits).astype(f"u{count // 8}").view(f"i{count // 8}"))
-        return narrow.view(_NARROW[kind]).to(torch.float32).numpy()
+        return widened(bits.astype(f"u{count // 8}"), _NARROW[kind])
     if kind == "e2m1":
-        return np.where(bits & np.uint64(8), -1, 1).astype(np.float32) * _E2M1[(bits & np.uint64(7)).astype(int)]
+        return E2M1[_cut(bits, 4).astype(int)]
     return (bits << np.uint64(64 - count)).view(np.int64) >> np.int64(64 - count) if kind[0] == "s" else _cut(bits, count)
 
 
@@ -552,13 +535,10 @@ def _write(numbers: Array, kind: str) -> Bits:
         bits = made.view(f"u{count // 8}").astype(np.uint64)
         return np.where(np.isnan(made), nan, bits) if kind != "f64" else bits
     if kind in _NARROW:
-        single = torch.from_numpy(np.array(numbers, np.float32))
-        most = torch.finfo(_NARROW[kind]).max
-        limited = single if kind == "bf16" else single.clamp(-most, most)  # NaN stays
-        bits = limited.to(_NARROW[kind]).view(torch.int16 if count == 16 else torch.int8).numpy().view(f"u{count // 8}").astype(np.uint64)
-        return np.where(single.isnan().numpy(), nan, bits)
+        single = np.asarray(numbers, np.float32)
+        return np.where(np.isnan(single), nan, narrowed(single, _NARROW[kind]).astype(np.uint64))
     if kind == "e2m1":
         sizes = np.nan_to_num(np.minimum(np.abs(np.asarray(numbers, np.float32)), 6), nan=6.0)
-        nearest = _EVEN_FIRST[np.abs(sizes[..., None] - _E2M1[_EVEN_FIRST]).argmin(-1)]  # of two, the one with an even last bit
+        nearest = _EVEN_FIRST[np.abs(sizes[..., None] - E2M1[_EVEN_FIRST]).argmin(-1)]  # of two, the one with an even last bit
         return (nearest | np.where(np.signbit(numbers) & ~np.isnan(numbers), 8, 0)).astype(np.uint64)
     return (np.asarray(numbers).astype(object) & (1 << count) - 1).astype(np.uint64)

@@ -12,25 +12,10 @@ import torch
 import torch.utils._device as default_device
 
 from warpwave.inside.fake_gpu import compiled
+from warpwave.inside.fake_gpu import host_side as marks
 from warpwave.inside.fake_gpu.allocated import ALLOCATED
-from warpwave.inside.fake_gpu.host_side import (
-    asked_by_torch,
-    is_host,
-    is_packages_op,
-    is_pinned,
-    is_shape,
-    make_shape,
-    mark_storage,
-    marked_as,
-    pin,
-    put_on_host,
-    switched_on,
-    take_from_host,
-    tensors_in,
-    texted,
-)
 from warpwave.inside.fake_gpu.streams import wait
-from warpwave.inside.fake_gpu.torch_device import drop_card_generator, in_fp32
+from warpwave.inside.fake_gpu.torch_device import in_fp32
 
 
 def within(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -41,7 +26,7 @@ def within(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        with switched_on(Redirect.current):
+        with marks.switched_on(Redirect.current):
             return function(*args, **kwargs)
 
     return run
@@ -67,7 +52,7 @@ class Redirect(torch.overrides.TorchFunctionMode):
         self._is_claimed = getattr(torch.Tensor, f"is_{claim.type}", None)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if asked_by_torch():
+        if marks.asked_by_torch():
             return func(*args, **(kwargs or {}))
         outer = getattr(self._calls, "innermost", None)
         self._calls.innermost = func, args, kwargs or {}
@@ -76,7 +61,7 @@ class Redirect(torch.overrides.TorchFunctionMode):
         finally:
             self._calls.innermost = outer
         if self.used:
-            for tensor in tensors_in(result):
+            for tensor in marks.tensors_in(result):
                 if self.is_on_card(tensor):
                     ALLOCATED.note(tensor)
         if self.watch is not None:
@@ -85,12 +70,13 @@ class Redirect(torch.overrides.TorchFunctionMode):
 
     def _answer(self, func: Any, args: Any, kwargs: Any) -> Any:
         name = getattr(func, "__name__", "")
-        drop_card_generator(kwargs)
+        if getattr(kwargs.get("generator"), "is_default", False):
+            kwargs["generator"] = None  # the numbers of the card's default generator are those of torch's own
         if name == "__get__":
             return self._attribute(func, args)
         if name == "__set__":
             if getattr(func, "__self__", None) is torch.Tensor.data:  # a parameter is moved so
-                (put_on_host if is_host(args[1]) else take_from_host)(args[0])
+                (marks.put_on_host if marks.is_host(args[1]) else marks.put_on_card)(args[0])
             return func(*args)
         if name in _WAIT and self.is_on_card(args[0]):
             wait()
@@ -108,15 +94,15 @@ class Redirect(torch.overrides.TorchFunctionMode):
             named, wanted = True, _default_device()
         if kwargs.get("pin_memory") and not self.is_gpu(wanted):
             kwargs.pop("pin_memory")
-            return pin(func(*args, **kwargs))
+            return marks.pin(func(*args, **kwargs))
         if not named or wanted is None:
             return self.call(func, *in_fp32(name, args, kwargs, self.claim.type, self.is_on_card))
         if self.is_gpu(wanted):
-            if func in _OF_DATA and not any(map(self.is_on_card, tensors_in(args[:1]))):
+            if func in _OF_DATA and not any(map(self.is_on_card, marks.tensors_in(args[:1]))):
                 wait()
             return self.make(func, args, {**kwargs, "device": self.to})
-        made = put_on_host(func(*args, **{**kwargs, "device": wanted}))
-        return make_shape(made) if str(wanted) == "meta" and isinstance(made, torch.Tensor) else made
+        made = marks.put_on_host(func(*args, **{**kwargs, "device": wanted}))
+        return marks.make_shape(made) if str(wanted) == "meta" and isinstance(made, torch.Tensor) else made
 
     def is_gpu(self, device: Any) -> bool:
         """Whether something names a GPU: a device, a text, or an index. Then the package is one that uses it."""
@@ -133,7 +119,7 @@ class Redirect(torch.overrides.TorchFunctionMode):
 
     def is_on_card(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor pretends to be on the GPU. A subclass that wraps others was made with the device that they claim."""
-        return self.used and not is_host(tensor) and torch.Tensor.device.__get__(tensor) in (self.to, self.claim)
+        return self.used and not marks.is_host(tensor) and torch.Tensor.device.__get__(tensor) in (self.to, self.claim)
 
     def is_asked_of_card(self) -> bool:
         """Whether the call of torch that this thread is in would run on the card. What torch's own C++ code makes meanwhile has no mark."""
@@ -143,7 +129,7 @@ class Redirect(torch.overrides.TorchFunctionMode):
         wanted = kwargs.get("device")
         if wanted is None and func in default_device._device_constructors():
             wanted = _default_device()
-        return self.is_gpu(wanted) if wanted is not None else not all(map(is_host, tensors_in(args, kwargs)))
+        return self.is_gpu(wanted) if wanted is not None else not all(map(marks.is_host, marks.tensors_in(args, kwargs)))
 
     def make(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Call a function that makes a tensor on the pretended device."""
@@ -152,32 +138,32 @@ class Redirect(torch.overrides.TorchFunctionMode):
     def call(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Call any other function. What it makes is where its tensors are."""
         made = compiled.call(func, args, kwargs) if compiled.is_followed(func) else func(*args, **kwargs)
-        sources = list(tensors_in(args, kwargs))
-        return made if not sources and is_packages_op(func) else marked_as(sources, made)
+        sources = list(marks.tensors_in(args, kwargs))
+        return made if not sources and marks.is_packages_op(func) else marks.marked_as(sources, made)
 
     def move(self, tensor: torch.Tensor, device: Any, *rest: Any, **options: Any) -> torch.Tensor:
         """Return a tensor on another device; itself, if it is there."""
         is_to_card, non_blocking = self.is_gpu(device), options.get("non_blocking", rest[1] if len(rest) > 1 else False)
         rest, options = conversion(rest, options)
-        if is_to_card == is_host(tensor) and str(device) != "meta":
+        if is_to_card == marks.is_host(tensor) and str(device) != "meta":
             self._wait_for_copy(tensor, non_blocking)
         if is_to_card:
-            return take_from_host(self.bring(tensor, rest, options)) if is_host(tensor) else self.convert(tensor, rest, options)
+            return marks.put_on_card(self.bring(tensor, rest, options)) if marks.is_host(tensor) else self.convert(tensor, rest, options)
         if str(device) == "meta":
-            return make_shape(self.convert(tensor, rest, options).to("meta", copy=True))
-        if is_host(tensor) or not self.is_on_card(tensor):
-            return put_on_host(self.convert(tensor, rest, options))
-        return put_on_host(self.fetch(tensor, rest, options))
+            return marks.make_shape(self.convert(tensor, rest, options).to("meta", copy=True))
+        if marks.is_host(tensor) or not self.is_on_card(tensor):
+            return marks.put_on_host(self.convert(tensor, rest, options))
+        return marks.put_on_host(self.fetch(tensor, rest, options))
 
     def _wait_for_copy(self, tensor: torch.Tensor, non_blocking: bool) -> None:
         """Let the host wait for a copy between it and the card, unless the card does it alone, from or to pinned memory."""
-        if not non_blocking or (is_host(tensor) and not is_pinned(tensor)):
+        if not non_blocking or (marks.is_host(tensor) and not marks.is_pinned(tensor)):
             wait()
 
     def _copy(self, func: Any, args: Any, kwargs: Any) -> Any:
         into, source = args[0], args[1] if len(args) > 1 else kwargs.get("src")
         if isinstance(source, torch.Tensor) and self.is_on_card(into) != self.is_on_card(source):
-            self._wait_for_copy(into if is_host(into) else source, args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
+            self._wait_for_copy(into if marks.is_host(into) else source, args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
         return self.call(func, *in_fp32("copy_", args, kwargs, self.claim.type, self.is_on_card))
 
     def bring(self, tensor: torch.Tensor, rest: Any, options: Any) -> torch.Tensor:
@@ -194,28 +180,28 @@ class Redirect(torch.overrides.TorchFunctionMode):
 
     def _attribute(self, func: Any, args: Any) -> Any:
         owner = getattr(func, "__self__", None)
-        if owner in (torch.Tensor.device, torch.Tensor.is_meta, torch.Tensor.is_cpu) and is_shape(args[0]):
+        if owner in (torch.Tensor.device, torch.Tensor.is_meta, torch.Tensor.is_cpu) and marks.is_shape(args[0]):
             return torch.device("meta") if owner is torch.Tensor.device else owner is torch.Tensor.is_meta
         if owner is torch.Tensor.device:
-            return self.claim if self.is_on_card(args[0]) else torch.device("cpu") if is_host(args[0]) else func(*args)
+            return self.claim if self.is_on_card(args[0]) else torch.device("cpu") if marks.is_host(args[0]) else func(*args)
         if owner is not None and owner is self._is_claimed:
             return self.is_on_card(args[0])
         if owner is torch.Tensor.is_cpu:
-            return not self.is_on_card(args[0]) and (is_host(args[0]) or func(*args))
+            return not self.is_on_card(args[0]) and (marks.is_host(args[0]) or func(*args))
         if owner is torch.Tensor.is_meta:
             return self.to.type != "meta" and func(*args)
         result = func(*args)
-        return marked_as(args[:1], result) if isinstance(result, torch.Tensor) else result
+        return marks.marked_as(args[:1], result) if isinstance(result, torch.Tensor) else result
 
     def write(self, tensor: torch.Tensor, reduced: Any, place: str) -> Any:
         """Return what pickle writes of a tensor: `reduced`, with its place, which is the card's name or `cpu`."""
         if place != "cpu":
-            mark_storage(tensor.untyped_storage())
+            marks.mark_storage(tensor.untyped_storage())
         return reduced
 
     def read(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a tensor of the card that was made of what `torch.load` has read."""
-        return take_from_host(tensor)
+        return marks.put_on_card(tensor)
 
     def _to(self, func: Any, args: Any, kwargs: Any) -> Any:
         tensor, rest = args[0], list(args[1:])
@@ -243,7 +229,7 @@ class Redirect(torch.overrides.TorchFunctionMode):
 
     def _repr(self, func: Any, args: Any, kwargs: Any) -> str:
         text = str(self.call(func, args, kwargs))
-        return text if is_shape(args[0]) else texted(str(self.claim) if self.is_on_card(args[0]) else "", text)
+        return text if marks.is_shape(args[0]) else marks.texted(str(self.claim) if self.is_on_card(args[0]) else "", text)
 
     def _attend(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Compute attention, whichever of a card's implementations the package allows: the device below has not all of them."""
@@ -289,8 +275,8 @@ _ACTIONS = {
     "to": Redirect._to,
     "cpu": lambda self, func, args, kwargs: self.move(args[0], "cpu"),
     "copy_": Redirect._copy,
-    "pin_memory": lambda self, func, args, kwargs: pin(args[0].clone()),
-    "is_pinned": lambda self, func, args, kwargs: is_pinned(args[0]),
+    "pin_memory": lambda self, func, args, kwargs: marks.pin(args[0].clone()),
+    "is_pinned": lambda self, func, args, kwargs: marks.is_pinned(args[0]),
     "get_device": lambda self, func, args, kwargs: 0 if self.is_on_card(args[0]) else -1,
     "type": Redirect._type,
     "__repr__": Redirect._repr,

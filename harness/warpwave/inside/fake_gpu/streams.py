@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from warpwave.inside.fake_gpu.host_side import is_host, is_packages_op, tensors_in
+from warpwave.inside.fake_gpu.host_side import is_host, is_packages_op, storage_of, tensors_in
+from warpwave.inside.fake_gpu.torch_device import always, nothing
 from warpwave.inside.process.outcomes import Pretended
 
 _MAKES_EMPTY = ("aten::empty", "aten::new_empty")  # memory that a graph keeps: what it holds is written by others
@@ -38,12 +39,7 @@ class Stream:
     @classmethod
     def current(cls, device: object = None) -> Stream:
         """Return the stream of the innermost `with`, or else the default one."""
-        return cls._current[-1] if cls._current else _DEFAULT
-
-    @classmethod
-    def default(cls, device: object = None) -> Stream:
-        """Return the default stream."""
-        return _DEFAULT
+        return cls._current[-1] if cls._current else DEFAULT
 
     @classmethod
     def make_current(cls, stream: Stream) -> None:
@@ -54,14 +50,7 @@ class Stream:
         """Return the event, or a new one."""
         return event or Event()
 
-    def query(self) -> bool:
-        """Return True: everything has run."""
-        return True
-
-    def wait_event(self, event: object) -> None:
-        """Everything has run."""
-
-    wait_stream = wait_event
+    query, wait_event, wait_stream = always(True), nothing, nothing  # everything has run
 
     def synchronize(self) -> None:
         """Everything has run."""
@@ -85,25 +74,19 @@ class Event:
 
     cuda_event = event_id = 0
 
-    def __init__(self, device: object = None, enable_timing: bool = False, **rest: object) -> None:
-        """Make an event that is over."""
+    def __init__(self, *args: object, **options: object) -> None:
         self._is_captured = False
 
     def record(self, stream: object = None) -> None:
         """Note whether a graph keeps the event: the host cannot wait for such a one."""
         self._is_captured = bool(Graph.capturing)
 
-    def wait(self, stream: object = None) -> None:
-        """Everything has run."""
+    query, wait = always(True), nothing  # everything has run
 
     def synchronize(self) -> None:
         """Everything has run."""
         if self._is_captured:
             wait()
-
-    def query(self) -> bool:
-        """Return True: everything has run."""
-        return True
 
     def elapsed_time(self, other: Event) -> float:
         """Return a millisecond, as callers divide by it, and note that a test has asked: nothing is timed without a card."""
@@ -187,27 +170,21 @@ class Graph:
 
     def _keep(self, *given: Any) -> None:
         with torch._C.DisableTorchFunction():
-            for storage in map(_storage, tensors_in(given)):
+            for storage in map(_memory, tensors_in(given)):
                 if storage is not None and (address := storage.data_ptr()) not in self._before and address not in self._made:
                     self._before[address] = storage, storage.clone()
 
     def _note_made(self, result: Any) -> None:
         with torch._C.DisableTorchFunction():
-            found = [storage.data_ptr() for storage in map(_storage, tensors_in(result)) if storage is not None]
+            found = [storage.data_ptr() for storage in map(_memory, tensors_in(result)) if storage is not None]
         self._made.update(address for address in found if address not in self._before)
 
     def reset(self) -> None:
         """Forget everything."""
         self._calls.clear()
 
-    def pool(self) -> tuple[int, int]:
-        """Return a name of the memory that it uses."""
-        return (0, 0)
-
-    def instantiate(self, path: str = "") -> None:
-        """Do nothing: it can run already, and there is nothing to see."""
-
-    enable_debug_mode = debug_dump = instantiate
+    pool = always((0, 0))  # a name of the memory that it uses
+    instantiate = enable_debug_mode = debug_dump = nothing  # it can run already, and there is nothing to see
 
 
 @contextlib.contextmanager
@@ -255,13 +232,10 @@ def _waits(name: str, args: Any) -> bool:
     return name.split(".")[0] in _WAIT and any(not is_host(tensor) for tensor in tensors_in(args))
 
 
-def _storage(tensor: torch.Tensor) -> Any:
+def _memory(tensor: torch.Tensor) -> Any:
     """Return a tensor's storage; nothing if it has no data."""
-    try:
-        storage = tensor.untyped_storage()
-    except (NotImplementedError, RuntimeError):
-        return None
-    return storage if storage.device.type == "cpu" and storage.nbytes() else None
+    storage = storage_of(tensor)
+    return storage if storage is not None and storage.device.type == "cpu" and storage.nbytes() else None
 
 
-_DEFAULT = Stream()
+DEFAULT = Stream()

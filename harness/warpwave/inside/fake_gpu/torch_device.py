@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map_only
 
 from warpwave.inside.fake_gpu.host_side import is_meta, put_on_host
 from warpwave.inside.process.outcomes import NeedsCard, NotPretended
@@ -134,12 +136,6 @@ def generator_type(kinds: Iterable[str]) -> type:
     return Generator
 
 
-def drop_card_generator(options: dict[str, Any]) -> None:
-    """Take the card's default generator out of the arguments of a call of torch: its numbers are those of torch's own default."""
-    if getattr(options.get("generator"), "is_default", False):
-        options["generator"] = None
-
-
 def advance(generator: Any) -> None:
     """Move a generator on, where numbers are asked for that are not drawn."""
     if generator is not None:
@@ -148,8 +144,6 @@ def advance(generator: Any) -> None:
 
 
 # What stands in torch's module of the device.
-
-_MEMORY_BYTES = 64 << 30
 
 # An attribute of something, and what it is while a card is pretended.
 Patch = tuple[Any, str, Any]
@@ -163,6 +157,16 @@ def apply(changes: Iterable[Patch], undo: contextlib.ExitStack) -> None:
         else:
             undo.callback(delattr, owner, name)
         setattr(owner, name, value)
+
+
+def around(function: Callable[..., Any], before: Any) -> Callable[..., Any]:
+    """Return what calls a function in the place of another one, with that as the first argument."""
+
+    @functools.wraps(before, updated=())
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(before, *args, **kwargs)
+
+    return call
 
 
 def torch_device(kind: str) -> torch.device:
@@ -183,6 +187,15 @@ def torch_device(kind: str) -> torch.device:
     return device
 
 
+def always(value: object) -> Callable[..., object]:
+    """Return a function that returns a value, whatever it is given."""
+    return lambda *args, **kwargs: value
+
+
+def nothing(*args: object, **kwargs: object) -> None:
+    """Do nothing: there is no card to do it on."""
+
+
 class DeviceGuard:
     """Stand in for `torch.cuda.device` and `device_of`: there is one device, and it is the current one."""
 
@@ -192,8 +205,7 @@ class DeviceGuard:
     def __enter__(self) -> DeviceGuard:
         return self
 
-    def __exit__(self, *raised: object) -> None:
-        """There is nothing to go back to."""
+    __exit__ = nothing
 
 
 class Runtime:
@@ -201,15 +213,6 @@ class Runtime:
 
     def __getattr__(self, name: str) -> Callable[..., int]:
         return lambda *args: 0
-
-
-def always(value: object) -> Callable[..., object]:
-    """Return a function that returns a value, whatever it is given."""
-    return lambda *args, **kwargs: value
-
-
-def nothing(*args: object, **kwargs: object) -> None:
-    """Do nothing: there is no card to do it on."""
 
 
 def missing(name: str) -> Callable[..., object]:
@@ -237,18 +240,7 @@ UUID = "00000000-7761-7270-7761-766500000000"
 PCI_BUS = "00000000:01:00.0"
 
 
-class Properties(SimpleNamespace):
-    """What `get_device_properties` returns, with torch's own text."""
-
-    def __repr__(self) -> str:
-        megabytes = f"{self.total_memory >> 20}MB"
-        return (
-            f"_CudaDeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, total_memory={megabytes}, "
-            f"multi_processor_count={self.multi_processor_count}, uuid={self.uuid}, L2_cache_size={self.L2_cache_size >> 20}MB)"
-        )
-
-
-def properties(card: Architecture, capability: object) -> Properties:
+def properties(card: Architecture, capability: object) -> SimpleNamespace:
     """Return what `get_device_properties` returns: its names on the two vendors that share `torch.cuda`. Clocks are in kHz."""
     known = card.properties
     major, minor = capability if isinstance(capability, tuple) else (0, 0)
@@ -259,11 +251,11 @@ def properties(card: Architecture, capability: object) -> Properties:
         "minor": minor,
         "multi_processor_count": known["multiprocessor_count"],
         "warp_size": card.warp_size,
-        **dict.fromkeys(_SHARED_MEMORY, known["max_shared_mem"]),
+        **{f"shared_memory_per_{unit}": known["max_shared_mem"] for unit in ("block", "block_optin", "multiprocessor")},
         "regs_per_multiprocessor": known.get("max_num_regs", 0),
         "max_threads_per_multi_processor": known.get("max_threads_per_sm", 0),
         "max_threads_per_block": card.program_threads,
-        "total_memory": _MEMORY_BYTES,
+        "total_memory": 64 << 30,
         "clock_rate": known.get("sm_clock_rate", 0),
         "memory_clock_rate": known.get("mem_clock_rate", 0),
         "memory_bus_width": known.get("mem_bus_width", 0),
@@ -271,10 +263,7 @@ def properties(card: Architecture, capability: object) -> Properties:
         "pci_bus_id": 1,
         **dict.fromkeys(("L2_cache_size", "is_integrated", "is_multi_gpu_board", "pci_domain_id", "pci_device_id"), 0),
     }
-    return Properties(**{**from_triton, **card.torch_properties})
-
-
-_SHARED_MEMORY = ("shared_memory_per_block", "shared_memory_per_block_optin", "shared_memory_per_multiprocessor")
+    return SimpleNamespace(**{**from_triton, **card.torch_properties})
 
 
 # Autocast as a card has it: what it computes in fp32, and its state where the tensors are on the CPU.
@@ -291,46 +280,31 @@ _IN_FP32 = frozenset(_NAMES_IN_FP32.split())
 
 
 def in_fp32(name: str, args: Any, kwargs: Any, kind: str, is_on_card: Callable[[torch.Tensor], bool]) -> tuple[Any, Any]:
-    """Return the arguments of a call, in fp32 where a card's autocast computes in it. The CPU's autocast has another list.
+    """Return the arguments of a call of the torch function `name`, in fp32 where autocast of a card of this `kind` computes in it.
 
-    Args:
-        name: The function of torch.
-        kind: The type of device that the card has.
+    The CPU's autocast has another list.
     """
 
-    def wide(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            is_low = value.dtype in (torch.float16, torch.bfloat16) and is_on_card(value)
-            return value.to(torch.float32) if is_low else value
-        if isinstance(value, dict):
-            return {key: wide(entry) for key, entry in value.items()}
-        return tuple(map(wide, value)) if type(value) is tuple else value
+    def wide(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(torch.float32) if tensor.dtype in (torch.float16, torch.bfloat16) and is_on_card(tensor) else tensor
 
     named = any(kwargs.get(option) is not None for option in ("dtype", "out"))  # torch.nn.functional passes dtype=None
     if name not in _IN_FP32 or named or not torch.is_autocast_enabled(kind):
         return args, kwargs
-    return wide(args), wide(kwargs)
+    changed: tuple[Any, Any] = tree_map_only(torch.Tensor, wide, (args, kwargs))
+    return changed
 
 
-class Autocast:
-    """Lets autocast for a GPU of any of these types be one for the CPU, too: that is where the tensors are.
+def on_cpu_too(kinds: Sequence[str], enter_or_leave: Callable[..., Any], context: Any, *raised: Any) -> Any:
+    """Let autocast for a GPU of any of these types be one for the CPU, too: that is where the tensors are.
 
     torch keeps a state for each type of device, also where there is none, so its own questions have the right answers.
     """
-
-    def __init__(self, kinds: Sequence[str]) -> None:
-        self._kinds, self._make, self._open = kinds, torch.amp.autocast_mode.autocast, list[Any]()
-
-    def entering(self, enter: Callable[..., Any], context: Any) -> Any:
-        """Enter autocast."""
-        if context.device in self._kinds:
-            self._open.append(self._make("cpu", dtype=context.fast_dtype, enabled=context._enabled))
-            enter(self._open[-1])
-        return enter(context)
-
-    def leaving(self, leave: Callable[..., Any], context: Any, *raised: Any) -> Any:
-        """Leave autocast."""
-        result = leave(context, *raised)
-        if context.device in self._kinds:
-            leave(self._open.pop(), *raised)
-        return result
+    is_of_gpu, leaves = context.device in kinds, bool(raised)
+    if is_of_gpu and not leaves:
+        context._of_cpu = torch.amp.autocast_mode.autocast("cpu", dtype=context.fast_dtype, enabled=context._enabled)
+        enter_or_leave(context._of_cpu)
+    result = enter_or_leave(context, *raised)
+    if is_of_gpu and leaves:
+        enter_or_leave(context._of_cpu, *raised)
+    return result

@@ -46,8 +46,10 @@ class SharedOps:
             self._of_op[op] = {"": within(fn)}
             implement(library, op_name, within(fn), dispatch_key, **options)
             return
-        if op not in self._of_op and (kernel := _torchs_own("::".join(op))):
-            self._on_card[op] = _OnCardOnly("::".join(op), kernel, self._of_op.setdefault(op, {}))
+        if op not in self._of_op:
+            with contextlib.suppress(AttributeError, RuntimeError):  # torch has no kernel of its own for the CPU, or cannot hand it out
+                kernel = torch.library.get_kernel("::".join(op), "CPU")
+                self._on_card[op] = _OnCardOnly("::".join(op), kernel, self._of_op.setdefault(op, {}))
         known, fn = self._of_op.setdefault(op, {}), within(fn)
         if serves == "GPU":
             implement(library, op_name, fn, dispatch_key, **options)
@@ -112,16 +114,17 @@ class _OnCardOnly:
         self._kernel, self.known = kernel, known
 
     def __call__(self, keys: Any, *args: Any, **kwargs: Any) -> Any:
-        if not getattr(self._own, "is_running", False) and self._is_on_card(args, kwargs):
+        is_running = getattr(self._own, "is_running", False)
+        if not is_running and self._is_on_card(args, kwargs):
             function = self.known.get("GPU", self._kernel.call_boxed)
             return function(keys, *map(_of_card, args), **{name: _of_card(value) for name, value in kwargs.items()})
-        if "CPU" in self.known and not getattr(self._own, "is_running", False):
+        if not is_running and "CPU" in self.known:
             return self.known["CPU"](keys, *args, **kwargs)
-        running, self._own.is_running = getattr(self._own, "is_running", False), True
+        self._own.is_running = True
         try:
             return self._kernel.call_boxed(keys, *self._without_numbers(args, kwargs), **kwargs)
         finally:
-            self._own.is_running = running
+            self._own.is_running = is_running
 
     def _is_on_card(self, args: Any, kwargs: Any) -> bool:
         tensors = list(tensors_in(args, kwargs))
@@ -131,10 +134,7 @@ class _OnCardOnly:
         return not disabled() and (Redirect.current is None or Redirect.current.is_asked_of_card())
 
     def _without_numbers(self, args: Any, kwargs: Any) -> list[Any]:
-        """Return positional arguments with tensors for numbers.
-
-        torch hands the number of `tensor + 1.5` to Python as a number. It does not take one back.
-        """
+        """Return positional arguments with tensors for numbers: torch hands that of `tensor + 1.5` to Python, and does not take it back."""
         given = list(args)
         for place in self._tensors:
             if place < len(given) and isinstance(given[place], (bool, int, float, complex)):
@@ -159,15 +159,6 @@ def _of_card(value: Any) -> Any:
     """Return the card's device for that on which its tensors are."""
     redirect = Redirect.current
     return redirect.claim if redirect and isinstance(value, torch.device) and value == redirect.to else value
-
-
-def _torchs_own(op: str) -> Any:
-    """Return the kernel that serves an op on the CPU before a package replaces it. None if there is none, or torch cannot hand it out."""
-    get: Any = getattr(torch.library, "get_kernel", None)
-    try:
-        return get and get(op, "CPU")
-    except RuntimeError:
-        return None
 
 
 class Traceable:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from triton.compiler.errors import CompileTimeAssertionFailure
@@ -53,7 +54,15 @@ class Tuning:
         outer = getattr(self._call, "innermost", None)
         self._call.innermost = call = _Call(tuner, args)
         try:
-            launched = self._first_that_compiles(call, run, kwargs)
+            while True:
+                try:
+                    launched = run(tuner, *args, **kwargs)
+                    break
+                except CompileTimeAssertionFailure:  # such a configuration is left out, as an autotuner does
+                    if not call.others:
+                        raise
+                    call.refused.add(call.number)
+                    getattr(tuner.cache, "clear", lambda: None)()
         finally:
             self._call.innermost = outer
         if call.tuned and (names := self._trial(call.tuned.in_place)):
@@ -63,17 +72,6 @@ class Tuning:
                 f"Give @triton.autotune restore_value={names}, or reset_to_zero for a sum that starts at zero"
             )
         return launched
-
-    def _first_that_compiles(self, call: _Call, run: Callable[..., Any], kwargs: Any) -> Any:
-        """Launch; a configuration that breaks a static assertion is left out, as an autotuner does."""
-        while True:
-            try:
-                return run(call.tuner, *call.args, **kwargs)
-            except CompileTimeAssertionFailure:
-                if not call.others:
-                    raise
-                call.refused.add(call.number)
-                getattr(call.tuner.cache, "clear", lambda: None)()
 
     def choosing(self, prune: Callable[..., Any], tuner: Any, kwargs: Any) -> Any:
         """Leave one of the configurations that the tuner's own pruning leaves."""
@@ -102,13 +100,16 @@ class Tuning:
             self.trying = False
 
 
+@dataclass(eq=False)
 class _Call:
     """A call of a tuner, the `number` of its configuration and those that do not compile. `tuned`: it is the first one for its key."""
 
-    def __init__(self, tuner: Any, args: Any) -> None:
-        self.tuner, self.args = tuner, args
-        self.tuned: _Tuned | None = None
-        self.number, self.others, self.refused = 0, False, set[int]()
+    tuner: Any
+    args: Any
+    tuned: _Tuned | None = None
+    number: int = 0
+    others: bool = False
+    refused: set[int] = field(default_factory=set)
 
 
 class _Tuned:
@@ -189,8 +190,3 @@ def fits_on(card: Architecture) -> Callable[[Any, dict[str, Any], Any], bool]:
             return True
 
     return fits
-
-
-def untimed(tuner: Any, *args: Any, config: Any, **meta: Any) -> list[float]:
-    """Stand in for the timing, which Triton 3.6 asks for even if only one configuration is left."""
-    return [0.0, 0.0, 0.0]

@@ -58,11 +58,7 @@ class Judged:
 
     @staticmethod
     def refuse_launch() -> None:
-        """Refuse a launch if the code that makes it has guessed.
-
-        Raises:
-            DecidedByData: it has.
-        """
+        """Raise `DecidedByData` for a launch if the code that makes it has guessed."""
         judged = Judged.innermost()
         while judged is not None:
             if judged.guesses:
@@ -210,11 +206,7 @@ def unknown_list(tensor: torch.Tensor) -> Any:
 
 
 def decide() -> bool:
-    """Return true and false in turns where that is a guess, so that a loop that waits for either ends.
-
-    Raises:
-        DecidedByData: the code decides by data.
-    """
+    """Return true and false in turns where that is a guess, so that a loop that waits for either ends; else raise `DecidedByData`."""
     judged = Judged.innermost()
     if judged is not None and judged.is_assertion:
         judged.guesses += 1
@@ -226,22 +218,14 @@ def decide() -> bool:
 
 
 def size() -> int:
-    """Refuse a size or an index, also in an assertion: what is launched depends on it.
-
-    Raises:
-        DecidedByData: always, unless a guess will do.
-    """
+    """Raise `DecidedByData` for a size or an index, also in an assertion: what is launched depends on it. Return 1 if a guess will do."""
     if Guesses.allowed:
         return 1
     raise DecidedByData(_WHY)
 
 
 def zero_if_only_judged() -> int:
-    """Return zero to code that only judges or reports.
-
-    Raises:
-        DecidedByData: Python makes a plain number of it, and what that decides would not be seen.
-    """
+    """Return zero to code that only judges or reports; else raise `DecidedByData`: what a plain number decides would not be seen."""
     judged = Judged.innermost()
     if judged is not None:
         judged.guesses += 1

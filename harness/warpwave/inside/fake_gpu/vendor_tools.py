@@ -40,11 +40,7 @@ _CLOCK_MEM = 2
 def pretend_tools(card: Architecture, properties: Any, capability: object, undo: contextlib.ExitStack) -> None:
     """Let the tools of the card's vendor answer until `undo` is closed; those of another vendor are not there.
 
-    Args:
-        card: The pretended card.
-        properties: What torch's `get_device_properties` answers.
-        capability: What torch's `get_device_capability` answers.
-        undo: Takes what undoes it.
+    `properties` and `capability` are what torch's `get_device_properties` and `get_device_capability` answer.
     """
     version, runtime = capability if isinstance(capability, tuple) else (0, 0), next(iter(card.torch_version.values()), "")
     name, total = properties.name, properties.total_memory
@@ -58,12 +54,12 @@ def pretend_tools(card: Architecture, properties: Any, capability: object, undo:
             numbers |= {"CLOCK_GRAPHICS": 0, "CLOCK_SM": 1, "CLOCK_MEM": _CLOCK_MEM, "TEMPERATURE_GPU": 0}
             constants = {f"NVML_{name}": number for name, number in numbers.items()}
             functions = {name: function for name, (_, _, function) in nvml.items()}
-            _StandIn("pynvml", "nvml", NVMLError, {**constants, **functions}).until(undo)
+            _StandIn("pynvml", "nvml", NVMLError, {**constants, **functions}, undo)
     elif "hip" in card.torch_version:
         _put_program("rocm-smi", _rocm_smi(name, total, card.name), undo)
         answers = _amdsmi(name, total, card.name, runtime, card.properties.get("mem_bus_width", 0))
         # Also in place of one that is installed, which needs the driver even to be imported.
-        _StandIn("amdsmi", "amdsmi", AmdSmiException, answers).until(undo)
+        _StandIn("amdsmi", "amdsmi", AmdSmiException, answers, undo)
 
 
 # Programs.
@@ -135,16 +131,14 @@ class AmdSmiException(Exception):  # noqa: N818 - the library's name
 class _StandIn(ModuleType):
     """A module of which a part answers. A function of the library that does not is there, and refuses when it is called."""
 
-    def __init__(self, name: str, prefix: str, failure: type[Exception], answers: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, prefix: str, failure: type[Exception], answers: Mapping[str, Any], undo: contextlib.ExitStack) -> None:
+        """Let it be imported until `undo` is closed."""
         super().__init__(name)
+        undo.callback(sys.modules.pop, name, None)
+        sys.modules[name] = self
         self.__spec__, self._prefix, self._failure = ModuleSpec(name, None), prefix, failure
         self.__dict__.update(answers)
         setattr(self, failure.__name__, failure)
-
-    def until(self, undo: contextlib.ExitStack) -> None:
-        """Let it be imported until `undo` is closed."""
-        undo.callback(sys.modules.pop, self.__name__, None)
-        sys.modules[self.__name__] = self
 
     def __getattr__(self, name: str) -> Any:
         is_misspelt = any(is_near(name, other) for other in dir(self))
@@ -284,8 +278,4 @@ def _call(inputs: int, types: str, function: Callable[..., Any], is_later: bool,
 
 def _write(place: Any, data: bytes, after: int = 0) -> None:
     """Write to where an argument points: `byref`, a pointer, an array or an address."""
-    if (target := getattr(place, "_obj", None)) is not None:
-        address = ctypes.addressof(target)
-    else:
-        address = place if isinstance(place, int) else ctypes.cast(place, ctypes.c_void_p).value or 0
-    ctypes.memmove(address + after, data, len(data))
+    ctypes.memmove((ctypes.cast(place, ctypes.c_void_p).value or 0) + after, data, len(data))

@@ -177,7 +177,17 @@ def _round(
         own = folder / str(seat.number)
         own.mkdir(exist_ok=True)
         start = spawned(command, {**seat.variables, LEDGER_VARIABLE: str(ledger)})
-        listener, began, book = _Listener(hub, seat), time.monotonic(), Ledger(ledger, seat.number)
+        began, book = time.monotonic(), Ledger(ledger, seat.number)
+        cases: set[str] = set()
+        lost_during = ""
+
+        def take(event: Event) -> None:
+            nonlocal lost_during
+            if event["event"] in _OWN and event.get("id") and "ceiling" not in event:
+                cases.add(event["id"])
+            if event["event"] == "lost":
+                lost_during = event.get("id", "")
+            hub.take(seat, event)
 
         def runs_again(death: Death) -> bool:
             """Postpone a case whose process a neighbour may have ended."""
@@ -187,11 +197,11 @@ def _round(
             return True
 
         limit, log = job.limits.test_s, own / "log.txt"
-        deaths = supervise(start, Journal(own / journal), limit, log, listener.take, stop, job.device_faults, runs_again)
+        deaths = supervise(start, Journal(own / journal), limit, log, take, stop, job.device_faults, runs_again)
         lost = deaths[-1].reason if deaths and deaths[-1].case is None else ""
-        book.leave(during=listener.lost_during)
+        book.leave(during=lost_during)
         hub.leave(seat)
-        return CardShare(stage, card_of(seat.number), len(listener.cases), round(time.monotonic() - began, 3), lost), deaths
+        return CardShare(stage, card_of(seat.number), len(cases), round(time.monotonic() - began, 3), lost), deaths
 
     with ThreadPoolExecutor(len(seats)) as pool:
         futures = [pool.submit(run, seat) for seat in seats]
@@ -229,33 +239,20 @@ class _Hub:
     """Receives the events of all seats, one at a time."""
 
     def __init__(self, on_event: OnCardEvent, seats: Sequence[Seat], on_card_done: OnCardDone) -> None:
-        self.on_event, self.lock, self.on_card_done = on_event, threading.Lock(), on_card_done
-        self.taken = Counter(seat.card for seat in seats)
+        self._on_event, self._lock, self._on_card_done = on_event, threading.Lock(), on_card_done
+        self._taken = Counter(seat.card for seat in seats)
+
+    def take(self, seat: Seat, event: Event) -> None:
+        """Pass on an event of a seat's worker."""
+        with self._lock:
+            self._on_event({**event, SEAT: seat.number}, seat.card)
 
     def leave(self, seat: Seat) -> None:
         """Count a seat out, and with the last one of a card the card."""
-        with self.lock:
-            self.taken[seat.card] -= 1
-            if seat.card is not None and self.taken[seat.card] == 0:
-                self.on_card_done(seat.card)
-
-
-class _Listener:
-    """What one seat has reported: the ids of its cases, and the case during which it was lost."""
-
-    def __init__(self, hub: _Hub, seat: Seat) -> None:
-        self.hub, self.seat = hub, seat
-        self.cases: set[str] = set()
-        self.lost_during = ""
-
-    def take(self, event: Event) -> None:
-        """Take one event of the seat's worker."""
-        if event["event"] in _OWN and event.get("id") and "ceiling" not in event:
-            self.cases.add(event["id"])
-        if event["event"] == "lost":
-            self.lost_during = event.get("id", "")
-        with self.hub.lock:
-            self.hub.on_event({**event, SEAT: self.seat.number}, self.seat.card)
+        with self._lock:
+            self._taken[seat.card] -= 1
+            if seat.card is not None and self._taken[seat.card] == 0:
+                self._on_card_done(seat.card)
 
 
 def _deaths(by_card: Sequence[list[Death]]) -> list[Death]:
@@ -288,12 +285,12 @@ def homes(cases: Sequence[str], indices: Sequence[int]) -> dict[str, int]:
     compared.
     """
     found: dict[str, int] = {}
-    counted: dict[str, int] = {}
+    counted: Counter[str] = Counter()
     for case in cases:
         sweep = case.rpartition("/")[0]
-        place = counted.setdefault(sweep, int.from_bytes(hashlib.sha256(sweep.encode()).digest()[:4], "big"))
-        counted[sweep] = place + 1
-        found[case] = indices[place % len(indices)]
+        first = int.from_bytes(hashlib.sha256(sweep.encode()).digest()[:4], "big")
+        found[case] = indices[(first + counted[sweep]) % len(indices)]
+        counted[sweep] += 1
     return found
 
 

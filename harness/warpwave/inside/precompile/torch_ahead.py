@@ -22,10 +22,6 @@ from warpwave.inside.precompile.ahead import points_of
 from warpwave.inside.process.workers import Worker, forked
 from warpwave.records import AHEAD_FILE, Architecture, Job, Stage
 
-# Run torch's compiler without a card: it sees a pretended one, generates and compiles for it, and loads and launches nothing.
-#
-# torch's own compile workers use the assembler that torch brings, so this module uses it, too.
-
 
 class Reached(BaseException):
     """A point has come to what it times, or something would run on the card. No `except Exception` may catch it and go on otherwise."""
@@ -55,7 +51,7 @@ def without_card(job: Job, card: Architecture, undo: contextlib.ExitStack) -> No
             setattr(interface, name, staticmethod(known[name]))
     for settings, values in (("torch._inductor.config", _SETTINGS), ("torch._functorch.config", {"enable_autograd_cache": False})):
         undo.enter_context(importlib.import_module(settings).patch(**values))
-    importlib.import_module("torch._inductor.runtime.compile_tasks")._set_triton_ptxas_path()
+    importlib.import_module("torch._inductor.runtime.compile_tasks")._set_triton_ptxas_path()  # as torch's own compile workers do
 
 
 _SETTINGS = {"compile_threads": 1, "fx_graph_cache": True, "fx_graph_remote_cache": False, "autotune_remote_cache": False}
@@ -63,11 +59,7 @@ Change = tuple[Any, str, Any]
 
 
 def at_what_is_timed(function: Callable[[], object], *args: Any, **kwargs: Any) -> None:
-    """Call what a point times, once, and stop there.
-
-    Raises:
-        Reached: always.
-    """
+    """Call what a point times, once, and stop there: raise `Reached`."""
     function()
     raise Reached
 
@@ -95,7 +87,7 @@ def _of_compiler() -> Iterator[Change]:
     yield heuristics.CachingAutotuner, "_make_launchers", _know_registers
     yield importlib.import_module("torch._inductor.runtime.triton_helpers"), "set_driver_to_gpu", lambda: None
     yield importlib.import_module("torch._subclasses.fake_tensor"), "init_gpu_context", lambda device: None
-    yield importlib.import_module("triton"), "compile", _kept(importlib.import_module("triton").compile)
+    yield importlib.import_module("triton"), "compile", functools.partial(_kept, importlib.import_module("triton").compile)
 
 
 def graphs_without_data() -> Iterator[Change]:
@@ -140,13 +132,10 @@ def _results(module: Any) -> list[Any]:
 _compiled: dict[str, Any] = {}
 
 
-def _kept(compile_alone: Callable[..., Any]) -> Callable[..., Any]:
-    def compile_and_keep(*args: Any, **options: Any) -> Any:
-        compiled = compile_alone(*args, **options)
-        _compiled[compiled.hash] = compiled
-        return compiled
-
-    return compile_and_keep
+def _kept(compile_alone: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    compiled = compile_alone(*args, **options)
+    _compiled[compiled.hash] = compiled
+    return compiled
 
 
 def _know_registers(self: Any) -> None:
@@ -160,16 +149,12 @@ def _know_registers(self: Any) -> None:
             result.kernel.n_regs = read_once(_compiled[result.kernel.hash]).registers
 
 
-# Let `torch.compile` generate and compile its code before the card is taken: each point runs once on tensors without data.
+# Let `torch.compile` generate and compile its code before the card is taken: each point runs once on tensors without data. torch's compiler
+# sees a pretended card with the facts of the real one. Its output goes to a cache of this run, under torch's own keys and Triton's. Nothing
+# has run by then, so no choice of an autotuner is in it: the worker that measures loads every candidate, and tunes on the card. If a part
+# of torch that this needs is missing, nothing is generated, and first calls compile on the card.
 #
-# torch's compiler sees a pretended card with the facts of the real one. Its output goes to a cache of this run, under torch's own keys
-# and
-# Triton's. Nothing has run by then, so no choice of an autotuner is among it: the worker that measures loads every candidate, and tunes
-# on
-# the card as without this. If a part of torch that this needs is missing, nothing is generated, and first calls compile on the card.
-#
-# One thing would change what is measured: torch's key of a backward graph leaves out which saved tensors it may overwrite, and the graph
-# of
+# One thing would change what is measured: torch's key of a backward graph leaves out which saved tensors it may overwrite, and the graph of
 # `retain_graph=True` may overwrite none. `tell_apart` adds that to the key.
 
 _VARIABLE = "TORCHINDUCTOR_CACHE_DIR"

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from importlib import metadata
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import FunctionType, ModuleType, TracebackType
 from typing import Any
 
 from warpwave.inside.process.lacking import is_near, missing_modules, unbuilt
@@ -223,7 +223,7 @@ def _of_tool(lines: Sequence[str]) -> str:
 _OF_TENSORS = ("/torch/testing/", "/numpy/testing/")
 _COUNTERS = "torch._dynamo.utils"
 _METRICS = "torch._inductor.metrics"
-_READS_CODE = "/torch/_inductor/utils.py"  # it asserts that there is some
+_READS_CODE = "torch._inductor.utils"  # `run_and_get_code` and its kin, some of which assert that there is some
 
 
 class Pretended:
@@ -236,10 +236,14 @@ class Pretended:
 
 
 def compares_pretended(error: BaseException) -> bool:
-    """Return whether an assertion failed of a test that compares how often torch compiled something."""
-    if not isinstance(error, AssertionError) or _is_of_tensors(error):
+    """Return whether a test failed that compares how often torch compiled something, or that reads the code that torch made: none."""
+    if not Pretended.compiled or _is_of_tensors(error):
         return False
-    return Pretended.compiled and _counts_graphs(error.__traceback__)
+    if isinstance(error, AssertionError) and _counts_graphs(error.__traceback__):
+        return True
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    is_reader = any(isinstance(each, FunctionType) and each.__module__ == _READS_CODE for each in frame.f_globals.values())
+    return is_reader and isinstance(error, (AssertionError, IndexError, ValueError))
 
 
 def _compares_a_cards(error: BaseException) -> bool:
@@ -254,11 +258,9 @@ def _is_of_tensors(error: BaseException) -> bool:
 
 
 def _counts_graphs(trace: TracebackType | None) -> bool:
-    """Return whether a module that the error passed has torch's counters of graphs or kernels, or torch found no code to return."""
+    """Return whether a module that the error passed has torch's counters of graphs or kernels."""
     counters = [each for each in (getattr(sys.modules.get(_COUNTERS), "counters", None), sys.modules.get(_METRICS)) if each is not None]
     frames = [frame for frame, _ in traceback.walk_tb(trace)]
-    if any(frame.f_code.co_filename.endswith(_READS_CODE) for frame in frames[-1:]):
-        return True
     known = (value for frame in frames for value in (*frame.f_globals.values(), *frame.f_locals.values()))
     return bool(counters) and any(value is counter for value in known for counter in counters)
 

@@ -10,7 +10,7 @@ import contextlib
 import functools
 import gc
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 from torch.multiprocessing.reductions import StorageWeakRef
 from triton.runtime import interpreter
 
-from warpwave.inside.fake_gpu.host_side import named_in, tensors_in
+from warpwave.inside.fake_gpu.emulated_findings import Given
+from warpwave.inside.fake_gpu.host_side import named_in, storage_of, tensors_in
 from warpwave.inside.fake_gpu.programs import Place
+from warpwave.inside.fake_gpu.torch_device import Patch, around
 from warpwave.records import Finding
 
 # Which bytes of memory from `torch.empty` and its kind were written. All other memory counts as written.
@@ -30,20 +32,21 @@ from warpwave.records import Finding
 # torch's own calls are watched. Those that fill or copy write what they fill. What another may write counts as written as a whole, and so
 # does what leaves torch's sight (`data_ptr`, `numpy`). What torch reads is in `torch_reads.py`.
 
+
+def names(text: str) -> frozenset[str]:
+    """Return the words of a text."""
+    return frozenset(text.split())
+
+
 _MAKERS = frozenset(("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"))
 # Calls that write to none of their arguments, and keep no address of them.
-_HARMLESS = frozenset(
-    (
-        *_MAKERS,
-        *("__get__", "__getitem__", "__len__", "__repr__", "__format__", "__hash__", "size", "stride", "dim", "ndimension", "numel"),
-        *("nelement", "element_size", "storage_offset", "is_contiguous", "get_device", "is_floating_point", "is_complex", "is_pinned"),
-        *("view", "view_as", "reshape", "reshape_as", "flatten", "unflatten", "transpose", "t", "permute", "movedim", "squeeze"),
-        *("unsqueeze", "expand", "expand_as", "narrow", "select", "split", "chunk", "unbind", "tensor_split", "as_strided", "swapaxes"),
-        *("detach", "requires_grad_", "contiguous", "to", "cpu", "clone", "float", "half", "bfloat16", "double", "zeros_like"),
-        *("ones_like", "full_like", "rand_like", "randn_like", "new_zeros", "new_ones", "new_full", "record_stream", "is_same_size"),
-        *("dtype", "element_size", "split_with_sizes", "diagonal", "unfold", "mT", "mH", "adjoint", "moveaxis", "swapdims", "is_signed"),
-    )
-)
+_HARMLESS = _MAKERS | names("""
+__get__ __getitem__ __len__ __repr__ __format__ __hash__ size stride dim ndimension numel nelement element_size storage_offset
+is_contiguous get_device is_floating_point is_complex is_pinned view view_as reshape reshape_as flatten unflatten transpose t permute
+movedim squeeze unsqueeze expand expand_as narrow select split chunk unbind tensor_split as_strided swapaxes detach requires_grad_
+contiguous to cpu clone float half bfloat16 double zeros_like ones_like full_like rand_like randn_like new_zeros new_ones new_full
+record_stream is_same_size dtype split_with_sizes diagonal unfold mT mH adjoint moveaxis swapdims is_signed
+""")
 _FILLERS = frozenset(("zero_", "fill_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "arange_", "eye_"))
 _MOST_BYTES = 1 << 30  # a larger storage is not tracked: its shadow would not fit beside it
 _MOST_POISONED = 64 << 20  # bytes; to fill more would take noticeable time and memory
@@ -94,7 +97,7 @@ class Shadows:
         return shadow if shadow is None or shadow.nbytes == storage.nbytes() else None
 
     def _of_tensor(self, tensor: torch.Tensor) -> Shadow | None:
-        storage = _storage(tensor)
+        storage = storage_of(tensor)
         return self.of(storage) if storage is not None else None
 
     def __bool__(self) -> bool:
@@ -123,7 +126,7 @@ class Shadows:
 
     def forget(self, tensor: torch.Tensor) -> None:
         """Treat the storage of a tensor as written."""
-        storage = _storage(tensor)
+        storage = storage_of(tensor)
         if storage is not None:
             self._shadows.pop(storage._cdata, None)
 
@@ -140,7 +143,9 @@ class Shadows:
         name = getattr(function, "__name__", "")
         if name in _MAKERS or (name == "new" and all(isinstance(each, (int, torch.Size)) for each in args[1:])):
             if isinstance(result, torch.Tensor) and not (kwargs and kwargs.get("out") is not None):
-                self._made(result)
+                self._track(result)
+                if result.untyped_storage().nbytes() <= _MOST_POISONED and self.written(result) is not None:
+                    _poison(result)
         elif self._shadows and name not in _HARMLESS:
             if name == "resize_":
                 self._grown(result)
@@ -153,13 +158,8 @@ class Shadows:
                     later.wanted = False
                 self.forget(tensor)
 
-    def _made(self, tensor: torch.Tensor) -> None:
-        self._track(tensor)
-        if tensor.untyped_storage().nbytes() <= _MOST_POISONED and self.written(tensor) is not None:
-            _poison(tensor)
-
     def _track(self, tensor: torch.Tensor, wholly_written: bool = False) -> None:
-        storage = _storage(tensor)
+        storage = storage_of(tensor)
         if storage is None or storage.nbytes() > _MOST_BYTES or storage.device.type != "cpu":
             return
         if len(self._shadows) > 1000:
@@ -203,7 +203,7 @@ class Shadows:
 
 def same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Return whether two tensors are views of one storage."""
-    first, second = _storage(one), _storage(other)
+    first, second = storage_of(one), storage_of(other)
     return first is not None and second is not None and first._cdata == second._cdata
 
 
@@ -216,13 +216,6 @@ def _poison(tensor: torch.Tensor) -> None:
             tensor.fill_(int.from_bytes([_PATTERN] * tensor.element_size(), "little"))
 
 
-def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
-    try:
-        return tensor.untyped_storage()
-    except (NotImplementedError, RuntimeError):
-        return None
-
-
 @dataclass(eq=False)
 class Memory:
     """One storage. `shadow` says which of its bytes were written; None if all were."""
@@ -230,38 +223,6 @@ class Memory:
     start: int
     nbytes: int
     shadow: Shadow | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Given:
-    """One tensor that the launch was given, by the name of the argument."""
-
-    name: str
-    memory: Memory
-    address: int
-    itemsize: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-
-    def index(self, address: int) -> tuple[int, tuple[int, ...]]:
-        """Return the index of an address: flat in the tensor's shape, and by dimension.
-
-        Beyond the tensor, the first dimension runs on, as indices of C do.
-        """
-        offset = (address - self.address) // self.itemsize
-        if not self.shape:
-            return offset, (offset,)
-        left, found = offset, [0] * len(self.shape)
-        by_stride = sorted(range(len(self.shape)), key=lambda axis: (-self.strides[axis], axis))
-        for axis in by_stride:
-            if self.strides[axis] > 0 and self.shape[axis] > 1:
-                found[axis], left = divmod(left, self.strides[axis])
-        if left or all(size == 1 for size in self.shape):
-            found[by_stride[-1]] += left
-        flat = 0
-        for axis, size in enumerate(self.shape):
-            flat = flat * size + found[axis]
-        return flat, tuple(found)
 
 
 class Anywhere:
@@ -319,17 +280,22 @@ class Tensors:
         self._shadows = shadows
         self.memories: dict[int, Memory] = {}
         named = _named(function, args, kwargs)
-        self.given = [self._given(name, value) for name, value in named if isinstance(value, torch.Tensor)]
+        self.given = [Given(name, value) for name, value in named if isinstance(value, torch.Tensor)]
+        self._memory_of = {each: self._memory(each) for each in self.given}
         # What has an address and no tensor may point to any.
         self.by_address: dict[int, Given | Anywhere] = {
             int(value.data_ptr()): ANYWHERE for _, value in named if not isinstance(value, torch.Tensor)
         }
-        self.by_address |= {each.address: each for each in reversed(self.given)}
+        self.by_address |= {each.tensor.data_ptr(): each for each in reversed(self.given)}
         self._all_alive = False
 
     def find(self, address: int) -> Memory | None:
         """Return the storage that holds an address."""
         return next((memory for memory in self.memories.values() if 0 <= address - memory.start < memory.nbytes), None)
+
+    def of(self, origin: Given) -> Memory:
+        """Return the storage of a tensor of the launch."""
+        return self._memory_of[origin]
 
     def take_all_alive(self) -> None:
         """Add every tensor that Python can see: an integer may have pointed to any of them. This is slow, and done once."""
@@ -338,31 +304,17 @@ class Tensors:
         self._all_alive = True
         for each in gc.get_objects():
             if issubclass(type(each), torch.Tensor) and each.device.type == "cpu":
-                self._memory(each)
+                self._memory(Given("", each))
 
-    def nearest(self, address: int) -> Given | None:
-        """Return the tensor that ends or begins closest to an address."""
-
-        def distance(each: Given) -> int:
-            return max(each.memory.start - address, address - each.memory.start - each.memory.nbytes, 0)
-
-        return min(self.given, key=distance, default=None)
-
-    def _given(self, name: str, tensor: torch.Tensor) -> Given:
-        memory = self._memory(tensor)
-        return Given(name, memory, tensor.data_ptr(), tensor.element_size(), tuple(tensor.shape), tuple(tensor.stride()))
-
-    def _memory(self, tensor: torch.Tensor) -> Memory:
-        try:
-            storage = tensor.untyped_storage()
-            start = storage.data_ptr()
-        except (NotImplementedError, RuntimeError):  # a sparse tensor, or one without data, or one of torch's compiler
+    def _memory(self, given: Given) -> Memory:
+        start, nbytes = given.storage
+        if not start:
             return Memory(0, 0)
         if start not in self.memories:
-            shadow = self._shadows.of(storage)
+            shadow = self._shadows.of(given.tensor.untyped_storage())
             if shadow is not None and shadow.later is not None:
                 shadow.later.wanted = False  # what the kernel reads of it is checked
-            self.memories[start] = Memory(start, storage.nbytes(), shadow)
+            self.memories[start] = Memory(start, nbytes, shadow)
         return self.memories[start]
 
 
@@ -386,17 +338,6 @@ _CARRIERS = (
     *("create_addptr", "create_splat", "create_unsplat", "create_broadcast", "create_expand_dims", "create_reshape", "create_trans"),
     *("create_select", "create_cat", "create_join", "create_bitcast", "create_int_to_ptr"),
 )
-Patch = tuple[Any, str, Any]
-
-
-def around(plain: Callable[..., Any], instead: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that calls `instead`, with `plain` before the arguments of the call."""
-
-    @functools.wraps(plain)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        return instead(plain, *args, **kwargs)
-
-    return run
 
 
 def origin_of(handle: Any, by_address: dict[int, Given | Anywhere]) -> Origin:
@@ -429,10 +370,10 @@ def origin_patches(by_address: Callable[[], dict[int, Given | Anywhere] | None])
     builder = interpreter.InterpreterBuilder
     for name in _CARRIERS:
         if name in vars(builder):
-            yield builder, name, around(vars(builder)[name], carry)
+            yield builder, name, around(carry, vars(builder)[name])
     for name in ("TensorDescHandle", "BlockPointerHandle"):  # Triton 3.8 has no block pointers any more
         if owner := getattr(interpreter, name, None):
-            yield owner, "materialize_pointers", around(owner.materialize_pointers, materialize)
+            yield owner, "materialize_pointers", around(materialize, owner.materialize_pointers)
 
 
 # Values that a load took from memory that was never written. They are a fault where a kernel uses them, and none where `tl.where` drops
@@ -444,73 +385,67 @@ def origin_patches(by_address: Callable[[], dict[int, Given | Anywhere] | None])
 # packages load what only some of their types need.
 
 Blame = Callable[[NDArray[np.int64]], None]  # reports flat positions in the block
-Entry = tuple[NDArray[np.int64], Blame]  # positions, and who reports them
+# Positions, who reports them, and whether they are reported even if `tl.where` drops them.
+Entry = tuple[NDArray[np.int64], Blame, bool]
 _CASTS = ("fp_ext", "fp_trunc", "fp_to_fp", "int_cast", "si_to_fp", "ui_to_fp", "fp_to_si", "fp_to_ui", "bitcast")
 
 _ARITHMETIC = ("fadd", "fsub", "fmul", "add", "sub", "mul")  # `-x` is `0 - x`
 
 
-@dataclass(frozen=True)
-class AnyUse:
-    """Reports positions that not even `tl.where` may drop."""
-
-    blame: Blame
-
-    def __call__(self, positions: NDArray[np.int64]) -> None:
-        """Report them."""
-        self.blame(positions)
+def suspected(handle: Any, entries: Iterable[Entry]) -> Any:
+    """Return a handle like `handle` whose `entries` are reported as soon as its data is looked at."""
+    entries = tuple(entry for entry in entries if entry[0].size)
+    return watched(handle, _report, _plain=handle, _entries=entries) if entries else handle
 
 
-def suspected(handle: Any, entries: tuple[Entry, ...]) -> Any:
-    """Return a handle like `handle` whose `entries`, positions and who blames them, are reported as soon as its data is looked at."""
-    entries = tuple((positions, blame) for positions, blame in entries if positions.size)
-    if not entries:
-        return handle
+def _report(handle: Any) -> None:
+    entries, handle._entries = handle._entries, ()
+    for positions, blame, _ in entries:
+        blame(positions)
+
+
+def watched(handle: Any, looked: Callable[[Any], None], **marks: Any) -> Any:
+    """Return a handle like `handle` that calls `looked` with itself before its data is looked at."""
     base: Any = type(handle)
-    result: Any = object.__new__(_suspected(base))
-    result.__dict__.update(handle.__dict__, _plain=handle, _entries=entries)
+    result: Any = object.__new__(_watched(base))
+    result.__dict__.update(handle.__dict__, _looked=looked, **marks)
     return result
 
 
-def patches(builder: Any) -> Iterator[Patch]:
-    """Yield what passes such values on without a look: the choice between two values, and conversions."""
-    yield builder, "create_select", around(builder.create_select, _choose)
-    for name in _ARITHMETIC:
-        yield builder, f"create_{name}", around(getattr(builder, f"create_{name}"), _compute)
-    for name in _CASTS:
-        if cast := getattr(builder, f"create_{name}", None):
-            yield builder, f"create_{name}", around(cast, _convert)
-
-
 @functools.cache
-def _suspected(base: Any) -> Any:
-    class Suspected(base):  # type: ignore[misc]
-        """The result of a load."""
-
-        _plain: Any = None
-        _entries: tuple[Entry, ...] = ()
-
-        @property
-        def is_suspected(self) -> bool:
-            """Whether there is something to report yet."""
-            return bool(self._entries)
-
-        def converted(self, cast: Callable[[Any], Any]) -> Any:
-            """Convert without a look: `narrow_floats` has conversions of its own, on top of these."""
-            return suspected(cast(self._plain), self._entries) if self._entries else cast(self)
+def _watched(base: Any) -> Any:
+    class Watched(base):  # type: ignore[misc]
+        """The result of a load or an atomic."""
 
         @property
         def data(self) -> Any:
-            entries, self._entries = self._entries, ()
-            for positions, blame in entries:
-                blame(positions)
+            self._looked(self)
             return self.__dict__["data"]
 
         @data.setter
         def data(self, value: Any) -> None:
             self.__dict__["data"] = value
 
-    return Suspected
+        @property
+        def is_suspected(self) -> bool:
+            """Whether there is something to report yet."""
+            return bool(self.__dict__.get("_entries"))
+
+        def converted(self, cast: Callable[[Any], Any]) -> Any:
+            """Convert without a look: `arithmetic.cast` has conversions of its own, on top of these."""
+            return suspected(cast(self._plain), self._entries)
+
+    return Watched
+
+
+def patches(builder: Any) -> Iterator[Patch]:
+    """Yield what passes such values on without a look: the choice between two values, and conversions."""
+    yield builder, "create_select", around(_choose, builder.create_select)
+    for name in _ARITHMETIC:
+        yield builder, f"create_{name}", around(_compute, getattr(builder, f"create_{name}"))
+    for name in _CASTS:
+        if cast := getattr(builder, f"create_{name}", None):
+            yield builder, f"create_{name}", around(_convert, cast)
 
 
 def _entries_of(handle: Any) -> tuple[Any, Any]:
@@ -518,9 +453,9 @@ def _entries_of(handle: Any) -> tuple[Any, Any]:
     entries = getattr(handle, "_entries", ())
     if not entries:
         return handle, ()
-    handle._entries = tuple(entry for entry in entries if not isinstance(entry[1], AnyUse))
-    for positions, blame in entries:
-        if isinstance(blame, AnyUse):
+    handle._entries = tuple(entry for entry in entries if not entry[2])
+    for positions, blame, at_any_use in entries:
+        if at_any_use:
             blame(positions)
     return handle._plain, handle._entries
 
@@ -531,9 +466,9 @@ def _choose(select: Any, builder: Any, condition: Any, left: Any, right: Any) ->
     if not (of_left or of_right):
         return result
     taken = np.broadcast_to(condition.data, result.data.shape).ravel().astype(bool)
-    kept = [(positions[taken[positions]], blame) for positions, blame in of_left]
-    kept += [(positions[~taken[positions]], blame) for positions, blame in of_right]
-    return suspected(result, tuple(kept))
+    kept = [(positions[taken[positions]], blame, False) for positions, blame, _ in of_left]
+    kept += [(positions[~taken[positions]], blame, False) for positions, blame, _ in of_right]
+    return suspected(result, kept)
 
 
 def _compute(operation: Any, builder: Any, left: Any, right: Any) -> Any:
@@ -544,9 +479,9 @@ def _compute(operation: Any, builder: Any, left: Any, right: Any) -> Any:
         if handle.data.shape == result.data.shape:
             kept += entries
             continue
-        for positions, blame in entries:  # in the result, they are others
+        for positions, blame, _ in entries:  # in the result, they are others
             blame(positions)
-    return suspected(result, tuple(kept))
+    return suspected(result, kept)
 
 
 def _convert(cast: Any, builder: Any, source: Any, *rest: Any) -> Any:

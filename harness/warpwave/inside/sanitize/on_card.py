@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from warpwave.inside.fake_gpu.emulated_findings import Collected
+from warpwave.inside.fake_gpu.emulated_findings import Collected, finding
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.outcomes import statement
 from warpwave.inside.sanitize.pytest_plugin import Sanitized
@@ -32,10 +32,9 @@ _UNORDERED = re.compile(r"pending access|outstanding (?:reads|writes|commits)", 
 
 
 def of_kernels_on_a_card(plugins: pytest.PytestPluginManager, journal: Journal) -> None:
-    """Let Triton check what the tests launch. Its checks need memory of their own, which torch allocates.
+    """Let Triton check what the tests launch; raise `pytest.UsageError` if this Triton has no ConSan.
 
-    Raises:
-        pytest.UsageError: this Triton has no ConSan.
+    Its checks need memory of their own, which torch allocates.
     """
     import torch
     from triton import __version__, knobs
@@ -81,19 +80,10 @@ def findings(printed: str) -> list[Finding]:
             continue
         file, line = found["file"], int(found["line"])
         program = tuple(map(int, found["block"].split(","))) if found["block"] else ()
-        row = Finding(
-            case="",
-            kernel="",
+        row = finding(
             function=_function_at(file, line),
             defect=Defect.RACE,
             access="shared",
-            tensor="",
-            shape=(),
-            index=0,
-            indices=(),
-            lane=0,
-            lanes=1,
-            block=(),
             program=program,
             file=file,
             line=line,

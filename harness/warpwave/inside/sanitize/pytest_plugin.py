@@ -9,8 +9,8 @@ import pytest
 
 from warpwave.inside.fake_gpu.emulated_findings import Collected
 from warpwave.inside.fake_gpu.redirect import Redirect
+from warpwave.inside.fake_gpu.torch_device import Patch
 from warpwave.inside.process.journal import Journal
-from warpwave.inside.sanitize.memory import Patch
 from warpwave.inside.sanitize.sanitizer import Sanitizer
 from warpwave.inside.sanitize.torch_reads import TorchReads
 from warpwave.records import NotRun

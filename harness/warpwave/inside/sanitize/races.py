@@ -6,20 +6,17 @@ the ranges are apart. Only where they overlap are the addresses themselves looke
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from warpwave.inside.fake_gpu.emulated_findings import Collected, beyond
-from warpwave.inside.fake_gpu.programs import Place
+from warpwave.inside.fake_gpu.emulated_findings import Collected
 from warpwave.inside.process.outcomes import statement
-from warpwave.inside.sanitize.memory import Block, Given, Lanes, Later
-from warpwave.records import Defect, Finding
+from warpwave.inside.sanitize.memory import Lanes, Later
+from warpwave.records import Finding
 
 # What atomics order between the programs of one launch.
 #
@@ -79,35 +76,7 @@ def _joined(one: Clock, other: Clock) -> Clock:
     return MappingProxyType({**one, **news}) if news else one
 
 
-def watched(handle: Any, order: Order, clock: Clock | None) -> Any:
-    """Return a handle like `handle` that acquires `clock` as soon as its data is looked at."""
-    base: Any = type(handle)
-    result: Any = object.__new__(_watched(base))
-    result.__dict__.update(handle.__dict__, _acquire=lambda: order.acquire(clock))
-    return result
-
-
-@functools.cache
-def _watched(base: Any) -> Any:
-    class Watched(base):  # type: ignore[misc]
-        """The result of an atomic."""
-
-        @property
-        def data(self) -> Any:
-            self._acquire()
-            return self.__dict__["data"]
-
-        @data.setter
-        def data(self, value: Any) -> None:
-            self.__dict__["data"] = value
-
-    return Watched
-
-
 _MOST_BYTES = 64 << 20  # of addresses in a log: more are decided at once, and forgotten
-
-
-_MARKS = ("_writer", "_changer", "_atomic", "_reader", "_other")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,51 +166,45 @@ class Marks:
     def __init__(self, unit: int) -> None:
         self.unit = unit
         self.kept: list[Access] = []
-        self._writer, self._changer, self._atomic, self._reader, self._other = (np.zeros(0, np.int32) for _ in range(5))
+        self._marks = np.zeros((5, 0), np.int32)  # of the writer, who changed a value, of the atomic, of one reader and of another
         self._programs = np.zeros(1, np.int64)
 
     def refine(self, unit: int) -> None:
         """Make units as small as `unit`."""
         if unit < self.unit:
-            for name in _MARKS:
-                setattr(self, name, np.repeat(getattr(self, name), self.unit // unit))
+            self._marks = np.repeat(self._marks, self.unit // unit, axis=1)
             self.unit = unit
 
     def add(self, access: Access) -> Iterator[Conflict]:
         """Compare one access with those before, and mark it."""
         units, owners = self._units(access)
         self._grow(int(units.max()) + 1 if units.size else 0, access)
+        writer, changer, atomic, reader, other = self._marks
         changed = None if access.changed is None else access.changed[owners]
         # What a program reads of its own writing is the same in each order, even if others wrote the same value.
-        foreign = None if access.writes else self._programs[self._writer[units]] != access.program
+        foreign = None if access.writes else self._programs[writer[units]] != access.program
         for marks, relevant in self._rivals(access, foreign if changed is None else changed):
             yield from self._conflicts(access, marks[units], relevant, owners)
         number = len(self.kept)
         if access.atomic:
             if access.writes:
-                self._atomic[units] = number
+                atomic[units] = number
         elif access.writes:
-            self._writer[units] = number
-            self._changer[units if changed is None else units[changed]] = number
+            writer[units] = number
+            changer[units if changed is None else units[changed]] = number
         else:
-            last = self._reader[units]
+            last = reader[units]
             another = self._programs[last] != access.program
-            self._other[units[another]] = last[another]
-            self._reader[units] = number
+            other[units[another]] = last[another]
+            reader[units] = number
 
     def _rivals(self, access: Access, matters: NDArray[np.bool_] | None) -> Iterator[tuple[NDArray[np.int32], NDArray[np.bool_] | None]]:
         """Yield the marks that an access may conflict with, and the units of it for which that `matters` (None: all)."""
-        if not access.writes:
-            yield self._changer, matters
-            if not access.atomic:
-                yield self._atomic, None
-            return
+        writer, changer, atomic, reader, other = self._marks
         # A write of the value that is there already changes nothing.
-        yield self._writer, matters
-        yield self._reader, matters
-        yield self._other, matters
+        yield from ((marks, matters) for marks in ((writer, reader, other) if access.writes else (changer,)))
         if not access.atomic:
-            yield self._atomic, matters
+            yield atomic, matters if access.writes else None
 
     def _conflicts(
         self, access: Access, found: NDArray[np.int32], relevant: NDArray[np.bool_] | None, owners: NDArray[np.int64]
@@ -268,57 +231,13 @@ class Marks:
         return units, owners
 
     def _grow(self, units: int, access: Access) -> None:
-        if units > len(self._writer):
-            more = max(units, 2 * len(self._writer)) - len(self._writer)
-            for name in _MARKS:
-                marks = getattr(self, name)
-                setattr(self, name, np.concatenate([marks, np.zeros(more, np.int32)]))
+        known = self._marks.shape[1]
+        if units > known:
+            self._marks = np.pad(self._marks, ((0, 0), (0, max(units, 2 * known) - known)))
         self.kept.append(replace(access, lanes=access.lanes.without_data(), changed=None))
         if len(self.kept) >= len(self._programs):
             self._programs = np.concatenate([self._programs, np.zeros(len(self._programs), np.int64)])
         self._programs[len(self.kept)] = access.program
-
-
-def row_of(
-    defect: Defect,
-    function: str,
-    block: Block,
-    program: tuple[int, int, int],
-    owner: Given | None,
-    address: int,
-    lane: int,
-    lanes: int,
-    other: Access | None = None,
-) -> Finding:
-    """Return the row of one defect, without its test.
-
-    `lane` is the first of `lanes` positions in the block that have it, `address` what it touched, `owner` the tensor there, and `other` the
-    earlier access that a race is with.
-    """
-    index, indices = owner.index(address) if owner else (0, ())
-    outside = ""
-    if owner and defect is Defect.OUT_OF_BOUNDS:
-        end = owner.memory.start + owner.memory.nbytes
-        outside = beyond(end - address, block.itemsize, owner.strides, owner.shape, owner.memory.nbytes)
-    return Finding(
-        case="",
-        kernel="",
-        function=function,
-        defect=defect,
-        access=block.doing,
-        tensor=owner.name if owner else "",
-        shape=owner.shape if owner else (),
-        index=index,
-        indices=indices,
-        lane=lane,
-        lanes=lanes,
-        block=tuple(block.shape),
-        program=program,
-        file=block.place[0].co_filename,
-        line=block.place[1],
-        text=_text(block.place),
-        other=_told(other) if other else outside,
-    )
 
 
 class Findings(Collected):
@@ -342,14 +261,11 @@ class Findings(Collected):
         return super().take()
 
 
-def _text(place: Place) -> str:
-    return statement(place[0].co_filename, place[1])
-
-
 _VERBS = {"load": "loads it", "store": "stores to it", "atomic": "has an atomic on it"}
 
 
-def _told(other: Access) -> str:
-    """`program (0, 0, 0) stores to it, and nothing orders the two; line 12: tl.store(out, x)`."""
-    block = other.lanes.block
-    return f"program {other.index} {_VERBS[block.doing]}, and nothing orders the two; line {block.place[1]}: {_text(block.place)}"
+def raced_with(other: Access) -> str:
+    """Return `program (0, 0, 0) stores to it, and nothing orders the two; line 12: tl.store(out, x)`."""
+    code, line = other.lanes.block.place
+    verb = _VERBS[other.lanes.block.doing]
+    return f"program {other.index} {verb}, and nothing orders the two; line {line}: {statement(code.co_filename, line)}"

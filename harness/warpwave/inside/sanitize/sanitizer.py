@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Union
 
 import numpy as np
@@ -14,29 +14,28 @@ from numpy.typing import NDArray
 from triton.runtime import interpreter
 
 from warpwave.inside.codegen.undefined import Followed
+from warpwave.inside.fake_gpu.emulated_findings import Given, at, finding, nearest
 from warpwave.inside.fake_gpu.interpreter import first_code
 from warpwave.inside.fake_gpu.lanes import lanes_of
 from warpwave.inside.fake_gpu.programs import Programs, place_in_kernel
-from warpwave.inside.process.outcomes import describe
+from warpwave.inside.fake_gpu.torch_device import Patch, around
+from warpwave.inside.process.outcomes import describe, statement
 from warpwave.inside.sanitize.memory import (
-    AnyUse,
     Anywhere,
     Blame,
     Block,
     Entry,
-    Given,
     Lanes,
     Memory,
-    Patch,
     Shadows,
     Tensors,
-    around,
     origin_of,
     origin_patches,
     suspected,
+    watched,
 )
 from warpwave.inside.sanitize.memory import patches as unwritten_patches
-from warpwave.inside.sanitize.races import Access, Conflict, Findings, Log, Order, row_of, watched
+from warpwave.inside.sanitize.races import Access, Clock, Conflict, Findings, Log, Order, raced_with
 from warpwave.records import Defect
 
 # One launch in the interpreter: which of its accesses are out of bounds, read unwritten memory, or race.
@@ -76,30 +75,32 @@ class Launch:
     def lanes(self, block: Block, addresses: NDArray[np.uint64], mask: Mask, later: list[Entry] | None = None) -> tuple[Lanes | None, Mask]:
         """Return the lanes that are on and inside, and which ones are on and out of bounds (None: no lane). The latter are reported.
 
-        There are no lanes if there is nothing more to check: none is left, or they are in several storages.
-
-        Args:
-            later: If given, what is out of bounds goes there instead, to be reported when the block is used.
+        There are no lanes if there is nothing more to check: none is left, or they are in several storages. What is out of bounds goes to
+        `later` instead if it is given, to be reported when the block is used.
         """
         chosen = None if mask is None or mask.all() else np.flatnonzero(mask)
         found = addresses.ravel() if chosen is None else addresses.ravel()[chosen]
         if not found.size:
             return None, None
-        memory = block.origin.memory if isinstance(block.origin, Given) else self.tensors.find(int(found[0]))
+        memory = self.tensors.of(block.origin) if isinstance(block.origin, Given) else self.tensors.find(int(found[0]))
         if memory is not None:
             offsets = found - np.uint64(memory.start)  # below the start, they wrap around and are far too large
             if (high := int(offsets.max())) <= memory.nbytes - block.itemsize:
                 return Lanes(block, memory, offsets, int(offsets.min()), high + block.itemsize - 1, chosen), None
         outside = self._outside(block, found)
         if not outside.any():
-            self._in_several(found)
+            # One access has reached several storages. Which of them it wrote is not looked at: they count as written.
+            for reached in self.tensors.memories.values():
+                if reached.shadow is not None and not _beyond([reached], found, 1).all():
+                    self._shadows.complete(reached.shadow)
+                    reached.shadow = None
             return None, None
         positions = np.arange(addresses.size) if chosen is None else chosen
         report = functools.partial(self._report, Defect.OUT_OF_BOUNDS, block, address=int(found[outside][0]), index=self._index)
         if later is None:
             report(positions[outside])
         else:
-            later.append((positions[outside], AnyUse(report)))
+            later.append((positions[outside], report, True))
         marked = np.zeros(addresses.shape, bool)
         marked.ravel()[positions[outside]] = True
         on = np.ones(addresses.shape, bool) if mask is None else mask
@@ -146,29 +147,14 @@ class Launch:
         addresses, start = np.unique(lanes.offsets), lanes.memory.start
         return [start + int(offset) for offset in addresses] if len(addresses) <= _FEW_KEYS else [("all of", start)]
 
-    def _in_several(self, addresses: NDArray[np.uint64]) -> None:
-        """Treat storages as written that one access has reached together: which of them it wrote is not looked at."""
-        for memory in self.tensors.memories.values():
-            if memory.shadow is not None and not self._beyond([memory], addresses, 1).all():
-                self._shadows.complete(memory.shadow)
-                memory.shadow = None
-
     def _outside(self, block: Block, addresses: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Return which addresses are outside of the origin's storage, or of all storages if the origin is not known."""
         if isinstance(block.origin, Given):
-            return self._beyond([block.origin.memory], addresses, block.itemsize)
-        outside = self._beyond([*self.tensors.memories.values()], addresses, block.itemsize)
+            return _beyond([self.tensors.of(block.origin)], addresses, block.itemsize)
+        outside = _beyond(self.tensors.memories.values(), addresses, block.itemsize)
         if outside.any() and isinstance(block.origin, Anywhere):
             self.tensors.take_all_alive()
-            outside = self._beyond([*self.tensors.memories.values()], addresses, block.itemsize)
-        return outside
-
-    @staticmethod
-    def _beyond(memories: list[Memory], addresses: NDArray[np.uint64], itemsize: int) -> NDArray[np.bool_]:
-        outside = np.ones(addresses.shape, bool)
-        for memory in memories:
-            if memory.nbytes >= itemsize:
-                outside &= (addresses - np.uint64(memory.start)) > np.uint64(memory.nbytes - itemsize)
+            outside = _beyond(self.tensors.memories.values(), addresses, block.itemsize)
         return outside
 
     def _log(self, lanes: Lanes, writes: bool, atomic: bool = False, changed: NDArray[np.bool_] | None = None) -> None:
@@ -191,9 +177,34 @@ class Launch:
         index: tuple[int, int, int] | None = None,
         other: Access | None = None,
     ) -> None:
-        owner = block.origin if isinstance(block.origin, Given) else self.tensors.nearest(address)
-        lane = int(positions[0])
-        self._findings.keep(row_of(defect, self._function, block, index or self._index, owner, address, lane, len(positions), other))
+        """Keep a defect of lanes at `positions` of the block, of which the first touched `address`; a race is with an `other` access."""
+        owner = block.origin if isinstance(block.origin, Given) else nearest(self.tensors.given, address)
+        code, line = block.place
+        outside = owner.beyond(address, block.itemsize) if owner and defect is Defect.OUT_OF_BOUNDS else ""
+        row = finding(
+            function=self._function,
+            defect=defect,
+            access=block.doing,
+            **at(owner, address),
+            lane=int(positions[0]),
+            lanes=len(positions),
+            block=tuple(block.shape),
+            program=index or self._index,
+            file=code.co_filename,
+            line=line,
+            text=statement(code.co_filename, line),
+            other=raced_with(other) if other else outside,
+        )
+        self._findings.keep(row)
+
+
+def _beyond(memories: Iterable[Memory], addresses: NDArray[np.uint64], itemsize: int) -> NDArray[np.bool_]:
+    """Return which elements of `itemsize` bytes are in none of some storages."""
+    outside = np.ones(addresses.shape, bool)
+    for memory in memories:
+        if memory.nbytes >= itemsize:
+            outside &= (addresses - np.uint64(memory.start)) > np.uint64(memory.nbytes - itemsize)
+    return outside
 
 
 _RELEASING = {interpreter._ir.MEM_SEMANTIC.RELEASE, interpreter._ir.MEM_SEMANTIC.ACQUIRE_RELEASE}
@@ -215,15 +226,15 @@ class Sanitizer:
         builder, executor = interpreter.InterpreterBuilder, interpreter.GridExecutor
         yield from origin_patches(lambda: self._launch.tensors.by_address if self._launch else None)
         yield from unwritten_patches(builder)
-        yield executor, "__call__", around(executor.__call__, self._run)
-        yield interpreter.InterpretedFunction, "run", around(interpreter.InterpretedFunction.run, self._launched)
-        yield Programs, "hand_over", around(Programs.hand_over, self._hand_over)
-        yield builder, "set_grid_idx", around(builder.set_grid_idx, self._next_program)
+        yield executor, "__call__", around(self._run, executor.__call__)
+        yield interpreter.InterpretedFunction, "run", around(self._launched, interpreter.InterpretedFunction.run)
+        yield Programs, "hand_over", around(self._hand_over, Programs.hand_over)
+        yield builder, "set_grid_idx", around(self._next_program, builder.set_grid_idx)
         checks: dict[str, Callable[..., Any]] = {"masked_load": _load, "masked_store": _store, "atomic_rmw": _rmw, "atomic_cas": _cas}
         for name, check in checks.items():
-            yield builder, f"create_{name}", around(getattr(builder, f"create_{name}"), self._within_a_launch(check))
+            yield builder, f"create_{name}", around(functools.partial(self._if_launched, check), getattr(builder, f"create_{name}"))
         if store := getattr(builder, "create_atomic_store", None):  # since Triton 3.9
-            yield builder, "create_atomic_store", around(store, self._atomic_store)
+            yield builder, "create_atomic_store", around(self._atomic_store, store)
 
     def _run(self, call: Any, executor: Any, *args: Any, **kwargs: Any) -> Any:
         if executor.pre_run_hooks:  # they may write to anything
@@ -257,13 +268,9 @@ class Sanitizer:
         if self._launch:
             self._launch.begin(builder.grid_idx, builder.grid_dim)
 
-    def _within_a_launch(self, check: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what calls a `check` with the launch, and the interpreter's own operation where there is none."""
-
-        def run(plain: Any, builder: Any, *args: Any, **named: Any) -> Any:
-            return check(self._launch, plain, builder, *args, **named) if self._launch else plain(builder, *args, **named)
-
-        return run
+    def _if_launched(self, check: Callable[..., Any], plain: Any, builder: Any, *args: Any, **named: Any) -> Any:
+        """Call a `check` with the launch, or the interpreter's own operation where there is none."""
+        return check(self._launch, plain, builder, *args, **named) if self._launch else plain(builder, *args, **named)
 
     def _atomic_store(self, store: Any, builder: Any, ptrs: Any, value: Any, mask: Any, sem: Any, scope: Any) -> Any:
         launch, self._launch = self._launch, None  # it calls the plain one
@@ -304,8 +311,8 @@ def _load(launch: Launch, load: Any, builder: Any, ptrs: Any, mask: Any, other: 
         positions, blame = unwritten
         blame(positions)
     else:
-        result = suspected(result, (*late, *([unwritten] if unwritten is not None else [])))
-    return watched(result, launch.order, None) if volatile and launch.order else result
+        result = suspected(result, (*late, *([(*unwritten, False)] if unwritten is not None else [])))
+    return _acquiring(result, launch.order, None) if volatile and launch.order else result
 
 
 def _store(launch: Launch, store: Any, builder: Any, ptrs: Any, value: Any, mask: Any, *rest: Any, **named: Any) -> Any:
@@ -356,7 +363,12 @@ def _synchronised(launch: Launch, lanes: Lanes | None, sem: Any, scope: Any, res
     clock = launch.order.published(keys) if sem in _ACQUIRING else None
     if sem in _RELEASING:
         launch.order.release(keys, launch.program)
-    return watched(result, launch.order, clock) if clock and result is not None else result
+    return _acquiring(result, launch.order, clock) if clock and result is not None else result
+
+
+def _acquiring(handle: Any, order: Order, clock: Clock | None) -> Any:
+    """Return a handle like `handle` that acquires `clock` as soon as its data is looked at."""
+    return watched(handle, lambda handle: order.acquire(clock))
 
 
 def _changes(ptrs: NDArray[np.uint64], value: NDArray[Any], mask: NDArray[np.bool_]) -> NDArray[np.bool_]:

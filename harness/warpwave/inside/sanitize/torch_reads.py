@@ -11,65 +11,56 @@ whole buffer, and then take what was written. Where it is not known what a funct
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map_only
 
+from warpwave.inside.fake_gpu.emulated_findings import Given, at, finding
 from warpwave.inside.fake_gpu.host_side import is_packages_op, tensors_in
 from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.process.outcomes import statement
-from warpwave.inside.sanitize.memory import Given, Memory, Shadows, same_memory
+from warpwave.inside.sanitize.memory import Shadows, names, same_memory
 from warpwave.inside.sanitize.races import Findings
 from warpwave.records import Defect, Finding
 
 _NOT_THE_PACKAGE = (f"{Path(torch.__file__).parent}/", f"{Path(__file__).parents[1]}/")
 # Copies with a place for each element of the source.
-_CONVERSIONS = frozenset(
-    ("clone", "contiguous", "to", "cpu", "type", "type_as", "float", "half", "bfloat16", "double", "int", "long", "short", "char", "byte")
-)
+_CONVERSIONS = names("""
+clone contiguous to cpu type type_as float half bfloat16 double int long short char byte
+""")
 # Copies that put elements elsewhere, or choose some.
-_COPIES = frozenset(
-    (
-        *("cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "__getitem__", "index_select", "gather", "take"),
-        *("take_along_dim", "masked_select", "masked_fill", "where", "pad", "flip", "fliplr", "flipud", "roll", "rot90", "tile", "repeat"),
-        *("repeat_interleave", "reshape", "reshape_as", "flatten", "ravel", "tril", "triu", "diag", "diagonal_scatter", "block_diag"),
-    )
-)
+_COPIES = names("""
+cat concat concatenate stack hstack vstack dstack __getitem__ index_select gather take take_along_dim masked_select masked_fill where pad
+flip fliplr flipud roll rot90 tile repeat repeat_interleave reshape reshape_as flatten ravel tril triu diag diagonal_scatter block_diag
+""")
 # Of these a part is taken: what else is in the tensor may never be used.
-_PARTS = frozenset(
-    (
-        *("__getitem__", "narrow", "select", "split", "split_with_sizes", "chunk", "unbind", "tensor_split", "as_strided", "index_select"),
-        *("gather", "take", "take_along_dim", "masked_select", "diagonal", "unfold", "where", "masked_fill", "tril", "triu"),
-    )
-)
-_ARITHMETIC = (
-    *("add", "sub", "rsub", "subtract", "mul", "multiply", "div", "divide", "true_divide", "truediv", "floor_divide", "floordiv", "mod"),
-    *("remainder", "fmod", "pow", "matmul", "and", "or", "xor", "lt", "le", "gt", "ge", "eq", "ne", "neg", "invert", "abs", "lshift"),
-    *("rshift", "negative", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "logical_and", "logical_or", "logical_not"),
-    *("logical_xor", "less", "less_equal", "greater", "greater_equal", "not_equal", "isclose", "isnan", "isinf", "isfinite", "maximum"),
-    *("minimum", "fmax", "fmin", "clamp", "clip", "clamp_min", "clamp_max", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p"),
-    *("sqrt", "rsqrt", "square", "reciprocal", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "sigmoid"),
-    *("relu", "gelu", "silu", "leaky_relu", "elu", "softplus", "hardtanh", "erf", "erfc", "floor", "ceil", "round", "trunc", "frac"),
-    *("sign", "absolute", "nan_to_num", "lerp", "addcmul", "addcdiv", "logaddexp", "hypot"),
-)
-_READS = frozenset(
-    (
-        *_ARITHMETIC,
-        *(f"__{name}__" for name in _ARITHMETIC),
-        *(f"__r{name}__" for name in _ARITHMETIC),
-        *("sum", "nansum", "mean", "nanmean", "prod", "max", "min", "amax", "amin", "aminmax", "argmax", "argmin", "all", "any", "std"),
-        *("var", "std_mean", "var_mean", "norm", "vector_norm", "matrix_norm", "linalg_norm", "linalg_vector_norm", "dist", "logsumexp"),
-        *("count_nonzero", "nonzero", "median", "nanmedian", "quantile", "mode", "cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"),
-        *("diff", "sort", "argsort", "topk", "kthvalue", "unique", "unique_consecutive", "bincount", "histc", "trace", "mm", "bmm", "mv"),
-        *("dot", "vdot", "inner", "outer", "einsum", "tensordot", "linear", "addmm", "addmv", "baddbmm", "addbmm", "softmax"),
-        "log_softmax",
-        *("layer_norm", "rms_norm", "group_norm", "normalize", "cosine_similarity", "cross_entropy", "nll_loss", "mse_loss", "l1_loss"),
-        *("smooth_l1_loss", "huber_loss", "kl_div", "scaled_dot_product_attention", "embedding", "cdist", "searchsorted", "bucketize"),
-    )
+_PARTS = names("""
+__getitem__ narrow select split split_with_sizes chunk unbind tensor_split as_strided index_select gather take take_along_dim masked_select
+diagonal unfold where masked_fill tril triu
+""")
+_ARITHMETIC = names("""
+add sub rsub subtract mul multiply div divide true_divide truediv floor_divide floordiv mod remainder fmod pow matmul and or xor lt le gt
+ge eq ne neg invert abs lshift rshift negative bitwise_and bitwise_or bitwise_xor bitwise_not logical_and logical_or logical_not
+logical_xor less less_equal greater greater_equal not_equal isclose isnan isinf isfinite maximum minimum fmax fmin clamp clip clamp_min
+clamp_max exp exp2 expm1 log log2 log10 log1p sqrt rsqrt square reciprocal sin cos tan asin acos atan atan2 sinh cosh tanh sigmoid relu
+gelu silu leaky_relu elu softplus hardtanh erf erfc floor ceil round trunc frac sign absolute nan_to_num lerp addcmul addcdiv logaddexp
+hypot
+""")
+_READS = (
+    _ARITHMETIC
+    | {f"__{kind}{name}__" for name in _ARITHMETIC for kind in ("", "r")}
+    | names("""
+sum nansum mean nanmean prod max min amax amin aminmax argmax argmin all any std var std_mean var_mean norm vector_norm matrix_norm
+linalg_norm linalg_vector_norm dist logsumexp count_nonzero nonzero median nanmedian quantile mode cumsum cumprod cummax cummin
+logcumsumexp diff sort argsort topk kthvalue unique unique_consecutive bincount histc trace mm bmm mv dot vdot inner outer einsum tensordot
+linear addmm addmv baddbmm addbmm softmax log_softmax layer_norm rms_norm group_norm normalize cosine_similarity cross_entropy nll_loss
+mse_loss l1_loss smooth_l1_loss huber_loss kl_div scaled_dot_product_attention embedding cdist searchsorted bucketize
+""")
 )
 _EQUALITY = frozenset(("eq", "ne", "not_equal", "isclose", "__eq__", "__ne__"))  # no filling is sure to change them
 _NUMBERS = frozenset(
@@ -108,7 +99,9 @@ class TorchReads:
                 if name in _NUMBERS:
                     self._report(parts[0], name)
                 elif is_copy:
-                    self._pass_on(parts[0], result)
+                    tensor, written = parts[0].tensor, parts[0].written
+                    if isinstance(result, torch.Tensor) and result.shape == tensor.shape and not same_memory(tensor, result):
+                        self._shadows.mark(result, written, self._shadows.later(tensor))
                 else:
                     self._compute(function, name, parts, args, given, result)
                 if name in _PARTS:
@@ -126,10 +119,6 @@ class TorchReads:
             elif tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes():
                 self._shadows.forget(tensor)
 
-    def _pass_on(self, part: _Part, result: Any) -> None:
-        if isinstance(result, torch.Tensor) and result.shape == part.tensor.shape and not same_memory(part.tensor, result):
-            self._shadows.mark(result, part.written, self._shadows.later(part.tensor))
-
     def _compute(self, function: Any, name: str, parts: list[_Part], args: Any, kwargs: Any, result: Any) -> None:
         """Find out which elements of a result depend on unwritten memory, mark them, and have a read reported later."""
         function = getattr(torch.Tensor, _IN_PLACE[name], None) if name in _IN_PLACE else function
@@ -137,7 +126,8 @@ class TorchReads:
         if name in _PARTS and any(same_memory(part.tensor, each) for part in parts for each in found):
             return  # a view
         try:
-            tries = [list(tensors_in([function(*_filled(args, parts, turn), **_filled(kwargs, parts, turn))])) for turn in range(3)]
+            given = [_filled((args, kwargs), parts, turn) for turn in range(3)]
+            tries = [list(tensors_in([function(*args, **kwargs)])) for args, kwargs in given]
         except Exception:  # of indices that were never written, say
             self._a_part_is_used(parts)
             return
@@ -151,7 +141,8 @@ class TorchReads:
                 for part in parts:
                     sure &= part.written
             else:
-                sure = torch.stack([_alike(variants[0], one) for one in variants[1:]]).all(0)
+                first = variants[0]
+                sure = torch.stack([(first == one) | (first.isnan() & one.isnan()) for one in variants[1:]]).all(0)
             if sure.all():
                 continue
             depends = True
@@ -177,13 +168,12 @@ class TorchReads:
 
 def _filled(value: Any, parts: list[_Part], turn: int) -> Any:
     """Return arguments with something else in place of what was never written."""
-    if isinstance(value, torch.Tensor):
-        part = next((part for part in parts if part.tensor is value), None)
-        return value if part is None else torch.where(part.written, value.detach(), _filling(value.dtype, turn))
-    if isinstance(value, (list, tuple)):
-        filled = [_filled(each, parts, turn) for each in value]
-        return type(value)(*filled) if hasattr(value, "_fields") else type(value)(filled)
-    return {key: _filled(each, parts, turn) for key, each in value.items()} if isinstance(value, dict) else value
+
+    def fill(tensor: torch.Tensor) -> torch.Tensor:
+        part = next((part for part in parts if part.tensor is tensor), None)
+        return tensor if part is None else torch.where(part.written, tensor.detach(), _filling(tensor.dtype, turn))
+
+    return tree_map_only(torch.Tensor, fill, value)
 
 
 def _filling(dtype: torch.dtype, turn: int) -> torch.Tensor:
@@ -195,53 +185,28 @@ def _filling(dtype: torch.dtype, turn: int) -> torch.Tensor:
     return torch.tensor((limits.min, limits.max, 1)[turn], dtype=dtype)
 
 
-def _alike(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    same: torch.Tensor = (one == other) | ((one != one) & (other != other))
-    return same
-
-
 def _finding(part: _Part, name: str) -> Finding:
-    frame = _of_package()
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THE_PACKAGE):
+        frame = frame.f_back
     label, whole = _named(frame, part.tensor)
     first = tuple(int(each) for each in (~part.written).nonzero()[0])
     offset = sum(place * stride for place, stride in zip(first, part.tensor.stride(), strict=True))
     address = part.tensor.data_ptr() + offset * part.tensor.element_size()
-    given = Given(label, Memory(0, 0), whole.data_ptr(), whole.element_size(), tuple(whole.shape), tuple(whole.stride()))
-    index, indices = given.index(address)
     plain = name.strip("_") if name.startswith("__") else name
-    return Finding(
-        case="",
-        kernel="",
+    return finding(
         function=f"torch.{plain}" if hasattr(torch, plain) else f"Tensor.{plain}",
         defect=Defect.UNINITIALISED,
         access="read",
-        tensor=label,
-        shape=given.shape,
-        index=index,
-        indices=indices,
-        lane=0,
+        **at(Given(label, whole), address),
         lanes=int((~part.written).sum()),
-        block=(),
-        program=(),
         file=frame.f_code.co_filename,
         line=frame.f_lineno,
         text=statement(frame.f_code.co_filename, frame.f_lineno),
     )
 
 
-def _of_package() -> FrameType:
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THE_PACKAGE):
-        frame = frame.f_back
-    return frame
-
-
 def _named(frame: FrameType, tensor: torch.Tensor) -> tuple[str, torch.Tensor]:
     """Return what the package calls a tensor, or the one that it is a part of."""
-    known = [(name, value) for name, value in frame.f_locals.items() if isinstance(value, torch.Tensor)]
-    tests: tuple[Callable[[torch.Tensor], bool], ...] = (lambda value: value is tensor, lambda value: same_memory(value, tensor))
-    for test in tests:
-        for name, value in known:
-            if test(value):
-                return name, value
-    return "a tensor", tensor
+    known = [(name, value) for name, value in frame.f_locals.items() if isinstance(value, torch.Tensor) and same_memory(value, tensor)]
+    return next((each for each in known if each[1] is tensor), next(iter(known), ("a tensor", tensor)))

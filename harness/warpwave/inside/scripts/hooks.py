@@ -84,7 +84,7 @@ class Hooks:
 
         @functools.wraps(plain)
         def stand_in(*args: Any, **kwargs: Any) -> Any:
-            if self._meter is None or self._names is None or self._busy or caller_is_a_library():
+            if self._names is None or self._busy or caller_is_a_library():
                 return plain(*args, **kwargs)
             options = dict(known.bind_partial(*args, **kwargs).arguments)
             options |= options.pop("ignored", {})
@@ -100,7 +100,7 @@ class Hooks:
 
         @functools.wraps(plain)
         def stand_in(timer: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._meter is None or self._names is None or self._busy or caller_is_a_library():
+            if self._names is None or self._busy or caller_is_a_library():
                 return plain(timer, *args, **kwargs)
             options = dict(known.bind(timer, *args, **kwargs).arguments)
             options.pop("self", None)

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, TextIO
 
 from warpwave.inside.benchmarks import find_benches, kernel_name, triton_settings_kept
@@ -94,7 +94,10 @@ def run(script: Script) -> Exception | None:
             return ScriptExit(f"it ended itself: {ended.code}")
         return ScriptExit(f"it exited with {ended.code}{f': {said.line}' if said.line else ''}")
     except Exception as error:
-        return error.with_traceback(_its_part(script, error.__traceback__))
+        part = error.__traceback__
+        while part is not None and part.tb_frame.f_code.co_filename != str(script.path):
+            part = part.tb_next
+        return error.with_traceback(part or error.__traceback__)  # from the script on
     except BaseException as error:
         pytest = sys.modules.get("pytest")
         if pytest and isinstance(error, pytest.skip.Exception):
@@ -116,13 +119,6 @@ def _as_started(script: Script) -> Iterator[None]:
         finally:
             os.chdir(folder)
             sys.argv, sys.path[:] = arguments, paths
-
-
-def _its_part(script: Script, whole: TracebackType | None) -> TracebackType | None:
-    part = whole
-    while part is not None and part.tb_frame.f_code.co_filename != str(script.path):
-        part = part.tb_next
-    return part or whole
 
 
 class _LastLine:

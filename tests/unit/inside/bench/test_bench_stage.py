@@ -175,7 +175,7 @@ class Once(Timer):
 
 card = next(card for card in load_targets()["cpu"].architectures if card.name == "gfx942")
 stage.Timer.when_used = classmethod(lambda cls, *told: Once(object(), None, 0))
-stage.copy_ceiling, results.is_usable = lambda *arguments: None, lambda: True
+stage.copy_ceiling, results.trouble = lambda *arguments: None, lambda: ""
 with pretended_device(card, lambda binary: (32, 0, 1024)):
     stage.work(Job("run-1", "rocm", {str(data / "limits")!r}, {str(tmp_path)!r}, what=What(stages=(Stage.BENCH,))))
 """
@@ -285,7 +285,7 @@ def in_turns(timer, monkeypatch, tmp_path, *functions):
     """Points of one case, measured together; returns their samples by provider and the journal's events."""
     journal = Journal(tmp_path / "journal.jsonl")
     together = [dataclasses.replace(point(function), provider=name) for name, function in functions]
-    monkeypatch.setattr(results, "is_usable", lambda: True)
+    monkeypatch.setattr(results, "trouble", lambda: "")
     watch = SimpleNamespace(look=lambda: None, weakness=lambda *looks: "")
     stage._measure_in_turns(together, timer, watch, SimpleNamespace(), journal)
     events = journal.read()

@@ -11,9 +11,10 @@ pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s
 import numpy as np
 import torch
 
+from warpwave.inside.fake_gpu.emulated_findings import Given, at, finding
 from warpwave.inside.sanitize import races
-from warpwave.inside.sanitize.memory import Block, Given, Lanes, Memory, Shadows
-from warpwave.inside.sanitize.races import NOTHING, Access, Log, Order, row_of
+from warpwave.inside.sanitize.memory import Block, Lanes, Memory, Shadows
+from warpwave.inside.sanitize.races import NOTHING, Access, Log, Order
 from warpwave.records import Defect, Stage
 
 MEMORY = Memory(4096, 4096)
@@ -153,7 +154,8 @@ def test_the_next_owner_of_an_address_is_not_blamed():
 )
 def test_an_index_is_that_of_the_tensor_as_it_is_stepped_through(shape, strides, element, flat, indices):
     """Beyond its end, the dimension with the largest stride runs on."""
-    assert Given("x", MEMORY, 4096, 4, shape, strides).index(4096 + 4 * element) == (flat, indices)
+    tensor = torch.empty(1000).as_strided(shape, strides)
+    assert Given("x", tensor).index(tensor.data_ptr() + 4 * element) == (flat, indices)
 
 
 @pytest.mark.parametrize(
@@ -166,9 +168,10 @@ def test_an_index_is_that_of_the_tensor_as_it_is_stepped_through(shape, strides,
 )
 def test_an_access_outside_says_what_its_index_does_not(shape, strides, nbytes, address, size, where, words):
     """No element that exists is said to be outside."""
-    memory = Memory(4096, nbytes)
-    owner, block = Given("x", memory, 4096, 4, shape, strides), Block((CODE, 1), "load", None, (1,), size)
-    found = row_of(Defect.OUT_OF_BOUNDS, "kernel", block, (0, 0, 0), owner, 4096 + address, 0, 1)
+    tensor = torch.empty(nbytes // 4).as_strided(shape, strides)
+    owner, place = Given("x", tensor), tensor.data_ptr() + address
+    known = {"function": "kernel", "defect": Defect.OUT_OF_BOUNDS, "access": "load", "file": "kernel.py", "line": 1, "program": (0, 0, 0)}
+    found = finding(**known, **at(owner, place), other=owner.beyond(place, size))
 
     assert found.other == words
     assert words in found.sentence
@@ -191,7 +194,7 @@ def blamed(monkeypatch):
     for owner, name, replacement in list(patches(interpreter.InterpreterBuilder)):
         monkeypatch.setattr(owner, name, replacement)
     value = interpreter.TensorHandle(np.arange(4, dtype=np.float32), tl.float32)
-    loaded = suspected(value, ((np.array([2, 3]), lambda positions: found.extend(positions.tolist())),))
+    loaded = suspected(value, [(np.array([2, 3]), lambda positions: found.extend(positions.tolist()), False)])
 
     def choice(*kept):
         return interpreter.TensorHandle(np.array([position in kept for position in range(4)]), tl.int1)
@@ -233,10 +236,10 @@ def test_a_load_beyond_the_end_is_reported_at_any_use(blamed):
     import numpy as np
     import triton.language as tl
 
-    from warpwave.inside.sanitize.memory import AnyUse, suspected
+    from warpwave.inside.sanitize.memory import suspected
 
     _, other, choice, builder, found = blamed
-    beyond = suspected(other, ((np.array([1]), AnyUse(lambda positions: found.extend(positions.tolist()))),))
+    beyond = suspected(other, [(np.array([1]), lambda positions: found.extend(positions.tolist()), True)])
     converted = builder.create_fp_trunc(beyond, tl.float16)
     assert found == []
     builder.create_select(choice(0), converted, builder.create_fp_trunc(other, tl.float16))
