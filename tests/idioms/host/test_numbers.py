@@ -143,18 +143,19 @@ def test_a_kernel_that_calls_it_has_a_key():
     assert gelu_kernel.cache_key != softplus_kernel.cache_key
 
 
-def test_a_module_imported_from_extra():
-    x = torch.randn(300, device="cuda")
-    y = torch.empty_like(x)
-    gelu_kernel[(triton.cdiv(300, 128),)](x, y, 300, BLOCK=128)
-    torch.testing.assert_close(y, torch.nn.functional.gelu(x, approximate="tanh"), rtol=1e-4, atol=1e-5)
+LIBRARY = {
+    "imported from extra": (gelu_kernel, lambda x: torch.nn.functional.gelu(x, approximate="tanh")),
+    "reached through the language": (softplus_kernel, torch.nn.functional.softplus),
+}
 
 
-def test_a_module_reached_through_the_language():
+@pytest.mark.parametrize("way", LIBRARY)
+def test_a_function_of_the_device_library(way):
+    kernel, expected = LIBRARY[way]
     x = torch.randn(300, device="cuda")
     y = torch.empty_like(x)
-    softplus_kernel[(triton.cdiv(300, 128),)](x, y, 300, BLOCK=128)
-    torch.testing.assert_close(y, torch.nn.functional.softplus(x), rtol=1e-4, atol=1e-5)
+    kernel[(triton.cdiv(300, 128),)](x, y, 300, BLOCK=128)
+    torch.testing.assert_close(y, expected(x), rtol=1e-4, atol=1e-5)
 
 
 # Masks, scans and locks that the interpreter and the compiler must read alike.
@@ -344,36 +345,28 @@ def test_a_constant_in_bf16():
     torch.testing.assert_close(y, x * 2)
 
 
-def test_a_float_of_the_host_is_converted():
+def test_a_float_of_the_host_is_converted_or_fp32():
     x = torch.randn(100, device="cuda", dtype=torch.float16)
-    y = torch.empty_like(x)
+    y, wide = torch.empty_like(x), torch.empty(100, device="cuda")
     scaled_kernel[(1,)](x, y, 0.5, 100, BLOCK=128)
     torch.testing.assert_close(y, x * 0.5)
+    promoted_kernel[(1,)](x, wide, 0.3, 100, BLOCK=128)
+    torch.testing.assert_close(wide, x.float() * torch.tensor(0.3), rtol=1e-6, atol=0)
 
 
-def test_a_float_of_the_host_is_fp32():
-    x = torch.randn(100, device="cuda", dtype=torch.float16)
-    y = torch.empty(100, device="cuda")
-    promoted_kernel[(1,)](x, y, 0.3, 100, BLOCK=128)
-    torch.testing.assert_close(y, x.float() * torch.tensor(0.3), rtol=1e-6, atol=0)
+LOOPS = {
+    "converted": (lambda x, y: rows_kernel[(1,)](x, y, 5, x.stride(0), BLOCK=64), lambda x: x.sum(0)),
+    "with options": (lambda x, y: staged_kernel[(1,)](x, y, 5, x.stride(0), BLOCK=64), lambda x: x.sum(0) + 1),
+    "unrolled": (lambda x, y: static_kernel[(1,)](x, y, x.stride(0), ROWS=5, BLOCK=64), lambda x: x[::2].sum(0)),
+}
 
 
-def test_a_loop_variable_is_converted():
+@pytest.mark.parametrize("kind", LOOPS)
+def test_the_variable_of_a_loop(kind):
+    launch, expected = LOOPS[kind]
     x, y = torch.randn(5, 64, device="cuda"), torch.empty(64, device="cuda")
-    rows_kernel[(1,)](x, y, 5, x.stride(0), BLOCK=64)
-    torch.testing.assert_close(y, x.sum(0))
-
-
-def test_loops_with_options():
-    x, y = torch.randn(5, 64, device="cuda"), torch.empty(64, device="cuda")
-    staged_kernel[(1,)](x, y, 5, x.stride(0), BLOCK=64)
-    torch.testing.assert_close(y, x.sum(0) + 1)
-
-
-def test_a_loop_that_is_unrolled():
-    x, y = torch.randn(5, 64, device="cuda"), torch.empty(64, device="cuda")
-    static_kernel[(1,)](x, y, x.stride(0), ROWS=5, BLOCK=64)
-    torch.testing.assert_close(y, x[::2].sum(0))
+    launch(x, y)
+    torch.testing.assert_close(y, expected(x))
 
 
 @pytest.mark.filterwarnings("error")

@@ -18,12 +18,13 @@ import click
 import command
 import pytest
 from click.testing import CliRunner
+from command import beats
 from engine_requests import ask, make_options
 from slow_cases import slow_but
 from synthetic import run, two_targets, write_raw
 
 from warpwave.__main__ import _run_cli, cli
-from warpwave.cli.options import parse_compiled
+from warpwave.cli.options import OUT_FILE, OUT_FOLDER, parse_compiled
 from warpwave.cli.parse import chosen_packages, chosen_variables, parse_options
 from warpwave.cli.run import parse_run
 from warpwave.config.pyproject import PackageEnvironment, load_environment, load_what
@@ -33,39 +34,19 @@ from warpwave.engines.packages.plan import make_plan
 from warpwave.engines.protocol import Layout, Request
 from warpwave.errors import ConfigError, ExitCode, UsageError, explain
 from warpwave.options import Build, Install
-from warpwave.records import BenchScript, Cap, Declared, Shard
+from warpwave.records import BenchScript, Cap, Declared, Shard, write_text
 from warpwave.records.run import Toolchain, plain_target
 from warpwave.records.selection import find_scripts
 from warpwave.run import check_target
 from warpwave.run.attempt import job_of
+from warpwave.run.folders import check_no_links
 from warpwave.run.shards import share_scripts
 
 ROOT = os.getuid() == 0
 _WITHOUT = "-dac_override,-dac_read_search"  # root that may open only what is its own, as any user
 VARIABLES = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(Path(__file__).parents[3])}
 warpwave = partial(command.warpwave, env=VARIABLES)
-PLACES = [
-    "below a file",
-    "below proc",
-    "proc itself",
-    "a long name",
-    "a loop of links",
-    "behind a loop",
-    "below a dangling link",
-    "read-only",
-]
-
-
-def started(*arguments: object, shell: str = "") -> subprocess.CompletedProcess[str]:
-    """Run the command from its start; `shell` is what stands behind it on a shell's line."""
-    words = ["bash", "-c", f'"$@" {shell}', "-", sys.executable, "-m", "warpwave", *map(str, arguments)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=120, env=VARIABLES)
-
-
-def beats(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """The lines of an error, without a traceback in them. The reason of the exit code is a line before it."""
-    assert "Traceback" not in done.stderr + done.stdout
-    return [line.strip() for line in done.stderr.strip().splitlines() if not line.startswith("exit code ")]
+PLACES = "below a file,below proc,proc itself,a long name,a loop of links,behind a loop,below a dangling link,read-only".split(",")
 
 
 @pytest.fixture
@@ -185,13 +166,8 @@ def test_a_closed_folder(bundle, tmp_path):
 
 
 TALKERS = [
-    ("list",),
-    ("list", "--json"),
-    ("--version",),
-    ("--help",),
-    ("run", "--help"),
-    ("report", "BUNDLE"),
-    ("export", "BUNDLE", "--format", "csv"),
+    tuple(line.split())
+    for line in ("list", "list --json", "--version", "--help", "run --help", "report BUNDLE", "export BUNDLE --format csv")
 ]
 
 
@@ -264,7 +240,8 @@ def test_a_reader_that_leaves_is_no_error(redirected, bundle, arguments):
 def test_python_itself_starts_without_descriptors():
     """As above, from the start of the process: Python has no stream for what is closed, and writes what is left at its end."""
     for shell, code in ((">/dev/full", 3), (">&-", 3), (">&- 2>&- <&-", 3), ("2>&-", 0), ("<&-", 0), ("| true; exit ${PIPESTATUS[0]}", 0)):
-        done = started("list", shell=shell)
+        words = ["bash", "-c", f'"$@" {shell}', "-", sys.executable, "-m", "warpwave", "list"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120, env=VARIABLES)
         assert (done.returncode, len(beats(done))) == (code, 3 if code and "2>" not in shell else 0), (shell, done.stderr)
 
 
@@ -416,14 +393,6 @@ def test_an_expected_target_has_to_exist(one_run, tmp_path, capsys):
     assert "absent" in capsys.readouterr().out
 
 
-def test_a_protection_that_does_not_exist_cannot_be_given_up(tmp_path, capsys):
-    """Whichever engine runs: the report would claim it."""
-    (tmp_path / "ops").mkdir()
-
-    assert _run_cli(["run", "cpu", "--engine", "local", "--kernels", str(tmp_path / "ops"), "--weaken", "all"]) == 2
-    assert "no weakening named 'all'" in capsys.readouterr().err
-
-
 # `--requirements`, `--install` and `--env`, on the command line and in the package's own file.
 
 NOTHING = {"requirements": (), "with_packages": (), "install": None, "extras": ()}
@@ -473,6 +442,8 @@ def test_what_is_asked_for(kernels):
     assert chosen_packages({**NOTHING, "install": "alone"}, kernels) == Install((), "alone")
     assert chosen_packages(NOTHING, kernels) == Install(), "a stranger's file alone starts no build"
     assert chosen_variables(("TRITON_DEBUG=2",)) == {"TRITON_DEBUG": "2"}
+    with pytest.raises(UsageError, match=r"gone\.txt"):
+        chosen_packages({**NOTHING, "requirements": (kernels / "gone.txt",)}, kernels)
 
 
 @pytest.mark.parametrize(
@@ -486,20 +457,11 @@ def test_a_wrong_setting_is_refused(kernels, text):
         load_environment(kernels)
 
 
-def test_missing_files_are_refused(kernels):
-    with pytest.raises(UsageError, match=r"gone\.txt"):
-        chosen_packages({**NOTHING, "requirements": (kernels / "gone.txt",)}, kernels)
-
-
 def test_variables_are_set_or_passed_on(kernels, monkeypatch):
     monkeypatch.setenv("A_TOKEN", "secret=1")
+    found = chosen_variables(("A_TOKEN", "B=", "C=x=y", "PYTHONPATH=/lib"))
 
-    assert chosen_variables(("A_TOKEN", "B=", "C=x=y", "PYTHONPATH=/lib")) == {
-        "A_TOKEN": "secret=1",
-        "B": "",
-        "C": "x=y",
-        "PYTHONPATH": "/lib",
-    }
+    assert found == {"A_TOKEN": "secret=1", "B": "", "C": "x=y", "PYTHONPATH": "/lib"}
 
 
 @pytest.mark.parametrize("pair", ["NOT_SET_ANYWHERE", "HOME=/x", "TRITON_INTERPRET=1", "WARPWAVE_JOURNAL=x", "PATH=", "=x", "A B=1"])
@@ -577,6 +539,26 @@ def package(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("['-- --dtype bf16']", "allowed is a glob, and behind -- the arguments"),
+        ("['speed.py --dtype bf16']", "allowed is a glob, and behind -- the arguments"),
+        ('["\'speed.py"]', "allowed is a glob, and behind -- the arguments"),
+        ("['/etc/*.py']", "allowed is a glob of files in"),
+        ("['../*.py']", "allowed is a glob of files in"),
+        ("['benchmark/*.py']", "allowed is a glob that matches a file in"),
+        ("'benchmarks/*.py'", "allowed is a list of globs"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(package, text, words):
+    (package / "pyproject.toml").write_text(f"[tool.warpwave]\nbench-scripts = {text}\n")
+    with pytest.raises(ConfigError) as raised:
+        load_what(package / "my_ops", package)
+    assert "bench-scripts: found" in raised.value.happened
+    assert words in raised.value.happened
+
+
+@pytest.mark.parametrize(
     ("text", "script"),
     [
         ("speed.py", BenchScript("speed.py")),
@@ -590,31 +572,6 @@ def test_a_glob_and_its_arguments(package, text, script):
     """Split as a shell splits it; the first -- ends the glob. Where the root has none, the kernels folder may."""
     (package / "pyproject.toml").write_text(f"[tool.warpwave]\nbench-scripts = [{json.dumps(text)}]\n")
     assert load_what(package / "my_ops", package)["bench_scripts"] == (script,)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("-- --dtype bf16", "allowed is a glob, and behind -- the arguments"),
-        ("speed.py --dtype bf16", "allowed is a glob, and behind -- the arguments"),
-        ("'speed.py", "allowed is a glob, and behind -- the arguments"),
-        ("/etc/*.py", "allowed is a glob of files in"),
-        ("../*.py", "allowed is a glob of files in"),
-        ("benchmark/*.py", "allowed is a glob that matches a file in"),
-    ],
-)
-def test_what_cannot_be_run_is_refused(package, text, words):
-    (package / "pyproject.toml").write_text(f"[tool.warpwave]\nbench-scripts = [{json.dumps(text)}]\n")
-    with pytest.raises(ConfigError) as raised:
-        load_what(package / "my_ops", package)
-    assert "tool.warpwave.bench-scripts: found" in raised.value.happened
-    assert words in raised.value.happened
-
-
-def test_scripts_are_a_list(package):
-    (package / "pyproject.toml").write_text("[tool.warpwave]\nbench-scripts = 'benchmarks/*.py'\n")
-    with pytest.raises(ConfigError, match=r"bench-scripts: found 'benchmarks/.*allowed is a list of globs"):
-        load_what(package, package)
 
 
 def test_each_script_is_in_one_shard(package):
@@ -698,15 +655,6 @@ def test_a_leg_by_its_name():
     assert [found[name].name for name in list(found)[-2:]] == list(found)[-2:]
     with pytest.raises(UsageError, match="no toolchain named 'none'"):
         split_legs(targets, ["cpu@none"], known, no_newest)
-
-
-def test_a_wrong_name_is_the_users_mistake(tmp_path, capsys):
-    """Exit code 2, in three beats, before anything runs."""
-    (tmp_path / "kernels").mkdir()
-    code = _run_cli(["run", "cpu", "--kernels", str(tmp_path / "kernels"), "--toolchain", "none", "--out", str(tmp_path / "out")])
-
-    assert (code, (tmp_path / "out").exists()) == (2, False)
-    assert "There is no toolchain named 'none'" in capsys.readouterr().err
 
 
 def test_help_shows_what_most_people_type_and_help_all_every_option():
@@ -793,13 +741,6 @@ def test_wrong_builds_and_limits_are_refused(kernels, tmp_path, text, where):
         parsed(kernels, "--targets", str(tmp_path / "mine.yml"))
 
 
-@pytest.mark.parametrize("text", ["soon", "5s", "10x", "", "-1m", "1e9h"])
-def test_a_budget_is_a_time_that_stages_can_start_in(kernels, text):
-    """Anything else is refused before a run."""
-    with pytest.raises(UsageError, match="--budget"):
-        parse_options(parse_run(["cpu", "--kernels", str(kernels), "--budget", text]).params)
-
-
 LIMITS = [f"--budget={text}" for text in ("soon", "5s", "10x", "", "-1m", "1e9h")]
 LIMITS += ["--timeout=0", "--timeout=-5", "--test-timeout=nan", "--timeout=1e10"]
 
@@ -865,3 +806,117 @@ def test_kernels_for_another_run_are_those_of_all_launches(kernels):
 
     assert parsed(kernels).what.launches == ("bench",)
     assert parsed(kernels, "--save-compiled", "sm_90").what.launches == ("bench", "test")
+
+
+# No command writes through a link that came with a package or with results.
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch) -> Path:
+    """A repository, in which the user is, and a folder outside of it."""
+    root = tmp_path / "repository"
+    root.mkdir()
+    (tmp_path / "outside").mkdir()
+    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
+    monkeypatch.chdir(root)
+    return root
+
+
+def link(path: Path, *, tracked: bool = False) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(Path.cwd().parent / "outside")
+    if tracked:
+        subprocess.run(["git", "add", str(path)], cwd=path.parent, check=True)
+    return path
+
+
+def test_a_link_of_the_repository_is_refused_and_ones_own_is_not(repository):
+    """git knows the first. The second, to a disk with more room, is the user's own."""
+    check_no_links(link(repository / "own") / "run")
+    with pytest.raises(UsageError, match="leads through the link"):
+        check_no_links(link(repository / "theirs", tracked=True) / "run")
+
+
+def test_a_link_that_nobody_knows_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "package").mkdir()
+    monkeypatch.chdir(tmp_path / "package")
+    link(Path("reports").absolute())
+
+    with pytest.raises(UsageError, match="leads through the link"):
+        check_no_links(Path("reports") / "runs")
+
+
+def test_a_link_in_results_is_refused(tmp_path):
+    (tmp_path / "run" / "raw" / "cpu").mkdir(parents=True)
+    (tmp_path / "run" / "raw" / "cpu" / "run.json").write_text("{}")
+    (tmp_path / "run" / "plots").symlink_to(tmp_path)
+
+    with pytest.raises(UsageError, match="leads through the link"):
+        check_no_links(tmp_path / "run" / "plots")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "cpu", "--kernels", "kernels"],
+        ["run", "cpu", "--kernels", "kernels", "--out", "reports/x"],
+        ["report", "run", "--out", "reports/x"],
+        ["export", "run", "--out", "reports/x.csv"],
+        ["plot", "run", "--out", "reports/x"],
+        ["compare", "run", "run", "--markdown", "reports/x.md"],
+        ["codegen", "diff", "run", "run", "--html", "reports/x.html"],
+        ["init", "reports/x"],
+        ["list", "--json", "reports/x.json"],
+    ],
+    ids=" ".join,
+)
+def test_every_command_that_writes_looks(repository, capsys, words):
+    (repository / "kernels").mkdir()
+    (repository / "kernels" / "test_one.py").write_text("def test_one(): pass\n")
+    link(repository / "reports", tracked=True)
+
+    assert _run_cli(words) == 2
+    assert "leads through the link" in " ".join(capsys.readouterr().err.split())
+    assert list((repository.parent / "outside").iterdir()) == []
+
+
+def test_a_run_enters_no_link_in_its_results(repository, capsys):
+    (repository / "kernels").mkdir()
+    (repository / "kernels" / "test_one.py").write_text("def test_one(): pass\n")
+    for name in ("raw", "logs"):
+        link(repository.parent / "o" / name)
+        assert _run_cli(["run", "cpu", "--engine", "local", "--kernels", "kernels", "--out", "../o"]) == 2
+        (repository.parent / "o" / name).unlink()
+    assert list((repository.parent / "outside").iterdir()) == []
+
+
+@pytest.mark.parametrize("content", ["text", b"picture"])
+def test_a_link_in_the_place_of_a_file_is_replaced(tmp_path, content):
+    (tmp_path / "mine").write_text("kept")
+    (tmp_path / "page").symlink_to("mine")
+    write_text(tmp_path / "page", content)
+
+    assert (tmp_path / "mine").read_text() == "kept"
+    assert not (tmp_path / "page").is_symlink()
+
+
+def all_commands(group: click.Group, name: str = ""):
+    for key, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from all_commands(command, f"{name} {key}")
+        else:
+            yield f"{name} {key}".strip(), command
+
+
+WRITTEN = {"out", "markdown", "html_file", "svg", "summary", "json", "resume"}
+
+
+def test_every_option_that_names_a_place_to_write_is_checked():
+    unchecked = {
+        f"{name} {parameter.name}"
+        for name, command in all_commands(cli)
+        for parameter in command.params
+        if parameter.name in WRITTEN and isinstance(parameter.type, click.Path) and parameter.type not in (OUT_FILE, OUT_FOLDER)
+    }
+
+    assert unchecked == set()
