@@ -46,7 +46,16 @@ ROOT = os.getuid() == 0
 _WITHOUT = "-dac_override,-dac_read_search"  # root that may open only what is its own, as any user
 VARIABLES = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(Path(__file__).parents[3])}
 warpwave = partial(command.warpwave, env=VARIABLES)
-PLACES = "below a file,below proc,proc itself,a long name,a loop of links,behind a loop,below a dangling link,read-only".split(",")
+PLACES = [
+    "below a file",
+    "below proc",
+    "proc itself",
+    "a long name",
+    "a loop of links",
+    "behind a loop",
+    "below a dangling link",
+    "read-only",
+]
 
 
 @pytest.fixture
@@ -901,11 +910,11 @@ def test_a_link_in_the_place_of_a_file_is_replaced(tmp_path, content):
 
 
 def all_commands(group: click.Group, name: str = ""):
-    for key, command in group.commands.items():
-        if isinstance(command, click.Group):
-            yield from all_commands(command, f"{name} {key}")
+    for key, one in group.commands.items():
+        if isinstance(one, click.Group):
+            yield from all_commands(one, f"{name} {key}")
         else:
-            yield f"{name} {key}".strip(), command
+            yield f"{name} {key}".strip(), one
 
 
 WRITTEN = {"out", "markdown", "html_file", "svg", "summary", "json", "resume"}

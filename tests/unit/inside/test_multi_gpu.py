@@ -352,7 +352,7 @@ def shared_of_neighbours(warpwave, tmp_path_factory):
 
 
 def test_each_test_has_the_outcome_that_it_has_alone(shared_of_neighbours):
-    """What neighbours may have caused is tried again without them; a failure that is the test's own is not. The report counts the former."""
+    """What neighbours may have caused is tried again without them; a failure of the test's own is not. The report counts the former."""
     folder, said = shared_of_neighbours
     told = collect(folder / "out" / "raw" / "stub")
     ended = {case.id: case.verdict.value for case in told.cases}
@@ -537,9 +537,10 @@ def test_what_a_lost_card_had_is_for_the_others(ledger):
 def test_a_case_that_has_cost_two_cards_is_left_alone(ledger):
     for card in (0, 1):
         ledger(card).leave(during="b [triton]")
-    ledger(2).finish("a")
+    two = ledger(2)
+    two.finish("a")
 
-    assert ledger(2).lost_during("b [triton]") == (0, 1)
+    assert two.lost_during("b [triton]") == (0, 1)
 
 
 def test_sizes_go_round_the_cards_and_stay_where_they_are():

@@ -82,42 +82,25 @@ def test_a_syntax_error_names_the_file_that_has_it(tmp_path, monkeypatch):
 CHILD = [sys.executable, "-c", "import sys; print('device 7 is busy'); sys.exit(3)"]
 
 
-def _checked():
-    subprocess.run(CHILD, check=True)
-
-
-def _checked_and_kept():
-    subprocess.run(CHILD, check=True, capture_output=True)
-
-
-def _asserted():
-    done = subprocess.run(CHILD, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, "it failed"
-
-
-def _killed():
-    done = subprocess.run([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"], capture_output=True, check=False)
-    assert done.returncode == 0, "it failed"
+KILLED = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
 
 
 @pytest.mark.parametrize(
-    ("fail", "printed", "told"),
+    ("command", "checked", "captured", "printed", "told"),
     [
-        (_checked, "starts\ndevice 7 is busy\n", "ended with exit code 3; it printed: starts / device 7 is busy"),
-        (_checked_and_kept, "", "ended with exit code 3; it printed: device 7 is busy"),
-        (_asserted, None, "it failed: the child process ended with exit code 3; it printed: device 7 is busy"),
-        (_checked, None, "ended with exit code 3"),
-        (_killed, "", "it failed: the child process ended with signal 9; it printed nothing"),
+        (CHILD, True, False, "starts\ndevice 7 is busy\n", "ended with exit code 3; it printed: starts / device 7 is busy"),
+        (CHILD, True, True, "", "ended with exit code 3; it printed: device 7 is busy"),
+        (CHILD, False, True, None, "it failed: the child process ended with exit code 3; it printed: device 7 is busy"),
+        (CHILD, True, False, None, "ended with exit code 3"),
+        (KILLED, False, True, "", "it failed: the child process ended with signal 9; it printed nothing"),
     ],
 )
-def test_a_failed_child_process_has_its_exit_code_and_last_words(fail, printed, told):
-    with pytest.raises((subprocess.CalledProcessError, AssertionError)) as caught:
-        fail()
+def test_a_failed_child_process_has_its_exit_code_and_last_words(command, checked, captured, printed, told):
+    with pytest.raises((subprocess.CalledProcessError, AssertionError)) as caught:  # noqa: PT012 - two ways to fail
+        done = subprocess.run(command, check=checked, capture_output=captured)
+        assert done.returncode == 0, "it failed"
 
     assert told in with_child(caught.value, "AssertionError: it failed\nmore", printed).splitlines()[0]
-
-
-def test_what_no_child_process_is_to_blame_for_stays_as_it_is():
     assert with_child(ValueError("x"), "ValueError: x", "printed") == "ValueError: x"
     assert with_child(None, "x", "") == "x"
 
@@ -125,14 +108,9 @@ def test_what_no_child_process_is_to_blame_for_stays_as_it_is():
 def test_a_statement_of_several_lines_is_one_line(tmp_path):
     file = tmp_path / "kernel.py"
     file.write_text("def put(p, v):\n    tl.store(\n        p,\n        v,  # the value\n    )\n    tl.store(p, v)  # again\n")
+    whole = "tl.store(p, v)"
 
-    assert [statement(str(file), line) for line in (1, 2, 4, 6, 99)] == [
-        "def put(p, v):",
-        "tl.store(p, v)",
-        "tl.store(p, v)",
-        "tl.store(p, v)  # again",
-        "",
-    ]
+    assert [statement(str(file), line) for line in (1, 2, 4, 6, 99)] == ["def put(p, v):", whole, whole, f"{whole}  # again", ""]
 
 
 # The first stage: a card that others use, or that does not answer, is told before anything runs on it.
@@ -140,22 +118,10 @@ def test_a_statement_of_several_lines_is_one_line(tmp_path):
 GIB = 1 << 30
 
 
-class Clock:
-    """Time that passes only while somebody sleeps."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def monotonic(self):
-        return self.now
-
-    def sleep(self, seconds):
-        self.now += seconds
-
-
 @pytest.fixture
 def clock(monkeypatch):
-    ticking = Clock()
+    """Time that passes only while somebody sleeps."""
+    ticking = SimpleNamespace(now=0.0, monotonic=lambda: ticking.now, sleep=lambda seconds: setattr(ticking, "now", ticking.now + seconds))
     monkeypatch.setattr(stage, "time", ticking)
     return ticking
 
@@ -227,20 +193,18 @@ CHANGES = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_run_is_not_taken_up_in_another_environment(tmp_path, name):
-    """Numbers of both would be mixed. A kernel of the operating system that was updated is no other environment."""
+    """Numbers of both would be mixed. A kernel of the operating system that was updated is no other environment.
+
+    A first run has nothing to be held against, nor has one whose facts were cut off.
+    """
     value, reason = CHANGES[name]
     before = facts(devices=(CARD,))
     (tmp_path / "facts.json").write_text(to_json(before))
-
-    assert stage._changed(before, tmp_path / "facts.json") == ""
-    assert stage._changed(dataclasses.replace(before, **{name: value}), tmp_path / "facts.json") == reason
-
-
-def test_a_first_run_has_nothing_to_be_held_against(tmp_path):
-    """Nor has one whose facts were cut off."""
     (tmp_path / "cut.json").write_text("{")
 
-    assert stage._changed(facts(), tmp_path / "facts.json") == stage._changed(facts(), tmp_path / "cut.json") == ""
+    assert stage._changed(before, tmp_path / "facts.json") == ""
+    changed = dataclasses.replace(before, **{name: value})
+    assert [stage._changed(changed, tmp_path / f"{file}.json") for file in ("facts", "none", "cut")] == [reason, "", ""]
 
 
 def test_a_link_out_of_the_package_counts_with_what_it_says(tmp_path):
@@ -308,14 +272,10 @@ def variables_of(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("stage", [Stage.TEST, Stage.BENCH, Stage.COMPILE, None])
 def test_stages_that_run_the_package_get_its_variables(variables_of, stage):
-    """And what compiles for them; this process, which supervises, has none of them."""
+    """And what compiles for them. Facts are about the machine; and this process, which supervises, has none of them."""
     assert variables_of(stage).items() >= {"MYPKG_X": "1", "PATH": os.environ["PATH"]}.items()
-    assert "MYPKG_X" not in os.environ
-
-
-def test_facts_are_taken_without_them(variables_of):
-    """The facts are about the machine."""
     assert "MYPKG_X" not in variables_of(Stage.FACTS)
+    assert "MYPKG_X" not in os.environ
 
 
 # What a compiler printed before it ended the whole process stands in the row of the case that it ended.
@@ -329,31 +289,24 @@ SAID = {
 }
 
 
-@pytest.fixture
-def log(tmp_path):
-    path = tmp_path / "log.txt"
-    path.write_text("LLVM ERROR: of an earlier worker\n")
-    return path
-
-
-def ended(log, said: str, verdict: Verdict = Verdict.CRASHED, by_others: bool = False) -> str:
+@pytest.mark.parametrize(
+    ("said", "verdict", "by_others", "told"),
+    [
+        *((said, Verdict.CRASHED, False, f": {told}" if told else "") for said, told in SAID.items()),
+        ("error: something else\n", Verdict.CRASHED, True, ""),
+        ("error: something else\n", Verdict.TIMEOUT, False, ""),
+        ("reason: GPU Hang\nerror: and more\n", Verdict.CRASHED, False, ": reason: GPU Hang"),  # the device's runtime comes first
+    ],
+)
+def test_last_words_are_in_the_reason(tmp_path, said, verdict, by_others, told):
+    """They explain no kill and no time limit."""
+    log = tmp_path / "log.txt"
+    log.write_text("LLVM ERROR: of an earlier worker\n")
     printed = log.stat().st_size
     log.write_text(log.read_text() + said)
-    return _explain(Death("a test", verdict, "its process ended", by_others), log, printed, {"GPU Hang": Verdict.GPU_HANG}).reason
+    death = _explain(Death("a test", verdict, "its process ended", by_others), log, printed, {"GPU Hang": Verdict.GPU_HANG})
 
-
-@pytest.mark.parametrize(("said", "told"), SAID.items())
-def test_they_are_in_the_reason(said, told, log):
-    assert ended(log, said) == "its process ended" + (f": {told}" if told else "")
-
-
-@pytest.mark.parametrize(("verdict", "by_others"), [(Verdict.CRASHED, True), (Verdict.TIMEOUT, False)])
-def test_they_explain_no_kill_and_no_time_limit(verdict, by_others, log):
-    assert ended(log, "error: something else\n", verdict, by_others) == "its process ended"
-
-
-def test_what_the_devices_runtime_said_comes_first(log):
-    assert ended(log, "reason: GPU Hang\nerror: and more\n") == "its process ended: reason: GPU Hang"
+    assert death.reason == "its process ended" + told
 
 
 # Linux counts the processes that it killed because memory ran out. Reading that counter tells such a kill from any other.
@@ -369,20 +322,17 @@ def counters(tmp_path, monkeypatch):
 
 
 def test_a_kill_counts_in_a_container_or_on_the_whole_machine(counters):
-    """Outside of a container, the root group's counter stays at 0, or there is none."""
+    """Outside of a container, the root group's counter stays at 0, or there is none; a kernel without the counter says nothing."""
     group, _, machine = counters
     assert environment.memory_kills() == 21
     machine.write_text("nr_free_pages 70\noom_kill 22\n")
     assert environment.memory_kills() == 22
     group.write_text("low 0\noom 1\noom_kill 2\n")
     assert environment.memory_kills() == 24
-
-
-@pytest.mark.parametrize("text", ["", "oom_kill\n", "oom_kill many\n", "nr_free_pages 70\n"])
-def test_a_kernel_without_the_counter_says_nothing(counters, text):
-    """Then the report says that the process was killed, and gives no reason."""
-    counters[2].write_text(text)
-    assert environment.memory_kills() == 0
+    group.unlink()
+    for text in ("", "oom_kill\n", "oom_kill many\n", "nr_free_pages 70\n"):
+        machine.write_text(text)
+        assert environment.memory_kills() == 0
 
 
 # A device that no longer answers: the test that has done it is named, no other one is blamed, and a card that is lost blames nobody.
@@ -530,17 +480,11 @@ def test_the_wait_is_the_kernels(tmp_path):
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path, monkeypatch):
-    """Triton writes each kernel there before it is launched."""
+    """Triton writes each kernel there before it is launched. A fresh machine has no cache yet."""
     (tmp_path / "file").touch()
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "file" / "cache"))
-
     assert str(tmp_path / "file" / "cache") in why_unwritable()
-
-
-def test_a_new_folder_is_made(tmp_path, monkeypatch):
-    """A fresh machine has no cache yet."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "a" / "cache"))
-
     assert why_unwritable() == ""
 
 
