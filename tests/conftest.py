@@ -35,7 +35,6 @@ TOGETHER = tuple(
         "inside/bench/test_bench_stage",
         "inside/emulated/test_emulated_kernels",
         "inside/emulated/test_emulated_stage",
-        "inside/emulated/test_expressions",
         "commands/test_hosts_command",
         "commands/test_cli",
         "project/test_release",

@@ -155,7 +155,6 @@ def spread(values: list[float]) -> str:
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=2)
     parser.add_argument("--precision", type=float, default=What.precision, help="half-width at which the harness ends a point")

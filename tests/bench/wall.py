@@ -6,8 +6,6 @@ without benchmarks, both sides run the tests alone, in Triton's interpreter. Eac
 before each round. Prints seconds as median (lowest to highest), their ratio, and the memory of the largest process.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import resource
@@ -70,7 +68,6 @@ def package(folder: Path, tests: int, device: str) -> None:
 
 
 def timed(commands: list[list[str]], where: Path, variables: dict[str, str]) -> float:
-    """Run commands one after the other, and return their seconds together."""
     started = time.monotonic()
     for command in commands:
         done = subprocess.run(command, cwd=where, env={**os.environ, **variables}, capture_output=True, text=True)
@@ -80,12 +77,10 @@ def timed(commands: list[list[str]], where: Path, variables: dict[str, str]) -> 
 
 
 def summary(seconds: list[float]) -> str:
-    """Return median, lowest and highest."""
     return f"{statistics.median(seconds):.1f} ({min(seconds):.1f} to {max(seconds):.1f})"
 
 
 def main() -> None:
-    """Measure each size and print a line about it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", default="cpu")
     parser.add_argument("--tests", default="13,130,1300")

@@ -162,7 +162,6 @@ def keep(name: str) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Fuzz, print a line a reader, and fail where anything was found."""
     keeping = "--keep" in arguments
     words = [word for word in arguments if word != "--keep"]
     minutes = float(words[0]) if words else 5.0

@@ -3,6 +3,7 @@
 import json
 import re
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,8 +53,6 @@ _PLACES = re.compile(r" at \S+\.py:\d+(, \S+\.py:\d+)*")
 
 @dataclass(frozen=True)
 class Failure:
-    """One test or kernel that failed, and its message."""
-
     stage: str
     id: str
     message: str
@@ -75,7 +74,6 @@ def shape(message: str) -> str:
 
 
 def failed_tests(raw: Path) -> list[Failure]:
-    """Return the tests of `raw/<target>/` that neither passed nor were skipped."""
     try:
         root = ElementTree.parse(raw / "test" / "junit.xml").getroot()
     except (OSError, ElementTree.ParseError):
@@ -90,7 +88,6 @@ def failed_tests(raw: Path) -> list[Failure]:
 
 
 def failed_kernels(raw: Path) -> list[Failure]:
-    """Return the rows of the compile stage that failed."""
     try:
         lines = (raw / "compile" / "kernels.jsonl").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -101,9 +98,66 @@ def failed_kernels(raw: Path) -> list[Failure]:
 
 
 def classes(failures: list[Failure]) -> list[Class]:
-    """Return the classes of one stage, the largest first."""
     groups: dict[str, list[Failure]] = {}
     for failure in failures:
         groups.setdefault(shape(failure.message), []).append(failure)
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     return [Class(message, len(members), members[0]) for message, members in ordered]
+
+
+# Run the tests that failed in a row's run once more, and put their verdicts into the row: nox -s strangers -- --again.
+
+
+OPTIONS = ("--stage", "test", "--test-timeout", "120")  # the limit of --quick, which would choose among the tests
+_TOO_SLOW = "it ran longer than"
+
+
+class CannotMergeError(Exception):
+    """What ran again is not what the row's run had."""
+
+
+def to_repeat(row: dict[str, Any]) -> list[str]:
+    """Return the ids of the row's tests that failed.
+
+    Raises:
+        CannotMergeError: there is no row, or it does not name the tests that failed in it.
+    """
+    if "failed_tests" not in row:
+        raise CannotMergeError("it has no row yet" if "test" not in row else "its row does not name the tests that failed")
+    return [test for test, verdict in row["failed_tests"].items() if verdict != "timeout"]
+
+
+def merged(row: dict[str, Any], again: dict[str, Any]) -> dict[str, Any]:
+    """Return the row with what became of its failed tests.
+
+    Raises:
+        CannotMergeError: another toolchain ran them, or there are other tests.
+    """
+    if "not_reached" in again:
+        raise CannotMergeError(again["not_reached"])
+    repeated, counts = to_repeat(row), Counter(row["test"]["counts"])
+    if other := [name for name in TOOLCHAIN if row["facts"].get(name) != again.get("facts", {}).get(name)]:
+        raise CannotMergeError(", ".join(f"its row is from {name} {row['facts'].get(name)}" for name in other))
+    if sum(again["test"]["counts"].values()) != len(repeated) or not again["failed_tests"].keys() <= set(repeated):
+        raise CannotMergeError(f"{len(repeated)} tests were to run again, not {again['test']['counts']}")
+    counts.subtract(row["failed_tests"][test] for test in repeated)
+    counts.update(again["test"]["counts"])
+    reasons = Counter(row["test"]["not_run"]) + Counter(again["test"]["not_run"])
+    left = [one for one in row["classes"] if one["stage"] != "test" or one["message"].startswith(_TOO_SLOW)]
+    slow = {test: verdict for test, verdict in row["failed_tests"].items() if verdict == "timeout"}
+    return {
+        **{key: value for key, value in row.items() if key not in ("said", "sentence")},
+        "test": {"counts": dict(+counts), "not_run": dict(reasons), "reason": again["test"]["reason"]},
+        "classes": _joined([*left, *again["classes"]]),
+        "failed_tests": {**slow, **again["failed_tests"]},
+        "again": {"date": again["date"], "seconds": again["seconds"], "tests": len(repeated)},
+    }
+
+
+def _joined(classes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return each class once, those of tests first, the largest first."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for one in classes:
+        earlier = found.get((one["stage"], one["message"]))
+        found[one["stage"], one["message"]] = {**earlier, "count": earlier["count"] + one["count"]} if earlier else one
+    return sorted(found.values(), key=lambda one: (one["stage"] != "test", -int(one["count"])))

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import again
 import rows
 import table
 from sources import NotReachedError, Package, fetch, packages
@@ -33,7 +32,6 @@ _RUN = (
 
 
 def main() -> int:
-    """Run what was asked for; every package has a row, whatever becomes of it."""
     asked = _parse()
     known = packages()
     if unknown := set(asked.only) - {package.name for package in known}:
@@ -64,9 +62,9 @@ def measure_again(package: Package, asked: argparse.Namespace) -> dict[str, Any]
     """Run the tests again that failed in the package's row, and return the row with their new verdicts."""
     row = _earlier(package)
     try:
-        tests = again.to_repeat(row)
-        return again.merged(row, measure(package, asked, tests)) if tests else row
-    except again.CannotMergeError as error:
+        tests = rows.to_repeat(row)
+        return rows.merged(row, measure(package, asked, tests)) if tests else row
+    except rows.CannotMergeError as error:
         sys.exit(f"{package.name}: {error}. Measure the package anew: leave out --again.")
 
 
@@ -81,7 +79,7 @@ def measure(package: Package, asked: argparse.Namespace, tests: Sequence[str] = 
     out = asked.work / "runs" / f"{package.name}-{time.strftime('%H%M%S')}"
     options = [word.replace("{sources}", str(sources)) for word in package.options]
     quick = ["--quick", "--budget", "30m"] if asked.quick else []
-    chosen = [*again.OPTIONS, *(word for test in tests for word in ("--test", test))] if tests else quick
+    chosen = [*rows.OPTIONS, *(word for test in tests for word in ("--test", test))] if tests else quick
     limit = asked.seconds or package.seconds
     command = ["run", "cpu", "--kernels", str(kernels), *options, *chosen, "--targets", str(TARGETS), "--timeout", str(limit)]
     started, used = time.monotonic(), _cpu_seconds()
@@ -108,7 +106,6 @@ def _cpu_seconds() -> float:
 
 
 def _typed(package: Package, quick: list[str]) -> str:
-    """Return the command as a user would type it in the root of the sources."""
     words = ["warpwave", "run", "cpu", "--kernels", package.kernels, *package.options, *quick]
     return shlex.join([word.replace("{sources}/", "") for word in words])
 

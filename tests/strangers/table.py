@@ -16,7 +16,6 @@ _MISSING = re.compile(r"No module named '([\w.]+)'")
 
 
 def write(packages: list[Package]) -> None:
-    """Replace the part between the marks by what the last session measured of each package."""
     page = PAGE.read_text(encoding="utf-8")
     if BEGIN not in page or END not in page:
         raise SystemExit(f"{PAGE.name} has no place for the table. It stands between two lines: {BEGIN} and {END}.")
@@ -47,14 +46,12 @@ def write_adopted() -> None:
 
 
 def table(packages: list[Package]) -> str:
-    """Return the table: a row for each package."""
     head = ["package, version", "tests", "binaries", "needs a card", "not installed", "Triton", "options"]
     lines = ["", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     return "\n".join([*lines, *(_row(package, _result(package)) for package in packages), "", ""])
 
 
 def _result(package: Package) -> dict[str, Any]:
-    """Return the last measurement of this version, or nothing."""
     path = RESULTS / f"{package.name}.json"
     told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return told if told.get("version") == package.version else {}
@@ -89,5 +86,4 @@ def _counts(stage: dict[str, Any]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return a text as one cell of a Markdown table."""
     return " ".join(text.replace("|", "\\|").replace("`", "'").replace("<", "&lt;").split())[:160]

@@ -59,7 +59,6 @@ def test_a_relative_error(pair):
 
 
 def assert_close(ours, theirs, tolerance):
-    """A helper of the author's own."""
     error = (ours - theirs).abs().max().item()
     if error > tolerance:
         raise AssertionError(f"differs by {error}")

@@ -17,7 +17,6 @@ def copy(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 def run(kernel, n=1000):
-    """Launch a kernel with the arguments of `copy`, and compare."""
     x = torch.randn(n, device="cuda")
     out = torch.zeros_like(x)
     kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, out, n)

@@ -60,7 +60,6 @@ def test_forking_ends_at_the_limit(run):
 
 
 def test_memory_ends_at_the_limit(run, monkeypatch):
-    """What asks for more than its share is killed, alone, and the engine says why."""
     monkeypatch.setattr("warpwave.engines.docker.container.Host.memory_limit", property(lambda _: 256 << 20))
     _, ended, _, _ = run("held = [b'x' * (1 << 20) for _ in range(2000)]")
 

@@ -66,7 +66,6 @@ def host(sshd, engine) -> Host:
 
 @pytest.fixture
 def asked(request_, host):
-    """A request for that machine, with a job that no program here reads."""
     (request_.raw / "job.json").write_text("{}")
     return change(request_, host=host)
 
@@ -91,7 +90,6 @@ def left(engine):
 
 
 def execute(remote, request, built, program: str, said=None, on_line=lambda line: None):
-    """Run a Python program in a container as the inside would be run."""
     lines: list[str] = []
     remote._say = remote._reconnecting.say = (said if said is not None else []).append
     return *remote.execute(request, built[0], lambda line: (lines.append(line), on_line(line)), ["python3", "-c", program]), lines

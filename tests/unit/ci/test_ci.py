@@ -1,7 +1,5 @@
 """A runner that is not fit leaves a record like a run's, and what is published fits where it goes."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re
@@ -66,7 +64,6 @@ def test_each_record_is_a_run_of_its_own_and_replaces_none(tmp_path):
 
 
 def test_leftovers_are_named(monkeypatch):
-    """They are removed, not only listed; an engine that does not answer is no error here."""
     asked = []
     answers = [["container a", "container b"], [], InfrastructureError("no engine", "It is off.", "Start it.")]
 
@@ -87,7 +84,6 @@ def test_leftovers_are_named(monkeypatch):
 
 
 def test_numbers_are_exported_for_each_tool_where_there_are_any(tmp_path):
-    """CSV is in the report; OpenMetrics is text."""
     found = job.export(compare(two_targets()), tmp_path)
 
     assert sorted(path.name for path in found) == sorted(path.name for path in tmp_path.iterdir())
@@ -229,8 +225,6 @@ GUARDED = {"name": "gpu-forks", "protection_rules": [{"type": "wait_timer", "wai
 
 @pytest.fixture
 def github():
-    """GitHub's API on this machine: what it answers, and what it was asked."""
-
     @contextmanager
     def serve(status, body, headers=()):
         asked = []
@@ -306,7 +300,6 @@ def test_an_environment_with_reviewers_lets_the_plan_through(github, plan):
     ids=str,
 )
 def test_an_environment_that_asks_nobody_is_refused(github, plan, answer):
-    """Exit code 2, and no matrix that a job could start from."""
     with github(200, answer) as (api, _):
         code, told, output = plan(api)
 
@@ -337,7 +330,6 @@ def test_an_answer_that_is_none_is_refused(github, plan, status, code, words):
 
 
 def test_a_github_that_does_not_answer_is_infrastructure(github, plan, monkeypatch):
-    """Nobody there, an address that is none, or something else than JSON: no plan, and no traceback."""
     monkeypatch.setattr(forks, "_LIMIT_S", 0.5)
     with github(200, b"<html>") as (api, _):
         answers = [plan(api), plan("http://127.0.0.1:9"), plan("http://[::")]

@@ -1,7 +1,5 @@
 """The plan of a workflow at its bounds, and the whole matrix that a job starts from."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json
@@ -457,7 +455,6 @@ def test_a_point_that_fails_now_is_named_with_the_first_line_of_its_error(since)
 
 
 def test_a_change_within_the_users_threshold_is_none(since):
-    """A quarter slower, half allowed."""
     found = since(measured(1.0), measured(1.25), Asked(threshold=0.5))
 
     assert (found.worse, found.annotations) == ("", ())
@@ -529,7 +526,6 @@ def spilling(count):
     ],
 )
 def test_each_part_of_the_page_says_first_whether_it_is_good(since, before, after, heads):
-    """One part a kind, behind an empty line each."""
     page = since(before, after, Asked(tuple(Concern), lost_tests=True, threshold=0.05)).page
 
     assert page.startswith(f"\n## Since the base branch\n\n### {heads[0]}\n")

@@ -1,7 +1,5 @@
 """The workflows keep the rules of a public repository with GPU runners, each by its name; and what they call does what they trust it to."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

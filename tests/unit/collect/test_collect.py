@@ -1,7 +1,5 @@
 """Honest raw folders, found and read into target runs. All data is synthetic."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
@@ -60,7 +58,6 @@ def test_raw_folders_are_found_from_wherever_the_path_points(tmp_path, given, ex
 
 
 def test_a_raw_folder_given_twice_is_found_once(raw):
-    """Overlapping paths do not count a target twice."""
     assert [raw] == find_raw([raw, raw.parent, raw.parent.parent, raw / "." / "../alpha"])
 
 
@@ -89,7 +86,6 @@ def test_links_are_not_followed_when_searching(tmp_path, raw):
 
 @pytest.mark.parametrize("paths", [[], ["."], ["missing"]])
 def test_no_raw_folder_is_an_error_in_three_beats(tmp_path, paths):
-    """The message says what was searched, why it may be missing, and what to give instead; exit code 4."""
     with pytest.raises(InvalidInputError) as caught:
         find_raw([tmp_path / path for path in paths])
 
@@ -98,7 +94,6 @@ def test_no_raw_folder_is_an_error_in_three_beats(tmp_path, paths):
 
 
 def test_tests_with_the_same_id_are_all_kept(tmp_path):
-    """Reading merges nothing."""
     cases = (case(verdict=Verdict.FAILED, message="first"), case())
 
     assert cases == collect(write_raw(tmp_path / "alpha", run(cases=cases))).cases
@@ -133,7 +128,6 @@ INVALID, INCOMPLETE = Verdict.INVALID, Verdict.INCOMPLETE
 
 
 def test_every_file_comes_back(folder):
-    """In the field that it is for."""
     assert collect(folder) == WHOLE
 
 
@@ -274,7 +268,6 @@ def test_a_job_of_version_1_is_read(tmp_path):
 @pytest.mark.parametrize("key", ["run_id", "target"])
 @pytest.mark.parametrize("name", ["job.json", "stages.json"])
 def test_a_file_of_another_run_names_both(folder, name, key):
-    """Its own first, then that of run.json; long names are cut."""
     edit(folder / name, **{key: "y" * 50})
     found = collect(folder)
     told = {"run_id": f"alpha of run {'y' * 40} … 10 characters cut", "target": f"{'y' * 40} … 10 characters cut of run run-1"}[key]
@@ -427,7 +420,6 @@ def test_a_journal_without_a_plan_tells_nothing(tmp_path, journal):
 
 
 def test_a_stage_that_was_asked_for_and_has_no_report_is_not_run(raw):
-    """The missing stage has a row, and the target is incomplete."""
     stages = [to_json(report) for report in run().stages if report.stage is not Stage.BENCH]
     (raw / "stages.json").write_text(f'{{"run_id": "run-1", "target": "alpha", "finished": true, "reports": [{", ".join(stages)}]}}')
 
@@ -451,7 +443,6 @@ def test_a_stage_that_passed_and_left_no_file_is_incomplete(raw, name):
 
 
 def test_an_emulated_run_is_read_back(tmp_path):
-    """With the architecture that was emulated, and that its tests checked what kernels do to memory."""
     found = collect(write_raw(tmp_path / "syn942-emulated", emulated()))
 
     assert found == emulated(sanitized=True)
@@ -581,7 +572,6 @@ def test_a_folder_with_the_package_s_name_says_nothing(path):
 
 
 def test_a_package_is_called_as_its_folder_and_its_project_are(tmp_path):
-    """Whichever of them is there."""
     (tmp_path / "checkout").mkdir()
     bare = package_names(tmp_path / "checkout")
     (tmp_path / "checkout" / "setup.cfg").write_text("[metadata]\nname = old\n")
@@ -612,7 +602,6 @@ def test_a_pattern_matches_a_name_or_a_path(path, pattern):
 
 
 def test_tests_are_what_pytest_collects_by_name():
-    """With the patterns of its own."""
     found = [is_test(path) for path in ("a/test_x.py", "x_test.py", "a/bench_x.py", "a/testing.py", "test_/x.py", "a/test_x.txt")]
 
     assert found == [True, True, False, False, False, False]

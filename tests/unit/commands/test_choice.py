@@ -42,7 +42,6 @@ def package(tmp_path, monkeypatch):
 
 @pytest.fixture
 def git(package):
-    """Run git in the package, which is a repository with one commit."""
     if shutil.which("git") is None:
         pytest.skip("there is no git")
 
@@ -56,7 +55,6 @@ def git(package):
 
 
 def parse(*words):
-    """The options of a run, as its command line gives them."""
     return parse_options(parse_run(["cpu", *words]).params)
 
 

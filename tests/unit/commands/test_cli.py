@@ -61,7 +61,6 @@ def variables(folder) -> dict[str, str]:
 
 @pytest.fixture
 def warpwave(tmp_path):
-    """Run the command in an empty folder, with no engine to be found."""
     return partial(command.warpwave, cwd=tmp_path, env=variables(tmp_path), light=True)
 
 
@@ -76,8 +75,6 @@ def finished(tmp_path_factory):
 
 @pytest.fixture
 def package(tmp_path):
-    """Write a kernel package of one test file."""
-
     def write(text: str, name: str = "test_op.py"):
         folder = tmp_path / "package"
         folder.mkdir(exist_ok=True)

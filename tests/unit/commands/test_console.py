@@ -58,8 +58,6 @@ def orders(text: str, ours: str = r"::(error|warning) title=[^:]*::") -> list[st
 
 @pytest.fixture
 def printed():
-    """What is printed by a function, on both streams."""
-
     def printed(function, *arguments, **options) -> str:
         with CliRunner().isolation() as (out, err, *_):
             function(*arguments, **options)

@@ -68,7 +68,6 @@ def script(path, text):
 
 @pytest.mark.parametrize("name", MACHINES)
 def test_a_recorded_machine_comes_to_what_it_should(name, tmp_path):
-    """Each check its state and its evidence; whoever has to mend something is told how."""
     recording = yaml.safe_load(MACHINES[name].read_text())
     target = load_targets()[recording["target"]]
     findings = {
@@ -298,7 +297,6 @@ def test_a_check_that_cannot_be_answered_is_refused(tmp_path, name):
 
 
 def test_this_machine_as_it_is(tmp_path):
-    """One JSON document, an exit code that agrees with it, nothing written, no traceback."""
     done = command.warpwave("doctor", "--json", cwd=tmp_path, env={**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/no.sock"})
     document = json.loads(done.stdout)
     states = {finding["check"]: finding["state"] for finding in document["findings"]}

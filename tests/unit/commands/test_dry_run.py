@@ -38,8 +38,6 @@ def package(tmp_path, monkeypatch):
 
 @pytest.fixture
 def nothing_starts(monkeypatch):
-    """No program and no connection is made."""
-
     def refuse(*arguments, **more):
         raise AssertionError(f"started: {arguments}")
 
@@ -240,7 +238,6 @@ def here(tmp_path, monkeypatch):
 
 
 def machine(monkeypatch, root, vendor=""):
-    """A machine with a card of this vendor, or with none."""
     device = root / "sys/bus/pci/devices/0000:01:00.0"
     device.mkdir(parents=True)
     (device / "vendor").write_text(f"{vendor or '0x8086'}\n")

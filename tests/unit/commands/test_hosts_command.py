@@ -140,7 +140,6 @@ def asked(tmp_path, *names, **more):
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A package whose kernels are in a folder of it; the user's own settings are elsewhere, and empty."""
     (tmp_path / "package" / "kernels").mkdir(parents=True)
     (tmp_path / "package" / "pyproject.toml").write_text("")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))

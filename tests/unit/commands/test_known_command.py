@@ -29,7 +29,6 @@ def results(folder, *bad, good=(GOOD,)):
 
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
-    """An empty folder, outside of any workflow."""
     for name in ("GITHUB_BASE_REF", "GITHUB_REF", "GITHUB_SHA", "GITHUB_EVENT_NAME", "FAIL_ON", "KNOWN", "KERNELS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -68,7 +67,6 @@ def test_nothing_is_written_where_nothing_fails(here, capsys):
 
 
 def test_an_update_as_json(here, capsys):
-    """What was added and removed, and where the list is."""
     (here / "known-failures.txt").write_text(f"test alpha failed {GOOD}\n")
     assert _run_cli(["known", "update", results(here / "red", BAD), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)

@@ -46,16 +46,8 @@ ROOT = os.getuid() == 0
 _WITHOUT = "-dac_override,-dac_read_search"  # root that may open only what is its own, as any user
 VARIABLES = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(Path(__file__).parents[3])}
 warpwave = partial(command.warpwave, env=VARIABLES)
-PLACES = [
-    "below a file",
-    "below proc",
-    "proc itself",
-    "a long name",
-    "a loop of links",
-    "behind a loop",
-    "below a dangling link",
-    "read-only",
-]
+PLACES = ["below a file", "below proc", "proc itself", "a long name", "a loop of links", "behind a loop"]
+PLACES += ["below a dangling link", "read-only"]
 
 
 @pytest.fixture
@@ -409,7 +401,6 @@ NOTHING = {"requirements": (), "with_packages": (), "install": None, "extras": (
 
 @pytest.fixture
 def kernels(tmp_path) -> Path:
-    """A folder of kernels in a package that asks for nothing."""
     (tmp_path / "ops").mkdir()
     (tmp_path / "ops" / "pyproject.toml").write_text("[project]\nname = 'ops'\n")
     (tmp_path / "ops" / "needs.txt").write_text("einops\n")
@@ -540,7 +531,6 @@ def test_a_build_reads_no_project_file_through_a_link_out(kernels):
 
 @pytest.fixture
 def package(tmp_path):
-    """A package with scripts at its root, in a folder, and beside its kernels."""
     for name in ("speed.py", "benchmarks/b.py", "benchmarks/a.py", "benchmarks/deep/c.py", "my_ops/d.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
@@ -822,7 +812,6 @@ def test_kernels_for_another_run_are_those_of_all_launches(kernels):
 
 @pytest.fixture
 def repository(tmp_path, monkeypatch) -> Path:
-    """A repository, in which the user is, and a folder outside of it."""
     root = tmp_path / "repository"
     root.mkdir()
     (tmp_path / "outside").mkdir()
@@ -910,11 +899,11 @@ def test_a_link_in_the_place_of_a_file_is_replaced(tmp_path, content):
 
 
 def all_commands(group: click.Group, name: str = ""):
-    for key, one in group.commands.items():
-        if isinstance(one, click.Group):
-            yield from all_commands(one, f"{name} {key}")
+    for key, entry in group.commands.items():
+        if isinstance(entry, click.Group):
+            yield from all_commands(entry, f"{name} {key}")
         else:
-            yield f"{name} {key}".strip(), one
+            yield f"{name} {key}".strip(), entry
 
 
 WRITTEN = {"out", "markdown", "html_file", "svg", "summary", "json", "resume"}

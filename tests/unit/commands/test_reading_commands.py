@@ -24,7 +24,6 @@ def warpwave(*arguments, cwd: Path, **more):
 
 
 def test_the_command_writes_what_it_prints(tmp_path):
-    """The terminal, Markdown, HTML and JSON say the same, and the exit code is in the JSON, too."""
     for name, kernel in (("base", row()), ("head", row(spills=4))):
         write_raw(tmp_path / name / "raw" / "alpha", run(compiled=(kernel,)))
     done = warpwave("codegen", "diff", "base", "head", "--markdown", "out.md", "--html", "out.html", "--json", "out.json", cwd=tmp_path)
@@ -63,7 +62,6 @@ def package(tmp_path):
 
 
 def test_the_page_of_two_legs(tmp_path, package, capsys):
-    """In four forms, with exit code 1 for a kernel that spills, and the tuned configuration that is stale by that."""
     for toolchain, spills in (("triton-3.8.0", 0), ("triton-3.9", 8)):
         made = run("cpu", gpu=None, samples=(), again=(), ceilings=(), compiled=(compiled(spills=spills),))
         record = replace(made.record, target=f"cpu@{toolchain}", toolchain=toolchain)
@@ -238,7 +236,6 @@ def test_half_of_the_cases_have_to_move():
 
 @pytest.fixture
 def runs(tmp_path, monkeypatch):
-    """Four runs in a folder, the last two slower, and one of their folders without a run."""
     monkeypatch.chdir(tmp_path)
     for number, time in enumerate((1.0, 1.0, 1.5, 1.5), 1):
         who = day(number, time, time)
@@ -249,7 +246,6 @@ def runs(tmp_path, monkeypatch):
 
 
 def test_the_command_shows_lines_and_steps(runs, capsys):
-    """From folders to a table, the steps, and what is left out; all of it in JSON, and a page for a summary."""
     assert _run_cli(["history", "all/3", "all/4", "all/1", "all/2", "empty", "--markdown", "page.md", "--json", "all.json"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     document = json.loads((runs / "all.json").read_text())

@@ -34,8 +34,6 @@ tuned = [{files = "configs/*.json", function = "fused", key = 3}]
 
 @pytest.fixture
 def package(tmp_path):
-    """A folder of kernels, below the folder with a file of this text."""
-
     def write(text: str):
         (tmp_path / "pyproject.toml").write_text(text)
         (tmp_path / "kernels" / "mine").mkdir(parents=True, exist_ok=True)
@@ -342,7 +340,6 @@ def test_a_types_own_validator_says_what_is_allowed():
 
 @pytest.fixture(scope="module")
 def known() -> dict[str, Architecture]:
-    """The architectures of the shipped file."""
     return load_architectures()
 
 

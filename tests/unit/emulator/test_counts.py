@@ -19,7 +19,6 @@ CARDS = tuple(WAVES)
 
 
 def counted(function, arch, grid, arguments, constants, **options) -> tuple[Counts, Counter]:
-    """Execute a Triton function and return its counts, and their sum over all lines."""
     made = compiled(function, arch, arguments, constants, **options)
     kernel = load(made.asm["hsaco"])
     buffers = [(value.data_ptr(), value.nbytes) for value in arguments.values() if isinstance(value, torch.Tensor)]
@@ -37,41 +36,35 @@ def _counted(kernel, launch) -> tuple[Counts, Counter]:
 
 @triton.jit
 def copy(x, y, n, FIRST: tl.constexpr, BLOCK: tl.constexpr):
-    """Copy a vector, from element FIRST on."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y + i, tl.load(x + FIRST + i, mask=i < n), mask=i < n)
 
 
 @triton.jit
 def strided(x, y, STEP: tl.constexpr, BLOCK: tl.constexpr):
-    """Gather every STEP-th element."""
     i = tl.arange(0, BLOCK)
     tl.store(y + i, tl.load(x + i * STEP))
 
 
 @triton.jit
 def transposed(x, y, N: tl.constexpr, BLOCK: tl.constexpr):
-    """Write the transpose of an N by N matrix by flat indices, which hide the strides from the compiler."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y + i % N * N + i // N, tl.load(x + i))
 
 
 @triton.jit
 def total(x, y, BLOCK: tl.constexpr):
-    """Add up a block."""
     tl.store(y + tl.program_id(0), tl.sum(tl.load(x + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)), 0))
 
 
 @triton.jit
 def collected(x, y, BLOCK: tl.constexpr):
-    """Add each element to one of 16 sums."""
     i = tl.arange(0, BLOCK)
     tl.atomic_add(y + i % 16, tl.load(x + i), sem="relaxed")
 
 
 @triton.jit
 def product(a, b, c, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
-    """One tile of a matrix product."""
     m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
     found = tl.dot(tl.load(a + m[:, None] * K + k[None, :]), tl.load(b + k[:, None] * N + n[None, :]))
     tl.store(c + m[:, None] * N + n[None, :], found)

@@ -34,7 +34,6 @@ more = [CppExtension("unbuilt_cpu", []), CUDAExtension(f"{name}._C", []), CUDAEx
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A package whose build script names extensions, in the path of this process."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
     monkeypatch.setattr(sys, "modules", {**sys.modules})

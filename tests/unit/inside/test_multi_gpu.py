@@ -584,7 +584,6 @@ def test_what_ends_first_is_not_first_on_disk(tmp_path):
 
 
 def job_on(tmp_path, *uuids: str) -> Job:
-    """A job whose facts stage has seen these cards."""
     devices = tuple(DeviceFacts(index, "Card", "sx1", 1 << 30, 4, uuid=uuid) for index, uuid in enumerate(uuids))
     dump(facts(devices=devices), tmp_path / "facts.json")
     return make_job("run-1", "stub", (Stage.BENCH,), "/kernels", str(tmp_path), visible_devices="STUB_VISIBLE_DEVICES")

@@ -14,7 +14,6 @@ import pytest
 REPOSITORY = Path(__file__).parents[3]
 sys.path.insert(0, str(REPOSITORY / "tests" / "strangers"))
 
-import again
 import rows
 import session
 import sources
@@ -107,9 +106,9 @@ REPEATED = {
 
 def test_failed_tests_that_ran_again_change_their_row():
     """Their verdicts and classes replace the old ones; what was slow, passed or compiled stays."""
-    assert again.to_repeat(ROW) == ["t.py::a", "t.py::b", "t.py::c"]
+    assert rows.to_repeat(ROW) == ["t.py::a", "t.py::b", "t.py::c"]
 
-    row = again.merged(ROW, REPEATED)
+    row = rows.merged(ROW, REPEATED)
 
     assert row["test"]["counts"] == {"passed": 10, "failed": 1, "timeout": 2, "not-run": 1}
     assert row["test"]["not_run"] == {"skipped": 4, "not-pretended": 1}
@@ -127,8 +126,8 @@ def test_failed_tests_that_ran_again_change_their_row():
 @pytest.mark.parametrize(("row", "word"), [({}, "no row yet"), ({"test": ROW["test"]}, "does not name")])
 def test_tests_that_nobody_knows_do_not_run_again(row, word):
     """A row from before they were kept has failures, and is not left as it is without a word."""
-    with pytest.raises(again.CannotMergeError, match=word):
-        again.to_repeat(row)
+    with pytest.raises(rows.CannotMergeError, match=word):
+        rows.to_repeat(row)
 
 
 @pytest.mark.parametrize(
@@ -141,13 +140,12 @@ def test_tests_that_nobody_knows_do_not_run_again(row, word):
     ],
 )
 def test_a_row_is_not_mixed_with_another_run(change, word):
-    with pytest.raises(again.CannotMergeError, match=word):
-        again.merged(ROW, {**REPEATED, **change})
+    with pytest.raises(rows.CannotMergeError, match=word):
+        rows.merged(ROW, {**REPEATED, **change})
 
 
 @pytest.mark.slow
 def test_a_whole_run_becomes_a_row(cache, tmp_path, monkeypatch):
-    """One test passes, one fails with and without warpwave; the page gets both between its marks, and keeps the rest."""
     pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
     folder, package = cache
     page = tmp_path / "page.md"

@@ -37,7 +37,6 @@ OWNERS = {
 
 @functools.cache
 def imports(path: Path) -> set[str]:
-    """Every module that a file imports, wherever in it."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -48,7 +47,6 @@ def imports(path: Path) -> set[str]:
 
 
 def below(modules: set[str], package: str) -> set[str]:
-    """Those of `modules` that are `package` or in it."""
     return {module for module in modules if module == package or module.startswith(package + ".")}
 
 

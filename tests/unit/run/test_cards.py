@@ -119,7 +119,6 @@ def test_a_stranger_among_stages_gets_nothing(card, raw):
 
 @pytest.fixture
 def stage(raw, monkeypatch):
-    """A stage's side; its events go to a list."""
     told: list[dict] = []
     monkeypatch.setenv(inside.LEASE_VARIABLE, "")
     monkeypatch.setattr(inside, "emit", lambda name, **fields: told.append({"event": name, **fields}))

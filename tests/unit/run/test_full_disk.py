@@ -74,7 +74,6 @@ def small_disk(disk):
 
 @pytest.fixture
 def run(tmp_path):
-    """Run a small package of tests into a folder, as a user does."""
     package = tmp_path / "package"
     package.mkdir()
     (package / "test_op.py").write_text(
@@ -150,8 +149,6 @@ def test_whatever_the_disk_answers_and_when(tmp_path, monkeypatch, number, momen
 
 
 class Standing:
-    """An engine that passes everything."""
-
     name = "local"
 
     def prepare(self, request, say):

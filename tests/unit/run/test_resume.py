@@ -73,7 +73,6 @@ def test_after():
 
 @pytest.fixture
 def warpwave(tmp_path):
-    """The command in a folder with a package, without interpreter or container."""
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "test_op.py").write_text(TESTS)
     (tmp_path / "targets.yml").write_text("schema_version: 1\ntargets:\n  cpu: {interpret: false, stages: [test]}\n")
@@ -268,7 +267,6 @@ RUN = ["run", "cpu", "--engine", "local", "--kernels", "ops", "--targets", "targ
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory):
-    """A finished run of a small package, in which a test failed."""
     pytest.importorskip("triton", reason="the local engine needs torch and triton; `nox -s tests` installs them")
     folder = tmp_path_factory.mktemp("first")
     for name, text in PACKAGE.items():
@@ -466,7 +464,6 @@ class Fake:
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Run a target on a fake engine with an image."""
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "test_op.py").write_text("")
 
@@ -482,8 +479,6 @@ def run(tmp_path, monkeypatch):
 
 
 def ended(verdict=Verdict.PASSED, stages=(Stage.TEST,)):
-    """What an inside leaves that came to its end."""
-
     def act(raw):
         reports = (StageReport(Stage.FACTS, Verdict.PASSED, exit_code=0), *(StageReport(stage, verdict, exit_code=0) for stage in stages))
         dump(Stages("run-1", raw.name, True, reports), raw / "stages.json")

@@ -318,7 +318,6 @@ def base(mnemonic: str) -> str:
 
 
 def statement(mnemonic: str):
-    """Return types of results, types of operands, and the function of an instruction; KeyError: nobody has stated it."""
     name = base(mnemonic)
     return (
         STATED.get(name)

@@ -1,7 +1,5 @@
 """Benchmarks that are scripts, measured on a device whose clock only launches move: a quarter of a millisecond each."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The bench stage, without a GPU: what a sweep keeps of each point, and what makes a point weak, skipped or wrong."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json
@@ -276,8 +274,6 @@ def in_turns(timer, monkeypatch, tmp_path, *functions):
 
 
 def author(timer, work, log=None):
-    """An author's function that computes GB/s from the median."""
-
     def function(N, provider):
         if log is not None:
             log.append(1)
@@ -500,7 +496,6 @@ def test_what_is_far_from_the_last_half_is_not_settled(medians, discarded):
 
 
 def gathered(*medians):
-    """Rounds of ten equal timings each, in ms."""
     found = Gathered(Rule(target=0.01), cap_ms=1e6)
     ends = []
     for median in medians:

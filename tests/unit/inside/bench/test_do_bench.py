@@ -1,7 +1,5 @@
 """The timer that stands in for `do_bench`, on a clock of its own: what is timed, after which flushes, and with the host ahead."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Compiling ahead of the first timing: the binaries are there, under the keys under which the JIT looks for them. No GPU is needed."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json
@@ -36,7 +34,6 @@ CARD = next(card for card in load_targets()["cpu"].architectures if card.name ==
 
 @pytest.fixture
 def job(tmp_path):
-    """A job whose facts stage has seen a card."""
     device = DeviceFacts(0, "Synthetic GPU", "sm_90", 1 << 36, 144)
     dump(Facts("3.12", "", "2", "3", "", "", "1", "", devices=(device,)), tmp_path / "facts.json")
     return make_job("run-1", "cuda", (Stage.BENCH,), "", str(tmp_path), architectures=(CARD,), workers=2)
@@ -298,7 +295,6 @@ KEY = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567ABCDEFGHIJKLMNOPQRST"
 
 @pytest.fixture
 def job_of_unpack(tmp_path):
-    """A job whose facts stage has seen a card."""
     device = DeviceFacts(0, "Synthetic GPU", "sm_90", 1 << 36, 144)
     dump(Facts("3.12", "", "2", "3", "", "", "1", "5e1f", devices=(device,)), tmp_path / "facts.json")
     (tmp_path / "compile").mkdir()

@@ -195,8 +195,6 @@ def test_what_no_card_can_launch_is_beyond_gates():
 
 @pytest.fixture
 def package(tmp_path):
-    """A kernel package whose `pyproject.toml` says what a test gives."""
-
     def write(text):
         (tmp_path / "pyproject.toml").write_text(text)
         (tmp_path / "kernels").mkdir(exist_ok=True)

@@ -20,7 +20,6 @@ ARCHITECTURES = ["sm_80", "sm_90", "sm_100", "gfx90a", "gfx942", "gfx950", "gfx1
 
 @pytest.fixture(scope="module")
 def rows(run_inside, data):
-    """All rows of one run over the tutorial-style script."""
     output = run_inside(data / "scripted", Stage.COMPILE)
     return [json.loads(line) for line in (output / "compile" / "kernels.jsonl").read_text().splitlines()]
 

@@ -29,7 +29,6 @@ BOTH = ("sm_90", "gfx942")
 
 @pytest.fixture(scope="module")
 def rows(run_inside, data):
-    """All rows of one run over tests that launch in every way there is."""
     cards = tuple(card for card in load_targets()["cpu"].architectures if card.name in BOTH)
     output = run_inside(data / "launching", Stage.COMPILE, architectures=cards, benches=("bench_*.py",))
     return [json.loads(line) for line in (output / "compile" / "kernels.jsonl").read_text().splitlines()]
@@ -330,7 +329,6 @@ def test_a_discarded_row_keeps_its_figures_and_says_what_is_clean(judged):
 
 @pytest.mark.slow
 def test_a_strict_package_is_judged_by_every_candidate(compiled):
-    """As before there were candidates."""
     report, rows = compiled("all")
 
     assert report["not_run"] == {}

@@ -30,7 +30,6 @@ CARD = load_targets()["gfx942-emulated"].emulate
 
 @pytest.fixture(scope="module")
 def stage(run_inside, data):
-    """The cases by name, as type, message and properties; and the reports of the stages."""
     output = run_inside(data / "emulated", Stage.TEST, interpret=False, emulate=CARD, benches=(), test_s=60.0, sanitize=False)
     found = {}
     for case in ElementTree.parse(output / "test" / "junit.xml").getroot().iter("testcase"):

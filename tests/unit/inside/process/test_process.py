@@ -1,7 +1,5 @@
 """Exceptions in one line."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import importlib
@@ -19,20 +17,28 @@ from engine_requests import make_job, make_options
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
+
+import signal
+import threading
+
+import pytest
 from light import light_python
 from synthetic import facts
 
 from warpwave.collect import collect
 from warpwave.config.targets import load_targets
 from warpwave.inside import __main__ as inside
-from warpwave.inside import environment
+from warpwave.inside import environment, watchdog
+from warpwave.inside import environment as imports
 from warpwave.inside.environment import is_of_the_disk, why_unwritable
 from warpwave.inside.facts import stage
 from warpwave.inside.facts.stage import UnusableError
 from warpwave.inside.process import forks, supervise, workers
 from warpwave.inside.process.outcomes import describe, statement, with_child
 from warpwave.inside.process.supervise import Death, _explain
-from warpwave.records import DeviceFacts, Stage, Verdict, to_json
+from warpwave.inside.test import pytest_plugin
+from warpwave.inside.watchdog import watch
+from warpwave.records import OVERFULL, OVERTIME, DeviceFacts, Stage, Verdict, to_json
 from warpwave.records.isolated import isolated
 from warpwave.run import run_target
 
@@ -339,7 +345,6 @@ def test_a_kill_counts_in_a_container_or_on_the_whole_machine(counters):
 
 
 def outcomes(folder) -> dict[str, tuple[str, str]]:
-    """Each test's verdict and message, by name."""
     found = {}
     for case in ElementTree.parse(folder / "test" / "junit.xml").getroot().iter("testcase"):
         bad = next((child for child in case if child.tag in ("failure", "error", "skipped")), None)
@@ -560,3 +565,131 @@ def test_variables_that_were_read_at_an_import_need_a_new_python(tmp_path, monke
         found = warm.start(forks.Task("module", (), {"PATH": "/bin", name: "1"}), 1, {}, 9.0)
 
     assert found == ("a fork" if fits else None)
+
+
+# The first process of a container: it ends what nobody else watches.
+
+
+@pytest.fixture(autouse=True)
+def handlers():
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-S", "-c", code]
+
+
+STUBBORN = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
+
+
+def test_a_run_that_ends_has_its_own_code(tmp_path):
+    """A code, or a signal as 128 + n, as engines report them."""
+    assert watch(python("import sys; sys.exit(7)"), tmp_path, 60, 1, 1 << 20, 100) == 7
+    assert watch(python("import os; os.kill(os.getpid(), 11)"), tmp_path, 60, 1, 1 << 20, 100) == 139
+
+
+def test_a_run_past_its_time_may_write_its_results(tmp_path):
+    polite = f"import time\ntry: time.sleep(60)\nexcept KeyboardInterrupt: open({str(tmp_path / 'kept')!r}, 'w')"
+
+    assert watch(python(polite), tmp_path, 1.5, 30, 1 << 20, 100) == OVERTIME
+    assert (tmp_path / "kept").exists()
+
+
+def test_a_run_that_does_not_listen_is_killed(tmp_path):
+    assert watch(python(STUBBORN), tmp_path, 1.0, 0.2, 1 << 20, 100) == OVERTIME
+
+
+@pytest.mark.parametrize(
+    "fill", ["open(f'{n}/{i}', 'w').write('x')", "open(f'{n}/big', 'ab').write(b'x' * 100_000)"], ids=["files", "bytes"]
+)
+def test_a_run_that_fills_the_disk_is_ended(tmp_path, monkeypatch, fill):
+    """By the number of files, or by their size."""
+    monkeypatch.setattr(watchdog, "_LOOK_S", 0.05)
+    code = f"import time\nn = {str(tmp_path)!r}\nfor i in range(100_000):\n    {fill}\n    time.sleep(0.001)"
+
+    assert watch(python(code), tmp_path, 60, 5, 1 << 20, 50) == OVERFULL
+
+
+def test_a_folder_that_cannot_be_measured_is_over_its_limit(tmp_path):
+    assert watchdog.Meter(tmp_path / ("x" * 300), 1 << 20, 100).look()
+
+
+def test_signals_are_passed_on(tmp_path):
+    """The client's SIGINT reaches the run, and its code is the run's."""
+    code = "import time\ntry: print('ready', flush=True); time.sleep(60)\nexcept KeyboardInterrupt: raise SystemExit(130)"
+    program = (
+        f"import sys; from pathlib import Path; from warpwave.inside.watchdog import watch; "
+        f"sys.exit(watch([sys.executable, '-S', '-c', {code!r}], Path({str(tmp_path)!r}), 60, 1, 1 << 20, 100))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    threading.Timer(0.1, lambda: os.kill(process.pid, signal.SIGINT)).start()
+
+    assert process.wait(30) == 130
+    process.stdout.close()
+
+
+def test_a_request_to_stop_may_come_as_a_file(tmp_path):
+    """Where a runtime passes no signal on; it is made while the run works, and passed on once."""
+    threading.Timer(1.0, (tmp_path / ".stop").mkdir).start()
+    code = "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(130))\ntime.sleep(60)"
+
+    assert watch(python(code), tmp_path, 60, 5, 1 << 20, 100) == 130
+
+
+# A test worker imports torch's compiler before it waits for the card, if the package names something that needs it.
+
+
+@pytest.fixture(autouse=True)
+def _no_word(monkeypatch):
+    monkeypatch.delenv(imports._VARIABLE, raising=False)
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+
+
+@pytest.mark.parametrize(
+    ("text", "needs_card", "told"),
+    [
+        ("torch.compile(f)", True, "1"),
+        ("torch.library.opcheck(op, ())", True, "1"),
+        ("assert f(x) == x", True, ""),
+        ("torch.compile(f)", False, ""),
+    ],
+)
+def test_it_is_imported_if_a_file_names_what_needs_it(text, needs_card, told, tmp_path):
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "test_it.py").write_text(text)
+    imports.tell_workers(SimpleNamespace(kernels=str(tmp_path), package_root="", needs_card=needs_card))
+    assert os.environ[imports._VARIABLE] == told
+
+
+def test_a_worker_imports_it_before_it_waits_for_the_card(monkeypatch):
+    calls = []
+    monkeypatch.setattr(pytest_plugin, "import_compiler", lambda: calls.append("import"))
+    monkeypatch.setattr(pytest_plugin, "await_card", lambda journal: calls.append("card"))
+    monkeypatch.setattr(pytest_plugin.Journal, "from_environment", lambda: None)
+    for items in ([], ["a test"]):
+        pytest_plugin.pytest_runtestloop(SimpleNamespace(items=items, config=SimpleNamespace(option=SimpleNamespace(collectonly=False))))
+    assert calls == ["import", "card"]
+
+
+@pytest.mark.parametrize(("told", "names"), [("1", [imports._MODULE]), ("", [])])
+def test_it_is_imported_if_the_stage_says_so(told, names, monkeypatch):
+    monkeypatch.setenv(imports._VARIABLE, told)
+    found = []
+    monkeypatch.setattr(imports.importlib, "import_module", found.append)
+    imports.import_compiler()
+    assert found == names
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("told", ["1", ""])
+def test_what_is_imported(told):
+    code = "import sys, warpwave.inside.environment as i; i.import_compiler(); print(i._MODULE in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, imports._VARIABLE: told}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split()[-1] == str(bool(told))

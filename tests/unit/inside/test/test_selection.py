@@ -50,7 +50,6 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
-    """Two files with six tests each, and several that do not import."""
     folder = tmp_path_factory.mktemp("package")
     for name, text in FILES.items():
         (folder / name).parent.mkdir(exist_ok=True)
@@ -228,7 +227,6 @@ LEFT_OUT = 30 - 3 + 9 - 3
 
 @pytest.fixture(scope="module")
 def package_of_quick(tmp_path_factory):
-    """A package of 43 tests in four functions."""
     folder = tmp_path_factory.mktemp("package")
     (folder / "test_many.py").write_text(PACKAGE)
     return folder
@@ -255,8 +253,6 @@ def test_the_compile_stage_runs_the_same_tests_of_quick(run_inside, package_of_q
 
 
 class Item:
-    """What the choice looks at in a test."""
-
     parent, originalname, name = None, "test_it", "test_it[…]"
 
     def __init__(self, **places: int) -> None:

@@ -127,7 +127,6 @@ def test_each_test_says_what_it_launched(run_inside, tmp_path):
 
 
 def test_nothing_found_is_not_a_pass(run_inside, tmp_path):
-    """An empty package gives `not-run`, never green."""
     empty = tmp_path / "empty"
     empty.mkdir()
     output = run_inside(empty, Stage.TEST, light=True, benches=("bench_*.py",))
