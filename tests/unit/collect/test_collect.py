@@ -21,7 +21,7 @@ from warpwave.records.selection import is_bench, is_test, kernel_of
 from warpwave.report import write_report
 
 
-def test_every_verdict_of_a_test_survives_the_xml(tmp_path):
+def test_tests_with_the_same_id_are_all_kept_and_every_verdict_survives_the_xml(tmp_path):
     """Failure, error with a type, and skip keep verdict, message, traceback and the author's properties."""
     verdicts = (
         Verdict.PASSED,
@@ -35,6 +35,10 @@ def test_every_verdict_of_a_test_survives_the_xml(tmp_path):
     )
     cases = tuple(case(f"softmax/t.py::t[{v.value}]", v, message="" if v is Verdict.PASSED else "why <&>") for v in verdicts)
     cases = (*cases, case("softmax/t.py::numbers", properties={"max_abs_err": "1e-07", "max_ulp": "2"}))
+
+    assert cases == collect(write_raw(tmp_path / "alpha", run(cases=cases))).cases
+
+    cases = (case(verdict=Verdict.FAILED, message="first"), case())
 
     assert cases == collect(write_raw(tmp_path / "alpha", run(cases=cases))).cases
 
@@ -91,12 +95,6 @@ def test_no_raw_folder_is_an_error_in_three_beats(tmp_path, paths):
 
     assert caught.value.exit_code == ExitCode.INCOMPLETE
     assert len(str(caught.value).splitlines()) == 3
-
-
-def test_tests_with_the_same_id_are_all_kept(tmp_path):
-    cases = (case(verdict=Verdict.FAILED, message="first"), case())
-
-    assert cases == collect(write_raw(tmp_path / "alpha", run(cases=cases))).cases
 
 
 @pytest.mark.parametrize(
@@ -309,7 +307,7 @@ def test_a_run_without_results_says_how_far_it_came_beside_its_reason(tmp_path):
     assert reasons == ["slow; 3 of 8 points were measured", "slow"]
 
 
-def test_waivers_have_a_bound(folder, monkeypatch):
+def test_waivers_and_architectures_have_a_bound(folder, monkeypatch):
     """In number, and in patterns beside those that fit everything; beyond it their use is not told."""
     found = []
     for most, patterns in ((1, 1), (0, 1), (1, 0)):
@@ -321,9 +319,7 @@ def test_waivers_have_a_bound(folder, monkeypatch):
     assert [len(each.problems) for each in found] == [0, 1, 1]
     assert found[1].problems[0].startswith("job.json: ")
 
-
-def test_architectures_have_a_bound(folder, monkeypatch):
-    """The first ones are kept; a fault that the file has already stays."""
+    # The first ones are kept; a fault that the file has already stays.
     monkeypatch.setattr(raw_folder, "_MAX_ARCHITECTURES", 2)
     rows = [compiled(name) for name in ("a", "b", "a", "c")]
     (folder / "compile/kernels.jsonl").write_text(lines(*rows[:3]))
@@ -384,7 +380,7 @@ def test_a_cut_off_line_does_not_hide_that_the_stage_timed_out(tmp_path):
     assert Verdict.TIMEOUT is stage(collect(raw), Stage.BENCH).verdict
 
 
-def test_an_empty_folder_is_an_incomplete_target_with_one_problem(tmp_path):
+def test_a_folder_that_says_little_is_a_target(tmp_path):
     """A target that crashed before its first line has a row, with a single problem."""
     (tmp_path / "gamma").mkdir()
 
@@ -393,9 +389,7 @@ def test_an_empty_folder_is_an_incomplete_target_with_one_problem(tmp_path):
     assert (found.record.target, found.record.verdict) == ("gamma", Verdict.INCOMPLETE)
     assert found.problems == ("run.json: incomplete: it is missing",)
 
-
-def test_an_infrastructure_failure_is_not_reported_as_missing_files(tmp_path):
-    """If the image could not be built, there is only run.json, and it explains everything."""
+    # If the image could not be built, there is only run.json, and it explains everything.
     raw = write_raw(tmp_path / "alpha", run(record=record(verdict=Verdict.INFRA, reason="the image could not be built")))
     for path in [*raw.rglob("*.xml"), *raw.rglob("*.jsonl"), raw / "job.json", raw / "stages.json", raw / "facts.json"]:
         path.unlink()
@@ -448,6 +442,15 @@ def test_an_emulated_run_is_read_back(tmp_path):
     assert found == emulated(sanitized=True)
     assert found.record.emulated == "syn942"
 
+    # Neither file has the field.
+    raw = write_raw(tmp_path / "alpha", run())
+    for name, key in (("run.json", "emulated"), ("job.json", "emulate")):
+        known = json.loads((raw / name).read_text())
+        del known[key]
+        (raw / name).write_text(json.dumps(known))
+
+    assert collect(raw) == run()
+
 
 @pytest.mark.parametrize(("cards", "name"), [(["S90", "S91"], "S90"), ([], "Card 90 of 2026")])
 def test_a_card_is_known_by_its_vendor_and_its_name(cards, name, tmp_path):
@@ -490,17 +493,6 @@ def test_an_unmarked_result_is_invalid(tmp_path, name, target, changes, words):
 
     assert found.record.verdict is Verdict.INVALID
     assert words in found.record.reason
-
-
-def test_a_record_of_an_earlier_version_says_nothing_was_emulated(tmp_path):
-    """Neither file has the field."""
-    raw = write_raw(tmp_path / "alpha", run())
-    for name, key in (("run.json", "emulated"), ("job.json", "emulate")):
-        known = json.loads((raw / name).read_text())
-        del known[key]
-        (raw / name).write_text(json.dumps(known))
-
-    assert collect(raw) == run()
 
 
 # Recorded runs stay readable: today's code can render what was measured once.
@@ -580,6 +572,10 @@ def test_a_package_is_called_as_its_folder_and_its_project_are(tmp_path):
 
     assert (bare, old, package_names(tmp_path / "checkout")) == (("checkout",), ("checkout", "old"), ("checkout", "flash-ops"))
 
+    found = [is_test(path) for path in ("a/test_x.py", "x_test.py", "a/bench_x.py", "a/testing.py", "test_/x.py", "a/test_x.txt")]
+
+    assert found == [True, True, False, False, False, False]
+
 
 BENCHES = {
     ("bench_add.py", "bench_*.py"): True,
@@ -599,12 +595,6 @@ BENCHES = {
 def test_a_pattern_matches_a_name_or_a_path(path, pattern):
     """Of files that are not in a hidden folder or a cache."""
     assert is_bench(path, ["nothing", pattern]) is BENCHES[path, pattern]
-
-
-def test_tests_are_what_pytest_collects_by_name():
-    found = [is_test(path) for path in ("a/test_x.py", "x_test.py", "a/bench_x.py", "a/testing.py", "test_/x.py", "a/test_x.txt")]
-
-    assert found == [True, True, False, False, False, False]
 
 
 @pytest.mark.parametrize("path", ["softmax/deep/test_rows.py", "tests/unit/softmax_test.py", "bench_add.py"])

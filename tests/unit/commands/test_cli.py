@@ -173,14 +173,12 @@ def test_green_because_nothing_ran_is_not_green(warpwave, tmp_path):
     assert warpwave("run", "cpu", "--stage", "test", "--kernels", "empty", "--out", "out").returncode == 5
 
 
-def test_results_of_another_run_are_never_overwritten(finished):
+def test_an_error_of_a_finished_run(finished, warpwave, tmp_path):
     folder, done = finished
 
     assert done.returncode == 0
     assert command.warpwave(*PASSING, cwd=folder, env=variables(folder), light=True).returncode == 2
 
-
-def test_a_report_can_be_made_again_from_raw(warpwave, finished, tmp_path):
     folder, _ = finished
     done = warpwave("report", folder / "out", "--out", "again")
 
@@ -455,7 +453,7 @@ def untracked() -> str:
     return subprocess.run(["git", "status", "--porcelain"], check=True, capture_output=True, text=True).stdout
 
 
-def test_git_ignores_the_default_folder_and_no_other(here):
+def test_git_ignores_the_default_folder_and_a_report_of_several_runs_goes_there(here, capsys):
     before = untracked()
     made = ignored_by_git(FOLDER_RUNS / "one")
     made.mkdir()
@@ -465,10 +463,7 @@ def test_git_ignores_the_default_folder_and_no_other(here):
     ignored_by_git(Path("recorded") / "one")
     assert not Path("recorded").exists()
 
-
-def test_a_report_of_several_runs_replaces_none_of_theirs(here, capsys):
-    """It goes to a folder of its own, and the last line says where; so do pictures."""
-    before = untracked()
+    # It goes to a folder of its own, and the last line says where; so do pictures.
     assert _run_cli(["report", "a", "b"]) == 0
     (made,) = (here / FOLDER_RUNS).glob("*/")
 
@@ -478,7 +473,5 @@ def test_a_report_of_several_runs_replaces_none_of_theirs(here, capsys):
     assert not (here / "a" / "plots").exists()
     assert untracked() == before
 
-
-def test_the_report_of_one_run_is_written_again(here):
     assert _run_cli(["report", "a"]) == 0
     assert (here / "a" / "comparison.html").read_text() != "mine"

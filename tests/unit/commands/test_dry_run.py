@@ -88,14 +88,17 @@ def test_which_files_and_why_not_others(package, capsys):
     assert sorted(found["hidden"]) == [".env", "node_modules/.npmrc", "sub/.git"]
     assert (leg["engine"], "read-only" in leg["package"]) == ("docker", True)
 
-
-def test_a_wrong_request_is_refused_as_in_a_run(package, capsys):
     assert _run_cli(["run", "cpu", "--stage", "bench", "--kernels", "pkg", "--dry-run"]) == 2
 
 
-def test_no_job_of_a_workflow_is_a_dry_run(tmp_path):
+def test_no_job_of_a_workflow_is_a_dry_run_or_waits_for_edits(tmp_path, edited):
     with pytest.raises(UsageError, match="nothing would have run"):
         check_options("cpu", tmp_path, {"names": ("cpu",), "dry_run": True})
+
+    options = run.make_context("run", ["cpu", "--watch", "--kernels", str(edited)]).params
+
+    with pytest.raises(UsageError, match="--watch"):
+        check_options("cpu", edited, options)
 
 
 # `run --watch`: what an edit touches runs again, until Ctrl-C. Nothing waits: the clock of the loop makes the edits.
@@ -152,11 +155,9 @@ def test_what_an_edit_touches_runs_again(edited, monkeypatch):
     assert asked[1:] == [(("test_add.py",), ["test"]), (("test_mul.py",), ["test"])]
 
 
-def test_the_stages_that_were_asked_for_stay(edited, monkeypatch):
+def test_the_stages_that_were_asked_for_stay_and_the_choice_does_not(edited, monkeypatch):
     assert watched(edited, monkeypatch, ["test_mul.py"], "--stage", "compile")[1] == (("test_mul.py",), ["compile"])
 
-
-def test_what_chose_the_first_run_does_not_choose_the_next(edited, monkeypatch):
     assert [tests for tests, _ in watched(edited, monkeypatch, ["add.py"], "--test", "test_mul.py")] == [
         ("test_mul.py",),
         ("test_add.py",),
@@ -186,13 +187,6 @@ def test_what_is_for_one_run_is_refused(edited, words):
 
     with pytest.raises(UsageError, match="were both given"):
         watch.watch(options, lambda **given: Outcome())
-
-
-def test_a_job_of_a_workflow_does_not_wait_for_edits(edited):
-    options = run.make_context("run", ["cpu", "--watch", "--kernels", str(edited)]).params
-
-    with pytest.raises(UsageError, match="--watch"):
-        check_options("cpu", edited, options)
 
 
 # `warpwave profile`: which emulated target a name means, and what is refused before anything runs.
@@ -284,6 +278,12 @@ def test_a_wrong_name_is_answered_with_the_nearest(name, meant, capsys):
 
 
 def test_the_latest_run_has_a_link_and_its_page_is_shown(tmp_path, monkeypatch, capsys):
+    (RUNS / "latest").mkdir(parents=True)
+    (RUNS / "run-1").mkdir()
+    point_to_latest(RUNS / "run-1")
+
+    assert not (RUNS / "latest").is_symlink()
+
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     for name in ("run-1", "run-2"):
@@ -293,11 +293,3 @@ def test_the_latest_run_has_a_link_and_its_page_is_shown(tmp_path, monkeypatch, 
 
     assert _run_cli(["open"]) == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / RUNS / "run-2" / "comparison.html")
-
-
-def test_a_folder_that_is_called_latest_stays(tmp_path):
-    (RUNS / "latest").mkdir(parents=True)
-    (RUNS / "run-1").mkdir()
-    point_to_latest(RUNS / "run-1")
-
-    assert not (RUNS / "latest").is_symlink()

@@ -133,9 +133,7 @@ def test_series_are_in_the_order_of_the_runs():
     assert found[0].points[0].half_width > 0
     assert left_out == []
 
-
-def test_a_run_without_a_place_in_the_history_is_named():
-    """It is of two runs, has no id or start, or has no speed; the others are shown all the same."""
+    # It is of two runs, has no id or start, or has no speed; the others are shown all the same.
     runs = [
         day(1, 1.0),
         day(2, 1.0, record=record("alpha", verdict=Verdict.STALE)),
@@ -154,9 +152,7 @@ def test_a_run_without_a_place_in_the_history_is_named():
     ]
     assert "it has no sound speed" in texts(history_sections(lines(found, 20), left_out))
 
-
-def test_only_what_can_be_relied_on_is_in_a_series():
-    """Not what failed, not what was weak, not what no test vouches for; and another GPU, timer or flush is another series."""
+    # Not what failed, not what was weak, not what no test vouches for; and another GPU, timer or flush is another series.
     weak, other = sample(1, median_ms=1.0, weak="throttled"), sample(1, median_ms=1.0, timer="another")
     found, left_out = series(
         [day(1, 1.0), day(2, 1.0, cases=()), day(3, samples=(weak,)), day(4, samples=(other,)), day(5, 1.0, facts=facts(GPU_B))]
@@ -220,14 +216,12 @@ def test_a_step_is_a_change_that_stays(times, found):
     assert texts(history_sections([line], ())).count("not confirmed") == sum(not step.confirmed for step in line.steps)
 
 
-def test_wide_intervals_are_no_step():
+def test_wide_intervals_are_no_step_and_half_of_the_cases_have_to_move():
     times = [1, 1, 1, 1.1, 1.1, 1.1]
 
     assert line_of(times).steps
     assert not line_of(times, half_width=0.06).steps
 
-
-def test_half_of_the_cases_have_to_move():
     still, moved = [1, 1, 1, 1, 1], [1, 1, 2, 2, 2]
 
     assert not line_of(still, still, still, moved).steps
@@ -257,16 +251,12 @@ def test_the_command_shows_lines_and_steps(runs, capsys):
     assert [step["after"]["run_id"] for step in document["lines"][0]["steps"]] == ["run-3"]
     assert (document["exit_code"], document["left_out"]) == (0, ["empty: there is no raw folder in it"])
 
-
-def test_a_folder_of_runs_is_as_good_as_its_runs(runs, capsys):
     for folders in (["all"], ["all", "all/2"]):
         assert _run_cli(["history", *folders, "--last", "2", "--kernel", "softmax"]) == 0
         told = capsys.readouterr().out
         assert "2 runs, 2 lines, 0 steps down and 0 up." in told
         assert "softmax/N=2" in told
 
-
-def test_shards_of_a_run_are_one_run(runs, capsys):
     for number in (1, 2):
         for shard in (1, 2):
             who = record("alpha", run_id=f"night-{number}", started=f"2026-01-0{number}T00:00:00+00:00", commit="c", shard=f"{shard}/2")

@@ -11,6 +11,7 @@ import shutil
 import site
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,12 +20,8 @@ import pytest
 
 pytest.importorskip("hatchling", reason="the wheel's build back-end; `nox -s tests` installs it")
 
-
-import tarfile
-
 import command
 import yaml
-from pack import pack
 from recorded import ARCHIVE, recorded
 from runner import PYTHON, Runner
 
@@ -32,6 +29,9 @@ import warpwave
 from warpwave import starter
 from warpwave.__main__ import _run_cli
 from warpwave.starter import starter_files
+
+sys.path.append(str(Path(__file__).parents[3] / "tools"))
+from pack import pack
 
 ROOT = Path(__file__).parents[3]
 
@@ -349,7 +349,6 @@ def test_what_pip_noted_says_where_it_is_from(monkeypatch, noted, named):
 
 
 REPOSITORY = Path(__file__).parents[3]
-sys.path.append(str(REPOSITORY / "tools"))
 
 
 def test_the_recorded_run_takes_at_most_two_megabytes():

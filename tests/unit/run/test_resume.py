@@ -185,7 +185,7 @@ def test_another_job_is_refused(tmp_path, changes, words):
     assert all(word in caught.value.happened for word in words)
 
 
-def test_places_and_limits_may_be_others(tmp_path):
+def test_another_job_is_refused_unused(tmp_path):
     dump(JOB, host_copy(tmp_path / "raw" / "cpu", "job.json"))
     check_same(tmp_path / "raw" / "cpu", having(JOB, kernels="/elsewhere", output="/there", test_s=900.0))
 
@@ -212,9 +212,7 @@ def test_a_torn_line_costs_only_itself(tmp_path):
 
     assert journal.done() == {"a", "c"}
 
-
-def test_what_a_fresh_worker_compiles_again_is_no_new_row():
-    """It starts with nothing loaded; kernels of the worker before it come again under another case's name."""
+    # It starts with nothing loaded; kernels of the worker before it come again under another case's name.
     card = Architecture("cuda", 90, 32, {}, name="sy_90")
 
     def kernel(function: str, origin: str) -> dict:
@@ -407,17 +405,15 @@ def test_a_new_target_is_not_mixed_with_a_stale_one(place, capsys):
     assert "helper.py has changed" in capsys.readouterr().err.replace("'", "")
 
 
-def test_the_place_of_the_package_is_free(place, capsys):
+def test_two_folders_for_one_run_are_refused_and_the_place_of_the_package_is_free(place, capsys):
+    assert resume("--out", "second") == 2
+    assert "--resume names first and --out names second" in capsys.readouterr().err
+    assert resume("--out", "./first") == 1
+
     (place / "elsewhere").mkdir()
     shutil.move(place / "ops", place / "elsewhere" / "ops")
 
     assert resume("--kernels", "elsewhere/ops") == 1
-
-
-def test_two_folders_for_one_run_are_refused(place, capsys):
-    assert resume("--out", "second") == 2
-    assert "--resume names first and --out names second" in capsys.readouterr().err
-    assert resume("--out", "./first") == 1
 
 
 ORDER = "\n::error::planted\x1b[2J\u202e"
@@ -559,17 +555,15 @@ def forged(run, tmp_path):
     return raw
 
 
-def test_a_forged_record_does_not_end_or_change_a_run(run, forged):
-    record = run(ended(), again=True)
-
-    assert (record.run_id, record.verdict, len(record.attempts)) == ("run-1", Verdict.PASSED, 1)
-
-
-def test_a_report_of_a_killed_run_reads_what_the_host_wrote(forged, tmp_path):
+def test_a_forged_record_does_not_end_or_change_a_run(forged, tmp_path, run):
     record = collect(forged).record
 
     assert (record.run_id, record.verdict) == ("run-1", Verdict.INCOMPLETE)
     assert "has not ended" in record.reason
+
+    record = run(ended(), again=True)
+
+    assert (record.run_id, record.verdict, len(record.attempts)) == ("run-1", Verdict.PASSED, 1)
 
 
 def test_two_runs_in_one_folder_keep_their_ids(run, tmp_path):

@@ -57,13 +57,20 @@ def test_shares_are_all_there_is_each_once():
     assert sorted(point.id for share in shares for point in share) == sorted(point.id for point in found)
     assert [point.provider for share in shares for point in share] == ["a"] * 5 + ["b"] * 5
 
-
-def test_a_budget_reaches_each_benchmark_before_the_second_case_of_any():
-    """The providers of a case stay together: they are measured in turns."""
+    # The providers of a case stay together: they are measured in turns.
     several = [Point(f"{plot} {n}", "k", who, "", {}, plot, {}) for plot in ("loss", "gradient") for n in range(2) for who in "ab"]
 
     found = [point.id for point in one_of_each_first(several)]
     assert found == [f"{plot} {n} [{who}]" for n in range(2) for plot in ("loss", "gradient") for who in "ab"]
+
+    # Whichever comes first decides what its backward graph may overwrite.
+    points = [Point(f"{plot}/{n}", "k", "p", "", {"N": n}, None, {}) for plot in ("loss", "gradient") for n in range(5)]
+    shares = [torch_ahead.share_of(points, share, 3) for share in range(3)]
+    assert sorted(point.id for share in shares for point in share) == sorted(point.id for point in points)
+    for share in shares:
+        sizes = [point.params["N"] for point in share]
+        assert sizes == sorted(sizes)
+        assert [point.case.split("/")[0] for point in share] == ["loss", "gradient"] * (len(share) // 2)
 
 
 def _endless(job, card, share, shares):
@@ -422,8 +429,14 @@ def test_a_forged_list_of_an_entrys_files_names_no_others(handed, tmp_path, grou
         assert set(json.loads((tmp_path / "ours" / name).read_text())["child_paths"]) == taken
 
 
-def test_what_was_not_planned_is_refused_before_anything_starts(handed, tmp_path):
-    """By the hash of its list; so is a file that is not the listed one, a link, and a folder without kernels."""
+def test_what_was_not_planned_is_refused_before_anything_starts(handed, tmp_path, monkeypatch):
+    """Each file may be within its limit, and all together may not."""
+    monkeypatch.setattr(inputs, "_MOST_TOGETHER", 20)
+    with pytest.raises(UsageError, match="have more than 0 GiB"):
+        inputs.copy(tmp_path / COMPILED_FOLDER, tmp_path / "raw", handed.what.compiled)
+    assert sum(file.stat().st_size for file in (tmp_path / "raw").rglob("*") if file.is_file()) <= 20
+
+    # By the hash of its list; so is a file that is not the listed one, a link, and a folder without kernels.
     theirs = tmp_path / COMPILED_FOLDER
     with pytest.raises(UsageError, match="does not hold the kernels that were planned"):
         inputs.digest_of(theirs, "0" * 64)
@@ -436,14 +449,6 @@ def test_what_was_not_planned_is_refused_before_anything_starts(handed, tmp_path
     (theirs / KEY / "k.cubin").symlink_to("/etc/passwd")
     with pytest.raises(UsageError, match="cubin"):
         inputs.copy(theirs, tmp_path / "raw", handed.what.compiled)
-
-
-def test_kernels_that_would_fill_the_disk_are_refused(handed, tmp_path, monkeypatch):
-    """Each file may be within its limit, and all together may not."""
-    monkeypatch.setattr(inputs, "_MOST_TOGETHER", 20)
-    with pytest.raises(UsageError, match="have more than 0 GiB"):
-        inputs.copy(tmp_path / COMPILED_FOLDER, tmp_path / "raw", handed.what.compiled)
-    assert sum(file.stat().st_size for file in (tmp_path / "raw").rglob("*") if file.is_file()) <= 20
 
 
 def test_a_list_that_changed_meanwhile_is_refused(handed, tmp_path):
@@ -546,17 +551,6 @@ def test_the_bench_stage_takes_and_deletes_the_runs_own_cache_and_leaves_the_use
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
     torch_ahead.name_folder(job_of_generated)
     assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ
-
-
-def test_points_that_may_share_a_graph_stay_in_one_process_in_their_order():
-    """Whichever comes first decides what its backward graph may overwrite."""
-    points = [Point(f"{plot}/{n}", "k", "p", "", {"N": n}, None, {}) for plot in ("loss", "gradient") for n in range(5)]
-    shares = [torch_ahead.share_of(points, share, 3) for share in range(3)]
-    assert sorted(point.id for share in shares for point in share) == sorted(point.id for point in points)
-    for share in shares:
-        sizes = [point.params["N"] for point in share]
-        assert sizes == sorted(sizes)
-        assert [point.case.split("/")[0] for point in share] == ["loss", "gradient"] * (len(share) // 2)
 
 
 @pytest.mark.slow

@@ -24,34 +24,20 @@ def rows(run_inside, data):
     return [json.loads(line) for line in (output / "compile" / "kernels.jsonl").read_text().splitlines()]
 
 
-def test_every_launch_is_compiled_for_every_architecture(rows):
+def test_every_launch_is_compiled_for_every_architecture_and_read(rows):
     """The plain kernel, and both configurations of the autotuned one, exist for all eight."""
     compiled = {(row["architecture"], row["function"], row["constants"].get("BLOCK")) for row in rows if row["verdict"] == "passed"}
     wanted = {("scale_kernel", 128), ("tuned_kernel", 256), ("tuned_kernel", 512)}
 
     assert compiled == {(architecture, *kernel) for architecture in ARCHITECTURES for kernel in wanted}
 
-
-def test_lines_without_a_kernel_of_the_package_are_not_run(run_inside, data):
-    """Nothing of theirs is compiled, and nothing that goes wrong in them is told; the others' kernels are there."""
-    card = next(card for card in load_targets()["cpu"].architectures if card.name == "gfx942")
-    output = run_inside(data / "scripted", Stage.COMPILE, architectures=(card,), peers=("broken", "tuned"))
-    rows = [json.loads(line) for line in (output / "compile" / "kernels.jsonl").read_text().splitlines()]
-
-    assert {(row["function"], row["verdict"]) for row in rows} == {("scale_kernel", "passed")}
-
-
-def test_binaries_are_read(rows):
-    """Registers, spills, shared memory and access widths come out of each binary."""
     for row in rows:
         if row["verdict"] == "passed":
             assert row["registers"] > 0, row
             assert (row["spills"], row["stack_bytes"], row["shared_bytes"]) == (0, 0, 0), row
             assert row["load_bits"] in (32, 64, 128), row
 
-
-def test_kinds_of_registers_are_kept_apart(rows):
-    """VGPRs and SGPRs are counted on every wave machine, AGPRs where there are some; elsewhere none of them."""
+    # VGPRs and SGPRs are counted on every wave machine, AGPRs where there are some; elsewhere none of them.
     for row in (row for row in rows if row["verdict"] == "passed"):
         name = row["architecture"]
         known = {kind for kind in ("vgprs", "agprs", "sgprs") if row[kind] is not None}
@@ -62,20 +48,25 @@ def test_kinds_of_registers_are_kept_apart(rows):
         assert (row["spill_store_bytes"], row["spill_load_bytes"]) == (0, 0)
         assert row["load_widths"][-1] == row["load_bits"]
 
-
-def test_specialization_is_that_of_a_real_launch(rows):
-    """Aligned pointers and sizes divisible by 16 give each thread one load of all its elements: four of them, or two in a wave of 64."""
+    # Aligned pointers and sizes divisible by 16 give each thread one load of all its elements: four of them, or two in a wave of 64.
     tuned = {row["architecture"]: row["load_bits"] for row in rows if row["constants"].get("BLOCK") == 512}
 
     assert tuned == {name: 64 if name.startswith("gfx9") else 128 for name in ARCHITECTURES}
 
-
-def test_host_code_that_cannot_run_is_a_row(rows):
-    """A provider that raises is `not-run` with its reason, once a point and architecture."""
+    # A provider that raises is `not-run` with its reason, once a point and architecture.
     broken = [row for row in rows if row["verdict"] == "not-run"]
 
     assert len(broken) == 6 * len(ARCHITECTURES)
     assert {row["reason"] for row in broken} == {"ValueError: this provider is broken on purpose"}
+
+
+def test_lines_without_a_kernel_of_the_package_are_not_run(run_inside, data):
+    """Nothing of theirs is compiled, and nothing that goes wrong in them is told; the others' kernels are there."""
+    card = next(card for card in load_targets()["cpu"].architectures if card.name == "gfx942")
+    output = run_inside(data / "scripted", Stage.COMPILE, architectures=(card,), peers=("broken", "tuned"))
+    rows = [json.loads(line) for line in (output / "compile" / "kernels.jsonl").read_text().splitlines()]
+
+    assert {(row["function"], row["verdict"]) for row in rows} == {("scale_kernel", "passed")}
 
 
 @pytest.fixture(scope="module")
@@ -98,9 +89,7 @@ def test_what_compiles_and_cannot_be_launched_has_failed(limits):
     assert rows["gfx942", "shared memory"]["verdict"] == "failed"
     assert "gfx942 has 65536" in rows["gfx942", "shared memory"]["reason"]
 
-
-def test_a_kernel_that_does_not_compile_is_one_row_and_the_next_one_follows(limits):
-    """On both architectures, with the compiler's first line, and without a second row for the point."""
+    # On both architectures, with the compiler's first line, and without a second row for the point.
     rows, report = limits
 
     for architecture in ("sm_90", "gfx942"):
@@ -110,19 +99,14 @@ def test_a_kernel_that_does_not_compile_is_one_row_and_the_next_one_follows(limi
     assert report["verdict"] == "failed"
     assert report["counts"] == {"passed": 4, "failed": 4}
 
-
-def test_what_shared_memory_limits_is_reported(limits):
-    """192 KiB leave room for one program on an SM; what cannot be launched has no occupancy."""
+    # 192 KiB leave room for one program on an SM; what cannot be launched has no occupancy.
     rows, _ = limits
 
     fits = rows["sm_90", "shared memory"]
     assert (fits["programs"], fits["resident_warps"], fits["occupancy"], fits["limited_by"]) == (1, 8, 0.125, ["shared"])
     assert (rows["gfx942", "shared memory"]["programs"], rows["gfx942", "32 warps"]["occupancy"]) == (None, None)
 
-
-def test_instructions_are_counted_by_name(limits):
-    """The matrix instructions of `matrix`, and the copies that go past the registers."""
-    rows, _ = limits
+    # The matrix instructions of `matrix`, and the copies that go past the registers.
 
     for card in ("sm_90", "gfx942"):
         row = rows[card, "shared memory"]
@@ -288,9 +272,7 @@ def test_widths_and_copies_of_ptx():
     assert (found.matrix, found.instructions) == ((matrix,), {"cp.async.ca": 1, "cp.async.cg": 1, matrix: 1})
     assert (found.registers, found.stack_bytes, found.spill_store_bytes, found.spill_load_bytes) == (None, None, None, None)
 
-
-def test_a_tensor_copy_counts_where_it_goes():
-    """Into shared memory it is a load, into global memory a store; 16 bytes are the least that it moves."""
+    # Into shared memory it is a load, into global memory a store; 16 bytes are the least that it moves.
     load, store = (read({"cubin": b"", "ptx": text}) for text in (TENSOR_LOAD, TENSOR_STORE))
 
     assert (load.load_widths, load.store_widths, load.instructions) == ((128,), (), {"cp.async.bulk.tensor.2d.shared": 1})
@@ -312,25 +294,21 @@ def test_launches_behind_registered_ops_are_seen(run_inside, data):
     }
 
 
-def test_the_stage_names_what_failed_and_not_what_could_not_run(small):
+def test_the_stage_names_what_failed_and_keeps_what_was_tuned_out_of_the_users_home(small):
     output, _, _ = small
     report = json.loads((output / "compile" / "report.json").read_text())
 
     assert report["verdict"] == "failed"
     assert report["reason"].startswith("threads_kernel for ")
 
-
-def test_a_package_that_keeps_what_it_tuned_does_not_keep_it_in_the_users_home(small):
-    """FlagGems has a database of tuned configurations there; timings on a pretended card are made up."""
+    # FlagGems has a database of tuned configurations there; timings on a pretended card are made up.
     output, home, _ = small
 
     assert list(home.rglob("tuned.db")) == []
     assert list(output.rglob("tuned.db")) == []
     assert "tuned" in (output / "compile" / "journal-sm_80.jsonl").read_text()
 
-
-def test_a_package_may_name_the_types_of_a_stream_and_a_device(small):
-    """transformers does, which Liger-Kernel imports where it is installed: what stands in for a class has to be one."""
+    # transformers does, which Liger-Kernel imports where it is installed: what stands in for a class has to be one.
     _, _, rows = small
 
     assert {row["architecture"] for row in rows["typed"] if "as far as it goes" in row["reason"]} == {"sm_80", "gfx90a"}

@@ -97,8 +97,6 @@ def test_ids_stand_for_what_is_below_them():
         False,
     ]
 
-
-def test_a_shard_of_a_choice_is_what_both_have():
     selection = Selection(_chosen("test_a.py", "test_b.py::test_x", "test_c.py::test_y"), files=["test_a.py", "test_c.py"])
 
     assert [selection.takes(f"test_{name}.py::test_x") for name in "abc"] == [True, False, False]
@@ -162,16 +160,14 @@ def test_an_id_without_a_test_is_named(run_inside, package, must_exist, verdict,
     assert (report["verdict"], report["counts"]) == (verdict, {"passed": 1, outcome: 1})
 
 
-def test_an_import_that_fails_is_the_reason(run_inside, package):
+def test_an_import_that_fails_is_the_reason_and_a_shard_runs_its_files(run_inside, package):
     """Not that there is no such test: nobody knows. What is not installed is no fault of the package."""
     report = _report(run_inside(package, Stage.TEST, light=True, chosen=_chosen("tests/test_broken.py::test_x")))
 
     assert (report["verdict"], report["counts"], report["not_run"]) == ("not-run", {"not-run": 1}, {"missing-requirement": 1})
     assert "no_such_module" in report["hint"]
 
-
-def test_a_shard_runs_its_files(run_inside, package):
-    """And says nothing of the others."""
+    # And says nothing of the others.
     report = _report(run_inside(package, Stage.TEST, light=True, benches=(), files=("tests/test_b.py",), division="x"))
 
     assert (report["verdict"], report["counts"], report["deselected"]) == ("passed", {"passed": 6}, 0)
@@ -281,17 +277,6 @@ def test_large_sizes_are_left_out_and_ordinary_ones_beside_the_smallest_are_not(
     assert [item.callspec.indices["shape"] for item in few_of_each(large)] == [0, 2]
 
 
-def test_numbered_copies_are_one_function():
-    from types import SimpleNamespace
-
-    from warpwave.inside.test.collection import few_of_each
-
-    items = [SimpleNamespace(parent=None, name=f"testSparse{n}", originalname=f"testSparse{n}") for n in range(48)]
-    other = SimpleNamespace(parent=None, name="testDense", originalname="testDense")
-
-    assert [item.name for item in few_of_each([*items, other])] == ["testSparse0", "testSparse1", "testSparse47", "testDense"]
-
-
 def test_generated_methods_are_cases_of_one_function():
     """If there are very many: torch's own test classes have a method for each combination. The number is limited in any case."""
     from types import SimpleNamespace
@@ -311,6 +296,13 @@ def test_generated_methods_are_cases_of_one_function():
     assert chosen[0] == combinations[0].name
     assert len(chosen) == 6
     assert len(few_of_each(letters)) == ENOUGH
+
+    from warpwave.inside.test.collection import few_of_each
+
+    items = [SimpleNamespace(parent=None, name=f"testSparse{n}", originalname=f"testSparse{n}") for n in range(48)]
+    other = SimpleNamespace(parent=None, name="testDense", originalname="testDense")
+
+    assert [item.name for item in few_of_each([*items, other])] == ["testSparse0", "testSparse1", "testSparse47", "testDense"]
 
 
 def test_the_choice_does_not_depend_on_the_order_of_collection():

@@ -50,9 +50,7 @@ def test_every_death_is_named_and_the_others_run(cases):
         "test_unimportable.py": "error",
     }
 
-
-def test_messages_say_what_happened(cases):
-    """The signal is decoded, the limit is named, skip reasons and assertion texts are kept."""
+    # The signal is decoded, the limit is named, skip reasons and assertion texts are kept.
     found, _, _ = cases
 
     assert "SIGSEGV" in found["test_segfault"][1]
@@ -62,8 +60,6 @@ def test_messages_say_what_happened(cases):
     assert "one is not two" in found["test_fails"][1]
     assert "a_module_that_nobody_has" in found["test_unimportable.py"][1]
 
-
-def test_report_has_the_worst_verdict_and_counts(cases):
     _, stages, _ = cases
     report = stages["reports"][1]
 
@@ -71,8 +67,6 @@ def test_report_has_the_worst_verdict_and_counts(cases):
     assert report["counts"] == {"passed": 2, "not-run": 1, "failed": 1, "error": 2, "timeout": 1, "crashed": 2}
     assert report["verdict"] == "crashed"
 
-
-def test_properties_of_a_test_reach_the_junit_file(cases):
     _, _, root = cases
     before = next(case for case in root.iter("testcase") if case.get("name") == "test_before")
     properties = {entry.get("name"): entry.get("value") for entry in before.iter("property")}
