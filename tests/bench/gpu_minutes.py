@@ -18,10 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "harness"))
 
-from warpwave.records import (
-    Job,
-    dump,
-)
+from warpwave.records import Job, dump
 
 PACK = """
 import sys

@@ -21,16 +21,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[2]
 sys.path.insert(0, str(REPOSITORY / "harness"))
 
-from warpwave.records import (
-    Job,
-    Stage,
-    What,
-    dump,
-)
-from warpwave.stats import (
-    median_interval,
-    quantile,
-)
+from warpwave.records import Job, Stage, What, dump
+from warpwave.stats import median_interval, quantile
 
 PACKAGE = Path(__file__).with_name("softmax")
 SIDES = ("perf_report", "harness")

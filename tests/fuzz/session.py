@@ -24,14 +24,7 @@ from hostile import NAMES
 from readers import FILES, MORE_FILES, READERS, SEPARATOR
 from synthetic import record, run, two_targets, write_raw
 
-from warpwave.records import (
-    Attempt,
-    CardShare,
-    Inputs,
-    Stage,
-    Verdict,
-    to_json,
-)
+from warpwave.records import Attempt, CardShare, Inputs, Stage, Verdict, to_json
 
 BUILD = ROOT / "build" / "fuzz"
 CORPUS = ROOT / "tests" / "data" / "corpus"

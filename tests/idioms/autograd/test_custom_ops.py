@@ -258,16 +258,7 @@ def test_what_is_made_of_a_shape_is_one():
     """As a package plans its layouts: nothing is computed, and the result is where its source is."""
     shape = torch.empty(4, 6, dtype=torch.uint8, device="meta")
     padded = torch.nn.functional.pad(shape, (0, 2)).transpose(0, 1).contiguous().view(2, 16)
-    made = [
-        padded,
-        shape.T,
-        shape.data,
-        shape[1],
-        shape & 3,
-        torch.empty_like(shape),
-        shape.new_empty(3),
-        shape + torch.tensor(1),
-    ]
+    made = [padded, shape.T, shape.data, shape[1], shape & 3, torch.empty_like(shape), shape.new_empty(3), shape + torch.tensor(1)]
     made += [torch.empty(3, device=shape.device), *shape.split(2), torch.nn.Parameter(shape, requires_grad=False), copy.deepcopy(shape)]
     assert [each.device.type for each in made] == ["meta"] * len(made)
     assert all(each.is_meta and not each.is_cuda for each in made)

@@ -74,14 +74,6 @@ def unspecialized_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=offsets < n) + 1, mask=offsets < n)
 
 
-def test_an_argument_without_specialization():
-    for n in (1, 16, 300):
-        x = torch.randn(n, device="cuda")
-        out = torch.empty_like(x)
-        unspecialized_kernel[(triton.cdiv(n, 256),)](x, out, n, BLOCK=256)
-        torch.testing.assert_close(out, x + 1)
-
-
 def _metadata(grid, kernel, args):
     return {"name": f"{kernel.name}_{args['n']}", "bytes": 8 * args["n"]}
 
@@ -157,6 +149,10 @@ def test_ways_to_write_a_kernel(launch, pair):
     out = torch.empty_like(pair[0])
     launch(pair[0], out)
     torch.testing.assert_close(out, pair[0] + 1)
+    for n in (1, 16, 300):
+        x = pair[0][:n].clone()
+        unspecialized_kernel[(triton.cdiv(n, 256),)](x, out, n, BLOCK=256)
+        torch.testing.assert_close(out[:n], x + 1)
 
 
 def test_helpers_of_tritons_host_side(pair):
@@ -266,12 +262,7 @@ def test_shapes_and_strides_as_tuples(device):
     for shape in (x.shape, tuple(x.shape)):
         tuple_kernel[(30,)](x, out.zero_(), shape, x.stride(), BLOCK=64)
         torch.testing.assert_close(out, x)
-
-
-def test_a_named_tuple(device):
-    x = torch.randn(30, 40, device=device)
-    out = torch.empty(30, 40, device=device)
-    named_kernel[(30,)](x, out, 40, Strides(*x.stride()), BLOCK=64)
+    named_kernel[(30,)](x, out.zero_(), 40, Strides(*x.stride()), BLOCK=64)
     torch.testing.assert_close(out, x)
 
 
@@ -368,24 +359,18 @@ def tma_kernel(source, result, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 
 
 @pytest.mark.skipif(torch.version.cuda is None or torch.cuda.get_device_capability()[0] < 9, reason="needs TMA")
-def test_a_descriptor_made_by_the_host():
+@pytest.mark.parametrize("reinterpreted", [False, True], ids=["as it is", "seen as another dtype"])
+def test_a_descriptor_made_by_the_host(reinterpreted):
     from triton.tools.tensor_descriptor import TensorDescriptor
 
-    x = torch.randn(32, 64, device="cuda")
+    def described(tensor):
+        if reinterpreted:
+            return TensorDescriptor(triton.reinterpret(tensor, tl.uint32), [32, 64], [64, 1], [16, 32])
+        return TensorDescriptor.from_tensor(tensor, [16, 32])
+
+    x = torch.randint(0, 1000, (32, 64), device="cuda", dtype=torch.int32) if reinterpreted else torch.randn(32, 64, device="cuda")
     out = torch.empty_like(x)
-    source, result = (TensorDescriptor.from_tensor(tensor, [16, 32]) for tensor in (x, out))
-    tma_kernel[(2, 2)](source, result, ROWS=16, COLUMNS=32)
-    torch.testing.assert_close(out, x + 1)
-
-
-@pytest.mark.skipif(torch.version.cuda is None or torch.cuda.get_device_capability()[0] < 9, reason="needs TMA")
-def test_a_descriptor_of_a_tensor_seen_as_another_dtype():
-    from triton.tools.tensor_descriptor import TensorDescriptor
-
-    x = torch.randint(0, 1000, (32, 64), device="cuda", dtype=torch.int32)
-    out = torch.empty_like(x)
-    source, result = (TensorDescriptor(triton.reinterpret(tensor, tl.uint32), [32, 64], [64, 1], [16, 32]) for tensor in (x, out))
-    tma_kernel[(2, 2)](source, result, ROWS=16, COLUMNS=32)
+    tma_kernel[(2, 2)](described(x), described(out), ROWS=16, COLUMNS=32)
     torch.testing.assert_close(out, x + 1)
 
 
@@ -439,13 +424,10 @@ def plus_three(value):
     return value + 3
 
 
-def test_what_a_kernel_is():
+def test_what_a_kernel_is_its_parameters_and_its_source():
     assert isinstance(times, triton.JITFunction)
     assert isinstance(times, (triton.runtime.JITFunction, triton.runtime.autotuner.Autotuner))
     assert not callable(getattr(times, "no_such_attribute", None))
-
-
-def test_its_parameters_and_its_source():
     assert [(param.name, param.is_constexpr) for param in times.params][-3:] == [("n", False), ("FUNCTION", True), ("BLOCK", True)]
     assert times.signature.parameters.keys() == dict.fromkeys(times.arg_names).keys()
     assert times.src.startswith("def times(")

@@ -270,15 +270,7 @@ def killed(sshd, host, built, offline, tmp_path_factory):
     leg = {"ssh": "card", "ssh_config": host.ssh_config, "socket": host.socket, "environment": {"TOKEN": SECRET}}
     (folder / "hosts.yml").write_text(yaml.safe_dump({"cpu": leg}))
     where = ["--hosts", str(folder / "hosts.yml"), "--kernels", str(package), "--stage", "test", "--no-report"]
-    command = [
-        sys.executable,
-        "-m",
-        "warpwave",
-        "run",
-        "cpu",
-        *where,
-        *offline,
-    ]
+    command = [sys.executable, "-m", "warpwave", "run", "cpu", *where, *offline]
     with open(folder / "log", "wb") as log:
         client = subprocess.Popen([*command, "--out", str(folder / "out")], stdout=log, stderr=log, start_new_session=True)
     processes, until = "", time.monotonic() + 120

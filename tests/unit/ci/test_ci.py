@@ -30,13 +30,6 @@ FAULTS = [
 ]
 
 
-def test_only_what_failed_makes_a_machine_unfit():
-    """A warning, or a check that was skipped, is no reason."""
-    states = [Finding(state, state, "") for state in ("pass", "warn", "fail", "skip")]
-
-    assert job.unfit(states) == [states[2]]
-
-
 def test_a_machine_that_is_not_fit_is_on_record(tmp_path):
     """Infrastructure, with every fault and each fix once; the commit is that of the kernels, the time is now in UTC."""
     (tmp_path / "ops").mkdir()
@@ -51,6 +44,11 @@ def test_a_machine_that_is_not_fit_is_on_record(tmp_path):
     assert 0 <= age.total_seconds() < 60
     assert (told["run_id"], told["verdict"]) == (made.run_id, "infra")
     assert made.run_id
+
+    # A warning, or a check that was skipped, is no reason.
+    states = [Finding(state, state, "") for state in ("pass", "warn", "fail", "skip")]
+
+    assert job.unfit(states) == [states[2]]
 
 
 def test_each_record_is_a_run_of_its_own_and_replaces_none(tmp_path):
@@ -94,7 +92,7 @@ def test_numbers_are_exported_for_each_tool_where_there_are_any(tmp_path):
     assert job.export(compare([run(samples=())]), tmp_path / "none") == []
 
 
-def test_a_summary_has_the_report_first_and_then_the_changes(tmp_path):
+def test_a_summary_and_a_comment_fit(tmp_path):
     """Each may have half; what is left of it goes to the other."""
     comparison = compare(two_targets())
     whole = job.summary(comparison, "", 1 << 20)
@@ -108,9 +106,7 @@ def test_a_summary_has_the_report_first_and_then_the_changes(tmp_path):
     assert 1000 < both.encode().index(b"change 0\n") <= 2100
     assert len(job.summary(comparison, "", 1000).encode()) <= 1000
 
-
-def test_a_comment_can_be_found_again_and_fits():
-    """By its marker, in its first line; GitHub refuses one that is a byte too long."""
+    # By its marker, in its first line; GitHub refuses one that is a byte too long.
     short = job.comment(compare(two_targets()), "\nwhat changed\n")
     cases = tuple(case(f"k.py::test_{n}", Verdict.FAILED, message="x" * 500) for n in range(500))
     long = job.comment(compare([run(cases=cases)]), "".join(f"change {n}\n" for n in range(10_000)))

@@ -125,10 +125,6 @@ def test_a_log_in_a_hint_is_one_that_exists(tmp_path, said, kept):
 INVALID, INCOMPLETE = Verdict.INVALID, Verdict.INCOMPLETE
 
 
-def test_every_file_comes_back(folder):
-    assert collect(folder) == WHOLE
-
-
 # The stage that a file is of, None where it is about all of them, and the fields that come from it alone.
 FILES = {
     "run.json": (None, set()),
@@ -192,6 +188,8 @@ def test_a_record_that_this_process_has_made_counts(folder):
 
     assert collect(folder, None, made) == dataclasses.replace(WHOLE, record=made)
     assert collect_all([folder], {folder: made})[0].record == made
+
+    assert collect(folder) == WHOLE
 
 
 def test_small_folders_are_read_first_and_come_back_in_their_order(tmp_path, monkeypatch):
@@ -451,6 +449,12 @@ def test_an_emulated_run_is_read_back(tmp_path):
 
     assert collect(raw) == run()
 
+    # And its results are invalid: nothing of warpwave writes such a file.
+    found = collect(write_raw(tmp_path / "syn942-emulated", emulated(samples=(sample(),), ceilings=(CEILING,))))
+
+    assert (found.samples, found.ceilings, found.record.verdict) == ((), (), Verdict.INVALID)
+    assert "emulated targets measure nothing" in found.record.reason
+
 
 @pytest.mark.parametrize(("cards", "name"), [(["S90", "S91"], "S90"), ([], "Card 90 of 2026")])
 def test_a_card_is_known_by_its_vendor_and_its_name(cards, name, tmp_path):
@@ -467,14 +471,6 @@ def test_a_card_is_known_by_its_vendor_and_its_name(cards, name, tmp_path):
     edit(folder / "job.json", architectures=[{**card, "cards": cards}])
 
     assert collect(folder).hardware == (Hardware("sy_90", "Sy", name),)
-
-
-def test_speeds_of_an_emulated_target_are_dropped(tmp_path):
-    """And its results are invalid: nothing of warpwave writes such a file."""
-    found = collect(write_raw(tmp_path / "syn942-emulated", emulated(samples=(sample(),), ceilings=(CEILING,))))
-
-    assert (found.samples, found.ceilings, found.record.verdict) == ((), (), Verdict.INVALID)
-    assert "emulated targets measure nothing" in found.record.reason
 
 
 @pytest.mark.parametrize(

@@ -158,10 +158,7 @@ def test_what_an_edit_touches_runs_again(edited, monkeypatch):
 def test_the_stages_that_were_asked_for_stay_and_the_choice_does_not(edited, monkeypatch):
     assert watched(edited, monkeypatch, ["test_mul.py"], "--stage", "compile")[1] == (("test_mul.py",), ["compile"])
 
-    assert [tests for tests, _ in watched(edited, monkeypatch, ["add.py"], "--test", "test_mul.py")] == [
-        ("test_mul.py",),
-        ("test_add.py",),
-    ]
+    assert [tests for tests, _ in watched(edited, monkeypatch, ["add.py"], "--test", "test_mul.py")] == [("test_mul.py",), ("test_add.py",)]
 
 
 def test_an_edit_that_touches_no_test_runs_nothing_and_goes_on(edited, monkeypatch, capsys):

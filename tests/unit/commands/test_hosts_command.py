@@ -162,12 +162,7 @@ def test_the_file_is_found_beside_the_kernels_then_at_the_users(tmp_path, packag
 
 
 @pytest.mark.parametrize(
-    ("names", "legs"),
-    [
-        (("cuda", "rocm"), ["cuda", "rocm"]),
-        (("cuda-b200",), ["cuda-b200"]),
-        (("cpu", "cuda"), ["cpu", "cuda"]),
-    ],
+    ("names", "legs"), [(("cuda", "rocm"), ["cuda", "rocm"]), (("cuda-b200",), ["cuda-b200"]), (("cpu", "cuda"), ["cpu", "cuda"])]
 )
 def test_a_name_is_a_leg(tmp_path, package, names, legs):
     (package / "hosts.yml").write_text(EXAMPLE)

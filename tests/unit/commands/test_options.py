@@ -264,9 +264,7 @@ def test_names_that_are_no_text(tmp_path):
         assert len(beats(done)) >= 3
     done = warpwave("list", cwd=tmp_path)
     plain = subprocess.run(
-        [sys.executable, "-m", "warpwave", "run", "mét\u2028al"],
-        capture_output=True,
-        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        [sys.executable, "-m", "warpwave", "run", "mét\u2028al"], capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}
     )
     assert (done.returncode, plain.returncode) == (0, 2)
     assert b"Traceback" not in plain.stderr
@@ -457,13 +455,6 @@ def test_a_wrong_setting_is_refused(kernels, text):
         load_environment(kernels)
 
 
-def test_variables_are_set_or_passed_on(kernels, monkeypatch):
-    monkeypatch.setenv("A_TOKEN", "secret=1")
-    found = chosen_variables(("A_TOKEN", "B=", "C=x=y", "PYTHONPATH=/lib"))
-
-    assert found == {"A_TOKEN": "secret=1", "B": "", "C": "x=y", "PYTHONPATH": "/lib"}
-
-
 @pytest.mark.parametrize("pair", ["NOT_SET_ANYWHERE", "HOME=/x", "TRITON_INTERPRET=1", "WARPWAVE_JOURNAL=x", "PATH=", "=x", "A B=1"])
 def test_variables_of_the_harness_are_refused(kernels, monkeypatch, pair):
     monkeypatch.delenv("NOT_SET_ANYWHERE", raising=False)
@@ -472,12 +463,17 @@ def test_variables_of_the_harness_are_refused(kernels, monkeypatch, pair):
         chosen_variables((pair,))
 
 
-def test_what_the_user_gives_comes_before_the_package(tmp_path):
+def test_what_the_user_gives_comes_before_the_package(tmp_path, kernels, monkeypatch):
     """Both are for the kernels; the package's go into the job, since they are no secret."""
     options = make_options("r", tmp_path, tmp_path, variables={"A": "mine"}, declared=Declared(variables={"A": "theirs", "B": "theirs"}))
     request = Request(load_targets()["cpu"], options, tmp_path)
 
     assert job_of(Layout("", "", ""), request, ()).declared.variables == {"B": "theirs"}
+
+    monkeypatch.setenv("A_TOKEN", "secret=1")
+    found = chosen_variables(("A_TOKEN", "B=", "C=x=y", "PYTHONPATH=/lib"))
+
+    assert found == {"A_TOKEN": "secret=1", "B": "", "C": "x=y", "PYTHONPATH": "/lib"}
 
 
 def test_the_variable_that_selects_gpus_is_refused(kernels, tmp_path):
@@ -591,15 +587,6 @@ def no_newest(index: str) -> str:
     raise AssertionError("nobody asked for the newest")
 
 
-def test_each_target_on_each_toolchain():
-    known = load_toolchains()
-    found = legs([load_targets()[name] for name in ("cpu", "cuda")], chosen(known, ["triton-3.8"], ["3.9.0"], no_newest), known)
-
-    assert [target.name for target in found] == ["cpu@triton-3.8", "cpu@triton-3.9.0", "cuda@triton-3.8", "cuda@triton-3.9.0"]
-    assert [plain_target(target.name, target.toolchain.name) for target in found] == ["cpu", "cpu", "cuda", "cuda"]
-    assert legs([load_targets()["cpu"]], [], known) == [load_targets()["cpu"]]
-
-
 @pytest.mark.parametrize("target", ["cpu", "gfx942-emulated"])
 def test_an_old_triton_needs_a_linker(target):
     known, old = load_toolchains(), Toolchain(name="old", triton="3.4.0")
@@ -625,6 +612,22 @@ def test_a_name_or_a_release(tmp_path):
         with pytest.raises(UsageError):
             one(known, wrong, no_newest)
 
+    found = legs([load_targets()[name] for name in ("cpu", "cuda")], chosen(known, ["triton-3.8"], ["3.9.0"], no_newest), known)
+
+    assert [target.name for target in found] == ["cpu@triton-3.8", "cpu@triton-3.9.0", "cuda@triton-3.8", "cuda@triton-3.9.0"]
+    assert [plain_target(target.name, target.toolchain.name) for target in found] == ["cpu", "cpu", "cuda", "cuda"]
+    assert legs([load_targets()["cpu"]], [], known) == [load_targets()["cpu"]]
+
+    # As a report shows it, so that the command beside a failed test can be typed: a toolchain of the file, or a release.
+    known, targets = load_toolchains(), load_targets()
+    found = split_legs(targets, ["cpu@triton-3.8", "cuda@triton-3.8.1", "other"], known, no_newest)
+
+    assert list(found) == [*targets, "cpu@triton-3.8", "cuda@triton-3.8.1"]
+    assert [found[name].toolchain.triton for name in list(found)[-2:]] == ["3.8.0", "3.8.1"]
+    assert [found[name].name for name in list(found)[-2:]] == list(found)[-2:]
+    with pytest.raises(UsageError, match="no toolchain named 'none'"):
+        split_legs(targets, ["cpu@none"], known, no_newest)
+
 
 @pytest.mark.parametrize(
     ("text", "said"),
@@ -642,18 +645,6 @@ def test_a_wrong_entry_is_refused_by_its_path(tmp_path, text, said):
         load_toolchains(path)
 
     assert said in raised.value.happened
-
-
-def test_a_leg_by_its_name():
-    """As a report shows it, so that the command beside a failed test can be typed: a toolchain of the file, or a release."""
-    known, targets = load_toolchains(), load_targets()
-    found = split_legs(targets, ["cpu@triton-3.8", "cuda@triton-3.8.1", "other"], known, no_newest)
-
-    assert list(found) == [*targets, "cpu@triton-3.8", "cuda@triton-3.8.1"]
-    assert [found[name].toolchain.triton for name in list(found)[-2:]] == ["3.8.0", "3.8.1"]
-    assert [found[name].name for name in list(found)[-2:]] == list(found)[-2:]
-    with pytest.raises(UsageError, match="no toolchain named 'none'"):
-        split_legs(targets, ["cpu@none"], known, no_newest)
 
 
 def test_help_shows_what_most_people_type_and_help_all_every_option():
@@ -764,14 +755,6 @@ def test_a_budget_in_units_and_that_of_a_quick_run(kernels):
         seconds("--budget", "4h")
 
 
-def test_a_package_cannot_say_how_it_is_built_or_limited(kernels):
-    """Its author may be a stranger."""
-    for text in ("build = {wheelhouse = 'x'}", "limits = {results_gib = 100}", "weaken = ['network=host']", "install = 'all'"):
-        write(kernels, text)
-        with pytest.raises(ConfigError, match="found a key that does not exist"):
-            parsed(kernels)
-
-
 @pytest.mark.parametrize(("words", "mode"), [([], ""), (["--install"], "all"), (["--install=all"], "all"), (["--install=alone"], "alone")])
 def test_install_has_a_value_of_its_own(kernels, words, mode):
     params = parse_run(["--kernels", str(kernels), *words, "cpu"]).params
@@ -798,13 +781,16 @@ def test_the_commit_of_a_package_without_git_is_a_variable(kernels, monkeypatch)
     monkeypatch.setenv("WARPWAVE_COMMIT", "0123abc")
     assert parsed(kernels).package.commit == "0123abc"
 
-
-def test_kernels_for_another_run_are_those_of_all_launches(kernels):
-    """Whatever the package says of its own compile stage: the run that takes them launches tests and benches."""
+    # Whatever the package says of its own compile stage: the run that takes them launches tests and benches.
     write(kernels, "launches = ['bench']")
 
     assert parsed(kernels).what.launches == ("bench",)
     assert parsed(kernels, "--save-compiled", "sm_90").what.launches == ("bench", "test")
+
+    for text in ("build = {wheelhouse = 'x'}", "limits = {results_gib = 100}", "weaken = ['network=host']", "install = 'all'"):
+        write(kernels, text)
+        with pytest.raises(ConfigError, match="found a key that does not exist"):
+            parsed(kernels)
 
 
 # No command writes through a link that came with a package or with results.
@@ -835,7 +821,7 @@ def test_a_link_of_the_repository_is_refused_and_ones_own_is_not(repository):
         check_no_links(link(repository / "theirs", tracked=True) / "run")
 
 
-def test_a_link_that_nobody_knows_is_refused(tmp_path, monkeypatch):
+def test_a_link_that_the_user_does_not_know_is_refused(tmp_path, monkeypatch):
     (tmp_path / "package").mkdir()
     monkeypatch.chdir(tmp_path / "package")
     link(Path("reports").absolute())

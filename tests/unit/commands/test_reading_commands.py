@@ -77,14 +77,12 @@ def test_the_page_of_two_legs(tmp_path, package, capsys):
         assert "What changes" in (tmp_path / name).read_text()
 
 
-def test_speeds_without_tests_are_refused(tmp_path, package, capsys):
+def test_speeds_without_tests_are_refused_and_so_is_a_tuned_file_that_is_none(tmp_path, package, capsys):
     words = ["upgrade", "cuda", "--from", "3.8.0", "--to", "3.9.0", "--stage", "bench", "--kernels", str(package)]
 
     assert _run_cli([*words, "--out", str(tmp_path / "o")]) == 2
     assert "--stage test,bench" in " ".join(capsys.readouterr().err.split())
 
-
-def test_a_tuned_file_that_is_none(package):
     (package / "configs" / "H200.json").write_text("[]")
     with pytest.raises(ConfigError, match=r"H200\.json"):
         tuned_configurations(package)

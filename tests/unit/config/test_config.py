@@ -9,13 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from warpwave.config.files import refuse, validate
 from warpwave.config.hardware import named, nearest
 from warpwave.config.hosts import load_hosts
-from warpwave.config.pyproject import (
-    PackageEnvironment,
-    load_environment,
-    load_gates,
-    load_tuned,
-    load_what,
-)
+from warpwave.config.pyproject import PackageEnvironment, load_environment, load_gates, load_tuned, load_what
 from warpwave.config.targets import compiling_for, load_architectures, load_targets, named_architectures
 from warpwave.errors import ConfigError, UsageError
 from warpwave.records import COUNTERS, Architecture, BenchScript, Gates, Waiver, What, Which, from_json, to_json
@@ -239,8 +233,7 @@ def test_no_package_gets_a_name_by_calling_itself_so(tmp_path, project, name):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["FLAG_GEMS_X", "MY_OPS_BACKEND", "PLAIN_FAST", "ANY_TRITON_ONLY", "TRITON_F32_DEFAULT", "TORCHINDUCTOR_MAX_AUTOTUNE"],
+    "name", ["FLAG_GEMS_X", "MY_OPS_BACKEND", "PLAIN_FAST", "ANY_TRITON_ONLY", "TRITON_F32_DEFAULT", "TORCHINDUCTOR_MAX_AUTOTUNE"]
 )
 def test_a_package_sets_its_own(tmp_path, name):
     """Names that begin with the project's or with a module's, settings that load nothing, and `X_TRITON_ONLY`."""

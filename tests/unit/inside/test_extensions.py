@@ -327,7 +327,7 @@ def declaring(tmp_path) -> Path:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no reader of TOML")
-def test_each_place_has_its_options(declaring):
+def test_each_place_has_its_options_and_the_hint_is_one_command(declaring):
     modules = [f"{name}_of_nobody" for name in ("needed", "tested", "first", "third", "fourth", "wild")]
 
     assert sources(modules, declaring) == {
@@ -338,21 +338,18 @@ def test_each_place_has_its_options(declaring):
         "fourth_of_nobody": ("requirements-eval.txt", "--with fourth-of-nobody"),
     }
 
-
-def test_a_package_that_is_called_otherwise(tmp_path):
-    (tmp_path / "requirements.txt").write_text("PyYAML\nopencv_python\n")
-
-    assert set(sources(["yaml", "cv2"], tmp_path)) == {"yaml", "cv2"}
-
-
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no reader of TOML")
-def test_the_hint_is_one_command(declaring):
     missing = [f"{name}_of_nobody" for name in ("first", "second", "third", "fourth", "wild")]
     hint = hint_of([f"ModuleNotFoundError: No module named '{name}'" for name in missing], declaring)
 
     assert "first_of_nobody (extra verify), " in hint
     assert ": --install --extra verify --extra tables --extra bench --with fourth-of-nobody." in hint
     assert "Missing here: wild_of_nobody. --install installs" in hint
+
+
+def test_a_package_that_is_called_otherwise(tmp_path):
+    (tmp_path / "requirements.txt").write_text("PyYAML\nopencv_python\n")
+
+    assert set(sources(["yaml", "cv2"], tmp_path)) == {"yaml", "cv2"}
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no reader of TOML")

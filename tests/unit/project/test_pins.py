@@ -265,8 +265,5 @@ def test_a_bill_of_materials_is_strict_cyclonedx(monkeypatch):
 
     assert page["bomFormat"] == "CycloneDX"
     assert page["metadata"]["component"]["name"] == "warpwave"
-    assert {part["purl"] for part in page["components"]} == {
-        "pkg:pypi/rich@15.0",
-        "pkg:deb/debian/libc6@2.36-9%2Bdeb12u1?arch=amd64",
-    }
+    assert {part["purl"] for part in page["components"]} == {"pkg:pypi/rich@15.0", "pkg:deb/debian/libc6@2.36-9%2Bdeb12u1?arch=amd64"}
     sys.modules.pop("sbom")

@@ -113,11 +113,7 @@ def test_layer_zero_needs_nothing(module):
     assert ast.literal_eval(done.stdout) <= {"warpwave", "__main__"}
 
 
-PURE = [
-    HARNESS / "stats.py",
-    *sorted((HARNESS / "compare").rglob("*.py")),
-    *sorted((HARNESS / "render").rglob("*.py")),
-]
+PURE = [HARNESS / "stats.py", *sorted((HARNESS / "compare").rglob("*.py")), *sorted((HARNESS / "render").rglob("*.py"))]
 # What each room may import of the harness, beside itself.
 GROUND = {"warpwave.records", "warpwave.errors", "warpwave.safe_text", "warpwave.stats"}
 ROOMS = {
@@ -125,14 +121,7 @@ ROOMS = {
     "collect": GROUND,
     "render": GROUND | {"warpwave.compare"},
     "run": GROUND
-    | {
-        "warpwave.collect",
-        "warpwave.engines",
-        "warpwave.git",
-        "warpwave.options",
-        "warpwave.config.hosts",
-        "warpwave.config.targets",
-    },
+    | {"warpwave.collect", "warpwave.engines", "warpwave.git", "warpwave.options", "warpwave.config.hosts", "warpwave.config.targets"},
     "engines": GROUND | {"warpwave.git", "warpwave.options", "warpwave.config.hosts", "warpwave.config.targets"},
 }
 # The folders and files of a room, from the ground up: each imports only those before it.

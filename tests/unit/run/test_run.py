@@ -101,7 +101,7 @@ def test_a_stage_that_the_target_lacks_is_on_record(outcome):
     assert asked.environment.notes == ("it has no stage bench, so that was left out",)
 
 
-def test_an_engine_that_cannot_is_on_record(outcome):
+def test_an_engine_that_cannot_or_a_fault_of_ours_is_on_record(outcome):
     def act(raw, on_line):
         raise InfrastructureError("The engine is gone.", "It was stopped.", "Start it.")
 

@@ -79,7 +79,7 @@ def test_lines_that_are_wrong_are_counted(tmp_path, monkeypatch, text, kept, fau
     assert not fault or fault[1] in told.text
 
 
-def test_one_wrong_line_is_reported_alone(tmp_path):
+def test_one_wrong_line_or_value_is_reported_alone(tmp_path):
     """Without a count of others; and of very many wrong values, how many there are."""
     _, fault = read_lines(put(tmp_path, "x\n" + LINE), "a.jsonl", Ceiling)
     many = to_json(dataclasses.replace(sample(), times_ms=())).replace('"times_ms": []', f'"times_ms": [{", ".join(["null"] * 101)}]')
@@ -88,6 +88,13 @@ def test_one_wrong_line_is_reported_alone(tmp_path):
     assert fault.text.startswith("line 1: not JSON")
     assert "more" not in fault.text
     assert values.text.startswith("101 ")
+
+    wrong = to_json(StageReport(Stage.TEST, INVALID)).replace('"counts": {}', '"counts": {"a": -1}')
+    _, fault = read_record(put(tmp_path, wrong, "a"), "a", StageReport)
+    _, top = read_record(put(tmp_path, "[]", "a"), "a", StageReport)
+
+    assert fault.text.startswith("counts.a: ")
+    assert "top level" in top.text
 
 
 def test_a_file_that_is_missing_says_so(tmp_path):
@@ -133,15 +140,6 @@ def test_values_have_bounds(tmp_path, monkeypatch, name):
 
     assert (fault is None) == good
     assert (found == json.loads(text)) if good else (found, fault.verdict) == (None, INVALID)
-
-
-def test_the_place_of_a_wrong_value_is_reported(tmp_path):
-    wrong = to_json(StageReport(Stage.TEST, INVALID)).replace('"counts": {}', '"counts": {"a": -1}')
-    _, fault = read_record(put(tmp_path, wrong, "a"), "a", StageReport)
-    _, top = read_record(put(tmp_path, "[]", "a"), "a", StageReport)
-
-    assert fault.text.startswith("counts.a: ")
-    assert "top level" in top.text
 
 
 def test_memory_and_disk_have_bounds(tmp_path, monkeypatch):
@@ -195,11 +193,7 @@ def test_a_budget_at_its_edges(monkeypatch):
         late.read(1)
 
 
-def test_a_text_is_clipped_at_its_limit():
-    assert (clip("abc", 3), clip("abcd", 3)) == ("abc", "abc … 1 characters cut")
-
-
-def test_tests_are_counted_by_verdict():
+def test_a_text_is_clipped_and_tests_are_counted(tmp_path, monkeypatch):
     tests = (case("a"), case("b", Verdict.FAILED))
 
     def told(**counts):
@@ -211,9 +205,9 @@ def test_tests_are_counted_by_verdict():
     assert told(failed=2) == "1 tests in the file are failed, the stage counted 2"
     assert told(passed=1, error=1) == "0 tests in the file are error, the stage counted 1"
 
+    assert (clip("abc", 3), clip("abcd", 3)) == ("abc", "abc … 1 characters cut")
 
-def test_a_seal_is_of_the_whole_file(tmp_path, monkeypatch):
-    """Read in pieces; without a hash, or without the file, nothing is told here."""
+    # Read in pieces; without a hash, or without the file, nothing is told here.
     monkeypatch.setattr(raw_folder, "_PIECE", 3)
     put(tmp_path, "12345678", "a")
     digest = hashlib.sha256(b"12345678").hexdigest()
@@ -320,6 +314,18 @@ def test_the_first_list_of_properties_counts(tmp_path):
     assert (found.id, found.kernel, len(found.properties), "p63" in found.properties) == ("i", "k", 64, True)
     assert other.properties == {"c": ""}
 
+    # Also where it is only not well-formed at its end.
+    room = Room()
+    memory = room.memory
+    for end in ("<", "<testcase/></testsuite>"):
+        (tmp_path / "j.xml").write_text('<testsuite><testcase name="n"/>' + end)
+        with pytest.raises(RejectedError):
+            read_cases(tmp_path, "j.xml", room)
+        assert room.memory == memory
+    (tmp_path / "j.xml").write_text('<testsuite><testcase name="n"/></testsuite>')
+    read_cases(tmp_path, "j.xml", room)
+    assert 400 < memory - room.memory < 2000
+
 
 SUITES = {
     "below a suite": ("<testsuite>{}</testsuite>", 1),
@@ -364,20 +370,6 @@ def test_a_tag_that_does_not_end_has_a_bound(tmp_path, monkeypatch):
     (tmp_path / "j.xml").write_text('<testsuite>\n<testcase name="' + "x" * 200)
     with pytest.raises(RejectedError, match=r"line 2: .* 100 bytes"):
         read_cases(tmp_path, "j.xml")
-
-
-def test_what_a_refused_file_took_is_given_back(tmp_path):
-    """Also where it is only not well-formed at its end."""
-    room = Room()
-    memory = room.memory
-    for end in ("<", "<testcase/></testsuite>"):
-        (tmp_path / "j.xml").write_text('<testsuite><testcase name="n"/>' + end)
-        with pytest.raises(RejectedError):
-            read_cases(tmp_path, "j.xml", room)
-        assert room.memory == memory
-    (tmp_path / "j.xml").write_text('<testsuite><testcase name="n"/></testsuite>')
-    read_cases(tmp_path, "j.xml", room)
-    assert 400 < memory - room.memory < 2000
 
 
 # Every field of a raw folder is validated when it is read: one bad field affects only its own file. All data is synthetic.
@@ -431,10 +423,7 @@ FIELDS = {
         ("reports", [{"stage": "test", "verdict": "passed", "counts": {str(n): n for n in range(1000)}}]),
         ("reports", [{"stage": "test", "verdict": "passed"}] * 1000),
     ),
-    "job.json": (
-        ("what", {"peers": ["a"] * 5000}),
-        ("what", {"stages": ["test"] * 5000}),
-    ),
+    "job.json": (("what", {"peers": ["a"] * 5000}), ("what", {"stages": ["test"] * 5000})),
     "bench/samples.jsonl": (
         *(("device", -1), ("device", 1 << 40), ("kernel", DEEP), ("provider", DEEP), ("case", DEEP)),
         *(("params", {str(n): n for n in range(5000)}), ("rounds", [-1]), ("flush_bytes", -1), ("warmup", -1)),
@@ -546,6 +535,13 @@ def test_files_that_nobody_has_changed_are_believed(tmp_path):
 
     assert (found.record.verdict, found.problems) == (Verdict.PASSED, ())
 
+    # Otherwise the hashes of files could be changed too. The host has the hash of stages.json in run.json.
+    folder = sealed(tmp_path / "alpha")
+    (folder / "stages.json").write_text((folder / "stages.json").read_text() + " ")
+    found = collect(folder)
+
+    assert (found.record.verdict, found.problems) == (Verdict.INVALID, ("stages.json: invalid: it was changed after it was written",))
+
 
 @pytest.mark.parametrize("name", SEALED)
 def test_a_file_that_was_changed_after_it_was_written_is_invalid(tmp_path, name):
@@ -558,12 +554,3 @@ def test_a_file_that_was_changed_after_it_was_written_is_invalid(tmp_path, name)
     assert found.problems == (f"{name}: invalid: it was changed after it was written",)
     assert [report.verdict for report in found.stages].count(Verdict.INVALID) == 1
     assert (len(found.cases), len(found.samples)) == (3, 3)
-
-
-def test_stages_that_were_changed_after_the_run_are_invalid(tmp_path):
-    """Otherwise the hashes of files could be changed too. The host has the hash of stages.json in run.json."""
-    folder = sealed(tmp_path / "alpha")
-    (folder / "stages.json").write_text((folder / "stages.json").read_text() + " ")
-    found = collect(folder)
-
-    assert (found.record.verdict, found.problems) == (Verdict.INVALID, ("stages.json: invalid: it was changed after it was written",))

@@ -103,11 +103,7 @@ def execute_cases(
                 whole_on = f"s_mov_b{wave} {'exec' if cdna else 'exec_lo'}, -1"
                 name = register if register[0] != "e" else "s[28:29]" if cdna else "s28"
                 code += [f"s_mov_b{wave} {name}, {register}", whole_on] if register[0] == "e" else []
-                code += [
-                    f"v_cndmask_b32 v48, 0, 1, {name}",
-                    f"{store} v4, v48, s[6:7]",
-                    f"{add} v4, {wave * 4}, v4",
-                ]
+                code += [f"v_cndmask_b32 v48, 0, 1, {name}", f"{store} v4, v48, s[6:7]", f"{add} v4, {wave * 4}, v4"]
                 continue
             number = int(re.search(r"\d+", register)[0])
             for n in range(count):

@@ -21,14 +21,7 @@ for needed in ("elftools", "msgpack", "tinygrad"):
 
 import re
 
-from warpwave.emulator import (
-    Access,
-    Check,
-    Launch,
-    TimeLimit,
-    execute,
-    load,
-)
+from warpwave.emulator import Access, Check, Launch, TimeLimit, execute, load
 from warpwave.inside.codegen.barriers import acquired_alone, lds_in_flight, published_early
 
 SCRIPT = Path(__file__).parents[3] / "amd_only" / "compiled.py"

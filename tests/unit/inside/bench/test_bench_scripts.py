@@ -216,10 +216,7 @@ def named(tmp_path):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (
-            "for n in (1, 2):\n    last_ms = n * 1.5\n    measure(lambda: f(n))\ndef f(n): pass\n",
-            [("3/n=1", "f"), ("3/n=2", "f")],
-        ),
+        ("for n in (1, 2):\n    last_ms = n * 1.5\n    measure(lambda: f(n))\ndef f(n): pass\n", [("3/n=1", "f"), ("3/n=2", "f")]),
         (
             "def main(size, mode='fwd', device='cuda:0', base_ms=0.123, path='/tmp/x'):\n    measure(lambda: k[(1,)](size))\nmain(64)\n",
             [("2/size=64,mode=fwd", "k")],

@@ -66,12 +66,7 @@ def test_what_was_not_run_says_why(rows):
     assert left_out == {
         ("not-run", "decided-by-data", "test_the_data_decides", data),
         ("not-run", "skipped", "test_skipped", "Skipped: needs two GPUs"),
-        (
-            "error",
-            "import-failed",
-            "test_unimportable.py",
-            "ModuleNotFoundError: No module named 'json.no_such_module'",
-        ),
+        ("error", "import-failed", "test_unimportable.py", "ModuleNotFoundError: No module named 'json.no_such_module'"),
     }
     assert "depends on the data of a tensor" in data
     assert Counter(row["architecture"] for row in rows if row["not_run"]) == dict.fromkeys(BOTH, 3)

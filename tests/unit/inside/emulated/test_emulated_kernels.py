@@ -17,12 +17,7 @@ from triton.backends.compiler import GPUTarget
 from triton.experimental.gluon._runtime import GluonASTSource
 
 from warpwave.config.targets import load_targets
-from warpwave.emulator import (
-    Check,
-    Launch,
-    execute,
-    load,
-)
+from warpwave.emulator import Check, Launch, execute, load
 from warpwave.records import Stage
 
 pytestmark = pytest.mark.slow

@@ -63,7 +63,7 @@ def test_what_happened_is_reported(message, told):
     assert describe(ValueError(message)) == told
 
 
-def test_what_happened_in_a_function_that_a_kernel_calls_is_reported():
+def test_what_happened_in_a_function_that_a_kernel_calls_is_reported(tmp_path, monkeypatch):
     """Triton's compiler then only marks the call; what is wrong is in the cause, or in the cause's cause."""
     inner = ValueError("at 9:8:\ndef put(x):\n    add(x)\n    ^\nno attribute 'ir'")
     middle, outer = ValueError("at 3:4:\n    put(x)\n    ^"), ValueError("at 36:4:\n    finish(x)\n    ^")
@@ -72,9 +72,7 @@ def test_what_happened_in_a_function_that_a_kernel_calls_is_reported():
     assert describe(outer) == "ValueError: no attribute 'ir' (at 9:8)"
     assert describe(ValueError("at 3:4:\n    put(x)\n    ^")) == "ValueError: ^ (at 3:4)"
 
-
-def test_a_syntax_error_names_the_file_that_has_it(tmp_path, monkeypatch):
-    """Not the one that imports it."""
+    # Not the one that imports it.
     (tmp_path / "broken.py").write_text("x = 1\n  y = 2\n")
     (tmp_path / "imports_it.py").write_text("import broken\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -458,7 +456,7 @@ def test_a_gpu_without_memory_fails_one_test(run_inside, tmp_path):
 # The limit of a case: time in which other processes had the cores is not the case's.
 
 
-def test_a_limit_does_not_count_the_wait_for_a_core(monkeypatch):
+def test_a_limit_does_not_count_the_wait_for_a_core(monkeypatch, tmp_path):
     """100 s passed, of which the worker waited 70 s for a core: a limit of 40 s has not passed, one of 20 s has."""
     now, waited = [0.0], [5.0]
     monkeypatch.setattr(supervise.time, "monotonic", lambda: now[0])
@@ -470,9 +468,7 @@ def test_a_limit_does_not_count_the_wait_for_a_core(monkeypatch):
     assert not clock.is_past(40.0)
     assert clock.is_past(20.0)
 
-
-def test_the_wait_is_the_kernels(tmp_path):
-    """A process that is gone, and a kernel that keeps no account, have waited for nothing: then the limit is one of the wall clock."""
+    # A process that is gone, and a kernel that keeps no account, have waited for nothing: then the limit is one of the wall clock.
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "schedstat").write_text("12000000000 3500000000 41\n")
 

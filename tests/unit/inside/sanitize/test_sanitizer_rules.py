@@ -60,11 +60,7 @@ WRONG = {
     "a plain one and an atomic": [access(0, [0], writes=True), access(1, [0], writes=True, atomic=True)],
     "an atomic and a plain one": [access(0, [0], writes=True, atomic=True), access(1, [0])],
     "ordered too early": [access(0, [0], writes=True, segment=3), access(1, [0], segment=5, seen={0: 2})],
-    "a copy of one of two": [
-        access(0, [0, 4], writes=True),
-        access(1, [0], writes=True, changed=[False]),
-        access(1, [0, 4]),
-    ],
+    "a copy of one of two": [access(0, [0, 4], writes=True), access(1, [0], writes=True, changed=[False]), access(1, [0, 4])],
     "a second reader": [access(0, [0]), access(1, [0]), access(1, [0], writes=True)],
 }
 

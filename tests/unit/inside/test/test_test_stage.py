@@ -162,10 +162,7 @@ def test_an_expression_that_pytest_refuses_is_shown_in_its_own_words(tmp_path):
 
     report = stage._report(stage.Results(make_job("r", "t", (), "/kernels", "/out"), tmp_path), [], tmp_path)
 
-    assert (report.verdict, report.reason) == (
-        Verdict.ERROR,
-        "pytest ran no test: Wrong expression passed to '-k': test_(: at column 7",
-    )
+    assert (report.verdict, report.reason) == (Verdict.ERROR, "pytest ran no test: Wrong expression passed to '-k': test_(: at column 7")
 
 
 EXPECTED_FAILURES = """
