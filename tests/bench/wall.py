@@ -20,12 +20,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 KERNEL = """
 import torch, triton, triton.language as tl
-
 @triton.jit
 def scale_kernel(x, out, factor, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + at, tl.load(x + at, at < n) * factor, at < n)
-
 def scale(x, factor, block=1024):
     out = torch.empty_like(x)
     scale_kernel[(triton.cdiv(x.numel(), block),)](x, out, factor, x.numel(), BLOCK=block)
@@ -34,7 +32,6 @@ def scale(x, factor, block=1024):
 TEST = """
 import pytest, torch
 from scale import scale
-
 @pytest.mark.parametrize("block", [256, 512, 1024])
 @pytest.mark.parametrize("n", range(1, {rows} + 1))
 def test_scale(n, block):
@@ -44,7 +41,6 @@ def test_scale(n, block):
 BENCH = """
 import torch, triton
 from scale import scale
-
 @triton.testing.perf_report(triton.testing.Benchmark(
     x_names=["N"], x_vals=[1 << k for k in range(18, 26)], line_arg="provider", line_vals=["triton", "torch"],
     line_names=["Triton", "torch"], ylabel="GB/s", plot_name="scale", args={}))
@@ -52,7 +48,6 @@ def bench_scale(N, provider):
     x = torch.randn(N, device="cuda")
     ms = triton.testing.do_bench((lambda: scale(x, 2.0)) if provider == "triton" else (lambda: x * 2.0))
     return 2 * x.nbytes / ms * 1e-6
-
 if __name__ == "__main__":
     bench_scale.run(print_data=True)
 """

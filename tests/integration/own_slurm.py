@@ -333,12 +333,10 @@ def make_runs(folder: Path) -> Runs:
 _TEST = """
 import os
 import torch, triton, triton.language as tl
-
 @triton.jit
 def add(x, y, out, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + at, tl.load(x + at, mask=at < n) + tl.load(y + at, mask=at < n), mask=at < n)
-
 def test_add(record_property):
     record_property("cards", os.environ.get("CUDA_VISIBLE_DEVICES", "") + "/" + os.environ.get("ROCR_VISIBLE_DEVICES", ""))
     x, y = torch.rand(300), torch.rand(300)

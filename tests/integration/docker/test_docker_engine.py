@@ -93,12 +93,10 @@ def test_memory_is_limited(engine, run, monkeypatch):
 HUNGRY = """
 def test_before():
     pass
-
 def test_that_eats():
     held = []
     while True:
         held.append(bytearray(1 << 24))
-
 def test_after():
     pass
 """
@@ -504,23 +502,18 @@ TESTS = """
 import importlib.metadata, os, pathlib, socket
 import my_ops, my_ops._made
 import pytest
-
 ROOT = pathlib.Path(__file__).parents[1]
-
 def test_the_tree_is_tested():
     assert (my_ops.where, my_ops.__file__) == ("tree", str(ROOT / "my_ops" / "__init__.py"))
     assert my_ops._made.made == "by the build"
-
 def test_the_package_knows_its_version():
     assert importlib.metadata.version("my-ops") == "1.5"
-
 def test_the_root_is_read_only_and_its_clone_is_hidden():
     assert os.listdir(ROOT / ".git") == []
     with pytest.raises(OSError):
         (ROOT / "new").touch()
     with pytest.raises(OSError):
         (ROOT / ".git" / "new").touch()
-
 def test_the_variable_is_there_and_the_network_is_not():
     assert os.environ["A_SWITCH"] == "on"
     with pytest.raises(OSError):

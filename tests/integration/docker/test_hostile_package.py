@@ -156,7 +156,6 @@ def test_no_link_survives_a_cancelled_job(built, offline, tmp_path, seed):
 REACHED = """
 import os
 from pathlib import Path
-
 def test_what_it_reaches():
     found = []
     for process in Path("/proc").iterdir():
@@ -171,7 +170,6 @@ def test_what_it_reaches():
                 except OSError:
                     pass
     assert found == []
-
 def test_a_module_is_planted():
     Path("dataclasses.py").write_text("raise ImportError('planted')")
 """

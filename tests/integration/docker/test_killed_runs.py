@@ -34,25 +34,21 @@ STAGES = ("test", "test,compile")
 EXITS = {0, 1, 3, 4, 5}
 TESTS = """
 import time, pytest
-
 @pytest.mark.parametrize("n", range(10))
 def test_op(n, record_property):
     record_property("n", n)
     time.sleep(0.2)
     assert n != 7
-
 @pytest.mark.skip(reason="never")
 def test_skipped():
     pass
 """
 BENCH = """
 import torch, triton, triton.language as tl
-
 @triton.jit
 def scale(x, y, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y + offsets, tl.load(x + offsets, mask=offsets < n) * 2, mask=offsets < n)
-
 @triton.testing.perf_report(triton.testing.Benchmark(x_names=["N"], x_vals=[2**k for k in range(6, 12)], line_arg="provider",
     line_vals=["triton"], line_names=["Triton"], plot_name="op", ylabel="GB/s", args={}))
 def benchmark(N, provider):

@@ -362,7 +362,6 @@ SECRET = "$(touch pwned)'\"\n\\"
 WALLS = """
 import os
 import pytest
-
 def test_walls(record_property):
     for folder in ("/packages", "/warpwave", "/", "/usr"):
         with pytest.raises(OSError):

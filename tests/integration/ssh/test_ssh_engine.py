@@ -34,12 +34,10 @@ pytestmark = [
 SECRET = "hunter2-of-the-tests"
 KERNEL = """
 import pytest, torch, triton, triton.language as tl
-
 @triton.jit
 def add(x, y, out, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + at, tl.load(x + at, mask=at < n) + tl.load(y + at, mask=at < n), mask=at < n)
-
 def test_add(device="cpu"):
     x, y = torch.rand(100), torch.rand(100)
     out = torch.empty_like(x)

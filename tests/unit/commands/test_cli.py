@@ -46,7 +46,6 @@ targets:
 
 ENVIRONMENT_TEST = """
 import os
-
 def test_environment():
     assert (os.environ["THIRD_SETTING"], os.environ["THIRD_VISIBLE_DEVICES"]) == ("on", "1")
 """

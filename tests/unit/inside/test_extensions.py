@@ -182,10 +182,8 @@ def test_a_store_leads_back_to_its_argument():
 GATE = """
 import torch
 from ._ops import add_op_namespace_prefix, ops
-
 torch.library.define(add_op_namespace_prefix("gate"), "(Tensor x) -> Tensor")
 torch.library.impl(add_op_namespace_prefix("gate"), "CPU")(lambda x: x + 1)
-
 def again(x): return ops.gate(x)
 def native(x): return ops.gate_native(x)
 def misspelt(x): return ops.gaet(x)

@@ -211,7 +211,6 @@ def test_cards_that_are_not_there_are_reported(warpwave):
 
 WAITS = """
 import fcntl, time
-
 def free(card):
     with open(f"{folder}/warpwave-stub-{{card}}.lock", "a") as file:
         try:
@@ -219,7 +218,6 @@ def free(card):
         except BlockingIOError:
             return False
         return True
-
 def test_the_other_card_is_free():
     until = time.monotonic() + 30
     while not (free(0) or free(1)):
@@ -289,13 +287,11 @@ import os, time
 from pathlib import Path
 import pytest, torch
 STATE = Path(os.environ["STUB_STATE"])
-
 def meet(mine, theirs):
     (STATE / mine).touch()
     until = time.monotonic() + 120
     while not (STATE / theirs).exists() and time.monotonic() < until:
         time.sleep(0.01)
-
 def is_first(name):
     first = not (STATE / name).exists()
     (STATE / name).touch()
@@ -304,36 +300,28 @@ def is_first(name):
 ONE = f"""{MEET}
 def test_meets():
     meet("one", "two")
-
 def test_lacks_memory():
     if is_first("lacked"):
         raise torch.OutOfMemoryError("out of memory. Tried to allocate 64.00 GiB")
-
 def test_skips_itself():
     if is_first("skipped"):
         pytest.skip("too little memory")
-
 def test_asks_for_memory():
     torch.get_device_module().mem_get_info()
     (STATE / "asked").open("a").write("x")
-
 def test_fails():
     (STATE / "failed").open("a").write("x")
     assert False
-
 def test_ends():
     (STATE / "one-done").touch()
 """
 TWO = f"""{MEET}
 def test_meets():
     meet("two", "one")
-
 def test_dies():
     os.abort()
-
 def test_is_long():
     meet("two-waits", "one-done")
-
 @pytest.mark.skip(reason="by a mark")
 def test_marked():
     pass

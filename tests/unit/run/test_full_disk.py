@@ -30,12 +30,9 @@ pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s
 TESTS = """
 import os
 from pathlib import Path
-
 OUT = Path(os.environ["SMALL_DISK"])
-
 def test_before():
     pass
-
 def test_that_fills_the_disk():
     if (OUT / "roomy").exists():
         return
@@ -45,7 +42,6 @@ def test_that_fills_the_disk():
                 pass
         except OSError:
             pass
-
 def test_after():
     pass
 """

@@ -53,19 +53,15 @@ from warpwave.run.resume import check_same, recorded_run_id
 TESTS = """
 import os, time
 from pathlib import Path
-
 def test_before():
     pass
-
 def test_fails():
     assert False
-
 def test_under_way():
     mark = Path(os.environ["MARK"])
     if not mark.exists():
         mark.touch()
         time.sleep(600)
-
 def test_after():
     pass
 """

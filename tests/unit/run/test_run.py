@@ -420,12 +420,9 @@ def test_the_division_is_the_same_in_any_order():
 FILE = """
 import torch
 from base import Shared, test_imported
-
 def test_add(): ...
-
 class TestAll:
     def test_one(self): ...
-
 class TestMore(Shared): ...
 """
 

@@ -149,11 +149,8 @@ def test_a_target_without_a_card_is_not_divided(options):
 # A release of Triton with another default is found: by bisecting releases.
 
 
-pytestmark = pytest.mark.slow
-pytest.importorskip("pip", reason="the installer uses the pip of the kernels' Python")
 KERNEL = """
 import triton, triton.language as tl
-
 @triton.jit
 def sum_kernel(x, out, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
@@ -162,7 +159,6 @@ def sum_kernel(x, out, BLOCK: tl.constexpr):
 LAUNCH = """
 import torch
 from ops import sum_kernel
-
 def test_sum():
     sum_kernel[(1,)](torch.empty(8192, device="cuda"), torch.empty(1, device="cuda"), 8192)
 """
@@ -185,6 +181,7 @@ build: {wheelhouse: wheels}
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> Path:
+    pytest.importorskip("pip", reason="the installer uses the pip of the kernels' Python")
     root = tmp_path_factory.mktemp("planted")
     (root / "ops").mkdir()
     for name, text in {"ops.py": KERNEL, "test_ops.py": LAUNCH}.items():
@@ -207,6 +204,7 @@ def ask_planted(place, monkeypatch, capsys):
     return run
 
 
+@pytest.mark.slow
 def test_bisecting_releases_finds_the_planted_one(place, ask_planted):
     """In three steps, with the generated code beside it. The second time, nothing runs."""
     words = ["bisect", "cpu", "--over", "triton", "--good", "3.9.0.post1", "--bad", "3.9.0.post3", "--worse", "registers"]

@@ -27,7 +27,6 @@ from warpwave.config.targets import load_targets
 from warpwave.inside.bench import timing as do_bench, results, stage
 from warpwave.inside.fake_gpu import card as driver
 from warpwave.records import BenchScript, Job, Stage, What
-
 device = FakeDevice()
 do_bench.time = type("Still", (), dict(perf_counter=staticmethod(lambda: 0.0)))
 driver.PretendedDriver.launcher_cls = lambda self, source, metadata: lambda *args, **kwargs: device.work(0.25)
@@ -47,7 +46,6 @@ from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.supervise import supervise
 from warpwave.inside.process.workers import spawned
 from warpwave.records import dump
-
 folder, start = Path.cwd(), spawned([sys.executable, "program.py"])
 sink = Sink(folder, "samples.jsonl")
 deaths = supervise(start, Journal(folder / "journal.jsonl"), 120.0, folder / "log.txt", sink.on_event)

@@ -157,12 +157,10 @@ from warpwave.inside.fake_gpu.driver import call_once
 from warpwave.inside.bench.timing import Timer, Timing
 from warpwave.records import Job, Stage, What
 from warpwave.config.targets import load_targets
-
 class Once(Timer):
     def do_bench(self, fn, **options):
         self.last = Timing((1.0,), 0, 0, 1.0, 0.0)
         return call_once(fn, **options)
-
 card = next(card for card in load_targets()["cpu"].architectures if card.name == "gfx942")
 stage.Timer.when_used = classmethod(lambda cls, *told: Once(object(), None, 0))
 stage.copy_ceiling, results.is_usable = lambda *arguments: None, lambda: True
@@ -390,23 +388,15 @@ def test_tuning_inside_of_what_is_timed_is_not_the_points_timing(device, timer, 
 BENCH = """
 import torch
 from triton.testing import Benchmark, perf_report
-
-
 def plot(arg, values, name="relu"):
     return Benchmark(x_names=["N"], x_vals=[8, 16], line_arg=arg, line_vals=values, line_names=list(map(str, values)), plot_name=name,
                      ylabel="GB/s", args={})
-
-
 @perf_report(plot("provider", ["mine", "torch"]))
 def forward(N, provider):
     return 1.0
-
-
 @perf_report(plot("kind", [torch.float32, torch.bfloat16]))
 def by_dtype(N, kind):
     return 1.0
-
-
 @perf_report(plot("provider", ["mine", "torch"]))
 def backward(N, provider):
     return 1.0

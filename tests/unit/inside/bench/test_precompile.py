@@ -138,13 +138,11 @@ with driver.pretended_device(precompile.card_of(job), lambda binary: (32, 0, 102
 
 TUNED = """
 import torch, triton, triton.language as tl
-
 @triton.autotune([triton.Config({"BLOCK": block}) for block in (256, 512)], key=["N"], cache_results=True)
 @triton.jit
 def copy_kernel(x_ptr, y_ptr, N, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y_ptr + offsets, tl.load(x_ptr + offsets, mask=offsets < N), mask=offsets < N)
-
 @triton.testing.perf_report(triton.testing.Benchmark(x_names=["N"], x_vals=[1024], line_arg="provider", line_vals=["triton"],
     line_names=["Triton"], plot_name="tuned", args={}))
 def benchmark(N, provider):
@@ -213,13 +211,11 @@ from pathlib import Path
 import triton.backends.nvidia.driver as driver
 from warpwave.inside.precompile import ahead as precompile
 from warpwave.records import Job
-
 class Launcher:
     def __init__(self, source, metadata):
         print(metadata.name, list(source.signature.values()), metadata.num_warps)
         if metadata.name == "copy_kernel":
             raise OSError("no C compiler")
-
 driver.CudaLauncher = Launcher
 job = Job.load(Path(sys.argv[1]))
 precompile.work(job, precompile.card_of(job), 0, 1)
@@ -280,15 +276,12 @@ def test_the_jit_finds_what_was_compiled_ahead(job, data, tmp_path):
 
 PACKAGE = """
 import torch, triton, triton.language as tl
-
 @triton.jit
 def first_kernel(x_ptr):
     tl.store(x_ptr, tl.load(x_ptr) + 1)
-
 @triton.jit
 def second_kernel(x_ptr):
     tl.store(x_ptr, tl.load(x_ptr) * 2)
-
 def test_decides():
     x = torch.zeros(1, device="cuda")
     first_kernel[(1,)](x)
@@ -462,12 +455,9 @@ def test_a_list_that_changed_meanwhile_is_refused(handed, tmp_path):
 
 BENCH = """
 import torch, triton
-
 def normed(x, w):
     return torch.nn.functional.rms_norm(x, w.shape, w, 1e-6)
-
 compiled = torch.compile(normed, dynamic=False)
-
 @triton.testing.perf_report(triton.testing.Benchmark(x_names=["N"], x_vals=[32768], line_arg="provider", line_vals=["torch", "compile"],
     line_names=["torch", "compile"], ylabel="GB/s", plot_name="norm", args={}))
 def benchmark(provider, N):

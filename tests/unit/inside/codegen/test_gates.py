@@ -439,19 +439,8 @@ def test_a_spilling_package_end_to_end(data, tmp_path):
     pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
     shutil.copytree(data / "spilling", tmp_path / "spilling")
     (tmp_path / "two.yml").write_text("targets: {cpu: {architectures: [sm_80, gfx1100]}}\n")
-    arguments = [
-        "--kernels",
-        tmp_path / "spilling",
-        "--targets",
-        tmp_path / "two.yml",
-        "--out",
-        tmp_path / "out",
-        "--stage",
-        "compile",
-        "--gates",
-        "strict",
-    ]
-    done = command.warpwave("run", "cpu", *arguments, "--quiet")
+    options = ["--targets", tmp_path / "two.yml", "--out", tmp_path / "out", "--stage", "compile", "--gates", "strict", "--quiet"]
+    done = command.warpwave("run", "cpu", "--kernels", tmp_path / "spilling", *options)
     comparison = json.loads((tmp_path / "out" / "comparison.json").read_text())
     rows = {
         (cell["compiled"]["architecture"], cell["compiled"]["origin"].split("[")[1].rstrip("]")): cell["compiled"]

@@ -119,12 +119,10 @@ def test_what_compiles_and_cannot_be_launched_has_failed(limits):
 
 WIDE = """
 import torch, triton, triton.language as tl
-
 @triton.jit
 def wide_kernel(x_ptr, y_ptr, BLOCK: tl.constexpr):
     x = tl.load(x_ptr + tl.arange(0, BLOCK))
     tl.store(y_ptr + tl.arange(0, BLOCK), x - tl.max(x, 0))
-
 @triton.testing.perf_report(triton.testing.Benchmark(["N"], [16384], "provider", ["triton"], ["triton"], "wide", {}))
 def benchmark(N, provider):
     x, y = torch.randn(N, device="cuda"), torch.empty(N, device="cuda")
@@ -134,17 +132,13 @@ def benchmark(N, provider):
 
 NEITHER = """
 import torch, triton, triton.language as tl
-
 @triton.jit
 def threads_kernel(x_ptr, BLOCK: tl.constexpr):
     tl.store(x_ptr + tl.arange(0, BLOCK), 0.0)
-
 def undecided(x):
     return x.sum().item()
-
 def wide(x):
     threads_kernel[(1,)](x, BLOCK=4096, num_warps=64)
-
 @triton.testing.perf_report(triton.testing.Benchmark(["N"], [4096], line_arg="provider", line_vals=["undecided", "wide"],
     line_names=["a", "b"], ylabel="ms", plot_name="both", args={}))
 def benchmark(N, provider):
@@ -155,7 +149,6 @@ def benchmark(N, provider):
 KEEPING = """
 from pathlib import Path
 import torch, triton
-
 @triton.testing.perf_report(triton.testing.Benchmark(["N"], [64], line_arg="provider", line_vals=["a"], line_names=["a"],
     ylabel="ms", plot_name="tuned", args={}))
 def benchmark(N, provider):
@@ -167,13 +160,9 @@ def benchmark(N, provider):
 
 TYPED = """
 import torch, triton
-
-
 def copy(x, stream: torch.cuda.Stream | None = None, device: torch.cuda.device | None = None):
     with torch.cuda.device(0):
         return x if isinstance(torch.cuda.current_stream(), torch.cuda.Stream) else None
-
-
 @triton.testing.perf_report(triton.testing.Benchmark(
     x_names=["N"], x_vals=[8], line_arg="provider", line_vals=["a"], line_names=["a"], ylabel="ms", plot_name="typed", args={}))
 def benchmark(N, provider):
@@ -347,11 +336,9 @@ def test_a_temporary_home_keeps_what_has_nothing_to_do_with_timings(tmp_path, mo
 DYING = """
 import os
 import torch, triton, triton.language as tl
-
 @triton.jit
 def fill_kernel(x_ptr, BLOCK: tl.constexpr):
     tl.store(x_ptr + tl.arange(0, BLOCK), 0.0)
-
 @triton.testing.perf_report(triton.testing.Benchmark(["N"], [64], line_arg="provider", line_vals=["before", "dies", "behind"],
     line_names=["before", "dies", "behind"], ylabel="ms", plot_name="dying", args={}))
 def benchmark(N, provider):
@@ -472,63 +459,41 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-
-
 @triton.jit
 def tall(out):
     tl.store(out + tl.program_id(1), 1.0)
-
-
 @triton.jit
 def wrapped(out):
     tl.store(out + tl.program_id(1), 2.0)
-
-
 @triton.jit
 def right(out):
     tl.store(out + tl.program_id(1), 3.0)
-
-
 @triton.jit
 def early(source, target, n, BLOCK: tl.constexpr):
     there = tl.make_tensor_descriptor(source, [n], [1], [BLOCK])
     tl.store(target + tl.arange(0, BLOCK), there.load([0]))
-
-
 @triton.jit
 def given(source, target, n, BLOCK: tl.constexpr):
     there = tl.make_tensor_descriptor(source, [n], [1], [BLOCK])
     tl.store(target + tl.arange(0, BLOCK), there.load([0]) + 1)
-
-
 @pytest.fixture
 def out():
     return torch.zeros(64, device="cuda")
-
-
 @pytest.fixture
 def allocator():
     triton.set_allocator(lambda size, alignment, stream: torch.empty(size, device="cuda", dtype=torch.int8))
     yield
     triton.set_allocator(triton.runtime._allocation.NullAllocator())
-
-
 def test_good_and_tall(out):
     tall[(1, 65535)](out)
-
-
 @pytest.mark.parametrize("rows", [70000, 80000])
 def test_tall(out, rows):
     tall[(1, rows)](out)
-
-
 def test_wrapped(out):
     try:
         wrapped[(1, 70000)](out)
     except RuntimeError as error:
         raise ValueError("no launch") from error
-
-
 def test_right(out):
     right[(0, 70000)](out)
     right[lambda meta: (1, 2)](out)
@@ -536,26 +501,16 @@ def test_right(out):
         right[(1, 70000)](out)
     except RuntimeError:
         right[(70000, 1)](out)
-
-
 def test_expected(out):
     if torch.version.cuda:
         with pytest.raises(RuntimeError, match="limit of y"):
             right[(1, 70000)](out)
-
-
 def test_early(out):
     early.warmup(out, out, 64, BLOCK=64, grid=(1,))
-
-
 def test_late(out, allocator):
     early[(1,)](out, out, 64, BLOCK=64)
-
-
 def test_without(out):
     early[(1,)](out, out, 64, BLOCK=64)
-
-
 def test_given(out, allocator):
     given.warmup(out, out, 64, BLOCK=64, grid=(1,))
     given[(1,)](out, out, 64, BLOCK=64)

@@ -128,12 +128,9 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 from triton.compiler.compiler import LazyDict
 from triton.runtime.jit import JITFunction
-
 LAUNCHED, STREAM = [], [7]
-
 class Launcher:
     global_scratch_size = profile_scratch_size = 0
-
     def __init__(self, together):
         self.together, self.launch = together, lambda *args: LAUNCHED.append(args)
     def __call__(self, x, y, z, stream, function, *args):
@@ -141,10 +138,8 @@ class Launcher:
         # As in Triton's own for NVIDIA: up to 3.6, the kernel's arguments come one by one.
         rest = (*args[:4], args[4:]) if self.together else args
         self.launch(x, y, z, stream, function, *rest)
-
 class Noting(DriverBase):
     utils = property(lambda self: self)
-
     def __init__(self, target): self.target = target
     @classmethod
     def is_active(cls): return True
@@ -159,14 +154,12 @@ class Noting(DriverBase):
     def unload_module(self, module): pass
     def launcher_cls(self, src, metadata):
         return Launcher(sys.argv[2] == "together") if len(sys.argv) > 2 else lambda *args: LAUNCHED.append(args)
-
 target = GPUTarget("cuda", 90, 32) if sys.argv[1] == "sm_90" else GPUTarget("hip", sys.argv[1], 64)
 triton.runtime.driver.set_active(Noting(target))
 """
 SCRIPT = """
 from kernels.launches.bound import Bound, descriptors
 from kernels.gelu.gelu import gelu_kernel
-
 bound = Bound(gelu_kernel, (4,), {"TANH": True, "BLOCK_SIZE": 1024, "num_warps": 4})
 own, watched = JITFunction.run, []
 x, y = torch.randn(4096), torch.randn(4096)
@@ -192,22 +185,18 @@ from kernels.gelu import gelu
 from kernels.launches import note, tape
 tape.possible, note.current_device = True, lambda: -1
 found = []
-
 class Counting(note.Tape):
     def __init__(self, *args):
         super().__init__(*args)
         own = self.play
         self.play = lambda *args: found.append(own(*args)) or found[-1]
-
 note.Tape = tape.Tape = Counting
-
 def call(x):
     found.clear()
     out = gelu(x)
     x_, y_, z_, stream, function, *_, given = LAUNCHED[-1] if sys.argv[2] == "together" else (*LAUNCHED[-1][:9], LAUNCHED[-1][9:])
     addresses = [each.data_ptr() if isinstance(each, torch.Tensor) else each for each in given]
     return [bool(found) and found[0] is not None, stream, addresses[:2] == [x.data_ptr(), out.data_ptr()], list(addresses[2:])]
-
 whole = torch.randn(4097)
 calls = {"first": [call(whole[:4096]) for _ in range(3)], "moved": call(torch.randn(4096)), "odd": [call(whole[1:]) for _ in range(3)]}
 STREAM[0] = 8

@@ -9,22 +9,24 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import expressions
-import gluon_kernels
 import pytest
-import triton
-from machine_code import linked
-from triton.backends.compiler import GPUTarget
-from triton.experimental.gluon._runtime import GluonASTSource
 
 from warpwave.config.targets import load_targets
 from warpwave.emulator import Check, Launch, execute, load
 from warpwave.records import Stage
 
-pytestmark = pytest.mark.slow
-
-pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
 for needed in ("elftools", "msgpack", "tinygrad"):
     pytest.importorskip(needed, reason="the emulator's extra; `nox -s tests` installs it")
+
+ROOT = Path(__file__).parents[3]
+sys.path[:0] = [str(ROOT / "planted"), str(ROOT / "unit" / "emulator")]
+
+import gluon_kernels
+import triton
+from machine_code import linked
+from triton.backends.compiler import GPUTarget
+from triton.experimental.gluon._runtime import GluonASTSource
 
 # A mask, a reduction along rows, a product on matrix cores with its edges masked.
 CHOSEN = {
@@ -36,31 +38,23 @@ PRINTS = """\
 import torch
 import triton
 import triton.language as tl
-
-
 @triton.jit
 def shout(x, out):
     lane = tl.arange(0, 64)
     value = tl.load(x + lane)
     tl.device_print("value", value)
     tl.store(out + lane, value)
-
-
 def test_print(capsys):
     x = torch.arange(64, device="cuda", dtype=torch.int32) - 32
     shout[(2,)](x, torch.empty_like(x), num_warps=1)
     found = set(capsys.readouterr().out.splitlines())
     assert found == {f"pid ({program}, 0, 0) idx ({lane:2}) value: {lane - 32}" for program in range(2) for lane in range(64)}
-
-
 def test_a_table_of_addresses():
     parts = [torch.full((64,), value, device="cuda", dtype=torch.int32) for value in (3, 4)]
     table = torch.tensor([part.data_ptr() for part in parts], device="cuda", dtype=torch.int64)
     out = torch.zeros(64, device="cuda", dtype=torch.int32)
     gather[(1,)](table, out, num_warps=1)
     assert out.tolist() == [7] * 64
-
-
 @triton.jit
 def gather(table, out):
     lane = tl.arange(0, 64)
@@ -68,25 +62,17 @@ def gather(table, out):
     for part in range(2):
         total += tl.load(tl.load(table + part).to(tl.pointer_type(tl.int32)) + lane)
     tl.store(out + lane, total)
-
-
 def test_a_missing_mask():
     x = torch.zeros(60, device="cuda", dtype=torch.int32)
     shout_nothing[(1,)](x, num_warps=1)
-
-
 def test_an_assertion():
     x = torch.ones(64, device="cuda", dtype=torch.int32)
     positive[(1,)](x, num_warps=1, debug=True)
     x[7] = -1
     positive[(1,)](x, num_warps=1, debug=True)
-
-
 @triton.jit
 def positive(x):
     tl.device_assert(tl.load(x + tl.arange(0, 64)) > 0, "not positive")
-
-
 @triton.jit
 def shout_nothing(x):
     tl.store(x + tl.arange(0, 64), 1)
@@ -95,14 +81,10 @@ ENDLESS = """\
 import torch
 import triton
 import triton.language as tl
-
-
 @triton.jit
 def endless(x):
     while tl.load(x, volatile=True) == 0:
         pass
-
-
 def test_endless():
     endless[(1,)](torch.zeros(1, device="cuda", dtype=torch.int32), num_warps=1)
 """
@@ -130,6 +112,7 @@ def bundled(emulated, data):
     return emulated(data.parents[1] / "kernels", "-k", " or ".join(CHOSEN.values()))[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", CHOSEN)
 def test_a_bundled_kernel_passes_its_own_tests(bundled, kernel):
     """And they executed machine code: a test that launched nothing would show nothing."""
@@ -140,6 +123,7 @@ def test_a_bundled_kernel_passes_its_own_tests(bundled, kernel):
     assert all("wave-instructions" in executed for _, executed in mine.values())
 
 
+@pytest.mark.slow
 def test_what_a_kernel_prints_and_reads_through_addresses(emulated, tmp_path):
     """One line for each element; a failed assertion, and a store behind a tensor, end the launch with the line of the kernel."""
     (tmp_path / "test_prints.py").write_text(PRINTS)
@@ -152,6 +136,7 @@ def test_what_a_kernel_prints_and_reads_through_addresses(emulated, tmp_path):
     assert "test_prints.py:" in found["test_prints.test_a_missing_mask"][0]
 
 
+@pytest.mark.slow
 def test_an_endless_kernel_ends_by_its_time_with_its_figure(emulated, tmp_path):
     """Before the supervisor would kill the process, which could not say how far it came."""
     (tmp_path / "test_endless.py").write_text(ENDLESS)
@@ -162,9 +147,6 @@ def test_an_endless_kernel_ends_by_its_time_with_its_figure(emulated, tmp_path):
 
 
 # What Triton's interpreter computes here, and what the machine code of an AMD card does: the same, for each expression of a kernel.
-
-
-pytest.importorskip("elftools", reason="the emulator's extra; `nox -s tests` installs it")
 
 
 NEAR = 2e-6  # what functions such as tl.exp may differ by, relatively
@@ -188,6 +170,7 @@ def is_same(one, other):
     return (one == other and math.copysign(1, one) == math.copysign(1, other)) or 0 < abs(one - other) <= NEAR * abs(other) < math.inf
 
 
+@pytest.mark.slow
 def test_both_compute_the_same(found):
     interpreted, executed = found
     differing = {}
@@ -203,13 +186,6 @@ def test_both_compute_the_same(found):
 
 
 # Faults planted in Gluon kernels, which no interpreter runs: the emulator's checks find each, and blame no twin.
-
-
-torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
-for needed in ("elftools", "msgpack", "tinygrad"):
-    pytest.importorskip(needed, reason="the emulator's extra; `nox -s tests` installs it")
-ROOT = Path(__file__).parents[3]
-sys.path[:0] = [str(ROOT / "planted"), str(ROOT / "unit" / "emulator")]
 
 
 FOUND = {

@@ -512,17 +512,13 @@ def test_only_the_disk_below_the_cache_is_to_blame(file, number, expected):
 FORKS = """
 import json, os, subprocess, sys, time
 from warpwave.inside.process import forks
-
 def fails():
     print("said", os.environ["GIVEN"], os.environ.get("HOME"), sorted(os.listdir("/proc/self/fd"))[:4], flush=True)
     raise SystemExit(7)
-
 def stays():
     time.sleep(600)
-
 def dies():
     os.abort()
-
 channel, theirs = forks.open_channel()
 if not forks.fork():
     forks.apart()

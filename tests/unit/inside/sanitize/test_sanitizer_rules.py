@@ -374,9 +374,6 @@ def test_what_torch_reads(run_inside, tmp_path):
 # Five faults are planted in a package; the lane without a GPU finds each of them where it is, and nothing beside them.
 
 
-pytestmark = pytest.mark.slow
-
-
 # What is launched → architecture → what is said of it; where nothing is, it passes.
 FAULTS = {
     "spill": {"sm_90": "spills: "},
@@ -388,23 +385,12 @@ FAULTS = {
 SOUND = ("sound", "aligned", "after")
 
 
+@pytest.mark.slow
 def test_five_planted_faults_are_found(data, tmp_path):
     """As rows with the reason, and as failed cases of junit.xml; the kernels beside and behind them pass on both."""
     (tmp_path / "two.yml").write_text("targets: {cpu: {architectures: [sm_90, gfx942]}}\n")
-    arguments = [
-        "--kernels",
-        data / "planted",
-        "--targets",
-        tmp_path / "two.yml",
-        "--out",
-        tmp_path / "out",
-        "--stage",
-        "compile",
-        "--gates",
-        "strict",
-        "--quiet",
-    ]
-    done = command.warpwave("run", "cpu", *arguments)
+    options = ["--targets", tmp_path / "two.yml", "--out", tmp_path / "out", "--stage", "compile", "--gates", "strict", "--quiet"]
+    done = command.warpwave("run", "cpu", "--kernels", data / "planted", *options)
     told = [json.loads(line) for line in (tmp_path / "out/raw/cpu/compile/kernels.jsonl").read_text().splitlines()]
     rows = {(row["origin"].split("[")[1].rstrip("]"), row["architecture"]): row for row in told}
     cases = ElementTree.parse(tmp_path / "out" / "junit.xml").iter("testcase")

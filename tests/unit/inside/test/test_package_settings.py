@@ -51,28 +51,21 @@ import subprocess, sys, warnings
 import pytest
 import shared
 from my_ops import relu
-
 def check_modules():
     assert (relu, shared.value) == ("the tree", 3)
-
 def check_child():
     subprocess.run([sys.executable, "-c", "import my_ops"], check=True)
-
 def check_options(card):
     assert card == "A"
-
 def check_rootdir(pytestconfig):
     assert (pytestconfig.rootpath / "my_ops").is_dir()
-
 def check_warnings():
     warnings.warn("harmless")
     with pytest.raises(UserWarning):
         warnings.warn("harmful")
-
 @pytest.mark.slow
 def check_slow():
     assert False
-
 def test_is_no_test():
     assert False
 """,
@@ -207,19 +200,16 @@ pytest.importorskip("triton")
 TESTS = """
 import pytest, torch, triton
 import triton.language as tl
-
 @triton.jit
 def double(x, out, n, BLOCK: tl.constexpr, LIMIT: tl.constexpr):
     at = tl.arange(0, BLOCK)
     tl.store(out + at, 2 * tl.load(x + at, mask=at < LIMIT, other=0.0), mask=at < n)
-
 def launched(limit):
     assert torch.cuda.is_available()
     x = torch.arange(48.0, device="cuda")
     out = torch.empty_like(x)
     double[(1,)](x, out, 48, BLOCK=64, LIMIT=limit)
     torch.testing.assert_close(out, 2 * x)
-
 def test_good(): launched(48)
 def test_reads_too_far(): launched(64)
 def test_needs_a_driver(): torch.empty(1, device="cuda").untyped_storage()._share_cuda_()
@@ -313,18 +303,12 @@ torch = pytest.importorskip("torch", reason="the inside needs torch and triton; 
 BUDGETED = """\
 import time
 import pytest
-
-
 @pytest.mark.parametrize("size", range(200))
 def test_slow(size):
     time.sleep(0.2)
-
-
 @pytest.mark.parametrize("size", range(3))
 def test_last(size):
     pass
-
-
 def test_of_last_time():
     pass
 """

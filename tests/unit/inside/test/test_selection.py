@@ -23,18 +23,12 @@ from warpwave.records import Chosen, NotRun, Selection, Stage, StageReport, Verd
 
 TESTS = """\
 import pytest
-
-
 @pytest.mark.parametrize("value", ["(1, 2)", "a::b", "x/y[z]", "it's plain"])
 def test_values(value):
     pass
-
-
 class TestIn:
     def test_one(self):
         pass
-
-
 def test_other():
     pass
 """
@@ -183,24 +177,17 @@ def test_a_quick_run_chooses_from_what_was_asked_for(run_inside, package):
 
 PACKAGE = """\
 import pytest
-
-
 @pytest.mark.parametrize("shape", [(1, 2), (2, 3)], ids=str)
 @pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32"])
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
 def test_many(shape, dtype, size):
     pass
-
-
 class TestIn:
     @pytest.mark.parametrize("size", range(3))
     def test_three(self, size):
         pass
-
     def test_one(self):
         pass
-
-
 @pytest.mark.parametrize("size", range(9))
 def test_a_line(size):
     pass

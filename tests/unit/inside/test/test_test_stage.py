@@ -79,33 +79,21 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-
-
 @triton.jit
 def copy_kernel(x, y):
     tl.store(y, tl.load(x))
-
-
 @triton.jit
 def wrong_kernel(x, y):
     tl.store(y, tl.load(x) + 1)
-
-
 def launched(*kernels):
     x, y = torch.ones(1, device="cuda"), torch.zeros(1, device="cuda")
     for kernel in kernels:
         kernel[(1,)](x, y)
     return y
-
-
 def test_right():
     assert launched(copy_kernel, copy_kernel) == 1
-
-
 def test_wrong():
     assert launched(copy_kernel, wrong_kernel) == 1
-
-
 def test_no_launch():
     pass
 """
@@ -131,10 +119,7 @@ def test_nothing_found_is_not_a_pass(run_inside, tmp_path):
 
 KEEPS_RUN = """
 from triton.runtime.jit import JITFunction
-
 RUN = JITFunction.run
-
-
 def test_nobody_watches():
     assert JITFunction.run is RUN
 """
@@ -168,43 +153,33 @@ def test_an_expression_that_pytest_refuses_is_shown_in_its_own_words(tmp_path):
 EXPECTED_FAILURES = """
 import unittest
 import pytest
-
 @pytest.mark.xfail(strict=True, reason="one day")
 def test_marked():
     assert 1 == 2
-
 def test_imperative():
     pytest.xfail("not here")
-
 @pytest.fixture
 def broken():
     raise KeyError("x")
-
 @pytest.mark.xfail(raises=KeyError)
 def test_fixture(broken):
     pass
-
 class TestCase(unittest.TestCase):
     @unittest.expectedFailure
     def test_unittest(self):
         assert False
-
 @pytest.mark.xfail(False, reason="elsewhere")
 def test_condition():
     pass
-
 @pytest.mark.xfail(reason="it passes by now")
 def test_unexpected():
     pass
-
 @pytest.mark.xfail(strict=True, reason="it passes by now")
 def test_unexpected_and_strict():
     pass
-
 @pytest.mark.xfail(raises=KeyError)
 def test_other_error():
     raise ValueError("y")
-
 @pytest.mark.skip(reason="never")
 def test_skipped():
     pass
