@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -379,3 +380,39 @@ def test_walls(record_property):
     status = dict(line.split(":", 1) for line in open("/proc/self/status"))
     record_property("capabilities", str(int(status["CapEff"], 16)))
 """
+
+
+# The commands of docs/guides/slurm.md on a real Slurm, in order, as on a login node.
+
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "slurm.md"
+FENCE = re.compile(r"^```(\w+) title=\"([^\"]*)\"\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def test_the_guide_does_what_it_says(tmp_path):
+    package = make_runs(tmp_path).package
+    package.rename(tmp_path / "my_ops")
+    (tmp_path / "my_ops" / "test_more.py").write_text("def test_more():\n    pass\n")
+    (tmp_path / "warpwave").write_text(f'#!/bin/sh\nexec {sys.executable} -m warpwave "$@"\n')
+    (tmp_path / "warpwave").chmod(0o755)
+    cluster = own_slurm.OwnSlurm()
+    try:
+        cluster.start()
+        environment = {**os.environ, **cluster.environment, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        ran = []
+        for language, title, text in FENCE.findall(GUIDE.read_text()):
+            if language == "yaml":
+                path = tmp_path / title
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(text.replace("/opt/torch/bin/python", sys.executable))
+            for command in re.findall(r"^\$ (.*)", text, re.MULTILINE) if title == "on a login node" else ():
+                done = subprocess.run(command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+                assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+                ran.append(done.stdout + done.stderr)
+    finally:
+        cluster.stop()
+
+    assert "h100" in ran[0]
+    assert "All tests that ran pass on try" in ran[1]
+    assert "submitted Slurm job 2_" in ran[2]
+    assert len(ran) == 3
