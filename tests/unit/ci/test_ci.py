@@ -161,12 +161,8 @@ def test_annotations_come_in_the_order_of_their_weight():
 
     assert lines[0] == command("error", comparison.sentence, title="warpwave")
     assert [line.split("::")[1] for line in lines[1:]] == [
-        "error title=alpha%3A crashed",
-        "error title=beta%3A absent",
-        "error title=k.py%3A%3Atest_a on alpha",
-        "error title=k.py%3A%3Atest_b on alpha",
-        "warning",
-        "warning title=invalid",
+        *("error title=alpha%3A crashed", "error title=beta%3A absent", "error title=k.py%3A%3Atest_a on alpha"),
+        *("error title=k.py%3A%3Atest_b on alpha", "warning", "warning title=invalid"),
     ]
     assert lines[3].endswith("::first")
     assert lines[4].endswith("::failed")

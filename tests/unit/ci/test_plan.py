@@ -175,9 +175,7 @@ def test_a_job_with_a_card_takes_what_another_job_compiled(leg, tmp_path, monkey
     (folder / "manifest.json").write_text("{}")
     digest = hashlib.sha256(b"{}").hexdigest()
     for target, options, given_hash, stages, taken in (
-        ("cuda", "", digest, "test,bench", True),
-        ("cuda", "--stage bench", digest, "bench", True),
-        ("cuda", "", "", None, False),
+        *(("cuda", "", digest, "test,bench", True), ("cuda", "--stage bench", digest, "bench", True), ("cuda", "", "", None, False)),
         ("cpu", "", digest, None, False),
     ):
         monkeypatch.setenv("COMPILED_HASH", given_hash)

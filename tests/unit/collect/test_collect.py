@@ -24,13 +24,7 @@ from warpwave.report import write_report
 def test_tests_with_the_same_id_are_all_kept_and_every_verdict_survives_the_xml(tmp_path):
     """Failure, error with a type, and skip keep verdict, message, traceback and the author's properties."""
     verdicts = (
-        Verdict.PASSED,
-        Verdict.FAILED,
-        Verdict.ERROR,
-        Verdict.TIMEOUT,
-        Verdict.CRASHED,
-        Verdict.OOM,
-        Verdict.GPU_HANG,
+        *(Verdict.PASSED, Verdict.FAILED, Verdict.ERROR, Verdict.TIMEOUT, Verdict.CRASHED, Verdict.OOM, Verdict.GPU_HANG),
         Verdict.NOT_RUN,
     )
     cases = tuple(case(f"softmax/t.py::t[{v.value}]", v, message="" if v is Verdict.PASSED else "why <&>") for v in verdicts)
@@ -276,9 +270,7 @@ def test_a_file_of_another_run_names_both(folder, name, key):
 @pytest.mark.parametrize(
     ("verdict", "finished", "expected"),
     [
-        (Verdict.PASSED, False, INCOMPLETE),
-        (Verdict.FAILED, False, INCOMPLETE),
-        (Verdict.TIMEOUT, False, Verdict.TIMEOUT),
+        *((Verdict.PASSED, False, INCOMPLETE), (Verdict.FAILED, False, INCOMPLETE), (Verdict.TIMEOUT, False, Verdict.TIMEOUT)),
         (Verdict.PASSED, True, Verdict.PASSED),
     ],
 )

@@ -163,10 +163,7 @@ def test_what_failed_in_an_earlier_run_runs_again(package, tmp_path):
     chosen = parse("--kernels", "p", "--last-failed", str(_earlier(tmp_path / "run"))).what.chosen
 
     assert chosen.tests == (
-        "tests/test_add.py::test_x[(1, 2)]",
-        "tests/test_mul.py::test_z",
-        "tests/deep/test_none.py",
-        "tests/test_mul.py::test_v",
+        *("tests/test_add.py::test_x[(1, 2)]", "tests/test_mul.py::test_z", "tests/deep/test_none.py", "tests/test_mul.py::test_v"),
     )
     assert chosen.why == (f"5 tests failed in {tmp_path / 'run'}; the files of 1 of them are gone",)
     assert (chosen.how, chosen.must_exist) == ((f"--last-failed {tmp_path / 'run'}",), False)

@@ -106,11 +106,7 @@ def test_what_is_said_stays_on_its_line_and_folds_into_no_order(printed):
 
     assert printed(console.order, command("error", "m", title="t")) == "::error title=t::m\n"
     for text in (
-        "::error title=t::m",
-        "::set-output name=x::y",
-        "::error title=a::b\n::error::c",
-        "::add-mask::x",
-        "::error title=a::b\u202e",
+        *("::error title=t::m", "::set-output name=x::y", "::error title=a::b\n::error::c", "::add-mask::x", "::error title=a::b\u202e"),
     ):
         assert orders(printed(console.order, text), ours="$") == []
 

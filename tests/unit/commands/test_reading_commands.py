@@ -143,9 +143,7 @@ def test_series_are_in_the_order_of_the_runs():
 
     assert [[point.run_id for point in one.points] for one in found] == [["run-1"]]
     assert [text.rpartition(": ")[2] for text in left_out] == [
-        "its files are of two runs",
-        "its run.json has no run id or no start",
-        "its run.json has no run id or no start",
+        *("its files are of two runs", "its run.json has no run id or no start", "its run.json has no run id or no start"),
         "it has no sound speed (passed)",
     ]
     assert "it has no sound speed" in texts(history_sections(lines(found, 20), left_out))
@@ -183,12 +181,8 @@ def test_lines_differ_by_all_that_points_are_measured_by():
     found = lines([one, *(dataclasses.replace(one, **changed) for changed in other)], 9)
 
     assert [(line.dtype, line.provider, line.target, line.gpu, line.n) for line in found] == [
-        ("fp32", "triton", "alpha", GPU_A, 1),
-        ("bf16", "triton", "alpha", GPU_A, 1),
-        ("fp32", "torch", "alpha", GPU_A, 1),
-        ("fp32", "triton", "beta", GPU_A, 1),
-        ("fp32", "triton", "alpha", GPU_B, 1),
-        ("fp32", "triton", "alpha", GPU_A, 1),
+        *(("fp32", "triton", "alpha", GPU_A, 1), ("bf16", "triton", "alpha", GPU_A, 1), ("fp32", "torch", "alpha", GPU_A, 1)),
+        *(("fp32", "triton", "beta", GPU_A, 1), ("fp32", "triton", "alpha", GPU_B, 1), ("fp32", "triton", "alpha", GPU_A, 1)),
         ("fp32", "triton", "alpha", GPU_A, 1),
     ]
 

@@ -149,19 +149,11 @@ def test_atomics_to_few_words_touch_few_lines(arch):
 
 # rows, columns and k of the instruction that the compiler takes, and its cycles
 _DOTS = [
-    ("gfx90a", torch.float16, 32, 32, 8, 64),
-    ("gfx90a", torch.float32, 32, 32, 2, 64),
-    ("gfx942", torch.float16, 32, 32, 8, 32),
-    ("gfx942", torch.bfloat16, 32, 32, 8, 32),
-    ("gfx942", torch.float32, 32, 32, 4, 32),
-    ("gfx942", torch.float8_e4m3fnuz, 32, 32, 16, 32),
-    ("gfx942", torch.int8, 32, 32, 16, 32),
-    ("gfx950", torch.float16, 32, 32, 16, 32),
-    ("gfx950", torch.bfloat16, 32, 32, 16, 32),
-    ("gfx1100", torch.float16, 16, 16, 16, 32),
-    ("gfx1100", torch.bfloat16, 16, 16, 16, 32),
-    ("gfx1201", torch.float16, 16, 16, 16, 16),
-    ("gfx1201", torch.int8, 16, 16, 16, 8),
+    *(("gfx90a", torch.float16, 32, 32, 8, 64), ("gfx90a", torch.float32, 32, 32, 2, 64), ("gfx942", torch.float16, 32, 32, 8, 32)),
+    *(("gfx942", torch.bfloat16, 32, 32, 8, 32), ("gfx942", torch.float32, 32, 32, 4, 32)),
+    *(("gfx942", torch.float8_e4m3fnuz, 32, 32, 16, 32), ("gfx942", torch.int8, 32, 32, 16, 32)),
+    *(("gfx950", torch.float16, 32, 32, 16, 32), ("gfx950", torch.bfloat16, 32, 32, 16, 32), ("gfx1100", torch.float16, 16, 16, 16, 32)),
+    *(("gfx1100", torch.bfloat16, 16, 16, 16, 32), ("gfx1201", torch.float16, 16, 16, 16, 16), ("gfx1201", torch.int8, 16, 16, 16, 8)),
 ]
 
 
@@ -295,10 +287,7 @@ def test_lanes_that_are_off_take_a_cycle_of_lds_as_well(lanes):
 def test_the_conflicts_of_a_posted_transpose():
     """AMDResearch/intelliperf, #45: 229,376 on an MI200 for tiles of 16 by 16 floats, which is 1024 by 1024 elements, 64 a wave."""
     body = [
-        "v_and_b32 v1, 15, v0",
-        "v_lshrrev_b32 v2, 4, v0",
-        "v_lshl_add_u32 v1, v1, 4, v2",
-        "v_lshlrev_b32 v1, 2, v1",
+        *("v_and_b32 v1, 15, v0", "v_lshrrev_b32 v2, 4, v0", "v_lshl_add_u32 v1, v1, 4, v2", "v_lshlrev_b32 v1, 2, v1"),
         "ds_read_b32 v3, v1",
     ]
     kernel = load(assembled("gfx90a", "\n".join(f"\t{line}" for line in body)))

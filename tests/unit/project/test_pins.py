@@ -168,12 +168,8 @@ def test_what_is_not_pinned_is_named(tmp_path):
     found = pins.unpinned(targets, tmp_path, tmp_path / "host.txt", editor)
 
     assert [sentence.partition(":")[0] for sentence in found] == [
-        "docker/targets.yml",
-        "docker/locks/cuda-py3.12-torch.txt",
-        "docker/locks/cuda-py3.11.txt",
-        "docker/locks/cuda-py3.11-torch.txt",
-        ".github/host.txt",
-        ".devcontainer/devcontainer.json",
+        *("docker/targets.yml", "docker/locks/cuda-py3.12-torch.txt", "docker/locks/cuda-py3.11.txt"),
+        *("docker/locks/cuda-py3.11-torch.txt", ".github/host.txt", ".devcontainer/devcontainer.json"),
     ]
     assert targets["cuda"]["image"]["base"] in found[0]
 

@@ -210,10 +210,7 @@ def test_an_empty_repository_gets_all_of_it(repository):
 
     assert written == set(map(str, starter_files()))
     assert {
-        "kernels/scale/scale.py",
-        "kernels/scale/test_scale.py",
-        "kernels/scale/bench_scale.py",
-        ".github/workflows/kernels.yml",
+        *("kernels/scale/scale.py", "kernels/scale/test_scale.py", "kernels/scale/bench_scale.py", ".github/workflows/kernels.yml"),
     } < written
 
 

@@ -128,20 +128,8 @@ ROOMS = {
 FLOORS = {
     "inside": (
         *(
-            "environment",
-            "process",
-            "imports",
-            "benchmarks",
-            "scripts",
-            "facts",
-            "codegen",
-            "fake_gpu",
-            "sanitize",
-            "multi_gpu",
-            "test",
-            "compile",
-            "precompile",
-            "bench",
+            *("environment", "process", "imports", "benchmarks", "scripts", "facts", "codegen", "fake_gpu", "sanitize", "multi_gpu"),
+            *("test", "compile", "precompile", "bench"),
         ),
     ),
     "compare": ("model", "speeds", "codegen", "tests", "answer", "upgrade"),

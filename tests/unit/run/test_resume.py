@@ -113,10 +113,7 @@ def test_a_killed_harness_leaves_a_valid_bundle_that_is_completed(killed, warpwa
     assert [case.id for case in ran(before)] == ["test_op.py::test_before", "test_op.py::test_fails"]
     assert process.returncode == 1, output
     assert [(case.id.rpartition("_")[2], case.verdict.value) for case in after.cases] == [
-        ("before", "passed"),
-        ("fails", "failed"),
-        ("way", "passed"),
-        ("after", "passed"),
+        *(("before", "passed"), ("fails", "failed"), ("way", "passed"), ("after", "passed")),
     ]
     assert sorted(ends) == sorted(set(ends))
     assert (after.record.verdict, after.problems) == (Verdict.FAILED, ())

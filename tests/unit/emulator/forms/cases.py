@@ -507,14 +507,7 @@ def meaning(machine: Machine, name: str, flags: dict):
 
 # On CDNA, a result of 16 bits zeroes the other half, but for these, which can choose their half.
 KEEP_OTHER_HALF = {
-    "v_fma_mixlo_f16",
-    "v_fma_mixhi_f16",
-    "v_fma_f16",
-    "v_mad_f16",
-    "v_mad_u16",
-    "v_mad_i16",
-    "v_div_fixup_f16",
-    "v_cvt_pk_fp8_f32",
+    *("v_fma_mixlo_f16", "v_fma_mixhi_f16", "v_fma_f16", "v_mad_f16", "v_mad_u16", "v_mad_i16", "v_div_fixup_f16", "v_cvt_pk_fp8_f32"),
     "v_cvt_pk_bf8_f32",
 }
 KEEP_OTHER_HALF |= {f"v_{name}3_{kind}" for name in ("max", "min", "med") for kind in ("f16", "i16", "u16")}

@@ -583,11 +583,7 @@ for _kind in ("f16", "f32", "f64"):
     REAL |= {
         f"v_{name}_{_kind}": (_kind, _kind, how)
         for name, how in (
-            ("floor", np.floor),
-            ("ceil", np.ceil),
-            ("trunc", np.trunc),
-            ("rndne", np.rint),
-            ("fract", fraction),
+            *(("floor", np.floor), ("ceil", np.ceil), ("trunc", np.trunc), ("rndne", np.rint), ("fract", fraction)),
             ("frexp_mant", frexp_mantissa),
         )
     }

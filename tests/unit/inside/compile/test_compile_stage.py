@@ -276,9 +276,7 @@ def test_launches_behind_registered_ops_are_seen(run_inside, data):
 
     seen = {(row["origin"], row["constants"].get("BLOCK")) for row in rows if row["verdict"] == "passed"}
     assert seen == {
-        ("scale/n=4096 [eager]", 128),
-        ("scale/n=4096 [eager]", 256),
-        ("scale/n=4096 [compiled]", 512),
+        *(("scale/n=4096 [eager]", 128), ("scale/n=4096 [eager]", 256), ("scale/n=4096 [compiled]", 512)),
         ("scale/n=4096 [compiled]", 1024),
     }
 
@@ -403,11 +401,8 @@ TEST = "test_a.py::test_a"
 @pytest.mark.parametrize(
     ("elsewhere", "more", "verdict"),
     [
-        (None, "", Verdict.FAILED),
-        (NotRun.EMPTY, "", Verdict.FAILED),
-        (NotRun.RAISED, "", Verdict.NOT_RUN),
-        (NotRun.SKIPPED, "", Verdict.NOT_RUN),
-        (None, BY_TORCH, Verdict.NOT_RUN),
+        *((None, "", Verdict.FAILED), (NotRun.EMPTY, "", Verdict.FAILED), (NotRun.RAISED, "", Verdict.NOT_RUN)),
+        *((NotRun.SKIPPED, "", Verdict.NOT_RUN), (None, BY_TORCH, Verdict.NOT_RUN)),
     ],
 )
 def test_only_what_runs_elsewhere_fails(elsewhere, more, verdict):
@@ -527,16 +522,11 @@ def test_a_kernel_that_no_driver_launches_has_a_row(run_inside, tmp_path):
 
     assert len(found) == len(rows)
     assert found == {
-        ("sm_90", "tall", "failed", "test_tall[70000]"),
-        ("sm_90", "wrapped", "failed", "test_wrapped"),
-        ("sm_90", "right", "passed", "test_right"),
-        ("sm_90", "early", "failed", "test_without"),
-        ("sm_90", "given", "passed", "test_given"),
-        ("gfx942", "tall", "passed", "test_good_and_tall"),
-        ("gfx942", "wrapped", "passed", "test_wrapped"),
-        ("gfx942", "right", "passed", "test_right"),
-        ("gfx942", "early", "passed", "test_early"),
-        ("gfx942", "given", "passed", "test_given"),
+        *(("sm_90", "tall", "failed", "test_tall[70000]"), ("sm_90", "wrapped", "failed", "test_wrapped")),
+        *(("sm_90", "right", "passed", "test_right"), ("sm_90", "early", "failed", "test_without")),
+        *(("sm_90", "given", "passed", "test_given"), ("gfx942", "tall", "passed", "test_good_and_tall")),
+        *(("gfx942", "wrapped", "passed", "test_wrapped"), ("gfx942", "right", "passed", "test_right")),
+        *(("gfx942", "early", "passed", "test_early"), ("gfx942", "given", "passed", "test_given")),
     }
     said = {row["function"]: row["reason"] for row in rows if row["verdict"] == "failed"}
     assert said["tall"] == "`tall` cannot be launched on sm_90: its grid is (1, 70000, 1), the limit of y is 65535"

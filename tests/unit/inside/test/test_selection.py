@@ -83,12 +83,7 @@ def test_ids_stand_for_what_is_below_them():
     assert not selection.takes("tests/test_a.py::test_values_too")
     assert not selection.takes("united/test_x.py::test_y")
     assert [selection.looks_into(path) for path in (".", "tests", "tests/test_a.py", "unit/deep", "tests/test_b.py", "other")] == [
-        True,
-        True,
-        True,
-        True,
-        False,
-        False,
+        *(True, True, True, True, False, False),
     ]
 
     selection = Selection(_chosen("test_a.py", "test_b.py::test_x", "test_c.py::test_y"), files=["test_a.py", "test_c.py"])
@@ -194,16 +189,8 @@ def test_a_line(size):
 """
 # The first, the last, and what adds most: the third dtype, at the size in the middle.
 KEPT = [
-    "test_many[1-fp16-(1, 2)]",
-    "test_many[3-bf16-(1, 2)]",
-    "test_many[5-fp32-(2, 3)]",
-    "TestIn::test_three[0]",
-    "TestIn::test_three[1]",
-    "TestIn::test_three[2]",
-    "TestIn::test_one",
-    "test_a_line[0]",
-    "test_a_line[4]",
-    "test_a_line[8]",
+    *("test_many[1-fp16-(1, 2)]", "test_many[3-bf16-(1, 2)]", "test_many[5-fp32-(2, 3)]", "TestIn::test_three[0]"),
+    *("TestIn::test_three[1]", "TestIn::test_three[2]", "TestIn::test_one", "test_a_line[0]", "test_a_line[4]", "test_a_line[8]"),
 ]
 LEFT_OUT = 30 - 3 + 9 - 3
 
