@@ -177,13 +177,13 @@ def test_what_is_there_on_request_only_is_missed_by_nobody(folder, name):
 
 def test_a_record_that_this_process_has_made_counts(folder):
     """The file may be older, or broken: the disk was full."""
+    assert collect(folder) == WHOLE
+
     (folder / "run.json").write_text("{")
     made = dataclasses.replace(WHOLE.record, reason="made here")
 
     assert collect(folder, None, made) == dataclasses.replace(WHOLE, record=made)
     assert collect_all([folder], {folder: made})[0].record == made
-
-    assert collect(folder) == WHOLE
 
 
 def test_small_folders_are_read_first_and_come_back_in_their_order(tmp_path, monkeypatch):
@@ -297,7 +297,7 @@ def test_a_run_without_results_says_how_far_it_came_beside_its_reason(tmp_path):
     assert reasons == ["slow; 3 of 8 points were measured", "slow"]
 
 
-def test_waivers_and_architectures_have_a_bound(folder, monkeypatch):
+def test_waivers_have_a_bound(folder, monkeypatch):
     """In number, and in patterns beside those that fit everything; beyond it their use is not told."""
     found = []
     for most, patterns in ((1, 1), (0, 1), (1, 0)):
@@ -309,7 +309,9 @@ def test_waivers_and_architectures_have_a_bound(folder, monkeypatch):
     assert [len(each.problems) for each in found] == [0, 1, 1]
     assert found[1].problems[0].startswith("job.json: ")
 
-    # The first ones are kept; a fault that the file has already stays.
+
+def test_architectures_have_a_bound(folder, monkeypatch):
+    """The first ones are kept; a fault that the file has already stays."""
     monkeypatch.setattr(raw_folder, "_MAX_ARCHITECTURES", 2)
     rows = [compiled(name) for name in ("a", "b", "a", "c")]
     (folder / "compile/kernels.jsonl").write_text(lines(*rows[:3]))

@@ -452,7 +452,7 @@ def untracked() -> str:
     return subprocess.run(["git", "status", "--porcelain"], check=True, capture_output=True, text=True).stdout
 
 
-def test_git_ignores_the_default_folder_and_a_report_of_several_runs_goes_there(here, capsys):
+def test_git_ignores_the_default_folder_and_no_other(here):
     before = untracked()
     made = ignored_by_git(FOLDER_RUNS / "one")
     made.mkdir()
@@ -462,7 +462,10 @@ def test_git_ignores_the_default_folder_and_a_report_of_several_runs_goes_there(
     ignored_by_git(Path("recorded") / "one")
     assert not Path("recorded").exists()
 
-    # It goes to a folder of its own, and the last line says where; so do pictures.
+
+def test_a_report_of_several_runs_replaces_none_of_theirs(here, capsys):
+    """It goes to a folder of its own, and the last line says where; so do pictures."""
+    before = untracked()
     assert _run_cli(["report", "a", "b"]) == 0
     (made,) = (here / FOLDER_RUNS).glob("*/")
 
@@ -472,5 +475,7 @@ def test_git_ignores_the_default_folder_and_a_report_of_several_runs_goes_there(
     assert not (here / "a" / "plots").exists()
     assert untracked() == before
 
+
+def test_the_report_of_one_run_is_written_again(here):
     assert _run_cli(["report", "a"]) == 0
     assert (here / "a" / "comparison.html").read_text() != "mine"

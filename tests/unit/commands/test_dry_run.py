@@ -275,12 +275,6 @@ def test_a_wrong_name_is_answered_with_the_nearest(name, meant, capsys):
 
 
 def test_the_latest_run_has_a_link_and_its_page_is_shown(tmp_path, monkeypatch, capsys):
-    (RUNS / "latest").mkdir(parents=True)
-    (RUNS / "run-1").mkdir()
-    point_to_latest(RUNS / "run-1")
-
-    assert not (RUNS / "latest").is_symlink()
-
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     for name in ("run-1", "run-2"):
@@ -290,3 +284,11 @@ def test_the_latest_run_has_a_link_and_its_page_is_shown(tmp_path, monkeypatch, 
 
     assert _run_cli(["open"]) == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / RUNS / "run-2" / "comparison.html")
+
+
+def test_a_folder_that_is_called_latest_stays(tmp_path):
+    (RUNS / "latest").mkdir(parents=True)
+    (RUNS / "run-1").mkdir()
+    point_to_latest(RUNS / "run-1")
+
+    assert not (RUNS / "latest").is_symlink()

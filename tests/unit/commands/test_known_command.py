@@ -65,6 +65,9 @@ def test_nothing_is_written_where_nothing_fails(here, capsys):
     assert _run_cli(["known", "update", good, "--known", "list.txt"]) == 0
     assert _run_cli(["report", good, "--known", "list.txt"]) == 0
 
+
+def test_an_update_as_json(here, capsys):
+    """What was added and removed, and where the list is."""
     (here / "known-failures.txt").write_text(f"test alpha failed {GOOD}\n")
     assert _run_cli(["known", "update", results(here / "red", BAD), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)

@@ -75,6 +75,9 @@ def test_a_stage_has_the_card_from_its_question_to_its_end(card, raw):
 
     assert (card.locked, card.taken, set(lease.held)) == (False, 2, {"test", "bench"})
 
+
+def test_a_stranger_among_stages_gets_nothing(card, raw):
+    lease = Lease(card.lock, raw)
     lease.on_event(event("../..", True))
     lease.end()
 

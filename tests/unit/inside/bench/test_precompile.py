@@ -422,14 +422,8 @@ def test_a_forged_list_of_an_entrys_files_names_no_others(handed, tmp_path, grou
         assert set(json.loads((tmp_path / "ours" / name).read_text())["child_paths"]) == taken
 
 
-def test_what_was_not_planned_is_refused_before_anything_starts(handed, tmp_path, monkeypatch):
-    """Each file may be within its limit, and all together may not."""
-    monkeypatch.setattr(inputs, "_MOST_TOGETHER", 20)
-    with pytest.raises(UsageError, match="have more than 0 GiB"):
-        inputs.copy(tmp_path / COMPILED_FOLDER, tmp_path / "raw", handed.what.compiled)
-    assert sum(file.stat().st_size for file in (tmp_path / "raw").rglob("*") if file.is_file()) <= 20
-
-    # By the hash of its list; so is a file that is not the listed one, a link, and a folder without kernels.
+def test_what_was_not_planned_is_refused_before_anything_starts(handed, tmp_path):
+    """By the hash of its list; so is a file that is not the listed one, a link, and a folder without kernels."""
     theirs = tmp_path / COMPILED_FOLDER
     with pytest.raises(UsageError, match="does not hold the kernels that were planned"):
         inputs.digest_of(theirs, "0" * 64)
@@ -442,6 +436,14 @@ def test_what_was_not_planned_is_refused_before_anything_starts(handed, tmp_path
     (theirs / KEY / "k.cubin").symlink_to("/etc/passwd")
     with pytest.raises(UsageError, match="cubin"):
         inputs.copy(theirs, tmp_path / "raw", handed.what.compiled)
+
+
+def test_kernels_that_would_fill_the_disk_are_refused(handed, tmp_path, monkeypatch):
+    """Each file may be within its limit, and all together may not."""
+    monkeypatch.setattr(inputs, "_MOST_TOGETHER", 20)
+    with pytest.raises(UsageError, match="have more than 0 GiB"):
+        inputs.copy(tmp_path / COMPILED_FOLDER, tmp_path / "raw", handed.what.compiled)
+    assert sum(file.stat().st_size for file in (tmp_path / "raw").rglob("*") if file.is_file()) <= 20
 
 
 def test_a_list_that_changed_meanwhile_is_refused(handed, tmp_path):
