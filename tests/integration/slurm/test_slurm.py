@@ -316,9 +316,7 @@ def test_kernels_run_in_the_sites_container(container, network, processes, conta
     seen = cases["test_walls.py::test_walls"].properties
     assert (seen["network"], seen["processes"], seen["secret"], seen["caller"]) == (network, processes, SECRET, "False")
     assert (seen["cards"], seen["user"]) == ("0", "warpwave")
-    assert (
-        container == "enroot" or seen["capabilities"] == "0"
-    )  # enroot makes root, which container_runs this, root in a namespace of its own
+    assert container == "enroot" or seen["capabilities"] == "0"  # enroot makes root, which runs this, root in a namespace of its own
 
 
 @pytest.mark.parametrize("container", ["apptainer", "enroot"])

@@ -334,7 +334,7 @@ def test_the_container_ends_itself(host, asked, built, tmp_path, monkeypatch, le
     assert left(asked.options.where.run_id) == []
 
 
-# The part of docs/guides/hosts.md on ssh, run as it is written: its machine_of_the_guide is this one, behind a real ssh server with a
+# The part of docs/guides/hosts.md on ssh, run as it is written: its machine is this one, behind a real ssh server with a
 
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "hosts.md"
@@ -343,7 +343,7 @@ FENCE = re.compile(r"^```(\w+) title=\"([^\"]*)\"\n(.*?)^```$", re.MULTILINE | r
 
 @pytest.fixture
 def machine_of_the_guide(engine, tmp_path):
-    """A folder to work in, where `ssh h100-01` reaches this machine_of_the_guide and its engine, which has the image of the tests."""
+    """A folder to work in, where `ssh h100-01` reaches this machine and its engine, which has the image of the tests."""
     if lacking := missing():
         pytest.skip(lacking)
     server = OwnSshd()
@@ -364,7 +364,7 @@ def _program(path: Path, text: str) -> None:
 
 
 def test_the_guide_does_what_it_says(machine_of_the_guide, built, offline):
-    """The machine_of_the_guide answers, the doctor finds it fit to run, and a kernel passes its test there."""
+    """The machine answers, the doctor finds it fit to run, and a kernel passes its test there."""
     more = shlex.join(offline)
     _program(
         machine_of_the_guide / "bin" / "warpwave",
@@ -382,7 +382,7 @@ def test_the_guide_does_what_it_says(machine_of_the_guide, built, offline):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
             continue
-        for line in (line[2:] for line in text.splitlines() if line.startswith("$ ") and title == "with a machine_of_the_guide h100-01"):
+        for line in (line[2:] for line in text.splitlines() if line.startswith("$ ") and title == "with a machine h100-01"):
             done = subprocess.run(["bash", "-euc", line], cwd=work, env=environment, capture_output=True, text=True, timeout=300)
             assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
             ran.append(line.split()[0:2])

@@ -222,7 +222,7 @@ def test_a_run_without_counters_is_no_run_to_compare_with(tmp_path):
 
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
-    """A folder with an empty here, on a machine without an engine of its own."""
+    """A folder with an empty package, on a machine without an engine of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DOCKER_HOST", raising=False)
     (tmp_path / "kernels").mkdir()

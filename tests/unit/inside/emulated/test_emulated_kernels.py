@@ -203,7 +203,7 @@ def compiled(function, fault):
 
 
 def found_by_checks(binary, shared):
-    """Execute one program; return what is found_by_checks, and the result."""
+    """Execute one program; return what is found, and the result."""
     kernel, findings, x, out = load(binary), [], torch.arange(512, dtype=torch.float32), torch.zeros(512)
     packed = bytearray(kernel.kernarg_bytes)
     struct.pack_into("<QQ", packed, 0, x.data_ptr(), out.data_ptr())

@@ -192,7 +192,7 @@ def test_the_tree_comes_before_an_installed_copy_and_borrows_what_it_lacks(tmp_p
     assert run(f"import sys; sys.path.append({str(site)!r})\n{code}", tree) == "tree 1.2"
 
 
-# `pytest --warpwave NAME` in an author's own repository: the outcomes_of_pretend are those of a run_pytest, under the author's own plugins.
+# `pytest --warpwave NAME` in an author's own repository: the outcomes are those of a run, under the author's own plugins.
 
 
 pytest.importorskip("triton")
@@ -222,7 +222,7 @@ CONFTEST = "import torch\nassert torch.cuda.is_available(), 'the first conftest.
 
 @pytest.fixture
 def package_of_pretend(tmp_path) -> Path:
-    """A package_of_pretend with tests, whose conftest.py asks for a card."""
+    """A package with tests, whose conftest.py asks for a card."""
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_double.py").write_text(TESTS)
     return tmp_path
@@ -245,7 +245,7 @@ def outcomes_of_pretend(text: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("name", "card", "how"),
     [
-        ("h100", "NVIDIA H100 80GB HBM3", "sm_90 (H100), kernels run_pytest in"),
+        ("h100", "NVIDIA H100 80GB HBM3", "sm_90 (H100), kernels run in"),
         ("gfx942", "AMD Instinct MI300X", "gfx942 (MI300X), machine code"),
     ],
 )
