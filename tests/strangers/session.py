@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import rows
-import table
 from sources import NotReachedError, Package, fetch, packages
 
 REPOSITORY = Path(__file__).parents[2]
@@ -39,11 +38,11 @@ def main() -> int:
     for package in known:
         if not asked.only or package.name in asked.only:
             result = measure_again(package, asked) if asked.again else measure(package, asked)
-            table.RESULTS.mkdir(exist_ok=True)
+            rows.RESULTS.mkdir(exist_ok=True)
             text = json.dumps(result, indent=1, ensure_ascii=False)
-            (table.RESULTS / f"{package.name}.json").write_text(f"{text}\n", encoding="utf-8")
+            (rows.RESULTS / f"{package.name}.json").write_text(f"{text}\n", encoding="utf-8")
             print(f"{package.name}: {result.get('sentence') or result.get('not_reached') or result['test']['counts']}", flush=True)
-    table.write(known)
+    rows.write(known)
     return 0
 
 
@@ -112,7 +111,7 @@ def _typed(package: Package, quick: list[str]) -> str:
 
 def _earlier(package: Package) -> dict[str, Any]:
     """Return what an earlier session found out about the same version, or nothing."""
-    path = table.RESULTS / f"{package.name}.json"
+    path = rows.RESULTS / f"{package.name}.json"
     told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return told if told.get("version") == package.version else {}
 

@@ -17,7 +17,6 @@ sys.path.insert(0, str(REPOSITORY / "tests" / "strangers"))
 import rows
 import session
 import sources
-import table
 
 TESTS = "def test_good():\n    pass\n\n\ndef test_bad():\n    assert [7, 8] == [7]\n"
 
@@ -67,7 +66,7 @@ def test_what_cannot_be_reached_has_a_row(cache, tmp_path):
     result = session.measure(package, asked)
 
     assert result["not_reached"] == "no clone called other or other-ops in cache/"
-    assert "| b/other-ops@000000000000 (B) | not run: no clone called" in table._row(package, result)
+    assert "| b/other-ops@000000000000 (B) | not run: no clone called" in rows._row(package, result)
 
 
 def test_failures_that_differ_in_numbers_are_one_class():
@@ -149,9 +148,9 @@ def test_a_whole_run_becomes_a_row(cache, tmp_path, monkeypatch):
     pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
     folder, package = cache
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n")
-    monkeypatch.setattr(table, "PAGE", page)
-    monkeypatch.setattr(table, "RESULTS", tmp_path / "results")
+    page.write_text(f"before\n{rows.BEGIN}\nold\n{rows.END}\nafter\n")
+    monkeypatch.setattr(rows, "PAGE", page)
+    monkeypatch.setattr(rows, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(session, "packages", lambda: [package])
     monkeypatch.setattr(sys, "argv", ["session.py", "--offline", str(folder), "--work", str(tmp_path / "work")])
 
@@ -162,7 +161,7 @@ def test_a_whole_run_becomes_a_row(cache, tmp_path, monkeypatch):
     assert [(one["count"], one["message"]) for one in result["classes"]] == [(1, "assert [N, N] == [N]")]
     text = page.read_text()
     assert text.startswith("before\n")
-    assert text.endswith(f"{table.END}\nafter\n")
+    assert text.endswith(f"{rows.END}\nafter\n")
     assert "old" not in text
     triton = result["facts"]["triton"]
     assert f"| a/ops@{package.commit[:12]} (A) | 1 pass, 1 do not | none |  |  | {triton} | `--kernels .` |" in text
