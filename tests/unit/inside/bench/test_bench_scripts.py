@@ -252,12 +252,14 @@ def test_a_name_holds_what_its_author_varies(named, text, expected):
     assert found == expected
 
 
-def test_arguments_and_the_parts_of_a_configuration_are_in_the_name(named):
+def test_arguments_are_in_the_name(named):
     """The same script with others is another benchmark."""
     text = "def f(): pass\nmeasure(f)\n"
     assert (named(text, ("--dtype", "bf16")), named(text)) == ([("2/--dtype bf16", "f")], [("2", "f")])
 
-    # A dataclass or a table of numbers.
+
+def test_a_configuration_is_named_by_its_parts(named):
+    """A dataclass or a table of numbers."""
     text = """
     from dataclasses import dataclass
     @dataclass
