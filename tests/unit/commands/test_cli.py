@@ -172,7 +172,7 @@ def test_green_because_nothing_ran_is_not_green(warpwave, tmp_path):
     assert warpwave("run", "cpu", "--stage", "test", "--kernels", "empty", "--out", "out").returncode == 5
 
 
-def test_an_error_of_a_finished_run(finished, warpwave, tmp_path):
+def test_results_of_another_run_are_kept_and_a_report_is_made_again(finished, warpwave, tmp_path):
     folder, done = finished
 
     assert done.returncode == 0
