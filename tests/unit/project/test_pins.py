@@ -24,13 +24,10 @@ sys.path.append(str(REPOSITORY / "tools"))
 import ast
 import io
 import json
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import audit
 import pins
-import yaml
 from rich.console import Console
 from synthetic import record, run, write_raw
 

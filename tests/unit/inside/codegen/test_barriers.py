@@ -9,7 +9,6 @@ pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s
 import dataclasses
 import re
 
-import pytest
 from synthetic import compiled
 
 from warpwave.compare.changed_codegen import Concern, deltas

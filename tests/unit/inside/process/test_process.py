@@ -21,7 +21,6 @@ pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s
 import signal
 import threading
 
-import pytest
 from light import light_python
 from synthetic import facts
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import command
 import numpy as np
-import pytest
 import torch
 
 from warpwave.collect import collect
