@@ -24,21 +24,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 TOGETHER = tuple(
     f"tests/unit/{name}.py::"
     for name in (
-        "inside/compile/test_launches",
-        "inside/fake_gpu/test_third_vendor",
-        "inside/fake_gpu/test_idioms",
-        "inside/compile/test_compile_stage",
-        "inside/test_multi_gpu",
-        "inside/test/test_forged",
-        "inside/sanitize/test_sanitizer",
-        "inside/test/test_test_stage",
-        "inside/bench/test_bench_stage",
-        "inside/emulated/test_emulated_kernels",
-        "inside/emulated/test_emulated_stage",
-        "inside/emulated/test_expressions",
-        "commands/test_hosts_command",
-        "commands/test_cli",
-        "project/test_release",
+        *("inside/compile/test_launches", "inside/fake_gpu/test_third_vendor", "inside/fake_gpu/test_idioms"),
+        *("inside/compile/test_compile_stage", "inside/test_multi_gpu", "inside/test/test_forged", "inside/sanitize/test_sanitizer"),
+        *("inside/test/test_test_stage", "inside/bench/test_bench_stage", "inside/emulated/test_emulated_kernels"),
+        *("inside/emulated/test_emulated_stage", "commands/test_hosts_command", "commands/test_cli", "project/test_release"),
         "run/test_resume",
     )
 )

@@ -8,22 +8,20 @@ import json
 import sys
 from pathlib import Path
 
-import atomics
-import loops_and_memory
-import numbers_and_products
-import pointers
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+
+import kernels
 
 WAVES = {"gfx90a": 64, "gfx942": 64, "gfx950": 64, "gfx1100": 32, "gfx1201": 32}
 # Alignment, and that all of a tensor is in reach of 32 bits, as the JIT finds out of its arguments. A length has no alignment.
 HINTS = {"*": [["tt.divisibility", 16], ["tt.pointer_range", 32]]}
 
 
-def kernels():
+def kernels_by_name():
     """Return each kernel by its name: function, types of its arguments, constants, options."""
-    found = {**numbers_and_products.KERNELS, **atomics.KERNELS, **pointers.KERNELS, **loops_and_memory.KERNELS}
+    found = kernels.KERNELS
     try:
         import gluon_kernels
     except ImportError:  # not in every release
@@ -32,7 +30,6 @@ def kernels():
 
 
 def source_of(function, types, constants):
-    """Return what `triton.compile` takes."""
     names = function.arg_names
     signature = {name: types.get(name, "constexpr") for name in names}
     aligned = {(n,): HINTS["*"] for n, name in enumerate(names) if types.get(name, "").startswith("*")}
@@ -45,9 +42,8 @@ def source_of(function, types, constants):
 
 
 def main():
-    """Compile one of them, and write it."""
     name, architecture, file = sys.argv[1:]
-    function, types, constants, options = kernels()[name]
+    function, types, constants, options = kernels_by_name()[name]
     made = triton.compile(
         source_of(function, types, constants), target=GPUTarget("hip", architecture, WAVES[architecture]), options=options
     )

@@ -44,7 +44,6 @@ def assembly(architecture):
 
 
 def main():
-    """Compile it and read it. The reader is loaded by its path: it needs nothing of the harness, and the Triton may be any."""
     spec = importlib.util.spec_from_file_location("in_flight", READER)
     reader = sys.modules["in_flight"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(reader)

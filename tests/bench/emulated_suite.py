@@ -25,7 +25,6 @@ _POLL_S = 1.0
 
 
 def measure(target: str, cache: Path, options: list[str], label: str) -> None:
-    """Run the tests once, and print a line of what they cost."""
     with tempfile.TemporaryDirectory(prefix="emulated-suite-") as out:
         caches = {"TRITON_CACHE_DIR": str(cache / "triton"), "WARPWAVE_CACHE": str(cache / "warpwave")}
         command = [sys.executable, "-m", "warpwave", "run", target, "--kernels", str(_ROOT / "kernels"), "--stage", "test"]
@@ -95,7 +94,6 @@ def _results(out: Path) -> tuple[Counter[str], int]:
 
 
 def main() -> None:
-    """Measure cold, then warm."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("target", nargs="?", default="gfx942-emulated")
     parser.add_argument("--cache", type=Path)

@@ -18,10 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "harness"))
 
-from warpwave.records import (
-    Job,
-    dump,
-)
+from warpwave.records import Job, dump
 
 PACK = """
 import sys
@@ -33,7 +30,6 @@ pack(Job.load(Path(sys.argv[1])))
 
 
 def run(checkout: Path, out: Path, target: str, kernels: Path, options: list[str]) -> dict[str, str]:
-    """Run one target with caches of its own below `out`. Return the variables that name them."""
     caches = {"TRITON_CACHE_DIR": str(out / "triton"), "TORCHINDUCTOR_CACHE_DIR": str(out / "inductor")}
     variables = {**os.environ, **caches, "PYTHONPATH": os.pathsep.join([str(checkout / "harness"), os.environ.get("PYTHONPATH", "")])}
     words = ["run", target, "--kernels", kernels, "--stage", "test,bench", "--out", out / "run", "--quiet", *options]
@@ -53,7 +49,6 @@ def keep_compiled(out: Path, target: str, variables: dict[str, str]) -> None:
 
 
 def figures(out: Path, target: str) -> dict[str, float]:
-    """Return seconds and counts of a run."""
     raw = out / "run" / "raw" / target
     record, stages = json.loads((raw / "run.json").read_text()), json.loads((raw / "stages.json").read_text())["reports"]
     held = record.get("held") or {"whole run": record["seconds"]}
@@ -71,7 +66,6 @@ def figures(out: Path, target: str) -> dict[str, float]:
 
 
 def main() -> None:
-    """Run all rows and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", default="cuda")
     parser.add_argument("--kernels", type=Path, default=ROOT / "kernels")

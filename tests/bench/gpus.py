@@ -72,7 +72,6 @@ def own_targets(target: str, folder: Path) -> Path:
 
 
 def lines(path: Path) -> list[dict]:
-    """A file of JSON lines."""
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
@@ -101,7 +100,6 @@ def agreement(one: dict, several: dict) -> str:
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpus", default="0,1", help="the cards; the first one is the one that is alone")
     parser.add_argument("--runs", type=int, default=2)

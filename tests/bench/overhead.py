@@ -29,7 +29,6 @@ def measure(engine: str, package: Path, out: Path, options: list[str]) -> tuple[
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--engine", default="local", choices=["local", "docker"])
     parser.add_argument("--runs", type=int, default=5)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 
 def seconds(kernels: str, choice: str, out: Path, options: list[str]) -> float:
-    """Run the test stage once; the CPU time of all its processes."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "warpwave", "run", "cpu", "--engine", "local", "--stage", "test", "--kernels", kernels]
     done = subprocess.run([*command, "--out", str(out), "--quiet", choice, *options], capture_output=True, text=True)
@@ -24,7 +23,6 @@ def seconds(kernels: str, choice: str, out: Path, options: list[str]) -> float:
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kernels", default="kernels")
     parser.add_argument("--runs", type=int, default=3)

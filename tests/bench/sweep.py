@@ -21,16 +21,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[2]
 sys.path.insert(0, str(REPOSITORY / "harness"))
 
-from warpwave.records import (
-    Job,
-    Stage,
-    What,
-    dump,
-)
-from warpwave.stats import (
-    median_interval,
-    quantile,
-)
+from warpwave.records import Job, Stage, What, dump
+from warpwave.stats import median_interval, quantile
 
 PACKAGE = Path(__file__).with_name("softmax")
 SIDES = ("perf_report", "harness")
@@ -155,7 +147,6 @@ def spread(values: list[float]) -> str:
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=2)
     parser.add_argument("--precision", type=float, default=What.precision, help="half-width at which the harness ends a point")

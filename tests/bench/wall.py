@@ -6,8 +6,6 @@ without benchmarks, both sides run the tests alone, in Triton's interpreter. Eac
 before each round. Prints seconds as median (lowest to highest), their ratio, and the memory of the largest process.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import resource
@@ -22,12 +20,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 KERNEL = """
 import torch, triton, triton.language as tl
-
 @triton.jit
 def scale_kernel(x, out, factor, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + at, tl.load(x + at, at < n) * factor, at < n)
-
 def scale(x, factor, block=1024):
     out = torch.empty_like(x)
     scale_kernel[(triton.cdiv(x.numel(), block),)](x, out, factor, x.numel(), BLOCK=block)
@@ -36,7 +32,6 @@ def scale(x, factor, block=1024):
 TEST = """
 import pytest, torch
 from scale import scale
-
 @pytest.mark.parametrize("block", [256, 512, 1024])
 @pytest.mark.parametrize("n", range(1, {rows} + 1))
 def test_scale(n, block):
@@ -46,7 +41,6 @@ def test_scale(n, block):
 BENCH = """
 import torch, triton
 from scale import scale
-
 @triton.testing.perf_report(triton.testing.Benchmark(
     x_names=["N"], x_vals=[1 << k for k in range(18, 26)], line_arg="provider", line_vals=["triton", "torch"],
     line_names=["Triton", "torch"], ylabel="GB/s", plot_name="scale", args={}))
@@ -54,7 +48,6 @@ def bench_scale(N, provider):
     x = torch.randn(N, device="cuda")
     ms = triton.testing.do_bench((lambda: scale(x, 2.0)) if provider == "triton" else (lambda: x * 2.0))
     return 2 * x.nbytes / ms * 1e-6
-
 if __name__ == "__main__":
     bench_scale.run(print_data=True)
 """
@@ -70,7 +63,6 @@ def package(folder: Path, tests: int, device: str) -> None:
 
 
 def timed(commands: list[list[str]], where: Path, variables: dict[str, str]) -> float:
-    """Run commands one after the other, and return their seconds together."""
     started = time.monotonic()
     for command in commands:
         done = subprocess.run(command, cwd=where, env={**os.environ, **variables}, capture_output=True, text=True)
@@ -80,12 +72,10 @@ def timed(commands: list[list[str]], where: Path, variables: dict[str, str]) -> 
 
 
 def summary(seconds: list[float]) -> str:
-    """Return median, lowest and highest."""
     return f"{statistics.median(seconds):.1f} ({min(seconds):.1f} to {max(seconds):.1f})"
 
 
 def main() -> None:
-    """Measure each size and print a line about it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", default="cpu")
     parser.add_argument("--tests", default="13,130,1300")

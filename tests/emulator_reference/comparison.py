@@ -315,7 +315,6 @@ def same(one: Operation, wanted: int, got: int, mask: int) -> bool:
 
 
 def compare(arch: str, count: int, seed: int = 1, only: str = "") -> Compared:
-    """Compare all operations of a card on `count` sets of operands each."""
     compared, family = Compared(arch), FAMILIES[arch]
     wave, ieee = WAVES[arch], FAMILIES[arch] != "rdna4"
     for one in list(operations(arch, compared)):

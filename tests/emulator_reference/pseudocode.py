@@ -141,7 +141,6 @@ def _quotient(x: float, y: float) -> float:
 
 
 def arithmetic(operation: str, a: Any, b: Any) -> Any:
-    """Return the result of an operator."""
     if operation == "**":
         return Fraction(int(a.value)) ** _power_of_two(b)
     a, b = (int(x) if isinstance(x, bool) else x for x in (a, b))

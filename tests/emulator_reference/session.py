@@ -33,7 +33,6 @@ VARIANTS = (
 
 
 def not_covered(compared: list[Compared]) -> dict[str, list[str]]:
-    """Return every vector and scalar operation of the core that was not compared on any card, by the reason."""
     reasons: dict[str, set[str]] = {}
     done = {name for one in compared for name in one.operations}
     left = {name: why for one in compared for why, names in one.left_out.items() for name in names}
@@ -50,7 +49,6 @@ def not_covered(compared: list[Compared]) -> dict[str, list[str]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Compare, print, and fail where anything differs."""
     parser = argparse.ArgumentParser(prog="nox -s emulator --")
     parser.add_argument("--operands", type=int, default=256, help="sets of operands for each operation")
     parser.add_argument("--seed", type=int, default=1)

@@ -40,7 +40,6 @@ def round_narrow_floats() -> None:
 
 
 def device() -> torch.device:
-    """Return the card, or the CPU in the interpreter."""
     found = None if os.environ.get("TRITON_INTERPRET") == "1" else torch.accelerator.current_accelerator()
     return torch.device("cpu" if found is None else found.type)
 
@@ -77,7 +76,6 @@ def results(case: Case, seed: int) -> dict[str, list[torch.Tensor]]:
 
 
 def worst(found: torch.Tensor, exact: torch.Tensor) -> float:
-    """Return the worst error where both are finite."""
     finite = found.isfinite() & exact.isfinite()
     return (found[finite].double() - exact[finite]).abs().max().item() if finite.any() else 0.0
 
@@ -110,7 +108,6 @@ def run(case: Case, op, given, upstream: list[torch.Tensor], seed: int) -> list[
 
 
 def main() -> int:
-    """Try cases until there are enough or the time is up."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=300)
     parser.add_argument("--seconds", type=float, default=600)

@@ -30,8 +30,6 @@ ODD = {"nan": NAN, "inf": INF, "-inf": -INF, "zero": 0.0, "large": 3e4, "tiny": 
 
 @dataclass
 class Case:
-    """A call: `ours(*tensors)` beside `pytorch(*tensors)`. `tensors` of floating point have gradients if `gradients`."""
-
     op: str
     ours: Callable[..., torch.Tensor]
     pytorch: Callable[..., torch.Tensor]
@@ -143,7 +141,6 @@ def _norm(draw: Draw) -> Case:
 
 
 def _rms_norm_as_defined(x: torch.Tensor, shape: tuple[int], weight: torch.Tensor | None = None, *, eps: float) -> torch.Tensor:
-    """Return what the definition gives, in no less than fp32."""
     wide = x.double() if x.dtype == torch.float64 else x.float()
     wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
     return (wide if weight is None else wide * weight).to(x.dtype)

@@ -102,7 +102,6 @@ def made(rng: random.Random, steps: int) -> tuple[str, list[tuple[str, int, int,
 
 
 def by_numpy(plan: list[tuple[str, int, int, int, int]], x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Execute a program's plan."""
     values = [x, y]
     with np.errstate(all="ignore"):
         for name, a, b, k, times in plan:
@@ -151,7 +150,6 @@ def drawn(number: int) -> tuple[str, list[tuple[str, int, int, int, int]], np.nd
 
 
 def compared(number: int, run: Callable[[Any, dict[str, torch.Tensor], int], list[Found]]) -> str:
-    """Execute a program and hold it against numpy; return what is wrong, or nothing."""
     source, plan, x, y, warps = drawn(number)
     expected, tally = by_numpy(plan, x, y)
     tensors = tensors_of(x, y)
@@ -185,7 +183,6 @@ def one(number: int, cards: list[str], counts: Counter[str], interpreter: subpro
 
 
 def main() -> int:
-    """Run programs until the time is over."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)

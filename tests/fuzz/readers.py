@@ -59,7 +59,6 @@ def _check(fault: Fault | None) -> None:
 
 
 def junit(data: bytes) -> None:
-    """JUnit XML."""
     (FOLDER / "junit.xml").write_bytes(data)
     cases, fault = guarded("junit.xml", lambda: read_cases(FOLDER, "junit.xml"))
     _check(fault)

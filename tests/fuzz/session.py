@@ -24,14 +24,7 @@ from hostile import NAMES
 from readers import FILES, MORE_FILES, READERS, SEPARATOR
 from synthetic import record, run, two_targets, write_raw
 
-from warpwave.records import (
-    Attempt,
-    CardShare,
-    Inputs,
-    Stage,
-    Verdict,
-    to_json,
-)
+from warpwave.records import Attempt, CardShare, Inputs, Stage, Verdict, to_json
 
 BUILD = ROOT / "build" / "fuzz"
 CORPUS = ROOT / "tests" / "data" / "corpus"
@@ -162,7 +155,6 @@ def keep(name: str) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Fuzz, print a line a reader, and fail where anything was found."""
     keeping = "--keep" in arguments
     words = [word for word in arguments if word != "--keep"]
     minutes = float(words[0]) if words else 5.0

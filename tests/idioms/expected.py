@@ -16,7 +16,6 @@ SKIPPED_ON = {
     "checks/test_selection.py::test_one_vendor": ("gfx942", "for NVIDIA's cards"),
     "checks/test_selection.py::test_the_other_vendor": ("sm_90", "for AMD's cards"),
     "host/test_launching.py::test_a_descriptor_made_by_the_host": ("gfx942", "needs TMA"),
-    "host/test_launching.py::test_a_descriptor_of_a_tensor_seen_as_another_dtype": ("gfx942", "needs TMA"),
     "kernels/test_kernels_language.py::test_a_reduction_through_a_descriptor": ("gfx942", "needs TMA"),
     "kernels/test_kernels_language.py::test_a_launch_that_waits_for_the_one_before": ("gfx942", "needs Hopper"),
     "kernels/test_inline_assembly.py::test_an_approximation": ("gfx942", "PTX"),

@@ -68,7 +68,6 @@ def offline(wheelhouse, tmp_path_factory) -> list[str]:
 
 @pytest.fixture(scope="session")
 def session_request(wheelhouse, tmp_path_factory) -> Request:
-    """The cpu target on the base image, built from the wheelhouse."""
     kernels = tmp_path_factory.mktemp("kernels")
     (kernels / "test_nothing.py").write_text("def test_nothing(): pass\n")
     # Open to everybody, so that what protects them is the mount and not their mode.
@@ -81,14 +80,12 @@ def session_request(wheelhouse, tmp_path_factory) -> Request:
 
 @pytest.fixture(scope="session")
 def built(engine, session_request):
-    """The environment of the cpu image, and what was said while it was prepared."""
     said: list[str] = []
     return engine.prepare(session_request, said.append), said
 
 
 @pytest.fixture
 def request_(session_request, tmp_path) -> Request:
-    """A request of its own for each test, with an empty results folder."""
     raw = tmp_path / "raw"
     raw.mkdir()
     return change(session_request, run_id=f"t{abs(hash(tmp_path)) % 10**8}", raw=raw, target_s=60.0, grace_s=5.0)
@@ -115,8 +112,6 @@ def run(engine, built, request_):
 
 @pytest.fixture
 def ours(engine):
-    """The names of all containers that carry warpwave's labels."""
-
     def ours() -> list[str]:
         return [entry["Names"][0].lstrip("/") for entry in engine._api.containers(all=True, filters={"label": "io.warpwave.run"})]
 

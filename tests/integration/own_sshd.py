@@ -13,7 +13,6 @@ from pathlib import Path
 
 
 def missing() -> str:
-    """What this machine lacks to be a machine of its own; empty if it can."""
     lacking = [name for name in ("sshd", "ssh", "ssh-keygen") if not shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin")]
     return f"{', '.join(lacking)} not installed (openssh-server, openssh-client)" if lacking else ""
 
@@ -41,7 +40,6 @@ class OwnSshd:
         return str(self._write(name, text))
 
     def another_host_key(self) -> str:
-        """A configuration of a client that knows this machine by another key."""
         self._write("known-other", self._known("stranger"))
         return self.configuration("config-other", known="known-other")
 
@@ -72,7 +70,6 @@ class OwnSshd:
         raise RuntimeError((self.folder / "log").read_text()[-2000:])
 
     def hang(self) -> None:
-        """Stop it in the middle: it takes connections and says nothing."""
         self._signal(signal.SIGSTOP)
 
     def wake(self) -> None:

@@ -54,7 +54,6 @@ def run_mutants(names: Iterable[str]) -> None:
 
 
 def main() -> None:
-    """Draw, run, print."""
     parser = argparse.ArgumentParser(prog="nox -s mutate --", allow_abbrev=False)
     parser.add_argument("--sample", type=int, default=300, help="how many mutants; 0 is all of them (default: 300)")
     parser.add_argument("--seed", type=int, default=1, help="which sample (default: 1)")

@@ -58,7 +58,6 @@ def ended(test, fault):
 
 
 def main():
-    """Run them all."""
     for name in ("empty", "zeros", "ones", "full", "randn", "rand", "randint", "arange", "tensor", "empty_strided", "randperm"):
         setattr(torch, name, on_the_cpu(getattr(torch, name)))
     triton.jit = traced

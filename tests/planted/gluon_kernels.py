@@ -1,6 +1,6 @@
 """Faults in Gluon kernels for gfx950, which only machine code shows. `FAULT` plants the fault; without it each is right.
 
-All take `x` and `out` of 512 floats and run as one program of 4 waves. `test_planted_gluon.py` holds what is found.
+All take `x` and `out` of 512 floats and run as one program of 4 waves. `test_emulated_kernels.py` holds what is found.
 """
 
 from triton.experimental import gluon
@@ -47,7 +47,6 @@ def one_wait_too_few(x, out, FAULT: gl.constexpr):
 
 @gluon.jit
 def never_written(x, out, FAULT: gl.constexpr):
-    """Half of a buffer in LDS is read that nobody wrote."""
     at = gl.arange(0, 256, layout=lanes())
     lds = gl.allocate_shared_memory(gl.float32, [2, 256], plain())
     lds.index(0).store(gl.load(x + at))
@@ -56,7 +55,6 @@ def never_written(x, out, FAULT: gl.constexpr):
 
 @gluon.jit
 def two_lanes(x, out, FAULT: gl.constexpr):
-    """Two lanes store to one element."""
     at = gl.arange(0, 256, layout=lanes())
     gl.store(out + (at // 2 if FAULT else at), gl.load(x + at))
 

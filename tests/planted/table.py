@@ -20,7 +20,6 @@ NOT_RUN = "not run"
 
 
 def faults():
-    """Return every planted fault by its test."""
     if str(HERE) not in sys.path:
         sys.path.insert(0, str(HERE))
     import planted
@@ -44,7 +43,6 @@ def outcomes(folder):
 
 
 def compared(test, ended):
-    """Return what comparing results finds."""
     tag = ended.get(f"{test}[fault]")
     return NOT_RUN if tag is None else "crashed" if "error" in tag else "found" if tag else "no"
 
@@ -67,7 +65,6 @@ def by_viz(test, told):
 
 
 def main():
-    """Print it."""
     parser = argparse.ArgumentParser()
     for option in ("--compared", "--emulated", "--triton-viz"):
         parser.add_argument(option)

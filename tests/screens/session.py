@@ -70,7 +70,6 @@ AXE = """async () => (await axe.run(document, {preload: false, resultTypes: ['vi
 
 
 def main() -> int:
-    """Write the pages, look at each of them, and print what is wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("states", nargs="*", help=f"some of: {', '.join(STATES)}")
     parser.add_argument("--out", type=Path, default=Path("build/screens"))
@@ -153,13 +152,11 @@ def look(browser: Browser, url: str, width: int, theme: str, picture: Path, axe:
 
 
 def shoot(page: Page, picture: Path, width: int, height: int) -> None:
-    """Take a picture of the upper part of a page."""
     whole = page.evaluate("document.documentElement.scrollHeight")
     page.screenshot(path=str(picture), full_page=True, clip={"x": 0, "y": 0, "width": width, "height": min(whole, height)})
 
 
 def lay_out(browser: Browser, pictures: dict[str, Path], width: int, sheet: Path) -> None:
-    """Write sheets with a row of pictures each."""
     columns = WIDTHS[width][0]
     page = browser.new_page(viewport={"width": 1560, "height": 900})
     for number, row in enumerate(batched(pictures, columns)):

@@ -17,9 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import again
 import rows
-import table
 from sources import NotReachedError, Package, fetch, packages
 
 REPOSITORY = Path(__file__).parents[2]
@@ -33,7 +31,6 @@ _RUN = (
 
 
 def main() -> int:
-    """Run what was asked for; every package has a row, whatever becomes of it."""
     asked = _parse()
     known = packages()
     if unknown := set(asked.only) - {package.name for package in known}:
@@ -41,11 +38,11 @@ def main() -> int:
     for package in known:
         if not asked.only or package.name in asked.only:
             result = measure_again(package, asked) if asked.again else measure(package, asked)
-            table.RESULTS.mkdir(exist_ok=True)
+            rows.RESULTS.mkdir(exist_ok=True)
             text = json.dumps(result, indent=1, ensure_ascii=False)
-            (table.RESULTS / f"{package.name}.json").write_text(f"{text}\n", encoding="utf-8")
+            (rows.RESULTS / f"{package.name}.json").write_text(f"{text}\n", encoding="utf-8")
             print(f"{package.name}: {result.get('sentence') or result.get('not_reached') or result['test']['counts']}", flush=True)
-    table.write(known)
+    rows.write(known)
     return 0
 
 
@@ -64,9 +61,9 @@ def measure_again(package: Package, asked: argparse.Namespace) -> dict[str, Any]
     """Run the tests again that failed in the package's row, and return the row with their new verdicts."""
     row = _earlier(package)
     try:
-        tests = again.to_repeat(row)
-        return again.merged(row, measure(package, asked, tests)) if tests else row
-    except again.CannotMergeError as error:
+        tests = rows.to_repeat(row)
+        return rows.merged(row, measure(package, asked, tests)) if tests else row
+    except rows.CannotMergeError as error:
         sys.exit(f"{package.name}: {error}. Measure the package anew: leave out --again.")
 
 
@@ -81,7 +78,7 @@ def measure(package: Package, asked: argparse.Namespace, tests: Sequence[str] = 
     out = asked.work / "runs" / f"{package.name}-{time.strftime('%H%M%S')}"
     options = [word.replace("{sources}", str(sources)) for word in package.options]
     quick = ["--quick", "--budget", "30m"] if asked.quick else []
-    chosen = [*again.OPTIONS, *(word for test in tests for word in ("--test", test))] if tests else quick
+    chosen = [*rows.OPTIONS, *(word for test in tests for word in ("--test", test))] if tests else quick
     limit = asked.seconds or package.seconds
     command = ["run", "cpu", "--kernels", str(kernels), *options, *chosen, "--targets", str(TARGETS), "--timeout", str(limit)]
     started, used = time.monotonic(), _cpu_seconds()
@@ -108,14 +105,13 @@ def _cpu_seconds() -> float:
 
 
 def _typed(package: Package, quick: list[str]) -> str:
-    """Return the command as a user would type it in the root of the sources."""
     words = ["warpwave", "run", "cpu", "--kernels", package.kernels, *package.options, *quick]
     return shlex.join([word.replace("{sources}/", "") for word in words])
 
 
 def _earlier(package: Package) -> dict[str, Any]:
     """Return what an earlier session found out about the same version, or nothing."""
-    path = table.RESULTS / f"{package.name}.json"
+    path = rows.RESULTS / f"{package.name}.json"
     told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return told if told.get("version") == package.version else {}
 

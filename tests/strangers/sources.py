@@ -22,8 +22,6 @@ class NotReachedError(Exception):
 
 @dataclass(frozen=True)
 class Package:
-    """An entry of packages.yml."""
-
     name: str
     author: str
     kernels: str
@@ -35,12 +33,10 @@ class Package:
 
     @property
     def version(self) -> str:
-        """What a reader can look up."""
         return self.pypi or f"{self.repository.removeprefix('https://github.com/')}@{self.commit[:12]}"
 
 
 def packages() -> list[Package]:
-    """Return the entries, in the order of the file."""
     entries = yaml.safe_load(LIST.read_text(encoding="utf-8"))["packages"]
     return [Package(name, **entry) for name, entry in entries.items()]
 
@@ -97,7 +93,6 @@ _SAFELY: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 
 
 def _unpack(archive: bytes, root: Path) -> None:
-    """Write an archive's only folder as `root`."""
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         for member in tar:
             member.name = member.name.partition("/")[2]

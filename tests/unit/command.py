@@ -55,6 +55,12 @@ def shell_words(light: bool = False, kind: str = "stages") -> str:
     return shlex.join([sys.executable, "-I", "-S", client.__file__, _server((), kind), *command])
 
 
+def beats(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """The lines of an error, without a traceback in them. The reason of the exit code is a line before it."""
+    assert "Traceback" not in done.stderr + done.stdout
+    return [line.strip() for line in done.stderr.strip().splitlines() if not line.startswith("exit code ")]
+
+
 def _words(arguments: Sequence[object]) -> list[str]:
     return [os.fsdecode(argument) if isinstance(argument, Path) else str(argument) for argument in arguments]
 

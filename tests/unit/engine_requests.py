@@ -11,7 +11,6 @@ from warpwave.records import Job, Stage
 
 
 def make_options(run_id: str, out: Path, kernels: Path, **fields) -> RunOptions:
-    """The options of a run with these fields."""
     return having(RunOptions(Where(run_id, out), Package(kernels)), **fields)
 
 
@@ -24,12 +23,10 @@ def ask(target: Target, kernels: Path, raw: Path, run_id: str = "r1", **fields) 
 
 
 def change(request: Request, target: Target | None = None, raw: Path | None = None, **fields) -> Request:
-    """The same request with another target, folder or options."""
     return replace(request, target=target or request.target, raw=raw or request.raw, options=having(request.options, **fields))
 
 
 def having(whole: Any, /, **fields) -> Any:
-    """The same options, or the same job, with other fields."""
     own = {name: fields[name] for name in fields if name in whole.__dataclass_fields__}
     rest = {name: fields[name] for name in fields if name not in own}
     whole = replace(whole, **own)

@@ -96,14 +96,11 @@ def put(value, out):
     tl.store(out + 255, kind)
 '''
 _KERNEL = """
-
 @triton.jit
 def kernel_{number}(x, y, out, kind, n, s, N: tl.constexpr):
     at = tl.arange(0, N)
     a, b = tl.load(x + at), tl.load(y + at)
     put({expression}, out)
-
-
 KERNELS.append((kernel_{number}, {expression!r}, {left!r}, {right!r}))
 """
 _TAIL = '''

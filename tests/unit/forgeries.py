@@ -9,12 +9,8 @@ from pathlib import Path
 TESTS = """
 def test_right():
     pass
-
-
 def test_wrong():
     assert 1 == 2, "one is not two"
-
-
 def test_last():
     pass
 """

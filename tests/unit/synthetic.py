@@ -193,7 +193,6 @@ def run(target="alpha", gpu=GPU_A, **more):
 
 
 def junit(cases):
-    """The XML that the inside would write for these cases."""
     words = {Verdict.FAILED: "failure", Verdict.NOT_RUN: "skipped"}
     found = []
     for entry in cases:
@@ -305,7 +304,6 @@ def day(number, *times, target="alpha", **more):
 
 
 def row(architecture="sy_90", **more):
-    """A kernel that was compiled and read in full."""
     told = {
         "binary_hash": "a",
         "binary_bytes": 10_000,
@@ -325,7 +323,6 @@ BASE = row(signature={"x": "*fp32", "n": "i32", "B": "constexpr"}, constants={"B
 
 
 def other(**more):
-    """The same configuration, but for what is given."""
     return dataclasses.replace(BASE, **more)
 
 

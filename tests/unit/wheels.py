@@ -7,7 +7,6 @@ from pathlib import Path
 # A build backend in the package's own folder: it needs no tool, and fails if it is asked to.
 BACKEND = """
 import os, zipfile
-
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     import importlib.metadata
     assert importlib.metadata.version("torch") != "1.0", "the build got another torch than the one that is here"

@@ -20,11 +20,6 @@ def _(x):
     return torch.empty_like(x)
 
 
-def test_a_fake_as_a_decorator_of_the_op():
-    x = torch.randn(300, device="cuda")
-    torch.testing.assert_close(doubled(x), 2 * x)
-
-
 @torch.library.custom_op("idioms::tripled", mutates_args=(), device_types="cuda")
 def tripled(x: torch.Tensor) -> torch.Tensor:
     return scale(x, 3.0)
@@ -35,15 +30,11 @@ def tripled_fake(x):
     return torch.empty_like(x)
 
 
-def test_a_fake_by_the_ops_name():
+def test_an_op_and_its_name_in_torch_ops():
     x = torch.randn(300, device="cuda")
-    torch.testing.assert_close(tripled(x), 3 * x)
-
-
-def test_an_op_through_torch_ops():
-    x = torch.randn(300, device="cuda")
-    torch.testing.assert_close(torch.ops.idioms.doubled(x), 2 * x)
-    torch.testing.assert_close(torch.ops.idioms.tripled.default(x), 3 * x)
+    for two, three in ((doubled, tripled), (torch.ops.idioms.doubled, torch.ops.idioms.tripled.default)):
+        torch.testing.assert_close(two(x), 2 * x)
+        torch.testing.assert_close(three(x), 3 * x)
 
 
 @torch.library.custom_op("idioms::scaled", mutates_args=())
@@ -65,12 +56,6 @@ def _backward(ctx, grad):
 
 
 scaled.register_autograd(_backward, setup_context=_setup)
-
-
-def test_gradients_of_an_op():
-    x = torch.randn(300, device="cuda", requires_grad=True)
-    scaled(x, 3.0).sum().backward()
-    torch.testing.assert_close(x.grad, torch.full_like(x, 3.0))
 
 
 @torch.library.custom_op("idioms::filled", mutates_args=())
@@ -95,10 +80,11 @@ def _quadrupled_backward(ctx, grad):
 torch.library.register_autograd("idioms::quadrupled", _quadrupled_backward)
 
 
-def test_gradients_by_the_ops_name():
+@pytest.mark.parametrize(("op", "factor"), [(lambda x: scaled(x, 3.0), 3.0), (quadrupled, 4.0)], ids=["of an op", "by its name"])
+def test_gradients_of_an_op(op, factor):
     x = torch.randn(300, device="cuda", requires_grad=True)
-    quadrupled(x).sum().backward()
-    torch.testing.assert_close(x.grad, torch.full_like(x, 4.0))
+    op(x).sum().backward()
+    torch.testing.assert_close(x.grad, torch.full_like(x, factor))
 
 
 @torch.library.custom_op("idioms::scale_", mutates_args={"x"})
@@ -171,10 +157,6 @@ library.define("halved(Tensor x) -> Tensor")
 library.impl("halved", lambda x: scale(x, 0.5), "CUDA")
 
 
-def test_an_op_of_a_library_object(pair):
-    torch.testing.assert_close(torch.ops.idioms_library.halved(pair[0]), pair[0] / 2)
-
-
 @torch.library.custom_op("idioms::halved", mutates_args=())
 def halved(x: torch.Tensor) -> torch.Tensor:
     return scale(x, 0.5)
@@ -199,6 +181,7 @@ both.impl("halved", lambda x: scale(x, 0.5), "CUDA")
 
 
 def test_an_op_of_a_library_object_with_another_kernel_for_the_cpu(pair):
+    torch.testing.assert_close(torch.ops.idioms_library.halved(pair[0]), pair[0] / 2)
     torch.testing.assert_close(torch.ops.idioms_both.halved(pair[0]), pair[0] / 2)
     assert (torch.ops.idioms_both.halved(torch.ones(3)) == -1).all()
 
@@ -275,16 +258,7 @@ def test_what_is_made_of_a_shape_is_one():
     """As a package plans its layouts: nothing is computed, and the result is where its source is."""
     shape = torch.empty(4, 6, dtype=torch.uint8, device="meta")
     padded = torch.nn.functional.pad(shape, (0, 2)).transpose(0, 1).contiguous().view(2, 16)
-    made = [
-        padded,
-        shape.T,
-        shape.data,
-        shape[1],
-        shape & 3,
-        torch.empty_like(shape),
-        shape.new_empty(3),
-        shape + torch.tensor(1),
-    ]
+    made = [padded, shape.T, shape.data, shape[1], shape & 3, torch.empty_like(shape), shape.new_empty(3), shape + torch.tensor(1)]
     made += [torch.empty(3, device=shape.device), *shape.split(2), torch.nn.Parameter(shape, requires_grad=False), copy.deepcopy(shape)]
     assert [each.device.type for each in made] == ["meta"] * len(made)
     assert all(each.is_meta and not each.is_cuda for each in made)

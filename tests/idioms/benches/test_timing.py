@@ -8,20 +8,17 @@ import triton
 from small_kernels import add, scale
 
 
-def test_do_bench(pair):
-    ms = triton.testing.do_bench(lambda: add(*pair), warmup=1, rep=5)
+@pytest.mark.parametrize("provider", ["triton", "torch"])
+def test_do_bench(provider, pair):
+    function = {"triton": add, "torch": torch.add}[provider]
+    ms = triton.testing.do_bench(lambda: function(*pair), warmup=1, rep=5)
     print(f"{12 * pair[0].numel() / ms * 1e-6:.1f} GB/s")
     assert ms > 0
-
-
-def test_do_bench_with_quantiles(pair):
-    ms, low, high = triton.testing.do_bench(lambda: add(*pair), warmup=1, rep=5, quantiles=[0.5, 0.2, 0.8])
+    ms, low, high = triton.testing.do_bench(lambda: function(*pair), warmup=1, rep=5, quantiles=[0.5, 0.2, 0.8])
     assert low <= ms <= high
-
-
-def test_do_bench_with_a_return_mode(pair):
-    assert triton.testing.do_bench(lambda: add(*pair), warmup=1, rep=5, return_mode="median") > 0
-    assert len(triton.testing.do_bench(lambda: add(*pair), warmup=1, rep=5, return_mode="all")) >= 1
+    assert triton.testing.do_bench(lambda: function(*pair), warmup=1, rep=5, return_mode="median") > 0
+    assert len(triton.testing.do_bench(lambda: function(*pair), warmup=1, rep=5, return_mode="all")) >= 1
+    torch.testing.assert_close(add(*pair), pair[0] + pair[1])
 
 
 def test_do_bench_of_a_backward():
@@ -66,13 +63,6 @@ def test_the_profiler(pair):
         out = add(*pair)
     assert profile.key_averages() is not None
     torch.testing.assert_close(out, pair[0] + pair[1])
-
-
-@pytest.mark.parametrize("provider", ["triton", "torch"])
-def test_providers(provider, pair):
-    function = {"triton": add, "torch": torch.add}[provider]
-    assert triton.testing.do_bench(lambda: function(*pair), warmup=1, rep=2) > 0
-    torch.testing.assert_close(add(*pair), pair[0] + pair[1])
 
 
 def test_a_card_that_is_kept_busy(pair):

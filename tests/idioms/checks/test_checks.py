@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import sys
+import unittest
 import warnings
 
 import numpy as np
@@ -18,49 +19,37 @@ from torch.nn import functional
 
 def test_assert_close(pair):
     torch.testing.assert_close(add(*pair), pair[0] + pair[1], rtol=1e-5, atol=1e-6)
-
-
-def test_tritons_assert_close(pair):
     triton.testing.assert_close(add(*pair), pair[0] + pair[1])
 
 
-def test_allclose_in_an_assert(pair):
+def test_allclose(pair):
     assert torch.allclose(add(*pair), pair[0] + pair[1], atol=1e-5), "they differ"
-
-
-def test_allclose_then_fail(pair):
+    assert torch.equal(add(*pair), pair[0] + pair[1])
     if not torch.allclose(add(*pair), pair[0] + pair[1]):
         pytest.fail("they differ")
-
-
-def test_allclose_then_raise(pair):
     correct = torch.allclose(add(*pair), pair[0] + pair[1])
     if not correct:
         raise AssertionError("they differ")
 
 
-def test_equal(pair):
-    assert torch.equal(add(*pair), pair[0] + pair[1])
-
-
 def test_all_of_a_comparison(pair):
-    assert (add(*pair) == pair[0] + pair[1]).all()
+    out, expected = add(*pair), pair[0] + pair[1]
+    assert (out == expected).all()
     assert torch.all(torch.isclose(scale(pair[0], 2.0), 2 * pair[0])).item()
+    mismatches = torch.sum(out != expected).item()
+    assert mismatches == 0
+    assert int((out != expected).sum()) == 0
+    assert not torch.isnan(out).any()
+    assert torch.isfinite(out).all()
+    bad = bool(out.isnan().any())
+    assert not bad
+    assert (scale(out, 2.0) == 2 * out).all()
 
 
 def test_the_largest_difference(pair):
     difference = (add(*pair) - (pair[0] + pair[1])).abs().max()
     assert difference < 1e-5
     assert difference.item() <= 1e-5, f"differs by {difference.item()}"
-
-
-def test_the_number_of_mismatches(pair):
-    out, expected = add(*pair), pair[0] + pair[1]
-    mismatches = torch.sum(out != expected).item()
-    assert mismatches == 0
-    assert int((out != expected).sum()) == 0
-    assert not torch.isnan(out).any()
-    assert torch.isfinite(out).all()
 
 
 def test_a_relative_error(pair):
@@ -71,7 +60,6 @@ def test_a_relative_error(pair):
 
 
 def assert_close(ours, theirs, tolerance):
-    """A helper of the author's own."""
     error = (ours - theirs).abs().max().item()
     if error > tolerance:
         raise AssertionError(f"differs by {error}")
@@ -85,6 +73,8 @@ def test_a_helper_that_raises(pair):
 def test_numpys_comparison(pair):
     np.testing.assert_allclose(add(*pair).cpu().numpy(), (pair[0] + pair[1]).cpu().numpy(), rtol=1e-5)
     np.testing.assert_array_equal(scale(pair[0], 2.0).detach().cpu().numpy(), 2 * pair[0].cpu().numpy())
+    host = np.linspace(0, 1, 300, dtype=np.float32)
+    assert np.allclose(scale(torch.from_numpy(host).cuda(), 2.0).cpu().numpy(), 2 * host)
 
 
 def test_single_numbers_of_numpys_arrays():
@@ -96,25 +86,17 @@ def test_single_numbers_of_numpys_arrays():
     assert (scale(torch.ones(300, device="cuda"), found[0].item()) == 6).all()
 
 
-def test_data_from_numpy():
-    host = np.linspace(0, 1, 300, dtype=np.float32)
-    x = torch.from_numpy(host).cuda()
-    assert np.allclose(scale(x, 2.0).cpu().numpy(), 2 * host)
-
-
 def test_a_reference_computed_on_the_host():
     x = torch.randn(8, 100, device="cuda")
     torch.testing.assert_close(row_sum(x).cpu(), x.cpu().double().sum(1).float(), rtol=1e-4, atol=1e-4)
-
-
-def test_a_list_of_the_results():
-    assert scale(torch.ones(4, device="cuda"), 2.0).tolist() == [2.0] * 4
 
 
 def test_one_element():
     out = scale(torch.ones(300, device="cuda"), 2.0)
     assert out[0] == 2
     assert out[-1].item() == 2.0
+    assert float(out[7]) == 2.0
+    assert scale(torch.ones(4, device="cuda"), 2.0).tolist() == [2.0] * 4
 
 
 def test_the_error_of_a_wrong_argument(pair):
@@ -125,13 +107,6 @@ def test_the_error_of_a_wrong_argument(pair):
     with pytest.raises(AssertionError, match="shapes differ"):
         checked(pair[0], pair[1][:10])
     torch.testing.assert_close(checked(*pair), pair[0] + pair[1])
-
-
-def test_a_truth_that_is_kept_and_asserted(pair):
-    out = add(*pair)
-    bad = bool(out.isnan().any())
-    assert not bad
-    assert (scale(out, 2.0) == 2 * out).all()
 
 
 def close(x, y, share=0.01):
@@ -174,23 +149,19 @@ def test_two_that_must_differ(pair):
 # Numbers of the host that are computed from data, and passed to a kernel: what is launched does not depend on them.
 
 
-def test_a_power_of_two(pair):
+FACTORS = {
+    "a power of two": lambda out: math.pow(2.0, -math.floor(math.log2(out.abs().max().item()))),
+    "at least so much": lambda out: min(448.0 / max(out.abs().max().item(), 1e-12), 10_000.0),
+    "the larger of two": lambda out: 1 / max(out.max().item(), -out.min().item()),
+    "of the data": lambda out: 1.0 / out.abs().max().item(),
+}
+
+
+@pytest.mark.parametrize("factor", FACTORS.values(), ids=FACTORS)
+def test_a_number_of_the_data_as_an_argument(factor, pair):
     out = add(*pair)
-    exponent = math.floor(math.log2(out.abs().max().item()))
-    torch.testing.assert_close(scale(out, math.pow(2.0, -exponent)), out / 2.0**exponent)
-
-
-def test_at_least_so_much(pair):
-    out = add(*pair)
-    largest = max(out.abs().max().item(), 1e-12)
-    smaller = min(448.0 / largest, 10_000.0)
-    torch.testing.assert_close(scale(out, smaller), out * smaller)
-
-
-def test_the_larger_of_two_results(pair):
-    out = add(*pair)
-    bound = max(out.max().item(), -out.min().item())
-    torch.testing.assert_close(scale(out, 1 / bound), out / bound)
+    number = factor(out)
+    torch.testing.assert_close(scale(out, number), out * number)
 
 
 def test_a_check_with_math(pair):
@@ -234,11 +205,6 @@ def test_a_loop_over_lengths():
     for length in lengths.tolist():
         total += scale(torch.ones(length, device="cuda"), 2.0).numel()
     assert total == 16
-
-
-def test_a_number_that_python_makes_its_own():
-    out = scale(torch.ones(300, device="cuda"), 2.0)
-    assert float(out[7]) == 2.0
 
 
 def test_a_loop_until_it_converges():
@@ -328,22 +294,31 @@ def test_a_permutation(device):
 log = logging.getLogger(__name__)
 
 
-def test_printing_a_number(pair):
+def test_printing(pair, capsys):
     out = add(*pair)
     print(f"{out.max().item()}", "mean %.3f" % out.mean().item(), "{:.4e}".format(out.std().item()))  # noqa: UP031, UP032
-    torch.testing.assert_close(scale(out, 2.0), 2 * out)
-
-
-def test_printing_a_tensor(pair):
-    out = add(*pair)
     print(out, out[:4], f"{out[:2]}")
+    difference = (out - pair[0] - pair[1]).abs().max()
+    print(f"largest difference: {difference:.2e}")
+    mean, largest = out.mean().item(), out.abs().max().item()
+    print(round(mean, 3), abs(mean) / (largest + 1e-6), 100 * mean - 1, int(largest))
+    sys.stderr.write(f"{out.min().item()}\n")
+    assert "largest" in capsys.readouterr().out
     torch.testing.assert_close(scale(out, 2.0), 2 * out)
 
 
-def test_printing_a_formatted_tensor(pair):
-    difference = (add(*pair) - pair[0] - pair[1]).abs().max()
-    print(f"largest difference: {difference:.2e}")
-    torch.testing.assert_close(scale(pair[0], 2.0), 2 * pair[0])
+def test_logging_and_recording(pair, caplog, record_property):
+    out = add(*pair)
+    with caplog.at_level(logging.INFO):
+        log.info("sum %s, mean %.3f", out.sum().item(), out.mean().item())
+        log.info("first %s", out[:3])
+    assert len(caplog.records) == 2
+    record_property("max_abs_err", (out - pair[0] - pair[1]).abs().max().item())
+    record_property("mean", float(out.mean()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.warn(f"largest is {out.max().item()}", stacklevel=1)
+    torch.testing.assert_close(scale(out, 2.0), 2 * out)
 
 
 def test_the_text_of_a_tensor_names_its_card(pair):
@@ -357,29 +332,6 @@ def test_the_text_of_a_tensor_names_its_card(pair):
     torch.testing.assert_close(scale(x, 2.0), 2 * x)
 
 
-def test_logging(pair, caplog):
-    out = add(*pair)
-    with caplog.at_level(logging.INFO):
-        log.info("sum %s, mean %.3f", out.sum().item(), out.mean().item())
-        log.info("first %s", out[:3])
-    assert len(caplog.records) == 2
-    torch.testing.assert_close(scale(out, 2.0), 2 * out)
-
-
-def test_recording_a_property(pair, record_property):
-    out = add(*pair)
-    record_property("max_abs_err", (out - pair[0] - pair[1]).abs().max().item())
-    record_property("mean", float(out.mean()))
-    torch.testing.assert_close(scale(out, 2.0), 2 * out)
-
-
-def test_rounding_and_arithmetic(pair):
-    out = add(*pair)
-    mean, largest = out.mean().item(), out.abs().max().item()
-    print(round(mean, 3), abs(mean) / (largest + 1e-6), 100 * mean - 1, int(largest))
-    torch.testing.assert_close(scale(out, 2.0), 2 * out)
-
-
 def test_writing_results_to_a_file(pair, tmp_path):
     out = add(*pair)
     (tmp_path / "result.json").write_text(json.dumps({"mean": out.mean().item(), "shape": list(out.shape)}))
@@ -388,22 +340,47 @@ def test_writing_results_to_a_file(pair, tmp_path):
     torch.testing.assert_close(scale(out, 2.0), 2 * out)
 
 
-def test_captured_output(pair, capsys):
-    out = add(*pair)
-    print("largest", out.max().item())
-    sys.stderr.write(f"{out.min().item()}\n")
-    assert "largest" in capsys.readouterr().out
-    torch.testing.assert_close(scale(out, 2.0), 2 * out)
+# unittest's classes, as pytest runs them.
 
 
-def test_a_warning_with_a_number(pair):
-    out = add(*pair)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        warnings.warn(f"largest is {out.max().item()}", stacklevel=1)
-    torch.testing.assert_close(scale(out, 2.0), 2 * out)
+def is_close(x, y):
+    if (x - y).abs().max() > 1e-3:
+        print("not close")
+        return False
+    return True
 
 
-def test_an_argument_that_is_a_number_of_the_data(pair):
-    largest = pair[0].abs().max().item()
-    torch.testing.assert_close(scale(pair[0], 1.0 / largest), pair[0] / largest)
+class AddTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.device = "cuda"
+
+    def setUp(self):
+        torch.manual_seed(0)
+        self.x = torch.randn(300, device=self.device)
+
+    def tearDown(self):
+        torch.cuda.empty_cache()
+
+    def test_it_adds(self):
+        self.assertTrue(torch.allclose(add(self.x, self.x), 2 * self.x))
+
+    def test_a_helper_that_returns_its_verdict(self):
+        self.assertTrue(is_close(add(self.x, self.x), 2 * self.x))
+        self.assertFalse(not is_close(scale(self.x, 2.0), 2 * self.x))
+
+    def test_sub_tests(self):
+        for factor in (1.0, 2.0):
+            with self.subTest(factor=factor):
+                torch.testing.assert_close(scale(self.x, factor), factor * self.x)
+
+    def test_numbers(self):
+        out = scale(torch.ones_like(self.x), 2.0)
+        self.assertEqual(out.shape, self.x.shape)
+        self.assertEqual(out[0].item(), 2.0)
+        self.assertAlmostEqual(out.mean().item(), 2.0, places=5)
+        self.assertLess((out - 2).abs().max().item(), 1e-5)
+
+    @unittest.skipUnless(torch.cuda.is_available(), "needs a GPU")
+    def test_skip_unless(self):
+        self.assertTrue(torch.equal(scale(self.x, 1.0), self.x))

@@ -1,4 +1,4 @@
-"""A default device for factories that name none."""
+"""Which device: the default one, the current one, where tensors are, what host code asks about it, and other processes and threads."""
 
 from __future__ import annotations
 
@@ -24,20 +24,10 @@ def on_the_card():
 
 
 def test_factories_without_a_device(on_the_card):
-    x, y = torch.randn(300), torch.zeros(300)
-    assert x.is_cuda
-    assert y.is_cuda
-    torch.testing.assert_close(add(x, y), x)
-
-
-def test_get_default_device(on_the_card):
+    x, y, host = torch.randn(300), torch.zeros(300), torch.ones(300, device="cpu")
     assert torch.get_default_device().type == "cuda"
-    assert (scale(torch.ones(300), 2.0) == 2).all()
-
-
-def test_a_tensor_for_the_host_named_all_the_same(on_the_card):
-    host = torch.ones(300, device="cpu")
-    assert not host.is_cuda
+    assert (x.is_cuda, y.is_cuda, host.is_cuda) == (True, True, False)
+    torch.testing.assert_close(add(x, y), x)
     assert (scale(host.cuda(), 2.0) == 2).all()
 
 
@@ -84,41 +74,26 @@ def test_numpy_makes_an_array_of_a_tensor():
 # Which card is current: guards by index, by device and by tensor.
 
 
-def test_guard_by_index(pair):
-    with torch.cuda.device(0):
-        out = add(*pair)
-    torch.testing.assert_close(out, pair[0] + pair[1])
+GUARDS = {
+    "index": lambda x: torch.cuda.device(0),
+    "device": lambda x: torch.cuda.device(x.device),
+    "index of the device": lambda x: torch.cuda.device(x.device.index),
+    "tensor": torch.cuda.device_of,
+}
 
 
-def test_guard_by_the_tensors_device(pair):
+@pytest.mark.parametrize("guard", GUARDS.values(), ids=GUARDS)
+def test_a_guard(guard, pair):
     x, y = pair
-    with torch.cuda.device(x.device):
+    with guard(x):
         out = add(x, y)
     torch.testing.assert_close(out, x + y)
 
 
-def test_guard_by_the_index_of_the_tensors_device(pair):
-    x, y = pair
-    with torch.cuda.device(x.device.index):
-        out = add(x, y)
-    torch.testing.assert_close(out, x + y)
-
-
-def test_device_of_a_tensor(pair):
-    x, y = pair
-    with torch.cuda.device_of(x):
-        out = add(x, y)
-    torch.testing.assert_close(out, x + y)
-
-
-def test_set_device_and_current_device(pair):
-    torch.cuda.set_device(0)
+@pytest.mark.parametrize("card", [0, "cuda:0"])
+def test_set_device_and_current_device(card, pair):
+    torch.cuda.set_device(card)
     assert torch.cuda.current_device() == 0
-    torch.testing.assert_close(add(*pair), pair[0] + pair[1])
-
-
-def test_set_device_by_name(pair):
-    torch.cuda.set_device("cuda:0")
     torch.testing.assert_close(add(*pair), pair[0] + pair[1])
 
 
@@ -179,45 +154,23 @@ def test_tritons_device_interface(pair):
 REFUSED = "cannot be accessed from Triton"
 
 
-def test_a_tensor_that_was_forgotten_on_the_host(pair):
+HOST = {
+    "forgotten": lambda x: add_kernel[(4,)](x, torch.randn(1000), torch.empty_like(x), 1000, BLOCK=256),
+    "all": lambda x: scale(torch.ones(300), 2.0),
+    "result": lambda x: scale_kernel[(4,)](x, torch.empty(1000), 1000, 2.0, BLOCK=256),
+    "view of a copy": lambda x: scale(x.cpu()[1:], 2.0),
+    "number, which is a pointer, too": lambda x: add_kernel[(4,)](x, torch.tensor(2.0), torch.empty_like(x), 1, BLOCK=256),
+    "parameter of a module": lambda x: scale(torch.nn.Linear(16, 16).weight.detach(), 2.0),
+    "no program": lambda x: scale_kernel[(0,)](torch.ones(300), torch.ones(300), 0, 2.0, BLOCK=256),
+}
+
+
+@pytest.mark.parametrize("launch", HOST.values(), ids=HOST)
+def test_a_tensor_on_the_host(launch, pair):
     with pytest.raises(ValueError, match=REFUSED):
-        add_kernel[(4,)](pair[0], torch.randn(1000), torch.empty_like(pair[0]), 1000, BLOCK=256)
+        launch(pair[0])
     torch.testing.assert_close(scale(pair[0], 2.0), 2 * pair[0])
-
-
-def test_all_tensors_on_the_host():
-    with pytest.raises(ValueError, match=REFUSED):
-        scale(torch.ones(300), 2.0)
-
-
-def test_a_result_on_the_host(pair):
-    out = torch.empty(1000)
-    with pytest.raises(ValueError, match=REFUSED):
-        scale_kernel[(4,)](pair[0], out, 1000, 2.0, BLOCK=256)
-
-
-def test_a_view_of_a_copy_on_the_host(pair):
-    with pytest.raises(ValueError, match=REFUSED):
-        scale(pair[0].cpu()[1:], 2.0)
-
-
-def test_a_number_in_a_tensor_on_the_host(pair):
-    """It is a pointer, too."""
-    with pytest.raises(ValueError, match=REFUSED):
-        add_kernel[(4,)](pair[0], torch.tensor(2.0), torch.empty_like(pair[0]), 1, BLOCK=256)
-
-
-def test_a_parameter_of_a_module_on_the_host():
-    weight = torch.nn.Linear(16, 16).weight
-    with pytest.raises(ValueError, match=REFUSED):
-        scale(weight.detach(), 2.0)
     assert scale(torch.nn.Linear(16, 16).cuda().weight.detach(), 2.0).is_cuda
-
-
-def test_no_program_gets_a_tensor_on_the_host():
-    """An empty grid is no excuse."""
-    with pytest.raises(ValueError, match=REFUSED):
-        scale_kernel[(0,)](torch.ones(300), torch.ones(300), 0, 2.0, BLOCK=256)
 
 
 def test_pinned_memory_is_in_reach(pair):
@@ -255,12 +208,9 @@ def rank(index, path):
     dist.destroy_process_group()
 
 
-def test_a_group_of_one(tmp_path):
+def test_a_process_for_each_card_and_a_group_of_one(tmp_path):
     rank(0, tmp_path / "group")
-
-
-def test_a_process_for_each_card(tmp_path):
-    mp.spawn(rank, args=(tmp_path / "group",), nprocs=1)
+    mp.spawn(rank, args=(tmp_path / "another",), nprocs=1)
 
 
 def fail(index):
@@ -370,21 +320,24 @@ def test_skipped_below_a_capability():
     assert (scale(torch.ones(300, device="cuda", dtype=torch.bfloat16), 2.0) == 2).all()
 
 
-def test_a_grid_of_as_many_programs_as_multiprocessors(pair):
-    x, _ = pair
-    out = torch.empty_like(x)
-    persistent_kernel[(min(SMS, triton.cdiv(1000, 256)),)](x, out, 1000, BLOCK=256)
-    torch.testing.assert_close(out, x + 1)
+def tritons_grid(x):
+    properties = triton.runtime.driver.active.utils.get_device_properties(triton.runtime.driver.active.get_current_device())
+    return min(properties["multiprocessor_count"], 4), 256 if properties["max_shared_mem"] >= 48 * 1024 else 128
 
 
-def test_a_grid_from_tritons_properties(pair):
-    x, _ = pair
-    device = triton.runtime.driver.active.get_current_device()
-    properties = triton.runtime.driver.active.utils.get_device_properties(device)
-    block = 256 if properties["max_shared_mem"] >= 48 * 1024 else 128
-    out = torch.empty_like(x)
-    persistent_kernel[(min(properties["multiprocessor_count"], 4),)](x, out, 1000, BLOCK=block)
-    torch.testing.assert_close(out, x + 1)
+GRIDS = {
+    "at import": lambda x: (min(SMS, triton.cdiv(1000, 256)), 256),
+    "cached": lambda x: (min(multiprocessors(x.device.index), 3), 128),
+    "triton": tritons_grid,
+}
+
+
+@pytest.mark.parametrize("grid", GRIDS.values(), ids=GRIDS)
+def test_a_grid_from_the_properties_of_the_card(grid, pair):
+    programs, block = grid(pair[0])
+    out = torch.empty_like(pair[0])
+    persistent_kernel[(programs,)](pair[0], out, 1000, BLOCK=block)
+    torch.testing.assert_close(out, pair[0] + 1)
 
 
 def test_the_names_of_a_card(pair):
@@ -406,21 +359,10 @@ def test_properties_of_both_vendors(pair):
     assert properties.max_threads_per_multi_processor >= 1024
     assert properties.L2_cache_size > 0
     assert properties.regs_per_multiprocessor > 0
-    torch.testing.assert_close(scale(pair[0], 2.0), 2 * pair[0])
-
-
-def test_shared_memory_of_a_block(pair):
-    properties = torch.cuda.get_device_properties(0)
-    available = getattr(properties, "shared_memory_per_block_optin", properties.shared_memory_per_block)
-    assert available >= 48 * 1024
+    assert getattr(properties, "shared_memory_per_block_optin", properties.shared_memory_per_block) >= 48 * 1024
     assert properties.shared_memory_per_multiprocessor >= properties.shared_memory_per_block
-    torch.testing.assert_close(scale(pair[0], 2.0), 2 * pair[0])
-
-
-def test_the_architecture_of_an_amd_card(pair):
     if torch.version.hip is not None:
-        architecture = torch.cuda.get_device_properties(0).gcnArchName.split(":")[0]
-        assert architecture.startswith("gfx")
+        assert properties.gcnArchName.split(":")[0].startswith("gfx")
     torch.testing.assert_close(scale(pair[0], 2.0), 2 * pair[0])
 
 
@@ -434,13 +376,6 @@ def test_support_for_bfloat16():
 @functools.lru_cache
 def multiprocessors(index):
     return torch.cuda.get_device_properties(index).multi_processor_count
-
-
-def test_a_cached_count_of_multiprocessors(pair):
-    x, _ = pair
-    out = torch.empty_like(x)
-    persistent_kernel[(min(multiprocessors(x.device.index), 3),)](x, out, 1000, BLOCK=128)
-    torch.testing.assert_close(out, x + 1)
 
 
 def test_switches_of_torchs_own_backends(pair):
@@ -458,9 +393,15 @@ def test_switches_of_torchs_own_backends(pair):
 DEVICE = "cuda"
 
 
-@pytest.mark.parametrize("name", ["cuda", "cuda:0"])
-def test_device_by_a_text(name):
-    assert (scale(torch.ones(300, device=name), 2.0) == 2).all()
+PLACES = ["cuda", "cuda:0", 0, torch.device("cuda"), torch.device("cuda", 0), torch.device("cuda:0")]
+
+
+@pytest.mark.parametrize("place", PLACES, ids=str)
+def test_a_device_and_what_moves_there(place):
+    for x in (torch.ones(300, device=place), torch.ones(300).to(place), torch.ones(300).to(place, torch.float16), torch.ones(300).cuda()):
+        assert x.is_cuda
+        assert (scale(x, 2.0).cuda(0) == 2).all()
+    assert torch.ones(300).to(place, torch.float16).dtype == torch.float16
 
 
 @pytest.mark.filterwarnings("ignore:torch.range is deprecated", "ignore:The PyTorch API of nested tensors")
@@ -471,59 +412,17 @@ def test_tensors_that_no_mode_sees_made():
     assert nested.values().numel() == 5
 
 
-def test_device_by_an_index():
-    assert (scale(torch.ones(300, device=0), 2.0) == 2).all()
-
-
-@pytest.mark.parametrize("device", [torch.device("cuda"), torch.device("cuda", 0), torch.device("cuda:0")], ids=str)
-def test_device_by_an_object(device):
-    assert (scale(torch.ones(300, device=device), 2.0) == 2).all()
-
-
-def test_the_cuda_method():
-    x = torch.ones(300).cuda()
-    assert x.is_cuda
-    assert (scale(x, 2.0).cuda(0) == 2).all()
-
-
-def test_to_a_device():
-    x = torch.ones(300)
-    for place in ("cuda", "cuda:0", torch.device("cuda"), 0):
-        assert (scale(x.to(place), 2.0) == 2).all()
-
-
-def test_to_a_device_and_a_dtype():
-    x = torch.ones(300).to("cuda", torch.float16)
-    assert x.dtype == torch.float16
-    assert (scale(x, 2.0) == 2).all()
-
-
-def test_to_another_tensors_device(pair):
-    x = torch.ones(300).to(pair[0])
-    assert x.device == pair[0].device
-    assert (scale(x, 2.0) == 2).all()
-
-
-def test_is_cuda_and_device_type(pair):
-    x = pair[0]
-    assert x.is_cuda, "this kernel needs a tensor on a GPU"
-    assert x.device.type == "cuda"
-    assert not x.cpu().is_cuda
-    torch.testing.assert_close(scale(x, 2.0), 2 * x)
-
-
 def test_a_tensor_knows_its_device(pair):
     x = pair[0]
+    assert x.is_cuda, "this kernel needs a tensor on a GPU"
     assert x.device == torch.device("cuda", 0)
+    assert x.device.type == "cuda"
     assert str(x.device) == "cuda:0"
     assert x.get_device() == x.device.index == 0
-    torch.testing.assert_close(scale(x, 2.0), 2 * x)
-
-
-def test_a_result_is_where_its_input_was(pair):
-    out = scale(pair[0], 2.0)
-    assert out.device == pair[0].device
-    assert out.new_empty(3).device == pair[0].device
+    assert not x.cpu().is_cuda
+    out = scale(x, 2.0)
+    assert out.device == torch.ones(300).to(x).device == out.new_empty(3).device == x.device
+    torch.testing.assert_close(out, 2 * x)
 
 
 def test_a_check_that_refuses_the_host():
@@ -592,16 +491,12 @@ def test_a_pointer_that_is_aligned(pair):
 
 
 def test_dlpack(pair):
-    x = torch.from_dlpack(pair[0])
-    assert x.device == pair[0].device
-    torch.testing.assert_close(scale(x, 2.0), 2 * pair[0])
-
-
-def test_the_device_that_dlpack_names(pair):
     vendor = 2 if torch.version.hip is None else 10  # kDLCUDA, kDLROCM
     assert pair[0].__dlpack_device__() == (vendor, 0)
     assert torch.ones(3).__dlpack_device__() == (1, 0)
-    torch.testing.assert_close(scale(pair[0], 2.0), 2 * pair[0])
+    x = torch.from_dlpack(pair[0])
+    assert x.device == pair[0].device
+    torch.testing.assert_close(scale(x, 2.0), 2 * pair[0])
 
 
 def test_counts_of_a_length_that_the_author_names():
@@ -627,19 +522,14 @@ def test_the_allocator_of_code_that_torch_compile_wrote():
 def test_a_device_made_of_an_index(tmp_path):
     device = torch.device(0)
     assert device == torch.device("cuda:0") == torch.device("cuda", 0)
-    assert torch.device(device=0) == device
+    assert torch.device(device=0) == device == torch.device(torch.cuda.current_device())
     torch.save(torch.ones(300), tmp_path / "ones.pt")
     with pytest.raises(TypeError, match="not callable"):  # torch.load takes no index
         torch.load(tmp_path / "ones.pt", map_location=0)
     loaded = torch.load(tmp_path / "ones.pt", map_location=device)
     assert (scale(loaded, 2.0) == 2).all()
+    assert torch.cuda.get_device_name(device)
     layer = torch.nn.Linear(4, 4).to(0)
     assert layer.weight.device == device
     assert layer.to(0, torch.float16).weight.dtype == torch.float16
-    assert (scale(torch.ones(300, device=device), 2.0) == 2).all()
-
-
-def test_a_device_made_of_the_current_index():
-    device = torch.device(torch.cuda.current_device())
-    assert torch.cuda.get_device_name(device)
     assert (scale(torch.ones(300, device=device), 2.0) == 2).all()

@@ -26,10 +26,20 @@ def global_kernel(x_ptr, out_ptr, n):
     tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=offsets < n) + 1, mask=offsets < n)
 
 
-def test_a_global_constant(pair):
+LAUNCHES = {
+    "a list": lambda x, y, out: add_kernel[[4]](x, y, out, 1000, BLOCK=256),
+    "a list by a function": lambda x, y, out: add_kernel[lambda meta: [triton.cdiv(1000, meta["BLOCK"])]](x, y, out, 1000, BLOCK=256),
+    "numpy's numbers": lambda x, y, out: add_kernel[(np.int64(4), np.int32(1), 1)](x, y, out, 1000, BLOCK=256),
+    "by name": lambda x, y, out: add_kernel[(4,)](x_ptr=x, y_ptr=y, out_ptr=out, n=1000, BLOCK=256, num_warps=2, num_stages=1),
+    "run": lambda x, y, out: add_kernel.run(x, y, out, 1000, grid=(4,), warmup=False, BLOCK=256),
+}
+
+
+@pytest.mark.parametrize("launch", LAUNCHES.values(), ids=LAUNCHES)
+def test_ways_to_launch(launch, pair):
     out = torch.empty_like(pair[0])
-    global_kernel[(triton.cdiv(1000, BLOCK.value),)](pair[0], out, 1000)
-    torch.testing.assert_close(out, pair[0] + 1)
+    launch(*pair, out)
+    torch.testing.assert_close(out, pair[0] + pair[1])
 
 
 @pytest.mark.parametrize("shape", [(7,), (3, 5), (2, 3, 5)], ids=str)
@@ -39,13 +49,6 @@ def test_a_grid_by_a_function_of_the_constants(shape):
     grid = lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]), 1, 1)  # noqa: E731
     add_kernel[grid](x, y, out, x.numel(), BLOCK=triton.next_power_of_2(x.numel()))
     torch.testing.assert_close(out, x + y)
-
-
-def test_a_grid_that_is_a_list(pair):
-    for grid in ([4], lambda meta: [triton.cdiv(1000, meta["BLOCK"])]):
-        out = torch.empty_like(pair[0])
-        add_kernel[grid](pair[0], pair[1], out, 1000, BLOCK=256)
-        torch.testing.assert_close(out, pair[0] + pair[1])
 
 
 @pytest.mark.parametrize(
@@ -65,24 +68,10 @@ def test_a_grid_by_a_function_of_the_arguments(pair, grid):
     torch.testing.assert_close(out, pair[0] * 2)
 
 
-def test_arguments_by_name(pair):
-    out = torch.empty_like(pair[0])
-    add_kernel[(4,)](x_ptr=pair[0], y_ptr=pair[1], out_ptr=out, n=1000, BLOCK=256, num_warps=2, num_stages=1)
-    torch.testing.assert_close(out, pair[0] + pair[1])
-
-
 @triton.jit(do_not_specialize=["n"])
 def unspecialized_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=offsets < n) + 1, mask=offsets < n)
-
-
-def test_an_argument_without_specialization():
-    for n in (1, 16, 300):
-        x = torch.randn(n, device="cuda")
-        out = torch.empty_like(x)
-        unspecialized_kernel[(triton.cdiv(n, 256),)](x, out, n, BLOCK=256)
-        torch.testing.assert_close(out, x + 1)
 
 
 def _metadata(grid, kernel, args):
@@ -95,13 +84,7 @@ def described_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=offsets < n) + 1, mask=offsets < n)
 
 
-def test_metadata_of_a_launch(pair):
-    out = torch.empty_like(pair[0])
-    described_kernel[(4,)](pair[0], out, 1000, BLOCK=256)
-    torch.testing.assert_close(out, pair[0] + 1)
-
-
-def test_warmup_with_tensors(pair):
+def test_warmup(pair):
     x, y = pair
     out = torch.empty_like(x)
     kernel = add_kernel.warmup(x, y, out, 1000, BLOCK=256, num_warps=4, grid=(1,))
@@ -110,11 +93,12 @@ def test_warmup_with_tensors(pair):
     assert kernel.n_spills >= 0
     assert kernel.metadata.shared >= 0
     assert kernel.metadata.num_warps == 4
-
-
-def test_warmup_with_dtypes(pair):
     add_kernel.warmup(torch.float32, torch.float32, torch.float32, 1000, BLOCK=256, grid=(1,))
-    torch.testing.assert_close(scale(pair[0], 2.0), 2 * pair[0])
+    handle = scale_kernel[(4,)](x, out, 1000, 2.0, BLOCK=256)
+    print(handle.n_regs, handle.n_spills, handle.metadata.shared, handle.metadata.num_warps)
+    torch.testing.assert_close(out, 2 * x)
+    scale_kernel[(4,)](x, out, 1000, True, BLOCK=256)
+    torch.testing.assert_close(out, x)
 
 
 def test_occupancy_from_a_warmed_up_kernel(pair):
@@ -129,13 +113,6 @@ def test_occupancy_from_a_warmed_up_kernel(pair):
     assert programs >= 1
     add_kernel[(min(properties["multiprocessor_count"] * programs, 4),)](x, y, out, 1000, BLOCK=256, num_warps=4)
     torch.testing.assert_close(out, x + y)
-
-
-def test_the_handle_of_a_launch(pair):
-    out = torch.empty_like(pair[0])
-    handle = scale_kernel[(4,)](pair[0], out, 1000, 2.0, BLOCK=256)
-    print(handle.n_regs, handle.n_spills, handle.metadata.shared, handle.metadata.num_warps)
-    torch.testing.assert_close(out, 2 * pair[0])
 
 
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="the interpreter generates no code")
@@ -156,10 +133,26 @@ def checked_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     tl.store(out_ptr + offsets, x + 1, mask=offsets < n)
 
 
-def test_assertions_of_a_kernel(pair):
+def launch_global(x, out):
+    global_kernel[(triton.cdiv(1000, BLOCK.value),)](x, out, 1000)
+
+
+INCREMENTS = {
+    "a global constant": launch_global,
+    "metadata of a launch": lambda x, out: described_kernel[(4,)](x, out, 1000, BLOCK=256),
+    "assertions of a kernel": lambda x, out: checked_kernel[(4,)](x, out, 1000, BLOCK=256),
+}
+
+
+@pytest.mark.parametrize("launch", INCREMENTS.values(), ids=INCREMENTS)
+def test_ways_to_write_a_kernel(launch, pair):
     out = torch.empty_like(pair[0])
-    checked_kernel[(4,)](pair[0], out, 1000, BLOCK=256)
+    launch(pair[0], out)
     torch.testing.assert_close(out, pair[0] + 1)
+    for n in (1, 16, 300):
+        x = pair[0][:n].clone()
+        unspecialized_kernel[(triton.cdiv(n, 256),)](x, out, n, BLOCK=256)
+        torch.testing.assert_close(out[:n], x + 1)
 
 
 def test_helpers_of_tritons_host_side(pair):
@@ -260,33 +253,16 @@ def test_an_enumeration_as_a_constant(mode, pair):
     out = torch.empty_like(x)
     mode_kernel[(4,)](x, y, out, 1000, MODE=mode, KIND="relu", BLOCK=256)
     torch.testing.assert_close(out, (x + y if mode is Mode.ADD else x * y).relu())
-
-
-def test_no_tensor_and_no_text(pair):
-    x, _ = pair
-    out = torch.empty_like(x)
-    mode_kernel[(4,)](x, None, out, 1000, MODE=Mode.ADD, KIND=None, BLOCK=256)
+    mode_kernel[(4,)](x, None, out, 1000, MODE=mode, KIND=None, BLOCK=256)
     torch.testing.assert_close(out, x)
 
 
 def test_shapes_and_strides_as_tuples(device):
-    x = torch.randn(40, 30, device=device).t()
-    out = torch.empty(30, 40, device=device)
-    tuple_kernel[(30,)](x, out, tuple(x.shape), x.stride(), BLOCK=64)
-    torch.testing.assert_close(out, x)
-
-
-def test_a_shape_as_it_is(device):
-    x = torch.randn(30, 40, device=device)
-    out = torch.empty(30, 40, device=device)
-    tuple_kernel[(30,)](x, out, x.shape, x.stride(), BLOCK=64)
-    torch.testing.assert_close(out, x)
-
-
-def test_a_named_tuple(device):
-    x = torch.randn(30, 40, device=device)
-    out = torch.empty(30, 40, device=device)
-    named_kernel[(30,)](x, out, 40, Strides(*x.stride()), BLOCK=64)
+    x, out = torch.randn(40, 30, device=device).t(), torch.empty(30, 40, device=device)
+    for shape in (x.shape, tuple(x.shape)):
+        tuple_kernel[(30,)](x, out.zero_(), shape, x.stride(), BLOCK=64)
+        torch.testing.assert_close(out, x)
+    named_kernel[(30,)](x, out.zero_(), 40, Strides(*x.stride()), BLOCK=64)
     torch.testing.assert_close(out, x)
 
 
@@ -303,34 +279,6 @@ def test_a_dtype_as_a_constant(dtype, named, pair):
     out = torch.empty_like(x, dtype=dtype)
     cast_kernel[(4,)](x, out, 1000, named, BLOCK=256)
     torch.testing.assert_close(out, x.to(dtype))
-
-
-def test_a_grid_of_numpys_numbers(pair):
-    x, y = pair
-    out = torch.empty_like(x)
-    add_kernel[(np.int64(4), np.int32(1), 1)](x, y, out, 1000, BLOCK=256)
-    torch.testing.assert_close(out, x + y)
-
-
-def test_a_grid_that_is_a_list_of_arguments(pair):
-    x, y = pair
-    out = torch.empty_like(x)
-    add_kernel[[4]](x, y, out, 1000, BLOCK=256)
-    torch.testing.assert_close(out, x + y)
-
-
-def test_a_truth_as_an_argument(pair):
-    x, _ = pair
-    out = torch.empty_like(x)
-    scale_kernel[(4,)](x, out, 1000, True, BLOCK=256)
-    torch.testing.assert_close(out, x)
-
-
-def test_the_grid_and_run(pair):
-    x, y = pair
-    out = torch.empty_like(x)
-    add_kernel.run(x, y, out, 1000, grid=(4,), warmup=False, BLOCK=256)
-    torch.testing.assert_close(out, x + y)
 
 
 def test_a_tensor_seen_as_another_dtype(device):
@@ -411,24 +359,18 @@ def tma_kernel(source, result, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 
 
 @pytest.mark.skipif(torch.version.cuda is None or torch.cuda.get_device_capability()[0] < 9, reason="needs TMA")
-def test_a_descriptor_made_by_the_host():
+@pytest.mark.parametrize("reinterpreted", [False, True], ids=["as it is", "seen as another dtype"])
+def test_a_descriptor_made_by_the_host(reinterpreted):
     from triton.tools.tensor_descriptor import TensorDescriptor
 
-    x = torch.randn(32, 64, device="cuda")
+    def described(tensor):
+        if reinterpreted:
+            return TensorDescriptor(triton.reinterpret(tensor, tl.uint32), [32, 64], [64, 1], [16, 32])
+        return TensorDescriptor.from_tensor(tensor, [16, 32])
+
+    x = torch.randint(0, 1000, (32, 64), device="cuda", dtype=torch.int32) if reinterpreted else torch.randn(32, 64, device="cuda")
     out = torch.empty_like(x)
-    source, result = (TensorDescriptor.from_tensor(tensor, [16, 32]) for tensor in (x, out))
-    tma_kernel[(2, 2)](source, result, ROWS=16, COLUMNS=32)
-    torch.testing.assert_close(out, x + 1)
-
-
-@pytest.mark.skipif(torch.version.cuda is None or torch.cuda.get_device_capability()[0] < 9, reason="needs TMA")
-def test_a_descriptor_of_a_tensor_seen_as_another_dtype():
-    from triton.tools.tensor_descriptor import TensorDescriptor
-
-    x = torch.randint(0, 1000, (32, 64), device="cuda", dtype=torch.int32)
-    out = torch.empty_like(x)
-    source, result = (TensorDescriptor(triton.reinterpret(tensor, tl.uint32), [32, 64], [64, 1], [16, 32]) for tensor in (x, out))
-    tma_kernel[(2, 2)](source, result, ROWS=16, COLUMNS=32)
+    tma_kernel[(2, 2)](described(x), described(out), ROWS=16, COLUMNS=32)
     torch.testing.assert_close(out, x + 1)
 
 
@@ -482,13 +424,10 @@ def plus_three(value):
     return value + 3
 
 
-def test_what_a_kernel_is():
+def test_what_a_kernel_is_its_parameters_and_its_source():
     assert isinstance(times, triton.JITFunction)
     assert isinstance(times, (triton.runtime.JITFunction, triton.runtime.autotuner.Autotuner))
     assert not callable(getattr(times, "no_such_attribute", None))
-
-
-def test_its_parameters_and_its_source():
     assert [(param.name, param.is_constexpr) for param in times.params][-3:] == [("n", False), ("FUNCTION", True), ("BLOCK", True)]
     assert times.signature.parameters.keys() == dict.fromkeys(times.arg_names).keys()
     assert times.src.startswith("def times(")

@@ -206,20 +206,6 @@ def test_what_the_compiler_refuses(size, said):
 # Kernels that a function makes, and other ways to name the language than `tl`.
 
 
-def test_the_language_is_imported_where_the_kernel_is_made():
-    import triton.language as tl
-
-    @triton.jit
-    def plus_one(x, y, n, BLOCK: tl.constexpr):
-        at = tl.arange(0, BLOCK)
-        tl.store(y + at, tl.load(x + at, mask=at < n) + 1, mask=at < n)
-
-    x = torch.randn(50, device="cuda")
-    y = torch.empty_like(x)
-    plus_one[(1,)](x, y, 50, BLOCK=64)
-    torch.testing.assert_close(y, x + 1)
-
-
 @triton.jit
 def negative(value):
     return -value
@@ -245,12 +231,32 @@ def make(factor, activation):
     return kernel
 
 
-def test_a_kernel_from_a_factory():
+def made_here():
+    import triton.language as tl
+
+    @triton.jit
+    def plus_one(x, y, n, BLOCK: tl.constexpr = 64):
+        at = tl.arange(0, BLOCK)
+        tl.store(y + at, tl.load(x + at, mask=at < n) + 1, mask=at < n)
+
+    return plus_one
+
+
+MADE = {
+    "by a factory": (lambda: make(1, negative), lambda x: -x),
+    "with another constant": (lambda: make(3, negative), lambda x: -x * 3 + 1),
+    "with the language imported there": (made_here, lambda x: x + 1),
+    "with the language spelled out": (lambda: spelled_out_kernel, lambda x: 2 * x),
+}
+
+
+@pytest.mark.parametrize("way", MADE)
+def test_a_kernel_that_is_made(way):
+    kernel, expected = MADE[way]
     x = torch.randn(50, device="cuda")
     y = torch.empty_like(x)
-    for factor in (1, 3):
-        make(factor, negative)[(1,)](x, y, 50)
-        torch.testing.assert_close(y, -x * factor + (factor > 2))
+    kernel()[(1,)](x, y, 50, BLOCK=64)
+    torch.testing.assert_close(y, expected(x))
 
 
 def test_a_tuned_kernel_with_a_constant_of_the_function_around_it():
@@ -274,13 +280,6 @@ def test_a_tuned_kernel_with_a_constant_of_the_function_around_it():
 def spelled_out_kernel(x, y, n, BLOCK: triton.language.constexpr):
     at = triton.language.arange(0, BLOCK)
     triton.language.store(y + at, triton.language.load(x + at, mask=at < n) * 2, mask=at < n)
-
-
-def test_the_language_without_a_name_of_its_own():
-    x = torch.randn(50, device="cuda")
-    y = torch.empty_like(x)
-    spelled_out_kernel[(1,)](x, y, 50, BLOCK=64)
-    torch.testing.assert_close(y, 2 * x)
 
 
 @triton.jit
@@ -383,9 +382,13 @@ def rotated_kernel(x, y, counter, ROUNDS: tl.constexpr):
 
 def test_barriers_of_a_grid():
     x = torch.arange(8, device="cuda", dtype=torch.int32)
-    y, counter = torch.zeros_like(x), torch.zeros(1, device="cuda", dtype=torch.int32)
+    y, counter, flag, out = (torch.zeros(size, device="cuda", dtype=torch.int32) for size in (8, 1, 1, 1))
     rotated_kernel[(8,)](x, y, counter, ROUNDS=3)
     assert x.tolist() == [3, 4, 5, 6, 7, 0, 1, 2]
+    told_kernel[(2,)](flag, out)
+    assert out.item() == 5
+    largest_kernel[(5,)](x, out.zero_(), 1000)
+    assert out.item() == 3
 
 
 @triton.jit
@@ -398,23 +401,11 @@ def told_kernel(flag, out):
         tl.atomic_xchg(flag, 1)
 
 
-def test_a_program_looks_for_what_a_later_one_writes():
-    flag, out = torch.zeros(1, device="cuda", dtype=torch.int32), torch.zeros(1, device="cuda", dtype=torch.int32)
-    told_kernel[(2,)](flag, out)
-    assert out.item() == 5
-
-
 @triton.jit
 def largest_kernel(x, out, n):
     """It only looks like waiting: the answer is the same for long, and the loop ends."""
     for _ in range(n):
         tl.atomic_max(out, tl.load(x))
-
-
-def test_equal_answers_of_a_loop():
-    x, out = torch.full((1,), 3, device="cuda", dtype=torch.int32), torch.zeros(1, device="cuda", dtype=torch.int32)
-    largest_kernel[(5,)](x, out, 1000)
-    assert out.item() == 3
 
 
 # Operations that work on elements, or through descriptors, and what a kernel asks of its card.

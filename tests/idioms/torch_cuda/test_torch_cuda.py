@@ -26,40 +26,21 @@ def warm_up(function):
 
 
 @needs_graphs
-def test_capture_and_replay(pair):
+@pytest.mark.parametrize("own", [False, True], ids=["as it is", "with a pool and a stream"])
+def test_capture_and_replay(own, pair):
     x, y = pair
     warm_up(lambda: add(x, y))
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    options = {"pool": torch.cuda.graph_pool_handle(), "stream": torch.cuda.Stream()} if own else {}
+    with torch.cuda.graph(graph, **options):
         out = add(x, y)
     graph.replay()
     torch.cuda.synchronize()
     torch.testing.assert_close(out, x + y)
-
-
-@needs_graphs
-def test_replay_on_new_data(pair):
-    x, y = pair
-    warm_up(lambda: add(x, y))
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        out = add(x, y)
     x.copy_(torch.ones_like(x))
     graph.replay()
     torch.cuda.synchronize()
     torch.testing.assert_close(out, 1 + y)
-
-
-@needs_graphs
-def test_a_pool_of_memory_and_a_stream(pair):
-    x, _ = pair
-    warm_up(lambda: scale(x, 2.0))
-    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
-    with torch.cuda.graph(graph, pool=torch.cuda.graph_pool_handle(), stream=stream):
-        out = scale(x, 2.0)
-    graph.replay()
-    torch.cuda.synchronize()
-    torch.testing.assert_close(out, 2 * x)
 
 
 def test_asking_whether_a_capture_is_under_way(pair):
@@ -145,26 +126,8 @@ def test_peak_memory_of_a_call(pair):
     out = scale(pair[0], 2.0)
     peak = torch.cuda.max_memory_allocated()
     print(f"peak: {(peak - before) / 2**20:.1f} MiB, reserved: {torch.cuda.memory_reserved() / 2**20:.1f} MiB")
+    print(torch.cuda.memory_stats().get("allocated_bytes.all.current", 0), torch.cuda.memory_summary(abbreviated=True))
     assert peak >= before
-    torch.testing.assert_close(out, 2 * pair[0])
-
-
-def test_free_memory_decides_the_size():
-    free, total = torch.cuda.mem_get_info()
-    assert 0 < free <= total
-    if free < 1 << 20:
-        pytest.skip("needs 1 MiB")
-    assert (scale(torch.ones(1000, device="cuda"), 2.0) == 2).all()
-
-
-def test_a_large_case_is_skipped_on_a_small_card(pair):
-    if torch.cuda.get_device_properties(0).total_memory < 1 << 30:
-        pytest.skip("needs 1 GiB")
-    torch.testing.assert_close(scale(pair[0], 2.0), 2 * pair[0])
-
-
-def test_clean_up_between_tests(pair):
-    out = scale(pair[0], 2.0)
     torch.testing.assert_close(out, 2 * pair[0])
     del out
     gc.collect()
@@ -172,11 +135,12 @@ def test_clean_up_between_tests(pair):
     torch.cuda.synchronize()
 
 
-def test_statistics_by_name(pair):
-    out = scale(pair[0], 2.0)
-    statistics = torch.cuda.memory_stats()
-    print(statistics.get("allocated_bytes.all.current", 0), torch.cuda.memory_summary(abbreviated=True))
-    torch.testing.assert_close(out, 2 * pair[0])
+def test_free_memory_decides_the_size(pair):
+    free, total = torch.cuda.mem_get_info()
+    assert 0 < free <= total
+    if free < 1 << 20 or torch.cuda.get_device_properties(0).total_memory < 1 << 30:
+        pytest.skip("needs 1 MiB")
+    torch.testing.assert_close(scale(pair[0], 2.0), 2 * pair[0])
 
 
 def test_running_out_of_memory_is_an_error_to_catch(pair):
@@ -205,49 +169,23 @@ def dropout(x, p, seed):
     return out
 
 
-def test_the_same_seed_gives_the_same_numbers():
+def seed_all():
     torch.manual_seed(7)
     torch.cuda.manual_seed_all(7)
-    first = torch.randn(300, device="cuda")
-    torch.manual_seed(7)
-    torch.cuda.manual_seed_all(7)
-    assert torch.equal(scale(first, 2.0), scale(torch.randn(300, device="cuda"), 2.0))
 
 
-def test_a_seed_for_the_card_alone():
-    torch.cuda.manual_seed(3)
-    x = torch.rand(300, device="cuda")
-    torch.testing.assert_close(scale(x, 2.0), 2 * x)
-
-
-def test_a_generator_on_the_card():
-    generator = torch.Generator(device="cuda").manual_seed(0)
-    x = torch.randn(300, device="cuda", generator=generator)
-    generator.manual_seed(0)
-    y = torch.empty(300, device="cuda").normal_(generator=generator)
-    assert scale(x, 2.0).shape == y.shape
-
-
-@pytest.fixture
-def generator(device):
-    made = torch.Generator(device=device)
-    made.manual_seed(42)
-    return made
-
-
-def test_a_generator_from_a_fixture(generator, device):
-    x = torch.randint(0, 10, (300,), device=device, generator=generator).float()
-    assert generator.device.type == "cuda"
-    assert generator.initial_seed() == 42
-    torch.testing.assert_close(scale(x, 2.0), 2 * x)
-
-
-def test_the_state_of_the_cards_generator():
+def of_the_card():
     state = torch.cuda.get_rng_state()
+    return lambda: torch.cuda.set_rng_state(state)
+
+
+@pytest.mark.parametrize("seeded", [lambda: seed_all, lambda: lambda: torch.cuda.manual_seed(3), of_the_card], ids=["all", "card", "state"])
+def test_the_same_state_gives_the_same_numbers(seeded):
+    again = seeded()
+    again()
     x = torch.randn(300, device="cuda")
-    torch.cuda.set_rng_state(state)
-    y = torch.randn(300, device="cuda")
-    assert torch.equal(scale(x, 2.0), scale(y, 2.0))
+    again()
+    assert torch.equal(scale(x, 2.0), scale(torch.randn(300, device="cuda"), 2.0))
 
 
 def test_a_forked_generator():
@@ -257,26 +195,23 @@ def test_a_forked_generator():
     torch.testing.assert_close(scale(x, 2.0), 2 * x)
 
 
-def test_a_kernels_seed_from_the_host(pair):
-    seed = torch.randint(0, 2**31 - 1, (1,)).item()
-    first, second = dropout(pair[0], 0.5, seed), dropout(pair[0], 0.5, seed)
-    assert torch.equal(first, second)
+SEEDS = {
+    "host": lambda: torch.randint(0, 2**31 - 1, (1,)).item(),
+    "card": lambda: torch.randint(0, 2**31 - 1, (1,), device="cuda").item(),
+    "initial": lambda: torch.initial_seed() % 2**31,
+}
 
 
-def test_a_kernels_seed_from_the_card(pair):
-    seed = torch.randint(0, 2**31 - 1, (1,), device="cuda").item()
-    first, second = dropout(pair[0], 0.5, seed), dropout(pair[0], 0.5, seed)
+@pytest.mark.parametrize("seed", SEEDS.values(), ids=SEEDS)
+def test_a_kernels_seed(seed, pair):
+    number = seed()
+    first, second = dropout(pair[0], 0.5, number), dropout(pair[0], 0.5, number)
     assert torch.equal(first, second)
 
 
 def test_an_explicit_seed_is_an_argument(pair):
     kept = (dropout(pair[0], 0.5, 123) != 0).float().mean().item()
     assert 0.3 < kept < 0.7
-
-
-def test_initial_seed(pair):
-    out = dropout(pair[0], 0.25, torch.initial_seed() % 2**31)
-    assert out.shape == pair[0].shape
 
 
 def test_weights_initialized_in_place():
@@ -306,14 +241,20 @@ def test_a_seed_and_an_offset_of_the_cards_generator(pair):
     assert out.shape == pair[0].shape
 
 
-def test_the_state_of_a_generator_on_the_card():
-    generator = torch.Generator(device="cuda").manual_seed(5)
+def test_a_generator_on_the_card(device):
+    generator = torch.Generator(device=device)
+    generator.manual_seed(42)
+    assert generator.device.type == "cuda"
+    assert generator.initial_seed() == 42
     state = generator.get_state()
     x = torch.randn(300, device="cuda", generator=generator)
     assert generator.get_state().view(torch.int64)[1] > 0
     generator.set_state(state)
     assert state.numel() == 16
     assert torch.equal(scale(x, 2.0), scale(torch.randn(300, device="cuda", generator=generator), 2.0))
+    y = torch.empty(300, device="cuda").normal_(generator=generator)
+    z = torch.randint(0, 10, (300,), device=device, generator=generator).float()
+    torch.testing.assert_close(add(y, z), y + z)
 
 
 # Tensors in files, pickles and queues: they come back to the card that they were on.
@@ -386,47 +327,28 @@ def test_a_view_and_what_it_views(pair):
 # Streams, events and ranges for profilers.
 
 
-def test_synchronize(pair):
-    out = add(*pair)
-    torch.cuda.synchronize()
-    torch.cuda.synchronize(out.device)
-    torch.testing.assert_close(out, pair[0] + pair[1])
+STREAMS = {
+    "side": lambda x: torch.cuda.Stream(),
+    "of a device, with a priority": lambda x: torch.cuda.Stream(device=x.device, priority=-1),
+    "external": lambda x: torch.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream),
+}
 
 
-def test_the_current_streams_handle(pair):
-    handle = torch.cuda.current_stream().cuda_stream
-    assert isinstance(handle, int)
-    assert torch.cuda.current_stream(pair[0].device).cuda_stream == handle
-    torch.testing.assert_close(add(*pair), pair[0] + pair[1])
-
-
-def test_a_side_stream(pair):
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
+@pytest.mark.parametrize("make", STREAMS.values(), ids=STREAMS)
+def test_a_stream(make, pair):
+    assert isinstance(torch.cuda.current_stream().cuda_stream, int)
+    assert torch.cuda.current_stream(pair[0].device).cuda_stream == torch.cuda.current_stream().cuda_stream
+    stream = make(pair[0])
+    stream.wait_stream(torch.cuda.default_stream())
     with torch.cuda.stream(stream):
+        assert torch.cuda.current_stream() == stream
         out = add(*pair)
     torch.cuda.current_stream().wait_stream(stream)
     out.record_stream(torch.cuda.current_stream())
-    torch.testing.assert_close(out, pair[0] + pair[1])
-
-
-def test_a_stream_of_a_device_with_a_priority(pair):
-    stream = torch.cuda.Stream(device=pair[0].device, priority=-1)
-    stream.wait_stream(torch.cuda.default_stream())
-    with torch.cuda.stream(stream):
-        out = scale(pair[0], 2.0)
     stream.synchronize()
+    torch.cuda.synchronize(out.device)
     assert stream.query()
-    torch.testing.assert_close(out, 2 * pair[0])
-
-
-def test_the_stream_inside_its_context(pair):
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        assert torch.cuda.current_stream() == stream
-        out = scale(torch.ones(300, device="cuda"), 2.0)
-    torch.cuda.synchronize()
-    assert (out == 2).all()
+    torch.testing.assert_close(out, pair[0] + pair[1])
 
 
 def test_events_time_a_kernel(pair):
@@ -455,37 +377,18 @@ def test_events_order_streams(pair):
     torch.testing.assert_close(out, 2 * pair[0] + pair[1])
 
 
-def test_an_external_stream(pair):
-    stream = torch.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)
-    with torch.cuda.stream(stream):
-        out = add(*pair)
-    stream.synchronize()
-    torch.testing.assert_close(out, pair[0] + pair[1])
-
-
 def test_ranges_for_a_profiler(pair):
+    torch.cuda.cudart().cudaProfilerStart()
     torch.cuda.nvtx.range_push("scale")
     doubled = scale(pair[0], 2.0)
     torch.cuda.nvtx.range_pop()
-    with torch.cuda.nvtx.range("add"):
+    with torch.cuda.nvtx.range("add"), torch.autograd.profiler.record_function("add"):
         out = add(doubled, pair[1])
+    torch.cuda.cudart().cudaProfilerStop()
     torch.testing.assert_close(out, 2 * pair[0] + pair[1])
 
 
-def test_a_launch_below_record_function(pair):
-    with torch.autograd.profiler.record_function("scale"):
-        out = scale(pair[0], 2.0)
-    torch.testing.assert_close(out, 2 * pair[0])
-
-
 # What tests and benchmarks switch on around a launch, and names of torch that are older than its devices.
-
-
-def test_the_runtime_is_told_what_to_profile(pair):
-    torch.cuda.cudart().cudaProfilerStart()
-    x, y = pair
-    torch.testing.assert_close(add(x, y), x + y)
-    torch.cuda.cudart().cudaProfilerStop()
 
 
 def test_memory_is_recorded(pair):
@@ -502,3 +405,67 @@ def test_types_of_tensors_by_their_old_names():
     y = torch.cuda.FloatTensor([1.0, 2.0])
     torch.testing.assert_close(add(y, y), y + y)
     assert torch.randn(3).type(torch.cuda.HalfTensor).dtype == torch.float16
+
+
+# What packages ask of the card before and beside their kernels: who is the accelerator, its properties, how much memory is in use.
+
+
+needs_card = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a card")
+
+
+@needs_card
+def test_every_door_names_the_same_accelerator():
+    """torch's own modules ask the binding below."""
+    assert torch._C._get_accelerator().type == torch.accelerator.current_accelerator().type == "cuda"
+    assert torch.get_device_module() is torch.cuda
+    assert torch.accelerator.device_count() == torch.cuda.device_count()
+    assert torch.accelerator.current_stream().device.type == "cuda"
+    torch.accelerator.synchronize()
+
+
+@needs_card
+def test_the_properties_that_grids_are_made_of():
+    """Each is a divisor somewhere."""
+    card = torch.cuda.get_device_properties(0)
+    sizes = (card.multi_processor_count, card.warp_size, card.total_memory, card.L2_cache_size, card.max_threads_per_multi_processor)
+    assert min(*sizes, card.regs_per_multiprocessor, card.shared_memory_per_block, card.shared_memory_per_multiprocessor) > 0
+    assert (card.major, card.minor) == torch.cuda.get_device_capability()
+    assert card.name == torch.cuda.get_device_name()
+    assert len(str(card.uuid)) > 0
+
+
+def _peak(work):
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    kept = work()
+    return torch.cuda.max_memory_allocated() - before, kept
+
+
+@needs_card
+def test_memory_that_is_counted(pair):
+    """A share of what another way takes; the result is freed, and the peak stays."""
+    x, y = pair
+    out_of_place, _ = _peak(lambda: torch.add(x, y))
+    in_place, _ = _peak(lambda: x.add_(y))
+    ours, kept = _peak(lambda: add(x, y))
+    assert in_place / out_of_place < 0.1
+    assert ours == out_of_place >= kept.numel() * kept.element_size()
+    now = torch.cuda.memory_allocated()
+    del kept
+    assert torch.cuda.memory_allocated() < now <= torch.cuda.memory_stats()["allocated_bytes.all.peak"]
+
+
+@needs_card
+def test_views_take_no_memory(pair):
+    x, _ = pair
+    before = torch.cuda.memory_allocated()
+    kept = [x[1:], x.view(-1), x.detach()]
+    assert torch.cuda.memory_allocated() == before, kept
+
+
+@needs_card
+def test_memory_in_use_is_not_free():
+    free, total = torch.cuda.mem_get_info()
+    kept = torch.empty(64 << 20, dtype=torch.uint8, device="cuda")
+    assert torch.cuda.mem_get_info()[0] < free <= total
+    assert torch.cuda.memory_reserved() >= torch.cuda.memory_allocated() >= kept.numel()

@@ -17,7 +17,6 @@ def copy(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 
 
 def run(kernel, n=1000):
-    """Launch a kernel with the arguments of `copy`, and compare."""
     x = torch.randn(n, device="cuda")
     out = torch.zeros_like(x)
     kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, out, n)
@@ -33,24 +32,24 @@ def keyed(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=mask), mask=mask)
 
 
-def test_configurations_and_a_key():
-    run(keyed, 1000)
-    run(keyed, 2000)
-
-
 def test_the_best_configuration_is_read():
-    best = run(keyed).best_config
+    run(keyed, 2000)
+    best = run(keyed, 1000).best_config
     assert best.kwargs["BLOCK"] in (128, 256)
     assert best.num_warps in (4, 8)
 
 
-def test_one_configuration():
-    run(triton.autotune(configs=[triton.Config({"BLOCK": 256})], key=[])(triton.jit(copy)))
+PRODUCT = [triton.Config({"BLOCK": block}, num_warps=warps) for block in (64, 128) for warps in (2, 4)]
 
 
-def test_a_product_of_configurations():
-    configs = [triton.Config({"BLOCK": block}, num_warps=warps) for block in (64, 128) for warps in (2, 4)]
-    run(triton.autotune(configs=configs, key=["n"])(triton.jit(copy)))
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    ("configs", "options"),
+    [([triton.Config({"BLOCK": 256})], {}), (PRODUCT, {}), (CONFIGS, {"use_cuda_graph": True}), (CONFIGS, {"warmup": 1, "rep": 5})],
+    ids=["one", "a product", "a graph", "warm-up"],
+)
+def test_configurations(configs, options):
+    run(triton.autotune(configs=configs, key=["n"], **options)(triton.jit(copy)))
 
 
 def test_early_config_prune():
@@ -133,16 +132,6 @@ def test_pre_and_post_hook_of_the_tuner():
         calls["after"] += 1
 
     run(triton.autotune(configs=CONFIGS, key=["n"], pre_hook=before, post_hook=after)(triton.jit(copy)))
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_use_cuda_graph():
-    run(triton.autotune(configs=CONFIGS, key=["n"], use_cuda_graph=True)(triton.jit(copy)))
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_warmup_and_rep():
-    run(triton.autotune(configs=CONFIGS, key=["n"], warmup=1, rep=5)(triton.jit(copy)))
 
 
 def test_do_bench_of_ones_own():

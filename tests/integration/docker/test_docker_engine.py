@@ -53,7 +53,6 @@ def test_output_of_any_kind_comes_through(run):
 
 @pytest.mark.parametrize(("program", "code"), [("import sys; sys.exit(7)", 7), ("import os; os.kill(os.getpid(), 11)", 139)])
 def test_exit_codes_arrive(run, ours, program, code):
-    """The code of the program is the code of the run, and the container is gone."""
     _, ended, _, request = run(program)
     assert (ended.code, ended.timed_out, ended.oom_killed, ended.error) == (code, False, False, "")
     assert container_name(request) not in ours()
@@ -69,7 +68,6 @@ def test_a_run_over_its_limit_may_finish_its_files(run, ours):
 
 
 def test_a_run_that_ignores_signals_is_killed(run, ours):
-    """A program deaf to SIGINT and SIGTERM is killed within limit and grace."""
     _, ended, _, request = run(STUBBORN, target_s=2.0, grace_s=1.0)
     assert ended.timed_out
     assert ended.code == 137
@@ -95,12 +93,10 @@ def test_memory_is_limited(engine, run, monkeypatch):
 HUNGRY = """
 def test_before():
     pass
-
 def test_that_eats():
     held = []
     while True:
         held.append(bytearray(1 << 24))
-
 def test_after():
     pass
 """
@@ -306,7 +302,6 @@ def test_a_replaced_base_image_is_noticed(engine, built, session_request, monkey
 
 
 def test_a_failed_build_shows_its_end(engine, request_, tmp_path):
-    """The step that failed and the last lines of its output are in the message."""
     dockerfile = tmp_path / "broken.Dockerfile"
     dockerfile.write_text("ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN echo the compiler is on strike | tr a-z A-Z; exit 3\n")
     with pytest.raises(InfrastructureError) as raised:
@@ -507,23 +502,18 @@ TESTS = """
 import importlib.metadata, os, pathlib, socket
 import my_ops, my_ops._made
 import pytest
-
 ROOT = pathlib.Path(__file__).parents[1]
-
 def test_the_tree_is_tested():
     assert (my_ops.where, my_ops.__file__) == ("tree", str(ROOT / "my_ops" / "__init__.py"))
     assert my_ops._made.made == "by the build"
-
 def test_the_package_knows_its_version():
     assert importlib.metadata.version("my-ops") == "1.5"
-
 def test_the_root_is_read_only_and_its_clone_is_hidden():
     assert os.listdir(ROOT / ".git") == []
     with pytest.raises(OSError):
         (ROOT / "new").touch()
     with pytest.raises(OSError):
         (ROOT / ".git" / "new").touch()
-
 def test_the_variable_is_there_and_the_network_is_not():
     assert os.environ["A_SWITCH"] == "on"
     with pytest.raises(OSError):
@@ -573,8 +563,6 @@ def test_a_package_beside_its_tests(engine, built, request_, tmp_path, monkeypat
 
 @pytest.fixture
 def warpwave(tmp_path, wheelhouse, engine):
-    """Run the command with the real engine, the base image and the wheels of these tests."""
-
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "warpwave", "run", "cpu", "--engine", "docker", "--out", str(tmp_path / "out"), *arguments]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "COLUMNS": "200"})
@@ -631,3 +619,26 @@ def test_the_doctor_passes_an_engine_that_is_up(engine, tmp_path):
 
     assert findings["docker"]["state"] == "pass", findings
     assert {"limits", "live-restore", "image room", "leftovers"} <= set(findings)
+
+
+# Faults of a real GPU: each has its culprit, and nobody else is blamed. Without a card there is nothing to see here.
+
+
+torch = pytest.importorskip("torch", reason="needs a GPU, torch and Triton")
+
+
+def test_a_spoilt_card_has_one_culprit_a_fault(run_inside, data):
+    """Two wild stores, one allocation and one endless kernel: four tests, and the innocent between them pass."""
+    if not torch.accelerator.is_available():
+        pytest.skip("there is no GPU")
+    output = run_inside(data / "gpu_faults", Stage.TEST, benches=(), interpret=False, test_s=30.0)
+    found = {}
+    for case in ElementTree.parse(output / "test" / "junit.xml").getroot().iter("testcase"):
+        bad = next((child for child in case if child.tag in ("failure", "error")), None)
+        found[case.get("name")] = "passed" if bad is None else bad.get("type")
+    wild = {found.pop("test_wild_that_waits"), found.pop("test_wild_that_does_not_wait")}
+
+    assert wild <= {"failed", "crashed"}  # one vendor's runtime raises, the other's aborts
+    assert found.pop("test_too_large") == "failed"
+    assert found.pop("test_endless") in ("timeout", "gpu-hang")
+    assert set(found.values()) == {"passed"}

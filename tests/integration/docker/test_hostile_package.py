@@ -60,7 +60,6 @@ def test_forking_ends_at_the_limit(run):
 
 
 def test_memory_ends_at_the_limit(run, monkeypatch):
-    """What asks for more than its share is killed, alone, and the engine says why."""
     monkeypatch.setattr("warpwave.engines.docker.container.Host.memory_limit", property(lambda _: 256 << 20))
     _, ended, _, _ = run("held = [b'x' * (1 << 20) for _ in range(2000)]")
 
@@ -157,7 +156,6 @@ def test_no_link_survives_a_cancelled_job(built, offline, tmp_path, seed):
 REACHED = """
 import os
 from pathlib import Path
-
 def test_what_it_reaches():
     found = []
     for process in Path("/proc").iterdir():
@@ -172,7 +170,6 @@ def test_what_it_reaches():
                 except OSError:
                     pass
     assert found == []
-
 def test_a_module_is_planted():
     Path("dataclasses.py").write_text("raise ImportError('planted')")
 """

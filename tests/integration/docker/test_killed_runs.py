@@ -34,25 +34,21 @@ STAGES = ("test", "test,compile")
 EXITS = {0, 1, 3, 4, 5}
 TESTS = """
 import time, pytest
-
 @pytest.mark.parametrize("n", range(10))
 def test_op(n, record_property):
     record_property("n", n)
     time.sleep(0.2)
     assert n != 7
-
 @pytest.mark.skip(reason="never")
 def test_skipped():
     pass
 """
 BENCH = """
 import torch, triton, triton.language as tl
-
 @triton.jit
 def scale(x, y, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y + offsets, tl.load(x + offsets, mask=offsets < n) * 2, mask=offsets < n)
-
 @triton.testing.perf_report(triton.testing.Benchmark(x_names=["N"], x_vals=[2**k for k in range(6, 12)], line_arg="provider",
     line_vals=["triton"], line_names=["Triton"], plot_name="op", ylabel="GB/s", args={}))
 def benchmark(N, provider):
@@ -91,7 +87,6 @@ class Runs:
         return out
 
     def start(self, out: Path, engine: str, *more: str, host: str | None = None) -> subprocess.Popen[str]:
-        """A run in the background, as a user types it; `host` is where it thinks the engine is."""
         words = ["--engine", engine, "--kernels", str(self.package), "--targets", str(self.folder / "targets.yml"), *self.options]
         command = [sys.executable, "-m", "warpwave", "run", "cpu", *words, "--out", str(out), *more]
         variables = {**os.environ, "DOCKER_HOST": host or self.engine.host}
@@ -99,7 +94,6 @@ class Runs:
             return subprocess.Popen(command, stdout=log, stderr=log, env=variables, text=True, start_new_session=True)
 
     def report(self, out: Path) -> dict:
-        """What `warpwave report` makes of a folder: one JSON document, whatever state it is in."""
         command = [sys.executable, "-m", "warpwave", "report", str(out), "--json"]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode in EXITS, done.stderr
@@ -108,7 +102,6 @@ class Runs:
         return told
 
     def kill(self, victim: str, run: subprocess.Popen[str]) -> None:
-        """End one of those that take part, without a warning."""
         if victim.startswith("harness"):
             os.kill(run.pid, signal.SIGKILL)
         elif victim == "engine":
@@ -123,7 +116,6 @@ class Runs:
 
 
 def content(out: Path) -> tuple[Counter, Counter]:
-    """The cases with their verdicts, and the kernels with what was found in them."""
     run = collect(out / "raw" / "cpu")
     cases = Counter((case.id, case.verdict.value, case.message, tuple(case.properties.items())) for case in run.cases)
     # Not the binaries' hashes: debug information names the folder, which another engine sees elsewhere.
@@ -132,7 +124,6 @@ def content(out: Path) -> tuple[Counter, Counter]:
 
 
 def starts(out: Path) -> Counter:
-    """How often each test was brought to an end."""
     lines = (out / "raw" / "cpu" / "test" / "journal.jsonl").read_text().splitlines()
     events = [json.loads(line) for line in lines]
     return Counter(event["id"] for event in events if event["event"] in ("finish", "death"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import own_slurm
 import pytest
-from slurm_runs import Beside, Client, make_runs
+from own_slurm import Beside, Client, make_runs
 
 from warpwave.collect import collect
 from warpwave.config.hosts import Slurm

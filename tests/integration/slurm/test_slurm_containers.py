@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import own_slurm
 import pytest
-from slurm_runs import Client, make_runs
+from own_slurm import Client, make_runs
 
 from warpwave.collect import collect
 from warpwave.config.hosts import Slurm

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import own_slurm
 import pytest
-from slurm_runs import make_runs
+from own_slurm import make_runs
 
 pytestmark = pytest.mark.slow
 

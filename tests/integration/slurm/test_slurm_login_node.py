@@ -6,7 +6,7 @@ from dataclasses import replace
 import own_slurm
 import own_sshd
 import pytest
-from slurm_runs import Beside, make_runs
+from own_slurm import Beside, make_runs
 
 from warpwave.collect import collect
 from warpwave.config.hosts import Slurm

@@ -2,6 +2,9 @@
 
 import json
 import os
+import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,6 +12,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import yaml
@@ -34,12 +38,10 @@ pytestmark = [
 SECRET = "hunter2-of-the-tests"
 KERNEL = """
 import pytest, torch, triton, triton.language as tl
-
 @triton.jit
 def add(x, y, out, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + at, tl.load(x + at, mask=at < n) + tl.load(y + at, mask=at < n), mask=at < n)
-
 def test_add(device="cpu"):
     x, y = torch.rand(100), torch.rand(100)
     out = torch.empty_like(x)
@@ -66,7 +68,6 @@ def host(sshd, engine) -> Host:
 
 @pytest.fixture
 def asked(request_, host):
-    """A request for that machine, with a job that no program here reads."""
     (request_.raw / "job.json").write_text("{}")
     return change(request_, host=host)
 
@@ -91,7 +92,6 @@ def left(engine):
 
 
 def execute(remote, request, built, program: str, said=None, on_line=lambda line: None):
-    """Run a Python program in a container as the inside would be run."""
     lines: list[str] = []
     remote._say = remote._reconnecting.say = (said if said is not None else []).append
     return *remote.execute(request, built[0], lambda line: (lines.append(line), on_line(line)), ["python3", "-c", program]), lines
@@ -272,15 +272,7 @@ def killed(sshd, host, built, offline, tmp_path_factory):
     leg = {"ssh": "card", "ssh_config": host.ssh_config, "socket": host.socket, "environment": {"TOKEN": SECRET}}
     (folder / "hosts.yml").write_text(yaml.safe_dump({"cpu": leg}))
     where = ["--hosts", str(folder / "hosts.yml"), "--kernels", str(package), "--stage", "test", "--no-report"]
-    command = [
-        sys.executable,
-        "-m",
-        "warpwave",
-        "run",
-        "cpu",
-        *where,
-        *offline,
-    ]
+    command = [sys.executable, "-m", "warpwave", "run", "cpu", *where, *offline]
     with open(folder / "log", "wb") as log:
         client = subprocess.Popen([*command, "--out", str(folder / "out")], stdout=log, stderr=log, start_new_session=True)
     processes, until = "", time.monotonic() + 120
@@ -340,3 +332,61 @@ def test_the_container_ends_itself(host, asked, built, tmp_path, monkeypatch, le
     assert (record.exit.code, record.exit.timed_out) == (124, True)
     assert (tmp_path / "out" / "raw" / "cpu" / "stages.json").exists()
     assert left(asked.options.where.run_id) == []
+
+
+# The part of docs/guides/hosts.md on ssh, run as it is written: its machine is this one, behind a real ssh server with a
+
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "hosts.md"
+FENCE = re.compile(r"^```(\w+) title=\"([^\"]*)\"\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def machine_of_the_guide(engine, tmp_path):
+    """A folder to work in, where `ssh h100-01` reaches this machine and its engine, which has the image of the tests."""
+    if lacking := missing():
+        pytest.skip(lacking)
+    server = OwnSshd()
+    address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    server.start(f"SetEnv DOCKER_HOST={address}")
+    config = Path(server.configuration("config-guide"))
+    config.write_text(config.read_text().replace("Host card", "Host h100-01"))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "work").mkdir()
+    _program(tmp_path / "bin" / "ssh", f'exec {shutil.which("ssh")} -F {config} "$@"')
+    yield tmp_path
+    server.stop()
+
+
+def _program(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def test_the_guide_does_what_it_says(machine_of_the_guide, built, offline):
+    """The machine answers, the doctor finds it fit to run, and a kernel passes its test there."""
+    more = shlex.join(offline)
+    _program(
+        machine_of_the_guide / "bin" / "warpwave",
+        f'case $1 in run) exec {sys.executable} -m warpwave "$@" {more} ;; esac\nexec {sys.executable} -m warpwave "$@"',
+    )
+    environment = {
+        **os.environ,
+        "PATH": f"{machine_of_the_guide / 'bin'}:{os.environ['PATH']}",
+        "DOCKER_HOST": f"unix://{machine_of_the_guide}/no.sock",
+    }
+    work, ran = machine_of_the_guide / "work", []
+    for language, title, text in FENCE.findall(GUIDE.read_text()):
+        if language != "console":
+            path = work / title
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            continue
+        for line in (line[2:] for line in text.splitlines() if line.startswith("$ ") and title == "with a machine h100-01"):
+            done = subprocess.run(["bash", "-euc", line], cwd=work, env=environment, capture_output=True, text=True, timeout=300)
+            assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+            ran.append(line.split()[0:2])
+
+    record = json.loads((work / "run" / "raw" / "cpu" / "run.json").read_text())
+    assert ran == [["ssh", "h100-01"], ["warpwave", "doctor"], ["warpwave", "run"]]
+    assert (record["verdict"], record["host"], record["environment"]["engine"]) == ("passed", "h100-01", "ssh")

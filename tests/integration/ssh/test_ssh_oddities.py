@@ -14,10 +14,7 @@ from warpwave.engines.remote.engine import connect
 from warpwave.engines.slurm.site import Site
 from warpwave.engines.ssh.command import answer_of, place_of, ssh
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(missing()), reason=missing()),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=missing())]
 HOSTILE = ["a b", "'; touch pwned; '", "$(touch pwned)", "!!", "\\\\n\\'", "line\nline", "*", "~", "%h", "`id`", "ü", ""]
 # What runs in place of the login shell, as the server would start it.
 SHELLS = {

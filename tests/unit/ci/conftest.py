@@ -1,18 +1,14 @@
 """Fixtures of the tests that run workflows: machines, and what a card leaves."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest
-from runner import Runner
+from runner import HEAD_OR_BASE, NO_BASE, PYTHON, RECORDED, Runner, brings
 from synthetic import record, run, write_raw
-from workflow_jobs import HEAD_OR_BASE, NO_BASE, PYTHON, RECORDED, brings
 
 
 @pytest.fixture
 def runner(tmp_path):
-    """A machine a job, all of one run."""
     (tmp_path / "artifacts").mkdir()
 
     def make(job, values, **programs):
@@ -32,7 +28,6 @@ def runner(tmp_path):
 
 @pytest.fixture
 def green(tmp_path):
-    """Made-up results of a card, without a failure."""
     write_raw(tmp_path / "green" / "cuda", run(record=record("cuda")))
     return tmp_path / "green" / "cuda"
 

@@ -1,7 +1,5 @@
 """A runner that is not fit leaves a record like a run's, and what is published fits where it goes."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re
@@ -32,13 +30,6 @@ FAULTS = [
 ]
 
 
-def test_only_what_failed_makes_a_machine_unfit():
-    """A warning, or a check that was skipped, is no reason."""
-    states = [Finding(state, state, "") for state in ("pass", "warn", "fail", "skip")]
-
-    assert job.unfit(states) == [states[2]]
-
-
 def test_a_machine_that_is_not_fit_is_on_record(tmp_path):
     """Infrastructure, with every fault and each fix once; the commit is that of the kernels, the time is now in UTC."""
     (tmp_path / "ops").mkdir()
@@ -54,6 +45,11 @@ def test_a_machine_that_is_not_fit_is_on_record(tmp_path):
     assert (told["run_id"], told["verdict"]) == (made.run_id, "infra")
     assert made.run_id
 
+    # A warning, or a check that was skipped, is no reason.
+    states = [Finding(state, state, "") for state in ("pass", "warn", "fail", "skip")]
+
+    assert job.unfit(states) == [states[2]]
+
 
 def test_each_record_is_a_run_of_its_own_and_replaces_none(tmp_path):
     """Another run's results are not overwritten; without a shard there is none."""
@@ -66,7 +62,6 @@ def test_each_record_is_a_run_of_its_own_and_replaces_none(tmp_path):
 
 
 def test_leftovers_are_named(monkeypatch):
-    """They are removed, not only listed; an engine that does not answer is no error here."""
     asked = []
     answers = [["container a", "container b"], [], InfrastructureError("no engine", "It is off.", "Start it.")]
 
@@ -87,7 +82,6 @@ def test_leftovers_are_named(monkeypatch):
 
 
 def test_numbers_are_exported_for_each_tool_where_there_are_any(tmp_path):
-    """CSV is in the report; OpenMetrics is text."""
     found = job.export(compare(two_targets()), tmp_path)
 
     assert sorted(path.name for path in found) == sorted(path.name for path in tmp_path.iterdir())
@@ -98,7 +92,7 @@ def test_numbers_are_exported_for_each_tool_where_there_are_any(tmp_path):
     assert job.export(compare([run(samples=())]), tmp_path / "none") == []
 
 
-def test_a_summary_has_the_report_first_and_then_the_changes(tmp_path):
+def test_a_summary_and_a_comment_fit(tmp_path):
     """Each may have half; what is left of it goes to the other."""
     comparison = compare(two_targets())
     whole = job.summary(comparison, "", 1 << 20)
@@ -112,9 +106,7 @@ def test_a_summary_has_the_report_first_and_then_the_changes(tmp_path):
     assert 1000 < both.encode().index(b"change 0\n") <= 2100
     assert len(job.summary(comparison, "", 1000).encode()) <= 1000
 
-
-def test_a_comment_can_be_found_again_and_fits():
-    """By its marker, in its first line; GitHub refuses one that is a byte too long."""
+    # By its marker, in its first line; GitHub refuses one that is a byte too long.
     short = job.comment(compare(two_targets()), "\nwhat changed\n")
     cases = tuple(case(f"k.py::test_{n}", Verdict.FAILED, message="x" * 500) for n in range(500))
     long = job.comment(compare([run(cases=cases)]), "".join(f"change {n}\n" for n in range(10_000)))
@@ -169,12 +161,8 @@ def test_annotations_come_in_the_order_of_their_weight():
 
     assert lines[0] == command("error", comparison.sentence, title="warpwave")
     assert [line.split("::")[1] for line in lines[1:]] == [
-        "error title=alpha%3A crashed",
-        "error title=beta%3A absent",
-        "error title=k.py%3A%3Atest_a on alpha",
-        "error title=k.py%3A%3Atest_b on alpha",
-        "warning",
-        "warning title=invalid",
+        *("error title=alpha%3A crashed", "error title=beta%3A absent", "error title=k.py%3A%3Atest_a on alpha"),
+        *("error title=k.py%3A%3Atest_b on alpha", "warning", "warning title=invalid"),
     ]
     assert lines[3].endswith("::first")
     assert lines[4].endswith("::failed")
@@ -229,8 +217,6 @@ GUARDED = {"name": "gpu-forks", "protection_rules": [{"type": "wait_timer", "wai
 
 @pytest.fixture
 def github():
-    """GitHub's API on this machine: what it answers, and what it was asked."""
-
     @contextmanager
     def serve(status, body, headers=()):
         asked = []
@@ -306,7 +292,6 @@ def test_an_environment_with_reviewers_lets_the_plan_through(github, plan):
     ids=str,
 )
 def test_an_environment_that_asks_nobody_is_refused(github, plan, answer):
-    """Exit code 2, and no matrix that a job could start from."""
     with github(200, answer) as (api, _):
         code, told, output = plan(api)
 
@@ -337,7 +322,6 @@ def test_an_answer_that_is_none_is_refused(github, plan, status, code, words):
 
 
 def test_a_github_that_does_not_answer_is_infrastructure(github, plan, monkeypatch):
-    """Nobody there, an address that is none, or something else than JSON: no plan, and no traceback."""
     monkeypatch.setattr(forks, "_LIMIT_S", 0.5)
     with github(200, b"<html>") as (api, _):
         answers = [plan(api), plan("http://127.0.0.1:9"), plan("http://[::")]

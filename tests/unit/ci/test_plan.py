@@ -1,7 +1,5 @@
 """The plan of a workflow at its bounds, and the whole matrix that a job starts from."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json
@@ -90,9 +88,7 @@ def test_the_outputs_of_a_plan():
     assert as_outputs(plan_legs(asked(a=[["x"], ["y"], ["z"]], b="x"), ["a", "b"]))["expect"] == "a,a (2),a (3),b"
     assert (told["compile"], set(told)) == ("", {"matrix", "expect", "compile", "artifact"})
 
-
-def test_what_is_compiled_before_a_card_is_taken():
-    """For the cards of the plan, by a target without one; the report has it once."""
+    # For the cards of the plan, by a target without one; the report has it once.
     cards = {"a": ["x1", "x2"], "b": ["x2", "x3"]}
     alone = as_outputs(plan_legs(asked(a="x", b="y"), ["a", "b", "cpu"]), cards, "cpu")
     beside = as_outputs(plan_legs(asked(a="x", cpu="y"), ["a", "b", "cpu"]), cards, "cpu")
@@ -179,9 +175,7 @@ def test_a_job_with_a_card_takes_what_another_job_compiled(leg, tmp_path, monkey
     (folder / "manifest.json").write_text("{}")
     digest = hashlib.sha256(b"{}").hexdigest()
     for target, options, given_hash, stages, taken in (
-        ("cuda", "", digest, "test,bench", True),
-        ("cuda", "--stage bench", digest, "bench", True),
-        ("cuda", "", "", None, False),
+        *(("cuda", "", digest, "test,bench", True), ("cuda", "--stage bench", digest, "bench", True), ("cuda", "", "", None, False)),
         ("cpu", "", digest, None, False),
     ):
         monkeypatch.setenv("COMPILED_HASH", given_hash)
@@ -197,11 +191,22 @@ def test_an_artifact_that_is_missing_fails_nothing(leg, monkeypatch):
     assert leg("cuda", "", "--compiled", "nowhere")[1]["compiled"] is None
 
 
-def test_a_job_without_a_card_only_compiles(leg):
+def test_a_job_without_a_card_only_compiles_and_its_command_can_be_resumed(leg):
     """For the architectures of the plan, whatever stages the user's options name."""
     _, given = leg("cpu", "--stage test --quick", "--compile-for", "sm_90")
 
     assert (given["stages"], given["save_compiled"], given["quick"]) == ("compile", "sm_90", True)
+
+    # `--targets` is the expression here, and the targets are the shipped ones.
+    code, given = leg("cpu", "-k --targets")
+
+    assert (code, given["keyword"], given["overlay"]) == (0, "--targets", None)
+
+    # `ci leg` knows no --resume; `run` does.
+    _, given = leg("cpu", "--quick")
+
+    assert given["command"][:3] == ("warpwave", "run", "cpu")
+    assert given["command"][-1] == "--quick"
 
 
 FORMS = ["--targets mine.yml", "--targets=mine.yml", "--targets other.yml --targets=mine.yml", "-k --targets --targets=mine.yml"]
@@ -215,13 +220,6 @@ def test_a_targets_file_counts_however_it_is_written(leg, options):
     assert code == 0
     assert "mine" in given["targets"]
     assert (given["names"], str(given["overlay"]), str(given["out"]), given["no_report"]) == (("mine",), "mine.yml", "bundle", True)
-
-
-def test_what_an_option_names_is_no_option(leg):
-    """`--targets` is the expression here, and the targets are the shipped ones."""
-    code, given = leg("cpu", "-k --targets")
-
-    assert (code, given["keyword"], given["overlay"]) == (0, "--targets", None)
 
 
 @pytest.mark.parametrize("options", ["--engine=local", "--engine docker --engine=local"])
@@ -240,14 +238,6 @@ def test_a_machine_that_is_not_fit_is_on_record_as_the_run_would_be(leg, tmp_pat
 
     assert code == 3
     assert (told["kernels"], told["shard"], told["command"][:3]) == ("ops", "2/4", ["warpwave", "run", "cpu"])
-
-
-def test_the_command_on_record_is_one_that_can_be_resumed(leg):
-    """`ci leg` knows no --resume; `run` does."""
-    _, given = leg("cpu", "--quick")
-
-    assert given["command"][:3] == ("warpwave", "run", "cpu")
-    assert given["command"][-1] == "--quick"
 
 
 @pytest.mark.parametrize(
@@ -283,9 +273,7 @@ def test_options_are_reported_as_they_are_parsed(capsys):
     assert (told["names"], told["out"], told["keyword"], told["engine"], told["gpu"]) == (["cpu"], "x", "expr", "local", "0,1")
     assert (told["resume"], told["kernels"]) == (None, "kernels")
 
-
-def test_the_names_are_those_of_the_legs(capsys):
-    """So that a report expects what will be there."""
+    # So that a report expects what will be there.
     assert _run_cli(["ci", "options", "cpu", "--triton", "3.8.0", "--toolchain", "triton-3.9"]) == 0
     (lane,) = json.loads(capsys.readouterr().out)["legs"]
 
@@ -447,17 +435,12 @@ def test_a_point_that_became_slower_is_named_with_its_times(since):
     assert lax.annotations == (line.replace("::error", "::warning"),)
     assert (lax.worse, lax.page) == ("", strict.page)
 
-
-def test_a_point_that_fails_now_is_named_with_the_first_line_of_its_error(since):
-    """It has no time to compare, and it was measured before."""
+    # It has no time to compare, and it was measured before.
     found = since(measured(1.0, 0.5), measured(None, 0.5), Asked(threshold=0.05))
 
     assert found.annotations == ("::error title=failed%2C measured before%3A softmax/N=1 triton on alpha::out of memory",)
     assert found.worse
 
-
-def test_a_change_within_the_users_threshold_is_none(since):
-    """A quarter slower, half allowed."""
     found = since(measured(1.0), measured(1.25), Asked(threshold=0.5))
 
     assert (found.worse, found.annotations) == ("", ())
@@ -529,7 +512,6 @@ def spilling(count):
     ],
 )
 def test_each_part_of_the_page_says_first_whether_it_is_good(since, before, after, heads):
-    """One part a kind, behind an empty line each."""
     page = since(before, after, Asked(tuple(Concern), lost_tests=True, threshold=0.05)).page
 
     assert page.startswith(f"\n## Since the base branch\n\n### {heads[0]}\n")
@@ -549,14 +531,6 @@ def test_all_that_got_worse_is_said_in_one_line(since):
     assert found.page.count("## Since the base branch") == 1
 
 
-def test_what_both_sides_lack_is_no_section(since):
-    """Nothing measured, nothing compiled, no test: no page."""
-    empty = run(cases=(), samples=(), compiled=())
-    found = since(empty, empty, Asked(tuple(Concern), lost_tests=True))
-
-    assert (found.page, found.worse, found.annotations) == ("", "", ())
-
-
 def test_what_one_side_lacks_is_not_compared_and_no_regression(since):
     """Each kind by itself: the other two are compared."""
     empty = run(cases=(), samples=(), compiled=())
@@ -568,6 +542,16 @@ def test_what_one_side_lacks_is_not_compared_and_no_regression(since):
         assert ": speeds. " in found.page
         assert ": generated code. " in found.page
 
+    # Nothing measured, nothing compiled, no test: no page.
+    found = since(empty, empty, Asked(tuple(Concern), lost_tests=True))
+
+    assert (found.page, found.worse, found.annotations) == ("", "", ())
+
+    # Its tests are not lost, and its speeds are not compared.
+    found = since(run(), run("beta", record=record("beta")), Asked(lost_tests=True))
+
+    assert (found.worse, found.annotations) == ("", ())
+
 
 def test_an_error_is_on_the_page_and_no_regression(monkeypatch, tmp_path):
     """The report is made after this: a base that cannot be read must not stop it."""
@@ -575,11 +559,4 @@ def test_an_error_is_on_the_page_and_no_regression(monkeypatch, tmp_path):
     found = against_base(tmp_path, [tmp_path], Asked())
 
     assert found.page.startswith("\n_Not compared with the base branch: this run. ")
-    assert (found.worse, found.annotations) == ("", ())
-
-
-def test_another_target_is_another_run(since):
-    """Its tests are not lost, and its speeds are not compared."""
-    found = since(run(), run("beta", record=record("beta")), Asked(lost_tests=True))
-
     assert (found.worse, found.annotations) == ("", ())

@@ -4,16 +4,14 @@ GitHub itself, pip, nox and the cards are stubs; the commands of warpwave are th
 recorded.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil
 
 import command
 import pytest
+from runner import ACTION, REAL, RECORDED, WORKFLOWS, comparison, gpu
 from synthetic import GPU_B, case, edit, facts, record, run, sample, write_raw
-from workflow_jobs import ACTION, REAL, RECORDED, WORKFLOWS, comparison, gpu
 
 from warpwave.records import Stage, StageReport, Verdict
 
@@ -52,7 +50,6 @@ def test_no_leg_at_all_is_a_report_too(runner, tmp_path):
 
 @pytest.fixture
 def compiled(tmp_path):
-    """A compile stage's results, with a kernel for the cards' jobs."""
     left = tmp_path / "compiled" / "cpu"
     write_raw(left, run(record=record("cpu"), cases=(), samples=(), stages=(StageReport(Stage.COMPILE, Verdict.PASSED, 4.0),)))
     (left / "compile" / "triton-cache").mkdir(parents=True)
@@ -119,7 +116,6 @@ def base_of(folder):
 
 
 def seal(folder, name):
-    """Write the hash of a changed file, as if a stage had left it so."""
     stages = json.loads((folder / "stages.json").read_text())
     next(entry for entry in stages["reports"] if name in entry["files"])["files"][name] = sha256(folder / name)
     edit(folder / "stages.json", reports=stages["reports"])

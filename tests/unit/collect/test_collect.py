@@ -1,7 +1,5 @@
 """Honest raw folders, found and read into target runs. All data is synthetic."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
@@ -23,20 +21,18 @@ from warpwave.records.selection import is_bench, is_test, kernel_of
 from warpwave.report import write_report
 
 
-def test_every_verdict_of_a_test_survives_the_xml(tmp_path):
+def test_tests_with_the_same_id_are_all_kept_and_every_verdict_survives_the_xml(tmp_path):
     """Failure, error with a type, and skip keep verdict, message, traceback and the author's properties."""
     verdicts = (
-        Verdict.PASSED,
-        Verdict.FAILED,
-        Verdict.ERROR,
-        Verdict.TIMEOUT,
-        Verdict.CRASHED,
-        Verdict.OOM,
-        Verdict.GPU_HANG,
+        *(Verdict.PASSED, Verdict.FAILED, Verdict.ERROR, Verdict.TIMEOUT, Verdict.CRASHED, Verdict.OOM, Verdict.GPU_HANG),
         Verdict.NOT_RUN,
     )
     cases = tuple(case(f"softmax/t.py::t[{v.value}]", v, message="" if v is Verdict.PASSED else "why <&>") for v in verdicts)
     cases = (*cases, case("softmax/t.py::numbers", properties={"max_abs_err": "1e-07", "max_ulp": "2"}))
+
+    assert cases == collect(write_raw(tmp_path / "alpha", run(cases=cases))).cases
+
+    cases = (case(verdict=Verdict.FAILED, message="first"), case())
 
     assert cases == collect(write_raw(tmp_path / "alpha", run(cases=cases))).cases
 
@@ -60,7 +56,6 @@ def test_raw_folders_are_found_from_wherever_the_path_points(tmp_path, given, ex
 
 
 def test_a_raw_folder_given_twice_is_found_once(raw):
-    """Overlapping paths do not count a target twice."""
     assert [raw] == find_raw([raw, raw.parent, raw.parent.parent, raw / "." / "../alpha"])
 
 
@@ -89,19 +84,11 @@ def test_links_are_not_followed_when_searching(tmp_path, raw):
 
 @pytest.mark.parametrize("paths", [[], ["."], ["missing"]])
 def test_no_raw_folder_is_an_error_in_three_beats(tmp_path, paths):
-    """The message says what was searched, why it may be missing, and what to give instead; exit code 4."""
     with pytest.raises(InvalidInputError) as caught:
         find_raw([tmp_path / path for path in paths])
 
     assert caught.value.exit_code == ExitCode.INCOMPLETE
     assert len(str(caught.value).splitlines()) == 3
-
-
-def test_tests_with_the_same_id_are_all_kept(tmp_path):
-    """Reading merges nothing."""
-    cases = (case(verdict=Verdict.FAILED, message="first"), case())
-
-    assert cases == collect(write_raw(tmp_path / "alpha", run(cases=cases))).cases
 
 
 @pytest.mark.parametrize(
@@ -130,11 +117,6 @@ def test_a_log_in_a_hint_is_one_that_exists(tmp_path, said, kept):
 # A raw folder with every file there can be: what each of them is for, and what it costs when it is broken. All data is synthetic.
 
 INVALID, INCOMPLETE = Verdict.INVALID, Verdict.INCOMPLETE
-
-
-def test_every_file_comes_back(folder):
-    """In the field that it is for."""
-    assert collect(folder) == WHOLE
 
 
 # The stage that a file is of, None where it is about all of them, and the fields that come from it alone.
@@ -195,6 +177,8 @@ def test_what_is_there_on_request_only_is_missed_by_nobody(folder, name):
 
 def test_a_record_that_this_process_has_made_counts(folder):
     """The file may be older, or broken: the disk was full."""
+    assert collect(folder) == WHOLE
+
     (folder / "run.json").write_text("{")
     made = dataclasses.replace(WHOLE.record, reason="made here")
 
@@ -274,7 +258,6 @@ def test_a_job_of_version_1_is_read(tmp_path):
 @pytest.mark.parametrize("key", ["run_id", "target"])
 @pytest.mark.parametrize("name", ["job.json", "stages.json"])
 def test_a_file_of_another_run_names_both(folder, name, key):
-    """Its own first, then that of run.json; long names are cut."""
     edit(folder / name, **{key: "y" * 50})
     found = collect(folder)
     told = {"run_id": f"alpha of run {'y' * 40} … 10 characters cut", "target": f"{'y' * 40} … 10 characters cut of run run-1"}[key]
@@ -287,9 +270,7 @@ def test_a_file_of_another_run_names_both(folder, name, key):
 @pytest.mark.parametrize(
     ("verdict", "finished", "expected"),
     [
-        (Verdict.PASSED, False, INCOMPLETE),
-        (Verdict.FAILED, False, INCOMPLETE),
-        (Verdict.TIMEOUT, False, Verdict.TIMEOUT),
+        *((Verdict.PASSED, False, INCOMPLETE), (Verdict.FAILED, False, INCOMPLETE), (Verdict.TIMEOUT, False, Verdict.TIMEOUT)),
         (Verdict.PASSED, True, Verdict.PASSED),
     ],
 )
@@ -391,7 +372,7 @@ def test_a_cut_off_line_does_not_hide_that_the_stage_timed_out(tmp_path):
     assert Verdict.TIMEOUT is stage(collect(raw), Stage.BENCH).verdict
 
 
-def test_an_empty_folder_is_an_incomplete_target_with_one_problem(tmp_path):
+def test_a_folder_that_says_little_is_a_target(tmp_path):
     """A target that crashed before its first line has a row, with a single problem."""
     (tmp_path / "gamma").mkdir()
 
@@ -400,9 +381,7 @@ def test_an_empty_folder_is_an_incomplete_target_with_one_problem(tmp_path):
     assert (found.record.target, found.record.verdict) == ("gamma", Verdict.INCOMPLETE)
     assert found.problems == ("run.json: incomplete: it is missing",)
 
-
-def test_an_infrastructure_failure_is_not_reported_as_missing_files(tmp_path):
-    """If the image could not be built, there is only run.json, and it explains everything."""
+    # If the image could not be built, there is only run.json, and it explains everything.
     raw = write_raw(tmp_path / "alpha", run(record=record(verdict=Verdict.INFRA, reason="the image could not be built")))
     for path in [*raw.rglob("*.xml"), *raw.rglob("*.jsonl"), raw / "job.json", raw / "stages.json", raw / "facts.json"]:
         path.unlink()
@@ -427,7 +406,6 @@ def test_a_journal_without_a_plan_tells_nothing(tmp_path, journal):
 
 
 def test_a_stage_that_was_asked_for_and_has_no_report_is_not_run(raw):
-    """The missing stage has a row, and the target is incomplete."""
     stages = [to_json(report) for report in run().stages if report.stage is not Stage.BENCH]
     (raw / "stages.json").write_text(f'{{"run_id": "run-1", "target": "alpha", "finished": true, "reports": [{", ".join(stages)}]}}')
 
@@ -451,11 +429,25 @@ def test_a_stage_that_passed_and_left_no_file_is_incomplete(raw, name):
 
 
 def test_an_emulated_run_is_read_back(tmp_path):
-    """With the architecture that was emulated, and that its tests checked what kernels do to memory."""
     found = collect(write_raw(tmp_path / "syn942-emulated", emulated()))
 
     assert found == emulated(sanitized=True)
     assert found.record.emulated == "syn942"
+
+    # Neither file has the field.
+    raw = write_raw(tmp_path / "alpha", run())
+    for name, key in (("run.json", "emulated"), ("job.json", "emulate")):
+        known = json.loads((raw / name).read_text())
+        del known[key]
+        (raw / name).write_text(json.dumps(known))
+
+    assert collect(raw) == run()
+
+    # And its results are invalid: nothing of warpwave writes such a file.
+    found = collect(write_raw(tmp_path / "syn942-emulated", emulated(samples=(sample(),), ceilings=(CEILING,))))
+
+    assert (found.samples, found.ceilings, found.record.verdict) == ((), (), Verdict.INVALID)
+    assert "emulated targets measure nothing" in found.record.reason
 
 
 @pytest.mark.parametrize(("cards", "name"), [(["S90", "S91"], "S90"), ([], "Card 90 of 2026")])
@@ -475,14 +467,6 @@ def test_a_card_is_known_by_its_vendor_and_its_name(cards, name, tmp_path):
     assert collect(folder).hardware == (Hardware("sy_90", "Sy", name),)
 
 
-def test_speeds_of_an_emulated_target_are_dropped(tmp_path):
-    """And its results are invalid: nothing of warpwave writes such a file."""
-    found = collect(write_raw(tmp_path / "syn942-emulated", emulated(samples=(sample(),), ceilings=(CEILING,))))
-
-    assert (found.samples, found.ceilings, found.record.verdict) == ((), (), Verdict.INVALID)
-    assert "emulated targets measure nothing" in found.record.reason
-
-
 @pytest.mark.parametrize(
     ("name", "target", "changes", "words"),
     [
@@ -499,17 +483,6 @@ def test_an_unmarked_result_is_invalid(tmp_path, name, target, changes, words):
 
     assert found.record.verdict is Verdict.INVALID
     assert words in found.record.reason
-
-
-def test_a_record_of_an_earlier_version_says_nothing_was_emulated(tmp_path):
-    """Neither file has the field."""
-    raw = write_raw(tmp_path / "alpha", run())
-    for name, key in (("run.json", "emulated"), ("job.json", "emulate")):
-        known = json.loads((raw / name).read_text())
-        del known[key]
-        (raw / name).write_text(json.dumps(known))
-
-    assert collect(raw) == run()
 
 
 # Recorded runs stay readable: today's code can render what was measured once.
@@ -581,7 +554,6 @@ def test_a_folder_with_the_package_s_name_says_nothing(path):
 
 
 def test_a_package_is_called_as_its_folder_and_its_project_are(tmp_path):
-    """Whichever of them is there."""
     (tmp_path / "checkout").mkdir()
     bare = package_names(tmp_path / "checkout")
     (tmp_path / "checkout" / "setup.cfg").write_text("[metadata]\nname = old\n")
@@ -589,6 +561,10 @@ def test_a_package_is_called_as_its_folder_and_its_project_are(tmp_path):
     (tmp_path / "checkout" / "pyproject.toml").write_text("[project]\nname = 'flash-ops'\n")
 
     assert (bare, old, package_names(tmp_path / "checkout")) == (("checkout",), ("checkout", "old"), ("checkout", "flash-ops"))
+
+    found = [is_test(path) for path in ("a/test_x.py", "x_test.py", "a/bench_x.py", "a/testing.py", "test_/x.py", "a/test_x.txt")]
+
+    assert found == [True, True, False, False, False, False]
 
 
 BENCHES = {
@@ -609,13 +585,6 @@ BENCHES = {
 def test_a_pattern_matches_a_name_or_a_path(path, pattern):
     """Of files that are not in a hidden folder or a cache."""
     assert is_bench(path, ["nothing", pattern]) is BENCHES[path, pattern]
-
-
-def test_tests_are_what_pytest_collects_by_name():
-    """With the patterns of its own."""
-    found = [is_test(path) for path in ("a/test_x.py", "x_test.py", "a/bench_x.py", "a/testing.py", "test_/x.py", "a/test_x.txt")]
-
-    assert found == [True, True, False, False, False, False]
 
 
 @pytest.mark.parametrize("path", ["softmax/deep/test_rows.py", "tests/unit/softmax_test.py", "bench_add.py"])

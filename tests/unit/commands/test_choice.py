@@ -42,7 +42,6 @@ def package(tmp_path, monkeypatch):
 
 @pytest.fixture
 def git(package):
-    """Run git in the package, which is a repository with one commit."""
     if shutil.which("git") is None:
         pytest.skip("there is no git")
 
@@ -56,7 +55,6 @@ def git(package):
 
 
 def parse(*words):
-    """The options of a run, as its command line gives them."""
     return parse_options(parse_run(["cpu", *words]).params)
 
 
@@ -83,8 +81,6 @@ def test_words_behind_two_dashes_are_pytest_s(package):
 
     assert asked.what.pytest_args == ("-k=add", "--tb=short", "-m=not slow", "-x", "--ignore=tests/deep")
 
-
-def test_a_command_with_two_dashes_can_be_continued(package):
     context = parse_run(["cpu", "--kernels", "p", "--", "-m", "not slow"])
     with context:
         recorded = parse_options(context.params).where.command
@@ -167,13 +163,16 @@ def test_what_failed_in_an_earlier_run_runs_again(package, tmp_path):
     chosen = parse("--kernels", "p", "--last-failed", str(_earlier(tmp_path / "run"))).what.chosen
 
     assert chosen.tests == (
-        "tests/test_add.py::test_x[(1, 2)]",
-        "tests/test_mul.py::test_z",
-        "tests/deep/test_none.py",
-        "tests/test_mul.py::test_v",
+        *("tests/test_add.py::test_x[(1, 2)]", "tests/test_mul.py::test_z", "tests/deep/test_none.py", "tests/test_mul.py::test_v"),
     )
     assert chosen.why == (f"5 tests failed in {tmp_path / 'run'}; the files of 1 of them are gone",)
     assert (chosen.how, chosen.must_exist) == ((f"--last-failed {tmp_path / 'run'}",), False)
+
+    # The seconds of tests, and of what they launch compiled; a point's are its kernel's.
+    times = parse("--kernels", "p", "--shard", "1/2", "--shard-times", str(_earlier(tmp_path / "run"))).where.shard_times
+
+    seconds = {"tests/test_add.py": 6.0, "tests/test_mul.py": 4.0, "mul": 5.0}
+    assert {name: value for name, value in times.items() if value} == seconds
 
 
 def test_a_run_without_a_failure_leaves_nothing_to_run(package, tmp_path):
@@ -190,14 +189,6 @@ def test_a_list_of_tests_is_left_out(package, tmp_path):
 
     assert chosen.without == ("test_add.py::test_x[#1, 2]", "test_mul.py", "tests/test_gone.py::test_y")
     assert (chosen.tests, chosen.how) == (("test_add.py",), ("--test", "--deselect-from skip.txt"))
-
-
-def test_shards_are_balanced_by_an_earlier_run(package, tmp_path):
-    """The seconds of tests, and of what they launch compiled; a point's are its kernel's."""
-    times = parse("--kernels", "p", "--shard", "1/2", "--shard-times", str(_earlier(tmp_path / "run"))).where.shard_times
-
-    seconds = {"tests/test_add.py": 6.0, "tests/test_mul.py": 4.0, "mul": 5.0}
-    assert {name: value for name, value in times.items() if value} == seconds
 
 
 def test_what_a_change_touches_runs(package, git):
@@ -273,8 +264,6 @@ def test_a_target_is_always_needed(package):
     with pytest.raises(click.UsageError, match="no target before it"):
         parse_run(["tests/test_add.py::test_x"])
 
-
-def test_other_addopts_replace_those_of_the_package():
     settings = PytestSettings(addopts=("-m", "not gpu"))
 
     assert overridden(settings, pytest_words(["-o addopts="])).addopts == ()

@@ -58,8 +58,6 @@ def orders(text: str, ours: str = r"::(error|warning) title=[^:]*::") -> list[st
 
 @pytest.fixture
 def printed():
-    """What is printed by a function, on both streams."""
-
     def printed(function, *arguments, **options) -> str:
         with CliRunner().isolation() as (out, err, *_):
             function(*arguments, **options)
@@ -89,28 +87,28 @@ def test_every_way_out_is_inert(printed, way):
         assert set(told) & set(STEERING) == set()
 
 
-def test_what_is_said_stays_on_its_line(printed):
+def test_what_is_said_stays_on_its_line_and_folds_into_no_order(printed):
     """A line break in a name makes no line that looks like ours."""
     assert printed(console.say, "a\nerror: b\r\nc").count("\n") == 1
 
-
-def test_a_fold_makes_no_order(printed):
-    """Of two texts that touch, or of a name that was harmless in the middle of its line."""
+    # Of two texts that touch, or of a name that was harmless in the middle of its line.
     for width in range(2, 90):
         told = printed(console.show, Text("w" * width + " ::later-command::x"))
         assert orders(told) == []
     assert orders(printed(console.show, Text.assemble("#", ("#", ""), "[group]x"))) == []
 
-
-def test_what_is_harmless_stays_as_it_is(printed):
     for text in ("ops/test_add.py::test_add[fp32]", "std::move", "## 12", "#[x]", "naïve 日本語 עברית", "section_start", "a::error_prone"):
         assert printed(console.say, text) == text + "\n"
 
-
-def test_json_keeps_its_value(printed):
     for text in HOSTILE:
         assert json.loads(printed(console.print_json, [text])) == [text]
     assert json.loads(json_text("section_end:1:x ##vso[a]")) == "section_end:1:x ##vso[a]"
+
+    assert printed(console.order, command("error", "m", title="t")) == "::error title=t::m\n"
+    for text in (
+        *("::error title=t::m", "::set-output name=x::y", "::error title=a::b\n::error::c", "::add-mask::x", "::error title=a::b\u202e"),
+    ):
+        assert orders(printed(console.order, text), ours="$") == []
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
@@ -120,18 +118,6 @@ def test_a_stream_that_cannot_hold_a_letter_gets_it_spelt_out(monkeypatch, encod
     console.say("3.1 µs → 2.0 ✅")
     console.show(Text("3.1 µs → 2.0"))
     assert "\\u2192" in below.getvalue().decode(encoding)
-
-
-def test_our_annotations_are_the_only_orders(printed):
-    assert printed(console.order, command("error", "m", title="t")) == "::error title=t::m\n"
-    for text in (
-        "::error title=t::m",
-        "::set-output name=x::y",
-        "::error title=a::b\n::error::c",
-        "::add-mask::x",
-        "::error title=a::b\u202e",
-    ):
-        assert orders(printed(console.order, text), ours="$") == []
 
 
 @pytest.mark.parametrize("name", ["\n::error::x", "##vso[task.complete]", "\x1b[2J\u202e::stop-commands::y"], ids=range(3))
@@ -240,9 +226,7 @@ def test_only_the_console_prints():
     assert len(paths) > 100
     assert {str(path.relative_to(ROOT)): found for path in paths if (found := printed_by_itself(path))} == {}
 
-
-def test_only_annotations_are_orders():
-    """Of all modules one makes them, and one hands them on."""
+    # Of all modules one makes them, and one hands them on.
     users = {path.relative_to(ROOT).as_posix() for path in HOST if re.search(r"\bconsole\.order\(", path.read_text())}
 
     makers = {path.relative_to(ROOT).as_posix() for path in HOST if re.search(r"(?<!class )\bAnnotation\(", path.read_text())}

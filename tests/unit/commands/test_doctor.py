@@ -68,7 +68,6 @@ def script(path, text):
 
 @pytest.mark.parametrize("name", MACHINES)
 def test_a_recorded_machine_comes_to_what_it_should(name, tmp_path):
-    """Each check its state and its evidence; whoever has to mend something is told how."""
     recording = yaml.safe_load(MACHINES[name].read_text())
     target = load_targets()[recording["target"]]
     findings = {
@@ -216,12 +215,6 @@ def test_an_engine_that_answers(name):
     assert {check: state for check, state in states.items() if state != "pass"} == {"image room": "skip", **odd}
 
 
-def test_what_killed_runs_left_is_a_warning():
-    findings = examine_engine(Engine(info=HEALTHY, left=("container warpwave-cuda-1",)), Machine(variables={}), needed=True)
-
-    assert [(f.state, f.fix) for f in findings if f.check == "leftovers"] == [("warn", "`warpwave clean --yes`")]
-
-
 @pytest.mark.parametrize("needed", [False, True])
 def test_no_engine_fails_only_where_a_card_needs_one(needed):
     engine = Engine(error=no_engine(FileNotFoundError("No such file or directory"), "unix:///nowhere"))
@@ -257,13 +250,6 @@ def test_a_self_hosted_runner_is_ephemeral_or_warned_about(tmp_path, settings, s
     assert next(f.state for f in examine_host(machine) if f.check == "runner") == state
 
 
-def test_a_kernel_is_run_only_where_everything_else_is_well():
-    """Neither on a card that is not here, nor on one that is sick; a warning does not keep it from running."""
-    states = {"cpu": "warn", "cuda": "pass", "cuda: ecc": "fail", "rocm": "skip", "third": "pass", "third: clocks": "skip", "disk": "fail"}
-
-    assert fit([doctor.Finding(check, state, "") for check, state in states.items()], ["cpu", "cuda", "rocm", "third"]) == ["cpu", "third"]
-
-
 def test_a_small_kernel_runs_where_nothing_is_missing(tmp_path):
     pytest.importorskip("triton", reason="the local engine needs torch and triton")
     done = command.warpwave("doctor", "cpu", "--run", "--json", cwd=tmp_path)
@@ -276,6 +262,15 @@ def test_strict_makes_a_warning_fail():
     findings = [doctor.Finding("a", "pass", ""), doctor.Finding("b", "skip", ""), doctor.Finding("c", "warn", "", "fix")]
 
     assert [len(bad(found, strict=strict)) for found, strict in ((findings, False), (findings, True), (findings[:2], True))] == [0, 1, 0]
+
+    # Neither on a card that is not here, nor on one that is sick; a warning does not keep it from running.
+    states = {"cpu": "warn", "cuda": "pass", "cuda: ecc": "fail", "rocm": "skip", "third": "pass", "third: clocks": "skip", "disk": "fail"}
+
+    assert fit([doctor.Finding(check, state, "") for check, state in states.items()], ["cpu", "cuda", "rocm", "third"]) == ["cpu", "third"]
+
+    findings = examine_engine(Engine(info=HEALTHY, left=("container warpwave-cuda-1",)), Machine(variables={}), needed=True)
+
+    assert [(f.state, f.fix) for f in findings if f.check == "leftovers"] == [("warn", "`warpwave clean --yes`")]
 
 
 WRONG = {
@@ -298,7 +293,6 @@ def test_a_check_that_cannot_be_answered_is_refused(tmp_path, name):
 
 
 def test_this_machine_as_it_is(tmp_path):
-    """One JSON document, an exit code that agrees with it, nothing written, no traceback."""
     done = command.warpwave("doctor", "--json", cwd=tmp_path, env={**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/no.sock"})
     document = json.loads(done.stdout)
     states = {finding["check"]: finding["state"] for finding in document["findings"]}
@@ -340,7 +334,7 @@ def overlay(tmp_path):
     return write
 
 
-def test_the_shipped_file_is_valid():
+def test_the_shipped_file_is_valid(tmp_path):
     """These targets, in this order, an emulated one for each architecture that can be, and eight for the one that has no GPU."""
     targets = load_targets()
 
@@ -350,12 +344,15 @@ def test_the_shipped_file_is_valid():
     assert len(targets["cpu"].architectures) == 8
     assert all(target.dockerfile.exists() for target in targets.values())
 
-
-def test_both_vendors_pin_the_same_triton_and_torch():
-    """Else the comparison would be one of compilers."""
+    # Else the comparison would be one of compilers.
     versions = {name: (t.image.build_args["TORCH_VERSION"], t.image.build_args["TRITON_VERSION"]) for name, t in load_targets().items()}
 
     assert len(set(versions.values())) == 1, versions
+
+    assert [target.name for target in select(load_targets(), ["rocm", "cuda", "rocm"])] == ["rocm", "cuda"]
+
+    with pytest.raises(UsageError, match=f"but a folder[^$]*--kernels {tmp_path}"):
+        select(load_targets(), [str(tmp_path)])
 
 
 def test_an_architecture_may_be_a_mapping_on_a_device_of_its_own(overlay):
@@ -445,15 +442,6 @@ def test_wrong_yaml_names_file_path_found_and_allowed(overlay, text, words):
     assert caught.value.exit_code == 2
     assert caught.value.meaning
     assert caught.value.remedy
-
-
-def test_a_folder_is_no_target(tmp_path):
-    with pytest.raises(UsageError, match=f"but a folder[^$]*--kernels {tmp_path}"):
-        select(load_targets(), [str(tmp_path)])
-
-
-def test_the_order_asked_for_is_kept_and_doubles_fall_away():
-    assert [target.name for target in select(load_targets(), ["rocm", "cuda", "rocm"])] == ["rocm", "cuda"]
 
 
 leaf = st.integers() | st.text(max_size=3)

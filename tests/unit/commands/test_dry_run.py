@@ -9,11 +9,13 @@ from synthetic import write_whole
 
 from warpwave.__main__ import _run_cli, cli
 from warpwave.ci.job import check_options
-from warpwave.cli import watch
+from warpwave.cli import cards, watch
 from warpwave.cli.parse import parse_options
 from warpwave.cli.profile import _profiles, target_of
 from warpwave.cli.run import run
+from warpwave.doctor.machine import Machine
 from warpwave.errors import Outcome, UsageError
+from warpwave.run.folders import RUNS, point_to_latest
 
 HOSTS = """
 cuda: {slurm: {gpus: 1, time: "00:10:00"}, container: pyxis, image: /images/cuda.sqsh}
@@ -36,8 +38,6 @@ def package(tmp_path, monkeypatch):
 
 @pytest.fixture
 def nothing_starts(monkeypatch):
-    """No program and no connection is made."""
-
     def refuse(*arguments, **more):
         raise AssertionError(f"started: {arguments}")
 
@@ -88,14 +88,17 @@ def test_which_files_and_why_not_others(package, capsys):
     assert sorted(found["hidden"]) == [".env", "node_modules/.npmrc", "sub/.git"]
     assert (leg["engine"], "read-only" in leg["package"]) == ("docker", True)
 
-
-def test_a_wrong_request_is_refused_as_in_a_run(package, capsys):
     assert _run_cli(["run", "cpu", "--stage", "bench", "--kernels", "pkg", "--dry-run"]) == 2
 
 
-def test_no_job_of_a_workflow_is_a_dry_run(tmp_path):
+def test_no_job_of_a_workflow_is_a_dry_run_or_waits_for_edits(tmp_path, edited):
     with pytest.raises(UsageError, match="nothing would have run"):
         check_options("cpu", tmp_path, {"names": ("cpu",), "dry_run": True})
+
+    options = run.make_context("run", ["cpu", "--watch", "--kernels", str(edited)]).params
+
+    with pytest.raises(UsageError, match="--watch"):
+        check_options("cpu", edited, options)
 
 
 # `run --watch`: what an edit touches runs again, until Ctrl-C. Nothing waits: the clock of the loop makes the edits.
@@ -152,15 +155,10 @@ def test_what_an_edit_touches_runs_again(edited, monkeypatch):
     assert asked[1:] == [(("test_add.py",), ["test"]), (("test_mul.py",), ["test"])]
 
 
-def test_the_stages_that_were_asked_for_stay(edited, monkeypatch):
+def test_the_stages_that_were_asked_for_stay_and_the_choice_does_not(edited, monkeypatch):
     assert watched(edited, monkeypatch, ["test_mul.py"], "--stage", "compile")[1] == (("test_mul.py",), ["compile"])
 
-
-def test_what_chose_the_first_run_does_not_choose_the_next(edited, monkeypatch):
-    assert [tests for tests, _ in watched(edited, monkeypatch, ["add.py"], "--test", "test_mul.py")] == [
-        ("test_mul.py",),
-        ("test_add.py",),
-    ]
+    assert [tests for tests, _ in watched(edited, monkeypatch, ["add.py"], "--test", "test_mul.py")] == [("test_mul.py",), ("test_add.py",)]
 
 
 def test_an_edit_that_touches_no_test_runs_nothing_and_goes_on(edited, monkeypatch, capsys):
@@ -186,13 +184,6 @@ def test_what_is_for_one_run_is_refused(edited, words):
 
     with pytest.raises(UsageError, match="were both given"):
         watch.watch(options, lambda **given: Outcome())
-
-
-def test_a_job_of_a_workflow_does_not_wait_for_edits(edited):
-    options = run.make_context("run", ["cpu", "--watch", "--kernels", str(edited)]).params
-
-    with pytest.raises(UsageError, match="--watch"):
-        check_options("cpu", edited, options)
 
 
 # `warpwave profile`: which emulated target a name means, and what is refused before anything runs.
@@ -224,3 +215,80 @@ def test_a_run_without_counters_is_no_run_to_compare_with(tmp_path):
     (tmp_path / "whole" / "alpha" / "test" / "profile.jsonl").unlink()
     with pytest.raises(UsageError, match="has no profile"):
         _profiles(tmp_path / "whole")
+
+
+# What somebody types first: no target, a wrong name, a target whose card is not here, and the page of the latest run.
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """A folder with an empty package, on a machine without an engine of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    (tmp_path / "kernels").mkdir()
+
+
+def machine(monkeypatch, root, vendor=""):
+    device = root / "sys/bus/pci/devices/0000:01:00.0"
+    device.mkdir(parents=True)
+    (device / "vendor").write_text(f"{vendor or '0x8086'}\n")
+    (device / "class").write_text("0x030200\n" if vendor else "0x020000\n")
+    monkeypatch.setattr(cards, "Machine", lambda: Machine(root))
+
+
+@pytest.mark.parametrize(("vendor", "command"), [("", "run cpu gfx942-emulated"), ("0x10de", "run cuda"), ("0x1002", "run rocm")])
+def test_a_run_without_a_target_names_what_fits_the_machine(vendor, command, tmp_path, monkeypatch, capsys):
+    machine(monkeypatch, tmp_path / "root", vendor)
+
+    assert _run_cli(["run"]) == 2
+    assert f"`warpwave {command}`" in capsys.readouterr().err
+
+
+def test_a_machine_without_cards_says_so_once(tmp_path, monkeypatch, capsys):
+    """Of all targets together, with a command that works here; nothing is started or written."""
+    machine(monkeypatch, tmp_path / "root")
+
+    assert _run_cli(["run", "cuda", "rocm"]) == 3
+    error = capsys.readouterr().err
+    assert error.count("no card for cuda (NVIDIA CUDA) or rocm (AMD ROCm)") == 1
+    assert "`warpwave run cpu gfx942-emulated`" in error
+    assert "docker" not in error.lower()
+    assert not RUNS.exists()
+
+
+@pytest.mark.parametrize("more", [["--stage", "compile"], ["--engine", "local"]])
+def test_what_needs_no_card_here_is_not_refused(more, tmp_path, monkeypatch, capsys):
+    """Compiling needs none, and a Python of the user's may see what a bus does not show."""
+    machine(monkeypatch, tmp_path / "root")
+    monkeypatch.setattr("warpwave.run.target.run_target", lambda *_: pytest.fail("not reached"))
+    _run_cli(["run", "cuda", *more, "--dry-run"])
+
+    assert "no card" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("rocn", "rocm"), ("cdua", "cuda"), ("H100", "cuda"), ("mi300x", "gfx942-emulated or rocm"), ("NVIDIA", "cuda")]
+)
+def test_a_wrong_name_is_answered_with_the_nearest(name, meant, capsys):
+    assert _run_cli(["run", name]) == 2
+    assert f"The nearest is {meant}." in capsys.readouterr().err
+
+
+def test_the_latest_run_has_a_link_and_its_page_is_shown(tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    for name in ("run-1", "run-2"):
+        (RUNS / name).mkdir(parents=True)
+        (RUNS / name / "comparison.html").write_text(name)
+        point_to_latest(RUNS / name)
+
+    assert _run_cli(["open"]) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / RUNS / "run-2" / "comparison.html")
+
+
+def test_a_folder_that_is_called_latest_stays(tmp_path):
+    (RUNS / "latest").mkdir(parents=True)
+    (RUNS / "run-1").mkdir()
+    point_to_latest(RUNS / "run-1")
+
+    assert not (RUNS / "latest").is_symlink()

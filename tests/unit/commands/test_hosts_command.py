@@ -140,7 +140,6 @@ def asked(tmp_path, *names, **more):
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A package whose kernels are in a folder of it; the user's own settings are elsewhere, and empty."""
     (tmp_path / "package" / "kernels").mkdir(parents=True)
     (tmp_path / "package" / "pyproject.toml").write_text("")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -163,12 +162,7 @@ def test_the_file_is_found_beside_the_kernels_then_at_the_users(tmp_path, packag
 
 
 @pytest.mark.parametrize(
-    ("names", "legs"),
-    [
-        (("cuda", "rocm"), ["cuda", "rocm"]),
-        (("cuda-b200",), ["cuda-b200"]),
-        (("cpu", "cuda"), ["cpu", "cuda"]),
-    ],
+    ("names", "legs"), [(("cuda", "rocm"), ["cuda", "rocm"]), (("cuda-b200",), ["cuda-b200"]), (("cpu", "cuda"), ["cpu", "cuda"])]
 )
 def test_a_name_is_a_leg(tmp_path, package, names, legs):
     (package / "hosts.yml").write_text(EXAMPLE)
@@ -186,9 +180,7 @@ def test_a_target_without_a_leg_of_its_name_means_all_its_legs(tmp_path, package
     with pytest.raises(UsageError, match="no target named 'large'"):
         chosen_targets(asked(tmp_path, "large"), TARGETS)
 
-
-def test_here_a_leg_is_its_target_on_this_machine(tmp_path, package):
-    """By its own name, as a job on the runner that has its card needs it; a target's name means the target."""
+    # By its own name, as a job on the runner that has its card needs it; a target's name means the target.
     (package / "hosts.yml").write_text("big: {target: cuda, ssh: a}\n")
     chosen = chosen_targets(asked(tmp_path, "cuda", "big", here=True), TARGETS)
 
@@ -217,9 +209,7 @@ def test_a_host_adds_to_the_options(tmp_path):
     assert options.package.variables == {"A": "mine", "B": "host"}
     assert (options.build.base_image, options.build.args) == ("mine", {"X": "mine", "Y": "host"})
 
-
-def test_variables_of_a_file_in_the_package_are_the_packages(tmp_path):
-    """Whoever wrote it, they reach its stages alone; those of the user's own file are the user's."""
+    # Whoever wrote it, they reach its stages alone; those of the user's own file are the user's.
     entry = "{ssh: a, environment: {TRITON_DEBUG: file}}"
     (own,), (theirs,) = legs(tmp_path, entry), legs(tmp_path, entry, trusted=False)
 
@@ -242,6 +232,14 @@ def test_shards_are_legs_of_their_own(tmp_path):
     assert len({leg.options.package.snapshot for leg in made}) == 1
     assert made[0].options.package.snapshot
 
+    with pytest.raises(UsageError, match="divides cuda already"):
+        legs(tmp_path, "{ssh: a, shards: 2}", shard=Shard(1, 2))
+
+    # The file is read all the same: its other legs run, and doctor asks that site.
+    with pytest.raises(ConfigError, match=r"cuda\.image: found nothing"):
+        legs(tmp_path, "{slurm: {}, container: apptainer}")
+    legs(tmp_path, "{slurm: {}, container: apptainer, image: /a.sif}")
+
 
 @pytest.mark.parametrize(
     ("entry", "option", "more"),
@@ -250,13 +248,6 @@ def test_shards_are_legs_of_their_own(tmp_path):
 def test_options_of_this_machine_do_not_reach_another(tmp_path, entry, option, more):
     with pytest.raises(UsageError, match=option):
         legs(tmp_path, entry, **more)
-
-
-def test_a_slurm_leg_without_an_image_is_refused_before_anything_connects(tmp_path):
-    """The file is read all the same: its other legs run, and doctor asks that site."""
-    with pytest.raises(ConfigError, match=r"cuda\.image: found nothing"):
-        legs(tmp_path, "{slurm: {}, container: apptainer}")
-    legs(tmp_path, "{slurm: {}, container: apptainer, image: /a.sif}")
 
 
 SECRETS = {
@@ -280,11 +271,6 @@ def test_what_the_user_gives_stays_off_a_machine_that_the_package_names(tmp_path
     assert "--hosts FILE" in refused.value.remedy
     legs(tmp_path, "{ssh: a}", kernels=tmp_path, **SECRETS[option])
     legs(tmp_path, "{ssh: a}", trusted=False, kernels=tmp_path, declared=Declared(variables={"TRITON_DEBUG": "1"}))
-
-
-def test_a_shard_is_not_divided_again(tmp_path):
-    with pytest.raises(UsageError, match="divides cuda already"):
-        legs(tmp_path, "{ssh: a, shards: 2}", shard=Shard(1, 2))
 
 
 # `warpwave doctor --hosts`: every leg's machine is asked at once, in one script, and what it says is believed no more than that.
@@ -453,7 +439,7 @@ def ran(tmp_path_factory):
     return folder, first, again
 
 
-def test_a_leg_without_its_machine_is_absent(ran):
+def test_a_leg_without_its_machine_is_absent_and_tried_again(ran):
     """With the reason; the other leg is complete, its shards are one column, and the exit code is that of infrastructure."""
     folder, first, _ = ran
     written = json.loads((folder / "out" / "comparison.json").read_text())
@@ -466,9 +452,7 @@ def test_a_leg_without_its_machine_is_absent(ran):
     assert "127.0.0.1" in targets["gone"]["reason"]
     assert "gone is absent" in first.stdout
 
-
-def test_a_run_is_resumed_leg_by_leg(ran):
-    """What is finished is not run again, and the leg that was absent is tried again."""
+    # What is finished is not run again, and the leg that was absent is tried again.
     folder, _, again = ran
     told = json.loads(again.stdout)
     attempts = {target["target"]: len(target["attempts"]) for target in told["comparison"]["targets"]}

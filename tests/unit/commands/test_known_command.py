@@ -29,7 +29,6 @@ def results(folder, *bad, good=(GOOD,)):
 
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
-    """An empty folder, outside of any workflow."""
     for name in ("GITHUB_BASE_REF", "GITHUB_REF", "GITHUB_SHA", "GITHUB_EVENT_NAME", "FAIL_ON", "KNOWN", "KERNELS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)

@@ -18,12 +18,13 @@ import click
 import command
 import pytest
 from click.testing import CliRunner
+from command import beats
 from engine_requests import ask, make_options
 from slow_cases import slow_but
 from synthetic import run, two_targets, write_raw
 
 from warpwave.__main__ import _run_cli, cli
-from warpwave.cli.options import parse_compiled
+from warpwave.cli.options import OUT_FILE, OUT_FOLDER, parse_compiled
 from warpwave.cli.parse import chosen_packages, chosen_variables, parse_options
 from warpwave.cli.run import parse_run
 from warpwave.config.pyproject import PackageEnvironment, load_environment, load_what
@@ -33,39 +34,20 @@ from warpwave.engines.packages.plan import make_plan
 from warpwave.engines.protocol import Layout, Request
 from warpwave.errors import ConfigError, ExitCode, UsageError, explain
 from warpwave.options import Build, Install
-from warpwave.records import BenchScript, Cap, Declared, Shard
+from warpwave.records import BenchScript, Cap, Declared, Shard, write_text
 from warpwave.records.run import Toolchain, plain_target
 from warpwave.records.selection import find_scripts
 from warpwave.run import check_target
 from warpwave.run.attempt import job_of
+from warpwave.run.folders import check_no_links
 from warpwave.run.shards import share_scripts
 
 ROOT = os.getuid() == 0
 _WITHOUT = "-dac_override,-dac_read_search"  # root that may open only what is its own, as any user
 VARIABLES = {**os.environ, "COLUMNS": "200", "PYTHONPATH": str(Path(__file__).parents[3])}
 warpwave = partial(command.warpwave, env=VARIABLES)
-PLACES = [
-    "below a file",
-    "below proc",
-    "proc itself",
-    "a long name",
-    "a loop of links",
-    "behind a loop",
-    "below a dangling link",
-    "read-only",
-]
-
-
-def started(*arguments: object, shell: str = "") -> subprocess.CompletedProcess[str]:
-    """Run the command from its start; `shell` is what stands behind it on a shell's line."""
-    words = ["bash", "-c", f'"$@" {shell}', "-", sys.executable, "-m", "warpwave", *map(str, arguments)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=120, env=VARIABLES)
-
-
-def beats(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """The lines of an error, without a traceback in them. The reason of the exit code is a line before it."""
-    assert "Traceback" not in done.stderr + done.stdout
-    return [line.strip() for line in done.stderr.strip().splitlines() if not line.startswith("exit code ")]
+PLACES = ["below a file", "below proc", "proc itself", "a long name", "a loop of links", "behind a loop"]
+PLACES += ["below a dangling link", "read-only"]
 
 
 @pytest.fixture
@@ -185,13 +167,8 @@ def test_a_closed_folder(bundle, tmp_path):
 
 
 TALKERS = [
-    ("list",),
-    ("list", "--json"),
-    ("--version",),
-    ("--help",),
-    ("run", "--help"),
-    ("report", "BUNDLE"),
-    ("export", "BUNDLE", "--format", "csv"),
+    tuple(line.split())
+    for line in ("list", "list --json", "--version", "--help", "run --help", "report BUNDLE", "export BUNDLE --format csv")
 ]
 
 
@@ -264,7 +241,8 @@ def test_a_reader_that_leaves_is_no_error(redirected, bundle, arguments):
 def test_python_itself_starts_without_descriptors():
     """As above, from the start of the process: Python has no stream for what is closed, and writes what is left at its end."""
     for shell, code in ((">/dev/full", 3), (">&-", 3), (">&- 2>&- <&-", 3), ("2>&-", 0), ("<&-", 0), ("| true; exit ${PIPESTATUS[0]}", 0)):
-        done = started("list", shell=shell)
+        words = ["bash", "-c", f'"$@" {shell}', "-", sys.executable, "-m", "warpwave", "list"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120, env=VARIABLES)
         assert (done.returncode, len(beats(done))) == (code, 3 if code and "2>" not in shell else 0), (shell, done.stderr)
 
 
@@ -286,9 +264,7 @@ def test_names_that_are_no_text(tmp_path):
         assert len(beats(done)) >= 3
     done = warpwave("list", cwd=tmp_path)
     plain = subprocess.run(
-        [sys.executable, "-m", "warpwave", "run", "mét\u2028al"],
-        capture_output=True,
-        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        [sys.executable, "-m", "warpwave", "run", "mét\u2028al"], capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}
     )
     assert (done.returncode, plain.returncode) == (0, 2)
     assert b"Traceback" not in plain.stderr
@@ -416,14 +392,6 @@ def test_an_expected_target_has_to_exist(one_run, tmp_path, capsys):
     assert "absent" in capsys.readouterr().out
 
 
-def test_a_protection_that_does_not_exist_cannot_be_given_up(tmp_path, capsys):
-    """Whichever engine runs: the report would claim it."""
-    (tmp_path / "ops").mkdir()
-
-    assert _run_cli(["run", "cpu", "--engine", "local", "--kernels", str(tmp_path / "ops"), "--weaken", "all"]) == 2
-    assert "no weakening named 'all'" in capsys.readouterr().err
-
-
 # `--requirements`, `--install` and `--env`, on the command line and in the package's own file.
 
 NOTHING = {"requirements": (), "with_packages": (), "install": None, "extras": ()}
@@ -431,7 +399,6 @@ NOTHING = {"requirements": (), "with_packages": (), "install": None, "extras": (
 
 @pytest.fixture
 def kernels(tmp_path) -> Path:
-    """A folder of kernels in a package that asks for nothing."""
     (tmp_path / "ops").mkdir()
     (tmp_path / "ops" / "pyproject.toml").write_text("[project]\nname = 'ops'\n")
     (tmp_path / "ops" / "needs.txt").write_text("einops\n")
@@ -473,6 +440,8 @@ def test_what_is_asked_for(kernels):
     assert chosen_packages({**NOTHING, "install": "alone"}, kernels) == Install((), "alone")
     assert chosen_packages(NOTHING, kernels) == Install(), "a stranger's file alone starts no build"
     assert chosen_variables(("TRITON_DEBUG=2",)) == {"TRITON_DEBUG": "2"}
+    with pytest.raises(UsageError, match=r"gone\.txt"):
+        chosen_packages({**NOTHING, "requirements": (kernels / "gone.txt",)}, kernels)
 
 
 @pytest.mark.parametrize(
@@ -486,22 +455,6 @@ def test_a_wrong_setting_is_refused(kernels, text):
         load_environment(kernels)
 
 
-def test_missing_files_are_refused(kernels):
-    with pytest.raises(UsageError, match=r"gone\.txt"):
-        chosen_packages({**NOTHING, "requirements": (kernels / "gone.txt",)}, kernels)
-
-
-def test_variables_are_set_or_passed_on(kernels, monkeypatch):
-    monkeypatch.setenv("A_TOKEN", "secret=1")
-
-    assert chosen_variables(("A_TOKEN", "B=", "C=x=y", "PYTHONPATH=/lib")) == {
-        "A_TOKEN": "secret=1",
-        "B": "",
-        "C": "x=y",
-        "PYTHONPATH": "/lib",
-    }
-
-
 @pytest.mark.parametrize("pair", ["NOT_SET_ANYWHERE", "HOME=/x", "TRITON_INTERPRET=1", "WARPWAVE_JOURNAL=x", "PATH=", "=x", "A B=1"])
 def test_variables_of_the_harness_are_refused(kernels, monkeypatch, pair):
     monkeypatch.delenv("NOT_SET_ANYWHERE", raising=False)
@@ -510,12 +463,17 @@ def test_variables_of_the_harness_are_refused(kernels, monkeypatch, pair):
         chosen_variables((pair,))
 
 
-def test_what_the_user_gives_comes_before_the_package(tmp_path):
+def test_what_the_user_gives_comes_before_the_package(tmp_path, kernels, monkeypatch):
     """Both are for the kernels; the package's go into the job, since they are no secret."""
     options = make_options("r", tmp_path, tmp_path, variables={"A": "mine"}, declared=Declared(variables={"A": "theirs", "B": "theirs"}))
     request = Request(load_targets()["cpu"], options, tmp_path)
 
     assert job_of(Layout("", "", ""), request, ()).declared.variables == {"B": "theirs"}
+
+    monkeypatch.setenv("A_TOKEN", "secret=1")
+    found = chosen_variables(("A_TOKEN", "B=", "C=x=y", "PYTHONPATH=/lib"))
+
+    assert found == {"A_TOKEN": "secret=1", "B": "", "C": "x=y", "PYTHONPATH": "/lib"}
 
 
 def test_the_variable_that_selects_gpus_is_refused(kernels, tmp_path):
@@ -569,11 +527,30 @@ def test_a_build_reads_no_project_file_through_a_link_out(kernels):
 
 @pytest.fixture
 def package(tmp_path):
-    """A package with scripts at its root, in a folder, and beside its kernels."""
     for name in ("speed.py", "benchmarks/b.py", "benchmarks/a.py", "benchmarks/deep/c.py", "my_ops/d.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("['-- --dtype bf16']", "allowed is a glob, and behind -- the arguments"),
+        ("['speed.py --dtype bf16']", "allowed is a glob, and behind -- the arguments"),
+        ('["\'speed.py"]', "allowed is a glob, and behind -- the arguments"),
+        ("['/etc/*.py']", "allowed is a glob of files in"),
+        ("['../*.py']", "allowed is a glob of files in"),
+        ("['benchmark/*.py']", "allowed is a glob that matches a file in"),
+        ("'benchmarks/*.py'", "allowed is a list of globs"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(package, text, words):
+    (package / "pyproject.toml").write_text(f"[tool.warpwave]\nbench-scripts = {text}\n")
+    with pytest.raises(ConfigError) as raised:
+        load_what(package / "my_ops", package)
+    assert "bench-scripts: found" in raised.value.happened
+    assert words in raised.value.happened
 
 
 @pytest.mark.parametrize(
@@ -592,31 +569,6 @@ def test_a_glob_and_its_arguments(package, text, script):
     assert load_what(package / "my_ops", package)["bench_scripts"] == (script,)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("-- --dtype bf16", "allowed is a glob, and behind -- the arguments"),
-        ("speed.py --dtype bf16", "allowed is a glob, and behind -- the arguments"),
-        ("'speed.py", "allowed is a glob, and behind -- the arguments"),
-        ("/etc/*.py", "allowed is a glob of files in"),
-        ("../*.py", "allowed is a glob of files in"),
-        ("benchmark/*.py", "allowed is a glob that matches a file in"),
-    ],
-)
-def test_what_cannot_be_run_is_refused(package, text, words):
-    (package / "pyproject.toml").write_text(f"[tool.warpwave]\nbench-scripts = [{json.dumps(text)}]\n")
-    with pytest.raises(ConfigError) as raised:
-        load_what(package / "my_ops", package)
-    assert "tool.warpwave.bench-scripts: found" in raised.value.happened
-    assert words in raised.value.happened
-
-
-def test_scripts_are_a_list(package):
-    (package / "pyproject.toml").write_text("[tool.warpwave]\nbench-scripts = 'benchmarks/*.py'\n")
-    with pytest.raises(ConfigError, match=r"bench-scripts: found 'benchmarks/.*allowed is a list of globs"):
-        load_what(package, package)
-
-
 def test_each_script_is_in_one_shard(package):
     asked = (BenchScript("benchmarks/**/*.py", ("-x",)), BenchScript("speed.py"))
     options = [make_options("run-1", package, package, bench_scripts=asked, shard=Shard(number, 3)) for number in (1, 2, 3)]
@@ -633,15 +585,6 @@ def test_each_script_is_in_one_shard(package):
 
 def no_newest(index: str) -> str:
     raise AssertionError("nobody asked for the newest")
-
-
-def test_each_target_on_each_toolchain():
-    known = load_toolchains()
-    found = legs([load_targets()[name] for name in ("cpu", "cuda")], chosen(known, ["triton-3.8"], ["3.9.0"], no_newest), known)
-
-    assert [target.name for target in found] == ["cpu@triton-3.8", "cpu@triton-3.9.0", "cuda@triton-3.8", "cuda@triton-3.9.0"]
-    assert [plain_target(target.name, target.toolchain.name) for target in found] == ["cpu", "cpu", "cuda", "cuda"]
-    assert legs([load_targets()["cpu"]], [], known) == [load_targets()["cpu"]]
 
 
 @pytest.mark.parametrize("target", ["cpu", "gfx942-emulated"])
@@ -669,6 +612,22 @@ def test_a_name_or_a_release(tmp_path):
         with pytest.raises(UsageError):
             one(known, wrong, no_newest)
 
+    found = legs([load_targets()[name] for name in ("cpu", "cuda")], chosen(known, ["triton-3.8"], ["3.9.0"], no_newest), known)
+
+    assert [target.name for target in found] == ["cpu@triton-3.8", "cpu@triton-3.9.0", "cuda@triton-3.8", "cuda@triton-3.9.0"]
+    assert [plain_target(target.name, target.toolchain.name) for target in found] == ["cpu", "cpu", "cuda", "cuda"]
+    assert legs([load_targets()["cpu"]], [], known) == [load_targets()["cpu"]]
+
+    # As a report shows it, so that the command beside a failed test can be typed: a toolchain of the file, or a release.
+    known, targets = load_toolchains(), load_targets()
+    found = split_legs(targets, ["cpu@triton-3.8", "cuda@triton-3.8.1", "other"], known, no_newest)
+
+    assert list(found) == [*targets, "cpu@triton-3.8", "cuda@triton-3.8.1"]
+    assert [found[name].toolchain.triton for name in list(found)[-2:]] == ["3.8.0", "3.8.1"]
+    assert [found[name].name for name in list(found)[-2:]] == list(found)[-2:]
+    with pytest.raises(UsageError, match="no toolchain named 'none'"):
+        split_legs(targets, ["cpu@none"], known, no_newest)
+
 
 @pytest.mark.parametrize(
     ("text", "said"),
@@ -686,27 +645,6 @@ def test_a_wrong_entry_is_refused_by_its_path(tmp_path, text, said):
         load_toolchains(path)
 
     assert said in raised.value.happened
-
-
-def test_a_leg_by_its_name():
-    """As a report shows it, so that the command beside a failed test can be typed: a toolchain of the file, or a release."""
-    known, targets = load_toolchains(), load_targets()
-    found = split_legs(targets, ["cpu@triton-3.8", "cuda@triton-3.8.1", "other"], known, no_newest)
-
-    assert list(found) == [*targets, "cpu@triton-3.8", "cuda@triton-3.8.1"]
-    assert [found[name].toolchain.triton for name in list(found)[-2:]] == ["3.8.0", "3.8.1"]
-    assert [found[name].name for name in list(found)[-2:]] == list(found)[-2:]
-    with pytest.raises(UsageError, match="no toolchain named 'none'"):
-        split_legs(targets, ["cpu@none"], known, no_newest)
-
-
-def test_a_wrong_name_is_the_users_mistake(tmp_path, capsys):
-    """Exit code 2, in three beats, before anything runs."""
-    (tmp_path / "kernels").mkdir()
-    code = _run_cli(["run", "cpu", "--kernels", str(tmp_path / "kernels"), "--toolchain", "none", "--out", str(tmp_path / "out")])
-
-    assert (code, (tmp_path / "out").exists()) == (2, False)
-    assert "There is no toolchain named 'none'" in capsys.readouterr().err
 
 
 def test_help_shows_what_most_people_type_and_help_all_every_option():
@@ -793,13 +731,6 @@ def test_wrong_builds_and_limits_are_refused(kernels, tmp_path, text, where):
         parsed(kernels, "--targets", str(tmp_path / "mine.yml"))
 
 
-@pytest.mark.parametrize("text", ["soon", "5s", "10x", "", "-1m", "1e9h"])
-def test_a_budget_is_a_time_that_stages_can_start_in(kernels, text):
-    """Anything else is refused before a run."""
-    with pytest.raises(UsageError, match="--budget"):
-        parse_options(parse_run(["cpu", "--kernels", str(kernels), "--budget", text]).params)
-
-
 LIMITS = [f"--budget={text}" for text in ("soon", "5s", "10x", "", "-1m", "1e9h")]
 LIMITS += ["--timeout=0", "--timeout=-5", "--test-timeout=nan", "--timeout=1e10"]
 
@@ -822,14 +753,6 @@ def test_a_budget_in_units_and_that_of_a_quick_run(kernels):
     assert seconds("--quick", "--timeout", "30") is None
     with pytest.raises(UsageError, match="--timeout"):
         seconds("--budget", "4h")
-
-
-def test_a_package_cannot_say_how_it_is_built_or_limited(kernels):
-    """Its author may be a stranger."""
-    for text in ("build = {wheelhouse = 'x'}", "limits = {results_gib = 100}", "weaken = ['network=host']", "install = 'all'"):
-        write(kernels, text)
-        with pytest.raises(ConfigError, match="found a key that does not exist"):
-            parsed(kernels)
 
 
 @pytest.mark.parametrize(("words", "mode"), [([], ""), (["--install"], "all"), (["--install=all"], "all"), (["--install=alone"], "alone")])
@@ -858,10 +781,126 @@ def test_the_commit_of_a_package_without_git_is_a_variable(kernels, monkeypatch)
     monkeypatch.setenv("WARPWAVE_COMMIT", "0123abc")
     assert parsed(kernels).package.commit == "0123abc"
 
-
-def test_kernels_for_another_run_are_those_of_all_launches(kernels):
-    """Whatever the package says of its own compile stage: the run that takes them launches tests and benches."""
+    # Whatever the package says of its own compile stage: the run that takes them launches tests and benches.
     write(kernels, "launches = ['bench']")
 
     assert parsed(kernels).what.launches == ("bench",)
     assert parsed(kernels, "--save-compiled", "sm_90").what.launches == ("bench", "test")
+
+    for text in ("build = {wheelhouse = 'x'}", "limits = {results_gib = 100}", "weaken = ['network=host']", "install = 'all'"):
+        write(kernels, text)
+        with pytest.raises(ConfigError, match="found a key that does not exist"):
+            parsed(kernels)
+
+
+# No command writes through a link that came with a package or with results.
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch) -> Path:
+    root = tmp_path / "repository"
+    root.mkdir()
+    (tmp_path / "outside").mkdir()
+    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
+    monkeypatch.chdir(root)
+    return root
+
+
+def link(path: Path, *, tracked: bool = False) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(Path.cwd().parent / "outside")
+    if tracked:
+        subprocess.run(["git", "add", str(path)], cwd=path.parent, check=True)
+    return path
+
+
+def test_a_link_of_the_repository_is_refused_and_ones_own_is_not(repository):
+    """git knows the first. The second, to a disk with more room, is the user's own."""
+    check_no_links(link(repository / "own") / "run")
+    with pytest.raises(UsageError, match="leads through the link"):
+        check_no_links(link(repository / "theirs", tracked=True) / "run")
+
+
+def test_a_link_that_the_user_does_not_know_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "package").mkdir()
+    monkeypatch.chdir(tmp_path / "package")
+    link(Path("reports").absolute())
+
+    with pytest.raises(UsageError, match="leads through the link"):
+        check_no_links(Path("reports") / "runs")
+
+
+def test_a_link_in_results_is_refused(tmp_path):
+    (tmp_path / "run" / "raw" / "cpu").mkdir(parents=True)
+    (tmp_path / "run" / "raw" / "cpu" / "run.json").write_text("{}")
+    (tmp_path / "run" / "plots").symlink_to(tmp_path)
+
+    with pytest.raises(UsageError, match="leads through the link"):
+        check_no_links(tmp_path / "run" / "plots")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "cpu", "--kernels", "kernels"],
+        ["run", "cpu", "--kernels", "kernels", "--out", "reports/x"],
+        ["report", "run", "--out", "reports/x"],
+        ["export", "run", "--out", "reports/x.csv"],
+        ["plot", "run", "--out", "reports/x"],
+        ["compare", "run", "run", "--markdown", "reports/x.md"],
+        ["codegen", "diff", "run", "run", "--html", "reports/x.html"],
+        ["init", "reports/x"],
+        ["list", "--json", "reports/x.json"],
+    ],
+    ids=" ".join,
+)
+def test_every_command_that_writes_looks(repository, capsys, words):
+    (repository / "kernels").mkdir()
+    (repository / "kernels" / "test_one.py").write_text("def test_one(): pass\n")
+    link(repository / "reports", tracked=True)
+
+    assert _run_cli(words) == 2
+    assert "leads through the link" in " ".join(capsys.readouterr().err.split())
+    assert list((repository.parent / "outside").iterdir()) == []
+
+
+def test_a_run_enters_no_link_in_its_results(repository, capsys):
+    (repository / "kernels").mkdir()
+    (repository / "kernels" / "test_one.py").write_text("def test_one(): pass\n")
+    for name in ("raw", "logs"):
+        link(repository.parent / "o" / name)
+        assert _run_cli(["run", "cpu", "--engine", "local", "--kernels", "kernels", "--out", "../o"]) == 2
+        (repository.parent / "o" / name).unlink()
+    assert list((repository.parent / "outside").iterdir()) == []
+
+
+@pytest.mark.parametrize("content", ["text", b"picture"])
+def test_a_link_in_the_place_of_a_file_is_replaced(tmp_path, content):
+    (tmp_path / "mine").write_text("kept")
+    (tmp_path / "page").symlink_to("mine")
+    write_text(tmp_path / "page", content)
+
+    assert (tmp_path / "mine").read_text() == "kept"
+    assert not (tmp_path / "page").is_symlink()
+
+
+def all_commands(group: click.Group, name: str = ""):
+    for key, entry in group.commands.items():
+        if isinstance(entry, click.Group):
+            yield from all_commands(entry, f"{name} {key}")
+        else:
+            yield f"{name} {key}".strip(), entry
+
+
+WRITTEN = {"out", "markdown", "html_file", "svg", "summary", "json", "resume"}
+
+
+def test_every_option_that_names_a_place_to_write_is_checked():
+    unchecked = {
+        f"{name} {parameter.name}"
+        for name, command in all_commands(cli)
+        for parameter in command.params
+        if parameter.name in WRITTEN and isinstance(parameter.type, click.Path) and parameter.type not in (OUT_FILE, OUT_FOLDER)
+    }
+
+    assert unchecked == set()

@@ -24,7 +24,6 @@ def warpwave(*arguments, cwd: Path, **more):
 
 
 def test_the_command_writes_what_it_prints(tmp_path):
-    """The terminal, Markdown, HTML and JSON say the same, and the exit code is in the JSON, too."""
     for name, kernel in (("base", row()), ("head", row(spills=4))):
         write_raw(tmp_path / name / "raw" / "alpha", run(compiled=(kernel,)))
     done = warpwave("codegen", "diff", "base", "head", "--markdown", "out.md", "--html", "out.html", "--json", "out.json", cwd=tmp_path)
@@ -63,7 +62,6 @@ def package(tmp_path):
 
 
 def test_the_page_of_two_legs(tmp_path, package, capsys):
-    """In four forms, with exit code 1 for a kernel that spills, and the tuned configuration that is stale by that."""
     for toolchain, spills in (("triton-3.8.0", 0), ("triton-3.9", 8)):
         made = run("cpu", gpu=None, samples=(), again=(), ceilings=(), compiled=(compiled(spills=spills),))
         record = replace(made.record, target=f"cpu@{toolchain}", toolchain=toolchain)
@@ -79,14 +77,12 @@ def test_the_page_of_two_legs(tmp_path, package, capsys):
         assert "What changes" in (tmp_path / name).read_text()
 
 
-def test_speeds_without_tests_are_refused(tmp_path, package, capsys):
+def test_speeds_without_tests_are_refused_and_so_is_a_tuned_file_that_is_none(tmp_path, package, capsys):
     words = ["upgrade", "cuda", "--from", "3.8.0", "--to", "3.9.0", "--stage", "bench", "--kernels", str(package)]
 
     assert _run_cli([*words, "--out", str(tmp_path / "o")]) == 2
     assert "--stage test,bench" in " ".join(capsys.readouterr().err.split())
 
-
-def test_a_tuned_file_that_is_none(package):
     (package / "configs" / "H200.json").write_text("[]")
     with pytest.raises(ConfigError, match=r"H200\.json"):
         tuned_configurations(package)
@@ -135,9 +131,7 @@ def test_series_are_in_the_order_of_the_runs():
     assert found[0].points[0].half_width > 0
     assert left_out == []
 
-
-def test_a_run_without_a_place_in_the_history_is_named():
-    """It is of two runs, has no id or start, or has no speed; the others are shown all the same."""
+    # It is of two runs, has no id or start, or has no speed; the others are shown all the same.
     runs = [
         day(1, 1.0),
         day(2, 1.0, record=record("alpha", verdict=Verdict.STALE)),
@@ -149,16 +143,12 @@ def test_a_run_without_a_place_in_the_history_is_named():
 
     assert [[point.run_id for point in one.points] for one in found] == [["run-1"]]
     assert [text.rpartition(": ")[2] for text in left_out] == [
-        "its files are of two runs",
-        "its run.json has no run id or no start",
-        "its run.json has no run id or no start",
+        *("its files are of two runs", "its run.json has no run id or no start", "its run.json has no run id or no start"),
         "it has no sound speed (passed)",
     ]
     assert "it has no sound speed" in texts(history_sections(lines(found, 20), left_out))
 
-
-def test_only_what_can_be_relied_on_is_in_a_series():
-    """Not what failed, not what was weak, not what no test vouches for; and another GPU, timer or flush is another series."""
+    # Not what failed, not what was weak, not what no test vouches for; and another GPU, timer or flush is another series.
     weak, other = sample(1, median_ms=1.0, weak="throttled"), sample(1, median_ms=1.0, timer="another")
     found, left_out = series(
         [day(1, 1.0), day(2, 1.0, cases=()), day(3, samples=(weak,)), day(4, samples=(other,)), day(5, 1.0, facts=facts(GPU_B))]
@@ -191,12 +181,8 @@ def test_lines_differ_by_all_that_points_are_measured_by():
     found = lines([one, *(dataclasses.replace(one, **changed) for changed in other)], 9)
 
     assert [(line.dtype, line.provider, line.target, line.gpu, line.n) for line in found] == [
-        ("fp32", "triton", "alpha", GPU_A, 1),
-        ("bf16", "triton", "alpha", GPU_A, 1),
-        ("fp32", "torch", "alpha", GPU_A, 1),
-        ("fp32", "triton", "beta", GPU_A, 1),
-        ("fp32", "triton", "alpha", GPU_B, 1),
-        ("fp32", "triton", "alpha", GPU_A, 1),
+        *(("fp32", "triton", "alpha", GPU_A, 1), ("bf16", "triton", "alpha", GPU_A, 1), ("fp32", "torch", "alpha", GPU_A, 1)),
+        *(("fp32", "triton", "beta", GPU_A, 1), ("fp32", "triton", "alpha", GPU_B, 1), ("fp32", "triton", "alpha", GPU_A, 1)),
         ("fp32", "triton", "alpha", GPU_A, 1),
     ]
 
@@ -222,14 +208,12 @@ def test_a_step_is_a_change_that_stays(times, found):
     assert texts(history_sections([line], ())).count("not confirmed") == sum(not step.confirmed for step in line.steps)
 
 
-def test_wide_intervals_are_no_step():
+def test_wide_intervals_are_no_step_and_half_of_the_cases_have_to_move():
     times = [1, 1, 1, 1.1, 1.1, 1.1]
 
     assert line_of(times).steps
     assert not line_of(times, half_width=0.06).steps
 
-
-def test_half_of_the_cases_have_to_move():
     still, moved = [1, 1, 1, 1, 1], [1, 1, 2, 2, 2]
 
     assert not line_of(still, still, still, moved).steps
@@ -238,7 +222,6 @@ def test_half_of_the_cases_have_to_move():
 
 @pytest.fixture
 def runs(tmp_path, monkeypatch):
-    """Four runs in a folder, the last two slower, and one of their folders without a run."""
     monkeypatch.chdir(tmp_path)
     for number, time in enumerate((1.0, 1.0, 1.5, 1.5), 1):
         who = day(number, time, time)
@@ -249,7 +232,6 @@ def runs(tmp_path, monkeypatch):
 
 
 def test_the_command_shows_lines_and_steps(runs, capsys):
-    """From folders to a table, the steps, and what is left out; all of it in JSON, and a page for a summary."""
     assert _run_cli(["history", "all/3", "all/4", "all/1", "all/2", "empty", "--markdown", "page.md", "--json", "all.json"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     document = json.loads((runs / "all.json").read_text())
@@ -261,16 +243,12 @@ def test_the_command_shows_lines_and_steps(runs, capsys):
     assert [step["after"]["run_id"] for step in document["lines"][0]["steps"]] == ["run-3"]
     assert (document["exit_code"], document["left_out"]) == (0, ["empty: there is no raw folder in it"])
 
-
-def test_a_folder_of_runs_is_as_good_as_its_runs(runs, capsys):
     for folders in (["all"], ["all", "all/2"]):
         assert _run_cli(["history", *folders, "--last", "2", "--kernel", "softmax"]) == 0
         told = capsys.readouterr().out
         assert "2 runs, 2 lines, 0 steps down and 0 up." in told
         assert "softmax/N=2" in told
 
-
-def test_shards_of_a_run_are_one_run(runs, capsys):
     for number in (1, 2):
         for shard in (1, 2):
             who = record("alpha", run_id=f"night-{number}", started=f"2026-01-0{number}T00:00:00+00:00", commit="c", shard=f"{shard}/2")

@@ -9,13 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from warpwave.config.files import refuse, validate
 from warpwave.config.hardware import named, nearest
 from warpwave.config.hosts import load_hosts
-from warpwave.config.pyproject import (
-    PackageEnvironment,
-    load_environment,
-    load_gates,
-    load_tuned,
-    load_what,
-)
+from warpwave.config.pyproject import PackageEnvironment, load_environment, load_gates, load_tuned, load_what
 from warpwave.config.targets import compiling_for, load_architectures, load_targets, named_architectures
 from warpwave.errors import ConfigError, UsageError
 from warpwave.records import COUNTERS, Architecture, BenchScript, Gates, Waiver, What, Which, from_json, to_json
@@ -34,8 +28,6 @@ tuned = [{files = "configs/*.json", function = "fused", key = 3}]
 
 @pytest.fixture
 def package(tmp_path):
-    """A folder of kernels, below the folder with a file of this text."""
-
     def write(text: str):
         (tmp_path / "pyproject.toml").write_text(text)
         (tmp_path / "kernels" / "mine").mkdir(parents=True, exist_ok=True)
@@ -182,28 +174,9 @@ def test_a_file_that_cannot_be_read_says_why(package, tmp_path):
 # Which variables a file of a package may set.
 
 REFUSED = (
-    "LD_PRELOAD",
-    "BASH_ENV",
-    "PYTHONPATH",
-    "PYTHONSTARTUP",
-    "PATH",
-    "HOME",
-    "ENV",
-    "GIT_SSH",
-    "OPENSSL_CONF",
-    "SSL_CERT_FILE",
-    "TRITON_PTXAS_PATH",
-    "TRITON_CACHE_MANAGER",
-    "TRITON_ENABLE_ASAN",
-    "TRITON_USE_ANYTHING",
-    "PYTORCH_ENABLE_ANYTHING",
-    "TORCH_LOGS",
-    "PIP_INDEX_URL",
-    "LD_X_TRITON_ONLY",
-    "OTHERPKG_X",
-    "MYPKG",
-    "MYPKGS_X",
-    "triton_debug",
+    *("LD_PRELOAD", "BASH_ENV", "PYTHONPATH", "PYTHONSTARTUP", "PATH", "HOME", "ENV", "GIT_SSH", "OPENSSL_CONF", "SSL_CERT_FILE"),
+    *("TRITON_PTXAS_PATH", "TRITON_CACHE_MANAGER", "TRITON_ENABLE_ASAN", "TRITON_USE_ANYTHING", "PYTORCH_ENABLE_ANYTHING", "TORCH_LOGS"),
+    *("PIP_INDEX_URL", "LD_X_TRITON_ONLY", "OTHERPKG_X", "MYPKG", "MYPKGS_X", "triton_debug"),
 )
 
 
@@ -241,8 +214,7 @@ def test_no_package_gets_a_name_by_calling_itself_so(tmp_path, project, name):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["FLAG_GEMS_X", "MY_OPS_BACKEND", "PLAIN_FAST", "ANY_TRITON_ONLY", "TRITON_F32_DEFAULT", "TORCHINDUCTOR_MAX_AUTOTUNE"],
+    "name", ["FLAG_GEMS_X", "MY_OPS_BACKEND", "PLAIN_FAST", "ANY_TRITON_ONLY", "TRITON_F32_DEFAULT", "TORCHINDUCTOR_MAX_AUTOTUNE"]
 )
 def test_a_package_sets_its_own(tmp_path, name):
     """Names that begin with the project's or with a module's, settings that load nothing, and `X_TRITON_ONLY`."""
@@ -320,8 +292,6 @@ def test_what_is_right_is_made():
     with pytest.raises(ConfigError, match="a: key is missing"):
         validate(Needs, {}, Path("a"), "x")
 
-
-def test_a_types_own_validator_says_what_is_allowed():
     from typing import Annotated
 
     from pydantic import AfterValidator
@@ -342,7 +312,6 @@ def test_a_types_own_validator_says_what_is_allowed():
 
 @pytest.fixture(scope="module")
 def known() -> dict[str, Architecture]:
-    """The architectures of the shipped file."""
     return load_architectures()
 
 
@@ -354,11 +323,7 @@ def known() -> dict[str, Architecture]:
         *(("7900xtx", "gfx1100"), ("RX 7900 XT", "gfx1100"), ("rx-7900-xtx", "gfx1100"), ("AMD Radeon RX 9070 XT", "gfx1201")),
         *(("rtx4090", "sm_89"), ("NVIDIA L4", "sm_89"), ("5090", "sm_120"), ("T4", "sm_75"), ("a10g", "sm_86"), ("strix halo", "gfx1151")),
         *(
-            ("h100", "sm_90"),
-            ("H200", "sm_90"),
-            ("NVIDIA H100 80GB HBM3", "sm_90"),
-            ("sm90", "sm_90"),
-            ("sm_90a", "sm_90"),
+            *(("h100", "sm_90"), ("H200", "sm_90"), ("NVIDIA H100 80GB HBM3", "sm_90"), ("sm90", "sm_90"), ("sm_90a", "sm_90")),
             ("SM_90A", "sm_90"),
         ),
         *(("NVIDIA A100-SXM4-80GB", "sm_80"), ("b200", "sm_100"), ("sm_100a", "sm_100"), ("9.0", "sm_90")),
@@ -383,6 +348,8 @@ def test_a_wrong_name_is_answered_with_the_nearest(known, text, near):
 def test_every_name_of_the_shipped_file_means_its_own_entry(known):
     for card in known.values():
         assert all(named(name, known) is card for name in (card.name, *card.also, *card.cards))
+
+    assert from_json(Architecture, to_json(known["gfx942"])).shown == "gfx942 (MI300X)"
 
 
 def test_the_option_replaces_what_a_target_compiles_for(known):
@@ -409,7 +376,3 @@ def test_a_targets_file_may_use_the_names_and_add_some(tmp_path):
     file.write_text(text.replace("mi300x", "mi30x"))
     with pytest.raises(ConfigError, match=r"architectures\[0\]: found 'mi30x'.*the nearest is MI300X \(gfx942\)"):
         load_targets(file)
-
-
-def test_the_name_survives_the_job(known):
-    assert from_json(Architecture, to_json(known["gfx942"])).shown == "gfx942 (MI300X)"

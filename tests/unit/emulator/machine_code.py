@@ -120,7 +120,6 @@ _TYPES |= {
 
 
 def compiled(function, arch: str, arguments: dict, constants: dict, **options):
-    """Compile a Triton function for arguments that are CPU tensors and numbers."""
     signature, attributes = {}, {}
     for n, name in enumerate(function.arg_names):
         if name in constants:
@@ -146,7 +145,6 @@ def pack(kernel, values: list) -> bytes:
 
 
 def run(function, arch: str, grid: tuple[int, ...], arguments: dict, constants: dict, limit: int | None = None, **options) -> Execution:
-    """Compile and execute a Triton function over CPU tensors."""
     made = compiled(function, arch, arguments, constants, **options)
     kernel = load(made.asm["hsaco"])
     values = [arguments[name] for name in function.arg_names if name not in constants] + [0, 0]

@@ -19,7 +19,6 @@ CARDS = tuple(WAVES)
 
 
 def counted(function, arch, grid, arguments, constants, **options) -> tuple[Counts, Counter]:
-    """Execute a Triton function and return its counts, and their sum over all lines."""
     made = compiled(function, arch, arguments, constants, **options)
     kernel = load(made.asm["hsaco"])
     buffers = [(value.data_ptr(), value.nbytes) for value in arguments.values() if isinstance(value, torch.Tensor)]
@@ -37,41 +36,35 @@ def _counted(kernel, launch) -> tuple[Counts, Counter]:
 
 @triton.jit
 def copy(x, y, n, FIRST: tl.constexpr, BLOCK: tl.constexpr):
-    """Copy a vector, from element FIRST on."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y + i, tl.load(x + FIRST + i, mask=i < n), mask=i < n)
 
 
 @triton.jit
 def strided(x, y, STEP: tl.constexpr, BLOCK: tl.constexpr):
-    """Gather every STEP-th element."""
     i = tl.arange(0, BLOCK)
     tl.store(y + i, tl.load(x + i * STEP))
 
 
 @triton.jit
 def transposed(x, y, N: tl.constexpr, BLOCK: tl.constexpr):
-    """Write the transpose of an N by N matrix by flat indices, which hide the strides from the compiler."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y + i % N * N + i // N, tl.load(x + i))
 
 
 @triton.jit
 def total(x, y, BLOCK: tl.constexpr):
-    """Add up a block."""
     tl.store(y + tl.program_id(0), tl.sum(tl.load(x + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)), 0))
 
 
 @triton.jit
 def collected(x, y, BLOCK: tl.constexpr):
-    """Add each element to one of 16 sums."""
     i = tl.arange(0, BLOCK)
     tl.atomic_add(y + i % 16, tl.load(x + i), sem="relaxed")
 
 
 @triton.jit
 def product(a, b, c, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
-    """One tile of a matrix product."""
     m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
     found = tl.dot(tl.load(a + m[:, None] * K + k[None, :]), tl.load(b + k[:, None] * N + n[None, :]))
     tl.store(c + m[:, None] * N + n[None, :], found)
@@ -156,19 +149,11 @@ def test_atomics_to_few_words_touch_few_lines(arch):
 
 # rows, columns and k of the instruction that the compiler takes, and its cycles
 _DOTS = [
-    ("gfx90a", torch.float16, 32, 32, 8, 64),
-    ("gfx90a", torch.float32, 32, 32, 2, 64),
-    ("gfx942", torch.float16, 32, 32, 8, 32),
-    ("gfx942", torch.bfloat16, 32, 32, 8, 32),
-    ("gfx942", torch.float32, 32, 32, 4, 32),
-    ("gfx942", torch.float8_e4m3fnuz, 32, 32, 16, 32),
-    ("gfx942", torch.int8, 32, 32, 16, 32),
-    ("gfx950", torch.float16, 32, 32, 16, 32),
-    ("gfx950", torch.bfloat16, 32, 32, 16, 32),
-    ("gfx1100", torch.float16, 16, 16, 16, 32),
-    ("gfx1100", torch.bfloat16, 16, 16, 16, 32),
-    ("gfx1201", torch.float16, 16, 16, 16, 16),
-    ("gfx1201", torch.int8, 16, 16, 16, 8),
+    *(("gfx90a", torch.float16, 32, 32, 8, 64), ("gfx90a", torch.float32, 32, 32, 2, 64), ("gfx942", torch.float16, 32, 32, 8, 32)),
+    *(("gfx942", torch.bfloat16, 32, 32, 8, 32), ("gfx942", torch.float32, 32, 32, 4, 32)),
+    *(("gfx942", torch.float8_e4m3fnuz, 32, 32, 16, 32), ("gfx942", torch.int8, 32, 32, 16, 32)),
+    *(("gfx950", torch.float16, 32, 32, 16, 32), ("gfx950", torch.bfloat16, 32, 32, 16, 32), ("gfx1100", torch.float16, 16, 16, 16, 32)),
+    *(("gfx1100", torch.bfloat16, 16, 16, 16, 32), ("gfx1201", torch.float16, 16, 16, 16, 16), ("gfx1201", torch.int8, 16, 16, 16, 8)),
 ]
 
 
@@ -302,10 +287,7 @@ def test_lanes_that_are_off_take_a_cycle_of_lds_as_well(lanes):
 def test_the_conflicts_of_a_posted_transpose():
     """AMDResearch/intelliperf, #45: 229,376 on an MI200 for tiles of 16 by 16 floats, which is 1024 by 1024 elements, 64 a wave."""
     body = [
-        "v_and_b32 v1, 15, v0",
-        "v_lshrrev_b32 v2, 4, v0",
-        "v_lshl_add_u32 v1, v1, 4, v2",
-        "v_lshlrev_b32 v1, 2, v1",
+        *("v_and_b32 v1, 15, v0", "v_lshrrev_b32 v2, 4, v0", "v_lshl_add_u32 v1, v1, 4, v2", "v_lshlrev_b32 v1, 2, v1"),
         "ds_read_b32 v3, v1",
     ]
     kernel = load(assembled("gfx90a", "\n".join(f"\t{line}" for line in body)))

@@ -34,7 +34,6 @@ more = [CppExtension("unbuilt_cpu", []), CUDAExtension(f"{name}._C", []), CUDAEx
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A package whose build script names extensions, in the path of this process."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
     monkeypatch.setattr(sys, "modules", {**sys.modules})
@@ -183,10 +182,8 @@ def test_a_store_leads_back_to_its_argument():
 GATE = """
 import torch
 from ._ops import add_op_namespace_prefix, ops
-
 torch.library.define(add_op_namespace_prefix("gate"), "(Tensor x) -> Tensor")
 torch.library.impl(add_op_namespace_prefix("gate"), "CPU")(lambda x: x + 1)
-
 def again(x): return ops.gate(x)
 def native(x): return ops.gate_native(x)
 def misspelt(x): return ops.gaet(x)
@@ -328,7 +325,7 @@ def declaring(tmp_path) -> Path:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no reader of TOML")
-def test_each_place_has_its_options(declaring):
+def test_each_place_has_its_options_and_the_hint_is_one_command(declaring):
     modules = [f"{name}_of_nobody" for name in ("needed", "tested", "first", "third", "fourth", "wild")]
 
     assert sources(modules, declaring) == {
@@ -339,21 +336,18 @@ def test_each_place_has_its_options(declaring):
         "fourth_of_nobody": ("requirements-eval.txt", "--with fourth-of-nobody"),
     }
 
-
-def test_a_package_that_is_called_otherwise(tmp_path):
-    (tmp_path / "requirements.txt").write_text("PyYAML\nopencv_python\n")
-
-    assert set(sources(["yaml", "cv2"], tmp_path)) == {"yaml", "cv2"}
-
-
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no reader of TOML")
-def test_the_hint_is_one_command(declaring):
     missing = [f"{name}_of_nobody" for name in ("first", "second", "third", "fourth", "wild")]
     hint = hint_of([f"ModuleNotFoundError: No module named '{name}'" for name in missing], declaring)
 
     assert "first_of_nobody (extra verify), " in hint
     assert ": --install --extra verify --extra tables --extra bench --with fourth-of-nobody." in hint
     assert "Missing here: wild_of_nobody. --install installs" in hint
+
+
+def test_a_package_that_is_called_otherwise(tmp_path):
+    (tmp_path / "requirements.txt").write_text("PyYAML\nopencv_python\n")
+
+    assert set(sources(["yaml", "cv2"], tmp_path)) == {"yaml", "cv2"}
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no reader of TOML")

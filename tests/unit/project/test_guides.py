@@ -68,7 +68,6 @@ def fences(path):
 
 @pytest.fixture
 def folder(tmp_path):
-    """An empty folder with `warpwave` in the PATH, no engine, and a recorded run."""
     work, programs = tmp_path / "work", tmp_path / "bin"
     work.mkdir()
     programs.mkdir()

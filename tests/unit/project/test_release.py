@@ -11,6 +11,7 @@ import shutil
 import site
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,13 +22,16 @@ pytest.importorskip("hatchling", reason="the wheel's build back-end; `nox -s tes
 
 import command
 import yaml
-from runner import Runner
-from workflow_jobs import PYTHON
+from recorded import ARCHIVE, recorded
+from runner import PYTHON, Runner
 
 import warpwave
 from warpwave import starter
 from warpwave.__main__ import _run_cli
 from warpwave.starter import starter_files
+
+sys.path.append(str(Path(__file__).parents[3] / "tools"))
+from pack import pack
 
 ROOT = Path(__file__).parents[3]
 
@@ -118,7 +122,6 @@ def interpreter(version: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("version", PYTHONS)
 def test_the_wheel_works_where_nothing_is(wheel, tmp_path, version):
-    """With what it needs from an index, in an empty environment of each Python that it names."""
     if not (python := interpreter(version)):
         pytest.skip(f"there is no Python {version} here")
     assert call(python, "-m", "venv", tmp_path / "empty", cwd=tmp_path).returncode == 0
@@ -191,7 +194,6 @@ SOURCE = "git+https://code.example/them/warpwave@" + "5e" * 20
 
 
 def run(folder, module, *words, **variables):
-    """A command in a folder; Python finds the harness of this checkout and nothing else of it."""
     environment = {**os.environ, "DOCKER_HOST": f"unix://{folder}/no.sock", "COLUMNS": "200", **variables}
     return command.python("-m", module, *words, cwd=folder, env=environment)
 
@@ -208,10 +210,7 @@ def test_an_empty_repository_gets_all_of_it(repository):
 
     assert written == set(map(str, starter_files()))
     assert {
-        "kernels/scale/scale.py",
-        "kernels/scale/test_scale.py",
-        "kernels/scale/bench_scale.py",
-        ".github/workflows/kernels.yml",
+        *("kernels/scale/scale.py", "kernels/scale/test_scale.py", "kernels/scale/bench_scale.py", ".github/workflows/kernels.yml"),
     } < written
 
 
@@ -341,3 +340,46 @@ def test_what_pip_noted_says_where_it_is_from(monkeypatch, noted, named):
     monkeypatch.setattr(starter.metadata, "distribution", lambda name: SimpleNamespace(read_text=lambda file: noted))
 
     assert starter._as_installed() == named
+
+
+# The recorded run is small in a clone, and packed so that anybody can check it.
+
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+def test_the_recorded_run_takes_at_most_two_megabytes():
+    """Every clone carries it."""
+    files = [path for path in (REPOSITORY / "reports").rglob("*") if path.is_file() and "runs" not in path.relative_to(REPOSITORY).parts]
+
+    assert sum(path.stat().st_size for path in files) <= 2_000_000
+    assert sorted(path.name for path in ARCHIVE.parent.iterdir()) == ["comparison.html", "recorded.tar.xz"]
+
+
+def test_the_same_files_give_the_same_archive(tmp_path):
+    """Another machine, time, mode and order of the files change nothing; journals and logs are left out."""
+    archives = []
+    for name, order in (("one", 1), ("two", -1)):
+        folder = tmp_path / name
+        for path in ("comparison.json", "raw/a/run.json", "raw/a/bench/journal.jsonl", "raw/a/log.txt", "plots/a.svg", "raws/b")[::order]:
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(path)
+            os.utime(folder / path, (order + 9, order + 9))
+            (folder / path).chmod(0o600 if order == 1 else 0o755)
+        archives.append(tmp_path / f"{name}.tar.xz")
+        assert pack(folder, archives[-1], ["raw", "comparison.json"]) == ["comparison.json", "raw/a/run.json"]
+        assert pack(folder, folder / "all.tar.xz") == ["comparison.json", "plots/a.svg", "raw/a/run.json", "raws/b"]
+        assert pack(folder, folder / "all.tar.xz") == ["comparison.json", "plots/a.svg", "raw/a/run.json", "raws/b"]
+
+    assert archives[0].read_bytes() == archives[1].read_bytes()
+
+
+def test_the_archive_holds_what_pack_would_pack(tmp_path):
+    """Nothing was added by hand: the same names, contents, modes and times."""
+    pack(recorded(), tmp_path / "again.tar.xz", ["raw", "comparison.json"])
+    entries = []
+    for path in (ARCHIVE, tmp_path / "again.tar.xz"):
+        with tarfile.open(path) as packed:
+            entries.append([(entry.name, entry.mode, entry.mtime, entry.uid, packed.extractfile(entry).read()) for entry in packed])
+
+    assert entries[0] == entries[1]

@@ -14,11 +14,9 @@ import pytest
 REPOSITORY = Path(__file__).parents[3]
 sys.path.insert(0, str(REPOSITORY / "tests" / "strangers"))
 
-import again
 import rows
 import session
 import sources
-import table
 
 TESTS = "def test_good():\n    pass\n\n\ndef test_bad():\n    assert [7, 8] == [7]\n"
 
@@ -68,7 +66,7 @@ def test_what_cannot_be_reached_has_a_row(cache, tmp_path):
     result = session.measure(package, asked)
 
     assert result["not_reached"] == "no clone called other or other-ops in cache/"
-    assert "| b/other-ops@000000000000 (B) | not run: no clone called" in table._row(package, result)
+    assert "| b/other-ops@000000000000 (B) | not run: no clone called" in rows._row(package, result)
 
 
 def test_failures_that_differ_in_numbers_are_one_class():
@@ -107,9 +105,9 @@ REPEATED = {
 
 def test_failed_tests_that_ran_again_change_their_row():
     """Their verdicts and classes replace the old ones; what was slow, passed or compiled stays."""
-    assert again.to_repeat(ROW) == ["t.py::a", "t.py::b", "t.py::c"]
+    assert rows.to_repeat(ROW) == ["t.py::a", "t.py::b", "t.py::c"]
 
-    row = again.merged(ROW, REPEATED)
+    row = rows.merged(ROW, REPEATED)
 
     assert row["test"]["counts"] == {"passed": 10, "failed": 1, "timeout": 2, "not-run": 1}
     assert row["test"]["not_run"] == {"skipped": 4, "not-pretended": 1}
@@ -127,8 +125,8 @@ def test_failed_tests_that_ran_again_change_their_row():
 @pytest.mark.parametrize(("row", "word"), [({}, "no row yet"), ({"test": ROW["test"]}, "does not name")])
 def test_tests_that_nobody_knows_do_not_run_again(row, word):
     """A row from before they were kept has failures, and is not left as it is without a word."""
-    with pytest.raises(again.CannotMergeError, match=word):
-        again.to_repeat(row)
+    with pytest.raises(rows.CannotMergeError, match=word):
+        rows.to_repeat(row)
 
 
 @pytest.mark.parametrize(
@@ -141,19 +139,18 @@ def test_tests_that_nobody_knows_do_not_run_again(row, word):
     ],
 )
 def test_a_row_is_not_mixed_with_another_run(change, word):
-    with pytest.raises(again.CannotMergeError, match=word):
-        again.merged(ROW, {**REPEATED, **change})
+    with pytest.raises(rows.CannotMergeError, match=word):
+        rows.merged(ROW, {**REPEATED, **change})
 
 
 @pytest.mark.slow
 def test_a_whole_run_becomes_a_row(cache, tmp_path, monkeypatch):
-    """One test passes, one fails with and without warpwave; the page gets both between its marks, and keeps the rest."""
     pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
     folder, package = cache
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n")
-    monkeypatch.setattr(table, "PAGE", page)
-    monkeypatch.setattr(table, "RESULTS", tmp_path / "results")
+    page.write_text(f"before\n{rows.BEGIN}\nold\n{rows.END}\nafter\n")
+    monkeypatch.setattr(rows, "PAGE", page)
+    monkeypatch.setattr(rows, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(session, "packages", lambda: [package])
     monkeypatch.setattr(sys, "argv", ["session.py", "--offline", str(folder), "--work", str(tmp_path / "work")])
 
@@ -164,7 +161,7 @@ def test_a_whole_run_becomes_a_row(cache, tmp_path, monkeypatch):
     assert [(one["count"], one["message"]) for one in result["classes"]] == [(1, "assert [N, N] == [N]")]
     text = page.read_text()
     assert text.startswith("before\n")
-    assert text.endswith(f"{table.END}\nafter\n")
+    assert text.endswith(f"{rows.END}\nafter\n")
     assert "old" not in text
     triton = result["facts"]["triton"]
     assert f"| a/ops@{package.commit[:12]} (A) | 1 pass, 1 do not | none |  |  | {triton} | `--kernels .` |" in text

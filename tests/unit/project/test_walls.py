@@ -37,7 +37,6 @@ OWNERS = {
 
 @functools.cache
 def imports(path: Path) -> set[str]:
-    """Every module that a file imports, wherever in it."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -48,7 +47,6 @@ def imports(path: Path) -> set[str]:
 
 
 def below(modules: set[str], package: str) -> set[str]:
-    """Those of `modules` that are `package` or in it."""
     return {module for module in modules if module == package or module.startswith(package + ".")}
 
 
@@ -115,11 +113,7 @@ def test_layer_zero_needs_nothing(module):
     assert ast.literal_eval(done.stdout) <= {"warpwave", "__main__"}
 
 
-PURE = [
-    HARNESS / "stats.py",
-    *sorted((HARNESS / "compare").rglob("*.py")),
-    *sorted((HARNESS / "render").rglob("*.py")),
-]
+PURE = [HARNESS / "stats.py", *sorted((HARNESS / "compare").rglob("*.py")), *sorted((HARNESS / "render").rglob("*.py"))]
 # What each room may import of the harness, beside itself.
 GROUND = {"warpwave.records", "warpwave.errors", "warpwave.safe_text", "warpwave.stats"}
 ROOMS = {
@@ -127,34 +121,15 @@ ROOMS = {
     "collect": GROUND,
     "render": GROUND | {"warpwave.compare"},
     "run": GROUND
-    | {
-        "warpwave.collect",
-        "warpwave.engines",
-        "warpwave.git",
-        "warpwave.options",
-        "warpwave.config.hosts",
-        "warpwave.config.targets",
-    },
+    | {"warpwave.collect", "warpwave.engines", "warpwave.git", "warpwave.options", "warpwave.config.hosts", "warpwave.config.targets"},
     "engines": GROUND | {"warpwave.git", "warpwave.options", "warpwave.config.hosts", "warpwave.config.targets"},
 }
 # The folders and files of a room, from the ground up: each imports only those before it.
 FLOORS = {
     "inside": (
         *(
-            "environment",
-            "process",
-            "imports",
-            "benchmarks",
-            "scripts",
-            "facts",
-            "codegen",
-            "fake_gpu",
-            "sanitize",
-            "multi_gpu",
-            "test",
-            "compile",
-            "precompile",
-            "bench",
+            *("environment", "process", "imports", "benchmarks", "scripts", "facts", "codegen", "fake_gpu", "sanitize", "multi_gpu"),
+            *("test", "compile", "precompile", "bench"),
         ),
     ),
     "compare": ("model", "speeds", "codegen", "tests", "answer", "upgrade"),

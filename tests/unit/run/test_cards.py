@@ -76,6 +76,14 @@ def test_a_stage_has_the_card_from_its_question_to_its_end(card, raw):
     assert (card.locked, card.taken, set(lease.held)) == (False, 2, {"test", "bench"})
 
 
+def test_a_stranger_among_stages_gets_nothing(card, raw):
+    lease = Lease(card.lock, raw)
+    lease.on_event(event("../..", True))
+    lease.end()
+
+    assert card.taken == 0
+
+
 def test_what_asks_twice_gets_it_once(card, raw):
     lease = Lease(card.lock, raw)
     for _ in range(2):
@@ -109,17 +117,8 @@ def test_an_answer_follows_no_link(card, raw, tmp_path_factory):
     assert (outside.read_text(), (raw / "test" / LEASE_FILE).read_text()) == ("precious", "")
 
 
-def test_a_stranger_among_stages_gets_nothing(card, raw):
-    lease = Lease(card.lock, raw)
-    lease.on_event(event("../..", True))
-    lease.end()
-
-    assert card.taken == 0
-
-
 @pytest.fixture
 def stage(raw, monkeypatch):
-    """A stage's side; its events go to a list."""
     told: list[dict] = []
     monkeypatch.setenv(inside.LEASE_VARIABLE, "")
     monkeypatch.setattr(inside, "emit", lambda name, **fields: told.append({"event": name, **fields}))

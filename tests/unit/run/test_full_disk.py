@@ -30,12 +30,9 @@ pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s
 TESTS = """
 import os
 from pathlib import Path
-
 OUT = Path(os.environ["SMALL_DISK"])
-
 def test_before():
     pass
-
 def test_that_fills_the_disk():
     if (OUT / "roomy").exists():
         return
@@ -45,7 +42,6 @@ def test_that_fills_the_disk():
                 pass
         except OSError:
             pass
-
 def test_after():
     pass
 """
@@ -74,7 +70,6 @@ def small_disk(disk):
 
 @pytest.fixture
 def run(tmp_path):
-    """Run a small package of tests into a folder, as a user does."""
     package = tmp_path / "package"
     package.mkdir()
     (package / "test_op.py").write_text(
@@ -150,8 +145,6 @@ def test_whatever_the_disk_answers_and_when(tmp_path, monkeypatch, number, momen
 
 
 class Standing:
-    """An engine that passes everything."""
-
     name = "local"
 
     def prepare(self, request, say):

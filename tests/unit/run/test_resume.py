@@ -53,19 +53,15 @@ from warpwave.run.resume import check_same, recorded_run_id
 TESTS = """
 import os, time
 from pathlib import Path
-
 def test_before():
     pass
-
 def test_fails():
     assert False
-
 def test_under_way():
     mark = Path(os.environ["MARK"])
     if not mark.exists():
         mark.touch()
         time.sleep(600)
-
 def test_after():
     pass
 """
@@ -73,7 +69,6 @@ def test_after():
 
 @pytest.fixture
 def warpwave(tmp_path):
-    """The command in a folder with a package, without interpreter or container."""
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "test_op.py").write_text(TESTS)
     (tmp_path / "targets.yml").write_text("schema_version: 1\ntargets:\n  cpu: {interpret: false, stages: [test]}\n")
@@ -118,10 +113,7 @@ def test_a_killed_harness_leaves_a_valid_bundle_that_is_completed(killed, warpwa
     assert [case.id for case in ran(before)] == ["test_op.py::test_before", "test_op.py::test_fails"]
     assert process.returncode == 1, output
     assert [(case.id.rpartition("_")[2], case.verdict.value) for case in after.cases] == [
-        ("before", "passed"),
-        ("fails", "failed"),
-        ("way", "passed"),
-        ("after", "passed"),
+        *(("before", "passed"), ("fails", "failed"), ("way", "passed"), ("after", "passed")),
     ]
     assert sorted(ends) == sorted(set(ends))
     assert (after.record.verdict, after.problems) == (Verdict.FAILED, ())
@@ -186,7 +178,7 @@ def test_another_job_is_refused(tmp_path, changes, words):
     assert all(word in caught.value.happened for word in words)
 
 
-def test_places_and_limits_may_be_others(tmp_path):
+def test_another_job_is_refused_unused(tmp_path):
     dump(JOB, host_copy(tmp_path / "raw" / "cpu", "job.json"))
     check_same(tmp_path / "raw" / "cpu", having(JOB, kernels="/elsewhere", output="/there", test_s=900.0))
 
@@ -213,9 +205,7 @@ def test_a_torn_line_costs_only_itself(tmp_path):
 
     assert journal.done() == {"a", "c"}
 
-
-def test_what_a_fresh_worker_compiles_again_is_no_new_row():
-    """It starts with nothing loaded; kernels of the worker before it come again under another case's name."""
+    # It starts with nothing loaded; kernels of the worker before it come again under another case's name.
     card = Architecture("cuda", 90, 32, {}, name="sy_90")
 
     def kernel(function: str, origin: str) -> dict:
@@ -268,7 +258,6 @@ RUN = ["run", "cpu", "--engine", "local", "--kernels", "ops", "--targets", "targ
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory):
-    """A finished run of a small package, in which a test failed."""
     pytest.importorskip("triton", reason="the local engine needs torch and triton; `nox -s tests` installs them")
     folder = tmp_path_factory.mktemp("first")
     for name, text in PACKAGE.items():
@@ -409,17 +398,15 @@ def test_a_new_target_is_not_mixed_with_a_stale_one(place, capsys):
     assert "helper.py has changed" in capsys.readouterr().err.replace("'", "")
 
 
-def test_the_place_of_the_package_is_free(place, capsys):
+def test_two_folders_for_one_run_are_refused_and_the_place_of_the_package_is_free(place, capsys):
+    assert resume("--out", "second") == 2
+    assert "--resume names first and --out names second" in capsys.readouterr().err
+    assert resume("--out", "./first") == 1
+
     (place / "elsewhere").mkdir()
     shutil.move(place / "ops", place / "elsewhere" / "ops")
 
     assert resume("--kernels", "elsewhere/ops") == 1
-
-
-def test_two_folders_for_one_run_are_refused(place, capsys):
-    assert resume("--out", "second") == 2
-    assert "--resume names first and --out names second" in capsys.readouterr().err
-    assert resume("--out", "./first") == 1
 
 
 ORDER = "\n::error::planted\x1b[2J\u202e"
@@ -466,7 +453,6 @@ class Fake:
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Run a target on a fake engine with an image."""
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "test_op.py").write_text("")
 
@@ -482,8 +468,6 @@ def run(tmp_path, monkeypatch):
 
 
 def ended(verdict=Verdict.PASSED, stages=(Stage.TEST,)):
-    """What an inside leaves that came to its end."""
-
     def act(raw):
         reports = (StageReport(Stage.FACTS, Verdict.PASSED, exit_code=0), *(StageReport(stage, verdict, exit_code=0) for stage in stages))
         dump(Stages("run-1", raw.name, True, reports), raw / "stages.json")
@@ -564,17 +548,15 @@ def forged(run, tmp_path):
     return raw
 
 
-def test_a_forged_record_does_not_end_or_change_a_run(run, forged):
-    record = run(ended(), again=True)
-
-    assert (record.run_id, record.verdict, len(record.attempts)) == ("run-1", Verdict.PASSED, 1)
-
-
-def test_a_report_of_a_killed_run_reads_what_the_host_wrote(forged, tmp_path):
+def test_a_forged_record_does_not_end_or_change_a_run(forged, tmp_path, run):
     record = collect(forged).record
 
     assert (record.run_id, record.verdict) == ("run-1", Verdict.INCOMPLETE)
     assert "has not ended" in record.reason
+
+    record = run(ended(), again=True)
+
+    assert (record.run_id, record.verdict, len(record.attempts)) == ("run-1", Verdict.PASSED, 1)
 
 
 def test_two_runs_in_one_folder_keep_their_ids(run, tmp_path):

@@ -1,12 +1,15 @@
 """The steps of a search: what is asked again, what is kept, and what is refused. Nothing is run: the runs are made up."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from engine_requests import ask, having, make_options
 from synthetic import case, run, sample
+from wheels import wrap_triton
 
+from warpwave.__main__ import _run_cli
 from warpwave.compare.search import Answer, Kind, Question
 from warpwave.config.targets import load_targets
 from warpwave.errors import ConfigError, NothingRanError, UsageError, WarpwaveError
@@ -141,3 +144,78 @@ def test_one_after_the_other_where_turns_help_nothing(options, change):
 
 def test_a_target_without_a_card_is_not_divided(options):
     assert _told(in_turns(_pair("cpu"), options)) == ["cpu@old", "cpu@new"]
+
+
+# A release of Triton with another default is found: by bisecting releases.
+
+
+KERNEL = """
+import triton, triton.language as tl
+@triton.jit
+def sum_kernel(x, out, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out, tl.sum(tl.load(x + i), 0))
+"""
+LAUNCH = """
+import torch
+from ops import sum_kernel
+def test_sum():
+    sum_kernel[(1,)](torch.empty(8192, device="cuda"), torch.empty(1, device="cuda"), 8192)
+"""
+# What the planted releases change: a launch has one warp if it does not say how many.
+ONE_WARP = """
+from triton.backends.nvidia import compiler as _compiler
+_plain = _compiler.CUDAOptions.__init__
+def _changed(self, *words, num_warps=1, **more):
+    _plain(self, *words, num_warps=num_warps, **more)
+_compiler.CUDAOptions.__init__ = _changed
+"""
+FOLDER = "mine.yml"
+TARGETS = """
+schema_version: 1
+targets:
+  cpu: {architectures: [sm_90], quick: [sm_90]}
+build: {wheelhouse: wheels}
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    pytest.importorskip("pip", reason="the installer uses the pip of the kernels' Python")
+    root = tmp_path_factory.mktemp("planted")
+    (root / "ops").mkdir()
+    for name, text in {"ops.py": KERNEL, "test_ops.py": LAUNCH}.items():
+        (root / "ops" / name).write_text(text)
+    for number in range(1, 4):
+        wrap_triton(root / "wheels", f"3.9.0.post{number}", ONE_WARP if number > 1 else "")
+    (root / FOLDER).write_text(TARGETS)
+    return root
+
+
+@pytest.fixture
+def ask_planted(place, monkeypatch, capsys):
+    """Runs a search, and returns its exit code and its JSON."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place / "cache"))
+
+    def run(*words: str) -> tuple[int, dict]:
+        code = _run_cli([*words, "--targets", str(place / FOLDER), "--quiet", "--json"])
+        return code, json.loads(capsys.readouterr().out)
+
+    return run
+
+
+@pytest.mark.slow
+def test_bisecting_releases_finds_the_planted_one(place, ask_planted):
+    """In three steps, with the generated code beside it. The second time, nothing runs."""
+    words = ["bisect", "cpu", "--over", "triton", "--good", "3.9.0.post1", "--bad", "3.9.0.post3", "--worse", "registers"]
+    words += ["--kernels", str(place / "ops"), "--out", str(place / "bisect")]
+    code, told = ask_planted(*words, "--markdown", str(place / "page.md"))
+    (place / "cache").rename(place / "away")  # what has an answer needs no environment
+    again = ask_planted(*words)
+    (place / "away").rename(place / "cache")
+
+    assert (code, told["sentence"]) == (0, "triton-3.9.0.post2 is the first bad one; triton-3.9.0.post1 is the last good one.")
+    assert [one["reply"]["answer"] for one in told["bisect"]["tried"]] == ["good", "bad", "bad"]
+    assert "4 → 1 warps" in (place / "page.md").read_text()
+    assert again == (code, told)
+    assert ask_planted(*[word.replace("registers", "occupancy") for word in words])[0] == 2  # another question, in the same folder

@@ -1,7 +1,5 @@
 """Files that would take all memory or time, and folders with surprises: read within limits, or refused with a sentence."""
 
-from __future__ import annotations
-
 import ast
 import csv
 import io
@@ -104,7 +102,6 @@ def test_a_folder_may_be_called_anything(tmp_path, name):
 
 @pytest.mark.parametrize("parent", ["raw", "artifacts"])
 def test_a_forest_of_folders_is_refused(tmp_path, parent, monkeypatch):
-    """The search ends, and says so."""
     monkeypatch.setattr(collecting, "MAX_FOLDERS", 5)
     for number in range(6):
         (tmp_path / parent / str(number)).mkdir(parents=True)
@@ -244,7 +241,6 @@ HOSTILE_XML = {
 
 @pytest.mark.parametrize("name", HOSTILE_XML)
 def test_a_hostile_junit_file_costs_the_test_stage_only(raw, name):
-    """It is invalid, with a sentence that says where. Samples, kernels and facts are still read."""
     content, word = HOSTILE_XML[name]
     (raw / "test/junit.xml").write_text(content)
 
@@ -259,7 +255,6 @@ def test_a_hostile_junit_file_costs_the_test_stage_only(raw, name):
 
 
 def test_bytes_that_are_no_text_are_invalid(raw):
-    """A binary file instead of XML or JSON is refused, not decoded."""
     for name in ("test/junit.xml", "facts.json", "bench/samples.jsonl"):
         (raw / name).write_bytes(b"\xff\xfe\x00\xd8" * 10 + b"\n")
 
@@ -323,7 +318,6 @@ def test_a_hostile_record_never_raises_and_never_passes(raw, name, content):
 
 @pytest.mark.parametrize("name", ["test/junit.xml", "run.json", "bench/samples.jsonl"])
 def test_symbolic_links_are_refused(raw, tmp_path, name):
-    """A link is not followed, not even to a valid file."""
     outside = tmp_path / "outside"
     (raw / name).rename(outside)
     (raw / name).symlink_to(outside)
@@ -335,7 +329,6 @@ def test_symbolic_links_are_refused(raw, tmp_path, name):
 
 
 def test_a_linked_folder_is_refused_too(raw, tmp_path):
-    """A link one level up is a link too."""
     (raw / "test").rename(tmp_path / "elsewhere")
     (raw / "test").symlink_to(tmp_path / "elsewhere")
 
@@ -379,7 +372,6 @@ def test_what_is_not_a_regular_file_is_refused_at_once(raw):
     ],
 )
 def test_a_file_above_its_cap_is_refused(raw, monkeypatch, reader, cap, value, name, stage_name):
-    """Size, depth, count, memory and time: each limit has its sentence."""
     monkeypatch.setattr(reader, cap, value)
 
     found = collect(raw)
@@ -400,8 +392,6 @@ def test_an_impossible_time_is_no_time(raw, time):
 
 
 def test_an_unreadable_file_is_a_problem_not_a_traceback(raw, monkeypatch):
-    """Missing permissions affect a single file too."""
-
     def refuse(path, *_, **__):
         raise PermissionError(13, "Permission denied")
 

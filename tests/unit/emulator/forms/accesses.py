@@ -630,29 +630,12 @@ def nothing(memory: Memory, shape: str, example: str) -> Case:
 
 
 CACHES = (
-    "buffer_inv",
-    "buffer_wbl2",
-    "buffer_gl0_inv",
-    "buffer_gl1_inv",
-    "global_inv",
-    "global_wb",
-    "global_wbinv",
-    "buffer_wbinvl1",
+    *("buffer_inv", "buffer_wbl2", "buffer_gl0_inv", "buffer_gl1_inv", "global_inv", "global_wb", "global_wbinv", "buffer_wbinvl1"),
     "buffer_wbinvl1_vol",
 )
 HINTS = (
-    "s_nop",
-    "v_nop",
-    "s_delay_alu",
-    "s_clause",
-    "s_setprio",
-    "s_set_inst_prefetch_distance",
-    "s_waitcnt_depctr",
-    "s_wait_alu",
-    "s_sleep",
-    "s_wait_storecnt",
-    "s_waitcnt_vscnt",
-    "ds_nop",
+    *("s_nop", "v_nop", "s_delay_alu", "s_clause", "s_setprio", "s_set_inst_prefetch_distance", "s_waitcnt_depctr", "s_wait_alu"),
+    *("s_sleep", "s_wait_storecnt", "s_waitcnt_vscnt", "ds_nop"),
 )
 
 

@@ -26,12 +26,10 @@ CONTROL = (
 
 
 def used(arch: str) -> dict[str, str]:
-    """Return an instruction for each shape that kernels use on a card."""
     return by_shape(CARDS / f"{arch}.txt")
 
 
 def unused(arch: str) -> dict[str, str]:
-    """Return an instruction for each form that the core executes on a card, and that no kernel uses."""
     family = "cdna" if WAVES[arch] == 64 else "rdna"
     return by_shape(CARDS / "unused" / f"{family}.txt") | by_shape(CARDS / "unused" / f"{arch}.txt")
 

@@ -103,11 +103,7 @@ def execute_cases(
                 whole_on = f"s_mov_b{wave} {'exec' if cdna else 'exec_lo'}, -1"
                 name = register if register[0] != "e" else "s[28:29]" if cdna else "s28"
                 code += [f"s_mov_b{wave} {name}, {register}", whole_on] if register[0] == "e" else []
-                code += [
-                    f"v_cndmask_b32 v48, 0, 1, {name}",
-                    f"{store} v4, v48, s[6:7]",
-                    f"{add} v4, {wave * 4}, v4",
-                ]
+                code += [f"v_cndmask_b32 v48, 0, 1, {name}", f"{store} v4, v48, s[6:7]", f"{add} v4, {wave * 4}, v4"]
                 continue
             number = int(re.search(r"\d+", register)[0])
             for n in range(count):
@@ -318,7 +314,6 @@ def base(mnemonic: str) -> str:
 
 
 def statement(mnemonic: str):
-    """Return types of results, types of operands, and the function of an instruction; KeyError: nobody has stated it."""
     name = base(mnemonic)
     return (
         STATED.get(name)
@@ -512,14 +507,7 @@ def meaning(machine: Machine, name: str, flags: dict):
 
 # On CDNA, a result of 16 bits zeroes the other half, but for these, which can choose their half.
 KEEP_OTHER_HALF = {
-    "v_fma_mixlo_f16",
-    "v_fma_mixhi_f16",
-    "v_fma_f16",
-    "v_mad_f16",
-    "v_mad_u16",
-    "v_mad_i16",
-    "v_div_fixup_f16",
-    "v_cvt_pk_fp8_f32",
+    *("v_fma_mixlo_f16", "v_fma_mixhi_f16", "v_fma_f16", "v_mad_f16", "v_mad_u16", "v_mad_i16", "v_div_fixup_f16", "v_cvt_pk_fp8_f32"),
     "v_cvt_pk_bf8_f32",
 }
 KEEP_OTHER_HALF |= {f"v_{name}3_{kind}" for name in ("max", "min", "med") for kind in ("f16", "i16", "u16")}

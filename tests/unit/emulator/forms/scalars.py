@@ -44,8 +44,6 @@ def of_half(value) -> int:
 
 
 def flagged(bits: int, function):
-    """Return a result and whether it is not zero."""
-
     def both(*given):
         result = function(*given) & (1 << bits) - 1
         return result, int(result != 0)

@@ -310,7 +310,6 @@ def program(arch: str, name: str, space: str, returns: bool, words: int) -> str:
 
 
 def exec_of(arch: str, on: int) -> list[str]:
-    """Return code that lets some lanes be on."""
     halves = [f"s_mov_b32 exec_{half}, {on >> shift & MASK32:#x}" for half, shift in (("lo", 0), ("hi", 32))]
     return halves[: WAVES[arch] // 32]
 

@@ -73,7 +73,6 @@ WAITS = {
 
 
 def findings(arch: str, body: str, threads: int) -> tuple[set[Check], np.ndarray]:
-    """Run one workgroup; return what is found, and its output."""
     cdna, gfx12 = WAVES[arch] == 64, arch.startswith("gfx12")
     begin = f"{'s_load_dwordx4' if cdna else 's_load_b128'} s[4:7], s[0:1], 0x0\n {'s_wait_kmcnt 0x0' if gfx12 else 's_waitcnt lgkmcnt(0)'}\n v_and_b32 v0, 0x3ff, v0\n v_lshlrev_b32 v1, 2, v0\n"
     kernel = load(assembled(arch, "\n".join("\t" + line.strip() for line in (begin + body).splitlines())))
@@ -234,7 +233,6 @@ def test_fields_of_mode_are_read_and_written(arch):
 
 
 def error_of(arch: str, line: str) -> Exception:
-    """Return what an instruction ends a launch with."""
     with pytest.raises((Trap, Unimplemented)) as raised:
         execute(load(assembled(arch, f"\ts_nop 0\n\t{line}")), Launch((1, 1, 1), WAVES[arch], bytes(16), 0, []))
     return raised.value

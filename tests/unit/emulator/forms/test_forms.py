@@ -31,7 +31,6 @@ SOON = slow_but(WAVES, ["gfx942", "gfx1201"])
 
 
 def wrong_on(arch: str, examples: dict[str, str]) -> list[tuple[str, str]]:
-    """Execute instructions, without products and control; return those that leave something else than is stated, and what."""
     on_lanes, on_scalars, in_memory = collections.defaultdict(list), [], collections.defaultdict(list)
     memories = cache(partial(accesses.memory_of, arch))
     rows = scalars.given(arch)
@@ -149,7 +148,6 @@ N = 4096
 
 
 def kernels(dtype):
-    """Yield three of the bundled kernels, with arguments and constants as their packages launch them."""
     x, out, seed = torch.zeros(N, dtype=dtype), torch.zeros(N, dtype=dtype), torch.zeros(1, dtype=torch.int64)
     yield add_kernel, {"x_ptr": x, "y_ptr": x, "out_ptr": out, "n_elements": N, "alpha": 1.5}, {"BLOCK_SIZE": 1024}
     yield gelu_kernel, {"x_ptr": x, "out_ptr": out, "n_elements": N}, {"TANH": False, "BLOCK_SIZE": 1024}

@@ -235,7 +235,6 @@ VECTOR = {
 
 
 def brain(bits):
-    """Return the bfloat16 nearest to a float, ties to even, as its code; a NaN stays one."""
     value = bits.astype(np.uint32)
     rounded = (value.astype(np.uint64) + 0x7FFF + (value >> 16 & 1)) >> np.uint64(16)
     return np.where(np.isnan(value.view(np.float32)), 0x7FC0, rounded).astype(np.uint32)
@@ -267,7 +266,6 @@ for _kind in ("i32", "u32", "i64", "u64", "i16", "u16", "f32", "f64", "f16"):
 
 
 def fit(kind: str, exact):
-    """Return exact numbers as the nearest that a type has."""
     info = np.iinfo({"u": "uint", "i": "int"}[kind[0]] + kind[1:])
     return np.clip(exact, info.min, info.max)
 
@@ -585,11 +583,7 @@ for _kind in ("f16", "f32", "f64"):
     REAL |= {
         f"v_{name}_{_kind}": (_kind, _kind, how)
         for name, how in (
-            ("floor", np.floor),
-            ("ceil", np.ceil),
-            ("trunc", np.trunc),
-            ("rndne", np.rint),
-            ("fract", fraction),
+            *(("floor", np.floor), ("ceil", np.ceil), ("trunc", np.trunc), ("rndne", np.rint), ("fract", fraction)),
             ("frexp_mant", frexp_mantissa),
         )
     }

@@ -21,14 +21,7 @@ for needed in ("elftools", "msgpack", "tinygrad"):
 
 import re
 
-from warpwave.emulator import (
-    Access,
-    Check,
-    Launch,
-    TimeLimit,
-    execute,
-    load,
-)
+from warpwave.emulator import Access, Check, Launch, TimeLimit, execute, load
 from warpwave.inside.codegen.barriers import acquired_alone, lds_in_flight, published_early
 
 SCRIPT = Path(__file__).parents[3] / "amd_only" / "compiled.py"
@@ -343,5 +336,5 @@ def test_waves_behind_a_barrier_read_what_one_acquired(version, architecture, tm
 
     found = acquired_alone((tmp_path / "kernel.s").read_text())
     cache = "buffer_gl0_inv" if architecture == "gfx1100" else "global_inv"
-    told = (f"buffer_load_b64 of loops_and_memory.py:46 behind a barrier, without {cache}: another wave acquired",)
+    told = (f"buffer_load_b64 of kernels.py:48 behind a barrier, without {cache}: another wave acquired",)
     assert found == (told if version == "3.8.0" else ())

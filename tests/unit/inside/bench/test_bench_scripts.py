@@ -1,7 +1,5 @@
 """Benchmarks that are scripts, measured on a device whose clock only launches move: a quarter of a millisecond each."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -29,7 +27,6 @@ from warpwave.config.targets import load_targets
 from warpwave.inside.bench import timing as do_bench, results, stage
 from warpwave.inside.fake_gpu import card as driver
 from warpwave.records import BenchScript, Job, Stage, What
-
 device = FakeDevice()
 do_bench.time = type("Still", (), dict(perf_counter=staticmethod(lambda: 0.0)))
 driver.PretendedDriver.launcher_cls = lambda self, source, metadata: lambda *args, **kwargs: device.work(0.25)
@@ -49,7 +46,6 @@ from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.supervise import supervise
 from warpwave.inside.process.workers import spawned
 from warpwave.records import dump
-
 folder, start = Path.cwd(), spawned([sys.executable, "program.py"])
 sink = Sink(folder, "samples.jsonl")
 deaths = supervise(start, Journal(folder / "journal.jsonl"), 120.0, folder / "log.txt", sink.on_event)
@@ -218,10 +214,7 @@ def named(tmp_path):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (
-            "for n in (1, 2):\n    last_ms = n * 1.5\n    measure(lambda: f(n))\ndef f(n): pass\n",
-            [("3/n=1", "f"), ("3/n=2", "f")],
-        ),
+        ("for n in (1, 2):\n    last_ms = n * 1.5\n    measure(lambda: f(n))\ndef f(n): pass\n", [("3/n=1", "f"), ("3/n=2", "f")]),
         (
             "def main(size, mode='fwd', device='cuda:0', base_ms=0.123, path='/tmp/x'):\n    measure(lambda: k[(1,)](size))\nmain(64)\n",
             [("2/size=64,mode=fwd", "k")],

@@ -1,7 +1,5 @@
 """The bench stage, without a GPU: what a sweep keeps of each point, and what makes a point weak, skipped or wrong."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json
@@ -73,8 +71,8 @@ class Card(FakeDevice):
     ],
     ids=["quiet", "slow", "too-slow", "libraries", "neighbour"],
 )
-def test_a_card_that_was_not_left_alone_makes_a_point_weak(changes, words):
-    """Seen before or after."""
+def test_a_card_that_was_not_left_alone_makes_a_point_weak(changes, words, device):
+    """Seen before or after. A card without a clock and a memory to look at makes nothing weak."""
     card = Card()
     watch = Watch(card)
     first = watch.look()
@@ -83,13 +81,8 @@ def test_a_card_that_was_not_left_alone_makes_a_point_weak(changes, words):
     second = watch.look()
 
     assert (watch.weakness(first, second), watch.weakness(first)) == (words, "")
-
-
-def test_a_card_that_tells_nothing_makes_nothing_weak(device):
-    """No clock to wait for and no memory to look at."""
-    watch = Watch(device)
-
-    assert watch.weakness(watch.look(), watch.look()) == ""
+    silent = Watch(device)
+    assert silent.weakness(silent.look(), silent.look()) == ""
 
 
 def test_a_sample_carries_the_authors_number_and_the_raw_timings(device, timer):
@@ -107,26 +100,23 @@ def test_a_sample_carries_the_authors_number_and_the_raw_timings(device, timer):
     assert len(sample.times_ms) > 5
 
 
+def mismatched():
+    raise RuntimeError("shape mismatch\nmore")
+
+
 @pytest.mark.parametrize(
-    ("returned", "verdict", "words"),
-    [(float("nan"), Verdict.INVALID, "nan"), (float("inf"), Verdict.INVALID, "inf"), (None, Verdict.INVALID, "None")],
+    ("author", "verdict", "words"),
+    [
+        *((lambda value=value: value, Verdict.INVALID, str(value)) for value in (float("nan"), float("inf"), None)),
+        (mismatched, Verdict.ERROR, "RuntimeError: shape mismatch"),
+    ],
 )
-def test_what_is_no_number_is_invalid(timer, returned, verdict, words):
+def test_what_is_no_number_is_invalid(timer, author, verdict, words):
     """Never 0.0, never a gap."""
-    sample = stage._measure(point(lambda N, provider: returned), timer)
+    sample = stage._measure(point(lambda N, provider: author()), timer)
 
     assert (sample.verdict, words in sample.reason, sample.value) == (verdict, True, None)
-
-
-def test_an_author_who_raises_is_a_row(timer):
-    """The error's type and first line are the reason."""
-
-    def author(N, provider):
-        raise RuntimeError("shape mismatch\nmore")
-
-    sample = stage._measure(point(author), timer)
-
-    assert (sample.verdict, sample.reason) == (Verdict.ERROR, "RuntimeError: shape mismatch")
+    assert "\n" not in sample.reason
 
 
 def test_a_worker_takes_up_where_another_died(tmp_path, monkeypatch, device):
@@ -167,12 +157,10 @@ from warpwave.inside.fake_gpu.driver import call_once
 from warpwave.inside.bench.timing import Timer, Timing
 from warpwave.records import Job, Stage, What
 from warpwave.config.targets import load_targets
-
 class Once(Timer):
     def do_bench(self, fn, **options):
         self.last = Timing((1.0,), 0, 0, 1.0, 0.0)
         return call_once(fn, **options)
-
 card = next(card for card in load_targets()["cpu"].architectures if card.name == "gfx942")
 stage.Timer.when_used = classmethod(lambda cls, *told: Once(object(), None, 0))
 stage.copy_ceiling, results.trouble = lambda *arguments: None, lambda: ""
@@ -205,22 +193,11 @@ def test_what_a_point_tells_triton_is_over_with_it(monkeypatch):
 
 
 def test_the_ceiling_is_a_copy_well_past_the_caches(monkeypatch, tmp_path, device, timer):
-    """4 GiB moved where there is room for it, less on a small card, and the size is on record."""
-    import torch
+    """4 GiB moved where there is room for it, less on a small card, and the size is on record.
 
-    card = SimpleNamespace(mem_get_info=lambda: (1 << 20, 1 << 30), empty_cache=lambda: None)
-    monkeypatch.setattr(ceilings, "accelerator", lambda: ("card", card))
-    monkeypatch.setattr("triton.runtime.driver", SimpleNamespace(active=SimpleNamespace(get_active_torch_device=lambda: "cpu")))
-    journal = Journal(tmp_path / "journal.jsonl")
-    monkeypatch.setattr(torch.Tensor, "copy_", lambda self, other: device.work(2.0))
-    ceilings.copy_ceiling(journal, timer, "before", set())
-    record = json.loads(journal.read()[-1]["ceiling"])
-
-    assert (record["bytes_moved"], record["median_ms"], record["when"]) == (1 << 19, 2.0, "before")
-
-
-def test_smaller_copies_are_measured_once_for_smaller_cases(monkeypatch, tmp_path, device, timer):
-    """Before the points, each with an identity of its own, so that a worker that takes over goes on behind the last one."""
+    Smaller copies are measured once, before the points, each with an identity of its own, so that a worker that takes over goes on behind
+    the last one.
+    """
     import torch
 
     card = SimpleNamespace(mem_get_info=lambda: (64 << 20, 1 << 30), empty_cache=lambda: None)
@@ -234,6 +211,7 @@ def test_smaller_copies_are_measured_once_for_smaller_cases(monkeypatch, tmp_pat
     records = [json.loads(event["ceiling"]) for event in journal.read() if "ceiling" in event]
 
     assert [(record["bytes_moved"], record["when"]) for record in records] == [(1 << 16, "before"), (1 << 25, "before"), (1 << 25, "after")]
+    assert {record["median_ms"] for record in records} == {2.0}
 
 
 def test_an_aa_run_measures_twice_in_two_processes(tmp_path, monkeypatch):
@@ -294,8 +272,6 @@ def in_turns(timer, monkeypatch, tmp_path, *functions):
 
 
 def author(timer, work, log=None):
-    """An author's function that computes GB/s from the median."""
-
     def function(N, provider):
         if log is not None:
             log.append(1)
@@ -387,33 +363,23 @@ def test_one_that_raises_leaves_the_others_their_turns(device, timer, tmp_path, 
 
 
 def test_tuning_inside_of_what_is_timed_is_not_the_points_timing(device, timer, tmp_path, monkeypatch):
-    """An autotuner calls `do_bench` from within the first launch."""
-    tuned, calls = [], []
+    """An autotuner calls `do_bench` from within the first launch, and for another shape while the point's own events wait to be read."""
+    tuned, calls, launches = [], [], itertools.count()
 
     def candidate():
         calls.append(1)
         device.work(3.0)
 
     def work():
-        if not tuned:
+        number = next(launches)
+        if number == 0:
             tuned.append(timer.do_bench(candidate, quantiles=(0.5, 0.2, 0.8)))
-        device.work(0.25)
-
-    found, _ = in_turns(timer, monkeypatch, tmp_path, ("one", author(timer, work)))
-    assert (tuned, set(found["one"]["times_ms"])) == ([[3.0, 3.0, 3.0]], {0.25})
-    assert len(calls) == 10  # compiled, looked at three times, warmed up, and one round of five
-
-
-def test_tuning_in_the_middle_of_a_round_leaves_its_timings_alone(device, timer, tmp_path, monkeypatch):
-    """Another shape, and the autotuner measures again, while the events of the point's own timings wait to be read."""
-    calls = itertools.count()
-
-    def work():
-        if next(calls) == 30:
+        if number == 30:
             timer.do_bench(lambda: device.work(3.0))
         device.work(0.25)
 
     found, _ = in_turns(timer, monkeypatch, tmp_path, ("one", author(timer, work)))
+    assert (tuned, len(calls)) == ([[3.0, 3.0, 3.0]], 10)  # compiled, looked at three times, warmed up, and one round of five
     assert sum(time != 0.25 for time in found["one"]["times_ms"]) == 1
 
 
@@ -422,23 +388,15 @@ def test_tuning_in_the_middle_of_a_round_leaves_its_timings_alone(device, timer,
 BENCH = """
 import torch
 from triton.testing import Benchmark, perf_report
-
-
 def plot(arg, values, name="relu"):
     return Benchmark(x_names=["N"], x_vals=[8, 16], line_arg=arg, line_vals=values, line_names=list(map(str, values)), plot_name=name,
                      ylabel="GB/s", args={})
-
-
 @perf_report(plot("provider", ["mine", "torch"]))
 def forward(N, provider):
     return 1.0
-
-
 @perf_report(plot("kind", [torch.float32, torch.bfloat16]))
 def by_dtype(N, kind):
     return 1.0
-
-
 @perf_report(plot("provider", ["mine", "torch"]))
 def backward(N, provider):
     return 1.0
@@ -456,7 +414,7 @@ def found(tmp_path_factory):
 
 
 def test_a_line_of_dtypes_is_a_parameter_of_the_kernels_own_provider(found):
-    """The function still gets what its author wrote."""
+    """The function still gets what its author wrote. Benchmarks with the same plot name are several, and no point is there twice."""
     import torch
 
     typed = [point for point in found if point.function.__name__ == "by_dtype"]
@@ -466,10 +424,6 @@ def test_a_line_of_dtypes_is_a_parameter_of_the_kernels_own_provider(found):
         (f"relu/by_dtype/{dtype}/N={size}", "mine", dtype) for dtype in ("fp32", "bf16") for size in (8, 16)
     }
     assert {point.arguments["kind"] for point in typed} == {torch.float32, torch.bfloat16}
-
-
-def test_benchmarks_with_the_same_plot_name_are_several(found):
-    """No point is there twice."""
     assert len({(point.case, point.provider) for point in found}) == len(found) == 12
     assert {point.case for point in found if point.function.__name__ == "backward"} == {"relu/backward/N=8", "relu/backward/N=16"}
 
@@ -477,19 +431,15 @@ def test_benchmarks_with_the_same_plot_name_are_several(found):
 # When a point has been measured enough, and which of its rounds count.
 
 
-def test_a_quiet_point_ends_as_soon_as_that_is_known(device, timer):
-    """Five rounds of ten timings at 1 ms a repetition, of an eightieth of 1600 ms where that is more."""
-    timer.do_bench(lambda: device.work(0.5), warmup=25, rep=100)
-    assert (timer.last.rounds, timer.last.quiet, timer.last.discarded) == ((10,) * 5, True, 0)
+@pytest.mark.parametrize(("ms", "rep", "timings", "quiet"), [(0.5, 100, 10, True), (0.1, 1600, 33, True), (9.5, 100, 2, False)])
+def test_a_quiet_point_ends_as_soon_as_that_is_known(device, timer, ms, rep, timings, quiet):
+    """Five rounds of ten timings at 1 ms a repetition, of an eightieth of 1600 ms where that is more.
 
-    timer.do_bench(lambda: device.work(0.1), warmup=25, rep=1600)
-    assert (timer.last.rounds, timer.last.quiet, timer.last.discarded) == ((33,) * 5, True, 0)
+    At 10 ms a repetition the author's 100 ms are over before there are fifty timings, and nobody knows how quiet they are.
+    """
+    timer.do_bench(lambda: device.work(ms), warmup=25, rep=rep)
 
-
-def test_a_slow_point_has_five_rounds_and_no_more(device, timer):
-    """At 10 ms a repetition the author's 100 ms are over before there are fifty timings, and nobody knows how quiet they are."""
-    timer.do_bench(lambda: device.work(9.5), warmup=25, rep=100)
-    assert (timer.last.rounds, timer.last.quiet) == ((2,) * 5, False)
+    assert (timer.last.rounds, timer.last.quiet, timer.last.discarded) == ((timings,) * 5, quiet, 0)
 
 
 def test_a_noisy_point_takes_its_time_and_says_so(device, timer):
@@ -525,19 +475,17 @@ def test_first_rounds_are_discarded_by_rule(device, timer):
     ],
 )
 def test_what_is_far_from_the_last_half_is_not_settled(medians, discarded):
-    """Hand-worked: the last four, or half, from 0.9 to 1.1, say; settled is what lies within 0.7 and 1.3."""
-    assert unsettled(medians) == discarded
+    """Hand-worked: the last four, or half, from 0.9 to 1.1, say; settled is what lies within 0.7 and 1.3.
 
-
-def test_scatter_alone_discards_next_to_nothing():
-    """Of 2000 points of twenty rounds each: fewer than one round in a thousand."""
+    Scatter alone discards next to nothing: of 2000 points of twenty rounds each, fewer than one round in a thousand.
+    """
     draw = random.Random(3)
 
+    assert unsettled(medians) == discarded
     assert sum(unsettled([draw.gauss(1, 0.1) for _ in range(20)]) for _ in range(2000)) < 40
 
 
 def gathered(*medians):
-    """Rounds of ten equal timings each, in ms."""
     found = Gathered(Rule(target=0.01), cap_ms=1e6)
     ends = []
     for median in medians:

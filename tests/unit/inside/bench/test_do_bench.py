@@ -1,7 +1,5 @@
 """The timer that stands in for `do_bench`, on a clock of its own: what is timed, after which flushes, and with the host ahead."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json
@@ -14,19 +12,14 @@ torch = pytest.importorskip("torch")
 
 from benching import FakeDevice
 
-from warpwave.inside.bench.timing import Bursts, Rounds, Timer, quantile
+from warpwave.inside.bench.timing import Bursts, Rounds, Timer, quantile, touched
+from warpwave.inside.scripts.hooks import Launched
 
 
-def test_only_the_function_is_timed(device, timer):
-    """The flush before each repetition is outside of its timing."""
+def test_only_the_function_is_timed_and_every_repetition_is_flushed(device, timer):
+    """The flush is outside of the timing. After the first call, also in the warm-up, work never follows work: the cache is cold."""
     assert timer.do_bench(lambda: device.work(0.25), return_mode="median") == 0.25
     assert set(timer.last.times_ms) == {0.25}
-
-
-def test_every_repetition_is_flushed_the_warm_up_too(device, timer):
-    """After the first call, work never follows work: the cache is cold each time."""
-    timer.do_bench(lambda: device.work(1.0))
-
     assert device.log[0] == "work"
     assert device.log.count("work") > 5
     assert all(before == "flush" for before, step in zip(device.log, device.log[1:], strict=False) if step == "work")
@@ -61,13 +54,22 @@ class SlowHost(FakeDevice):
         self.work(device_ms)
 
 
-def test_the_device_does_not_wait_for_the_host(monkeypatch):
-    """Two milliseconds of the host for a quarter of the device's: flushes of half a millisecond go on until the host is ahead."""
+@pytest.mark.parametrize(
+    ("host_ms", "device_ms", "rep"),
+    [
+        (2.0, 0.25, 100),  # flushes of half a millisecond go on until the host is ahead
+        (1.0, 1.5, 200),  # what is timed keeps the device busy, too: one flush is enough
+    ],
+)
+def test_the_device_does_not_wait_for_the_host(monkeypatch, host_ms, device_ms, rep):
     device = SlowHost(monkeypatch)
     timer = Timer(device, device.flush, 1 << 20)
 
-    assert timer.do_bench(lambda: device.call(2.0, 0.25), return_mode="median") == 0.25
-    assert timer.last.host_ms == pytest.approx(2.0)
+    assert timer.do_bench(lambda: device.call(host_ms, device_ms), rep=rep, return_mode="median") == device_ms
+    assert timer.last.host_ms == pytest.approx(host_ms)
+    if device_ms > host_ms:
+        assert set(timer.last.times_ms) == {device_ms}
+        assert len("".join(step[0] for step in device.log).split("w")[-2]) == 1
 
 
 def test_a_flush_of_microseconds_is_repeated_until_the_host_is_ahead(monkeypatch):
@@ -83,38 +85,22 @@ def test_a_flush_of_microseconds_is_repeated_until_the_host_is_ahead(monkeypatch
     assert max(timer.last.times_ms) == pytest.approx(0.25)
 
 
-def test_what_is_timed_keeps_the_device_busy_too(monkeypatch):
-    """One millisecond of the host's for 1.5 of the device's: one flush is enough, and still none of its time is waiting."""
-    device = SlowHost(monkeypatch)
-    timer = Timer(device, device.flush, 1 << 20)
+@pytest.mark.parametrize(
+    ("host_ms", "rep", "most"), [(lambda call: 40.0 if call == 30 else 0.01, 400, 20), (lambda call: 0.1 if call % 3 else 4.0, 600, None)]
+)
+def test_what_had_the_device_wait_does_not_count(monkeypatch, host_ms, rep, most):
+    """The host stops for 40 ms in the middle of a round: that timing is 40 ms, those after it may be behind, too, and none is kept.
 
-    assert timer.do_bench(lambda: device.call(1.0, 1.5), rep=200, return_mode="median") == 1.5
-    assert set(timer.last.times_ms) == {1.5}
-    rounds = "".join(step[0] for step in device.log).split("w")
-    assert len(rounds[-2]) == 1
-
-
-def test_what_had_the_device_wait_does_not_count(monkeypatch):
-    """The host stops for 40 ms in the middle of a round: that timing is 40 ms, those after it may be behind, too, and none is kept."""
+    Or each third call takes it 4 ms, and its median says 0.1.
+    """
     device = SlowHost(monkeypatch)
     timer = Timer(device, device.flush, 1 << 20)
     calls = itertools.count()
-    timer.do_bench(lambda: device.call(40.0 if next(calls) == 30 else 0.01, 0.25), warmup=0, rep=400)
+    timer.do_bench(lambda: device.call(host_ms(next(calls)), 0.25), warmup=0, rep=rep)
 
     assert timer.last.times_ms == pytest.approx([0.25] * len(timer.last.times_ms))
-    assert 0 < timer.last.late < 20
+    assert 0 < timer.last.late < (most or len(timer.last.times_ms))
     assert len(timer.last.times_ms) + timer.last.late >= 50
-
-
-def test_a_host_that_cannot_be_relied_on_has_late_timings_and_no_wrong_ones(monkeypatch):
-    """Each third call takes it 4 ms, and its median says 0.1."""
-    device = SlowHost(monkeypatch)
-    timer = Timer(device, device.flush, 1 << 20)
-    calls = itertools.count()
-    timer.do_bench(lambda: device.call(0.1 if next(calls) % 3 else 4.0, 0.25), warmup=0, rep=600)
-
-    assert timer.last.times_ms == pytest.approx([0.25] * len(timer.last.times_ms))
-    assert 0 < timer.last.late < len(timer.last.times_ms)
 
 
 def test_a_function_that_waits_for_the_device_is_not_waited_for_forever(monkeypatch):
@@ -244,62 +230,42 @@ def launch(monkeypatch):
 
 
 def test_each_tensor_counts_once_and_with_what_it_has_in_memory(launch):
-    """Twice given is once moved; an expanded tensor has one element in memory; numbers have none."""
-    from warpwave.inside.bench.timing import touched
+    """Twice given is once moved; an expanded tensor has one element in memory; numbers have none. Without a launch nothing is touched."""
+    from triton.runtime.jit import JITFunction
 
+    before = JITFunction.run
     x, y = torch.zeros(1000), torch.zeros(10, dtype=torch.bfloat16)
     with touched() as found:
         launch(x, 1000, y=y)
         launch(x, torch.zeros(1).expand(100))
-
-    assert found.nbytes == 4000 + 20 + 4
-
-
-def test_a_call_without_a_launch_touches_nothing(launch):
-    """And afterwards nothing is noted."""
-    from triton.runtime.jit import JITFunction
-
-    from warpwave.inside.bench.timing import touched
-
-    before = JITFunction.run
-    with touched() as found:
+    with touched() as nothing:
         pass
     launch(torch.zeros(8))
 
-    assert found.nbytes is None
+    assert (found.nbytes, nothing.nbytes) == (4000 + 20 + 4, None)
     assert JITFunction.run is before
 
 
 def test_what_is_launched_is_noted_by_name(monkeypatch):
-    """By its JIT, or as a kernel that was compiled before; each once, and an inner note does not hide from an outer one."""
-    from triton.compiler import CompiledKernel
-    from triton.runtime.jit import JITFunction
+    """By its JIT, or as a kernel that was compiled before; each once, and an inner note does not hide from an outer one.
 
-    from warpwave.inside.bench.timing import touched
-    from warpwave.inside.scripts.hooks import Launched
+    What an autotuner chose is noted by the name of its kernel.
+    """
+    from triton.compiler import CompiledKernel
+    from triton.runtime.autotuner import Autotuner
+    from triton.runtime.jit import JITFunction
 
     monkeypatch.setattr(JITFunction, "run", lambda self, *args, **kwargs: None)
     monkeypatch.setattr(CompiledKernel, "__getitem__", lambda self, grid: lambda *args: None)
+    monkeypatch.setattr(Autotuner, "run", lambda self, *args, **kwargs: None)
     outer = Launched()
     with outer.noted(), touched() as found:
         JITFunction.run(SimpleNamespace(__name__="add_kernel"))
         JITFunction.run(SimpleNamespace(__name__="add_kernel"))
         CompiledKernel.__getitem__(SimpleNamespace(name="softmax_kernel"), (1,))()
+        Autotuner.run(SimpleNamespace(base_fn=SimpleNamespace(__name__="add_kernel"), best_config="BLOCK: 64, num_warps: 4", fn=None))
 
     assert list(found.functions) == list(outer.names) == ["add_kernel", "softmax_kernel"]
-
-
-def test_what_an_autotuner_chose_is_noted(monkeypatch):
-    """By the name of its kernel."""
-    from triton.runtime.autotuner import Autotuner
-
-    from warpwave.inside.bench.timing import touched
-
-    monkeypatch.setattr(Autotuner, "run", lambda self, *args, **kwargs: None)
-    tuner = SimpleNamespace(base_fn=SimpleNamespace(__name__="add_kernel"), best_config="BLOCK: 64, num_warps: 4", fn=None)
-    with touched() as found:
-        Autotuner.run(tuner)
-
     assert found.tuned == {"add_kernel": "BLOCK: 64, num_warps: 4"}
 
 

@@ -1,7 +1,5 @@
 """Compiling ahead of the first timing: the binaries are there, under the keys under which the JIT looks for them. No GPU is needed."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json
@@ -36,7 +34,6 @@ CARD = next(card for card in load_targets()["cpu"].architectures if card.name ==
 
 @pytest.fixture
 def job(tmp_path):
-    """A job whose facts stage has seen a card."""
     device = DeviceFacts(0, "Synthetic GPU", "sm_90", 1 << 36, 144)
     dump(Facts("3.12", "", "2", "3", "", "", "1", "", devices=(device,)), tmp_path / "facts.json")
     return make_job("run-1", "cuda", (Stage.BENCH,), "", str(tmp_path), architectures=(CARD,), workers=2)
@@ -60,13 +57,20 @@ def test_shares_are_all_there_is_each_once():
     assert sorted(point.id for share in shares for point in share) == sorted(point.id for point in found)
     assert [point.provider for share in shares for point in share] == ["a"] * 5 + ["b"] * 5
 
-
-def test_a_budget_reaches_each_benchmark_before_the_second_case_of_any():
-    """The providers of a case stay together: they are measured in turns."""
+    # The providers of a case stay together: they are measured in turns.
     several = [Point(f"{plot} {n}", "k", who, "", {}, plot, {}) for plot in ("loss", "gradient") for n in range(2) for who in "ab"]
 
     found = [point.id for point in one_of_each_first(several)]
     assert found == [f"{plot} {n} [{who}]" for n in range(2) for plot in ("loss", "gradient") for who in "ab"]
+
+    # Whichever comes first decides what its backward graph may overwrite.
+    points = [Point(f"{plot}/{n}", "k", "p", "", {"N": n}, None, {}) for plot in ("loss", "gradient") for n in range(5)]
+    shares = [torch_ahead.share_of(points, share, 3) for share in range(3)]
+    assert sorted(point.id for share in shares for point in share) == sorted(point.id for point in points)
+    for share in shares:
+        sizes = [point.params["N"] for point in share]
+        assert sizes == sorted(sizes)
+        assert [point.case.split("/")[0] for point in share] == ["loss", "gradient"] * (len(share) // 2)
 
 
 def _endless(job, card, share, shares):
@@ -134,13 +138,11 @@ with driver.pretended_device(precompile.card_of(job), lambda binary: (32, 0, 102
 
 TUNED = """
 import torch, triton, triton.language as tl
-
 @triton.autotune([triton.Config({"BLOCK": block}) for block in (256, 512)], key=["N"], cache_results=True)
 @triton.jit
 def copy_kernel(x_ptr, y_ptr, N, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y_ptr + offsets, tl.load(x_ptr + offsets, mask=offsets < N), mask=offsets < N)
-
 @triton.testing.perf_report(triton.testing.Benchmark(x_names=["N"], x_vals=[1024], line_arg="provider", line_vals=["triton"],
     line_names=["Triton"], plot_name="tuned", args={}))
 def benchmark(N, provider):
@@ -209,13 +211,11 @@ from pathlib import Path
 import triton.backends.nvidia.driver as driver
 from warpwave.inside.precompile import ahead as precompile
 from warpwave.records import Job
-
 class Launcher:
     def __init__(self, source, metadata):
         print(metadata.name, list(source.signature.values()), metadata.num_warps)
         if metadata.name == "copy_kernel":
             raise OSError("no C compiler")
-
 driver.CudaLauncher = Launcher
 job = Job.load(Path(sys.argv[1]))
 precompile.work(job, precompile.card_of(job), 0, 1)
@@ -276,15 +276,12 @@ def test_the_jit_finds_what_was_compiled_ahead(job, data, tmp_path):
 
 PACKAGE = """
 import torch, triton, triton.language as tl
-
 @triton.jit
 def first_kernel(x_ptr):
     tl.store(x_ptr, tl.load(x_ptr) + 1)
-
 @triton.jit
 def second_kernel(x_ptr):
     tl.store(x_ptr, tl.load(x_ptr) * 2)
-
 def test_decides():
     x = torch.zeros(1, device="cuda")
     first_kernel[(1,)](x)
@@ -298,7 +295,6 @@ KEY = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567ABCDEFGHIJKLMNOPQRST"
 
 @pytest.fixture
 def job_of_unpack(tmp_path):
-    """A job whose facts stage has seen a card."""
     device = DeviceFacts(0, "Synthetic GPU", "sm_90", 1 << 36, 144)
     dump(Facts("3.12", "", "2", "3", "", "", "1", "5e1f", devices=(device,)), tmp_path / "facts.json")
     (tmp_path / "compile").mkdir()
@@ -461,12 +457,9 @@ def test_a_list_that_changed_meanwhile_is_refused(handed, tmp_path):
 
 BENCH = """
 import torch, triton
-
 def normed(x, w):
     return torch.nn.functional.rms_norm(x, w.shape, w, 1e-6)
-
 compiled = torch.compile(normed, dynamic=False)
-
 @triton.testing.perf_report(triton.testing.Benchmark(x_names=["N"], x_vals=[32768], line_arg="provider", line_vals=["torch", "compile"],
     line_names=["torch", "compile"], ylabel="GB/s", plot_name="norm", args={}))
 def benchmark(provider, N):
@@ -550,17 +543,6 @@ def test_the_bench_stage_takes_and_deletes_the_runs_own_cache_and_leaves_the_use
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
     torch_ahead.name_folder(job_of_generated)
     assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ
-
-
-def test_points_that_may_share_a_graph_stay_in_one_process_in_their_order():
-    """Whichever comes first decides what its backward graph may overwrite."""
-    points = [Point(f"{plot}/{n}", "k", "p", "", {"N": n}, None, {}) for plot in ("loss", "gradient") for n in range(5)]
-    shares = [torch_ahead.share_of(points, share, 3) for share in range(3)]
-    assert sorted(point.id for share in shares for point in share) == sorted(point.id for point in points)
-    for share in shares:
-        sizes = [point.params["N"] for point in share]
-        assert sizes == sorted(sizes)
-        assert [point.case.split("/")[0] for point in share] == ["loss", "gradient"] * (len(share) // 2)
 
 
 @pytest.mark.slow

@@ -6,177 +6,72 @@ import pytest
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
+import dataclasses
+import re
+
+from synthetic import compiled
+
+from warpwave.compare.changed_codegen import Concern, deltas
 from warpwave.inside.codegen.barriers import acquired_alone, lds_in_flight, published_early
+from warpwave.inside.codegen.order import never_waited, order_of
 
 HEAD = '.file 1 "/kernels" "k.py"\n'
-# What a fault is, as code behind HEAD. Places come from .loc.
+# Code behind HEAD, an instruction or a label after each slash; `@3` puts it in line 3.
 FAULTY = {
-    "a read": """
-        .loc 1 3 0
-        ds_read_b32 v1, v0
-        .loc 1 4 0
-        s_barrier
-        ds_write_b32 v0, v2
-        s_waitcnt lgkmcnt(0)
-        s_endpgm
-    """,
-    "a write that another wave reads": """
-        .loc 1 3 0
-        ds_write_b32 v0, v2
-        .loc 1 4 0
-        s_barrier
-        ds_read_b32 v1, v0
-        s_waitcnt lgkmcnt(0)
-        s_endpgm
-    """,
-    "a wait for too few": """
-        .loc 1 3 0
-        ds_read_b32 v1, v0
-        ds_read_b32 v2, v0
-        s_waitcnt lgkmcnt(1)
-        .loc 1 4 0
-        s_barrier
-        ds_write_b32 v0, v2
-        s_endpgm
-    """,
-    "scalar loads share the counter, and may come first": """
-        .loc 1 3 0
-        ds_read_b32 v1, v0
-        s_load_dword s1, s[2:3], 0x0
-        s_waitcnt lgkmcnt(1)
-        .loc 1 4 0
-        s_barrier
-        ds_write_b32 v0, v2
-        s_endpgm
-    """,
-    "only one of two paths waits": """
-        .loc 1 3 0
-        ds_read_b32 v1, v0
-        s_cbranch_scc1 .LBB0_2
-        s_waitcnt lgkmcnt(0)
-        .LBB0_2:
-        .loc 1 4 0
-        s_barrier
-        ds_write_b32 v0, v2
-        s_endpgm
-    """,
-    "in a loop, from the turn before": """
-        .LBB0_1:
-        .loc 1 4 0
-        s_barrier
-        ds_write_b32 v0, v2
-        s_waitcnt lgkmcnt(0)
-        .loc 1 3 0
-        ds_read_b32 v1, v0
-        s_cbranch_scc1 .LBB0_1
-        s_endpgm
-    """,
-    "no write behind the barrier, but half of the waves are a barrier ahead": """
-        s_cbranch_execz .LBB0_1
-        s_barrier
-        .LBB0_1:
-        .loc 1 3 0
-        ds_read_b32 v1, v0
-        .loc 1 4 0
-        s_barrier
-        s_waitcnt lgkmcnt(0)
-        s_barrier
-        ds_write_b32 v0, v2
-        s_waitcnt lgkmcnt(0)
-        s_endpgm
-    """,
-    "split barriers: what counts is when others may pass": """
-        .loc 1 3 0
-        ds_load_b32 v1, v0
-        .loc 1 4 0
-        s_barrier_signal -1
-        s_wait_dscnt 0x0
-        s_barrier_wait -1
-        ds_store_b32 v0, v2
-        s_endpgm
-    """,
-    "a load that goes straight to LDS overtakes": """
-        .loc 1 3 0
-        ds_read_b32 v1, v0
-        .loc 1 4 0
-        s_barrier
-        buffer_load_dword v3, s[4:7], 0 offen lds
-        s_waitcnt lgkmcnt(0)
-        s_endpgm
-    """,
+    "a read": "@3 ds_read_b32 v1, v0 / @4 s_barrier / ds_write_b32 v0, v2 / s_waitcnt lgkmcnt(0) / s_endpgm",
+    "a write that another wave reads": "@3 ds_write_b32 v0, v2 / @4 s_barrier / ds_read_b32 v1, v0 / s_waitcnt lgkmcnt(0) / s_endpgm",
+    "a wait for too few": (
+        "@3 ds_read_b32 v1, v0 / ds_read_b32 v2, v0 / s_waitcnt lgkmcnt(1) / @4 s_barrier / ds_write_b32 v0, v2 / s_endpgm"
+    ),
+    "scalar loads share the counter, and may come first": (
+        "@3 ds_read_b32 v1, v0 / s_load_dword s1, s[2:3], 0x0 / s_waitcnt lgkmcnt(1) / @4 s_barrier / ds_write_b32 v0, v2 / s_endpgm"
+    ),
+    "only one of two paths waits": (
+        "@3 ds_read_b32 v1, v0 / s_cbranch_scc1 .LBB0_2 / s_waitcnt lgkmcnt(0) / .LBB0_2: / @4 s_barrier / ds_write_b32 v0, v2 / s_endpgm"
+    ),
+    "in a loop, from the turn before": (
+        ".LBB0_1: / @4 s_barrier / ds_write_b32 v0, v2 / s_waitcnt lgkmcnt(0) / @3 ds_read_b32 v1, v0 / s_cbranch_scc1 .LBB0_1 / s_endpgm"
+    ),
+    "no write behind the barrier, but half of the waves are a barrier ahead": (
+        "s_cbranch_execz .LBB0_1 / s_barrier / .LBB0_1: / @3 ds_read_b32 v1, v0 / @4 s_barrier / s_waitcnt lgkmcnt(0) / "
+        "s_barrier / ds_write_b32 v0, v2 / s_waitcnt lgkmcnt(0) / s_endpgm"
+    ),
+    "split barriers: what counts is when others may pass": (
+        "@3 ds_load_b32 v1, v0 / @4 s_barrier_signal -1 / s_wait_dscnt 0x0 / s_barrier_wait -1 / ds_store_b32 v0, v2 / s_endpgm"
+    ),
+    "a load that goes straight to LDS overtakes": (
+        "@3 ds_read_b32 v1, v0 / @4 s_barrier / buffer_load_dword v3, s[4:7], 0 offen lds / s_waitcnt lgkmcnt(0) / s_endpgm"
+    ),
 }
 RIGHT = {
-    "a wait before the barrier": """
-        ds_read_b32 v1, v0
-        s_waitcnt lgkmcnt(0)
-        s_barrier
-        ds_write_b32 v0, v2
-        s_endpgm
-    """,
-    "a branch carries the state that it has, not that of the block's end": """
-        s_cbranch_scc1 .LBB0_2
-        ds_read_b32 v1, v0
-        .LBB0_1:
-        s_waitcnt lgkmcnt(0)
-        s_endpgm
-        .LBB0_2:
-        s_barrier
-        ds_write_b32 v0, v2
-        s_endpgm
-    """,
-    "nobody writes behind the barrier before the wait": """
-        ds_read_b32 v1, v0
-        s_barrier
-        s_waitcnt lgkmcnt(0)
-        s_barrier
-        ds_write_b32 v0, v2
-        s_endpgm
-    """,
-    "gfx12 has a counter for LDS": """
-        ds_load_b32 v1, v0
-        s_wait_dscnt 0x0
-        s_barrier_signal -1
-        s_barrier_wait -1
-        ds_store_b32 v0, v2
-        s_endpgm
-    """,
-    "gfx12 waits for two counters at once": """
-        ds_load_b32 v1, v0
-        s_wait_loadcnt_dscnt 0x300
-        s_barrier_signal -1
-        s_barrier_wait -1
-        ds_store_b32 v0, v2
-        s_endpgm
-    """,
-    "a permutation between lanes touches no memory": """
-        ds_bpermute_b32 v1, v0, v2
-        s_barrier
-        ds_write_b32 v0, v2
-        s_endpgm
-    """,
-    "a wait for memory alone is none for LDS, but there is nothing to wait for": """
-        global_load_dword v1, v0, s[0:1]
-        s_waitcnt vmcnt(0)
-        s_barrier
-        ds_write_b32 v0, v1
-        s_waitcnt lgkmcnt(0)
-        s_endpgm
-    """,
-    "a store to global memory in flight is normal": """
-        ds_read_b32 v1, v0
-        s_waitcnt lgkmcnt(0)
-        global_store_dword v0, v1, s[0:1]
-        s_barrier
-        ds_write_b32 v0, v1
-        s_endpgm
-    """,
+    "a wait before the barrier": "ds_read_b32 v1, v0 / s_waitcnt lgkmcnt(0) / s_barrier / ds_write_b32 v0, v2 / s_endpgm",
+    "a branch carries the state that it has, not that of the block's end": (
+        "s_cbranch_scc1 .LBB0_2 / ds_read_b32 v1, v0 / .LBB0_1: / s_waitcnt lgkmcnt(0) / s_endpgm / .LBB0_2: / s_barrier / "
+        "ds_write_b32 v0, v2 / s_endpgm"
+    ),
+    "nobody writes behind the barrier before the wait": (
+        "ds_read_b32 v1, v0 / s_barrier / s_waitcnt lgkmcnt(0) / s_barrier / ds_write_b32 v0, v2 / s_endpgm"
+    ),
+    "gfx12 has a counter for LDS": (
+        "ds_load_b32 v1, v0 / s_wait_dscnt 0x0 / s_barrier_signal -1 / s_barrier_wait -1 / ds_store_b32 v0, v2 / s_endpgm"
+    ),
+    "gfx12 waits for two counters at once": (
+        "ds_load_b32 v1, v0 / s_wait_loadcnt_dscnt 0x300 / s_barrier_signal -1 / s_barrier_wait -1 / ds_store_b32 v0, v2 / s_endpgm"
+    ),
+    "a permutation between lanes touches no memory": "ds_bpermute_b32 v1, v0, v2 / s_barrier / ds_write_b32 v0, v2 / s_endpgm",
+    "a wait for memory alone is none for LDS, but there is nothing to wait for": (
+        "global_load_dword v1, v0, s[0:1] / s_waitcnt vmcnt(0) / s_barrier / ds_write_b32 v0, v1 / s_waitcnt lgkmcnt(0) / s_endpgm"
+    ),
+    "a store to global memory in flight is normal": (
+        "ds_read_b32 v1, v0 / s_waitcnt lgkmcnt(0) / global_store_dword v0, v1, s[0:1] / s_barrier / ds_write_b32 v0, v1 / s_endpgm"
+    ),
 }
 
 
 def assembly(code: str) -> str:
     """Labels at the margin, instructions behind a tab, as a compiler prints them."""
-    lines = [line if line.endswith(":") else f"\t{line}" for line in textwrap.dedent(code).strip().splitlines()]
-    return "\t" + HEAD + "k:\n" + "\n".join(lines) + "\n"
+    lines = re.sub(r"@(\d+) ", r".loc 1 \1 0 / ", code).split(" / ")
+    return "\t" + HEAD + "k:\n" + "\n".join(line if line.endswith(":") else f"\t{line}" for line in lines) + "\n"
 
 
 @pytest.mark.parametrize("name", FAULTY)
@@ -311,3 +206,119 @@ def test_a_store_on_any_path_before_is_to_be_waited_for(code):
     (found,) = published_early(assembly_of_write_backs(code))
 
     assert "global_atomic_add" in found
+
+
+# What orders accesses to shared memory: PTX as compilers write it, with each barrier, fence and wait taken away in turn.
+
+
+PIPELINE = """
+	.loc	1 3 5
+	cp.async.cg.shared.global [ %r10 + 0 ], [ %rd22 + 0 ], 0x10, %r11;
+	cp.async.commit_group;
+$L__BB0_2:
+	.loc	1 5 9
+	cp.async.wait_group 	0;
+	bar.sync 	0;
+	ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1, %r2, %r3, %r4}, [%r5];
+	mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%r1}, {%r2}, {%r3}, {%r4};
+	bar.sync 	0;
+	.loc	2 90 1, function_name $L__info_string0, inlined_at 1 7 9
+	@%p1 cp.async.cg.shared.global [ %r10 + 0 ], [ %rd22 + 0 ], 0x10, %r11;
+	cp.async.commit_group;
+	@%p10 bra 	$L__BB0_2;
+	.loc	1 9 5
+	cp.async.wait_group 	0;
+	bar.sync 	0;
+	st.shared.v4.b32 	[%r846], {%r852, %r853, %r854, %r855};
+	bar.sync 	0;
+	.loc	1 10 5
+	ld.shared.v4.b32 	{%r788, %r789, %r790, %r791}, [%r848];
+	ret;
+	.file	1 "/kernels/k.py"
+	.file	2 "/kernels/helpers.py"
+"""
+HOPPER = """
+	.loc	1 3 5
+	@%p1 mbarrier.init.shared::cta.b64 [%r1], 1;
+	bar.sync 	0;
+	@%p2 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 16384;
+	@%p2 cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes [%r2], [%rd1, {%r3, %r4}], [%r1];
+$L__BB0_1:
+	mbarrier.try_wait.parity.shared::cta.b64 complete, [%r1], %r9;
+	.loc	1 5 9
+	wgmma.fence.sync.aligned;
+	wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r5}, %rd3, %rd4, 0, 1, 1, 0, 0;
+	wgmma.commit_group.sync.aligned;
+	wgmma.wait_group.sync.aligned 	0;
+	@%p10 bra 	$L__BB0_1;
+	.loc	1 9 5
+	st.shared.v4.b32 	[%r846], {%r852, %r853, %r854, %r855};
+	fence.proxy.async.shared::cta;
+	bar.sync 	0;
+	@%p3 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r3, %r4}], [%r2];
+	cp.async.bulk.commit_group;
+	cp.async.bulk.wait_group.read 	0;
+	ret;
+	.file	1 "/kernels/k.py"
+"""
+ORDERS = re.compile(
+    r"\s+(?:@%p2 )?(bar\.sync|fence|mbarrier\.try_wait|mbarrier\.arrive|wgmma\.(?:fence|commit|wait)|cp\.async\.(?:bulk\.)?(?:commit|wait))"
+)
+PLACES = [
+    pytest.param(code, at, found[1], id=f"{name} {found[1]} {at}")
+    for name, code in (("pipeline", PIPELINE), ("hopper", HOPPER))
+    for at, line in enumerate(code.splitlines())
+    if (found := ORDERS.match(line))
+]
+
+
+def without(code, at):
+    lines = code.splitlines(keepends=True)
+    return "".join(lines[:at] + lines[at + 1 :])
+
+
+@pytest.mark.parametrize(("code", "at", "name"), PLACES)
+def test_what_orders_no_more_is_named_with_the_accesses_on_both_sides(code, at, name):
+    before, after = (dataclasses.replace(compiled(), order=order_of(text)) for text in (code, without(code, at)))
+    (found,) = [delta for delta in deltas(before, after) if delta.concern is Concern.ORDER]
+
+    assert found.what.startswith(name)
+    assert (found.before, found.after) == ("1", "0")
+
+
+def test_accesses_have_the_lines_of_the_source():
+    """For an inlined function that is where it is called; neighbours alike are one."""
+    first = "copy-in@3 cp.async.commit_group@3 cp.async.wait_group:0@5 bar.sync@5 load@5 bar.sync@5 copy-in@7"
+    assert order_of(PIPELINE).startswith(first)
+
+
+def test_amd_assembly_is_read_alike():
+    assembly = "\tds_write_b32 v0, v1\n\ts_waitcnt lgkmcnt(0)\n\ts_barrier\n\tds_read_b32 v1, v0\n\ts_endpgm\n"
+    assert order_of(assembly) == "store@ s_barrier@ load@"
+
+
+ALONE = {
+    ("wgmma.fence.sync.aligned", HOPPER): "wgmma of k.py:5 without wgmma.fence before it",
+    ("wgmma.wait_group.sync.aligned", HOPPER): "wgmma of k.py:5 never waited for: no wgmma.wait_group 0 behind it",
+    ("wgmma.commit_group.sync.aligned", HOPPER): "wgmma of k.py:5 waited for at k.py:5 without wgmma.commit_group",
+}
+
+
+@pytest.mark.parametrize(("what", "code"), ALONE, ids=lambda value: value if len(value) < 40 else "")
+def test_products_that_nothing_waits_for_are_wrong_without_a_comparison(what, code):
+    at = next(at for at, line in enumerate(code.splitlines()) if line.strip().startswith(what))
+
+    assert never_waited(code) == ()
+    assert ALONE[what, code] in never_waited(without(code, at))
+
+
+def test_copies_that_nothing_waits_for_are_wrong_without_a_comparison():
+    lines = PIPELINE.splitlines()
+    barrier = next(at for at, line in enumerate(lines) if "bar.sync" in line)
+
+    assert never_waited(PIPELINE) == ()
+    assert never_waited(PIPELINE.replace("cp.async.wait_group", "//")) == (
+        "cp.async of k.py:3 never waited for: there is no cp.async.wait_group",
+    )
+    (found,) = never_waited(without(PIPELINE, barrier))
+    assert found == "read of shared memory at k.py:5 behind the cp.async.wait_group of k.py:5 without a barrier"

@@ -170,9 +170,7 @@ def test_advice_fails_no_row():
     assert (failed.verdict, failed.advice) == (Verdict.FAILED, {})
     assert (waived.verdict, waived.waived) == (Verdict.PASSED, {"spills": "on purpose"})
 
-
-def test_a_reader_sees_advice():
-    """In the first sentence and in a list, with the place; the run is good. Advice that is waived is not repeated."""
+    # In the first sentence and in a list, with the place; the run is good. Advice that is waived is not repeated.
     spilling = row(spills=6, stack_bytes=24, source="ops/softmax.py:41")
     comparison = compare([run(compiled=(judge(spilling, Gates()),), gates=Gates())])
     text = render_markdown(comparison)
@@ -183,8 +181,6 @@ def test_a_reader_sees_advice():
     assert "`softmax _softmax_fwd` on `alpha` for `sy_90`: ⚠️ spills: `6 registers`, at `ops/softmax.py:41" in text
     assert "advice" not in render_markdown(compare([run(compiled=(judge(spilling, waived),), gates=waived)]))
 
-
-def test_what_no_card_can_launch_is_beyond_gates():
     dead = row(verdict=Verdict.FAILED, reason="needs 99999 bytes of shared memory", spills=6)
 
     assert judge(dead, Gates(waivers=(Waiver("spills", "why", Which()),))) == dead
@@ -195,8 +191,6 @@ def test_what_no_card_can_launch_is_beyond_gates():
 
 @pytest.fixture
 def package(tmp_path):
-    """A kernel package whose `pyproject.toml` says what a test gives."""
-
     def write(text):
         (tmp_path / "pyproject.toml").write_text(text)
         (tmp_path / "kernels").mkdir(exist_ok=True)
@@ -225,7 +219,7 @@ reason = "no time yet"
 """
 
 
-def test_every_key_arrives(package):
+def test_every_key_arrives_and_travels_in_the_job(package, tmp_path):
     """The nearest file above the kernels counts; what it leaves out has its default, and a rule sets nothing else."""
     assert load_gates(package(SPELT)) == Gates(
         limits=GateLimits(spills=2),
@@ -239,6 +233,12 @@ def test_every_key_arrives(package):
     )
     assert load_gates(package(SPELT), strict=True).limits == GateLimits(spills=2, explicit_precision=True)
 
+    # What was read is what the inside loads, and what the report reads again.
+    job = make_job("run-1", "cpu", (Stage.COMPILE,), "/kernels", "/out", gates=load_gates(package(SPELT)))
+    dump(job, tmp_path / "job.json")
+
+    assert Job.load(tmp_path / "job.json") == job == TypeAdapter(Job).validate_json(to_json(job), strict=True)
+
 
 @pytest.mark.parametrize("text", ["", "[project]\nname = 'kernels'\n", "[tool.warpwave]\n"])
 def test_the_defaults_hold_where_nothing_is_said(package, text):
@@ -250,14 +250,6 @@ def test_the_defaults_hold_where_nothing_is_said(package, text):
     assert load_gates(package(text), strict=True).limits == GateLimits(spills=0, private_bytes=0, explicit_precision=True)
     assert load_gates(package(text), strict=True).advice == OPEN
     assert load_gates(package(text)).candidates == "best"
-
-
-def test_gates_travel_in_the_job(package, tmp_path):
-    """What was read is what the inside loads, and what the report reads again."""
-    job = make_job("run-1", "cpu", (Stage.COMPILE,), "/kernels", "/out", gates=load_gates(package(SPELT)))
-    dump(job, tmp_path / "job.json")
-
-    assert Job.load(tmp_path / "job.json") == job == TypeAdapter(Job).validate_json(to_json(job), strict=True)
 
 
 WAIVER = "[[tool.warpwave.waivers]]\ngate = 'spills'\nkernel = 'matmul'\n"
@@ -447,19 +439,8 @@ def test_a_spilling_package_end_to_end(data, tmp_path):
     pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
     shutil.copytree(data / "spilling", tmp_path / "spilling")
     (tmp_path / "two.yml").write_text("targets: {cpu: {architectures: [sm_80, gfx1100]}}\n")
-    arguments = [
-        "--kernels",
-        tmp_path / "spilling",
-        "--targets",
-        tmp_path / "two.yml",
-        "--out",
-        tmp_path / "out",
-        "--stage",
-        "compile",
-        "--gates",
-        "strict",
-    ]
-    done = command.warpwave("run", "cpu", *arguments, "--quiet")
+    options = ["--targets", tmp_path / "two.yml", "--out", tmp_path / "out", "--stage", "compile", "--gates", "strict", "--quiet"]
+    done = command.warpwave("run", "cpu", "--kernels", tmp_path / "spilling", *options)
     comparison = json.loads((tmp_path / "out" / "comparison.json").read_text())
     rows = {
         (cell["compiled"]["architecture"], cell["compiled"]["origin"].split("[")[1].rstrip("]")): cell["compiled"]

@@ -337,7 +337,6 @@ def test_lanes_that_decide_nothing_are_not_reported(kernel):
 
 
 def test_a_finding_says_what_its_lanes_reach():
-    """With the name that the source has for it."""
     (found,) = followed(next(kernel for kernel in GUILTY if kernel.fn.__name__ == "called")).found
 
     assert found.what == "tl.sum"

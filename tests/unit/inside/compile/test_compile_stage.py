@@ -20,39 +20,24 @@ ARCHITECTURES = ["sm_80", "sm_90", "sm_100", "gfx90a", "gfx942", "gfx950", "gfx1
 
 @pytest.fixture(scope="module")
 def rows(run_inside, data):
-    """All rows of one run over the tutorial-style script."""
     output = run_inside(data / "scripted", Stage.COMPILE)
     return [json.loads(line) for line in (output / "compile" / "kernels.jsonl").read_text().splitlines()]
 
 
-def test_every_launch_is_compiled_for_every_architecture(rows):
+def test_every_launch_is_compiled_for_every_architecture_and_read(rows):
     """The plain kernel, and both configurations of the autotuned one, exist for all eight."""
     compiled = {(row["architecture"], row["function"], row["constants"].get("BLOCK")) for row in rows if row["verdict"] == "passed"}
     wanted = {("scale_kernel", 128), ("tuned_kernel", 256), ("tuned_kernel", 512)}
 
     assert compiled == {(architecture, *kernel) for architecture in ARCHITECTURES for kernel in wanted}
 
-
-def test_lines_without_a_kernel_of_the_package_are_not_run(run_inside, data):
-    """Nothing of theirs is compiled, and nothing that goes wrong in them is told; the others' kernels are there."""
-    card = next(card for card in load_targets()["cpu"].architectures if card.name == "gfx942")
-    output = run_inside(data / "scripted", Stage.COMPILE, architectures=(card,), peers=("broken", "tuned"))
-    rows = [json.loads(line) for line in (output / "compile" / "kernels.jsonl").read_text().splitlines()]
-
-    assert {(row["function"], row["verdict"]) for row in rows} == {("scale_kernel", "passed")}
-
-
-def test_binaries_are_read(rows):
-    """Registers, spills, shared memory and access widths come out of each binary."""
     for row in rows:
         if row["verdict"] == "passed":
             assert row["registers"] > 0, row
             assert (row["spills"], row["stack_bytes"], row["shared_bytes"]) == (0, 0, 0), row
             assert row["load_bits"] in (32, 64, 128), row
 
-
-def test_kinds_of_registers_are_kept_apart(rows):
-    """VGPRs and SGPRs are counted on every wave machine, AGPRs where there are some; elsewhere none of them."""
+    # VGPRs and SGPRs are counted on every wave machine, AGPRs where there are some; elsewhere none of them.
     for row in (row for row in rows if row["verdict"] == "passed"):
         name = row["architecture"]
         known = {kind for kind in ("vgprs", "agprs", "sgprs") if row[kind] is not None}
@@ -63,20 +48,25 @@ def test_kinds_of_registers_are_kept_apart(rows):
         assert (row["spill_store_bytes"], row["spill_load_bytes"]) == (0, 0)
         assert row["load_widths"][-1] == row["load_bits"]
 
-
-def test_specialization_is_that_of_a_real_launch(rows):
-    """Aligned pointers and sizes divisible by 16 give each thread one load of all its elements: four of them, or two in a wave of 64."""
+    # Aligned pointers and sizes divisible by 16 give each thread one load of all its elements: four of them, or two in a wave of 64.
     tuned = {row["architecture"]: row["load_bits"] for row in rows if row["constants"].get("BLOCK") == 512}
 
     assert tuned == {name: 64 if name.startswith("gfx9") else 128 for name in ARCHITECTURES}
 
-
-def test_host_code_that_cannot_run_is_a_row(rows):
-    """A provider that raises is `not-run` with its reason, once a point and architecture."""
+    # A provider that raises is `not-run` with its reason, once a point and architecture.
     broken = [row for row in rows if row["verdict"] == "not-run"]
 
     assert len(broken) == 6 * len(ARCHITECTURES)
     assert {row["reason"] for row in broken} == {"ValueError: this provider is broken on purpose"}
+
+
+def test_lines_without_a_kernel_of_the_package_are_not_run(run_inside, data):
+    """Nothing of theirs is compiled, and nothing that goes wrong in them is told; the others' kernels are there."""
+    card = next(card for card in load_targets()["cpu"].architectures if card.name == "gfx942")
+    output = run_inside(data / "scripted", Stage.COMPILE, architectures=(card,), peers=("broken", "tuned"))
+    rows = [json.loads(line) for line in (output / "compile" / "kernels.jsonl").read_text().splitlines()]
+
+    assert {(row["function"], row["verdict"]) for row in rows} == {("scale_kernel", "passed")}
 
 
 @pytest.fixture(scope="module")
@@ -99,9 +89,7 @@ def test_what_compiles_and_cannot_be_launched_has_failed(limits):
     assert rows["gfx942", "shared memory"]["verdict"] == "failed"
     assert "gfx942 has 65536" in rows["gfx942", "shared memory"]["reason"]
 
-
-def test_a_kernel_that_does_not_compile_is_one_row_and_the_next_one_follows(limits):
-    """On both architectures, with the compiler's first line, and without a second row for the point."""
+    # On both architectures, with the compiler's first line, and without a second row for the point.
     rows, report = limits
 
     for architecture in ("sm_90", "gfx942"):
@@ -111,19 +99,14 @@ def test_a_kernel_that_does_not_compile_is_one_row_and_the_next_one_follows(limi
     assert report["verdict"] == "failed"
     assert report["counts"] == {"passed": 4, "failed": 4}
 
-
-def test_what_shared_memory_limits_is_reported(limits):
-    """192 KiB leave room for one program on an SM; what cannot be launched has no occupancy."""
+    # 192 KiB leave room for one program on an SM; what cannot be launched has no occupancy.
     rows, _ = limits
 
     fits = rows["sm_90", "shared memory"]
     assert (fits["programs"], fits["resident_warps"], fits["occupancy"], fits["limited_by"]) == (1, 8, 0.125, ["shared"])
     assert (rows["gfx942", "shared memory"]["programs"], rows["gfx942", "32 warps"]["occupancy"]) == (None, None)
 
-
-def test_instructions_are_counted_by_name(limits):
-    """The matrix instructions of `matrix`, and the copies that go past the registers."""
-    rows, _ = limits
+    # The matrix instructions of `matrix`, and the copies that go past the registers.
 
     for card in ("sm_90", "gfx942"):
         row = rows[card, "shared memory"]
@@ -136,12 +119,10 @@ def test_instructions_are_counted_by_name(limits):
 
 WIDE = """
 import torch, triton, triton.language as tl
-
 @triton.jit
 def wide_kernel(x_ptr, y_ptr, BLOCK: tl.constexpr):
     x = tl.load(x_ptr + tl.arange(0, BLOCK))
     tl.store(y_ptr + tl.arange(0, BLOCK), x - tl.max(x, 0))
-
 @triton.testing.perf_report(triton.testing.Benchmark(["N"], [16384], "provider", ["triton"], ["triton"], "wide", {}))
 def benchmark(N, provider):
     x, y = torch.randn(N, device="cuda"), torch.empty(N, device="cuda")
@@ -151,17 +132,13 @@ def benchmark(N, provider):
 
 NEITHER = """
 import torch, triton, triton.language as tl
-
 @triton.jit
 def threads_kernel(x_ptr, BLOCK: tl.constexpr):
     tl.store(x_ptr + tl.arange(0, BLOCK), 0.0)
-
 def undecided(x):
     return x.sum().item()
-
 def wide(x):
     threads_kernel[(1,)](x, BLOCK=4096, num_warps=64)
-
 @triton.testing.perf_report(triton.testing.Benchmark(["N"], [4096], line_arg="provider", line_vals=["undecided", "wide"],
     line_names=["a", "b"], ylabel="ms", plot_name="both", args={}))
 def benchmark(N, provider):
@@ -172,7 +149,6 @@ def benchmark(N, provider):
 KEEPING = """
 from pathlib import Path
 import torch, triton
-
 @triton.testing.perf_report(triton.testing.Benchmark(["N"], [64], line_arg="provider", line_vals=["a"], line_names=["a"],
     ylabel="ms", plot_name="tuned", args={}))
 def benchmark(N, provider):
@@ -184,13 +160,9 @@ def benchmark(N, provider):
 
 TYPED = """
 import torch, triton
-
-
 def copy(x, stream: torch.cuda.Stream | None = None, device: torch.cuda.device | None = None):
     with torch.cuda.device(0):
         return x if isinstance(torch.cuda.current_stream(), torch.cuda.Stream) else None
-
-
 @triton.testing.perf_report(triton.testing.Benchmark(
     x_names=["N"], x_vals=[8], line_arg="provider", line_vals=["a"], line_names=["a"], ylabel="ms", plot_name="typed", args={}))
 def benchmark(N, provider):
@@ -289,9 +261,7 @@ def test_widths_and_copies_of_ptx():
     assert (found.matrix, found.instructions) == ((matrix,), {"cp.async.ca": 1, "cp.async.cg": 1, matrix: 1})
     assert (found.registers, found.stack_bytes, found.spill_store_bytes, found.spill_load_bytes) == (None, None, None, None)
 
-
-def test_a_tensor_copy_counts_where_it_goes():
-    """Into shared memory it is a load, into global memory a store; 16 bytes are the least that it moves."""
+    # Into shared memory it is a load, into global memory a store; 16 bytes are the least that it moves.
     load, store = (read({"cubin": b"", "ptx": text}) for text in (TENSOR_LOAD, TENSOR_STORE))
 
     assert (load.load_widths, load.store_widths, load.instructions) == ((128,), (), {"cp.async.bulk.tensor.2d.shared": 1})
@@ -306,32 +276,26 @@ def test_launches_behind_registered_ops_are_seen(run_inside, data):
 
     seen = {(row["origin"], row["constants"].get("BLOCK")) for row in rows if row["verdict"] == "passed"}
     assert seen == {
-        ("scale/n=4096 [eager]", 128),
-        ("scale/n=4096 [eager]", 256),
-        ("scale/n=4096 [compiled]", 512),
+        *(("scale/n=4096 [eager]", 128), ("scale/n=4096 [eager]", 256), ("scale/n=4096 [compiled]", 512)),
         ("scale/n=4096 [compiled]", 1024),
     }
 
 
-def test_the_stage_names_what_failed_and_not_what_could_not_run(small):
+def test_the_stage_names_what_failed_and_keeps_what_was_tuned_out_of_the_users_home(small):
     output, _, _ = small
     report = json.loads((output / "compile" / "report.json").read_text())
 
     assert report["verdict"] == "failed"
     assert report["reason"].startswith("threads_kernel for ")
 
-
-def test_a_package_that_keeps_what_it_tuned_does_not_keep_it_in_the_users_home(small):
-    """FlagGems has a database of tuned configurations there; timings on a pretended card are made up."""
+    # FlagGems has a database of tuned configurations there; timings on a pretended card are made up.
     output, home, _ = small
 
     assert list(home.rglob("tuned.db")) == []
     assert list(output.rglob("tuned.db")) == []
     assert "tuned" in (output / "compile" / "journal-sm_80.jsonl").read_text()
 
-
-def test_a_package_may_name_the_types_of_a_stream_and_a_device(small):
-    """transformers does, which Liger-Kernel imports where it is installed: what stands in for a class has to be one."""
+    # transformers does, which Liger-Kernel imports where it is installed: what stands in for a class has to be one.
     _, _, rows = small
 
     assert {row["architecture"] for row in rows["typed"] if "as far as it goes" in row["reason"]} == {"sm_80", "gfx90a"}
@@ -370,11 +334,9 @@ def test_a_temporary_home_keeps_what_has_nothing_to_do_with_timings(tmp_path, mo
 DYING = """
 import os
 import torch, triton, triton.language as tl
-
 @triton.jit
 def fill_kernel(x_ptr, BLOCK: tl.constexpr):
     tl.store(x_ptr + tl.arange(0, BLOCK), 0.0)
-
 @triton.testing.perf_report(triton.testing.Benchmark(["N"], [64], line_arg="provider", line_vals=["before", "dies", "behind"],
     line_names=["before", "dies", "behind"], ylabel="ms", plot_name="dying", args={}))
 def benchmark(N, provider):
@@ -439,11 +401,8 @@ TEST = "test_a.py::test_a"
 @pytest.mark.parametrize(
     ("elsewhere", "more", "verdict"),
     [
-        (None, "", Verdict.FAILED),
-        (NotRun.EMPTY, "", Verdict.FAILED),
-        (NotRun.RAISED, "", Verdict.NOT_RUN),
-        (NotRun.SKIPPED, "", Verdict.NOT_RUN),
-        (None, BY_TORCH, Verdict.NOT_RUN),
+        *((None, "", Verdict.FAILED), (NotRun.EMPTY, "", Verdict.FAILED), (NotRun.RAISED, "", Verdict.NOT_RUN)),
+        *((NotRun.SKIPPED, "", Verdict.NOT_RUN), (None, BY_TORCH, Verdict.NOT_RUN)),
     ],
 )
 def test_only_what_runs_elsewhere_fails(elsewhere, more, verdict):
@@ -495,63 +454,41 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-
-
 @triton.jit
 def tall(out):
     tl.store(out + tl.program_id(1), 1.0)
-
-
 @triton.jit
 def wrapped(out):
     tl.store(out + tl.program_id(1), 2.0)
-
-
 @triton.jit
 def right(out):
     tl.store(out + tl.program_id(1), 3.0)
-
-
 @triton.jit
 def early(source, target, n, BLOCK: tl.constexpr):
     there = tl.make_tensor_descriptor(source, [n], [1], [BLOCK])
     tl.store(target + tl.arange(0, BLOCK), there.load([0]))
-
-
 @triton.jit
 def given(source, target, n, BLOCK: tl.constexpr):
     there = tl.make_tensor_descriptor(source, [n], [1], [BLOCK])
     tl.store(target + tl.arange(0, BLOCK), there.load([0]) + 1)
-
-
 @pytest.fixture
 def out():
     return torch.zeros(64, device="cuda")
-
-
 @pytest.fixture
 def allocator():
     triton.set_allocator(lambda size, alignment, stream: torch.empty(size, device="cuda", dtype=torch.int8))
     yield
     triton.set_allocator(triton.runtime._allocation.NullAllocator())
-
-
 def test_good_and_tall(out):
     tall[(1, 65535)](out)
-
-
 @pytest.mark.parametrize("rows", [70000, 80000])
 def test_tall(out, rows):
     tall[(1, rows)](out)
-
-
 def test_wrapped(out):
     try:
         wrapped[(1, 70000)](out)
     except RuntimeError as error:
         raise ValueError("no launch") from error
-
-
 def test_right(out):
     right[(0, 70000)](out)
     right[lambda meta: (1, 2)](out)
@@ -559,26 +496,16 @@ def test_right(out):
         right[(1, 70000)](out)
     except RuntimeError:
         right[(70000, 1)](out)
-
-
 def test_expected(out):
     if torch.version.cuda:
         with pytest.raises(RuntimeError, match="limit of y"):
             right[(1, 70000)](out)
-
-
 def test_early(out):
     early.warmup(out, out, 64, BLOCK=64, grid=(1,))
-
-
 def test_late(out, allocator):
     early[(1,)](out, out, 64, BLOCK=64)
-
-
 def test_without(out):
     early[(1,)](out, out, 64, BLOCK=64)
-
-
 def test_given(out, allocator):
     given.warmup(out, out, 64, BLOCK=64, grid=(1,))
     given[(1,)](out, out, 64, BLOCK=64)
@@ -595,16 +522,11 @@ def test_a_kernel_that_no_driver_launches_has_a_row(run_inside, tmp_path):
 
     assert len(found) == len(rows)
     assert found == {
-        ("sm_90", "tall", "failed", "test_tall[70000]"),
-        ("sm_90", "wrapped", "failed", "test_wrapped"),
-        ("sm_90", "right", "passed", "test_right"),
-        ("sm_90", "early", "failed", "test_without"),
-        ("sm_90", "given", "passed", "test_given"),
-        ("gfx942", "tall", "passed", "test_good_and_tall"),
-        ("gfx942", "wrapped", "passed", "test_wrapped"),
-        ("gfx942", "right", "passed", "test_right"),
-        ("gfx942", "early", "passed", "test_early"),
-        ("gfx942", "given", "passed", "test_given"),
+        *(("sm_90", "tall", "failed", "test_tall[70000]"), ("sm_90", "wrapped", "failed", "test_wrapped")),
+        *(("sm_90", "right", "passed", "test_right"), ("sm_90", "early", "failed", "test_without")),
+        *(("sm_90", "given", "passed", "test_given"), ("gfx942", "tall", "passed", "test_good_and_tall")),
+        *(("gfx942", "wrapped", "passed", "test_wrapped"), ("gfx942", "right", "passed", "test_right")),
+        *(("gfx942", "early", "passed", "test_early"), ("gfx942", "given", "passed", "test_given")),
     }
     said = {row["function"]: row["reason"] for row in rows if row["verdict"] == "failed"}
     assert said["tall"] == "`tall` cannot be launched on sm_90: its grid is (1, 70000, 1), the limit of y is 65535"

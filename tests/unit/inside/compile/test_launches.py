@@ -29,7 +29,6 @@ BOTH = ("sm_90", "gfx942")
 
 @pytest.fixture(scope="module")
 def rows(run_inside, data):
-    """All rows of one run over tests that launch in every way there is."""
     cards = tuple(card for card in load_targets()["cpu"].architectures if card.name in BOTH)
     output = run_inside(data / "launching", Stage.COMPILE, architectures=cards, benches=("bench_*.py",))
     return [json.loads(line) for line in (output / "compile" / "kernels.jsonl").read_text().splitlines()]
@@ -53,13 +52,7 @@ def test_every_way_to_launch_is_seen(rows, function, configurations):
     assert seen == dict.fromkeys(BOTH, configurations), [row for row in rows if row["function"] == function]
 
 
-def test_a_package_sees_the_vendor_of_the_card(rows):
-    """Host code that asks which vendor's torch it runs on takes the way of the pretended card's."""
-    blocks = {row["architecture"]: row["constants"]["BLOCK"] for row in rows if row["function"] == "vendor_kernel"}
-    assert blocks == {"sm_90": 256, "gfx942": 512}
-
-
-def test_what_was_not_run_says_why(rows):
+def test_what_was_not_run_says_why_and_rows_name_their_test(rows):
     """Data that decides, a skip and a module that does not import: a row each for each card, none missing and none more."""
     left_out = {(row["verdict"], row["not_run"], row["origin"].rpartition("::")[2], row["reason"]) for row in rows if row["not_run"]}
     data = next(reason for _, why, _, reason in left_out if why == "decided-by-data")
@@ -67,21 +60,18 @@ def test_what_was_not_run_says_why(rows):
     assert left_out == {
         ("not-run", "decided-by-data", "test_the_data_decides", data),
         ("not-run", "skipped", "test_skipped", "Skipped: needs two GPUs"),
-        (
-            "error",
-            "import-failed",
-            "test_unimportable.py",
-            "ModuleNotFoundError: No module named 'json.no_such_module'",
-        ),
+        ("error", "import-failed", "test_unimportable.py", "ModuleNotFoundError: No module named 'json.no_such_module'"),
     }
     assert "depends on the data of a tensor" in data
     assert Counter(row["architecture"] for row in rows if row["not_run"]) == dict.fromkeys(BOTH, 3)
 
-
-def test_rows_name_their_test(rows):
-    """The origin is pytest's own name for the test, so that it can be run alone."""
+    # The origin is pytest's own name for the test, so that it can be run alone.
     origins = {row["origin"] for row in rows if row["function"] == "tuned_kernel"}
     assert origins == {"test_launching.py::test_autotuned"}
+
+    # Host code that asks which vendor's torch it runs on takes the way of the pretended card's.
+    blocks = {row["architecture"]: row["constants"]["BLOCK"] for row in rows if row["function"] == "vendor_kernel"}
+    assert blocks == {"sm_90": 256, "gfx942": 512}
 
 
 def _writing_to(folder: Path) -> list[str]:
@@ -134,12 +124,9 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 from triton.compiler.compiler import LazyDict
 from triton.runtime.jit import JITFunction
-
 LAUNCHED, STREAM = [], [7]
-
 class Launcher:
     global_scratch_size = profile_scratch_size = 0
-
     def __init__(self, together):
         self.together, self.launch = together, lambda *args: LAUNCHED.append(args)
     def __call__(self, x, y, z, stream, function, *args):
@@ -147,10 +134,8 @@ class Launcher:
         # As in Triton's own for NVIDIA: up to 3.6, the kernel's arguments come one by one.
         rest = (*args[:4], args[4:]) if self.together else args
         self.launch(x, y, z, stream, function, *rest)
-
 class Noting(DriverBase):
     utils = property(lambda self: self)
-
     def __init__(self, target): self.target = target
     @classmethod
     def is_active(cls): return True
@@ -165,14 +150,12 @@ class Noting(DriverBase):
     def unload_module(self, module): pass
     def launcher_cls(self, src, metadata):
         return Launcher(sys.argv[2] == "together") if len(sys.argv) > 2 else lambda *args: LAUNCHED.append(args)
-
 target = GPUTarget("cuda", 90, 32) if sys.argv[1] == "sm_90" else GPUTarget("hip", sys.argv[1], 64)
 triton.runtime.driver.set_active(Noting(target))
 """
 SCRIPT = """
 from kernels.launches.bound import Bound, descriptors
 from kernels.gelu.gelu import gelu_kernel
-
 bound = Bound(gelu_kernel, (4,), {"TANH": True, "BLOCK_SIZE": 1024, "num_warps": 4})
 own, watched = JITFunction.run, []
 x, y = torch.randn(4096), torch.randn(4096)
@@ -198,22 +181,18 @@ from kernels.gelu import gelu
 from kernels.launches import note, tape
 tape.possible, note.current_device = True, lambda: -1
 found = []
-
 class Counting(note.Tape):
     def __init__(self, *args):
         super().__init__(*args)
         own = self.play
         self.play = lambda *args: found.append(own(*args)) or found[-1]
-
 note.Tape = tape.Tape = Counting
-
 def call(x):
     found.clear()
     out = gelu(x)
     x_, y_, z_, stream, function, *_, given = LAUNCHED[-1] if sys.argv[2] == "together" else (*LAUNCHED[-1][:9], LAUNCHED[-1][9:])
     addresses = [each.data_ptr() if isinstance(each, torch.Tensor) else each for each in given]
     return [bool(found) and found[0] is not None, stream, addresses[:2] == [x.data_ptr(), out.data_ptr()], list(addresses[2:])]
-
 whole = torch.randn(4097)
 calls = {"first": [call(whole[:4096]) for _ in range(3)], "moved": call(torch.randn(4096)), "odd": [call(whole[1:]) for _ in range(3)]}
 STREAM[0] = 8
@@ -297,27 +276,17 @@ def test_a_candidate_beside_a_clean_one_is_discarded(judged, launch):
     assert verdicts(judged[1][launch]) == DISCARDED
 
 
-def test_a_remembered_candidate_is_not_the_only_one(judged):
+def test_what_needs_another_launch_or_is_remembered_keeps_its_rows(judged):
     """A tuner's key leaves out what the compiler specializes on: for 1023 elements, the others are tried as well."""
     rows = judged[1]["tuned"]
     lengths = Counter((bool(row["attributes"].get("n")), row["not_run"]) for row in rows)
 
     assert lengths == {(aligned, why): 1 for aligned in (True, False) for why in (None, "discarded")}
 
-
-@pytest.mark.parametrize(("launch", "failed"), [("hopeless", 2), ("pruned", 1), ("plain", 1)])
-def test_where_nothing_is_clean_the_kernel_fails(judged, launch, failed):
-    """All candidates spill, the only one that pruning leaves does, or nobody tunes."""
-    assert verdicts(judged[1][launch]) == {("failed", None): failed}
-
-
-def test_what_another_launch_needs_is_not_discarded(judged):
-    """A tuner has a clean one; the same kernel is launched without the tuner too."""
+    # A tuner has a clean one; the same kernel is launched without the tuner too.
     assert verdicts(judged[1]["shared"]) == {("failed", None): 2, ("passed", None): 1}
 
-
-def test_a_discarded_row_keeps_its_figures_and_says_what_is_clean(judged):
-    """It is counted by its reason, and the stage's own reason is a real finding."""
+    # It is counted by its reason, and the stage's own reason is a real finding.
     report, rows = judged
     row = next(row for row in rows["guessed"] if row["not_run"])
 
@@ -328,9 +297,14 @@ def test_a_discarded_row_keeps_its_figures_and_says_what_is_clean(judged):
     assert (report["verdict"], "candidates" in report["reason"]) == ("failed", False)
 
 
+@pytest.mark.parametrize(("launch", "failed"), [("hopeless", 2), ("pruned", 1), ("plain", 1)])
+def test_where_nothing_is_clean_the_kernel_fails(judged, launch, failed):
+    """All candidates spill, the only one that pruning leaves does, or nobody tunes."""
+    assert verdicts(judged[1][launch]) == {("failed", None): failed}
+
+
 @pytest.mark.slow
 def test_a_strict_package_is_judged_by_every_candidate(compiled):
-    """As before there were candidates."""
     report, rows = compiled("all")
 
     assert report["not_run"] == {}
@@ -351,13 +325,20 @@ def test_one_launch_that_needs_it_is_enough():
         marked = [discarded.mark(row(num_warps=warps, origin="elsewhere", seconds=2.0)) for warps in (1, 2, 4)]
         assert [each.not_run for each in marked] == [None, NotRun.DISCARDED, None]
 
-
-def test_advice_about_a_candidate_that_nobody_keeps_is_no_advice():
     advised = CompiledKernel("k", "f", "sm_90", Verdict.PASSED, advice={"spills": "3 registers"})
     for clean, left in ((1, {}), (0, {"spills": "3 registers"})):
         discarded = Discarded()
         discarded.note({"event": "candidates", "rows": [key(advised)], "clean": clean, "of": 2})
         assert discarded.mark(advised) == dataclasses.replace(advised, advice=left)
+
+    # The same refusal in another test fails; a note without a row is left out.
+    expected, audit = Expected(), Audit()
+    audit.begin()
+    expected.note({"event": "expected", "row": f"{key(row(origin='here'))} here"})
+
+    assert expected.mark(row(origin="here", seconds=1.0)).not_run is NotRun.SKIPPED
+    assert expected.mark(row(origin="elsewhere")).verdict is Verdict.FAILED
+    assert audit.check({"event": "expected"}) is None
 
 
 @pytest.mark.parametrize("fields", [{}, {"rows": "x", "clean": 1, "of": 2}, {"rows": ["x"], "clean": None, "of": 2}])
@@ -367,17 +348,6 @@ def test_a_note_that_means_nothing_is_left_out(fields):
 
     assert audit.check({"event": "candidates", **fields}) is None
     assert audit.check({"event": "candidates", "rows": ["x"], "clean": 1, "of": 2}) is not None
-
-
-def test_what_a_test_expects_is_no_failure_of_that_test_alone():
-    """The same refusal in another test fails; a note without a row is left out."""
-    expected, audit = Expected(), Audit()
-    audit.begin()
-    expected.note({"event": "expected", "row": f"{key(row(origin='here'))} here"})
-
-    assert expected.mark(row(origin="here", seconds=1.0)).not_run is NotRun.SKIPPED
-    assert expected.mark(row(origin="elsewhere")).verdict is Verdict.FAILED
-    assert audit.check({"event": "expected"}) is None
 
 
 # Benchmark scripts without a GPU: what they launch is compiled, and each of them has a row if it has nothing else.
@@ -415,6 +385,13 @@ def test_what_a_script_launches_is_compiled_under_the_name_of_its_point(compiled
     assert {row["constants"]["BLOCK"] for row in of(rows, "[running benchmarks/loop.py --dtype float16]")} == {256, 512}
     assert {row["verdict"] for row in rows if row["function"] == "relu_kernel"} == {"passed"}
 
+    # The provider `torch` of a `perf_report`; both of the modes that the script makes one for are there.
+    _, journal, _ = compiled_of_script_launches
+    started = [json.loads(line)["id"] for line in journal.splitlines() if json.loads(line)["event"] == "start"]
+    points = [name.rpartition("/")[2] for name in started if "N=" in name]
+
+    assert points == ["N=1024 [triton]", "N=2048 [triton]", "N=1024#2 [triton]", "N=2048#2 [triton]"]
+
 
 @pytest.mark.parametrize(
     ("script", "why", "reason"),
@@ -431,12 +408,3 @@ def test_a_script_without_an_end_or_a_measurement_has_a_row(compiled_of_script_l
     assert [(row["verdict"], row["not_run"], reason in row["reason"]) for row in found] == [("not-run", why, True)]
     assert [row for row in of(rows, "[running benchmarks/report.py]") if row["function"] == "(host code)"] == []
     assert "harness/warpwave/inside/scripts" not in log
-
-
-def test_a_peer_is_left_out_and_the_script_goes_on(compiled_of_script_launches):
-    """The provider `torch` of a `perf_report`; both of the modes that the script makes one for are there."""
-    _, journal, _ = compiled_of_script_launches
-    started = [json.loads(line)["id"] for line in journal.splitlines() if json.loads(line)["event"] == "start"]
-    points = [name.rpartition("/")[2] for name in started if "N=" in name]
-
-    assert points == ["N=1024 [triton]", "N=2048 [triton]", "N=1024#2 [triton]", "N=2048#2 [triton]"]

@@ -20,12 +20,7 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from warpwave.emulator import (
-    Check,
-    Launch,
-    execute,
-    load,
-)
+from warpwave.emulator import Check, Launch, execute, load
 from warpwave.inside.fake_gpu.emulated import pack
 from warpwave.inside.fake_gpu.emulated_findings import Collected, Given
 from warpwave.inside.fake_gpu.launches import Launched

@@ -30,7 +30,6 @@ CARD = load_targets()["gfx942-emulated"].emulate
 
 @pytest.fixture(scope="module")
 def stage(run_inside, data):
-    """The cases by name, as type, message and properties; and the reports of the stages."""
     output = run_inside(data / "emulated", Stage.TEST, interpret=False, emulate=CARD, benches=(), test_s=60.0, sanitize=False)
     found = {}
     for case in ElementTree.parse(output / "test" / "junit.xml").getroot().iter("testcase"):
@@ -69,12 +68,7 @@ def test_what_the_checks_find_fails_a_test_and_is_a_row(run_inside, data):
     assert failed == set(rows) | {"test_wrong"} == {"test_good", "test_outside", "test_wrong"}
     race, outside = rows["test_good"], rows["test_outside"]
     assert (race["defect"], race["access"], race["tensor"], race["index"], race["lane"], race["line"]) == (
-        "race",
-        "load",
-        "LDS",
-        512,
-        67,
-        9,
+        *("race", "load", "LDS", 512, 67, 9),
     )
     words = ("wave 1, lane 3", "ds_made_up v1", "wave 2 stores to it", "had not waited for that", "test_ends.py:9")
     assert all(word in race["other"] for word in words)

@@ -1,7 +1,5 @@
 """Exceptions in one line."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import importlib
@@ -19,20 +17,27 @@ from engine_requests import make_job, make_options
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
+
+import signal
+import threading
+
 from light import light_python
 from synthetic import facts
 
 from warpwave.collect import collect
 from warpwave.config.targets import load_targets
 from warpwave.inside import __main__ as inside
-from warpwave.inside import environment
+from warpwave.inside import environment, watchdog
+from warpwave.inside import environment as imports
 from warpwave.inside.environment import is_of_the_disk, why_unwritable
 from warpwave.inside.facts import stage
 from warpwave.inside.facts.stage import UnusableError
 from warpwave.inside.process import forks, supervise, workers
 from warpwave.inside.process.outcomes import describe, statement, with_child
 from warpwave.inside.process.supervise import Death, _explain
-from warpwave.records import DeviceFacts, Stage, Verdict, to_json
+from warpwave.inside.test import pytest_plugin
+from warpwave.inside.watchdog import watch
+from warpwave.records import OVERFULL, OVERTIME, DeviceFacts, Stage, Verdict, to_json
 from warpwave.records.isolated import isolated
 from warpwave.run import run_target
 
@@ -57,7 +62,7 @@ def test_what_happened_is_reported(message, told):
     assert describe(ValueError(message)) == told
 
 
-def test_what_happened_in_a_function_that_a_kernel_calls_is_reported():
+def test_what_happened_in_a_function_that_a_kernel_calls_is_reported(tmp_path, monkeypatch):
     """Triton's compiler then only marks the call; what is wrong is in the cause, or in the cause's cause."""
     inner = ValueError("at 9:8:\ndef put(x):\n    add(x)\n    ^\nno attribute 'ir'")
     middle, outer = ValueError("at 3:4:\n    put(x)\n    ^"), ValueError("at 36:4:\n    finish(x)\n    ^")
@@ -66,9 +71,7 @@ def test_what_happened_in_a_function_that_a_kernel_calls_is_reported():
     assert describe(outer) == "ValueError: no attribute 'ir' (at 9:8)"
     assert describe(ValueError("at 3:4:\n    put(x)\n    ^")) == "ValueError: ^ (at 3:4)"
 
-
-def test_a_syntax_error_names_the_file_that_has_it(tmp_path, monkeypatch):
-    """Not the one that imports it."""
+    # Not the one that imports it.
     (tmp_path / "broken.py").write_text("x = 1\n  y = 2\n")
     (tmp_path / "imports_it.py").write_text("import broken\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -82,42 +85,25 @@ def test_a_syntax_error_names_the_file_that_has_it(tmp_path, monkeypatch):
 CHILD = [sys.executable, "-c", "import sys; print('device 7 is busy'); sys.exit(3)"]
 
 
-def _checked():
-    subprocess.run(CHILD, check=True)
-
-
-def _checked_and_kept():
-    subprocess.run(CHILD, check=True, capture_output=True)
-
-
-def _asserted():
-    done = subprocess.run(CHILD, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, "it failed"
-
-
-def _killed():
-    done = subprocess.run([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"], capture_output=True, check=False)
-    assert done.returncode == 0, "it failed"
+KILLED = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
 
 
 @pytest.mark.parametrize(
-    ("fail", "printed", "told"),
+    ("command", "checked", "captured", "printed", "told"),
     [
-        (_checked, "starts\ndevice 7 is busy\n", "ended with exit code 3; it printed: starts / device 7 is busy"),
-        (_checked_and_kept, "", "ended with exit code 3; it printed: device 7 is busy"),
-        (_asserted, None, "it failed: the child process ended with exit code 3; it printed: device 7 is busy"),
-        (_checked, None, "ended with exit code 3"),
-        (_killed, "", "it failed: the child process ended with signal 9; it printed nothing"),
+        (CHILD, True, False, "starts\ndevice 7 is busy\n", "ended with exit code 3; it printed: starts / device 7 is busy"),
+        (CHILD, True, True, "", "ended with exit code 3; it printed: device 7 is busy"),
+        (CHILD, False, True, None, "it failed: the child process ended with exit code 3; it printed: device 7 is busy"),
+        (CHILD, True, False, None, "ended with exit code 3"),
+        (KILLED, False, True, "", "it failed: the child process ended with signal 9; it printed nothing"),
     ],
 )
-def test_a_failed_child_process_has_its_exit_code_and_last_words(fail, printed, told):
-    with pytest.raises((subprocess.CalledProcessError, AssertionError)) as caught:
-        fail()
+def test_a_failed_child_process_has_its_exit_code_and_last_words(command, checked, captured, printed, told):
+    with pytest.raises((subprocess.CalledProcessError, AssertionError)) as caught:  # noqa: PT012 - two ways to fail
+        done = subprocess.run(command, check=checked, capture_output=captured)
+        assert done.returncode == 0, "it failed"
 
     assert told in with_child(caught.value, "AssertionError: it failed\nmore", printed).splitlines()[0]
-
-
-def test_what_no_child_process_is_to_blame_for_stays_as_it_is():
     assert with_child(ValueError("x"), "ValueError: x", "printed") == "ValueError: x"
     assert with_child(None, "x", "") == "x"
 
@@ -125,14 +111,9 @@ def test_what_no_child_process_is_to_blame_for_stays_as_it_is():
 def test_a_statement_of_several_lines_is_one_line(tmp_path):
     file = tmp_path / "kernel.py"
     file.write_text("def put(p, v):\n    tl.store(\n        p,\n        v,  # the value\n    )\n    tl.store(p, v)  # again\n")
+    whole = "tl.store(p, v)"
 
-    assert [statement(str(file), line) for line in (1, 2, 4, 6, 99)] == [
-        "def put(p, v):",
-        "tl.store(p, v)",
-        "tl.store(p, v)",
-        "tl.store(p, v)  # again",
-        "",
-    ]
+    assert [statement(str(file), line) for line in (1, 2, 4, 6, 99)] == ["def put(p, v):", whole, whole, f"{whole}  # again", ""]
 
 
 # The first stage: a card that others use, or that does not answer, is told before anything runs on it.
@@ -140,22 +121,10 @@ def test_a_statement_of_several_lines_is_one_line(tmp_path):
 GIB = 1 << 30
 
 
-class Clock:
-    """Time that passes only while somebody sleeps."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def monotonic(self):
-        return self.now
-
-    def sleep(self, seconds):
-        self.now += seconds
-
-
 @pytest.fixture
 def clock(monkeypatch):
-    ticking = Clock()
+    """Time that passes only while somebody sleeps."""
+    ticking = SimpleNamespace(now=0.0, monotonic=lambda: ticking.now, sleep=lambda seconds: setattr(ticking, "now", ticking.now + seconds))
     monkeypatch.setattr(stage, "time", ticking)
     return ticking
 
@@ -227,20 +196,18 @@ CHANGES = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_run_is_not_taken_up_in_another_environment(tmp_path, name):
-    """Numbers of both would be mixed. A kernel of the operating system that was updated is no other environment."""
+    """Numbers of both would be mixed. A kernel of the operating system that was updated is no other environment.
+
+    A first run has nothing to be held against, nor has one whose facts were cut off.
+    """
     value, reason = CHANGES[name]
     before = facts(devices=(CARD,))
     (tmp_path / "facts.json").write_text(to_json(before))
-
-    assert stage._changed(before, tmp_path / "facts.json") == ""
-    assert stage._changed(dataclasses.replace(before, **{name: value}), tmp_path / "facts.json") == reason
-
-
-def test_a_first_run_has_nothing_to_be_held_against(tmp_path):
-    """Nor has one whose facts were cut off."""
     (tmp_path / "cut.json").write_text("{")
 
-    assert stage._changed(facts(), tmp_path / "facts.json") == stage._changed(facts(), tmp_path / "cut.json") == ""
+    assert stage._changed(before, tmp_path / "facts.json") == ""
+    changed = dataclasses.replace(before, **{name: value})
+    assert [stage._changed(changed, tmp_path / f"{file}.json") for file in ("facts", "none", "cut")] == [reason, "", ""]
 
 
 def test_a_link_out_of_the_package_counts_with_what_it_says(tmp_path):
@@ -308,14 +275,10 @@ def variables_of(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("stage", [Stage.TEST, Stage.BENCH, Stage.COMPILE, None])
 def test_stages_that_run_the_package_get_its_variables(variables_of, stage):
-    """And what compiles for them; this process, which supervises, has none of them."""
+    """And what compiles for them. Facts are about the machine; and this process, which supervises, has none of them."""
     assert variables_of(stage).items() >= {"MYPKG_X": "1", "PATH": os.environ["PATH"]}.items()
-    assert "MYPKG_X" not in os.environ
-
-
-def test_facts_are_taken_without_them(variables_of):
-    """The facts are about the machine."""
     assert "MYPKG_X" not in variables_of(Stage.FACTS)
+    assert "MYPKG_X" not in os.environ
 
 
 # What a compiler printed before it ended the whole process stands in the row of the case that it ended.
@@ -329,31 +292,24 @@ SAID = {
 }
 
 
-@pytest.fixture
-def log(tmp_path):
-    path = tmp_path / "log.txt"
-    path.write_text("LLVM ERROR: of an earlier worker\n")
-    return path
-
-
-def ended(log, said: str, verdict: Verdict = Verdict.CRASHED, by_others: bool = False) -> str:
+@pytest.mark.parametrize(
+    ("said", "verdict", "by_others", "told"),
+    [
+        *((said, Verdict.CRASHED, False, f": {told}" if told else "") for said, told in SAID.items()),
+        ("error: something else\n", Verdict.CRASHED, True, ""),
+        ("error: something else\n", Verdict.TIMEOUT, False, ""),
+        ("reason: GPU Hang\nerror: and more\n", Verdict.CRASHED, False, ": reason: GPU Hang"),  # the device's runtime comes first
+    ],
+)
+def test_last_words_are_in_the_reason(tmp_path, said, verdict, by_others, told):
+    """They explain no kill and no time limit."""
+    log = tmp_path / "log.txt"
+    log.write_text("LLVM ERROR: of an earlier worker\n")
     printed = log.stat().st_size
     log.write_text(log.read_text() + said)
-    return _explain(Death("a test", verdict, "its process ended", by_others), log, printed, {"GPU Hang": Verdict.GPU_HANG}).reason
+    death = _explain(Death("a test", verdict, "its process ended", by_others), log, printed, {"GPU Hang": Verdict.GPU_HANG})
 
-
-@pytest.mark.parametrize(("said", "told"), SAID.items())
-def test_they_are_in_the_reason(said, told, log):
-    assert ended(log, said) == "its process ended" + (f": {told}" if told else "")
-
-
-@pytest.mark.parametrize(("verdict", "by_others"), [(Verdict.CRASHED, True), (Verdict.TIMEOUT, False)])
-def test_they_explain_no_kill_and_no_time_limit(verdict, by_others, log):
-    assert ended(log, "error: something else\n", verdict, by_others) == "its process ended"
-
-
-def test_what_the_devices_runtime_said_comes_first(log):
-    assert ended(log, "reason: GPU Hang\nerror: and more\n") == "its process ended: reason: GPU Hang"
+    assert death.reason == "its process ended" + told
 
 
 # Linux counts the processes that it killed because memory ran out. Reading that counter tells such a kill from any other.
@@ -369,27 +325,23 @@ def counters(tmp_path, monkeypatch):
 
 
 def test_a_kill_counts_in_a_container_or_on_the_whole_machine(counters):
-    """Outside of a container, the root group's counter stays at 0, or there is none."""
+    """Outside of a container, the root group's counter stays at 0, or there is none; a kernel without the counter says nothing."""
     group, _, machine = counters
     assert environment.memory_kills() == 21
     machine.write_text("nr_free_pages 70\noom_kill 22\n")
     assert environment.memory_kills() == 22
     group.write_text("low 0\noom 1\noom_kill 2\n")
     assert environment.memory_kills() == 24
-
-
-@pytest.mark.parametrize("text", ["", "oom_kill\n", "oom_kill many\n", "nr_free_pages 70\n"])
-def test_a_kernel_without_the_counter_says_nothing(counters, text):
-    """Then the report says that the process was killed, and gives no reason."""
-    counters[2].write_text(text)
-    assert environment.memory_kills() == 0
+    group.unlink()
+    for text in ("", "oom_kill\n", "oom_kill many\n", "nr_free_pages 70\n"):
+        machine.write_text(text)
+        assert environment.memory_kills() == 0
 
 
 # A device that no longer answers: the test that has done it is named, no other one is blamed, and a card that is lost blames nobody.
 
 
 def outcomes(folder) -> dict[str, tuple[str, str]]:
-    """Each test's verdict and message, by name."""
     found = {}
     for case in ElementTree.parse(folder / "test" / "junit.xml").getroot().iter("testcase"):
         bad = next((child for child in case if child.tag in ("failure", "error", "skipped")), None)
@@ -503,7 +455,7 @@ def test_a_gpu_without_memory_fails_one_test(run_inside, tmp_path):
 # The limit of a case: time in which other processes had the cores is not the case's.
 
 
-def test_a_limit_does_not_count_the_wait_for_a_core(monkeypatch):
+def test_a_limit_does_not_count_the_wait_for_a_core(monkeypatch, tmp_path):
     """100 s passed, of which the worker waited 70 s for a core: a limit of 40 s has not passed, one of 20 s has."""
     now, waited = [0.0], [5.0]
     monkeypatch.setattr(supervise.time, "monotonic", lambda: now[0])
@@ -515,9 +467,7 @@ def test_a_limit_does_not_count_the_wait_for_a_core(monkeypatch):
     assert not clock.is_past(40.0)
     assert clock.is_past(20.0)
 
-
-def test_the_wait_is_the_kernels(tmp_path):
-    """A process that is gone, and a kernel that keeps no account, have waited for nothing: then the limit is one of the wall clock."""
+    # A process that is gone, and a kernel that keeps no account, have waited for nothing: then the limit is one of the wall clock.
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "schedstat").write_text("12000000000 3500000000 41\n")
 
@@ -530,17 +480,11 @@ def test_the_wait_is_the_kernels(tmp_path):
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path, monkeypatch):
-    """Triton writes each kernel there before it is launched."""
+    """Triton writes each kernel there before it is launched. A fresh machine has no cache yet."""
     (tmp_path / "file").touch()
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "file" / "cache"))
-
     assert str(tmp_path / "file" / "cache") in why_unwritable()
-
-
-def test_a_new_folder_is_made(tmp_path, monkeypatch):
-    """A fresh machine has no cache yet."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "a" / "cache"))
-
     assert why_unwritable() == ""
 
 
@@ -567,17 +511,13 @@ def test_only_the_disk_below_the_cache_is_to_blame(file, number, expected):
 FORKS = """
 import json, os, subprocess, sys, time
 from warpwave.inside.process import forks
-
 def fails():
     print("said", os.environ["GIVEN"], os.environ.get("HOME"), sorted(os.listdir("/proc/self/fd"))[:4], flush=True)
     raise SystemExit(7)
-
 def stays():
     time.sleep(600)
-
 def dies():
     os.abort()
-
 channel, theirs = forks.open_channel()
 if not forks.fork():
     forks.apart()
@@ -616,3 +556,129 @@ def test_variables_that_were_read_at_an_import_need_a_new_python(tmp_path, monke
         found = warm.start(forks.Task("module", (), {"PATH": "/bin", name: "1"}), 1, {}, 9.0)
 
     assert found == ("a fork" if fits else None)
+
+
+# The first process of a container: it ends what nobody else watches.
+
+
+@pytest.fixture(autouse=True)
+def handlers():
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-S", "-c", code]
+
+
+STUBBORN = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
+
+
+def test_a_run_that_ends_has_its_own_code(tmp_path):
+    """A code, or a signal as 128 + n, as engines report them."""
+    assert watch(python("import sys; sys.exit(7)"), tmp_path, 60, 1, 1 << 20, 100) == 7
+    assert watch(python("import os; os.kill(os.getpid(), 11)"), tmp_path, 60, 1, 1 << 20, 100) == 139
+
+
+def test_a_run_past_its_time_may_write_its_results(tmp_path):
+    polite = f"import time\ntry: time.sleep(60)\nexcept KeyboardInterrupt: open({str(tmp_path / 'kept')!r}, 'w')"
+
+    assert watch(python(polite), tmp_path, 1.5, 30, 1 << 20, 100) == OVERTIME
+    assert (tmp_path / "kept").exists()
+
+
+def test_a_run_that_does_not_listen_is_killed(tmp_path):
+    assert watch(python(STUBBORN), tmp_path, 1.0, 0.2, 1 << 20, 100) == OVERTIME
+
+
+@pytest.mark.parametrize(
+    "fill", ["open(f'{n}/{i}', 'w').write('x')", "open(f'{n}/big', 'ab').write(b'x' * 100_000)"], ids=["files", "bytes"]
+)
+def test_a_run_that_fills_the_disk_is_ended(tmp_path, monkeypatch, fill):
+    """By the number of files, or by their size."""
+    monkeypatch.setattr(watchdog, "_LOOK_S", 0.05)
+    code = f"import time\nn = {str(tmp_path)!r}\nfor i in range(100_000):\n    {fill}\n    time.sleep(0.001)"
+
+    assert watch(python(code), tmp_path, 60, 5, 1 << 20, 50) == OVERFULL
+
+
+def test_a_folder_that_cannot_be_measured_is_over_its_limit(tmp_path):
+    assert watchdog.Meter(tmp_path / ("x" * 300), 1 << 20, 100).look()
+
+
+def test_signals_are_passed_on(tmp_path):
+    """The client's SIGINT reaches the run, and its code is the run's."""
+    code = "import time\ntry: print('ready', flush=True); time.sleep(60)\nexcept KeyboardInterrupt: raise SystemExit(130)"
+    program = (
+        f"import sys; from pathlib import Path; from warpwave.inside.watchdog import watch; "
+        f"sys.exit(watch([sys.executable, '-S', '-c', {code!r}], Path({str(tmp_path)!r}), 60, 1, 1 << 20, 100))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    threading.Timer(0.1, lambda: os.kill(process.pid, signal.SIGINT)).start()
+
+    assert process.wait(30) == 130
+    process.stdout.close()
+
+
+def test_a_request_to_stop_may_come_as_a_file(tmp_path):
+    """Where a runtime passes no signal on; it is made while the run works, and passed on once."""
+    threading.Timer(1.0, (tmp_path / ".stop").mkdir).start()
+    code = "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(130))\ntime.sleep(60)"
+
+    assert watch(python(code), tmp_path, 60, 5, 1 << 20, 100) == 130
+
+
+# A test worker imports torch's compiler before it waits for the card, if the package names something that needs it.
+
+
+@pytest.fixture(autouse=True)
+def _no_word(monkeypatch):
+    monkeypatch.delenv(imports._VARIABLE, raising=False)
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+
+
+@pytest.mark.parametrize(
+    ("text", "needs_card", "told"),
+    [
+        *(("torch.compile(f)", True, "1"), ("torch.library.opcheck(op, ())", True, "1"), ("assert f(x) == x", True, "")),
+        ("torch.compile(f)", False, ""),
+    ],
+)
+def test_it_is_imported_if_a_file_names_what_needs_it(text, needs_card, told, tmp_path):
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "test_it.py").write_text(text)
+    imports.tell_workers(SimpleNamespace(kernels=str(tmp_path), package_root="", needs_card=needs_card))
+    assert os.environ[imports._VARIABLE] == told
+
+
+def test_a_worker_imports_it_before_it_waits_for_the_card(monkeypatch):
+    calls = []
+    monkeypatch.setattr(pytest_plugin, "import_compiler", lambda: calls.append("import"))
+    monkeypatch.setattr(pytest_plugin, "await_card", lambda journal: calls.append("card"))
+    monkeypatch.setattr(pytest_plugin.Journal, "from_environment", lambda: None)
+    for items in ([], ["a test"]):
+        pytest_plugin.pytest_runtestloop(SimpleNamespace(items=items, config=SimpleNamespace(option=SimpleNamespace(collectonly=False))))
+    assert calls == ["import", "card"]
+
+
+@pytest.mark.parametrize(("told", "names"), [("1", [imports._MODULE]), ("", [])])
+def test_it_is_imported_if_the_stage_says_so(told, names, monkeypatch):
+    monkeypatch.setenv(imports._VARIABLE, told)
+    found = []
+    monkeypatch.setattr(imports.importlib, "import_module", found.append)
+    imports.import_compiler()
+    assert found == names
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("told", ["1", ""])
+def test_what_is_imported(told):
+    code = "import sys, warpwave.inside.environment as i; i.import_compiler(); print(i._MODULE in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, imports._VARIABLE: told}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split()[-1] == str(bool(told))

@@ -3,8 +3,6 @@
 The table of docs/guides/sanitize.md is made from the same faults (`python tests/planted/table.py`).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import runpy

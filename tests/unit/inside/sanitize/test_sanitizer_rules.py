@@ -1,21 +1,27 @@
 """The rules behind the sanitizer's findings: what conflicts, what orders, what counts as written, and where an index is."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
+
+import os
+import textwrap
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import command
 import numpy as np
 import torch
 
+from warpwave.collect import collect
 from warpwave.inside.fake_gpu.emulated_findings import Given, at, finding
-from warpwave.inside.sanitize import races
+from warpwave.inside.sanitize import on_card, races
 from warpwave.inside.sanitize.memory import Block, Lanes, Memory, Shadows
 from warpwave.inside.sanitize.races import NOTHING, Access, Log, Order
-from warpwave.records import Defect, Stage
+from warpwave.records import Defect, Stage, Verdict
 
 MEMORY = Memory(4096, 4096)
 CODE = compile("", "kernel.py", "exec")
@@ -31,7 +37,6 @@ def access(program, offsets, *, writes=False, atomic=False, changed=None, size=4
 
 
 def conflicts(*accesses):
-    """The pairs of programs that conflict."""
     log = Log()
     found = [conflict for each in accesses for conflict in log.add(each)]
     return [(each.first.program, each.second.program) for each in (*found, *log.close())]
@@ -55,11 +60,7 @@ WRONG = {
     "a plain one and an atomic": [access(0, [0], writes=True), access(1, [0], writes=True, atomic=True)],
     "an atomic and a plain one": [access(0, [0], writes=True, atomic=True), access(1, [0])],
     "ordered too early": [access(0, [0], writes=True, segment=3), access(1, [0], segment=5, seen={0: 2})],
-    "a copy of one of two": [
-        access(0, [0, 4], writes=True),
-        access(1, [0], writes=True, changed=[False]),
-        access(1, [0, 4]),
-    ],
+    "a copy of one of two": [access(0, [0, 4], writes=True), access(1, [0], writes=True, changed=[False]), access(1, [0, 4])],
     "a second reader": [access(0, [0]), access(1, [0]), access(1, [0], writes=True)],
 }
 
@@ -370,3 +371,221 @@ def test_what_torch_reads(run_inside, tmp_path):
     assert len(outcomes) == len(WRONG_TORCH_READS) + len(RIGHT_TORCH_READS) + 9
     expected = "uninitialised-read in torch.sum at test_a.py:34: reads partial[16], of shape [17], which nobody wrote: "
     assert expected in outcomes["wrong_made[empty]"]["message"]
+
+
+# Five faults are planted in a package; the lane without a GPU finds each of them where it is, and nothing beside them.
+
+
+# What is launched → architecture → what is said of it; where nothing is, it passes.
+FAULTS = {
+    "spill": {"sm_90": "spills: "},
+    "shared memory": {"gfx942": "bytes of shared memory, gfx942 has 65536"},
+    "threads": {"gfx942": "32 warps of 64 are 2048 threads"},
+    "unaligned": {"sm_90": "load_bits: ", "gfx942": "load_bits: "},
+    "one vendor": {"gfx942": ""},
+}
+SOUND = ("sound", "aligned", "after")
+
+
+@pytest.mark.slow
+def test_five_planted_faults_are_found(data, tmp_path):
+    """As rows with the reason, and as failed cases of junit.xml; the kernels beside and behind them pass on both."""
+    (tmp_path / "two.yml").write_text("targets: {cpu: {architectures: [sm_90, gfx942]}}\n")
+    options = ["--targets", tmp_path / "two.yml", "--out", tmp_path / "out", "--stage", "compile", "--gates", "strict", "--quiet"]
+    done = command.warpwave("run", "cpu", "--kernels", data / "planted", *options)
+    told = [json.loads(line) for line in (tmp_path / "out/raw/cpu/compile/kernels.jsonl").read_text().splitlines()]
+    rows = {(row["origin"].split("[")[1].rstrip("]"), row["architecture"]): row for row in told}
+    cases = ElementTree.parse(tmp_path / "out" / "junit.xml").iter("testcase")
+
+    assert len(rows) == len(told) == 2 * (len(FAULTS) + len(SOUND)), done.stderr
+    faults = {key: row["reason"] for key, row in rows.items() if row["verdict"] != "passed"}
+    assert set(faults) == {(what, architecture) for what, found in FAULTS.items() for architecture in found}
+    for what, found in FAULTS.items():
+        for architecture, reason in found.items():
+            assert reason in faults[what, architecture]
+    assert len([case for case in cases if case.find("failure") is not None or case.find("error") is not None]) == len(faults)
+
+
+# What ConSan prints on a card, as findings. The lines were printed by an H200 with Triton 3.6.
+
+
+SOURCE = """import triton
+
+
+@triton.jit
+def other(x):
+    pass
+
+
+@triton.jit
+def copy_kernel(x):
+    value = smem.load(layout)
+"""
+BY_CARD = "block: [0,0,2], thread: [0,0,0] Assertion `"
+PENDING = "Accessing buffer with pending access. Pending access type: async_copy_global_to_shared"
+
+
+@pytest.fixture
+def kernel(tmp_path):
+    path = tmp_path / "copies.py"
+    path.write_text(SOURCE)
+    return path
+
+
+def test_each_line_with_an_access_that_is_not_ordered_is_a_race(kernel):
+    """Each thread prints the assertion; its line, its function and its program are known."""
+    line = f"{kernel}:11: unknown: {BY_CARD}{PENDING}` failed.\n"
+    (row,) = on_card.findings(f"collected 2 items\n{line}{line}")
+
+    assert (row.defect, row.function, row.line, row.program) == (Defect.RACE, "copy_kernel", 11, (0, 0, 2))
+    assert row.text == "value = smem.load(layout)"
+    assert row.sentence.startswith(f"race in copy_kernel at copies.py:11: shared memory: {PENDING}")
+
+
+@pytest.mark.parametrize(
+    ("text", "several"),
+    [
+        ("/gone.py:3: unknown: Device-side assertion `Buffer being accessed has outstanding reads' failed.", 1),
+        (f"/gone.py:3: unknown: {BY_CARD}n must be even` failed.", 0),  # an assertion of the kernel's author
+        ("AssertionError: pending access", 0),
+    ],
+)
+def test_only_consans_assertions_count(text, several):
+    """HIP prints them in another form."""
+    assert len(on_card.findings(f"{text}\n")) == several
+
+
+def test_a_test_is_given_what_was_printed_since_the_last_one(kernel, tmp_path, monkeypatch):
+    """The card is asked to finish first: only then has it printed."""
+    log = tmp_path / "log.txt"
+    line = f"{kernel}:11: unknown: {BY_CARD}{PENDING}` failed.\n"
+    log.write_text(line)
+    asserted = on_card.Asserted(log)
+
+    def synchronize():
+        with open(log, "a") as file:
+            file.write(line)
+        raise RuntimeError("device-side assert")
+
+    monkeypatch.setattr("torch.cuda.synchronize", synchronize)
+    assert [row.line for row in asserted.take()] == [11]
+    monkeypatch.setattr("torch.cuda.synchronize", lambda: None)
+    assert asserted.take() == []
+
+
+# Undefined lanes of kernels that tests launch: in the interpreter, and where machine code is executed, which cannot show them.
+
+
+PACKAGE = """
+    import pytest
+    import torch
+    import triton
+    import triton.language as tl
+
+
+    @triton.jit
+    def first(p, i, n):
+        return tl.load(p + i, mask=i < n)
+
+
+    @triton.jit
+    def total(x, y, n, N: tl.constexpr):
+        i = tl.arange(0, N)
+        tl.store(y, tl.sum(first(x, i, n)))
+
+
+    @triton.jit
+    def chosen(x, y, n, N: tl.constexpr):
+        i = tl.arange(0, N)
+        tl.store(y, tl.sum(tl.where(i < n, first(x, i, n), 0.0)))
+
+
+    def of_python(v):
+        return v
+
+
+    @triton.jit
+    def unreadable(x, y, n, N: tl.constexpr):
+        i = tl.arange(0, N)
+        tl.store(y, tl.sum(tl.where(i < n, of_python(first(x, i, n)), 0.0)))
+
+
+    @pytest.mark.parametrize("kernel", [total, chosen, unreadable][:KERNELS], ids=["total", "chosen", "unreadable"][:KERNELS])
+    def test_sum(kernel):
+        x, y = torch.ones(50, device="cuda"), torch.zeros(1, device="cuda")
+        kernel[(1,)](x, y, 50, 64)
+        assert y[0] == 50
+"""
+
+
+@pytest.mark.parametrize("target", ["cpu", pytest.param("gfx942-emulated", marks=pytest.mark.slow)])
+def test_a_launched_kernel_is_followed_into_its_helpers(target, tmp_path):
+    """The result is right all the same; of the kernel that drops the lanes there is no finding. One that cannot be followed is named."""
+    if target != "cpu":
+        pytest.importorskip("tinygrad", reason="the emulator reads its tables from tinygrad")
+    kernels = 3 if target == "cpu" else 2  # the interpreter takes what the compiler refuses
+    (tmp_path / "test_sums.py").write_text(textwrap.dedent(PACKAGE).replace("KERNELS", str(kernels)))
+    words = ["run", target, "--engine", "local", "--stage", "test", "--kernels", tmp_path, "--out", tmp_path / "out", "--quiet"]
+    done = command.warpwave(*words, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4] / "harness")}, timeout=300)
+    collected = collect(tmp_path / "out" / "raw" / target)
+    (found,) = collected.findings
+    unchecked = [case for case in collected.cases if "not-followed" in case.properties]
+
+    assert done.returncode == 1
+    assert (found.case, found.defect, found.function) == ("test_sums.py::test_sum[total]", Defect.UNDEFINED, "total")
+    assert (found.place, found.other.rpartition(" at ")[2]) == ("test_sums.py:10", "test_sums.py:16")
+    assert [case.id.partition("[")[2] for case in unchecked] == ["unreadable]"] * (kernels - 2)
+    assert all(case.properties["not-followed"].startswith("unreadable could not be compiled here") for case in unchecked)
+
+
+BY_LAUNCH = """
+    import pytest
+    import torch
+    import triton
+    import triton.language as tl
+
+
+    @triton.jit
+    def within(x, y, n, N: tl.constexpr):
+        i = tl.arange(0, N)
+        tl.store(y + i, tl.load(x + i, mask=i < 40), mask=i < n)
+
+
+    @triton.jit
+    def beyond(x, y, n, N: tl.constexpr):
+        i = tl.arange(0, N)
+        tl.store(y + i, tl.load(x + i, mask=i < 40), mask=i < n)
+
+
+    @triton.jit
+    def varying(x, y, lengths, N: tl.constexpr):
+        i = tl.arange(0, N)
+        tl.store(y, tl.sum(tl.load(x + i, mask=i < tl.load(lengths))))
+
+
+    @pytest.mark.parametrize("kernel, n", [(within, 33), (beyond, 33), (within, 39), (beyond, 41)])
+    def test_limit(kernel, n):
+        kernel[(1,)](torch.ones(64, device="cuda"), torch.ones(64, device="cuda"), n, 64)
+
+
+    def test_varying():
+        varying[(1,)](torch.ones(64, device="cuda"), torch.ones(1, device="cuda"), torch.full((1,), 64, device="cuda"), 64)
+"""
+
+
+def test_the_compile_stage_judges_a_kernel_by_all_its_launches(tmp_path):
+    """One row a kernel. What depends on data, which that stage has none of, is advice."""
+    (tmp_path / "test_limits.py").write_text(textwrap.dedent(BY_LAUNCH))
+    words = ["run", "cpu", "--engine", "local", "--stage", "compile", "--architectures", "mi300x", "--kernels", tmp_path]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4] / "harness")}
+    done = command.warpwave(*words, "--out", tmp_path / "out", "--quiet", env=environment, timeout=300)
+    compiled = collect(tmp_path / "out" / "raw" / "cpu").compiled
+    rows = {row.function: row for row in compiled}
+
+    assert done.returncode == 1
+    assert len(compiled) == len(rows) == 3
+    assert {name: (row.verdict, [*row.broken], [*row.advice]) for name, row in rows.items()} == {
+        "within": (Verdict.PASSED, [], []),
+        "beyond": (Verdict.FAILED, ["undefined_lanes"], []),
+        "varying": (Verdict.PASSED, [], ["undefined_lanes"]),
+    }

@@ -81,8 +81,6 @@ def verdicts(output: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def forge(tmp_path_factory):
-    """A folder with the package of that name."""
-
     folder, number = tmp_path_factory.mktemp("forged"), itertools.count()
 
     def make(name: str) -> Path:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -14,8 +15,9 @@ from warpwave.config.package import import_folders, load_pytest_settings
 from warpwave.config.targets import load_targets
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.workers import JOURNAL_VARIABLE
+from warpwave.inside.test.budget import Pace, in_order
 from warpwave.inside.test.settings import SETTINGS_VARIABLE
-from warpwave.records import Stage
+from warpwave.records import Budget, Limits, Stage
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -49,28 +51,21 @@ import subprocess, sys, warnings
 import pytest
 import shared
 from my_ops import relu
-
 def check_modules():
     assert (relu, shared.value) == ("the tree", 3)
-
 def check_child():
     subprocess.run([sys.executable, "-c", "import my_ops"], check=True)
-
 def check_options(card):
     assert card == "A"
-
 def check_rootdir(pytestconfig):
     assert (pytestconfig.rootpath / "my_ops").is_dir()
-
 def check_warnings():
     warnings.warn("harmless")
     with pytest.raises(UserWarning):
         warnings.warn("harmful")
-
 @pytest.mark.slow
 def check_slow():
     assert False
-
 def test_is_no_test():
     assert False
 """,
@@ -195,3 +190,239 @@ def test_the_tree_comes_before_an_installed_copy_and_borrows_what_it_lacks(tmp_p
     )
 
     assert run(f"import sys; sys.path.append({str(site)!r})\n{code}", tree) == "tree 1.2"
+
+
+# `pytest --warpwave NAME` in an author's own repository: the outcomes are those of a run, under the author's own plugins.
+
+
+pytest.importorskip("triton")
+
+TESTS = """
+import pytest, torch, triton
+import triton.language as tl
+@triton.jit
+def double(x, out, n, BLOCK: tl.constexpr, LIMIT: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at, 2 * tl.load(x + at, mask=at < LIMIT, other=0.0), mask=at < n)
+def launched(limit):
+    assert torch.cuda.is_available()
+    x = torch.arange(48.0, device="cuda")
+    out = torch.empty_like(x)
+    double[(1,)](x, out, 48, BLOCK=64, LIMIT=limit)
+    torch.testing.assert_close(out, 2 * x)
+def test_good(): launched(48)
+def test_reads_too_far(): launched(64)
+def test_needs_a_driver(): torch.empty(1, device="cuda").untyped_storage()._share_cuda_()
+def test_of_the_card(): assert torch.cuda.get_device_name() == WANTED
+@pytest.mark.xfail(strict=True)
+def test_expected(): launched(8)
+"""
+CONFTEST = "import torch\nassert torch.cuda.is_available(), 'the first conftest.py sees no card'\n"
+
+
+@pytest.fixture
+def package_of_pretend(tmp_path) -> Path:
+    """A package with tests, whose conftest.py asks for a card."""
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_double.py").write_text(TESTS)
+    return tmp_path
+
+
+def run_pytest(package_of_pretend: Path, *words: str, wanted: str = "", plugin: bool = True) -> subprocess.CompletedProcess[str]:
+    (package_of_pretend / "test_double.py").write_text(f"WANTED = {wanted!r}\n{TESTS}")
+    loaded = ["-p", "no:warpwave", "-p", "warpwave.pytest_entry"] if plugin else []  # this Python may have the entry point installed
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rA", "--color=no", *loaded, *words]
+    harness = str(Path(__file__).parents[4] / "harness")
+    env = {**{name: value for name, value in os.environ.items() if not name.startswith(("WARPWAVE", "PYTEST"))}, "PYTHONPATH": harness}
+    return subprocess.run(command, cwd=package_of_pretend, env=env, capture_output=True, text=True, timeout=300, check=False)
+
+
+def outcomes_of_pretend(text: str) -> dict[str, str]:
+    found = re.findall(r"^(PASSED|FAILED|XFAIL|ERROR) \S*::(\w+)", text, re.MULTILINE)
+    return {test: outcome for outcome, test in found}
+
+
+@pytest.mark.parametrize(
+    ("name", "card", "how"),
+    [
+        ("h100", "NVIDIA H100 80GB HBM3", "sm_90 (H100), kernels run in"),
+        ("gfx942", "AMD Instinct MI300X", "gfx942 (MI300X), machine code"),
+    ],
+)
+def test_outcomes_are_those_of_a_run(package_of_pretend, name, card, how):
+    """A kernel that reads too far fails its test; what is not pretended is skipped and counted; `xfail` and conftest.py work."""
+    pytest.importorskip("tinygrad" if name == "gfx942" else "triton")
+    done = run_pytest(package_of_pretend, "--warpwave", name, wanted=card)
+
+    assert outcomes_of_pretend(done.stdout) == {
+        "test_good": "PASSED",
+        "test_reads_too_far": "FAILED",
+        "test_of_the_card": "PASSED",
+        "test_expected": "XFAIL",
+    }
+    assert re.search(r"outside of all buffers|out-of-bounds", done.stdout), done.stdout
+    assert "not checked: " in done.stdout
+    assert "warpwave: 1 test was not checked" in done.stdout
+    assert f"warpwave: {how}" in run_pytest(package_of_pretend, "--warpwave", name, "--collect-only", "-v").stdout
+    assert done.returncode == 1
+
+
+def test_it_works_with_other_plugins(package_of_pretend):
+    """xdist's workers pretend the card, too; `-k` selects, and settings of pytest may hold the option."""
+    pytest.importorskip("xdist")
+    (package_of_pretend / "pytest.ini").write_text("[pytest]\naddopts = --warpwave cpu -n 2\n")
+    done = run_pytest(package_of_pretend, "-k", "good or far")
+
+    assert outcomes_of_pretend(done.stdout) == {"test_good": "PASSED", "test_reads_too_far": "FAILED"}
+
+
+def test_without_the_option_nothing_happens(package_of_pretend):
+    (package_of_pretend / "conftest.py").write_text(
+        "import sys\ndef pytest_sessionfinish():\n"
+        "    print('warpwave:', [name for name in sys.modules if name.startswith(('warpwave.inside', 'warpwave.config'))])\n"
+    )
+    (package_of_pretend / "test_double.py").unlink()
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-s", "-p", "no:warpwave", "-p", "warpwave.pytest_entry"],
+        cwd=package_of_pretend,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4] / "harness")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "warpwave: []" in done.stdout
+
+
+# A run with a budget: what comes first, what is left out in time, and what that means.
+
+
+torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
+
+
+BUDGETED = """\
+import time
+import pytest
+@pytest.mark.parametrize("size", range(200))
+def test_slow(size):
+    time.sleep(0.2)
+@pytest.mark.parametrize("size", range(3))
+def test_last(size):
+    pass
+def test_of_last_time():
+    pass
+"""
+
+
+def _report(output, stage):
+    return next(each for each in json.loads((output / "stages.json").read_text())["reports"] if each["stage"] == stage)
+
+
+def _started(journal):
+    events = [json.loads(line) for line in journal.read_text().splitlines()]
+    return [event["id"].partition("::")[2] for event in events if event["event"] == "start"]
+
+
+@pytest.fixture
+def package_of_budget(tmp_path):
+    """A slow function in front, and two quick ones."""
+    (tmp_path / "test_it.py").write_text(BUDGETED)
+    return tmp_path
+
+
+def test_a_budget_spreads_over_functions_and_leaves_out_the_rest(run_inside, package_of_budget):
+    """What failed last time is first, then a small test of each function; the stage passes, and counts what is left out."""
+    limits = Limits(budget=Budget(16.0, failed=("test_it.py::test_of_last_time",)))
+    output = run_inside(package_of_budget, Stage.TEST, light=True, benches=(), limits=limits)
+    report, started = _report(output, "test"), _started(output / "test" / "journal.jsonl")
+
+    assert [name.partition("[")[0] for name in started[:3]] == ["test_of_last_time", "test_slow", "test_last"]
+    assert started[1] in ("test_slow[0]", "test_slow[1]")
+    assert (report["verdict"], report["exit_code"], report["out_of_time"]) == ("passed", 0, True)
+    assert report["counts"]["passed"] + report["left_out"] == 204
+    assert report["left_out_s"] > 1
+
+
+def test_a_test_that_hangs_ends_with_the_budget(run_inside, tmp_path):
+    """It is named and left out. Its own limit, if that is shorter, makes it a failure as ever."""
+    (tmp_path / "test_it.py").write_text("import time\n\ndef test_hangs():\n    time.sleep(1e6)\n\n\ndef test_good():\n    pass\n")
+    output = run_inside(tmp_path, Stage.TEST, light=True, benches=(), limits=Limits(budget=Budget(14.0)))
+    report = _report(output, "test")
+    assert (report["counts"], report["left_out"], report["out_of_time"]) == ({}, 2, True)
+    assert "test_it.py::test_hangs" in report["notes"][0]
+
+    output = run_inside(tmp_path, Stage.TEST, light=True, benches=(), limits=Limits(test_s=1.0, budget=Budget(30.0)))
+    assert _report(output, "test")["counts"] == {"passed": 1, "timeout": 1}
+
+
+def test_with_a_budget_compiling_comes_first(run_inside, package_of_budget):
+    """It is cheap, and for every card. A stage that no time is left for says so."""
+    output = run_inside(package_of_budget, Stage.TEST, Stage.COMPILE, light=True, benches=(), limits=Limits(budget=Budget(9.0)))
+    reports = json.loads((output / "stages.json").read_text())["reports"]
+
+    assert [each["stage"] for each in reports] == ["facts", "compile", "test"]
+    assert [(each["verdict"], each["out_of_time"]) for each in reports[1:]] == [("not-run", True)] * 2
+
+
+class Item:
+    parent = None
+
+    def __init__(self, name: str) -> None:
+        self.nodeid, self.name, self.originalname, self.stash = name, name.partition("::")[2], name.partition("::")[2].partition("[")[0], {}
+
+
+def test_what_a_change_touches_comes_before_the_rest():
+    items = [Item(f"test_{file}.py::test_{name}[{size}]") for file in "ab" for name in "xy" for size in range(9)]
+    order = [item.nodeid for item in in_order(items, Budget(60.0, changed=("test_b.py",)))]
+
+    assert sorted(order) == sorted(item.nodeid for item in items)
+    assert {name.partition("[")[0] for name in order[:2]} == {"test_b.py::test_x", "test_b.py::test_y"}
+    assert all(name.startswith("test_b") for name in order[:18])
+    assert {name.partition("[")[0] for name in order[18:20]} == {"test_a.py::test_x", "test_a.py::test_y"}
+
+
+def test_an_estimate_has_each_functions_own_time(monkeypatch):
+    """The first test of a process also imports and compiles: it counts only if there is no other."""
+    now = iter([0.0, 50.0, 50.0, 52.0, 52.0, 53.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(now))
+    pace = Pace()
+    for name in ("t.py::a[1]", "t.py::a[2]", "t.py::b[1]"):
+        pace.note({"event": "start", "id": name})
+        pace.note({"event": "finish", "id": name})
+
+    assert pace.estimate({"t.py::a": 10, "t.py::b": 100}) == 10 * 2.0 + 100 * 1.0
+    assert pace.estimate({"t.py::c": 2}) == 2 * 1.5
+    assert pace.estimate({}) is None
+
+
+def test_a_budget_makes_only_tests_that_it_may_reach(run_inside, tmp_path):
+    """A function with a million parameters takes no memory and no time for those; they are counted, and what failed last time runs."""
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n\n\n@pytest.mark.parametrize('b', range(100))\n@pytest.mark.parametrize('a', range(100))\n"
+        "def test_many(a, b):\n    assert a < 99 or b != 77\n\n\n@pytest.mark.parametrize('c', range(3))\ndef test_few(c):\n    pass\n"
+    )
+    failed = "test_it.py::test_many[99-77]"
+    output = run_inside(tmp_path, Stage.TEST, light=True, benches=(), limits=Limits(budget=Budget(30.0, failed=(failed,))))
+    events = [json.loads(line) for line in (output / "test" / "journal.jsonl").read_text().splitlines()]
+    report, [ids] = _report(output, "test"), [event["ids"] for event in events if event["event"] == "collected"]
+
+    assert len(ids) == 303
+    assert sum(report["counts"].values()) + report["left_out"] == 10_003
+    assert (report["verdict"], report["counts"]["failed"]) == ("failed", 1)
+    assert {name.partition("[")[2].partition("-")[0] for name in ids} >= {"0", "99"}
+
+    output = run_inside(tmp_path, Stage.TEST, light=True, benches=(), limits=Limits(budget=Budget(30.0)), pytest_args=("-k", "99-77"))
+    assert _report(output, "test")["counts"] == {"failed": 1}
+
+
+def test_a_budget_goes_no_further_than_the_list_of_known_failures(run_inside, package_of_budget):
+    """What fails beyond it would look new. What failed last time runs all the same."""
+    (package_of_budget / "test_unseen.py").write_text("import no_such_module_of_ours as missing, test_it.wrong\n")
+    budget = Budget(60.0, failed=("test_it.py::test_slow[9]",), seen={"it": {"test test_it.py": 3, "compile gfx942": 1}})
+    output = run_inside(package_of_budget, Stage.TEST, light=True, benches=(), limits=Limits(budget=budget))
+    report, started = _report(output, "test"), _started(output / "test" / "journal.jsonl")
+
+    assert (report["verdict"], report["counts"], report["left_out"], report["out_of_time"]) == ("passed", {"passed": 4}, 201, False)
+    assert started[0] == "test_slow[9]"
+    assert {name.partition("[")[0] for name in started} == {"test_slow", "test_last", "test_of_last_time"}
+    assert (report["reached"], report["budget_s"]) == ({"test_it.py": 4}, 60.0)

@@ -23,18 +23,12 @@ from warpwave.records import Chosen, NotRun, Selection, Stage, StageReport, Verd
 
 TESTS = """\
 import pytest
-
-
 @pytest.mark.parametrize("value", ["(1, 2)", "a::b", "x/y[z]", "it's plain"])
 def test_values(value):
     pass
-
-
 class TestIn:
     def test_one(self):
         pass
-
-
 def test_other():
     pass
 """
@@ -50,7 +44,6 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
-    """Two files with six tests each, and several that do not import."""
     folder = tmp_path_factory.mktemp("package")
     for name, text in FILES.items():
         (folder / name).parent.mkdir(exist_ok=True)
@@ -90,16 +83,9 @@ def test_ids_stand_for_what_is_below_them():
     assert not selection.takes("tests/test_a.py::test_values_too")
     assert not selection.takes("united/test_x.py::test_y")
     assert [selection.looks_into(path) for path in (".", "tests", "tests/test_a.py", "unit/deep", "tests/test_b.py", "other")] == [
-        True,
-        True,
-        True,
-        True,
-        False,
-        False,
+        *(True, True, True, True, False, False),
     ]
 
-
-def test_a_shard_of_a_choice_is_what_both_have():
     selection = Selection(_chosen("test_a.py", "test_b.py::test_x", "test_c.py::test_y"), files=["test_a.py", "test_c.py"])
 
     assert [selection.takes(f"test_{name}.py::test_x") for name in "abc"] == [True, False, False]
@@ -163,16 +149,14 @@ def test_an_id_without_a_test_is_named(run_inside, package, must_exist, verdict,
     assert (report["verdict"], report["counts"]) == (verdict, {"passed": 1, outcome: 1})
 
 
-def test_an_import_that_fails_is_the_reason(run_inside, package):
+def test_an_import_that_fails_is_the_reason_and_a_shard_runs_its_files(run_inside, package):
     """Not that there is no such test: nobody knows. What is not installed is no fault of the package."""
     report = _report(run_inside(package, Stage.TEST, light=True, chosen=_chosen("tests/test_broken.py::test_x")))
 
     assert (report["verdict"], report["counts"], report["not_run"]) == ("not-run", {"not-run": 1}, {"missing-requirement": 1})
     assert "no_such_module" in report["hint"]
 
-
-def test_a_shard_runs_its_files(run_inside, package):
-    """And says nothing of the others."""
+    # And says nothing of the others.
     report = _report(run_inside(package, Stage.TEST, light=True, benches=(), files=("tests/test_b.py",), division="x"))
 
     assert (report["verdict"], report["counts"], report["deselected"]) == ("passed", {"passed": 6}, 0)
@@ -188,47 +172,31 @@ def test_a_quick_run_chooses_from_what_was_asked_for(run_inside, package):
 
 PACKAGE = """\
 import pytest
-
-
 @pytest.mark.parametrize("shape", [(1, 2), (2, 3)], ids=str)
 @pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32"])
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
 def test_many(shape, dtype, size):
     pass
-
-
 class TestIn:
     @pytest.mark.parametrize("size", range(3))
     def test_three(self, size):
         pass
-
     def test_one(self):
         pass
-
-
 @pytest.mark.parametrize("size", range(9))
 def test_a_line(size):
     pass
 """
 # The first, the last, and what adds most: the third dtype, at the size in the middle.
 KEPT = [
-    "test_many[1-fp16-(1, 2)]",
-    "test_many[3-bf16-(1, 2)]",
-    "test_many[5-fp32-(2, 3)]",
-    "TestIn::test_three[0]",
-    "TestIn::test_three[1]",
-    "TestIn::test_three[2]",
-    "TestIn::test_one",
-    "test_a_line[0]",
-    "test_a_line[4]",
-    "test_a_line[8]",
+    *("test_many[1-fp16-(1, 2)]", "test_many[3-bf16-(1, 2)]", "test_many[5-fp32-(2, 3)]", "TestIn::test_three[0]"),
+    *("TestIn::test_three[1]", "TestIn::test_three[2]", "TestIn::test_one", "test_a_line[0]", "test_a_line[4]", "test_a_line[8]"),
 ]
 LEFT_OUT = 30 - 3 + 9 - 3
 
 
 @pytest.fixture(scope="module")
 def package_of_quick(tmp_path_factory):
-    """A package of 43 tests in four functions."""
     folder = tmp_path_factory.mktemp("package")
     (folder / "test_many.py").write_text(PACKAGE)
     return folder
@@ -255,8 +223,6 @@ def test_the_compile_stage_runs_the_same_tests_of_quick(run_inside, package_of_q
 
 
 class Item:
-    """What the choice looks at in a test."""
-
     parent, originalname, name = None, "test_it", "test_it[…]"
 
     def __init__(self, **places: int) -> None:
@@ -285,17 +251,6 @@ def test_large_sizes_are_left_out_and_ordinary_ones_beside_the_smallest_are_not(
     assert [item.callspec.indices["shape"] for item in few_of_each(large)] == [0, 2]
 
 
-def test_numbered_copies_are_one_function():
-    from types import SimpleNamespace
-
-    from warpwave.inside.test.collection import few_of_each
-
-    items = [SimpleNamespace(parent=None, name=f"testSparse{n}", originalname=f"testSparse{n}") for n in range(48)]
-    other = SimpleNamespace(parent=None, name="testDense", originalname="testDense")
-
-    assert [item.name for item in few_of_each([*items, other])] == ["testSparse0", "testSparse1", "testSparse47", "testDense"]
-
-
 def test_generated_methods_are_cases_of_one_function():
     """If there are very many: torch's own test classes have a method for each combination. The number is limited in any case."""
     from types import SimpleNamespace
@@ -315,6 +270,13 @@ def test_generated_methods_are_cases_of_one_function():
     assert chosen[0] == combinations[0].name
     assert len(chosen) == 6
     assert len(few_of_each(letters)) == ENOUGH
+
+    from warpwave.inside.test.collection import few_of_each
+
+    items = [SimpleNamespace(parent=None, name=f"testSparse{n}", originalname=f"testSparse{n}") for n in range(48)]
+    other = SimpleNamespace(parent=None, name="testDense", originalname="testDense")
+
+    assert [item.name for item in few_of_each([*items, other])] == ["testSparse0", "testSparse1", "testSparse47", "testDense"]
 
 
 def test_the_choice_does_not_depend_on_the_order_of_collection():

@@ -50,9 +50,7 @@ def test_every_death_is_named_and_the_others_run(cases):
         "test_unimportable.py": "error",
     }
 
-
-def test_messages_say_what_happened(cases):
-    """The signal is decoded, the limit is named, skip reasons and assertion texts are kept."""
+    # The signal is decoded, the limit is named, skip reasons and assertion texts are kept.
     found, _, _ = cases
 
     assert "SIGSEGV" in found["test_segfault"][1]
@@ -62,8 +60,6 @@ def test_messages_say_what_happened(cases):
     assert "one is not two" in found["test_fails"][1]
     assert "a_module_that_nobody_has" in found["test_unimportable.py"][1]
 
-
-def test_report_has_the_worst_verdict_and_counts(cases):
     _, stages, _ = cases
     report = stages["reports"][1]
 
@@ -71,8 +67,6 @@ def test_report_has_the_worst_verdict_and_counts(cases):
     assert report["counts"] == {"passed": 2, "not-run": 1, "failed": 1, "error": 2, "timeout": 1, "crashed": 2}
     assert report["verdict"] == "crashed"
 
-
-def test_properties_of_a_test_reach_the_junit_file(cases):
     _, _, root = cases
     before = next(case for case in root.iter("testcase") if case.get("name") == "test_before")
     properties = {entry.get("name"): entry.get("value") for entry in before.iter("property")}
@@ -85,33 +79,21 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-
-
 @triton.jit
 def copy_kernel(x, y):
     tl.store(y, tl.load(x))
-
-
 @triton.jit
 def wrong_kernel(x, y):
     tl.store(y, tl.load(x) + 1)
-
-
 def launched(*kernels):
     x, y = torch.ones(1, device="cuda"), torch.zeros(1, device="cuda")
     for kernel in kernels:
         kernel[(1,)](x, y)
     return y
-
-
 def test_right():
     assert launched(copy_kernel, copy_kernel) == 1
-
-
 def test_wrong():
     assert launched(copy_kernel, wrong_kernel) == 1
-
-
 def test_no_launch():
     pass
 """
@@ -127,7 +109,6 @@ def test_each_test_says_what_it_launched(run_inside, tmp_path):
 
 
 def test_nothing_found_is_not_a_pass(run_inside, tmp_path):
-    """An empty package gives `not-run`, never green."""
     empty = tmp_path / "empty"
     empty.mkdir()
     output = run_inside(empty, Stage.TEST, light=True, benches=("bench_*.py",))
@@ -138,10 +119,7 @@ def test_nothing_found_is_not_a_pass(run_inside, tmp_path):
 
 KEEPS_RUN = """
 from triton.runtime.jit import JITFunction
-
 RUN = JITFunction.run
-
-
 def test_nobody_watches():
     assert JITFunction.run is RUN
 """
@@ -169,52 +147,39 @@ def test_an_expression_that_pytest_refuses_is_shown_in_its_own_words(tmp_path):
 
     report = stage._report(stage.Results(make_job("r", "t", (), "/kernels", "/out"), tmp_path), [], tmp_path)
 
-    assert (report.verdict, report.reason) == (
-        Verdict.ERROR,
-        "pytest ran no test: Wrong expression passed to '-k': test_(: at column 7",
-    )
+    assert (report.verdict, report.reason) == (Verdict.ERROR, "pytest ran no test: Wrong expression passed to '-k': test_(: at column 7")
 
 
 EXPECTED_FAILURES = """
 import unittest
 import pytest
-
 @pytest.mark.xfail(strict=True, reason="one day")
 def test_marked():
     assert 1 == 2
-
 def test_imperative():
     pytest.xfail("not here")
-
 @pytest.fixture
 def broken():
     raise KeyError("x")
-
 @pytest.mark.xfail(raises=KeyError)
 def test_fixture(broken):
     pass
-
 class TestCase(unittest.TestCase):
     @unittest.expectedFailure
     def test_unittest(self):
         assert False
-
 @pytest.mark.xfail(False, reason="elsewhere")
 def test_condition():
     pass
-
 @pytest.mark.xfail(reason="it passes by now")
 def test_unexpected():
     pass
-
 @pytest.mark.xfail(strict=True, reason="it passes by now")
 def test_unexpected_and_strict():
     pass
-
 @pytest.mark.xfail(raises=KeyError)
 def test_other_error():
     raise ValueError("y")
-
 @pytest.mark.skip(reason="never")
 def test_skipped():
     pass

@@ -1,7 +1,9 @@
-"""Kernels with loops, barriers and large offsets that some releases of Triton get wrong on AMD only."""
+"""Kernels that some releases of Triton get wrong on AMD only."""
 
+import pingpong
 import triton
 import triton.language as tl
+from triton.language.extra.hip import libdevice
 
 
 @triton.jit
@@ -118,7 +120,7 @@ def _of(kind, *names):
     return dict.fromkeys(names, f"*{kind}")
 
 
-KERNELS = {
+LOOPS_AND_MEMORY = {
     "pack": (pack, {**_of("i32", "tokens", "table", "lengths", "offsets", "out"), "rows": "i32"}, {"N": 64}, {"num_warps": 1}),
     "take-all": (take_all, {**_of("i32", "queue", "out"), "count": "i32"}, {}, {"num_warps": 4}),
     "through-memory": (through_memory, _of("fp32", "x", "scratch", "out"), {"N": 256}, {"num_warps": 4}),
@@ -155,3 +157,172 @@ KERNELS = {
         {"num_warps": 8, "num_stages": 2},
     ),
 }
+
+
+# Kernels that choose between pointers, which some releases of Triton do not compile for AMD.
+
+
+@triton.jit
+def choose(a, b, c, out, which, N: tl.constexpr):
+    """Load from the tensor that a chain of `if` and `elif` chooses."""
+    at = tl.arange(0, N)
+    chosen = a
+    if which == 0:
+        chosen = b
+    elif which == 1:
+        chosen = c
+    tl.store(out + at, tl.load(chosen + at))
+
+
+@triton.jit
+def choose_by_row(a, b, out, N: tl.constexpr):
+    """Load the second row from another tensor, as triton-lang/triton#10381 does."""
+    row, at = tl.arange(0, 4), tl.arange(0, N)
+    chosen = a + row * 0
+    chosen = tl.where(row == 1, b, chosen)
+    tl.store(out + row[:, None] * N + at[None, :], tl.load(chosen[:, None] + at[None, :]))
+
+
+POINTERS = {
+    "choose": (choose, {**dict.fromkeys(("a", "b", "c", "out"), "*fp32"), "which": "i32"}, {"N": 256}, {}),
+    "choose-by-row": (choose_by_row, dict.fromkeys(("a", "b", "out"), "*fp32"), {"N": 64}, {}),
+}
+
+
+# Atomics that some releases of Triton get wrong on AMD only.
+
+
+@triton.jit
+def exchange(x, out, N: tl.constexpr):
+    """Swap 1 for 2 in one place for each row."""
+    row, one = tl.arange(0, N)[:, None], tl.full((N, 1), 1, x.dtype.element_ty)
+    old = tl.atomic_cas(x + row, one, one + one)
+    tl.store(out + row * 4 + tl.arange(0, 4)[None, :], old + tl.zeros((1, 4), x.dtype.element_ty))
+
+
+@triton.jit
+def exchange_all(x, out, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(out + at, tl.atomic_cas(x + at, tl.full((N,), 1, x.dtype.element_ty), tl.full((N,), 2, x.dtype.element_ty)))
+
+
+@triton.jit
+def exchange_one(x, out):
+    tl.store(out, tl.atomic_cas(x, tl.load(out), tl.load(out + 1)))
+
+
+@triton.jit
+def add_and_use(x, y, out, N: tl.constexpr, COLUMNS: tl.constexpr):
+    """What was there before an addition, one place for each row."""
+    row = tl.arange(0, N)[:, None]
+    old = tl.atomic_add(x + row, tl.load(y + row))
+    tl.store(out + row * COLUMNS + tl.arange(0, COLUMNS)[None, :], old + tl.zeros((1, COLUMNS), x.dtype.element_ty))
+
+
+@triton.jit
+def add_some(x, y, count, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.atomic_add(x + at, tl.load(y + at), mask=at < count)
+
+
+@triton.jit
+def count(x, out):
+    """Count the programs that came: the default order, which releases and acquires."""
+    tl.store(out + tl.program_id(0), tl.atomic_add(x, 1))
+
+
+ATOMICS = {
+    "exchange-i32": (exchange, _of("i32", "x", "out"), {"N": 32}, {}),
+    "exchange-all-i32": (exchange_all, _of("i32", "x", "out"), {"N": 1024}, {}),
+    "exchange-one-fp32": (exchange_one, _of("fp32", "x", "out"), {}, {}),
+    "add-and-use-i32": (add_and_use, _of("i32", "x", "y", "out"), {"N": 32, "COLUMNS": 32}, {}),
+    "add-some-fp16": (add_some, {**_of("fp16", "x", "y"), "count": "i32"}, {"N": 256}, {"num_warps": 1}),
+    "add-some-bf16": (add_some, {**_of("bf16", "x", "y"), "count": "i32"}, {"N": 256}, {"num_warps": 1}),
+    "count": (count, _of("i32", "x", "out"), {}, {}),
+}
+
+
+# Conversions, mathematics and products that some releases of Triton get wrong on AMD only.
+
+
+@triton.jit
+def cast(x, out, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(out + at, tl.load(x + at).to(out.dtype.element_ty))
+
+
+@triton.jit
+def multiply(x, y, out, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(out + at, tl.load(x + at) * tl.load(y + at))
+
+
+@triton.jit
+def product(a, b, out, N: tl.constexpr):
+    at = tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None, :]
+    tl.store(out + at, tl.dot(tl.load(a + at), tl.load(b + at), input_precision="tf32"))
+
+
+@triton.jit
+def plain_product(a, b, out, N: tl.constexpr, K: tl.constexpr):
+    n, k = tl.arange(0, N), tl.arange(0, K)
+    total = tl.dot(tl.load(a + n[:, None] * K + k[None, :]), tl.load(b + k[:, None] * N + n[None, :]))
+    tl.store(out + n[:, None] * N + n[None, :], total)
+
+
+@triton.jit
+def chained(q, k, v, out, count, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr):
+    m, n, d = tl.arange(0, M), tl.arange(0, N), tl.arange(0, D)
+    left, total = tl.load(q + m[:, None] * D + d[None, :]), tl.zeros((M, D), tl.float32)
+    for start in range(0, count, N):
+        between = tl.dot(left, tl.load(k + d[:, None] + (start + n[None, :]) * D))
+        total = tl.dot(between.to(tl.float16), tl.load(v + (start + n[:, None]) * D + d[None, :]), total)
+    tl.store(out + m[:, None] * D + d[None, :], total)
+
+
+@triton.jit
+def tanh(x, out, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(out + at, libdevice.fast_tanhf(tl.load(x + at)))
+
+
+@triton.jit
+def logarithm(x, y, out, count, N: tl.constexpr):
+    at = tl.program_id(0) * N + tl.arange(0, N)
+    mask = at < count
+    value = tl.load(x + (at % 640 + 896 * (at // 640)), mask).to(tl.float32)
+    other = tl.load(y + at // 640, mask, eviction_policy="evict_last").to(tl.float32)
+    tl.store(out + at, value * tl.log(other + 1.0), mask)
+
+
+@triton.jit
+def add(a, b):
+    return a + b
+
+
+@triton.jit
+def scan(x, out, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(out + at, tl.associative_scan(tl.load(x + at), 0, add))
+
+
+CASTS = [
+    *((eight, wide) for eight in ("fp8e4b8", "fp8e5b16") for wide in ("fp16", "bf16", "fp32")),
+    *(("fp32", "fp8e4nv"), ("fp32", "fp8e5"), ("fp16", "fp8e4nv"), ("fp8e4nv", "bf16"), ("bf16", "fp8e4b8")),
+]
+# Function, types of its arguments, constants, options.
+NUMBERS_AND_PRODUCTS = {
+    **{f"{source}-{target}": (cast, {"x": f"*{source}", "out": f"*{target}"}, {"N": 256}, {}) for source, target in CASTS},
+    "pingpong": (pingpong.matmul, pingpong.TYPES, pingpong.TILE, pingpong.OPTIONS),
+    "bf16-product": (multiply, {"x": "*bf16", "y": "*bf16", "out": "*bf16"}, {"N": 4096}, {}),
+    "tf32-nan": (product, {"a": "*fp32", "b": "*fp32", "out": "*fp32"}, {"N": 32}, {"num_warps": 1}),
+    "chained": (chained, {**dict.fromkeys("qkv", "*fp16"), "out": "*fp32", "count": "i32"}, {"M": 64, "N": 64, "D": 64}, {"num_stages": 4}),
+    "tanh": (tanh, {"x": "*fp32", "out": "*fp32"}, {"N": 1024}, {}),
+    **{f"{a}-by-{b}": (plain_product, {"a": f"*{a}", "b": f"*{b}", "out": "*fp32"}, {"N": 32, "K": k}, {"num_warps": 1})
+       for a, b, k in (("fp8e4b8", "fp8e5b16", 32), ("fp8e4nv", "fp8e5", 16), ("fp8e5", "fp8e4nv", 32))},
+    "logarithm": (logarithm, {"x": "*bf16", "y": "*i64", "out": "*bf16", "count": "i32"}, {"N": 1024}, {}),
+    "scan": (scan, {"x": "*fp32", "out": "*fp32"}, {"N": 4096}, {"num_warps": 8}),
+}  # fmt: skip
+
+
+KERNELS = {**NUMBERS_AND_PRODUCTS, **ATOMICS, **POINTERS, **LOOPS_AND_MEMORY}
