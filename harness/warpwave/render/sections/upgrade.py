@@ -24,6 +24,7 @@ _WORDS = {
     Concern.REGISTERS: "registers",
     Concern.SHARED: "shared memory",
     Concern.SIZE: "size of the binary",
+    Concern.COMPILE: "compile time and memory",
 }
 
 
@@ -77,6 +78,7 @@ def _code(found: Upgrade) -> list[str]:
         (Concern.MATRIX, "loses matrix instructions", "lose matrix instructions"),
         (Concern.OCCUPANCY, "loses occupancy", "lose occupancy"),
         (Concern.ACCESS, "has narrower accesses", "have narrower accesses"),
+        (Concern.COMPILE, "takes far more to compile", "take far more to compile"),
     ):
         wordings.append(([change for change in changes if change.worse_in([concern]) and not _died(change)], one, many))
     return [

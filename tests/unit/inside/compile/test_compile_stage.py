@@ -51,6 +51,14 @@ def test_binaries_are_read(rows):
             assert row["load_bits"] in (32, 64, 128), row
 
 
+def test_what_compiling_costs_is_measured(rows):
+    """CPU time, and memory where the system says how much a process took at most."""
+    measured = [row for row in rows if row["verdict"] == "passed"]
+
+    assert all(0.01 < row["seconds"] < 600 for row in measured)
+    assert {row["peak_bytes"] is None for row in measured} == {not os.access("/proc/self/clear_refs", os.W_OK)}
+
+
 def test_kinds_of_registers_are_kept_apart(rows):
     """VGPRs and SGPRs are counted on every wave machine, AGPRs where there are some; elsewhere none of them."""
     for row in (row for row in rows if row["verdict"] == "passed"):
