@@ -129,9 +129,9 @@ class What:
     everything twice: an A/A run. The compile stage leaves out the launches of the providers `peers`, which are not the package's own.
     With `profile`, the test stage counts what emulated kernels ask of the card.
     `sanitize` says whether the test stage checks the accesses of interpreted kernels to memory; None leaves that to warpwave. With
-    `autotune`, a test without a card runs with `one` configuration of its autotuned kernels, or with `all`. The compile stage packs what it
-    compiled for the architectures `save_compiled`. `compiled` is the SHA-256 of such kernels' list in another run, if this one is to use
-    them.
+    `autotune`, a test without a card runs with `one` configuration of its autotuned kernels, or with `all`. `configs` are those that tests
+    run with instead, `matmul: BLOCK=128 num_warps=4`. The compile stage packs what it compiled for the architectures `save_compiled`.
+    `compiled` is the SHA-256 of such kernels' list in another run, if this one is to use them.
     """
 
     __pydantic_config__ = STRICT
@@ -146,6 +146,7 @@ class What:
     sanitize: Union[bool, None] = None
     profile: bool = False
     autotune: str = "one"
+    configs: Annotated[tuple[Page, ...], Few] = ()
     again: bool = False
     precision: float = 0.0075
     save_compiled: Annotated[tuple[Name, ...], Few] = ()

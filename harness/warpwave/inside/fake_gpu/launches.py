@@ -112,6 +112,35 @@ def allocator(purpose: str, driver: Any) -> Any:
     return driver.allocate_default_profile_scratch if has_default and isinstance(kept, _allocation.NullAllocator) else kept
 
 
+# The configurations that autotuners choose.
+
+Asked = Mapping[str, Mapping[str, str]]  # by kernel, what its configuration must have: `{"matmul": {"BLOCK": "128"}}`
+
+
+def told(config: Any) -> str:
+    """Return a configuration in words: `BLOCK=128, num_warps=4, num_stages=2`. What the user left open is not said."""
+    return ", ".join(f"{name}={value}" for name, value in _parts(config).items())
+
+
+def _parts(config: Any) -> dict[str, str]:
+    found = {**config.kwargs, **{name: getattr(config, name, None) for name in ("num_warps", "num_stages", "num_ctas", "maxnreg")}}
+    return {name: str(value) for name, value in found.items() if value is not None and (name, value) != ("num_ctas", 1)}
+
+
+def as_asked(asked: Asked, tuner: Any, configs: Sequence[Any]) -> list[Any]:
+    """Return the configurations of a tuner's kernel that have all that was asked for.
+
+    Raises:
+        ValueError: there is none.
+    """
+    wanted = asked.get(name := tuner.base_fn.__name__, {}).items()
+    found = [config for config in configs if wanted <= _parts(config).items()]
+    if not found:
+        has = "; ".join(map(told, configs))
+        raise ValueError(f"no configuration of `{name}` has {', '.join(map('='.join, wanted))}, which --config asks for. It has: {has}")
+    return found
+
+
 # What a test has launched so far. A card runs programs in another order each time, so a kernel's later launches do, too.
 
 
@@ -126,6 +155,7 @@ class Launched:
     waits: bool = False  # programs may wait for those that start before them, so they keep their order
 
     kernels: ClassVar[dict[str, Launched]] = {}
+    tuned: ClassVar[dict[str, str]] = {}  # the configurations that autotuners chose, by kernel
     functions: ClassVar[dict[str, None]] = {}  # the names of all that the test launched, also where programs have a fixed order
 
     @classmethod
@@ -134,6 +164,13 @@ class Launched:
         one = cls.kernels.setdefault(name, cls(name))
         one.times += 1
         return one
+
+    @classmethod
+    def with_configurations(cls, message: str) -> str:
+        """Return what is said of a failed test; behind its first line, the configurations that one of several was chosen for."""
+        chosen = [f"{name} with {text}" for name, text in cls.tuned.items() if text.endswith(")")]
+        first, *rest = message.split("\n", 1)
+        return "\n".join([f"{first} [{'; '.join(chosen)}]", *rest]) if chosen else message
 
     @classmethod
     def advice(cls) -> str:

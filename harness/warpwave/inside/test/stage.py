@@ -37,6 +37,7 @@ from warpwave.inside.test.pytest_plugin import (
     AUTOTUNE_VARIABLE,
     BENCHES_VARIABLE,
     CARD_VARIABLE,
+    CONFIG_VARIABLE,
     DEVICES_VARIABLE,
     EMULATED_VARIABLE,
     NARROWED_VARIABLE,
@@ -357,6 +358,7 @@ def verify(job: Job) -> StageReport:
     chosen = "benches" if job.what.benches != What.benches else "tests"
     os.environ[PROFILE_VARIABLE] = chosen if job.what.profile or _counter_limits(job) else ""
     os.environ[AUTOTUNE_VARIABLE] = "1" if job.what.autotune == "all" else ""
+    os.environ[CONFIG_VARIABLE] = "\n".join(job.what.configs)
     os.environ[NARROWED_VARIABLE] = "1" if is_narrowed(job) else ""
     tell_workers(job)
     why, kind, deaths, ended = "the run was stopped before this test", NotRun.STOPPED, list[Death](), False

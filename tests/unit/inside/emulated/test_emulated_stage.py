@@ -325,7 +325,7 @@ def test_each_configuration_is_counted_once_and_a_limit_of_the_package_is_kept(r
     rows = [json.loads(line) for line in (output / "test" / "profile.jsonl").read_text().splitlines()]
     (failure,) = ElementTree.parse(output / "test" / "junit.xml").getroot().iter("failure")
 
-    assert [row["configuration"].partition(",")[0] for row in rows] == ["BLOCK: 64", "BLOCK: 512"]
+    assert [row["configuration"].partition(",")[0] for row in rows] == ["BLOCK=64", "BLOCK=512"]
     assert [(row["launches"], row["programs"]) for row in rows] == [(1, 16), (1, 2)]
     assert "memory of added" in failure.get("message")
     assert "others" not in failure.get("message")
