@@ -117,9 +117,9 @@ _FEW_SECONDS, _FEW_BYTES = 1.0, 256 << 20
 
 def _cost(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
     """Compare what compiling took. Beyond a limit that the package sets for it, the kernel breaks a gate."""
-    for gate, what, floor, shown in (
-        ("compile_time", "compile time", _FEW_SECONDS, lambda value: f"{value:.2f} s"),
-        ("compile_memory", "memory of the compiler", _FEW_BYTES, lambda value: f"{value / (1 << 20):.0f} MiB"),
+    for gate, what, floor, unit, form in (
+        ("compile_time", "compile time", _FEW_SECONDS, 1, "{:.2f} s"),
+        ("compile_memory", "memory of the compiler", _FEW_BYTES, 1 << 20, "{:.0f} MiB"),
     ):
         old, new = getattr(before, _COSTS[gate]), getattr(after, _COSTS[gate])
         if not old or not new or abs(new - old) < floor:
@@ -129,7 +129,7 @@ def _cost(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
         if is_broken:
             yield Delta(Concern.VERDICT, Trend.WORSE, gate, "kept", f"broken: {times:.1f} times as much, {most:g} allowed", times)
         if is_broken or max(times, 1 / times) >= _FEW_TIMES:
-            yield Delta(Concern.COMPILE, _trend(new > old), what, shown(old), shown(new), max(times, 1 / times))
+            yield Delta(Concern.COMPILE, _trend(new > old), what, form.format(old / unit), form.format(new / unit), max(times, 1 / times))
 
 
 # What uses memory, in `CompiledKernel.order`; all else orders that.

@@ -12,7 +12,7 @@ from synthetic import case, compiled, record, run, sample
 from warpwave.cli.toolchains import outcome
 from warpwave.compare.changed_codegen import Concern
 from warpwave.compare.search import Answer, Kind, Question, Reply, bisect, reply
-from warpwave.compare.upgrade import ChangedError, Tuned, changed_errors, changed_waits, stale, upgrade, used
+from warpwave.compare.upgrade import ChangedError, FirstPass, Tuned, changed_errors, changed_waits, first_passes, stale, upgrade, used
 from warpwave.errors import ExitCode, UsageError
 from warpwave.records import TargetRun, Verdict
 from warpwave.render.markdown import render_page
@@ -39,6 +39,27 @@ def test_nothing_got_worse():
     assert (found.targets, found.versions) == (("alpha",), {"triton": ("3.8.0", "3.9.0")})
     assert sentence(found) == "Triton 3.8.0 → 3.9.0: nothing got worse, geomean 1.00 on alpha."
     assert outcome(found, FAILING, "x").ok
+
+
+def test_the_first_pass_that_differs_is_named():
+    """By what each side's code computes, and by the first pass of HEAD whose code no pass of BASE has, wherever it stands there."""
+    codes = (
+        "front_end:1 make_ttir/cse:2 make_ttgir/coalesce:3",
+        "front_end:1 make_ttgir/coalesce:3 make_ttgir/n:3 make_ttgir/pipeline:4",
+    )
+    told = ("all the same", "what comes behind them does")
+    sides = [
+        [on(name, cases=(case("t.py::a", properties={"code of mul": code, "passes of mul": words}),))]
+        for name, code, words in zip("ab", codes, told, strict=True)
+    ]
+    found = first_passes(*sides)
+
+    assert found == (FirstPass("alpha", "t.py::a", "mul", told[1], told[0], "make_ttgir/pipeline"),)
+    assert first_passes([], sides[1]) == (replace(found[0], before="not launched", differs=""),)
+    assert first_passes(*sides[:1] * 2)[0].differs == ""
+    shown = page(replace(upgrade([*sides[0], *sides[1]], "a", "b"), passes=found))
+    for words in ("mul in t.py::a on alpha: what comes behind them does", "on a: all the same", "from make_ttgir/pipeline on"):
+        assert words in shown.replace("`", "")
 
 
 def test_everything_got_worse():

@@ -224,6 +224,7 @@ class Account:
     def __init__(self, card: str, lanes: int, seconds: float) -> None:
         self.card, self.seconds, self.limit = card, seconds, int(seconds * LANES_PER_SECOND / lanes)
         self.profiles: Any = None  # what counts the instructions of launches, if they are counted
+        self.passes: Any = None  # what executes the code behind each pass of the compiler, if that is asked for
         self._resident = 0
         self.begin()
 
@@ -236,6 +237,8 @@ class Account:
                 _trim()
                 self._resident = _resident()
         self.launches = self.instructions = 0
+        if self.passes:
+            self.passes.found.clear()
         self._until = time.monotonic() + _SHARE * self.seconds
         self.fault: Fault | None = None
         self.read = False
@@ -283,7 +286,8 @@ class Account:
     def properties(self) -> dict[str, str]:
         """Return what the test's report says of it: `{"emulated": "gfx942: 6092 wave-instructions in 3 launches"}`."""
         plural = "" if self.launches == 1 else "es"
-        return {EMULATED: f"{self.card}: {self.instructions} wave-instructions in {self.launches} launch{plural}"} if self.launches else {}
+        found = {EMULATED: f"{self.card}: {self.instructions} wave-instructions in {self.launches} launch{plural}"} if self.launches else {}
+        return {**found, **(self.passes.found if self.passes else {})}
 
 
 def _trim() -> None:

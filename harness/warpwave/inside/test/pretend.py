@@ -35,6 +35,7 @@ from warpwave.inside.test.mismatch import with_numbers
 from warpwave.records import Architecture, Limits
 
 _NOT_PRETENDED = "not checked: "
+PASSES_VARIABLE = "WARPWAVE_PASSES"
 
 
 def provide(
@@ -68,6 +69,10 @@ def provide(
 
             checks = check(plugins, journal)
         tuning, undo = emulated_device(card, kinds, account, checks)
+        if os.environ.get(PASSES_VARIABLE):
+            from warpwave.inside.fake_gpu.lanes import Passes
+
+            account.passes = Passes()
         if profile and journal:
             from warpwave.inside.test.profiled import Profiled
 
