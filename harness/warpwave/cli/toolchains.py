@@ -29,7 +29,7 @@ from warpwave.compare.changed_codegen import Concern
 from warpwave.compare.search import Kind, Question
 from warpwave.config.targets import Target, load_builds, load_targets, load_toolchains, select
 from warpwave.config.toolchains import one
-from warpwave.errors import NOTHING, WORSE, ExitCode, Outcome, UsageError, WarpwaveError
+from warpwave.errors import NOTHING, WORSE, ExitCode, Outcome, StoppedError, UsageError, WarpwaveError
 from warpwave.records import Stage, write_text
 from warpwave.records.run import EMULATOR, Toolchain, Toolchains
 
@@ -222,7 +222,7 @@ def _passes(found: Upgrade, sides: list[Toolchain], options: dict[str, Any]) -> 
     """Run a few broken tests of emulated targets once more on both toolchains, with the code behind each pass of the compiler."""
     from warpwave.cli.parse import parse_options
     from warpwave.compare.tests import Fate
-    from warpwave.compare.upgrade import first_passes
+    from warpwave.compare.upgrade import FirstPass, first_passes
     from warpwave.config.toolchains import legs
     from warpwave.records.selection import Chosen
     from warpwave.search.steps import read_runs, run_legs
@@ -236,7 +236,13 @@ def _passes(found: Upgrade, sides: list[Toolchain], options: dict[str, Any]) -> 
         console.say(f"{name}: executing {len(broken)} broken tests behind each pass of the compiler", err=True)
         what = replace(asked.what, chosen=Chosen(tuple(broken), how=("upgrade",)), stages=(Stage.TEST,), passes=True)
         out = asked.where.out.with_name(f"{asked.where.out.name}-passes")
-        run_legs(legs([targets[name]], sides, known), replace(asked.placed(out=out), what=what), console.say, lambda event: None)
+        try:
+            run_legs(legs([targets[name]], sides, known), replace(asked.placed(out=out), what=what), console.say, lambda event: None)
+        except StoppedError:
+            raise
+        except WarpwaveError as error:  # the upgrade itself has its results
+            console.say(f"{name}: no pass was executed: {error.happened}", err=True)
+            continue
         runs = [[run for run in read_runs([out]) if run.record.toolchain == side.name] for side in sides]
         rows += [one for one in first_passes(*runs) if one.target == name]
     return tuple(rows)
