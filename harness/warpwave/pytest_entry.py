@@ -22,6 +22,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--warpwave-targets", metavar="FILE", type=Path, help="A targets file, whose entries count before the shipped ones.")
     group.addoption("--warpwave-no-sanitize", action="store_true", help="Do not check what kernels do to memory.")
+    group.addoption(
+        "--warpwave-config",
+        action="append",
+        default=[],
+        metavar="KERNEL: NAME=VALUE …",
+        help="Run this configuration of an autotuned kernel, and no other: 'matmul: BLOCK=128 num_warps=4'; repeatable.",
+    )
     group.addoption("--warpwave-autotune", choices=["one", "all"], default="one", help="Run tests with one configuration, or with each.")
 
 
@@ -33,13 +40,20 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         return
     from warpwave.config.targets import without_card
     from warpwave.errors import WarpwaveError
+    from warpwave.records.selection import parse_configuration
 
     try:
         card, emulated = without_card(asked.warpwave, asked.warpwave_targets)
-    except WarpwaveError as error:
+        configs = dict(map(parse_configuration, asked.warpwave_config))
+    except (WarpwaveError, ValueError) as error:
         raise pytest.UsageError(str(error)) from None
     manager = early_config.pluginmanager
     manager.import_plugin(_HERE)
     manager.get_plugin(_HERE).begin(  # type: ignore[union-attr]
-        early_config, card, emulated=emulated, sanitize=not asked.warpwave_no_sanitize, every=asked.warpwave_autotune == "all"
+        early_config,
+        card,
+        emulated=emulated,
+        sanitize=not asked.warpwave_no_sanitize,
+        every=asked.warpwave_autotune == "all",
+        asked=configs,
     )

@@ -364,6 +364,7 @@ MOVES = {
     "it needs more registers": (Concern.REGISTERS, {}, {"registers": 35}),
     "it needs more shared memory": (Concern.SHARED, {}, {"shared_bytes": 16385}),
     "its binary is larger": (Concern.SIZE, {}, {"binary_bytes": 10_501}),
+    "it takes long to compile": (Concern.COMPILE, {"seconds": 1.0}, {"seconds": 4.0}),
 }
 
 

@@ -398,6 +398,13 @@ what_options = several(
         help="Options for pytest, quoted; repeatable. Or write them behind `--`.",
     ),
     click.option(
+        "--config",
+        "configs",
+        multiple=True,
+        metavar="KERNEL: NAME=VALUE …",
+        help="Run tests with this configuration of an autotuned kernel, and no other: 'matmul: BLOCK=128 num_warps=4'; repeatable.",
+    ),
+    click.option(
         "--quick",
         is_flag=True,
         help="A quick look of a minute (--budget): at most three tests of each function, three sizes of each sweep, two architectures.",

@@ -27,7 +27,7 @@ from warpwave.errors import NothingRanError, UsageError, WarpwaveError
 from warpwave.git import ask_git
 from warpwave.options import GIB, Build, Install, Package, RunOptions, Where
 from warpwave.records import Budget, Cap, Chosen, Declared, Limits, Stage, What
-from warpwave.records.selection import is_bench, is_test
+from warpwave.records.selection import is_bench, is_test, parse_configuration
 from warpwave.run import inputs
 from warpwave.run.choice import (
     Change,
@@ -304,8 +304,15 @@ def _what(options: dict[str, Any], package: Package, compiled: str) -> What:
         declared["autotune"] = "all"
     if kept:  # for runs with a card, which launch everything
         declared["launches"] = What.launches
+    for text in options["configs"]:
+        try:
+            parse_configuration(text)
+        except ValueError as error:
+            meaning = "It is a kernel's name, a colon, and what one of its configurations has."
+            raise UsageError(f"--config {error}.", meaning, "The report names those of a test that failed.") from None
     return What(
         chosen=chosen,
+        configs=options["configs"],
         stages=_parse_stages(options["stages"]),
         benches=benches,
         pytest_args=chosen_pytest_args(options["keyword"], options["pytest_args"]),

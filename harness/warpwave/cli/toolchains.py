@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,13 +29,13 @@ from warpwave.compare.changed_codegen import Concern
 from warpwave.compare.search import Kind, Question
 from warpwave.config.targets import Target, load_builds, load_targets, load_toolchains, select
 from warpwave.config.toolchains import one
-from warpwave.errors import NOTHING, WORSE, ExitCode, Outcome, UsageError, WarpwaveError
+from warpwave.errors import NOTHING, WORSE, ExitCode, Outcome, StoppedError, UsageError, WarpwaveError
 from warpwave.records import Stage, write_text
 from warpwave.records.run import EMULATOR, Toolchain, Toolchains
 
 if TYPE_CHECKING:
     from warpwave.compare.search import Bisection
-    from warpwave.compare.upgrade import Upgrade
+    from warpwave.compare.upgrade import FirstPass, Upgrade
     from warpwave.render.sections.model import Section
     from warpwave.search.steps import Step, Steps
 
@@ -151,6 +151,8 @@ def upgrade(**options: Any) -> Outcome:
         return _same(sides[0].name, options["summary"])
     runs = read_runs(list(options["folders"]) or [_run(sides, options)])
     found = compare(without_known(runs, known_failures), sides[0].name, sides[1].name)
+    if found.emulated and not options["folders"]:
+        found = replace(found, passes=_passes(found, sides, options))
     entries = tuned_configurations(options["kernels"]) if options["kernels"].is_dir() else []
     old = stale(entries, found.code.diff) if found.code else ()
     if entries and found.code:
@@ -211,6 +213,39 @@ def _run(sides: list[Toolchain], options: dict[str, Any]) -> Path:
             run_legs([leg.target], leg.options, progress.say, progress.on_event)
     console.say(f"Results: {asked.where.out}", err=True)
     return asked.where.out
+
+
+_FEW_TESTS = 3  # of a target, whose passes are executed
+
+
+def _passes(found: Upgrade, sides: list[Toolchain], options: dict[str, Any]) -> tuple[FirstPass, ...]:
+    """Run a few broken tests of emulated targets once more on both toolchains, with the code behind each pass of the compiler."""
+    from warpwave.cli.parse import parse_options
+    from warpwave.compare.tests import Fate
+    from warpwave.compare.upgrade import FirstPass, first_passes
+    from warpwave.config.toolchains import legs
+    from warpwave.records.selection import Chosen
+    from warpwave.search.steps import read_runs, run_legs
+
+    known, targets = load_toolchains(options["overlay"]), load_targets(options["overlay"])
+    asked, rows = parse_options(options), list[FirstPass]()
+    for name in found.emulated:
+        broken = [one.id for one in found.tests.of(Fate.BROKEN) if one.target == name and "::" in one.id][:_FEW_TESTS]
+        if not broken:
+            continue
+        console.say(f"{name}: executing {len(broken)} broken tests behind each pass of the compiler", err=True)
+        what = replace(asked.what, chosen=Chosen(tuple(broken), how=("upgrade",)), stages=(Stage.TEST,), passes=True)
+        out = asked.where.out.with_name(f"{asked.where.out.name}-passes")
+        try:
+            run_legs(legs([targets[name]], sides, known), replace(asked.placed(out=out), what=what), console.say, lambda event: None)
+        except StoppedError:
+            raise
+        except WarpwaveError as error:  # the upgrade itself has its results
+            console.say(f"{name}: no pass was executed: {error.happened}", err=True)
+            continue
+        runs = [[run for run in read_runs([out]) if run.record.toolchain == side.name] for side in sides]
+        rows += [one for one in first_passes(*runs) if one.target == name]
+    return tuple(rows)
 
 
 def _check_stages(stages: Sequence[Stage] | None, chosen: Sequence[Target]) -> None:

@@ -35,6 +35,7 @@ class Concern(str, Enum):
     REGISTERS = "registers"
     SHARED = "shared"
     SIZE = "size"
+    COMPILE = "compile"
 
     @property
     def rank(self) -> int:
@@ -76,9 +77,11 @@ _SHAPE = re.compile(r"m\d+n\d+k\d+|\d+x\d+x\d+")
 
 def deltas(before: CompiledKernel, after: CompiledKernel) -> tuple[Delta, ...]:
     """Return every figure that differs, gravest concern first. A kernel that only breaks its gates has figures to compare."""
-    verdict = tuple(_verdict(before, after))
+    cost = tuple(_cost(before, after))
+    verdict = (*_verdict(before, after), *(delta for delta in cost if delta.concern is Concern.VERDICT))
+    rest = tuple(delta for delta in cost if delta.concern is Concern.COMPILE)
     if before.registers is None or after.registers is None:  # no binary, or no tool that reads it
-        return verdict
+        return (*verdict, *rest)
     private = before.private_bytes or after.private_bytes
     return (
         *verdict,
@@ -94,6 +97,7 @@ def deltas(before: CompiledKernel, after: CompiledKernel) -> tuple[Delta, ...]:
         *_kinds(before, after),
         *_more(Concern.SHARED, "shared memory", before.shared_bytes, after.shared_bytes, size=True),
         *_binary(before, after),
+        *rest,
     )
 
 
@@ -103,6 +107,29 @@ def _verdict(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
         worse = new.severity > old.severity
         was, now = (NotRun.DISCARDED.value if row.is_discarded else row.verdict.value for row in (before, after))
         yield Delta(Concern.VERDICT, _trend(worse), "verdict", was, now, float(max(old.severity, new.severity)))
+
+
+_COSTS = {"compile_time": "seconds", "compile_memory": "peak_bytes"}
+# A smaller step is the scatter of a busy machine, or what the first compilation of a process costs beside (docs/codegen.md has both).
+_FEW_TIMES = 3.0
+_FEW_SECONDS, _FEW_BYTES = 1.0, 256 << 20
+
+
+def _cost(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
+    """Compare what compiling took. Beyond a limit that the package sets for it, the kernel breaks a gate."""
+    for gate, what, floor, unit, form in (
+        ("compile_time", "compile time", _FEW_SECONDS, 1, "{:.2f} s"),
+        ("compile_memory", "memory of the compiler", _FEW_BYTES, 1 << 20, "{:.0f} MiB"),
+    ):
+        old, new = getattr(before, _COSTS[gate]), getattr(after, _COSTS[gate])
+        if not old or not new or abs(new - old) < floor:
+            continue
+        times, most = new / old, after.against_base.get(gate)
+        is_broken = most is not None and times > most
+        if is_broken:
+            yield Delta(Concern.VERDICT, Trend.WORSE, gate, "kept", f"broken: {times:.1f} times as much, {most:g} allowed", times)
+        if is_broken or max(times, 1 / times) >= _FEW_TIMES:
+            yield Delta(Concern.COMPILE, _trend(new > old), what, form.format(old / unit), form.format(new / unit), max(times, 1 / times))
 
 
 # What uses memory, in `CompiledKernel.order`; all else orders that.
@@ -501,6 +528,12 @@ def notes(base: Bundle, head: Bundle) -> tuple[str, ...]:
         if mine.narrowed != theirs.narrowed and mine.narrowed:
             found.append(f"{side} had some of the package's tests only ({'; '.join(mine.narrowed)}): kernels may be missing from it.")
         found += [f"{side} is incomplete, kernels may be missing from it: {fault}." for fault in mine.faults]
+        for gate, figure in _COSTS.items():
+            judged = [row for row in mine.kernels if row.was_compiled and any(gate in other.against_base for other in head.kernels)]
+            if unknown := sum(not getattr(row, figure) for row in judged):
+                found.append(
+                    f"{side} does not have what compiling {unknown} of its configurations took: the gate {gate} is not judged there."
+                )
     return tuple(found)
 
 

@@ -15,7 +15,7 @@ from warpwave.compare.codegen import Room, pair
 from warpwave.compare.model import COMPLETE, Change
 from warpwave.compare.tests import ChangedTests, Fate, changed_tests
 from warpwave.errors import UsageError
-from warpwave.records import CompiledKernel, Scalar, TargetRun, Verdict, grouped
+from warpwave.records import CODE, PASSES, CompiledKernel, Scalar, TargetRun, Verdict, grouped
 from warpwave.records.run import plain_target
 
 
@@ -98,6 +98,36 @@ def _recorded(run: TargetRun) -> list[tuple[tuple[str, str, str], float]]:
     return found
 
 
+@dataclass(frozen=True)
+class FirstPass:
+    """Where a kernel of a broken test goes wrong, on an emulated target.
+
+    `told` and `before` say after which step it computes something else, on HEAD and on BASE. `differs` is the first pass of HEAD that
+    leaves code which no pass of BASE leaves; empty if there is none.
+    """
+
+    target: str
+    id: str
+    kernel: str
+    told: str
+    before: str
+    differs: str
+
+
+def first_passes(base: Sequence[TargetRun], head: Sequence[TargetRun]) -> tuple[FirstPass, ...]:
+    """Return what the runs of broken tests with their passes show, a row for each kernel."""
+    sides = [{(run.record.target, case.id): case.properties for run in plain(runs) for case in run.cases} for runs in (base, head)]
+    found = []
+    for key, new in sides[1].items():
+        old = sides[0].get(key, {})
+        for kernel in [name.removeprefix(PASSES) for name in new if name.startswith(PASSES)]:
+            known = {step.rpartition(":")[2] for step in old.get(f"{CODE}{kernel}", "").split()}
+            steps = [step.rpartition(":") for step in new.get(f"{CODE}{kernel}", "").split()]
+            differs = next((name for name, _, digest in steps if known and digest not in known), "")
+            found.append(FirstPass(*key, kernel, new[f"{PASSES}{kernel}"], old.get(f"{PASSES}{kernel}", "not launched"), differs))
+    return tuple(found)
+
+
 _VERSIONS = ("triton", "torch", "runtime", "driver", "python", "platform", "fp_fusion", "kernels_hash")
 
 
@@ -115,7 +145,7 @@ class Upgrade:
     """What changes from toolchain `base` to toolchain `head` for one package.
 
     `versions` differ between the two, by fact: (base, head). `faults` say which leg is incomplete. `lacking` says what was not compared.
-    `peers` are the providers that the package declares as not its own.
+    `peers` are the providers that the package declares as not its own. `passes` are of tests that fail now.
     """
 
     base: str
@@ -131,6 +161,7 @@ class Upgrade:
     lacking: tuple[str, ...] = ()
     emulated: tuple[str, ...] = ()
     peers: tuple[str, ...] = ()
+    passes: tuple[FirstPass, ...] = ()
 
     @property
     def broken(self) -> tuple[int, int, int]:

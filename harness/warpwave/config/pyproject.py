@@ -44,6 +44,12 @@ def _is_width(value: Any) -> bool:
     return type(value) is int and value in _WIDTHS
 
 
+def _is_factor(value: Any) -> bool:
+    return type(value) in (int, float) and 1 < value <= _MOST_LIMIT
+
+
+_FACTOR = "a number above 1: so many times what it was in the run that this one is compared with"
+
 # What each gate may be set to. In Python, a bool is an int, but not here.
 VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "spills": (_is_count, "a whole number of registers, 0 or more"),
@@ -56,6 +62,8 @@ VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "lds_waits": (lambda value: value is True, "true"),
     "release_waits": (lambda value: value is True, "true"),
     "undefined_lanes": (lambda value: value is True, "true"),
+    "compile_time": (_is_factor, _FACTOR),
+    "compile_memory": (_is_factor, _FACTOR),
 }
 
 

@@ -42,7 +42,8 @@ class GateLimits:
     The defaults fail a run of every package: what breaks them gives wrong results on the card.
 
     Upper limits: `spills` in registers per thread, `private_bytes` per thread. Lower limits: `occupancy` as a share of a multiprocessor's
-    warps (0 to 1), `load_bits` and `store_bits` of the widest global access.
+    warps (0 to 1), `load_bits` and `store_bits` of the widest global access. `compile_time` and `compile_memory` are upper limits in times
+    of an earlier run's figure: `codegen diff` judges them, a run alone cannot.
     """
 
     __pydantic_config__ = STRICT
@@ -56,6 +57,8 @@ class GateLimits:
     lds_waits: bool = True
     release_waits: bool = True
     undefined_lanes: bool = True
+    compile_time: Union[float, None] = None
+    compile_memory: Union[float, None] = None
 
     def asks(self, gate: str) -> bool:
         """Return whether the gate is not open. A limit of 0 is one."""

@@ -127,11 +127,11 @@ class What:
     Without `stages`, a target runs its own. Without `gates`, generated code is not judged. The bench stage ends a point when its median is
     known to within `precision` (a share of it; the half-width of the 95% interval), or when its time is up. With `again` it measures
     everything twice: an A/A run. The compile stage leaves out the launches of the providers `peers`, which are not the package's own.
-    With `profile`, the test stage counts what emulated kernels ask of the card.
+    With `profile`, the test stage counts what emulated kernels ask of the card; with `passes`, it executes their code behind each pass.
     `sanitize` says whether the test stage checks the accesses of interpreted kernels to memory; None leaves that to warpwave. With
-    `autotune`, a test without a card runs with `one` configuration of its autotuned kernels, or with `all`. The compile stage packs what it
-    compiled for the architectures `save_compiled`. `compiled` is the SHA-256 of such kernels' list in another run, if this one is to use
-    them.
+    `autotune`, a test without a card runs with `one` configuration of its autotuned kernels, or with `all`. `configs` are those that tests
+    run with instead, `matmul: BLOCK=128 num_warps=4`. The compile stage packs what it compiled for the architectures `save_compiled`.
+    `compiled` is the SHA-256 of such kernels' list in another run, if this one is to use them.
     """
 
     __pydantic_config__ = STRICT
@@ -145,7 +145,9 @@ class What:
     quick: bool = False
     sanitize: Union[bool, None] = None
     profile: bool = False
+    passes: bool = False
     autotune: str = "one"
+    configs: Annotated[tuple[Page, ...], Few] = ()
     again: bool = False
     precision: float = 0.0075
     save_compiled: Annotated[tuple[Name, ...], Few] = ()

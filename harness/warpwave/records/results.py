@@ -408,6 +408,10 @@ class CompiledKernel:
 
     A figure is None if the binary does not have it.
 
+    `seconds` is the CPU time of its compilation, with that of programs that the compiler started, and `peak_bytes` the memory that this
+    process took for it beyond what it had; 0 and None if nobody knows. `against_base` has the gates that compare these with an earlier run,
+    each with the most that is allowed, in times of the earlier figure.
+
     `registers` are per thread (on a wave machine, VGPRs). `spills` are 4-byte registers kept in memory. `shared_bytes` is shared memory or
     LDS. `load_bits` is the widest global load. `matrix` names the matrix instructions.
 
@@ -448,6 +452,8 @@ class CompiledKernel:
     num_stages: Union[Count, None] = None
     options: Annotated[dict[Name, Parameter], Many] = field(default_factory=dict)
     seconds: Seconds = 0.0
+    peak_bytes: Union[Bytes, None] = None
+    against_base: Annotated[dict[Name, Figure], Few] = field(default_factory=dict)
     binary_hash: Word = ""
     binary_bytes: Union[Count, None] = None
     registers: Union[Count, None] = None

@@ -42,6 +42,22 @@ class Chosen:
         return f"{' '.join(self.how)} ({'; '.join(parts)})" if parts else "none"
 
 
+CONFIGURATION_OF = "configuration of "  # the start of the property of a test that launched an autotuned kernel
+
+
+def parse_configuration(text: str) -> tuple[str, dict[str, str]]:
+    """Return the kernel and the settings of `matmul: BLOCK=128 num_warps=4`.
+
+    Raises:
+        ValueError: the text is something else.
+    """
+    kernel, _, rest = text.partition(":")
+    pairs = [part.partition("=") for part in re.split(r"[\s,]+", rest.strip())]
+    if not kernel.strip() or not all(name and equals and value for name, equals, value in pairs):
+        raise ValueError(f"{text!r} is no configuration, such as 'matmul: BLOCK=128 num_warps=4'")
+    return kernel.strip(), {name: value for name, _, value in pairs}
+
+
 class Selection:
     """What one process runs of a package: the chosen tests, as far as they are in `files`. None of either means all."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Container, Iterable, Iterator
@@ -11,7 +12,8 @@ from urllib.parse import quote
 
 from warpwave.compare.model import FAILING, Comparison, TargetSummary
 from warpwave.errors import ExitCode
-from warpwave.records import NotRun, resume_command
+from warpwave.records import CaseResult, NotRun, resume_command
+from warpwave.records.selection import CONFIGURATION_OF
 from warpwave.safe_text import visible
 
 # A run → the commands that repeat a part of it: on the same target, with each option that may decide a verdict. Pure.
@@ -21,7 +23,7 @@ from warpwave.safe_text import visible
 _KEPT = frozenset(
     {
         *("--kernels", "--engine", "--python", "--targets", "--hosts", "--gpu", "--base-image", "--weaken"),
-        *("--requirements", "--with", "--extra"),
+        *("--requirements", "--with", "--extra", "--config"),
         *("--env", "--pytest-args", "--bench", "--bench-script", "--compiled", "--test-workers", "--precision"),
         *("--test-timeout", "--timeout", "--budget", "--gates", "--architectures"),
     }
@@ -46,9 +48,14 @@ _OPTIONAL = frozenset({"--json"})
 _LONGEST = 4000  # characters of options; the command is repeated beside each failed test
 
 
-def repro(target: TargetSummary, test: str) -> str:
-    """Return a shell command: `warpwave run cuda --kernels ../ops --stage test --test 'test_add.py::test_add[fp32-1]'`."""
-    return rerun(target, ["--stage", "test", "--test", test])
+def repro(target: TargetSummary, result: CaseResult) -> str:
+    """Return a shell command: `warpwave run cuda --kernels ../ops --stage test --test 'test_add.py::test_add[fp32-1]'`.
+
+    What a tuner chose stays chosen: `--config 'add_kernel: BLOCK=128, num_warps=4'`.
+    """
+    chosen = {name.removeprefix(CONFIGURATION_OF): text for name, text in result.properties.items() if name.startswith(CONFIGURATION_OF)}
+    configs = [("--config", f"{kernel}: {text.rpartition(' (')[0]}") for kernel, text in chosen.items() if text.endswith(")")]
+    return rerun(target, ["--stage", "test", "--test", result.id, *itertools.chain(*configs)], without=("--config",))
 
 
 def rerun(target: TargetSummary, more: Iterable[str], without: Container[str] = ()) -> str:

@@ -363,7 +363,7 @@ def test_a_command_is_not_printed_without_some_of_its_options():
     (target,) = compare([run("cpu")]).targets
     command = ("warpwave", "run", "cpu", "--sanitize", *("--env", f"A={'x' * 5000}"))
 
-    assert commands.repro(dataclasses.replace(target, command=command), "test_a.py::test_a") == ""
+    assert commands.repro(dataclasses.replace(target, command=command), case("test_a.py::test_a")) == ""
 
 
 # What `warpwave ci report` says of the base branch: which changes fail the job, which warn, and what each annotation names.

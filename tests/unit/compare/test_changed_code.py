@@ -121,6 +121,24 @@ FIGURES = {
     "a binary": ({}, {"binary_bytes": 20480}, [(Concern.SIZE, WORSE, "binary", "10000 B", "20 KiB", 1.048)]),
     "a smaller binary": ({}, {"binary_bytes": 8000}, [(Concern.SIZE, BETTER, "binary", "10000 B", "8000 B", 0.25)]),
     "a binary with another comment": ({}, {"binary_bytes": 10500}, []),
+    "compile time": (
+        {"seconds": 0.5, "peak_bytes": 6 << 20}, {"seconds": 1.6, "peak_bytes": 135 << 20},
+        [(Concern.COMPILE, WORSE, "compile time", "0.50 s", "1.60 s", 3.2)],
+    ),
+    "compile time of a quick kernel, and of a cached one": ({"seconds": 0.1}, {"seconds": 0.9}, []),
+    "compile time within the scatter": ({"seconds": 5.0}, {"seconds": 14.0}, []),
+    "memory of the compiler": (
+        {"peak_bytes": 900 << 20, "seconds": 0.0}, {"peak_bytes": 300 << 20, "against_base": {"compile_memory": 2.0}},
+        [(Concern.COMPILE, BETTER, "memory of the compiler", "900 MiB", "300 MiB", 3.0)],
+    ),
+    "compile time beyond its gate": (
+        {"seconds": 2.0, "registers": None}, {"seconds": 5.0, "against_base": {"compile_time": 2.0}},
+        [
+            (Concern.VERDICT, WORSE, "compile_time", "kept", "broken: 2.5 times as much, 2 allowed", 2.5),
+            (Concern.COMPILE, WORSE, "compile time", "2.00 s", "5.00 s", 2.5),
+        ],
+    ),
+    "compile time that its gate allows": ({"seconds": 2.0}, {"seconds": 5.0, "against_base": {"compile_time": 2.5}}, []),
     "a binary that nobody weighed": ({}, {"binary_bytes": None}, []),
     "copies": ({"instructions": {"cp.async": 4}}, {}, [(Concern.ACCESS, WORSE, "cp.async", "4", "0", 4.0)]),
     "copies that are new": ({}, {"instructions": {"cp.async": 4}}, [(Concern.ACCESS, BETTER, "cp.async", "0", "4", 4.0)]),
@@ -172,7 +190,7 @@ def test_a_figure_that_did_not_change_is_none():
     assert deltas(row(), row()) == ()
     assert [delta.concern for delta in deltas(row(), row(**FAILED))] == [Concern.VERDICT]
     assert [delta.concern for delta in deltas(row(**FAILED), row(spills=9))] == [Concern.VERDICT]
-    assert [concern.rank for concern in Concern] == list(range(9))
+    assert [concern.rank for concern in Concern] == list(range(10))
 
 
 def only(found):

@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from engine_requests import make_options
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import case, compiled, record, run, sample
 
+from warpwave.cli import toolchains
 from warpwave.cli.toolchains import outcome
 from warpwave.compare.changed_codegen import Concern
 from warpwave.compare.search import Answer, Kind, Question, Reply, bisect, reply
-from warpwave.compare.upgrade import ChangedError, Tuned, changed_errors, changed_waits, stale, upgrade, used
+from warpwave.compare.upgrade import ChangedError, FirstPass, Tuned, changed_errors, changed_waits, first_passes, stale, upgrade, used
+from warpwave.config.targets import load_toolchains
+from warpwave.config.toolchains import one
 from warpwave.errors import ExitCode, UsageError
-from warpwave.records import TargetRun, Verdict
+from warpwave.records import Stage, TargetRun, Verdict
 from warpwave.render.markdown import render_page
 from warpwave.render.sections.upgrade import sentence, upgrade_sections
 
@@ -39,6 +43,48 @@ def test_nothing_got_worse():
     assert (found.targets, found.versions) == (("alpha",), {"triton": ("3.8.0", "3.9.0")})
     assert sentence(found) == "Triton 3.8.0 → 3.9.0: nothing got worse, geomean 1.00 on alpha."
     assert outcome(found, FAILING, "x").ok
+
+
+def test_the_first_pass_that_differs_is_named():
+    """By what each side's code computes, and by the first pass of HEAD whose code no pass of BASE has, wherever it stands there."""
+    codes = (
+        "front_end:1 make_ttir/cse:2 make_ttgir/coalesce:3",
+        "front_end:1 make_ttgir/coalesce:3 make_ttgir/n:3 make_ttgir/pipeline:4",
+    )
+    told = ("all the same", "what comes behind them does")
+    sides = [
+        [on(name, cases=(case("t.py::a", properties={"code of mul": code, "passes of mul": words}),))]
+        for name, code, words in zip("ab", codes, told, strict=True)
+    ]
+    found = first_passes(*sides)
+
+    assert found == (FirstPass("alpha", "t.py::a", "mul", told[1], told[0], "make_ttgir/pipeline"),)
+    assert first_passes([], sides[1]) == (replace(found[0], before="not launched", differs=""),)
+    assert first_passes(*sides[:1] * 2)[0].differs == ""
+    shown = page(replace(upgrade([*sides[0], *sides[1]], "a", "b"), passes=found))
+    for words in ("mul in t.py::a on alpha: what comes behind them does", "on a: all the same", "from make_ttgir/pipeline on"):
+        assert words in shown.replace("`", "")
+
+
+def test_broken_tests_of_an_emulated_target_run_again(monkeypatch, tmp_path):
+    """On both toolchains, beside the results of the upgrade, with those tests alone."""
+    emulated, name = "gfx942-emulated", "t.py::a"
+    sides = [one(load_toolchains(None), release, str) for release in ("3.8.0", "3.9.0")]
+    verdicts = zip(sides, (Verdict.PASSED, Verdict.FAILED), strict=True)
+    old, new = (on(side.name, emulated, cases=(case(name, verdict),)) for side, verdict in verdicts)
+    new = replace(new, record=replace(new.record, emulated="gfx942"))
+    told = [replace(run, cases=(case(name, properties={"passes of mul": run.record.toolchain}),)) for run in (old, new)]
+    asked = []
+    monkeypatch.setattr("warpwave.cli.parse.parse_options", lambda options: make_options("x", tmp_path / "out", tmp_path))
+    monkeypatch.setattr("warpwave.search.steps.run_legs", lambda legs, options, *rest: asked.append((legs, options)))
+    monkeypatch.setattr("warpwave.search.steps.read_runs", lambda folders: told)
+    found = toolchains._passes(upgrade([old, new], *(side.name for side in sides)), sides, {"overlay": None})
+
+    ((legs, options),) = asked
+    assert [leg.name for leg in legs] == [f"{emulated}@{side.name}" for side in sides]
+    assert (options.what.passes, options.what.stages, options.what.chosen.tests) == (True, (Stage.TEST,), (name,))
+    assert options.where.out == tmp_path / "out-passes"
+    assert found == (FirstPass(emulated, name, "mul", sides[1].name, sides[0].name, ""),)
 
 
 def test_everything_got_worse():

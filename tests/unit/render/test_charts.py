@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 from hostile import PAGE_NAMES, hostile
-from synthetic import CEILING, record, run, sample, two_targets, write_raw
+from synthetic import CEILING, case, record, run, sample, two_targets, write_raw
 
 from warpwave.__main__ import _run_cli
 from warpwave.compare import compare
@@ -177,7 +177,16 @@ def test_the_way_back_to_a_failure(test, command, expected):
     """The command runs that test alone in the run's environment, and a shell takes every name literally."""
     (target,) = compare([run("b")]).targets
 
-    assert repro(type(target)(**{**vars(target), "command": command}), test) == expected
+    assert repro(type(target)(**{**vars(target), "command": command}), case(test)) == expected
+
+
+def test_a_failure_is_repeated_with_the_configuration_that_a_tuner_chose():
+    """Also if that run was asked for it; what had no choice is not named."""
+    properties = {"configuration of mul": "BLOCK=64, num_warps=4 (chosen by the tuner)", "configuration of add": "BLOCK=64"}
+    (target,) = compare([run("b", record=record("b", command=("warpwave", "run", "b", "--config", "mul: BLOCK=64", "--sanitize")))]).targets
+
+    again = "warpwave run b --sanitize --stage test --test t.py::test_x --config 'mul: BLOCK=64, num_warps=4'"
+    assert repro(target, case("t.py::test_x", properties=properties)) == again
 
 
 @pytest.mark.parametrize("kind", ["curves", "list"])

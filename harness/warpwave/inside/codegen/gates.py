@@ -34,20 +34,25 @@ def judge(row: CompiledKernel, gates: Gates, unknown: Mapping[str, str] | None =
     advice = {gate: found.removesuffix(", 0 allowed") for gate, found in advised.items() if gate not in broken}
     asked = [gate for gate in FIGURES if limits.asks(gate) or gates.advice.asks(gate)]
     unknown = unknown or {}
-    unjudged = {gate: unknown.get(gate, _UNTOLD) for gate in asked if getattr(row, FIGURES[gate]) is None}
+    figures = {gate: getattr(row, FIGURES[gate]) for gate in asked}
+    missing = (gate for gate, figure in figures.items() if figure is None or (gate in _AGAINST_BASE and not figure))
+    unjudged = {gate: unknown.get(gate, _UNTOLD) for gate in missing}
     if limits.undefined_lanes:
         if "undefined_lanes" in unknown:
             unjudged["undefined_lanes"] = unknown["undefined_lanes"]
         if POSSIBLE in unknown and "undefined_lanes" not in broken:
             advice["undefined_lanes"] = unknown[POSSIBLE]
+    against = {gate: float(most) for gate in _AGAINST_BASE if (most := getattr(limits, gate)) is not None}
     waived: dict[str, str] = {}
     for waiver in gates.waivers:
-        if waiver.gate in {*broken, *advice} and waiver.which.covers(row):
+        if waiver.gate in {*broken, *advice, *against} and waiver.which.covers(row):
             waived.setdefault(waiver.gate, waiver.reason)
     left = [f"{gate}: {found}" for gate, found in broken.items() if gate not in waived]
     verdict = Verdict.FAILED if left else row.verdict
     reason = "; ".join(left) or row.reason
-    return dataclasses.replace(row, verdict=verdict, broken=broken, advice=advice, waived=waived, unjudged=unjudged, reason=reason)
+    against = {gate: most for gate, most in against.items() if gate not in waived}
+    judged = {"verdict": verdict, "broken": broken, "advice": advice, "waived": waived, "unjudged": unjudged, "reason": reason}
+    return dataclasses.replace(row, against_base=against, **judged)  # type: ignore[arg-type]
 
 
 def strictest(limits: Sequence[GateLimits]) -> GateLimits:
@@ -56,7 +61,7 @@ def strictest(limits: Sequence[GateLimits]) -> GateLimits:
     for gate in (field.name for field in dataclasses.fields(GateLimits)):
         known = [value for entry in limits if (value := getattr(entry, gate)) is not None]
         # The most that is allowed of these, the least that is wanted of all others. A gate that is only on or off is on if any is.
-        hardest[gate] = (min if gate in ("spills", "private_bytes") else max)(known, default=None)
+        hardest[gate] = (min if gate in ("spills", "private_bytes", *_AGAINST_BASE) else max)(known, default=None)
     return GateLimits(**hardest)
 
 
@@ -97,7 +102,10 @@ FIGURES = {
     "load_bits": "load_widths",
     "store_bits": "store_widths",
     "matrix": "instructions",
+    "compile_time": "seconds",
+    "compile_memory": "peak_bytes",
 }
+_AGAINST_BASE = ("compile_time", "compile_memory")
 POSSIBLE = "possible"
 _UNTOLD = "its binary does not tell"
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import dataclasses
 import hashlib
 import json
 import os
 import re
+import resource
 import stat
 import sys
 import time
@@ -86,7 +89,7 @@ class Recorder:
     def compile(self, src: Any, target: Any = None, options: Any = None, **rest: Any) -> Any:
         """Compile, read the binary, write the row to the journal. A compiler error is a row too, and is raised to the caller."""
         base = self._describe(src, target, options or {})
-        started, said = time.monotonic(), written_so_far()
+        cost, said = _Cost(), written_so_far()
         try:
             compiled = self._compile(src, target=target, options=options, **rest)
         except Exception as error:
@@ -94,13 +97,12 @@ class Recorder:
             self.failure, self.refused = error, (error, row)
             self._write(row, None, error)
             raise
-        seconds = round(time.monotonic() - started, 3)
         try:
-            row = self._read(base, compiled)
+            spent = cost.spent(compiled)  # before the binary is read, which takes time, too
+            row = dataclasses.replace(self._read(base, compiled), **spent)
         except Exception as error:  # our reading failed; the author's kernel has compiled
             traceback.print_exc()
             row = dataclasses.replace(base, verdict=Verdict.INVALID, reason=f"its binary could not be read: {describe(error)}")
-        row = dataclasses.replace(row, seconds=seconds)
         judged = judge(row, self.gates, self._unknown(compiled.asm)) if self.gates else row
         self._rows[compiled.hash] = row, self._unknown(compiled.asm)
         self._write(judged, compiled)
@@ -178,6 +180,8 @@ class Recorder:
     def _unknown(self, asm: Any) -> dict[str, str]:
         """Return why the figures that gates need are not known on this card, by gate."""
         why = {} if is_known(asm) else dict.fromkeys(FIGURES, f"warpwave cannot read binaries of the backend {self.card.backend}")
+        why["compile_time"] = "Triton had it in its cache, compiled by another program"
+        why["compile_memory"] = f"{why['compile_time']}, or this system does not say how much memory a process takes"
         return why if self.card.multiprocessor else {**why, "occupancy": f"targets.yml has no limits for {self.card.name}"}
 
     def _write(self, row: CompiledKernel, compiled: Any, error: Exception | None = None) -> None:
@@ -234,6 +238,51 @@ def _digest(binary: bytes) -> bytes:
 def _told(attributes: Any) -> str:
     """Return what the JIT found out about an argument, in words: `tt.divisibility=16`."""
     return ",".join(sorted(f"{name}={value}" for name, value in attributes))
+
+
+# What a compilation costs.
+
+_COST = "cost.json"
+_TICK = 0.01  # s, of the clock that a file system dates files by
+
+
+class _Cost:
+    """Measures from now on, in this thread: CPU time, which a busy machine changes less than the time of day, and the peak of memory."""
+
+    def __init__(self) -> None:
+        self._start = 0
+        with contextlib.suppress(AttributeError, OSError):  # another C library than glibc, or no /proc
+            ctypes.CDLL(None).malloc_trim(0)  # what earlier compilations have freed would hide what this one takes
+            Path("/proc/self/clear_refs").write_text("5")  # the peak is what is there now
+            self._start = _peak()
+        self._began, self._seconds = time.time(), _cpu_seconds()
+
+    def spent(self, compiled: Any) -> dict[str, Any]:
+        """Return the `seconds` and `peak_bytes` of a row. What Triton had in its cache has those of its compilation, if they are kept."""
+        from triton.runtime.cache import get_cache_manager
+
+        seconds = round(_cpu_seconds() - self._seconds, 3)
+        found = {"seconds": seconds, "peak_bytes": max(0, _peak() - self._start) if self._start else None}
+        kept = get_cache_manager(hashlib.sha256(f"cost of {compiled.hash}".encode()).hexdigest())
+        if all(Path(file).stat().st_mtime >= self._began - _TICK for file in compiled.metadata_group.values()):
+            kept.put(json.dumps(found), _COST, binary=False)
+        else:
+            path = kept.get_file(_COST)
+            found = json.loads(Path(path).read_text(encoding="utf-8")) if path else {"seconds": 0.0, "peak_bytes": None}
+        return found
+
+
+def _cpu_seconds() -> float:
+    used = map(resource.getrusage, (resource.RUSAGE_THREAD, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+def _peak() -> int:
+    """Return the most memory that this process had since its peak was reset, in bytes; 0 where the system does not say."""
+    with contextlib.suppress(OSError):
+        found = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text(encoding="utf-8"))
+        return 1024 * int(found[1]) if found else 0
+    return 0
 
 
 # How long Triton compiles in this process: a card waits meanwhile.

@@ -174,6 +174,17 @@ def _bytes(element: str) -> int:
     return 1 if element.startswith("f8") else narrow.get(element) or _type(element).dtype.itemsize
 
 
+def pointee(kind: str) -> str:
+    """Return the type of what pointers of a type point to."""
+    return re.sub(r"!tt\.ptr<([^,<>]+)(?:, \d+)?>", r"\1", kind)
+
+
+def element_of(kind: str) -> tuple[str, np.dtype[Any], int]:
+    """Return the name of an element's type, what it is here, and its size in memory."""
+    _, dtype, element = _type(kind)
+    return element, dtype, _bytes(element)
+
+
 # Arithmetic. Whole numbers have no sign in the code: the operation says how it reads them.
 
 
@@ -202,7 +213,8 @@ _COMPUTE: dict[str, Callable[..., Any]] = {
     "addf": np.add, "subf": np.subtract, "mulf": np.multiply, "divf": np.divide, "negf": np.negative, "remf": np.fmod,
     "maxnumf": np.fmax, "minnumf": np.fmin, "maximumf": np.maximum, "minimumf": np.minimum,
     "absi": np.abs, "absf": np.abs, "floor": np.floor, "ceil": np.ceil, "sqrt": np.sqrt, "exp": np.exp, "exp2": np.exp2, "log": np.log,
-    "log2": np.log2, "fma": lambda one, two, three: one * two + three,
+    "log2": np.log2, "sin": np.sin, "cos": np.cos, "rsqrt": lambda data: 1 / np.sqrt(data), "precise_sqrt": np.sqrt,
+    "precise_divf": np.divide, "fma": lambda one, two, three: one * two + three,
     **dict.fromkeys(("extui", "uitofp"), _without_sign(lambda data: data)), **dict.fromkeys(("extsi", "sitofp"), _as_number),
     **dict.fromkeys(("index_cast", "extf", "truncf", "fptosi", "fptoui", "fp_to_fp", "int_to_ptr", "ptr_to_int"), lambda data: data),
     "trunci": lambda data: data,
@@ -248,12 +260,12 @@ _SILENT = ("tt.print", "tt.assert", "llvm.intr.assume")  # what is undefined in 
 _USES = {"tt.store": "tl.store", "tt.load": "tl.load", "tt.dot": "tl.dot", "tt.reduce": "a reduction", "tt.scan": "a scan"}
 
 
-class _Launch:
+class Launch:
     """Executes programs of one launch. `found` has the first use of each load, and whether it is known."""
 
-    def __init__(self, module: Module, memory: Sequence[tuple[int, int]], grid: Sequence[int]) -> None:
-        self.module, self.memory, self.grid = module, sorted(memory), grid
-        self.kernel = module.kernels[0]
+    def __init__(self, ttir: str, memory: Sequence[tuple[int, int]], grid: Sequence[int]) -> None:
+        self.module, self.memory, self.grid = _module(ttir), sorted(memory), grid
+        self.kernel = self.module.kernels[0]
         self.found: dict[str, tuple[bool, Undefined]] = {}
         self.written: dict[tuple[int, int], tuple[int, int]] = {}  # of each storage: from where to where
         self.cost = 0
@@ -571,7 +583,7 @@ class _Launch:
 
     def tt_load(self, operation: Operation, pointer: Value, *rest: Value) -> Value:
         """What `other` does not define is undefined where the mask is off."""
-        mask, kind = _on(rest, pointer), re.sub(r"!tt\.ptr<([^,<>]+)(?:, \d+)?>", r"\1", operation.types[0])
+        mask, kind = _on(rest, pointer), pointee(operation.types[0])
         self.reached(operation, "the address of {}", _of(pointer.marks, chosen=False), mask)
         self.reached(operation, "the mask of {}", _of(mask.marks, chosen=False))
         data = self.read(pointer.data, mask.data, kind) if pointer.known else None
@@ -752,6 +764,21 @@ def leaves_lanes_open(ttir: str) -> bool:
     return _OPEN_LOAD.search(ttir) is not None
 
 
+def values_of(launch: Launch, arguments: Sequence[Any], unknown: Iterable[int] = ()) -> list[Value]:
+    """Return what a launch gives to its kernel, as values.
+
+    Raises:
+        NotFollowedError: the kernel has another number of arguments.
+    """
+    kinds = [kind for _, kind in launch.module.functions[launch.kernel][0].arguments]
+    if len(kinds) != len(arguments):
+        raise NotFollowedError(f"has {len(kinds)} arguments, the launch {len(arguments)}")
+    return [
+        Value(np.asarray(given).astype(_type(kind).dtype if np.ndim(given) == 0 else "i8"), NOTHING, at not in unknown)
+        for at, (kind, given) in enumerate(zip(kinds, arguments, strict=True))
+    ]
+
+
 def follow(
     ttir: str, arguments: Sequence[Any], grid: Sequence[int], memory: Sequence[tuple[int, int]] = (), unknown: Iterable[int] = ()
 ) -> Followed:
@@ -767,17 +794,11 @@ def follow(
     if not leaves_lanes_open(ttir):
         return Followed()
     function, why = "", ""
-    launch: Union[_Launch, None] = None
+    launch: Union[Launch, None] = None
     try:
-        launch = _Launch(_module(ttir), memory, grid)
+        launch = Launch(ttir, memory, grid)
         function = launch.kernel
-        kinds = [kind for _, kind in launch.module.functions[launch.kernel][0].arguments]
-        if len(kinds) != len(arguments):
-            raise NotFollowedError(f"has {len(kinds)} arguments, the launch {len(arguments)}")
-        values = [
-            Value(np.asarray(given).astype(_type(kind).dtype if np.ndim(given) == 0 else "i8"), NOTHING, at not in unknown)
-            for at, (kind, given) in enumerate(zip(kinds, arguments, strict=True))
-        ]
+        values = values_of(launch, arguments, unknown)
         with np.errstate(all="ignore"):
             for program in _programs(grid):
                 launch.run(program, values)

@@ -24,12 +24,21 @@ from warpwave.records import CompiledKernel, NotRun, Verdict, to_json
 
 def key(row: CompiledKernel) -> str:
     """Return a name for a row that is the same in every worker, whatever launched the kernel first."""
-    return hashlib.sha256(to_json(dataclasses.replace(row, origin="", seconds=0.0)).encode()).hexdigest()[:32]
+    return hashlib.sha256(to_json(dataclasses.replace(row, origin="", seconds=0.0, peak_bytes=None)).encode()).hexdigest()[:32]
 
 
 def same(row: CompiledKernel) -> str:
     """Return a name for what was compiled: a launch may show of a binary what its first row did not say, and then it has another one."""
-    judged = {"verdict": Verdict.PASSED, "reason": "", "broken": {}, "advice": {}, "waived": {}, "unjudged": {}, "undefined_lanes": ()}
+    judged = {
+        "verdict": Verdict.PASSED,
+        "reason": "",
+        "broken": {},
+        "advice": {},
+        "waived": {},
+        "unjudged": {},
+        "undefined_lanes": (),
+        "against_base": {},
+    }
     return key(dataclasses.replace(row, **judged)) if row.binary_hash else key(row)  # type: ignore[arg-type]
 
 

@@ -362,7 +362,7 @@ def _fresh_rows() -> Callable[[Event, Architecture], list[CompiledKernel]]:
     def rows(event: Event, card: Architecture) -> list[CompiledKernel]:
         if event["event"] == "worker":
             earlier.update(current)
-        found = [(row, to_json(dataclasses.replace(row, origin="", seconds=0.0))) for row in _rows(event, card)]
+        found = [(row, key(row)) for row in _rows(event, card)]
         current.update(identity for row, identity in found if row.function != HOST_CODE)
         return [row for row, identity in found if identity not in earlier]
 

@@ -164,7 +164,11 @@ class _Launcher:
             tensors = given(self._signature.items(), args) if self._checks else []
             if self._checks is not None:
                 self._checks.undefined(lanes_of(first_code_of(self._source.name, self._metadata.hash), self._signature, args, grid))
-            self._execute(kernel, grid, [*flatten(self._signature.values(), args), *scratch], tensors)
+            values, passes = [*flatten(self._signature.values(), args)], self._account.passes
+            after = passes.before(kernel.name, self._metadata.hash, values, grid) if passes else None
+            self._execute(kernel, grid, [*values, *scratch], tensors)
+            if after:
+                after()
         if leave is not None:
             leave(metadata)
 

@@ -9,7 +9,7 @@ import gc
 import traceback
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Union
@@ -17,11 +17,13 @@ from typing import Any, Union
 import torch
 from triton.runtime.cache import get_cache_manager
 
+from warpwave.inside.codegen.passes import FRONT_END, After, first_other, one_by_one, snapshot
 from warpwave.inside.codegen.undefined import Followed, follow, leaves_lanes_open
 from warpwave.inside.fake_gpu.driver import SOME_NUMBER
 from warpwave.inside.fake_gpu.orders import Buffer
 from warpwave.inside.fake_gpu.unknown import UnknownInt
 from warpwave.inside.process.outcomes import describe
+from warpwave.records import CODE, PASSES
 
 
 def flatten(signature: Iterable[Any], values: Iterable[Any]) -> Iterator[tuple[str, Any]]:
@@ -187,3 +189,49 @@ def _with_descriptors(signature: Iterable[Any], values: Iterable[Any]) -> Iterat
 
 def _digest(start: int, size: int) -> int:
     return zlib.crc32((ctypes.c_char * size).from_address(start))
+
+
+# The first pass of the compiler after which a launch computes something else: `codegen/passes.py` executes the code behind each.
+
+_MOST_BYTES = 1 << 26  # of the tensors of a launch
+_DTYPES = {"*fp16": "f2", "*bf16": "bf16", "*fp32": "f4", "*fp64": "f8", "*i16": "i2", "*i32": "i4", "*i64": "i8"}
+
+
+class Passes:
+    """Keeps what each compilation made, executes the first launch of each kernel in a test again, and says what it found."""
+
+    def __init__(self) -> None:
+        import triton.compiler
+
+        self.found: dict[str, str] = {}  # properties of the test
+        self._codes: dict[str, list[After]] = {}
+        compile_kernel = triton.compiler.compile
+
+        def compiling(*args: Any, **options: Any) -> Any:
+            codes: list[After] = []
+            with one_by_one(codes.append):
+                compiled = compile_kernel(*args, **options)
+            self._codes[compiled.hash] = codes
+            return compiled
+
+        triton.compiler.compile = compiling
+
+    def before(self, name: str, binary: str, values: Sequence[tuple[str, Any]], grid: Sequence[int]) -> Union[Callable[[], None], None]:
+        """Return what to call after a launch. None if the kernel was launched before, or its compilation was not seen."""
+        memory = buffers(values)
+        codes = self._codes.get(binary)
+        if not codes or f"{PASSES}{name}" in self.found:
+            return None
+        self.found[f"{CODE}{name}"] = " ".join(f"{each.name}:{each.digest}" for each in codes)
+        if sum(size for _, size in memory) > _MOST_BYTES or codes[0].name != FRONT_END:
+            self.found[f"{PASSES}{name}"] = "not executed: it has no first code, or its tensors are too large"
+            return None
+        kept = snapshot(memory)
+        numbers = [address(value) if kind.startswith("*") else value for kind, value in values]
+        kinds = [(_storage(tensor), _DTYPES.get(kind, "u1")) for kind, value in values if (tensor := _tensor_of(value)) is not None]
+
+        def after() -> None:
+            told = first_other(codes, numbers, grid, kept, snapshot(memory), dict(kinds))
+            self.found[f"{PASSES}{name}"] = told
+
+        return after

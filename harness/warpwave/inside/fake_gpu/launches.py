@@ -105,6 +105,35 @@ def allocator(purpose: str, driver: Any) -> Any:
     return driver.allocate_default_profile_scratch if has_default and isinstance(kept, _allocation.NullAllocator) else kept
 
 
+# The configurations that autotuners choose.
+
+Asked = Mapping[str, Mapping[str, str]]  # by kernel, what its configuration must have: `{"matmul": {"BLOCK": "128"}}`
+
+
+def told(config: Any) -> str:
+    """Return a configuration in words: `BLOCK=128, num_warps=4, num_stages=2`. What the user left open is not said."""
+    return ", ".join(f"{name}={value}" for name, value in _parts(config).items())
+
+
+def _parts(config: Any) -> dict[str, str]:
+    found = {**config.kwargs, **{name: getattr(config, name, None) for name in ("num_warps", "num_stages", "num_ctas", "maxnreg")}}
+    return {name: str(value) for name, value in found.items() if value is not None and (name, value) != ("num_ctas", 1)}
+
+
+def as_asked(asked: Asked, tuner: Any, configs: Sequence[Any]) -> list[Any]:
+    """Return the configurations of a tuner's kernel that have all that was asked for.
+
+    Raises:
+        ValueError: there is none.
+    """
+    wanted = asked.get(name := tuner.base_fn.__name__, {}).items()
+    found = [config for config in configs if wanted <= _parts(config).items()]
+    if not found:
+        has = "; ".join(map(told, configs))
+        raise ValueError(f"no configuration of `{name}` has {', '.join(map('='.join, wanted))}, which --config asks for. It has: {has}")
+    return found
+
+
 # What a test has launched so far. A card runs programs in another order each time, so a kernel's later launches do, too.
 
 
@@ -119,6 +148,7 @@ class Launched:
     waits: bool = False  # programs may wait for those that start before them, so they keep their order
 
     kernels: ClassVar[dict[str, Launched]] = {}
+    tuned: ClassVar[dict[str, str]] = {}  # the configurations that autotuners chose, by kernel
     functions: ClassVar[dict[str, None]] = {}  # the names of all that the test launched, also where programs have a fixed order
 
     @classmethod
@@ -127,6 +157,13 @@ class Launched:
         one = cls.kernels.setdefault(name, cls(name))
         one.times += 1
         return one
+
+    @classmethod
+    def with_configurations(cls, message: str) -> str:
+        """Return what is said of a failed test; behind its first line, the configurations that one of several was chosen for."""
+        chosen = [f"{name} with {text}" for name, text in cls.tuned.items() if text.endswith(")")]
+        first, *rest = message.split("\n", 1)
+        return "\n".join([f"{first} [{'; '.join(chosen)}]", *rest]) if chosen else message
 
     @classmethod
     def advice(cls) -> str:
@@ -178,6 +215,7 @@ class Account:
     def __init__(self, card: str, lanes: int, seconds: float) -> None:
         self.card, self.seconds, self.limit = card, seconds, int(seconds * LANES_PER_SECOND / lanes)
         self.profiles: Any = None  # what counts the instructions of launches, if they are counted
+        self.passes: Any = None  # what executes the code behind each pass of the compiler, if that is asked for
         self._resident = 0
         self.begin()
 
@@ -188,6 +226,8 @@ class Account:
             gc.collect()  # looks through all modules, and takes a third of a second
             self._resident = _resident(trim=True)
         self.launches = self.instructions = 0
+        if self.passes:
+            self.passes.found.clear()
         self._until = time.monotonic() + _SHARE * self.seconds
         self.fault: Fault | None = None
         self.read = False
@@ -232,7 +272,8 @@ class Account:
     def properties(self) -> dict[str, str]:
         """Return what the test's report says of it: `{"emulated": "gfx942: 6092 wave-instructions in 3 launches"}`."""
         plural = "" if self.launches == 1 else "es"
-        return {EMULATED: f"{self.card}: {self.instructions} wave-instructions in {self.launches} launch{plural}"} if self.launches else {}
+        found = {EMULATED: f"{self.card}: {self.instructions} wave-instructions in {self.launches} launch{plural}"} if self.launches else {}
+        return {**found, **(self.passes.found if self.passes else {})}
 
 
 def _resident(trim: bool = False) -> int:

@@ -14,6 +14,7 @@ from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime.autotuner import Autotuner
 
 from warpwave.inside.fake_gpu.compiled import Contents
+from warpwave.inside.fake_gpu.launches import Asked, as_asked, told
 from warpwave.inside.fake_gpu.streams import Graph
 from warpwave.records import Architecture
 
@@ -25,12 +26,14 @@ class Tuning:
     autotuner leaves out what it cannot launch.
     `chosen` names those taken since `begin`, by kernel. `most` is the largest number that a kernel had to choose from since then.
     `in_place` says which kernels changed what they were tuned on. `trying` is set during launches that only tune.
+    `asked` leaves out all other configurations.
     """
 
     def __init__(self) -> None:
         self.chosen: dict[str, str] = {}
         self.in_place: list[str] = []
         self.turn, self.most, self.trying = 0, 0, False
+        self.asked: Asked = {}
         self.fits: Callable[[Any, dict[str, Any], Any], bool] | None = None  # tuner, arguments of the launch, configuration
         self._tuners: list[Autotuner] = []
         self._tuned: set[Any] = set()  # before the test
@@ -75,7 +78,7 @@ class Tuning:
 
     def choosing(self, prune: Callable[..., Any], tuner: Any, kwargs: Any) -> Any:
         """Leave one of the configurations that the tuner's own pruning leaves."""
-        left = list(prune(tuner, kwargs))
+        left = as_asked(self.asked, tuner, pruned := list(prune(tuner, kwargs)))
         call = getattr(self._call, "innermost", None) or _Call(None, ())
         asked = min(self.turn, len(left) - 1)
         possible = [number for number in range(asked, len(left)) if number not in call.refused]
@@ -84,7 +87,8 @@ class Tuning:
         call.others = len(possible) > 1
         self._tuners.append(tuner)
         self.most = max(self.most, len(left))
-        self.chosen[tuner.base_fn.__name__] = f"{left[number]} ({number + 1} of {len(left)})"
+        place = f" ({pruned.index(left[number]) + 1} of {len(pruned)})" if len(pruned) > 1 else ""
+        self.chosen[tuner.base_fn.__name__] = f"{told(left[number])}{place}"
         if len(left) > 1 and call.tuner is tuner and not Graph.capturing:
             key = _key(tuner, kwargs)
             if key not in self._tuned and key not in self._tuned_now:

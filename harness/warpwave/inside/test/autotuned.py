@@ -1,14 +1,44 @@
-"""Tests of autotuned kernels where nothing can be timed: which configurations they run with."""
+"""Tests of autotuned kernels: which configurations they run with, by a tuner's choice or, where nothing can be timed, by ours."""
 
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from warpwave.inside.fake_gpu.launches import Asked, Launched, as_asked, told
+from warpwave.inside.process.journal import Journal
+from warpwave.records.selection import CONFIGURATION_OF
+
 RUNNER = sys.modules["_pytest.runner"]  # not part of pytest's interface, but what plugins that repeat a test call
+
+
+class Timed:
+    """Notes what autotuners chose on a card since `begin`. Of the configurations, they time only those that have what was `asked` for."""
+
+    def __init__(self, asked: Asked) -> None:
+        from triton.runtime.autotuner import Autotuner
+
+        self.asked, self.chosen, self.in_place = asked, dict[str, str](), list[str]()
+        run, prune = Autotuner.run, Autotuner.prune_configs
+
+        def running(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return run(tuner, *args, **kwargs)
+            finally:
+                if len(tuner.configs) > 1 and (chosen := getattr(tuner, "best_config", None)) is not None:
+                    self.chosen[tuner.base_fn.__name__] = f"{told(chosen)} (chosen by the tuner)"
+
+        Autotuner.run = running
+        if asked:
+            Autotuner.prune_configs = lambda tuner, *args, **kwargs: as_asked(asked, tuner, prune(tuner, *args, **kwargs))
+
+    def begin(self) -> None:
+        """Start a new test."""
+        self.chosen.clear()
 
 
 class Autotuned:
@@ -19,9 +49,9 @@ class Autotuned:
     sessions stay. The first failure ends the test.
     """
 
-    def __init__(self, tuning: Any, every: bool) -> None:
-        self.tuning, self.every = tuning, every
-        self.failed = False
+    def __init__(self, tuning: Any, every: bool, journal: Journal | None) -> None:
+        self.tuning, self.every, self.journal = tuning, every, journal
+        self.failed, self._launched = False, set[str]()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
@@ -47,9 +77,11 @@ class Autotuned:
         try:
             return (yield)
         finally:
-            properties = {f"configuration of {kernel}": text for kernel, text in self.tuning.chosen.items()}
+            properties = {f"{CONFIGURATION_OF}{kernel}": text for kernel, text in self.tuning.chosen.items()}
             item.user_properties[:] = [pair for pair in item.user_properties if pair[0] not in properties]
             item.user_properties += properties.items()
+            Launched.tuned = dict(self.tuning.chosen)
+            self._launched |= self.tuning.chosen.keys()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
@@ -61,6 +93,16 @@ class Autotuned:
             crash.message = f"{said}\n{crash.message}"
             report.sections.append(("autotuning", said))
         return report  # type: ignore[no-any-return]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Say which kernels that were asked for by their configuration no autotuner launched: nothing ran as it was asked."""
+        for name in self.tuning.asked.keys() - self._launched:
+            text = f"--config names {name}, and no test launched an autotuned kernel of that name"
+            if self.journal:
+                self.journal.write("note", text=text)
+            else:
+                warnings.warn(pytest.PytestWarning(text), stacklevel=1)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note whether a run of the test failed or was skipped."""

@@ -17,7 +17,7 @@ import pytest
 
 from warpwave.inside.environment import temporary_home
 from warpwave.inside.facts.stage import UnusableError, check_emulator
-from warpwave.inside.fake_gpu.launches import Launched
+from warpwave.inside.fake_gpu.launches import Asked, Launched
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.outcomes import (
     DecidedByData,
@@ -35,6 +35,7 @@ from warpwave.inside.test.mismatch import with_numbers
 from warpwave.records import Architecture, Limits
 
 _NOT_PRETENDED = "not checked: "
+PASSES_VARIABLE = "WARPWAVE_PASSES"
 
 
 def provide(
@@ -45,6 +46,7 @@ def provide(
     seconds: float = 0.0,
     sanitize: bool = True,
     every: bool = False,
+    asked: Asked | None = None,
     profile: bool = False,
     journal: Journal | None = None,
 ) -> Any:
@@ -52,7 +54,7 @@ def provide(
 
     `kinds` are torch's names for the type of device. With `seconds`, kernels are compiled and their machine code is executed, and a test
     may take so long; without, they are interpreted. With `sanitize`, a test fails if its kernels do wrong to memory. `every`: tests run
-    once with each configuration of an autotuned kernel. With `profile`, what emulated kernels do is counted.
+    once with each configuration of an autotuned kernel, or of those `asked` for. With `profile`, what emulated kernels do is counted.
     """
     plugins = config.pluginmanager
     account = None
@@ -67,6 +69,10 @@ def provide(
 
             checks = check(plugins, journal)
         tuning, undo = emulated_device(card, kinds, account, checks)
+        if os.environ.get(PASSES_VARIABLE):
+            from warpwave.inside.fake_gpu.lanes import Passes
+
+            account.passes = Passes()
         if profile and journal:
             from warpwave.inside.test.profiled import Profiled
 
@@ -81,8 +87,9 @@ def provide(
 
             patches = of_interpreted_kernels(plugins, journal)
         tuning, undo = interpreted_device(card, kinds, patches)
+    tuning.asked = asked or {}
     config.add_cleanup(undo)
-    plugins.register(Autotuned(tuning, every), "warpwave-autotuned")
+    plugins.register(Autotuned(tuning, every, journal), "warpwave-autotuned")
     return account
 
 
@@ -91,6 +98,7 @@ def begin_test(account: Any) -> None:
     Pretended.memory = Pretended.timing = Pretended.ran_compiled = False
     Launched.kernels.clear()
     Launched.functions.clear()
+    Launched.tuned = {}
     if account:
         account.begin()
 
@@ -104,10 +112,10 @@ def words_of(error: BaseException | None, message: str, printed: str | None = No
     if advice := Launched.advice():
         first, *rest = said.split("\n", 1)
         said = "\n".join([f"{first}. {advice}", *rest])
-    return said
+    return Launched.with_configurations(said)
 
 
-def begin(config: pytest.Config, card: Architecture, *, emulated: bool, sanitize: bool, every: bool) -> None:
+def begin(config: pytest.Config, card: Architecture, *, emulated: bool, sanitize: bool, every: bool, asked: Asked) -> None:
     """Pretend the card in the author's own pytest.
 
     Raises:
@@ -125,7 +133,8 @@ def begin(config: pytest.Config, card: Architecture, *, emulated: bool, sanitize
     config.add_cleanup(until_the_end.close)
     folder = until_the_end.enter_context(tempfile.TemporaryDirectory(prefix="warpwave-"))
     until_the_end.enter_context(temporary_home(Path(folder)))
-    account = provide(config, card, [card.torch_device], seconds=Limits.test_s if emulated else 0, sanitize=sanitize, every=every)
+    seconds = Limits.test_s if emulated else 0
+    account = provide(config, card, [card.torch_device], seconds=seconds, sanitize=sanitize, every=every, asked=asked)
     config.pluginmanager.register(InPytest(card, account), "warpwave-in-pytest")
 
 
@@ -167,7 +176,8 @@ class InPytest:
         fault = self.account.fault if self.account and call.when == "call" else None
         path, line, _ = item.location
         if fault and not (hasattr(report, "wasxfail") and fault.outcome == "failed"):
-            report.outcome, report.longrepr = "failed", f"{path}:{(line or 0) + 1}: {fault.message}"
+            message = Launched.with_configurations(fault.message)
+            report.outcome, report.longrepr = "failed", f"{path}:{(line or 0) + 1}: {message}"
             report.__dict__.pop("wasxfail", None)
         elif report.failed and error is not None:
             crash = getattr(report.longrepr, "reprcrash", None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -16,8 +15,6 @@ from warpwave.inside.codegen.binary import occupancy
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.outcomes import statement
 from warpwave.records import MOST_LINES, Architecture, Profile, ProfiledLine
-
-_DEFAULTS = re.compile(r", (num_ctas: 1|\w+: None)(?=[, ])")  # of what Triton writes of a configuration
 
 
 class Profiled:
@@ -51,8 +48,7 @@ class Profiled:
                 if counts.launches:
                     named.setdefault(counts.kernel.name, []).append(profile(self.card, counts, metadata))
             for name, found in named.items():
-                chosen = _DEFAULTS.sub("", self.tuning.chosen.get(name, ""))
-                row = dataclasses.replace(_joined(found), configuration=chosen)
+                row = dataclasses.replace(_joined(found), configuration=self.tuning.chosen.get(name, ""))
                 self.journal.write("profile", id=item.nodeid, row=dataclasses.asdict(row))
             self._counts.clear()  # a test of an autotuned kernel may run again, with another configuration
 

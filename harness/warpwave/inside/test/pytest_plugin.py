@@ -29,14 +29,14 @@ from warpwave.inside.process.lease import await_card, await_card_at_first_use
 from warpwave.inside.process.outcomes import OF_ENVIRONMENT, Pretended, unchecked
 from warpwave.inside.process.workers import is_last
 from warpwave.inside.scripts.hooks import noted
-from warpwave.inside.test.autotuned import RUNNER
+from warpwave.inside.test.autotuned import RUNNER, Autotuned, Timed
 from warpwave.inside.test.budget import by_function, in_order
 from warpwave.inside.test.collection import Collection, Failure, few_of_each, last_line
 from warpwave.inside.test.notes import COMPILED
 from warpwave.inside.test.pretend import begin_test, provide, words_of
 from warpwave.inside.test.settings import budget, settings
 from warpwave.records import BUDGET_UP, HOST_ERROR_PROPERTY, LAUNCHED_PROPERTY, UNWRITABLE, Architecture, Budget, NotRun, from_json
-from warpwave.records.selection import TEST_FILES, is_bench, is_test
+from warpwave.records.selection import TEST_FILES, is_bench, is_test, parse_configuration
 
 # Bench files as smoke tests: each must load.
 
@@ -119,6 +119,7 @@ DEVICES_VARIABLE = "WARPWAVE_TORCH_DEVICES"
 EMULATED_VARIABLE = "WARPWAVE_EMULATED"  # the seconds that a test has in the emulator
 QUICK_VARIABLE = "WARPWAVE_QUICK"
 AUTOTUNE_VARIABLE = "WARPWAVE_AUTOTUNE_ALL"
+CONFIG_VARIABLE = "WARPWAVE_CONFIG"  # a line for each kernel whose configuration the user asks for
 NARROWED_VARIABLE = "WARPWAVE_NARROWED"  # the user asked for some of the tests only
 SANITIZE_VARIABLE = "WARPWAVE_SANITIZE"
 PROFILE_VARIABLE = "WARPWAVE_PROFILE"  # "tests", or "benches" if the user named some
@@ -253,7 +254,7 @@ class Reporter:
             properties.update(self.account.properties())
             # A failure that the author expects may be the fault itself.
             if (fault := self.account.fault) and (outcome, fault.outcome) != ("xfailed", "failed"):
-                outcome, message, why = fault.outcome, fault.message, None
+                outcome, message, why = fault.outcome, Launched.with_configurations(fault.message), None
             if outcome == "failed" and (error := self.raised.get(bad[0].when) if bad else None):
                 from warpwave.inside.test.notes import raised_by_host
 
@@ -364,6 +365,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Provide a fake GPU if tests run in Triton's interpreter or in the emulator: the first conftest.py may ask for one."""
     await_card_at_first_use(Journal.from_environment())
     seconds = float(os.environ.get(EMULATED_VARIABLE) or 0)
+    asked = dict(map(parse_configuration, os.environ.get(CONFIG_VARIABLE, "").splitlines()))
     pretended = CARD_VARIABLE in os.environ and (seconds or _interpreted())
     if not pretended and os.environ.get(SANITIZE_VARIABLE):
         from warpwave.inside.sanitize.on_card import of_kernels_on_a_card
@@ -375,6 +377,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
             import triton  # noqa: F401
 
             _note_launches()
+            early_config.pluginmanager.register(
+                Autotuned(Timed(asked), every=False, journal=Journal.from_environment()), "warpwave-autotuned"
+            )
         return
     card = from_json(Architecture, os.environ[CARD_VARIABLE])
     kinds = os.environ.get(DEVICES_VARIABLE, "cuda").split(os.pathsep)
@@ -385,6 +390,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         seconds=seconds,
         sanitize=bool(os.environ.get(SANITIZE_VARIABLE)),
         every=bool(os.environ.get(AUTOTUNE_VARIABLE)),
+        asked=asked,
         profile=bool(os.environ.get(PROFILE_VARIABLE)),
         journal=Journal.from_environment(),
     )

@@ -24,7 +24,7 @@ _NEVER = frozenset(
     {
         *("-n", "--numprocesses", "--dist", "--tx", "--maxprocesses", "--forked", "--boxed", "--looponfail", "--pdb", "--trace"),
         *("--junitxml", "--junit-xml", "--rootdir", "-c", "--config-file", "--basetemp", "--strict-config"),
-        *("--warpwave", "--warpwave-targets", "--warpwave-no-sanitize", "--warpwave-autotune"),
+        *("--warpwave", "--warpwave-targets", "--warpwave-no-sanitize", "--warpwave-autotune", "--warpwave-config"),
     }
 )
 _PATHS = ("--ignore", "--ignore-glob", "--confcutdir")

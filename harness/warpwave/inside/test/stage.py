@@ -33,10 +33,12 @@ from warpwave.inside.process.workers import as_stage, budget_is_up, spawned, tim
 from warpwave.inside.scripts.script import how_to_run_scripts
 from warpwave.inside.test.budget import LONGER_BUDGET, Pace, function_of
 from warpwave.inside.test.notes import again_alone, executed_by_emulator, refusal, replaced_compiler
+from warpwave.inside.test.pretend import PASSES_VARIABLE
 from warpwave.inside.test.pytest_plugin import (
     AUTOTUNE_VARIABLE,
     BENCHES_VARIABLE,
     CARD_VARIABLE,
+    CONFIG_VARIABLE,
     DEVICES_VARIABLE,
     EMULATED_VARIABLE,
     NARROWED_VARIABLE,
@@ -357,6 +359,9 @@ def verify(job: Job) -> StageReport:
     chosen = "benches" if job.what.benches != What.benches else "tests"
     os.environ[PROFILE_VARIABLE] = chosen if job.what.profile or _counter_limits(job) else ""
     os.environ[AUTOTUNE_VARIABLE] = "1" if job.what.autotune == "all" else ""
+    if job.what.passes:
+        os.environ.update({PASSES_VARIABLE: "1", "TRITON_ALWAYS_COMPILE": "1"})
+    os.environ[CONFIG_VARIABLE] = "\n".join(job.what.configs)
     os.environ[NARROWED_VARIABLE] = "1" if is_narrowed(job) else ""
     tell_workers(job)
     why, kind, deaths, ended = "the run was stopped before this test", NotRun.STOPPED, list[Death](), False

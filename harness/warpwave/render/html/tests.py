@@ -73,7 +73,7 @@ def failures(comparison: Comparison) -> dict[str, Any]:
                         "verdict": result.verdict,
                         "message": _message(result),
                         "detail": detail.splitlines(),
-                        "again": repro(targets[cell.target], result.id),
+                        "again": repro(targets[cell.target], result),
                         "doubt": suspicion(row, cell.target, comparison.targets),
                     }
                 )

@@ -194,7 +194,7 @@ def did_not_pass(comparison: Comparison, few: int | None, rest: str = REST) -> l
     if bad is None or "::" not in real[0].id:
         return sections
     legend = ("The first of them alone:",) if len(real) > 1 else ("That test alone:",)
-    return [replace(section, legend=legend, paste=repro(targets[bad.target], real[0].id)) for section in sections]
+    return [replace(section, legend=legend, paste=repro(targets[bad.target], bad.result)) for section in sections]
 
 
 def _parity(comparison: Comparison) -> tuple[Line, ...]:

@@ -8,7 +8,7 @@ from warpwave.compare.changed_codegen import Change, Concern, Trend, dead
 from warpwave.compare.model import Change as SpeedChange
 from warpwave.compare.search import Answer, Bisection
 from warpwave.compare.tests import Fate
-from warpwave.compare.upgrade import ChangedError, ChangedWaits, Stale, Upgrade
+from warpwave.compare.upgrade import ChangedError, ChangedWaits, FirstPass, Stale, Upgrade
 from warpwave.records import Verdict, grouped
 from warpwave.render.sections.changes import changed_speed_sections, changed_test_sections, diff_sections
 from warpwave.render.sections.model import Bit, Line, Section, name, say
@@ -24,6 +24,7 @@ _WORDS = {
     Concern.REGISTERS: "registers",
     Concern.SHARED: "shared memory",
     Concern.SIZE: "size of the binary",
+    Concern.COMPILE: "compile time and memory",
 }
 
 
@@ -77,6 +78,7 @@ def _code(found: Upgrade) -> list[str]:
         (Concern.MATRIX, "loses matrix instructions", "lose matrix instructions"),
         (Concern.OCCUPANCY, "loses occupancy", "lose occupancy"),
         (Concern.ACCESS, "has narrower accesses", "have narrower accesses"),
+        (Concern.COMPILE, "takes far more to compile", "take far more to compile"),
     ):
         wordings.append(([change for change in changes if change.worse_in([concern]) and not _died(change)], one, many))
     return [
@@ -119,6 +121,7 @@ def upgrade_sections(found: Upgrade, failing: Sequence[Concern], stale: Sequence
     sections = [_summary(found)]
     tests = changed_test_sections(found.tests)
     sections += [section for section in tests if not section.folded]
+    sections += _passes_section(found.passes, found.base, full)
     sections += _waits_section(found.waits, full)
     if found.code is not None:
         sections += diff_sections(found.code.base, found.code.head, found.code.diff, failing, full)
@@ -174,6 +177,17 @@ def _waits_section(found: Sequence[ChangedWaits], full: bool) -> list[Section]:
         if lines:
             sections.append(Section(title, lines=_cut(lines, 2 * _FEW, full)))
     return sections
+
+
+def _passes_section(found: Sequence[FirstPass], base: str, full: bool) -> list[Section]:
+    lines: list[Line] = []
+    for one in found:
+        lines.append(say(name(one.kernel), " in ", name(one.id), " on ", name(one.target), ": ", name(one.told)))
+        if one.before != one.told:
+            lines.append(say("  on ", name(base), ": ", name(one.before)))
+        lines.append(say("  its code is another one from ", name(one.differs or "no pass"), " on"))
+    legend = ("What lies between make_ttir and the machine code is compared as text, and not executed.",)
+    return [Section("Passes of the compiler", lines=_cut(lines, 3 * _FEW, full), legend=legend)] if lines else []
 
 
 def _errors_section(found: Sequence[ChangedError], full: bool) -> list[Section]:

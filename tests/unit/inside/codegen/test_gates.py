@@ -134,7 +134,7 @@ def test_the_strictest_of_all_limits_holds():
     [
         *[("spills", 4, 2), ("private_bytes", 64, 0), ("occupancy", 0.25, 0.5), ("load_bits", 32, 128), ("store_bits", 64, 128)],
         *[(gate, False, True) for gate in ("matrix", "explicit_precision", "lds_waits", "release_waits", "undefined_lanes")],
-        *[("occupancy", None, 0.5), ("spills", None, 0)],
+        *[("occupancy", None, 0.5), ("spills", None, 0), ("compile_time", 5.0, 3.0)],
     ],
 )
 def test_of_two_limits_the_one_that_is_harder_to_meet_holds(gate, loose, strict):
@@ -158,6 +158,22 @@ def test_a_waiver_takes_its_gate_and_its_kernels_only():
     assert (passed.verdict, passed.reason, passed.waived) == (Verdict.PASSED, "", {"spills": "on purpose"})
     assert passed.broken == {"spills": "6 registers, 0 allowed"}
     assert (failed.verdict, failed.reason) == (Verdict.FAILED, "load_bits: 64 bits at most, 128 wanted")
+
+
+def test_a_gate_against_an_earlier_run_waits_for_it():
+    """A row alone breaks none. It takes the limit with it, unless that is waived."""
+    waiver = Waiver("compile_time", "on purpose", Which(function=("_softmax*",)))
+    gates = dataclasses.replace(only(compile_time=3, compile_memory=2.0), waivers=(waiver,))
+    judged, other = judge(row(seconds=99.0, peak_bytes=1), gates), judge(row(function="other"), gates)
+
+    assert (judged.verdict, judged.against_base, judged.waived) == (
+        Verdict.PASSED,
+        {"compile_memory": 2.0},
+        {"compile_time": "on purpose"},
+    )
+    assert (other.against_base, other.waived) == ({"compile_time": 3.0, "compile_memory": 2.0}, {})
+    assert list(other.unjudged) == ["compile_time", "compile_memory"]
+    assert judged.unjudged == {}
 
 
 def test_advice_fails_no_row():

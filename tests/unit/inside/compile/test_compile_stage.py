@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,7 @@ pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s
 
 from warpwave.config.targets import load_targets
 from warpwave.inside import environment
+from warpwave.inside.codegen import recorder
 from warpwave.inside.codegen.binary import occupancy, read
 from warpwave.inside.compile.stage import Cases, fails_here_only
 from warpwave.records import BY_TORCH, HOST_CODE, CompiledKernel, NotRun, Stage, Verdict
@@ -58,6 +60,33 @@ def test_every_launch_is_compiled_for_every_architecture_and_read(rows):
 
     assert len(broken) == 6 * len(ARCHITECTURES)
     assert {row["reason"] for row in broken} == {"ValueError: this provider is broken on purpose"}
+
+
+def test_what_compiling_costs_is_measured(rows):
+    """CPU time, and memory where the system says how much a process took at most."""
+    measured = [row for row in rows if row["verdict"] == "passed"]
+
+    assert all(0.01 < row["seconds"] < 600 for row in measured)
+    assert {row["peak_bytes"] is None for row in measured} == {not os.access("/proc/self/clear_refs", os.W_OK)}
+
+
+def test_what_comes_from_a_cache_has_the_cost_of_its_compilation(tmp_path, monkeypatch):
+    """Nothing is known of what another program compiled."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    binary = tmp_path / "kernel.hsaco"
+
+    def spent(name, compiled_earlier):
+        cost = recorder._Cost()
+        memory = bytearray(os.urandom(1 << 20) * 8)
+        binary.write_bytes(memory[:1])
+        if compiled_earlier:
+            os.utime(binary, (0, 0))
+        return cost.spent(SimpleNamespace(hash=name, metadata_group={"kernel.hsaco": str(binary)}))
+
+    made = spent("ours", compiled_earlier=False)
+    assert made["peak_bytes"] is None or made["peak_bytes"] >= 8 << 20
+    assert spent("ours", compiled_earlier=True) == made
+    assert spent("another's", compiled_earlier=True) == {"seconds": 0.0, "peak_bytes": None}
 
 
 def test_lines_without_a_kernel_of_the_package_are_not_run(run_inside, data):

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import re
 import struct
 import types
 import weakref
@@ -319,7 +320,7 @@ def test_each_configuration_is_counted_once_and_a_limit_of_the_package_is_kept(r
     rows = [json.loads(line) for line in (output / "test" / "profile.jsonl").read_text().splitlines()]
     (failure,) = ElementTree.parse(output / "test" / "junit.xml").getroot().iter("failure")
 
-    assert [row["configuration"].partition(",")[0] for row in rows] == ["BLOCK: 64", "BLOCK: 512"]
+    assert [row["configuration"].partition(",")[0] for row in rows] == ["BLOCK=64", "BLOCK=512"]
     assert [(row["launches"], row["programs"]) for row in rows] == [(1, 16), (1, 2)]
     assert "memory of added" in failure.get("message")
     assert "others" not in failure.get("message")
@@ -448,3 +449,19 @@ def test_what_turns_a_result_into_numbers_is_a_read(read):
     assert (before, between, kept.read) == (False, False, True)
     kept.begin()
     assert not kept.read, "the next test has read nothing"
+
+
+def test_the_code_behind_each_pass_computes_what_the_machine_code_does(run_inside, tmp_path):
+    """Also where tuning launches the kernel first; and digests of the code are kept, for another Triton to be compared with."""
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "test_tuned.py").write_text(_TUNED)
+    output = run_inside(package, Stage.TEST, interpret=False, emulate=CARD, benches=(), test_s=60.0, passes=True)
+    (case,) = ElementTree.parse(output / "test" / "junit.xml").getroot().iter("testcase")
+    told = {entry.get("name"): entry.get("value") for entry in case.iter("property")}
+
+    assert re.fullmatch(r"the front end, the \d+ passes of make_ttir and the machine code compute the same", told["passes of added"])
+    steps = [step.rpartition(":") for step in told["code of added"].split()]
+    assert steps[0][0] == "front_end"
+    assert {name.partition("/")[0] for name, _, _ in steps[1:]} == {"make_ttir", "make_ttgir_early", "make_ttgir"}
+    assert len({digest for _, _, digest in steps}) > 5

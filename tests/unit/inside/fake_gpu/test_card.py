@@ -319,26 +319,30 @@ def test_skipped():
 """
 
 
-@pytest.mark.parametrize("autotune", slow_but(["one", "all"], ["all"]))
+@pytest.mark.parametrize("autotune", slow_but(["one", "all", "asked"], ["all"]))
 def test_a_wrong_configuration_is_found_and_named(run_inside, tmp_path, autotune):
-    """With `one`, only the first configuration is tried, and the test passes."""
+    """With `one`, only the first configuration is tried, and the test passes; so does one that the user asks for, if it is right."""
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "test_double.py").write_text(PACKAGE)
-    output = run_inside(tmp_path / "package", Stage.TEST, benches=(), autotune=autotune)
+    asked = {"configs": ("double: BLOCK=128", "good: BLOCK=32 STEP=1")} if autotune == "asked" else {"autotune": autotune}
+    output = run_inside(tmp_path / "package", Stage.TEST, benches=(), **asked)
     cases = {case.get("name"): case for case in ElementTree.parse(output / "test" / "junit.xml").getroot().iter("testcase")}
     properties = {name: {entry.get("name"): entry.get("value") for entry in case.iter("property")} for name, case in cases.items()}
     bad = [name for name, case in cases.items() if case.find("failure") is not None]
 
     every = autotune == "all"
     assert bad == (["test_wrong", "test_in_place"] if every else ["test_in_place"])
+    if every:
+        said = cases["test_wrong"].find("failure").get("message").splitlines()[0]
+        assert said.endswith("[double with BLOCK=64, STEP=2, num_warps=4, num_stages=3 (3 of 4)]")
     said = cases["test_in_place"].find("failure").get("message")
     assert "`grow`" in said
     assert "`x`" in said
     assert "restore_value" in said
     assert "AssertionError" in said
-    assert properties["test_wrong"]["configuration of double"].endswith("(3 of 4)" if every else "(1 of 4)")
-    assert ("BLOCK: 64" in properties["test_wrong"]["configuration of double"]) is every
-    assert properties["test_good"]["configuration of good"].endswith("(2 of 2)" if every else "(1 of 2)")
+    chosen = {"one": ("16", "1 of 4", "1 of 2"), "all": ("64", "3 of 4", "2 of 2"), "asked": ("128", "4 of 4", "2 of 2")}[autotune]
+    of_double, of_good = properties["test_wrong"]["configuration of double"], properties["test_good"]["configuration of good"]
+    assert (of_double.partition(",")[0], of_double[-7:-1], of_good[-7:-1]) == (f"BLOCK={chosen[0]}", *chosen[1:])
     # Each run has its own function-scoped fixtures; the module's is set up once.
     assert properties["test_plain"]["setups"] == str({"module": 1, "function": 6 if every else 3, "teardown": 5 if every else 2})
     assert len(cases) == 5

@@ -1,0 +1,97 @@
+"""The first pass of the compiler after which a kernel computes something else."""
+
+import pytest
+
+pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
+
+import torch
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from warpwave.inside.codegen.passes import FRONT_END, After, first_other, one_by_one, snapshot
+
+N = 200
+
+
+@triton.jit
+def scaled(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + i, mask=i < n, other=0.0).to(tl.float32)
+    for _ in range(3):
+        value = (value * 1.5).to(tl.bfloat16).to(tl.float32)
+    tl.store(y + i, value, mask=i < n)
+    tl.store(y + i, tl.load(y + i, mask=i < n) + 0.25, mask=i < n)
+
+
+@triton.jit
+def counted(x, y, n, BLOCK: tl.constexpr):
+    tl.atomic_add(y, 1.0)
+
+
+@pytest.fixture(scope="module", params=[("cuda", 90, 32), ("hip", "gfx942", 64)])
+def codes(request, tmp_path_factory):
+    """The code of both kernels behind each pass."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("TRITON_DEFAULT_FP_FUSION", "1")
+        patched.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        return {kernel.__name__: _codes(kernel, GPUTarget(*request.param)) for kernel in (scaled, counted)}
+
+
+def _codes(kernel, target):
+    found = []
+    with one_by_one(found.append):
+        triton.compile(ASTSource(kernel, {"x": "*bf16", "y": "*fp32", "n": "i32"}, {"BLOCK": 128}), target=target)
+    return found
+
+
+def run(codes, spoil_from=None, spoil_end=False):
+    x, y = torch.linspace(-3, 3, N).to(torch.bfloat16), torch.zeros(N)
+    storages = [(each.untyped_storage().data_ptr(), each.untyped_storage().nbytes()) for each in (x, y)]
+    before, grid = snapshot(storages), (2, 1, 1)
+    arguments = [x.data_ptr(), y.data_ptr(), N]
+    want = x.float()
+    for _ in range(3):
+        want = (want * 1.5).bfloat16().float()
+    end = {storages[0]: before[storages[0]], storages[1]: (want + 0.25 + spoil_end).numpy().view("u1")}
+    names = [code.name for code in codes]
+    first = names.index(spoil_from) if spoil_from else len(codes)
+    planted = [
+        After(code.name, code.code.replace("2.500000e-01", "7.500000e-01") if at >= first else code.code) for at, code in enumerate(codes)
+    ]
+    return first_other(planted, arguments, grid, before, end, {storages[0]: "bf16", storages[1]: "f4"})
+
+
+SAME = "the front end, the {all} passes of make_ttir and the machine code compute the same"
+FIRST = "{name} is the first pass after which it computes something else (pass {number} of {all})"
+
+
+@pytest.mark.parametrize(
+    ("planted", "told"),
+    [
+        ({}, SAME),
+        ({"spoil_end": True}, "the {all} passes of make_ttir change nothing; what comes behind them, to the machine code, does"),
+        ({"spoil_from": "make_ttir/inliner"}, FIRST),
+        ({"spoil_from": "make_ttir/cse"}, FIRST),
+        ({"spoil_from": "make_ttgir/coalesce"}, SAME),
+    ],
+)
+def test_the_first_wrong_step_is_named(codes, planted, told):
+    ttir = [code.name for code in codes["scaled"] if code.name.startswith("make_ttir/")]
+    name = planted.get("spoil_from", "")
+    number = ttir.index(name) + 1 if name in ttir else 0
+
+    assert run(codes["scaled"], **planted) == told.format(name=name, number=number, all=len(ttir))
+    assert codes["scaled"][0].name == FRONT_END
+
+
+def test_what_has_no_rule_is_not_executed(codes):
+    assert run(codes["counted"]) == "not executed: its first code has tt.atomic_rmw"
+
+
+def test_places_in_the_source_change_no_digest():
+    text = '  %0 = arith.constant 1 : i32 loc(#loc{0})\n#loc{0} = loc("a.py":{0}:3)\n'
+    one, other, more = After("a", text.format(1)), After("a", text.format(20)), After("a", text.format(1).replace("1 :", "2 :"))
+
+    assert one.digest == other.digest != more.digest
