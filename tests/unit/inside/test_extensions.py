@@ -275,9 +275,9 @@ def test_a_package_says_itself_that_it_is_not_built(tmp_path, package, monkeypat
 
 
 def test_all_missing_modules_are_named_at_once(tmp_path, package):
-    """Also those behind the first one, and of modules that the file imports; not what a `try` guards, nor what is there."""
+    """Also those behind the first one, and of modules that the file imports; not what an `if` or a `try` guards, nor what is there."""
     package(
-        first="import json\nimport nobodys_first\nfrom . import second\nif json:\n    import nobodys_third.part\n",
+        first="import nobodys_first\nfrom . import second\nimport nobodys_third.part\nif not second:\n    import nobodys_inner\n",
         second="from nobodys_second import x\ntry:\n    import nobodys_guarded\nexcept ImportError:\n    pass\n",
     )
     enter_package([str(tmp_path)], root=tmp_path)
@@ -289,12 +289,15 @@ def test_all_missing_modules_are_named_at_once(tmp_path, package):
     assert re.findall(r"No module named '(\w+)'", words) == ["nobodys_first", "nobodys_third", "nobodys_second"]
 
 
-def test_a_requirement_may_have_the_name_of_a_module_within_the_package(tmp_path, package):
-    """`unbuilt_ops/nobodys_layers.py` is no module that `import nobodys_layers` finds. Undeclared, the author forgot a dot."""
-    package(first="import nobodys_layers\n", nobodys_layers="")
+@pytest.mark.parametrize("name", ["nobodys_layers", "typez"])
+def test_a_declared_module_is_a_requirement_whatever_its_name(tmp_path, package, name):
+    """`unbuilt_ops/nobodys_layers.py` is no module that `import nobodys_layers` finds. Undeclared, the author forgot a dot; of `typez`, the
+    author hit the wrong key.
+    """
+    package(first=f"import {name}\n", nobodys_layers="")
     enter_package([str(tmp_path)], root=tmp_path)
     found = []
-    for text in ("nobodys-layers = 1\n", "[project]\ndependencies = ['nobodys-layers>=4']\n"):
+    for text in (f"{name} = 1\n", f"[project]\ndependencies = ['{name.replace('_', '-')}>=4']\n"):
         (tmp_path / "pyproject.toml").write_text(text)
         lacking._own_modules.cache_clear()
         with pytest.raises(ModuleNotFoundError) as missing:

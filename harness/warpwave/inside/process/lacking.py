@@ -118,14 +118,15 @@ def _files_below(root: Path) -> Iterator[Path]:
 
 # Modules of other packages that are not installed.
 
-_DECLARING = ("pyproject.toml", "setup.py", "setup.cfg", "*requirements*.txt")
+_DECLARING = ("pyproject.toml", "setup.py", "setup.cfg", "*requirements*.txt", "requirements/*.txt")
 _DECLARED = re.compile(r"(?:^\s*|[\"'])([A-Za-z][\w-]*)(?=\s*(?:\[|==|[<>!~;]|[\"']|$))", re.MULTILINE)
 
 
 def missing_modules(error: ModuleNotFoundError) -> list[str]:
     """Return the modules of other packages that an import needs and that are not installed, the missing one first.
 
-    Empty if it is the package's own module, or has the name of a known one with one letter wrong: these are the author's mistakes.
+    Empty if it is the package's own module, or has the name of a known one with one letter wrong, and no file of the package declares it:
+    these are the author's mistakes.
     """
     missing = error.name if isinstance(error, metadata.PackageNotFoundError) else _requirement(error.name or "")
     if not missing:
@@ -141,8 +142,12 @@ def _requirement(name: str) -> str:
     if not top or top == "conftest" or top in sys.builtin_module_names or top in sys.modules or PathFinder.find_spec(top):
         return ""
     own = _own_modules(Package.root) if Package.root else frozenset()
+    if top in own:
+        return ""
+    if Package.root and top in _declared(Package.root):
+        return top
     known = {*own, *sys.stdlib_module_names, *sys.modules, *metadata.packages_distributions()}
-    return "" if top in own or any(is_near(top, other) for other in known if len(other) > 3 and "." not in other) else top
+    return "" if any(is_near(top, other) for other in known if len(other) > 3 and "." not in other) else top
 
 
 @functools.lru_cache(maxsize=4)
@@ -177,7 +182,7 @@ def _importing(error: BaseException) -> Path | None:
 
 
 def _imports_from(file: Path) -> Iterator[str]:
-    """Yield what a file, and those of the package's modules that it imports, import unless a `try` guards it."""
+    """Yield what a file, and those of the package's modules that it imports, import unless an `if` or a `try` guards it."""
     seen: set[Path] = set()
     left = [file]
     while left:
@@ -206,12 +211,8 @@ def _names_imported(path: Path) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.ImportFrom):
             names = [node.module] if node.module else [alias.name for alias in node.names]
             yield from ((node.level, name) for name in names if name)
-        elif isinstance(node, (ast.If, ast.ClassDef)) and not _is_for_types(node):
+        elif isinstance(node, ast.ClassDef):
             nodes += node.body
-
-
-def _is_for_types(node: ast.If | ast.ClassDef) -> bool:
-    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
 
 
 def is_near(name: str, other: str) -> bool:
