@@ -143,3 +143,15 @@ def test_a_budget_goes_no_further_than_the_list_of_known_failures(run_inside, pa
     assert started[0] == "test_slow[9]"
     assert {name.partition("[")[0] for name in started} == {"test_slow", "test_last", "test_of_last_time"}
     assert (report["reached"], report["budget_s"]) == ({"test_it.py": 4}, 60.0)
+
+
+def test_a_budget_is_not_spent_on_collecting(run_inside, tmp_path):
+    """Files that pytest comes to late are left out, and what is collected runs. What failed last time is collected all the same."""
+    late = "import os, time\ntime.sleep((float(os.environ['WARPWAVE_UNTIL']) - time.monotonic()) / 2)\n"
+    for name, before in (("a", late), ("b", ""), ("c", "")):
+        (tmp_path / f"test_{name}.py").write_text(f"{before}def test_of_{name}():\n    pass\n")
+    output = run_inside(tmp_path, Stage.TEST, light=True, benches=(), limits=Limits(budget=Budget(20.0, failed=("test_c.py::test_of_c",))))
+    report = _report(output, "test")
+
+    assert _started(output / "test" / "journal.jsonl") == ["test_of_c", "test_of_a"]
+    assert (report["verdict"], report["counts"], report["left_out"]) == ("passed", {"passed": 2}, 1)
