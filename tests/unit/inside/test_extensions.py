@@ -343,6 +343,15 @@ def test_each_place_has_its_options(declaring):
     }
 
 
+@pytest.mark.parametrize(
+    ("torch", "option"), [("torch>=2", "--requirements requirements.txt"), ("torch == 2.6", "--with fifth-of-nobody")]
+)
+def test_a_file_that_pins_a_whole_environment_is_not_installed(tmp_path, torch, option):
+    (tmp_path / "requirements.txt").write_text(f"fifth-of-nobody==1.0\n{torch}\n")
+
+    assert sources(["fifth_of_nobody"], tmp_path) == {"fifth_of_nobody": ("requirements.txt", option)}
+
+
 def test_a_package_that_is_called_otherwise(tmp_path):
     (tmp_path / "requirements.txt").write_text("PyYAML\nopencv_python\n")
 

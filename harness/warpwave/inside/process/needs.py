@@ -61,9 +61,11 @@ def _places(root: Path) -> Iterator[tuple[str, str, set[str]]]:
     for pattern in ("requirements.txt", "*requirements*.txt", "requirements/*.txt"):
         for file in sorted(root.glob(pattern)):
             path = file.relative_to(root).as_posix()
-            # Others are for one platform, or pin a whole environment.
+            lines = _text(file).splitlines()
+            # Others are for one platform, or pin a whole environment, such as that of a service.
             whole = file.stem == "requirements" or any(word in path for word in _FOR_TESTS)
-            yield path, f"--requirements {path}" if whole else "--with NAME", _names(_text(file).splitlines())
+            whole = whole and not any(line.replace(" ", "").startswith("torch==") for line in lines)
+            yield path, f"--requirements {path}" if whole else "--with NAME", _names(lines)
     yield "setup.py", "--with NAME", _names(_in_lists(script))
 
 
