@@ -343,13 +343,22 @@ def test_each_place_has_its_options(declaring):
     }
 
 
-@pytest.mark.parametrize(
-    ("torch", "option"), [("torch>=2", "--requirements requirements.txt"), ("torch == 2.6", "--with fifth-of-nobody")]
-)
+@pytest.mark.parametrize(("torch", "option"), [("torch>=2", "--requirements requirements.txt"), ("torch == 2.6", "--with fifth-of-nobody")])
 def test_a_file_that_pins_a_whole_environment_is_not_installed(tmp_path, torch, option):
     (tmp_path / "requirements.txt").write_text(f"fifth-of-nobody==1.0\n{torch}\n")
 
     assert sources(["fifth_of_nobody"], tmp_path) == {"fifth_of_nobody": ("requirements.txt", option)}
+
+
+def test_an_installed_package_without_its_module_is_not_installed_again(declaring, monkeypatch):
+    """An index may have nothing but a placeholder of that name."""
+    (declaring / "fourth_of_nobody-0.0.0.dist-info").mkdir()
+    (declaring / "fourth_of_nobody-0.0.0.dist-info" / "METADATA").write_text("Name: fourth-of-nobody\nVersion: 0.0.0\n")
+    monkeypatch.syspath_prepend(str(declaring))
+    hint = hint_of(["ModuleNotFoundError: No module named 'fourth_of_nobody'"], declaring)
+
+    assert "The installed fourth_of_nobody 0.0.0 has no fourth_of_nobody." in hint
+    assert "--with fourth-of-nobody" not in hint
 
 
 def test_a_package_that_is_called_otherwise(tmp_path):
