@@ -616,3 +616,22 @@ def test_variables_that_were_read_at_an_import_need_a_new_python(tmp_path, monke
         found = warm.start(forks.Task("module", (), {"PATH": "/bin", name: "1"}), 1, {}, 9.0)
 
     assert found == ("a fork" if fits else None)
+
+
+class _Ended:
+    """A fork that has ended, whose exit code is told a moment later."""
+
+    def __init__(self) -> None:
+        child = subprocess.Popen(["true"])
+        child.wait()
+        self.pid, self.answers = child.pid, iter([None, None, 0, 0])
+
+    def poll(self):
+        return next(self.answers)
+
+    def wait(self, timeout):
+        return 0
+
+
+def test_a_fork_that_ends_while_it_is_ended_is_no_error():
+    workers.end(_Ended(), 1.0)
