@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from engine_requests import make_job
@@ -19,7 +20,7 @@ import command
 from slow_cases import slow_but
 
 from warpwave.config.targets import load_targets
-from warpwave.inside.compile.candidates import Discarded, key
+from warpwave.inside.compile.candidates import Candidates, Discarded, _Launch, key
 from warpwave.inside.compile.stage import Expected
 from warpwave.inside.process.journal import Audit
 from warpwave.records import ADVICE, OPEN, BenchScript, CompiledKernel, Gates, NotRun, Stage, Verdict, dump
@@ -350,6 +351,19 @@ def test_one_launch_that_needs_it_is_enough():
             discarded.note({"event": "candidates", "rows": rows, "clean": clean, "of": 3})
         marked = [discarded.mark(row(num_warps=warps, origin="elsewhere", seconds=2.0)) for warps in (1, 2, 4)]
         assert [each.not_run for each in marked] == [None, NotRun.DISCARDED, None]
+
+
+def test_what_does_not_fit_is_discarded_beside_what_breaks_a_gate():
+    """An autotuner keeps one that can be launched, whatever a gate says of it. That gate fails."""
+    notes, discarded, launch = [], Discarded(), _Launch(None, "f")
+    gated, large = (row(binary_hash=name, broken=broken) for name, broken in (("a", {"spills": "3"}), ("b", {})))
+    for each in (gated, large):
+        launch.add(each, None)
+    Candidates(SimpleNamespace(write=lambda kind, **fields: notes.append(fields)))._close(launch, None)
+    for note in notes:
+        discarded.note(note)
+
+    assert [discarded.mark(each).not_run for each in (gated, large)] == [None, NotRun.DISCARDED]
 
 
 def test_advice_about_a_candidate_that_nobody_keeps_is_no_advice():
