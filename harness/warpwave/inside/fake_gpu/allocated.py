@@ -56,6 +56,8 @@ class _Allocated:
             size = -(-storage.nbytes() // _BLOCK) * _BLOCK
         except (NotImplementedError, RuntimeError):  # it has none: a sparse tensor
             return
+        if not isinstance(size, int):  # a symbol: torch follows code, and nothing is allocated
+            return
         identity, address = id(tensor), storage._cdata
         before = self._tensors.get(identity)
         if not size or (before is not None and before[1] == address):
