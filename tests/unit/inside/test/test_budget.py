@@ -1,11 +1,13 @@
 """A run with a budget: what comes first, what is left out in time, and what that means."""
 
+import itertools
 import json
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
+from warpwave.inside.multi_gpu.pytest_plugin import PART
 from warpwave.inside.test.budget import Pace, in_order
 from warpwave.records import Budget, Limits, Stage
 
@@ -96,6 +98,16 @@ def test_what_a_change_touches_comes_before_the_rest():
     assert {name.partition("[")[0] for name in order[:2]} == {"test_b.py::test_x", "test_b.py::test_y"}
     assert all(name.startswith("test_b") for name in order[:18])
     assert {name.partition("[")[0] for name in order[18:20]} == {"test_a.py::test_x", "test_a.py::test_y"}
+
+
+def test_the_choice_of_a_file_does_not_depend_on_others():
+    """A list of known failures has counts alone: with as many tests of a file, the next run must have the same ones."""
+    names = ["".join(pair) for pair in itertools.product("abcdefghij", repeat=2)]
+    own, others = ([Item(f"test_{file}.py::test_{file}{name}") for name in names] for file in "ab")
+    both = [item for item in in_order([*own, *others], Budget(60.0)) if item in own]
+
+    assert both == in_order(own, Budget(60.0))
+    assert {item.stash[PART] for item in both} == {3 * 2}
 
 
 def test_an_estimate_has_each_functions_own_time(monkeypatch):
