@@ -343,11 +343,20 @@ def test_each_place_has_its_options(declaring):
     }
 
 
-@pytest.mark.parametrize(("torch", "option"), [("torch>=2", "--requirements requirements.txt"), ("torch == 2.6", "--with fifth-of-nobody")])
-def test_a_file_that_pins_a_whole_environment_is_not_installed(tmp_path, torch, option):
-    (tmp_path / "requirements.txt").write_text(f"fifth-of-nobody==1.0\n{torch}\n")
+@pytest.mark.parametrize(
+    ("file", "torch", "option"),
+    [
+        ("requirements.txt", "torch>=2", "--requirements requirements.txt"),
+        ("requirements.txt", "torch == 2.6", "--with fifth-of-nobody"),
+        ("requirements/common.txt", "", "--requirements requirements/common.txt"),
+        ("requirements/tpu.txt", "", "--with fifth-of-nobody"),
+    ],
+)
+def test_a_file_for_one_platform_or_of_a_whole_environment_is_not_installed(tmp_path, file, torch, option):
+    (tmp_path / "requirements").mkdir()
+    (tmp_path / file).write_text(f"fifth-of-nobody==1.0\n{torch}\n")
 
-    assert sources(["fifth_of_nobody"], tmp_path) == {"fifth_of_nobody": ("requirements.txt", option)}
+    assert sources(["fifth_of_nobody"], tmp_path) == {"fifth_of_nobody": (file, option)}
 
 
 def test_an_installed_package_without_its_module_is_not_installed_again(declaring, monkeypatch):
