@@ -119,7 +119,7 @@ class Collection:
         return [Failure(each, f"{how}: {NO_SUCH_TEST}", NotRun.EMPTY, broken=must) for each in lacking]
 
     def _comes_first(self, name: str) -> bool:
-        return bool(self.budget) and name in {*self.budget.changed, *map(file_of, self.budget.failed)}
+        return self.budget is not None and name in {*self.budget.changed, *map(file_of, self.budget.failed)}
 
     def _is_elsewhere(self, path: str) -> bool:
         return is_bench(path, self.elsewhere) and not is_test(path, settings().get("python_files", TEST_FILES))
