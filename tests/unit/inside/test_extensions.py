@@ -278,15 +278,19 @@ def test_all_missing_modules_are_named_at_once(tmp_path, package):
     """Also those behind the first one, and of modules that the file imports; not what an `if` or a `try` guards, nor what is there."""
     package(
         first="import nobodys_first\nfrom . import second\nimport nobodys_third.part\nif not second:\n    import nobodys_inner\n",
-        second="from nobodys_second import x\ntry:\n    import nobodys_guarded\nexcept ImportError:\n    pass\n",
+        second="from nobodys_second import x\nfrom unbuilt_ops.inner import leaf\nfrom . import guarded\n",
+        guarded="try:\n    import nobodys_guarded\nexcept ImportError:\n    pass\n",
     )
+    (tmp_path / "unbuilt_ops" / "inner").mkdir()
+    (tmp_path / "unbuilt_ops" / "inner" / "__init__.py").write_text("import nobodys_fourth\n")
+    (tmp_path / "unbuilt_ops" / "inner" / "leaf.py").write_text("import nobodys_fifth\n")
     enter_package([str(tmp_path)], root=tmp_path)
     with pytest.raises(ModuleNotFoundError) as missing:
         importlib.import_module("unbuilt_ops.first")
     why, words = reason_of(missing.value)
 
     assert why is NotRun.REQUIREMENT
-    assert re.findall(r"No module named '(\w+)'", words) == ["nobodys_first", "nobodys_third", "nobodys_second"]
+    assert re.findall(r"No module named 'nobodys_(\w+)'", words) == ["first", "third", "second", "fourth", "fifth"]
 
 
 @pytest.mark.parametrize("name", ["nobodys_layers", "typez"])

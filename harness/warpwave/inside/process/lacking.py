@@ -45,6 +45,7 @@ _BUILDING = "/torch/utils/cpp_extension.py"
 _COMPILED = (".c", ".h", ".mm")  # how the suffixes of C++ and its kin begin
 _NOT_SOURCES = frozenset({"build", "dist", "node_modules", "__pycache__"})
 _MOST_FILES, _MOST_BYTES = 4000, 1 << 20
+_MOST_IMPORTED = 1000  # files, the nearest first: a large package imports thousands, and it takes seconds to parse them
 
 
 def unbuilt(error: BaseException, files: Sequence[str]) -> str:
@@ -185,34 +186,41 @@ def _imports_from(file: Path) -> Iterator[str]:
     """Yield what a file, and those of the package's modules that it imports, import unless an `if` or a `try` guards it."""
     seen: set[Path] = set()
     left = [file]
-    while left:
+    while left and len(seen) < _MOST_IMPORTED:
         path = left.pop(0)
-        if path in seen:
-            continue
-        seen.add(path)
-        for level, name in _names_imported(path):
-            if not level:
-                yield name
-            folders = (path.parents[level - 1],) if level else (path.parent, *Package.folders)
-            module = Path(*name.split("."))
-            left += [place for folder in folders for place in (folder / f"{module}.py", folder / module / "__init__.py") if place.is_file()]
+        if path not in seen:
+            seen.add(path)
+            names, files = _imported(path, Package.folders)
+            yield from names
+            left += files
 
 
-def _names_imported(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the modules that a file imports at its top, each with the number of dots before it."""
+@functools.lru_cache(maxsize=4096)
+def _imported(path: Path, folders: tuple[Path, ...]) -> tuple[tuple[str, ...], tuple[Path, ...]]:
+    """Return the modules that a file imports at its top, but for those by a relative name, and the files of the package that are run so.
+
+    `from a.b import c` runs those of `a`, of `a.b`, and of `a.b.c` if it is a module.
+    """
     try:
         nodes: list[ast.AST] = list(ast.parse(path.read_text(encoding="utf-8", errors="replace")).body)
     except (OSError, SyntaxError, ValueError, RecursionError):
-        return
+        return (), ()
+    found: list[tuple[int, str]] = []
     while nodes:
         node = nodes.pop(0)
         if isinstance(node, ast.Import):
-            yield from ((0, alias.name) for alias in node.names)
+            found += [(0, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            names = [node.module] if node.module else [alias.name for alias in node.names]
-            yield from ((node.level, name) for name in names if name)
+            found += [(node.level, ".".join(filter(None, (node.module, alias.name)))) for alias in node.names]
         elif isinstance(node, ast.ClassDef):
             nodes += node.body
+    files = []
+    for level, name in found:
+        parts = name.split(".")
+        for folder in (path.parents[level - 1],) if level else (path.parent, *folders):
+            modules = [folder.joinpath(*parts[:length]) for length in range(1, len(parts) + 1)]
+            files += [place for module in modules for place in (module.with_suffix(".py"), module / "__init__.py") if place.is_file()]
+    return tuple(name for level, name in found if not level), tuple(dict.fromkeys(files))
 
 
 def is_near(name: str, other: str) -> bool:
