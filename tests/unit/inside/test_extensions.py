@@ -254,6 +254,8 @@ def test_compiled_sources_tell_an_operator_that_is_not_built_from_a_misspelt_one
         ("Attempted to use our native library functionality but it's not available.", NotRun.NEEDS_BUILD),
         ("the CUDA extension was not compiled", NotRun.NEEDS_BUILD),
         ("C++ ops are unavailable: failed to load", NotRun.NEEDS_BUILD),
+        ("attention requires the CUDA attention extensions (_fa2_C or _fa3_C).", NotRun.NEEDS_BUILD),
+        ("requires a CUDA stream of the current device", NotRun.RAISED),
         ("CUDA kernels need a size that is a power of two, not 3", NotRun.RAISED),
         ("the library of shapes has no entry", NotRun.RAISED),
     ],

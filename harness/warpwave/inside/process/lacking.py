@@ -35,10 +35,13 @@ _NO_LIBRARY = re.compile(r"Could not load this library: (.+)")
 _NO_COMPILER = re.compile(
     r"\b[A-Z]+_HOME\b.* not set|Ninja is required|version file not found|No such file or directory: '[^']*(?:cc|ninja)'"
 )
-# What a package says itself, of compiled code that it could not load before: "the native library is not available".
+# What a package says itself, of compiled code that it could not load before: "the native library is not available", "X requires the
+# CUDA extensions".
+_NATIVE = r"(?:\b(?:native|compiled|shared|cpp|gpu|cuda)\b|\bc\+\+)[^.\n]*"
 _SAYS_SO = re.compile(
-    r"[^\n]*(?:\b(?:native|compiled|shared|cpp|gpu|cuda)\b|\bc\+\+)[^.\n]*\b(?:librar\w+|extensions?|binar\w+|kernels?|operators?|ops|support)\b"
-    r"[^.\n]*(?:\bnot\b|n't\b|\bun|\bmissing\b|\bfail)[^.\n]*(?:availab|found|load|buil[dt]|compil|install)[^\n]*",
+    rf"[^\n]*{_NATIVE}\b(?:librar\w+|extensions?|binar\w+|kernels?|operators?|ops|support)\b"
+    r"[^.\n]*(?:\bnot\b|n't\b|\bun|\bmissing\b|\bfail)[^.\n]*(?:availab|found|load|buil[dt]|compil|install)[^\n]*"
+    rf"|[^\n]*\b(?:requires?|needs?)\b[^.\n]*{_NATIVE}\bextensions?\b[^\n]*",
     re.IGNORECASE,
 )
 _BUILDING = "/torch/utils/cpp_extension.py"
