@@ -10,7 +10,7 @@ import math
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,7 +60,7 @@ class Collection:
     budget: Budget | None = None  # unless the tests are narrowed in a way that needs all of them to be collected
     seen: frozenset[str] = frozenset()  # with a budget: the only files whose failures the list of known failures can tell from new ones
     enough_s: float = -math.inf  # with a budget: no file is collected when less of the stage's time is left
-    begun: bool = False  # a file is, or was, collected
+    begun: bool = False  # a file with tests was collected
     left: Counter[str] = field(default_factory=Counter)  # tests that were not made, as no budget reaches them, by function or file
 
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -149,7 +149,7 @@ class Collection:
             self.matched[module_path.relative_to(self.root).as_posix()] = None
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_make_collect_report(self, collector: pytest.Collector) -> Iterator[None]:
+    def pytest_make_collect_report(self, collector: pytest.Collector) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
         """Record which file is imported: if its import crashes or takes too long, that costs no test of the others.
 
         With a budget, leave out what a stage collects late: some packages take longer for all files than the budget is.
@@ -162,10 +162,11 @@ class Collection:
             self.left[name] = 1  # at least
             collector.collect = list  # type: ignore[method-assign]
             return (yield)
-        self.begun = True
         journal.write("loading", id=name)
         try:
-            return (yield)
+            report = yield
+            self.begun = self.begun or bool(report.result)
+            return report
         finally:
             journal.write("ready", id=name)
 

@@ -158,12 +158,14 @@ def test_a_budget_goes_no_further_than_the_list_of_known_failures(run_inside, pa
 
 
 def test_a_budget_is_not_spent_on_collecting(run_inside, tmp_path):
-    """Files that pytest comes to late are left out, and what is collected runs. What failed last time is collected all the same."""
-    late = "import os, time\ntime.sleep((float(os.environ['WARPWAVE_UNTIL']) - time.monotonic()) / 2)\n"
-    for name, before in (("a", late), ("b", ""), ("c", "")):
-        (tmp_path / f"test_{name}.py").write_text(f"{before}def test_of_{name}():\n    pass\n")
-    output = run_inside(tmp_path, Stage.TEST, light=True, benches=(), limits=Limits(budget=Budget(20.0, failed=("test_c.py::test_of_c",))))
+    """Files that pytest comes to late are left out, and what is collected runs: one with tests at least, and what failed last time."""
+    late = "import os, time, pytest\ntime.sleep((float(os.environ['WARPWAVE_UNTIL']) - time.monotonic()) * 0.45)\n"
+    late += "pytest.skip('no', allow_module_level=True)\n"
+    (tmp_path / "test_a.py").write_text(late)
+    for name in "bcd":
+        (tmp_path / f"test_{name}.py").write_text(f"def test_of_{name}():\n    pass\n")
+    output = run_inside(tmp_path, Stage.TEST, light=True, benches=(), limits=Limits(budget=Budget(30.0, failed=("test_d.py::test_of_d",))))
     report = _report(output, "test")
 
-    assert _started(output / "test" / "journal.jsonl") == ["test_of_c", "test_of_a"]
-    assert (report["verdict"], report["counts"], report["left_out"]) == ("passed", {"passed": 2}, 1)
+    assert _started(output / "test" / "journal.jsonl") == ["test_of_d", "test_of_b"]
+    assert (report["verdict"], report["counts"], report["left_out"]) == ("passed", {"passed": 2, "not-run": 1}, 1)
