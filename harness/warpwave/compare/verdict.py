@@ -156,7 +156,7 @@ def summarise(name: str, run: TargetRun, suspected: int = 0) -> TargetSummary:
     tested = any(report.stage is Stage.TEST for report in run.stages)
     unchecked = causes(run)
     # Where no test could run, what was compiled still was checked; but not where the author skips every test.
-    late = any(report.stage is Stage.TEST and report.out_of_time for report in run.stages)
+    late = any(report.stage is Stage.TEST and (report.out_of_time or report.left_out) for report in run.stages)
     no_test = (NotRun.EMPTY, *UNCHECKED, *([NotRun.SKIPPED] if late else []))
     untested = all(case.verdict is Verdict.NOT_RUN and case.not_run in no_test for case in own)
     if untested and Verdict.PASSED.value in compiled:

@@ -184,7 +184,8 @@ def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...], lease: b
     compiled_for = few or target.architectures
     limits = options.limits
     if limits.budget:  # which may end before the others have their turn
-        seen = limits.budget.seen.get(target.name, {})
+        on_any_toolchain = limits.budget.seen.get(target.name.partition("@")[0], {})
+        seen = limits.budget.seen.get(target.name, on_any_toolchain)
         limits = replace(limits, budget=replace(limits.budget, seen={target.name: seen} if seen else {}))
         compiled_for = tuple(sorted(compiled_for, key=lambda card: card.name not in target.quick))
         compiled_for = tuple(card for card in compiled_for if f"compile {card.name}" in seen) or compiled_for

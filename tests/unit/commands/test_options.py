@@ -4,6 +4,7 @@ All of it is real: links, closed folders, /proc, a read-only mount, /dev/full, a
 """
 
 import contextlib
+import dataclasses
 import errno
 import json
 import os
@@ -34,7 +35,7 @@ from warpwave.engines.packages.plan import make_plan
 from warpwave.engines.protocol import Layout, Request
 from warpwave.errors import ConfigError, ExitCode, UsageError, explain
 from warpwave.options import Build, Install
-from warpwave.records import BenchScript, Cap, Declared, Shard, write_text
+from warpwave.records import BenchScript, Budget, Cap, Declared, Shard, write_text
 from warpwave.records.run import Toolchain, plain_target
 from warpwave.records.selection import find_scripts
 from warpwave.run import check_target
@@ -461,6 +462,14 @@ def test_variables_of_the_harness_are_refused(kernels, monkeypatch, pair):
 
     with pytest.raises(UsageError, match="--env"):
         chosen_variables((pair,))
+
+
+@pytest.mark.parametrize("name", ["cpu", "cpu@triton-3.6.0"])
+def test_a_budget_knows_how_far_the_list_of_a_target_goes_on_any_toolchain(tmp_path, name):
+    budget = Budget(60.0, seen={"cpu": {"test test_a.py": 2}, "rocm": {"test test_b.py": 9}})
+    request = Request(dataclasses.replace(load_targets()["cpu"], name=name), make_options("r", tmp_path, tmp_path, budget=budget), tmp_path)
+
+    assert job_of(Layout("", "", ""), request, ()).limits.budget.seen == {name: {"test test_a.py": 2}}
 
 
 def test_what_the_user_gives_comes_before_the_package(tmp_path, kernels, monkeypatch):

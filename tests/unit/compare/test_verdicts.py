@@ -587,6 +587,11 @@ SUMMARIES = {
         PASSED,
         "",
     ),
+    "a budget that has no turn for the tests behind a skipped one": (
+        {"cases": (case(verdict=NOT_RUN, not_run=NotRun.SKIPPED),), "stages": (StageReport(Stage.TEST, NOT_RUN, left_out=9),)},
+        PASSED,
+        "",
+    ),
     "one test skipped": ({"cases": (case(verdict=NOT_RUN), case("b"))}, PASSED, ""),
     "a failed test": ({"cases": (case(verdict=FAILED), case("b"))}, FAILED, "failed 1 of 2 tests"),
     "a kernel that was not compiled": ({"compiled": (compiled(verdict=NOT_RUN), compiled())}, PASSED, ""),

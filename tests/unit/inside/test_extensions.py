@@ -251,6 +251,8 @@ def test_compiled_sources_tell_an_operator_that_is_not_built_from_a_misspelt_one
         ("Attempted to use our native library functionality but it's not available.", NotRun.NEEDS_BUILD),
         ("the CUDA extension was not compiled", NotRun.NEEDS_BUILD),
         ("C++ ops are unavailable: failed to load", NotRun.NEEDS_BUILD),
+        ("attention requires the CUDA attention extensions (_fa2_C or _fa3_C).", NotRun.NEEDS_BUILD),
+        ("requires a CUDA stream of the current device", NotRun.RAISED),
         ("CUDA kernels need a size that is a power of two, not 3", NotRun.RAISED),
         ("the library of shapes has no entry", NotRun.RAISED),
     ],
@@ -272,26 +274,33 @@ def test_a_package_says_itself_that_it_is_not_built(tmp_path, package, monkeypat
 
 
 def test_all_missing_modules_are_named_at_once(tmp_path, package):
-    """Also those behind the first one, and of modules that the file imports; not what a `try` guards, nor what is there."""
+    """Also those behind the first one, and of modules that the file imports; not what an `if` or a `try` guards, nor what is there."""
     package(
-        first="import json\nimport nobodys_first\nfrom . import second\nif json:\n    import nobodys_third.part\n",
-        second="from nobodys_second import x\ntry:\n    import nobodys_guarded\nexcept ImportError:\n    pass\n",
+        first="import nobodys_first\nfrom . import second\nimport nobodys_third.part\nif not second:\n    import nobodys_inner\n",
+        second="from nobodys_second import x\nfrom unbuilt_ops.inner import leaf\nfrom . import guarded\n",
+        guarded="try:\n    import nobodys_guarded\nexcept ImportError:\n    pass\n",
     )
+    (tmp_path / "unbuilt_ops" / "inner").mkdir()
+    (tmp_path / "unbuilt_ops" / "inner" / "__init__.py").write_text("import nobodys_fourth\n")
+    (tmp_path / "unbuilt_ops" / "inner" / "leaf.py").write_text("import nobodys_fifth\n")
     enter_package([str(tmp_path)], root=tmp_path)
     with pytest.raises(ModuleNotFoundError) as missing:
         importlib.import_module("unbuilt_ops.first")
     why, words = reason_of(missing.value)
 
     assert why is NotRun.REQUIREMENT
-    assert re.findall(r"No module named '(\w+)'", words) == ["nobodys_first", "nobodys_third", "nobodys_second"]
+    assert re.findall(r"No module named 'nobodys_(\w+)'", words) == ["first", "third", "second", "fourth", "fifth"]
 
 
-def test_a_requirement_may_have_the_name_of_a_module_within_the_package(tmp_path, package):
-    """`unbuilt_ops/nobodys_layers.py` is no module that `import nobodys_layers` finds. Undeclared, the author forgot a dot."""
-    package(first="import nobodys_layers\n", nobodys_layers="")
+@pytest.mark.parametrize("name", ["nobodys_layers", "typez"])
+def test_a_declared_module_is_a_requirement_whatever_its_name(tmp_path, package, name):
+    """`unbuilt_ops/nobodys_layers.py` is no module that `import nobodys_layers` finds. Undeclared, the author forgot a dot; of `typez`, the
+    author hit the wrong key.
+    """
+    package(first=f"import {name}\n", nobodys_layers="")
     enter_package([str(tmp_path)], root=tmp_path)
     found = []
-    for text in ("nobodys-layers = 1\n", "[project]\ndependencies = ['nobodys-layers>=4']\n"):
+    for text in (f"{name} = 1\n", f"[project]\ndependencies = ['{name.replace('_', '-')}>=4']\n"):
         (tmp_path / "pyproject.toml").write_text(text)
         lacking._own_modules.cache_clear()
         with pytest.raises(ModuleNotFoundError) as missing:
@@ -342,6 +351,33 @@ def test_each_place_has_its_options_and_the_hint_is_one_command(declaring):
     assert "first_of_nobody (extra verify), " in hint
     assert ": --install --extra verify --extra tables --extra bench --with fourth-of-nobody." in hint
     assert "Missing here: wild_of_nobody. --install installs" in hint
+
+
+@pytest.mark.parametrize(
+    ("file", "torch", "option"),
+    [
+        ("requirements.txt", "torch>=2", "--requirements requirements.txt"),
+        ("requirements.txt", "torch == 2.6", "--with fifth-of-nobody"),
+        ("requirements/common.txt", "", "--requirements requirements/common.txt"),
+        ("requirements/tpu.txt", "", "--with fifth-of-nobody"),
+    ],
+)
+def test_a_file_for_one_platform_or_of_a_whole_environment_is_not_installed(tmp_path, file, torch, option):
+    (tmp_path / "requirements").mkdir()
+    (tmp_path / file).write_text(f"fifth-of-nobody==1.0\n{torch}\n")
+
+    assert sources(["fifth_of_nobody"], tmp_path) == {"fifth_of_nobody": (file, option)}
+
+
+def test_an_installed_package_without_its_module_is_not_installed_again(declaring, monkeypatch):
+    """An index may have nothing but a placeholder of that name."""
+    (declaring / "fourth_of_nobody-0.0.0.dist-info").mkdir()
+    (declaring / "fourth_of_nobody-0.0.0.dist-info" / "METADATA").write_text("Name: fourth-of-nobody\nVersion: 0.0.0\n")
+    monkeypatch.syspath_prepend(str(declaring))
+    hint = hint_of(["ModuleNotFoundError: No module named 'fourth_of_nobody'"], declaring)
+
+    assert "The installed fourth_of_nobody 0.0.0 has no fourth_of_nobody." in hint
+    assert "--with fourth-of-nobody" not in hint
 
 
 def test_a_package_that_is_called_otherwise(tmp_path):

@@ -1,7 +1,8 @@
 """Follow autotuners: which compiled kernels are candidates for the same launch, and which of them an autotuner would discard.
 
-An autotuner times every candidate and runs the best. A candidate that breaks a gate, or does not fit the card, is a finding only if no
-candidate of its launch passes: same kernel, same arguments, same architecture. One with advice is worth a word only if none is without.
+An autotuner times every candidate and runs the best. A candidate that does not fit the card is a finding only if no candidate of its launch
+does: same kernel, same arguments, same architecture. One that breaks a gate is a finding only if none passes, and one with advice is worth
+a word only if none is without.
 A launch that no autotuner made has one candidate.
 
 The worker notes launches with unclean candidates in its journal. Only the supervisor knows all of them, so it decides.
@@ -53,6 +54,11 @@ class _Launch:
 
     def add(self, row: CompiledKernel, error: BaseException | None) -> None:
         self.rows[same(row)], self.raised[same(row)] = row, error
+
+    @property
+    def fits(self) -> int:
+        """How many can be launched. One that breaks a gate can."""
+        return sum(row.verdict is Verdict.PASSED or bool(row.broken) for row in self.rows.values())
 
     @property
     def passed(self) -> int:
@@ -172,7 +178,9 @@ class Candidates:
         fatal = [row for row in launch.unclean if ended is not None and launch.raised[same(row)] is ended]
         passed_over = [row for row in launch.unclean if not any(row is each for each in fatal)]
         self._note(fatal, 0, 1)
-        self._note([row for row in passed_over if row.verdict is Verdict.FAILED], launch.passed, len(launch.rows))
+        failed = [row for row in passed_over if row.verdict is Verdict.FAILED]
+        self._note([row for row in failed if not row.broken], launch.fits, len(launch.rows))
+        self._note([row for row in failed if row.broken], launch.passed, len(launch.rows))
         self._note([row for row in passed_over if row.verdict is Verdict.PASSED], launch.clean, len(launch.rows))
 
     def _note(self, rows: Iterable[CompiledKernel], clean: int, of: int) -> None:

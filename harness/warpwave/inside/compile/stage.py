@@ -342,7 +342,7 @@ def _report(
     hint = hint_of((row.reason for row in rows), root_of(job))
     if not rows:
         reason = f"nothing that launches a Triton kernel was found ({', '.join(job.what.launches)})"
-        hint = how_to_run_scripts(Path(job.kernels)) + f"Looked for pytest's files, and for benches called {', '.join(job.what.benches)}."
+        hint = how_to_run_scripts(job) + f"Looked for pytest's files, and for benches called {', '.join(job.what.benches)}."
     if lacking := missing_of((row.reason for row in rows if row.verdict is not Verdict.PASSED), root_of(job)):
         notes = (lacking, *notes)
     if left_out := job.not_compiled_for:

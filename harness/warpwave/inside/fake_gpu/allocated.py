@@ -54,6 +54,8 @@ class _Allocated:
             return
         if (storage := storage_of(tensor)) is None:
             return
+        if not isinstance(storage.nbytes(), int):  # a symbol: torch follows code, and nothing is allocated
+            return
         size = -(-storage.nbytes() // _BLOCK) * _BLOCK
         identity, address = id(tensor), storage._cdata
         before = self._tensors.get(identity)

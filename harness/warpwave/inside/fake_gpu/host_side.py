@@ -30,9 +30,13 @@ def asked_by_torch() -> bool:
     """Whether torch itself, which computes shapes, has called the torch function that the caller of this one sees as a mode."""
     frame: FrameType | None = sys._getframe(2)
     for _ in range(1 + _WRAPPERS):
-        if frame is not None and frame.f_globals.get("__name__", "").startswith(_OF_TORCH):
+        if frame is None:
+            return False
+        module = frame.f_globals.get("__name__", "")
+        # A fake tensor of a compiler asks whether what it holds has no data. Elsewhere in that module, torch asks where a tensor is.
+        if module.startswith(_OF_TORCH) or (module == "torch._subclasses.fake_tensor" and frame.f_code.co_name == "__new__"):
             return True
-        frame = frame and frame.f_back
+        frame = frame.f_back
     return False
 
 

@@ -35,16 +35,20 @@ _NO_LIBRARY = re.compile(r"Could not load this library: (.+)")
 _NO_COMPILER = re.compile(
     r"\b[A-Z]+_HOME\b.* not set|Ninja is required|version file not found|No such file or directory: '[^']*(?:cc|ninja)'"
 )
-# What a package says itself, of compiled code that it could not load before: "the native library is not available".
+# What a package says itself, of compiled code that it could not load before: "the native library is not available", "X requires the
+# CUDA extensions".
+_NATIVE = r"(?:\b(?:native|compiled|shared|cpp|gpu|cuda)\b|\bc\+\+)[^.\n]*"
 _SAYS_SO = re.compile(
-    r"[^\n]*(?:\b(?:native|compiled|shared|cpp|gpu|cuda)\b|\bc\+\+)[^.\n]*\b(?:librar\w+|extensions?|binar\w+|kernels?|operators?|ops|support)\b"
-    r"[^.\n]*(?:\bnot\b|n't\b|\bun|\bmissing\b|\bfail)[^.\n]*(?:availab|found|load|buil[dt]|compil|install)[^\n]*",
+    rf"[^\n]*{_NATIVE}\b(?:librar\w+|extensions?|binar\w+|kernels?|operators?|ops|support)\b"
+    r"[^.\n]*(?:\bnot\b|n't\b|\bun|\bmissing\b|\bfail)[^.\n]*(?:availab|found|load|buil[dt]|compil|install)[^\n]*"
+    rf"|[^\n]*\b(?:requires?|needs?)\b[^.\n]*{_NATIVE}\bextensions?\b[^\n]*",
     re.IGNORECASE,
 )
 _BUILDING = "/torch/utils/cpp_extension.py"
 _COMPILED = (".c", ".h", ".mm")  # how the suffixes of C++ and its kin begin
 _NOT_SOURCES = frozenset({"build", "dist", "node_modules", "__pycache__"})
 _MOST_FILES, _MOST_BYTES = 4000, 1 << 20
+_MOST_IMPORTED = 1000  # files, the nearest first: a large package imports thousands, and it takes seconds to parse them
 
 
 def unbuilt(error: BaseException, files: Sequence[str]) -> str:
@@ -118,14 +122,15 @@ def _files_below(root: Path) -> Iterator[Path]:
 
 # Modules of other packages that are not installed.
 
-_DECLARING = ("pyproject.toml", "setup.py", "setup.cfg", "*requirements*.txt")
+_DECLARING = ("pyproject.toml", "setup.py", "setup.cfg", "*requirements*.txt", "requirements/*.txt")
 _DECLARED = re.compile(r"(?:^\s*|[\"'])([A-Za-z][\w-]*)(?=\s*(?:\[|==|[<>!~;]|[\"']|$))", re.MULTILINE)
 
 
 def missing_modules(error: ModuleNotFoundError) -> list[str]:
     """Return the modules of other packages that an import needs and that are not installed, the missing one first.
 
-    Empty if it is the package's own module, or has the name of a known one with one letter wrong: these are the author's mistakes.
+    Empty if it is the package's own module, or has the name of a known one with one letter wrong, and no file of the package declares it:
+    these are the author's mistakes.
     """
     missing = error.name if isinstance(error, metadata.PackageNotFoundError) else _requirement(error.name or "")
     if not missing:
@@ -141,8 +146,12 @@ def _requirement(name: str) -> str:
     if not top or top == "conftest" or top in sys.builtin_module_names or top in sys.modules or PathFinder.find_spec(top):
         return ""
     own = _own_modules(Package.root) if Package.root else frozenset()
+    if top in own:
+        return ""
+    if Package.root and top in _declared(Package.root):
+        return top
     known = {*own, *sys.stdlib_module_names, *sys.modules, *metadata.packages_distributions()}
-    return "" if top in own or any(is_near(top, other) for other in known if len(other) > 3 and "." not in other) else top
+    return "" if any(is_near(top, other) for other in known if len(other) > 3 and "." not in other) else top
 
 
 @functools.lru_cache(maxsize=4)
@@ -177,41 +186,44 @@ def _importing(error: BaseException) -> Path | None:
 
 
 def _imports_from(file: Path) -> Iterator[str]:
-    """Yield what a file, and those of the package's modules that it imports, import unless a `try` guards it."""
+    """Yield what a file, and those of the package's modules that it imports, import unless an `if` or a `try` guards it."""
     seen: set[Path] = set()
     left = [file]
-    while left:
+    while left and len(seen) < _MOST_IMPORTED:
         path = left.pop(0)
-        if path in seen:
-            continue
-        seen.add(path)
-        for level, name in _names_imported(path):
-            if not level:
-                yield name
-            folders = (path.parents[level - 1],) if level else (path.parent, *Package.folders)
-            module = Path(*name.split("."))
-            left += [place for folder in folders for place in (folder / f"{module}.py", folder / module / "__init__.py") if place.is_file()]
+        if path not in seen:
+            seen.add(path)
+            names, files = _imported(path, Package.folders)
+            yield from names
+            left += files
 
 
-def _names_imported(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the modules that a file imports at its top, each with the number of dots before it."""
+@functools.lru_cache(maxsize=4096)
+def _imported(path: Path, folders: tuple[Path, ...]) -> tuple[tuple[str, ...], tuple[Path, ...]]:
+    """Return the modules that a file imports at its top, but for those by a relative name, and the files of the package that are run so.
+
+    `from a.b import c` runs those of `a`, of `a.b`, and of `a.b.c` if it is a module.
+    """
     try:
         nodes: list[ast.AST] = list(ast.parse(path.read_text(encoding="utf-8", errors="replace")).body)
     except (OSError, SyntaxError, ValueError, RecursionError):
-        return
+        return (), ()
+    found: list[tuple[int, str]] = []
     while nodes:
         node = nodes.pop(0)
         if isinstance(node, ast.Import):
-            yield from ((0, alias.name) for alias in node.names)
+            found += [(0, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            names = [node.module] if node.module else [alias.name for alias in node.names]
-            yield from ((node.level, name) for name in names if name)
-        elif isinstance(node, (ast.If, ast.ClassDef)) and not _is_for_types(node):
+            found += [(node.level, ".".join(filter(None, (node.module, alias.name)))) for alias in node.names]
+        elif isinstance(node, ast.ClassDef):
             nodes += node.body
-
-
-def _is_for_types(node: ast.If | ast.ClassDef) -> bool:
-    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+    files = []
+    for level, name in found:
+        parts = name.split(".")
+        for folder in (path.parents[level - 1],) if level else (path.parent, *folders):
+            modules = [folder.joinpath(*parts[:length]) for length in range(1, len(parts) + 1)]
+            files += [place for module in modules for place in (module.with_suffix(".py"), module / "__init__.py") if place.is_file()]
+    return tuple(name for level, name in found if not level), tuple(dict.fromkeys(files))
 
 
 def is_near(name: str, other: str) -> bool:

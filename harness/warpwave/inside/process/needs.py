@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 _FOR_TESTS = ("test", "tests", "testing", "dev")  # what `--install` takes without being asked
+_FOR_ALL = ("requirements", "common", "base")  # what a file is called that has what each platform needs
 # What is installed by another name than it is imported by.
 _ANOTHER_NAME = {
     "PIL": "pillow",
@@ -61,9 +62,11 @@ def _places(root: Path) -> Iterator[tuple[str, str, set[str]]]:
     for pattern in ("requirements.txt", "*requirements*.txt", "requirements/*.txt"):
         for file in sorted(root.glob(pattern)):
             path = file.relative_to(root).as_posix()
-            # Others are for one platform, or pin a whole environment.
-            whole = file.stem == "requirements" or any(word in path for word in _FOR_TESTS)
-            yield path, f"--requirements {path}" if whole else "--with NAME", _names(_text(file).splitlines())
+            lines = _text(file).splitlines()
+            # Others are for one platform, or pin a whole environment, such as that of a service.
+            whole = file.stem in _FOR_ALL or any(word in path for word in _FOR_TESTS)
+            whole = whole and not any(line.replace(" ", "").startswith("torch==") for line in lines)
+            yield path, f"--requirements {path}" if whole else "--with NAME", _names(lines)
     yield "setup.py", "--with NAME", _names(_in_lists(script))
 
 

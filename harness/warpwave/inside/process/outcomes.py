@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import functools
 import gc
@@ -507,12 +508,13 @@ def _listed(names: list[str]) -> str:
 
 
 def _installed(module: str) -> str:
-    """Return the name and version of the installed package that should hold a submodule; empty for the package that is being tested."""
+    """Return the name and version of the installed package that should hold a module; empty for the package that is being tested."""
     top, dot, _ = module.partition(".")
-    for name in metadata.packages_distributions().get(top, ()) if dot else ():
-        found = metadata.distribution(name)
-        if not _is_from_folder(found):
-            return f"{name} {found.version}"
+    for name in metadata.packages_distributions().get(top, ()) if dot else (top,):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found = metadata.distribution(name)
+            if not _is_from_folder(found):
+                return f"{name} {found.version}"
     return ""
 
 

@@ -132,7 +132,8 @@ def end(worker: Worker, grace_s: float) -> None:
             # It is gone, or it was forked and does not lead a process group yet.
             if worker.poll() is not None:
                 break
-            os.kill(worker.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it has just ended, and its exit code is on the way
+                os.kill(worker.pid, number)
         if worker.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 worker.wait(grace_s)

@@ -122,6 +122,14 @@ class Log:
         if self.nbytes > _MOST_BYTES:
             yield from self._look_closely(None)
 
+    def confirm(self, program: int, offsets: NDArray[np.uint64]) -> None:
+        """Forget what a program has just read at `offsets`: its compare-and-swap there would notice another value, and it tries again."""
+        begin = len(self.accesses)
+        while begin and self.accesses[begin - 1].program == program:
+            begin -= 1
+        own = self.accesses[begin:]
+        self.accesses[begin:] = [each for each in own if each.writes or each.atomic or not np.isin(each.lanes.offsets, offsets).all()]
+
     def close(self) -> Iterator[Conflict]:
         """Yield the conflicts of the launch, and forget it."""
         if self.writes and (self.marks or (contested := _contested(self.accesses))):

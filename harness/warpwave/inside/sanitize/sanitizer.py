@@ -142,6 +142,11 @@ class Launch:
             lanes.memory.shadow.write(lanes.offsets, lanes.block.itemsize)
         self._log(lanes, writes=True, atomic=atomic)
 
+    def confirms(self, lanes: Lanes, equal: Callable[[], NDArray[np.bool_]]) -> None:
+        """A compare-and-swap of all lanes finds what it compares with in those that are `equal`."""
+        if self.order is not None:
+            self._logs[lanes.memory].confirm(self.program, lanes.offsets[equal().ravel()])
+
     def keys(self, lanes: Lanes) -> list[Hashable]:
         """Return what programs synchronise on with this atomic."""
         addresses, start = np.unique(lanes.offsets), lanes.memory.start
@@ -334,6 +339,7 @@ def _cas(launch: Launch, atomic: Any, builder: Any, ptrs: Any, compared: Any, va
     if inside is not None:  # there is no mask to take a lane out of it, so nothing is exchanged
         return interpreter.TensorHandle(compared.data.copy(), compared.dtype)
     if lanes is not None:
+        launch.confirms(lanes, lambda: ~_changes(ptrs.data, compared.data, np.ones(ptrs.data.shape, bool)))
         launch.updates(lanes, atomic=scope != _OF_PROGRAM)
     return _synchronised(launch, lanes, sem, scope, atomic(builder, ptrs, compared, value, sem, scope))
 

@@ -24,6 +24,7 @@ from typing import Any, TextIO
 
 from warpwave.inside.benchmarks import find_benches, kernel_name, triton_settings_kept
 from warpwave.inside.environment import modules_of, root_of
+from warpwave.inside.process.outcomes import few
 from warpwave.records import Job, Scalar, finite
 from warpwave.records.selection import find_scripts
 
@@ -57,14 +58,21 @@ def scripts_of(job: Job) -> list[Script]:
 IS_SCRIPT = re.compile(r"""^if __name__ == ["']__main__["']:""", re.MULTILINE)
 
 
-def how_to_run_scripts(folder: Path) -> str:
-    """Return the option that runs the first script below a folder that uses Triton, as a sentence and a space; empty if there is none."""
-    for path in modules_of(folder):
-        text = path.read_text(errors="replace")
-        if "triton" in text and IS_SCRIPT.search(text):
-            script = path.relative_to(folder).as_posix()
-            return f"{script} is a script that launches kernels: --bench-script {shlex.quote(script)} runs it. "
-    return ""
+_LAUNCHES = re.compile(r"^\s*(?:import|from) triton\b", re.MULTILINE)
+_MEASURES = re.compile(rf"\bdo_bench\w*\(|\bperf_report\b|{IS_SCRIPT.pattern}", re.MULTILINE)
+_MOST_SCRIPTS = 5
+
+
+def how_to_run_scripts(job: Job) -> str:
+    """Return the options that run a package's scripts, as a sentence and a space; empty if none launches kernels, or the job names some."""
+    root = Path(job.kernels)
+    texts = ((path, path.read_text(encoding="utf-8", errors="replace")) for path in modules_of(root))
+    found = [path.relative_to(root).as_posix() for path, text in texts if _LAUNCHES.search(text) and _MEASURES.search(text)]
+    if not found or job.what.bench_scripts:
+        return ""
+    options = " ".join(f"--bench-script {shlex.quote(name)}" for name in found[:_MOST_SCRIPTS])
+    verb = "are scripts that launch" if len(found) > 1 else "is a script that launches"
+    return f"{few(found)} {verb} kernels: {options} runs and compiles what they launch. "
 
 
 def benches_of(job: Job) -> list[Path]:

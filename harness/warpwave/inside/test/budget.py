@@ -35,7 +35,11 @@ def in_order(items: Sequence[pytest.Item], budget: Budget, of: str = "") -> list
     left = Counter(seen_by("compile" if of else "test", budget))
     is_cut = of in left if of else bool(left)
     for group, several in groups.items():
-        first, few = (set(map(id, few_of_each(several, most))) for most in (1, None))
+        by_file: dict[str, list[pytest.Item]] = {}
+        for item in several:
+            by_file.setdefault(file_of(item.nodeid), []).append(item)
+        # Each file by itself: the next run may collect others, and must choose the same tests of this one.
+        first, few = ({id(item) for each in by_file.values() for item in few_of_each(each, most)} for most in (1, None))
         ranked = [(0 if id(item) in first else 1 if id(item) in few else 2, item) for item in several]
         for rank, item in sorted(ranked, key=lambda each: each[0]):
             name = of or file_of(item.nodeid)

@@ -10,7 +10,7 @@ import math
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,12 +18,14 @@ import pytest
 
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.outcomes import DecidedByData, unchecked, with_place
+from warpwave.inside.process.workers import seconds_left
 from warpwave.inside.scripts.script import IS_SCRIPT
 from warpwave.inside.test.settings import budget, selection, settings
 from warpwave.records import Budget, Chosen, NotRun, Selection
 from warpwave.records.selection import NO_SUCH_TEST, TEST_FILES, at_and_above, file_of, is_bench, is_test
 
 _FEWEST, _A_SECOND = 100, 10  # tests of one function: this many at least, and so many for each second of a budget
+_COLLECTING = 0.4  # of a budget's time: files that come later are left out
 _BROKEN = "ConftestImportFailure"  # pytest's own name for it is not public
 
 
@@ -57,6 +59,8 @@ class Collection:
     deadly: set[str] = field(default_factory=set)  # files that an earlier worker did not survive, or not within a test's limit
     budget: Budget | None = None  # unless the tests are narrowed in a way that needs all of them to be collected
     seen: frozenset[str] = frozenset()  # with a budget: the only files whose failures the list of known failures can tell from new ones
+    enough_s: float = -math.inf  # with a budget: no file is collected when less of the stage's time is left
+    begun: bool = False  # a file with tests was collected
     left: Counter[str] = field(default_factory=Counter)  # tests that were not made, as no budget reaches them, by function or file
 
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -64,6 +68,8 @@ class Collection:
         self.root, self.selection = config.rootpath, selection()
         if self.selection.chosen.tests is None and not (config.option.keyword or config.option.markexpr):
             self.budget = budget()
+        if self.budget:
+            self.enough_s = (1 - _COLLECTING) * seconds_left()
         if self.budget and self.budget.seen:
             names = (name.partition(" ") for each in self.budget.seen.values() for name in each)
             seen = {name for stage, _, name in names if stage == self.stage and name.endswith(".py")}
@@ -112,6 +118,9 @@ class Collection:
         lacking = [each for each in lacking if (must or "::" in each) and not self._is_elsewhere(file_of(each))]
         return [Failure(each, f"{how}: {NO_SUCH_TEST}", NotRun.EMPTY, broken=must) for each in lacking]
 
+    def _comes_first(self, name: str) -> bool:
+        return self.budget is not None and name in {*self.budget.changed, *map(file_of, self.budget.failed)}
+
     def _is_elsewhere(self, path: str) -> bool:
         return is_bench(path, self.elsewhere) and not is_test(path, settings().get("python_files", TEST_FILES))
 
@@ -140,14 +149,24 @@ class Collection:
             self.matched[module_path.relative_to(self.root).as_posix()] = None
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_make_collect_report(self, collector: pytest.Collector) -> Iterator[None]:
-        """Record which file is imported: if its import crashes or takes too long, that costs no test of the others."""
+    def pytest_make_collect_report(self, collector: pytest.Collector) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Record which file is imported: if its import crashes or takes too long, that costs no test of the others.
+
+        With a budget, leave out what a stage collects late: some packages take longer for all files than the budget is.
+        """
         if not isinstance(collector, pytest.Module) or not collector.path.is_relative_to(self.root):
             return (yield)
         name, journal = collector.path.relative_to(self.root).as_posix(), Journal.from_environment()
+        if self.begun and seconds_left() < self.enough_s and not self._comes_first(name):
+            self.matched.pop(name, None)
+            self.left[name] = 1  # at least
+            collector.collect = list  # type: ignore[method-assign]
+            return (yield)
         journal.write("loading", id=name)
         try:
-            return (yield)
+            report = yield
+            self.begun = self.begun or bool(report.result)
+            return report
         finally:
             journal.write("ready", id=name)
 

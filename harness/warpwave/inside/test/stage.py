@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Union
 
 from warpwave.inside.benchmarks import find_benches, kernel_name
-from warpwave.inside.environment import compiled_kernels, modules_of, root_of, tell_workers, temporary_home
+from warpwave.inside.environment import compiled_kernels, root_of, tell_workers, temporary_home
 from warpwave.inside.multi_gpu.ledger import cards
 from warpwave.inside.multi_gpu.share import SEAT, regroup, seats_for_tests, share
 from warpwave.inside.process import forks, sealing
@@ -438,7 +438,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         hint = "pytest collects files called test_*.py below the kernel folder; see test/log.txt."
         if results.out_of_time:
             hint = LONGER_BUDGET
-        hint = how_to_run_scripts(Path(results.job.kernels)) + hint
+        hint = how_to_run_scripts(results.job) + hint
         if results.deselected:
             hint = f"There are tests ({results.deselected}), and the options that choose tests left out each of them."
     elif any("::" not in case.id and (case.verdict is Verdict.ERROR or case.not_run is NotRun.REQUIREMENT) for case in judged):
@@ -481,23 +481,6 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         notes=tuple(filter(None, [missing_of(about, root_of(results.job)), *notes])),
     )
     return doubted(with_reasons(report, Counter(case.not_run for case in cases if case.not_run)), results.wrong)
-
-
-_LAUNCHES = re.compile(r"^\s*(?:import|from) triton\b", re.MULTILINE)
-_MEASURES = re.compile(r"\bdo_bench\w*\(|\bperf_report\b|^if __name__ == [\"']__main__[\"']:", re.MULTILINE)
-_MOST_SCRIPTS = 5
-
-
-def _of_scripts(job: Job) -> str:
-    """Return how to run a package that has scripts instead of tests; empty if there are none, or they ran."""
-    root = Path(job.kernels)
-    texts = ((path, path.read_text(encoding="utf-8", errors="replace")) for path in modules_of(root))
-    found = [path.relative_to(root).as_posix() for path, text in texts if _LAUNCHES.search(text) and _MEASURES.search(text)]
-    if not found or job.what.bench_scripts:
-        return ""
-    options = " ".join(f"--bench-script {name}" for name in found[:_MOST_SCRIPTS])
-    verb = "are scripts that launch" if len(found) > 1 else "is a script that launches"
-    return f"{few(found)} {verb} kernels: {options} runs and compiles what they launch. pytest collects files called test_*.py."
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from engine_requests import make_job
@@ -19,7 +20,7 @@ import command
 from slow_cases import slow_but
 
 from warpwave.config.targets import load_targets
-from warpwave.inside.compile.candidates import Discarded, key
+from warpwave.inside.compile.candidates import Candidates, Discarded, _Launch, key
 from warpwave.inside.compile.stage import Expected
 from warpwave.inside.process.journal import Audit
 from warpwave.records import ADVICE, OPEN, BenchScript, CompiledKernel, Gates, NotRun, Stage, Verdict, dump
@@ -339,6 +340,19 @@ def test_one_launch_that_needs_it_is_enough():
     assert expected.mark(row(origin="here", seconds=1.0)).not_run is NotRun.SKIPPED
     assert expected.mark(row(origin="elsewhere")).verdict is Verdict.FAILED
     assert audit.check({"event": "expected"}) is None
+
+
+def test_what_does_not_fit_is_discarded_beside_what_breaks_a_gate():
+    """An autotuner keeps one that can be launched, whatever a gate says of it. That gate fails."""
+    notes, discarded, launch = [], Discarded(), _Launch(None, "f")
+    gated, large = (row(binary_hash=name, broken=broken) for name, broken in (("a", {"spills": "3"}), ("b", {})))
+    for each in (gated, large):
+        launch.add(each, None)
+    Candidates(SimpleNamespace(write=lambda kind, **fields: notes.append(fields)))._close(launch, None)
+    for note in notes:
+        discarded.note(note)
+
+    assert [discarded.mark(each).not_run for each in (gated, large)] == [None, NotRun.DISCARDED]
 
 
 @pytest.mark.parametrize("fields", [{}, {"rows": "x", "clean": 1, "of": 2}, {"rows": ["x"], "clean": None, "of": 2}])

@@ -25,6 +25,7 @@ from triton.runtime import _allocation
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from warpwave.config.targets import load_targets
+from warpwave.inside.fake_gpu.allocated import ALLOCATED
 from warpwave.inside.fake_gpu.driver import vendor_products
 from warpwave.inside.fake_gpu.emulated import EmulatedDriver
 from warpwave.inside.fake_gpu.launches import LaunchRefusedError, check_descriptors, check_grid, check_scratch
@@ -517,6 +518,7 @@ def test_a_refused_launch_is_no_fault_of_the_emulator():
 
 INTERPRETED = """
 import json, sys, torch, triton, triton.language as tl
+from warpwave.inside.fake_gpu.allocated import ALLOCATED
 from warpwave.inside.fake_gpu.card import interpreted_device
 from warpwave.records import Architecture, from_json
 interpreted_device(from_json(Architecture, sys.argv[1]), ["cuda"])
@@ -557,3 +559,13 @@ def test_the_interpreter_refuses_what_the_pretended_card_does(tmp_path):
     assert "threads" in wide
     assert "2048" in wide
     assert "32 blocks" in clustered
+
+
+def test_what_torch_follows_with_symbols_takes_no_memory():
+    """A compiler's tensors have sizes that are symbols. To compare such a number would ask torch to decide it."""
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    before = ALLOCATED.bytes["all"].current
+    ALLOCATED.note(torch.empty((ShapeEnv().create_unbacked_symint(), 4), device="meta"))
+
+    assert ALLOCATED.bytes["all"].current == before

@@ -336,3 +336,12 @@ def test_empty_submodules_are_named_if_modules_are_missing(tmp_path):
     assert "submodules are not checked out: 3rdparty/a. Run git submodule update --init." in hint_of([missing], tmp_path)
     assert hint_of(["assert 1 == 2"], tmp_path) == ""
     assert "submodule" not in hint_of([missing])
+
+
+def test_a_compiler_copies_its_fake_tensors():
+    """torch asks of what a fake tensor holds whether it has no data, as a tensor of the card does not admit."""
+    from torch._subclasses.fake_impls import fast_detach
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with WithoutData(torch.device("meta"), ("cuda",), CARD), FakeTensorMode() as mode:
+        assert fast_detach(mode, torch.empty(4, device="cuda")).shape == (4,)

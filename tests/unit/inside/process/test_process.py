@@ -682,3 +682,22 @@ def test_what_is_imported(told):
         [sys.executable, "-c", code], env={**os.environ, imports._VARIABLE: told}, capture_output=True, text=True, check=True
     )
     assert done.stdout.split()[-1] == str(bool(told))
+
+
+class _Ended:
+    """A fork that has ended, whose exit code is told a moment later."""
+
+    def __init__(self) -> None:
+        child = subprocess.Popen(["true"])
+        child.wait()
+        self.pid, self.answers = child.pid, iter([None, None, 0, 0])
+
+    def poll(self):
+        return next(self.answers)
+
+    def wait(self, timeout):
+        return 0
+
+
+def test_a_fork_that_ends_while_it_is_ended_is_no_error():
+    workers.end(_Ended(), 1.0)

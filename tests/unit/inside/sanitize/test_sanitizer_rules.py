@@ -75,6 +75,18 @@ def test_a_conflict_is_found_once(name):
     assert conflicts(*WRONG[name]) == [(0, 1)]
 
 
+@pytest.mark.parametrize(("confirmed", "wrong"), [([0, 4], False), ([0], True)])
+def test_a_swap_confirms_what_its_program_has_read(confirmed, wrong):
+    """`atomic_cas` compares with it, and tries again if another program was faster; where it does not, the read is one as any."""
+    log, found = Log(), []
+    for program in (0, 1):
+        found += log.add(access(program, [0, 4]))
+        log.confirm(program, np.array(confirmed, np.uint64))
+        found += log.add(access(program, [0, 4], writes=True, atomic=True))
+
+    assert bool([*found, *log.close()]) == wrong
+
+
 @pytest.mark.parametrize("name", [*RIGHT, *WRONG])
 def test_a_log_that_is_full_finds_the_same(name, monkeypatch):
     """Its accesses are decided at once, and who touched what is kept."""

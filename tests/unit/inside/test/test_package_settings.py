@@ -1,5 +1,6 @@
 """A package that keeps its tests beside itself: its modules are found, and its own settings of pytest are in force."""
 
+import itertools
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import pytest
 
 from warpwave.config.package import import_folders, load_pytest_settings
 from warpwave.config.targets import load_targets
+from warpwave.inside.multi_gpu.pytest_plugin import PART
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.workers import JOURNAL_VARIABLE
 from warpwave.inside.test.budget import Pace, in_order
@@ -381,6 +383,16 @@ def test_what_a_change_touches_comes_before_the_rest():
     assert {name.partition("[")[0] for name in order[18:20]} == {"test_a.py::test_x", "test_a.py::test_y"}
 
 
+def test_the_choice_of_a_file_does_not_depend_on_others():
+    """A list of known failures has counts alone: with as many tests of a file, the next run must have the same ones."""
+    names = ["".join(pair) for pair in itertools.product("abcdefghij", repeat=2)]
+    own, others = ([Item(f"test_{file}.py::test_{file}{name}") for name in names] for file in "ab")
+    both = [item for item in in_order([*own, *others], Budget(60.0)) if item in own]
+
+    assert both == in_order(own, Budget(60.0))
+    assert {item.stash[PART] for item in both} == {3 * 2}
+
+
 def test_an_estimate_has_each_functions_own_time(monkeypatch):
     """The first test of a process also imports and compiles: it counts only if there is no other."""
     now = iter([0.0, 50.0, 50.0, 52.0, 52.0, 53.0])
@@ -426,3 +438,17 @@ def test_a_budget_goes_no_further_than_the_list_of_known_failures(run_inside, pa
     assert started[0] == "test_slow[9]"
     assert {name.partition("[")[0] for name in started} == {"test_slow", "test_last", "test_of_last_time"}
     assert (report["reached"], report["budget_s"]) == ({"test_it.py": 4}, 60.0)
+
+
+def test_a_budget_is_not_spent_on_collecting(run_inside, tmp_path):
+    """Files that pytest comes to late are left out, and what is collected runs: one with tests at least, and what failed last time."""
+    late = "import os, time, pytest\ntime.sleep((float(os.environ['WARPWAVE_UNTIL']) - time.monotonic()) * 0.45)\n"
+    late += "pytest.skip('no', allow_module_level=True)\n"
+    (tmp_path / "test_a.py").write_text(late)
+    for name in "bcd":
+        (tmp_path / f"test_{name}.py").write_text(f"def test_of_{name}():\n    pass\n")
+    output = run_inside(tmp_path, Stage.TEST, light=True, benches=(), limits=Limits(budget=Budget(30.0, failed=("test_d.py::test_of_d",))))
+    report = _report(output, "test")
+
+    assert _started(output / "test" / "journal.jsonl") == ["test_of_d", "test_of_b"]
+    assert (report["verdict"], report["counts"], report["left_out"]) == ("passed", {"passed": 2, "not-run": 1}, 1)
