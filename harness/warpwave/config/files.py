@@ -143,12 +143,21 @@ else:
     import tomli as tomllib
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """Return a TOML file as tables; empty if it is missing or is not valid."""
+def read_toml(path: Path, *, strict: bool = False) -> dict[str, Any]:
+    """Return a TOML file as tables; empty if it is missing or is not valid.
+
+    Raises:
+        ConfigError: it is either, and `strict` asks for it.
+    """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        wrong = ConfigError(f"{path} cannot be read: {error}.", "It is not text, or not readable for this user.", "Fix or move it.")
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError is a ValueError; so is an invalid number or date
+        wrong = ConfigError(f"{path} is not valid TOML: {error}.", "Usually a quote or a bracket is missing.", "Fix that line.")
+    if strict:
+        raise wrong
+    return {}
 
 
 def read_ini(path: Path) -> dict[str, dict[str, str]]:
