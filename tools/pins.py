@@ -125,11 +125,7 @@ def with_digest(text: str, base: str, digest: str) -> str:
 
 
 def registry(image: str) -> str:
-    """The digest that a registry has for a tag now.
-
-    Raises:
-        Exception: the engine or the registry does not answer, in the SDK's words.
-    """
+    """The digest that a registry has for a tag now. Raises Exception if the engine or the registry does not answer, in the SDK's words."""
     import docker
 
     return str(docker.from_env(timeout=60).images.get_registry_data(image).id)

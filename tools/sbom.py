@@ -37,11 +37,7 @@ print(json.dumps(sorted(map(list, {tuple(entry) for entry in found}))))
 
 
 def bom(subject: Component, found: Iterable[list[str]]) -> str:
-    """The bill as strict CycloneDX 1.6.
-
-    Raises:
-        ValueError: it is not, which would be a mistake of ours.
-    """
+    """The bill as strict CycloneDX 1.6. Raises ValueError if it is not, which would be a mistake of ours."""
     page = Bom()
     page.metadata.component = subject
     for kind, name, version, more in found:
@@ -90,11 +86,7 @@ def requirements(name: str, installed: set[str]) -> set[str]:
 
 
 def of_images(out: Path) -> list[Path]:
-    """Of each image that warpwave has built here.
-
-    Raises:
-        Exception: no engine answers, in the SDK's words.
-    """
+    """Of each image that warpwave has built here. Raises Exception if no engine answers, in the SDK's words."""
     import docker
 
     client = docker.from_env()

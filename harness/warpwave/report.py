@@ -49,10 +49,7 @@ def make_report(
     The files are junit.xml, bandwidth.csv and comparison.html, .md and .json. If a file cannot be written, the others still are: `problems`
     names it, and exit code 0 becomes that of infrastructure. `records` are the runs below `out` that this process made. They count even if
     they could not be written to the disk. `base` are folders of an earlier run, since which speeds may have changed. What `known` lists
-    does not fail.
-
-    Raises:
-        InvalidInputError: there is no raw folder.
+    does not fail. Raises InvalidInputError if there is no raw folder.
     """
     with without_collector():
         earlier = join(collect_all(find_raw(base))) if base else []

@@ -34,9 +34,7 @@ def write_starter(folder: Path, requirement: str | None) -> list[Path]:
     """Copy the starter into `folder` and return what was written. If a file exists already and is another one, write nothing.
 
     `requirement` is what pip installs in the workflow. Without one, no workflow is written: a guessed name could be anyone's package.
-
-    Raises:
-        UsageError: another file is in the way, the folder is not writable, or pip cannot install `requirement`.
+    Raises UsageError if another file is in the way, the folder is not writable, or pip cannot install `requirement`.
     """
     if requirement is not None:
         _check_installable(requirement)
@@ -78,11 +76,8 @@ def _holds(path: Path, text: str) -> bool:
 
 
 def _check_installable(requirement: str) -> None:
-    """Refuse what pip cannot install, and a bare name: until there is a release, that name on a package index is someone else's.
-
-    Raises:
-        UsageError: it is one of those.
-    """
+    """Refuse what pip cannot install, and a bare name: until there is a release, that name on a package index is someone else's. Raises
+    UsageError if it is one of those."""
     if not requirement.isprintable() or not requirement or requirement.startswith("-") or "${{" in requirement:
         raise UsageError(
             f"--from is not a requirement for pip: {requirement!r}.",

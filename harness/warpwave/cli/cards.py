@@ -32,10 +32,7 @@ def no_target(targets: Mapping[str, Target]) -> UsageError:
 
 def check_cards(legs: Sequence[Leg], targets: Mapping[str, Target]) -> None:
     """Refuse a run of which no leg can find its card: all of them are to run here, in a container, and this machine has no such card.
-
-    Raises:
-        InfrastructureError: it is one.
-    """
+    Raises InfrastructureError if it is one."""
     machine = Machine()
     lacking = [leg.target for leg in legs if _lacks_card(leg, machine)]
     if not legs or len(lacking) < len(legs):

@@ -272,11 +272,7 @@ def _known(options: dict[str, Any], kernels: Path, since: Since) -> Known | None
 
 
 def split(options: str) -> list[str]:
-    """Split options as a shell would. Nothing in them is expanded or run.
-
-    Raises:
-        UsageError: a quote is not closed.
-    """
+    """Split options as a shell would. Nothing in them is expanded or run. Raises UsageError if a quote is not closed."""
     try:
         return shlex.split(options)
     except ValueError as error:
@@ -302,11 +298,7 @@ def _names(text: str) -> list[str]:
 
 
 def _share(text: str) -> float | None:
-    """Parse a threshold, which may come from a variable. Empty means None.
-
-    Raises:
-        UsageError: the text is not a number from 0 to 10.
-    """
+    """Parse a threshold, which may come from a variable. Empty means None. Raises UsageError if the text is not a number from 0 to 10."""
     if not text:
         return None
     try:

@@ -67,11 +67,7 @@ def diff(base: Path, head: Path, fail_on: str, markdown: Path | None, html_file:
 
 
 def parse_concerns(text: str) -> tuple[Concern, ...]:
-    """Parse `--fail-on`.
-
-    Raises:
-        UsageError: it contains an unknown concern.
-    """
+    """Parse `--fail-on`. Raises UsageError if it contains an unknown concern."""
     from warpwave.compare.changed_codegen import USUAL, Concern
 
     if text in FAIL_ON:

@@ -32,12 +32,8 @@ _STYLES = {"fail": "red", "warn": "yellow"}
 
 
 def doctor_hosts(options: Mapping[str, Any], targets: dict[str, Target], *, strict: bool, json: Json) -> Outcome:
-    """Ask every host of the legs in `options`, all at once. A host that does not answer is a finding.
-
-    Raises:
-        ConfigError: there is no hosts file, or it is not valid.
-        UsageError: a name is no leg.
-    """
+    """Ask every host of the legs in `options`, all at once. A host that does not answer is a finding. Raises ConfigError if there is no
+    hosts file, or it is not valid, and UsageError if a name is no leg."""
     from warpwave.cli.legs import all_hosts, chosen_targets, hosts_file
     from warpwave.doctor.machine import bad
 

@@ -28,11 +28,8 @@ _MOST_LINES = 20
 def read_known(options: dict[str, Any], *, kernels: Path | None = None, runs: Sequence[Path] = ()) -> Known | None:
     """Return the known failures that the options name, and what the exit code depends on; None without a list and without such options.
 
-    Without `--known`, the list is the package's own, at or above the folder `kernels`; or what was used for the folders `runs`.
-
-    Raises:
-        UsageError: what an option names does not exist.
-        ConfigError: the list has a wrong line.
+    Without `--known`, the list is the package's own, at or above the folder `kernels`; or what was used for the folders `runs`. Raises
+    UsageError if what an option names does not exist, and ConfigError if the list has a wrong line.
     """
     path: Path | None = options["known"]
     policy: dict[str, Any] = {
@@ -97,11 +94,8 @@ def _read(path: Path) -> Listed:
 
 
 def _at(path: Path, base: str) -> tuple[Entry, ...]:
-    """Return the entries that the list has on the base branch; none if it does not have the list.
-
-    Raises:
-        UsageError: git does not have that commit here.
-    """
+    """Return the entries that the list has on the base branch; none if it does not have the list. Raises UsageError if git does not have
+    that commit here."""
     folder = path.parent
     refs = [*_merged_into(folder, base), f"refs/remotes/origin/{base}", f"refs/heads/{base}", *([] if base.startswith("-") else [base])]
     found = (ask_git(folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}") for ref in refs)

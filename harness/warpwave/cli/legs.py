@@ -36,21 +36,15 @@ def on_toolchains(target: Target, options: Mapping[str, Any]) -> list[Target]:
 
 def legs_on_toolchains(names: Sequence[str], options: dict[str, Any]) -> list[Target]:
     """Return the legs of a run: the named targets as they are, unless the options or the names (`cpu@triton-3.8`) put them on toolchains.
-
-    Raises:
-        UsageError: a target or a toolchain is unknown, or a toolchain cannot compile for a target.
-    """
+    Raises UsageError if a target or a toolchain is unknown, or a toolchain cannot compile for a target."""
     known = load_toolchains(options["overlay"])
     targets = split_legs(load_targets(options["overlay"]), names, known, partial(newest, options))
     return legs(select(targets, list(names)), chosen(known, options["toolchains"], options["tritons"], partial(newest, options)), known)
 
 
 def newest(options: Mapping[str, Any], index: str = "") -> str:
-    """Return the newest release of Triton that can be had; from an index of its own, the newest build, finished or not.
-
-    Raises:
-        InfrastructureError: the package index cannot be asked.
-    """
+    """Return the newest release of Triton that can be had; from an index of its own, the newest build, finished or not. Raises
+    InfrastructureError if the package index cannot be asked."""
     from warpwave.engines.packages.environments import releases
 
     wheels = Path(index) if index and Path(index).is_dir() else load_builds(options["overlay"])[0].wheelhouse
@@ -75,11 +69,7 @@ def hosts_file(options: Mapping[str, Any]) -> tuple[Path | None, bool]:
 
 
 def all_hosts(options: Mapping[str, Any], targets: dict[str, Target]) -> list[Host]:
-    """Return every leg of the hosts file that the options mean.
-
-    Raises:
-        ConfigError: there is no hosts file, or it is not valid.
-    """
+    """Return every leg of the hosts file that the options mean. Raises ConfigError if there is no hosts file, or it is not valid."""
     path, trusted = hosts_file(options)
     if path is None:
         raise ConfigError(
@@ -102,11 +92,8 @@ def say_runs_here(names: Sequence[str], kernels: Path) -> None:
 def chosen_targets(options: Mapping[str, Any], targets: dict[str, Target]) -> list[tuple[Target, Host | None]]:
     """Return what the names mean, in their order: a leg of the hosts file, else every leg of that target, else the target, here.
 
-    With `--here`, nothing has a host, and a target's name means the target. A leg's name still means its target, by that name.
-
-    Raises:
-        UsageError: a name is unknown.
-        ConfigError: the hosts file is not valid.
+    With `--here`, nothing has a host, and a target's name means the target. A leg's name still means its target, by that name. Raises
+    UsageError if a name is unknown, and ConfigError if the hosts file is not valid.
     """
     path, trusted = hosts_file(options)
     known = options["here"] and set(options["names"]) <= set(targets)  # then the file says nothing that matters
@@ -130,10 +117,7 @@ def chosen_targets(options: Mapping[str, Any], targets: dict[str, Target]) -> li
 def legs_of(chosen: Sequence[tuple[Target, Host | None]], asked: RunOptions) -> list[Leg]:
     """Return the legs of a run: each target with the options that its host changes, and one leg for each shard.
 
-    All have one commit and one snapshot, taken now.
-
-    Raises:
-        UsageError: an option cannot be used with a leg's host.
+    All have one commit and one snapshot, taken now. Raises UsageError if an option cannot be used with a leg's host.
     """
     legs = []
     package = asked.package

@@ -245,11 +245,8 @@ _SHORT = ("-k", "-m", "-p", "-o", "-W", "-r")
 
 
 def pytest_words(texts: Sequence[str]) -> tuple[str, ...]:
-    """Split options as a shell would, each option with its value in one word if pytest allows that.
-
-    Raises:
-        UsageError: a quote is open, or an option would break the harness.
-    """
+    """Split options as a shell would, each option with its value in one word if pytest allows that. Raises UsageError if a quote is open,
+    or an option would break the harness."""
     found: list[str] = []
     for text in texts:
         try:
@@ -329,11 +326,8 @@ _LEAST_BUDGET_S = 20.0
 
 
 def parse_budget(text: str | None) -> float | None:
-    """Return a time such as `90s`, `10m`, `1h30m` or `90` in seconds; None without one.
-
-    Raises:
-        UsageError: it is no time, or too short for any stage.
-    """
+    """Return a time such as `90s`, `10m`, `1h30m` or `90` in seconds; None without one. Raises UsageError if it is no time, or too short
+    for any stage."""
     if text is None:
         return None
     found = _TIME.fullmatch(text) if text else None
@@ -345,11 +339,8 @@ def parse_budget(text: str | None) -> float | None:
 
 
 def parse_workers(text: str) -> int:
-    """Return how many processes run tests on each card; 0 for as many as fit.
-
-    Raises:
-        UsageError: the text is neither a number from 1 to 64 nor `auto`.
-    """
+    """Return how many processes run tests on each card; 0 for as many as fit. Raises UsageError if the text is neither a number from 1 to
+    64 nor `auto`."""
     if text == "auto":
         return 0
     if not text.isdecimal() or not 1 <= int(text) <= MOST_WORKERS:

@@ -63,10 +63,8 @@ _REQUIREMENT = re.compile(r"[A-Za-z0-9][^\n\r]*")  # neither an option of pip no
 def chosen_packages(options: dict[str, Any], kernels: Path) -> Install:
     """Return what to install: what the command line asks for, and with `--install` the requirements that the package's own file names.
 
-    A file alone installs nothing. A build runs code, in Docker with a network, and the file may be a stranger's.
-
-    Raises:
-        UsageError: a file is missing, or two options contradict each other.
+    A file alone installs nothing. A build runs code, in Docker with a network, and the file may be a stranger's. Raises UsageError if a
+    file is missing, or two options contradict each other.
     """
     own = load_environment(kernels) if options["install"] == "all" else PackageEnvironment()
     files = tuple(Path(path) for path in options["requirements"]) or own.requirements
@@ -105,11 +103,8 @@ def _check_extras(names: Sequence[str], kernels: Path, *, installs: bool) -> Non
 
 
 def chosen_variables(pairs: Sequence[str]) -> dict[str, str]:
-    """Return the user's variables for the kernels. NAME alone takes the caller's value.
-
-    Raises:
-        UsageError: a name is none, or belongs to warpwave, or the caller has no such variable.
-    """
+    """Return the user's variables for the kernels. NAME alone takes the caller's value. Raises UsageError if a name is none, or belongs to
+    warpwave, or the caller has no such variable."""
     found = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -137,12 +132,8 @@ _MOST_LINES = 20
 
 
 def chosen_tests(options: dict[str, Any], package: Package, benches: tuple[str, ...]) -> tuple[Chosen, tuple[str, ...]]:
-    """Return the tests that were asked for, and the patterns of benches: a change chooses those, too.
-
-    Raises:
-        UsageError: an option names something that does not exist, or two options choose tests.
-        NothingRanError: no test is left to run.
-    """
+    """Return the tests that were asked for, and the patterns of benches: a change chooses those, too. Raises UsageError if an option names
+    something that does not exist, or two options choose tests, and NothingRanError if no test is left to run."""
     ids = [*options["tests"], *options.get(POSITIONAL, ())]
     ways = {"--test": ids, "--last-failed": options["last_failed"], "--changed-since": options["changed_since"]}
     given = [option for option, value in ways.items() if value]
@@ -166,22 +157,15 @@ def chosen_tests(options: dict[str, Any], package: Package, benches: tuple[str, 
 
 
 def chosen_shard_times(run: Path | None, *, divided: bool) -> dict[str, float]:
-    """Return the seconds that an earlier run took for each file; nothing without --shard-times.
-
-    Raises:
-        UsageError: there is no shard that they could balance, or the run timed nothing.
-    """
+    """Return the seconds that an earlier run took for each file; nothing without --shard-times. Raises UsageError if there is no shard that
+    they could balance, or the run timed nothing."""
     if run is not None and not divided:
         raise UsageError("--shard-times was given without --shard.", "It balances shards by an earlier run's times.", "Add --shard I/N.")
     return seconds_by_file(run) if run is not None else {}
 
 
 def chosen_pytest_args(keyword: str | None, words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the options for pytest: `-k`, and those of --pytest-args.
-
-    Raises:
-        UsageError: `-k` is given twice.
-    """
+    """Return the options for pytest: `-k`, and those of --pytest-args. Raises UsageError if `-k` is given twice."""
     if keyword and any(word.startswith("-k") for word in words):
         raise UsageError("-k was given twice.", "pytest takes the last one only.", "Give one: -k 'add and not bf16'.")
     # As one word, because an expression may look like an option of pytest.
@@ -247,12 +231,8 @@ _QUICK_S = 60.0  # for each target
 
 
 def parse_options(options: dict[str, Any], *, divided: bool = False) -> RunOptions:
-    """Turn the options of `run` into one object. `divided`: a hosts file divides the package into shards.
-
-    Raises:
-        UsageError: an option asks for something that does not exist.
-        ConfigError: the kernel package's `pyproject.toml` is not valid.
-    """
+    """Turn the options of `run` into one object. `divided`: a hosts file divides the package into shards. Raises UsageError if an option
+    asks for something that does not exist, and ConfigError if the kernel package's `pyproject.toml` is not valid."""
     package = _package(options)
     compiled, planned = options["compiled"] or (None, "")
     compiled = inputs.find(compiled) if compiled else None
@@ -340,11 +320,8 @@ def _where(options: dict[str, Any], compiled: Path | None, divided: bool) -> Whe
 
 
 def _budget(options: dict[str, Any], package: Package) -> Budget | None:
-    """Return the time for each target, and what it begins with: what failed in the last run here, and what differs from the base.
-
-    Raises:
-        UsageError: --timeout is shorter.
-    """
+    """Return the time for each target, and what it begins with: what failed in the last run here, and what differs from the base. Raises
+    UsageError if --timeout is shorter."""
     seconds: float | None = options["budget"] or (_QUICK_S if options["quick"] else None)
     if seconds is None:
         return None
@@ -406,10 +383,7 @@ def _command() -> tuple[str, ...]:
 
 def chosen_gpus(text: str | None) -> tuple[str | None, bool]:
     """Return the run's GPUs (None: all visible ones, of which a run that does not share uses the first), and whether they share its work.
-
-    Raises:
-        UsageError: the text is not a list of GPUs, or names one twice.
-    """
+    Raises UsageError if the text is not a list of GPUs, or names one twice."""
     if text is None or text == "all":
         return None, text == "all"
     names = [name.strip() for name in text.split(",")]

@@ -84,11 +84,7 @@ def profile(**options: Any) -> Outcome:
 
 
 def target_of(text: str, overlay: Path | None) -> str:
-    """Return the emulated target that a name means: the target's own, or that of a card.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """Return the emulated target that a name means: the target's own, or that of a card. Raises UsageError if there is none."""
     from warpwave.config.hardware import named
     from warpwave.config.targets import load_architectures, load_targets
 

@@ -243,12 +243,8 @@ def _cut_short(records: Sequence[RunRecord], refused: Sequence[WarpwaveError]) -
 
 
 def parse_run(arguments: Sequence[str]) -> click.Context:
-    """Return a context of `run` that is ready to be invoked. Its `params` are the parsed arguments.
-
-    Raises:
-        UsageError: the arguments ask for help, or name no target. Nothing would run.
-        click.UsageError: the arguments are not valid.
-    """
+    """Return a context of `run` that is ready to be invoked; its `params` are the parsed arguments. Raises UsageError, of warpwave or of
+    click, if they are not valid, ask for help or name no target."""
     try:
         context = run.make_context("run", list(arguments), parent=click.get_current_context(silent=True))
     except click.exceptions.Exit:

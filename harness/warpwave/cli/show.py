@@ -24,11 +24,8 @@ if TYPE_CHECKING:
 
 
 def check_expected(names: Sequence[str], overlay: Path | None, folders: Sequence[Path]) -> None:
-    """Refuse an expected target that exists nowhere: neither in a targets file nor in the folders. Its absence would be no news.
-
-    Raises:
-        UsageError: there is such a name.
-    """
+    """Refuse an expected target that exists nowhere: neither in a targets file nor in the folders. Its absence would be no news. Raises
+    UsageError if there is such a name."""
     from warpwave.collect import find_raw
     from warpwave.config.targets import load_targets
 

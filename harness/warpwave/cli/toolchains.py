@@ -41,20 +41,12 @@ if TYPE_CHECKING:
 
 
 def toolchain_of(text: str, known: Toolchains, options: dict[str, Any]) -> Toolchain:
-    """Return a toolchain by its name, or by a release of Triton.
-
-    Raises:
-        UsageError: it is neither.
-    """
+    """Return a toolchain by its name, or by a release of Triton. Raises UsageError if it is neither."""
     return one(known, text, partial(newest, options))
 
 
 def listed(known: Toolchains, options: dict[str, Any]) -> list[Toolchain]:
-    """Return the toolchains of --over, the good one first.
-
-    Raises:
-        UsageError: there are less than two, or an end is missing.
-    """
+    """Return the toolchains of --over, the good one first. Raises UsageError if there are less than two, or an end is missing."""
     names = options["over"].split(",") if options["over"] != "triton" else _releases(known, options)
     found = [toolchain_of(name, known, options) for name in names]
     if len(found) < 2:
@@ -99,11 +91,8 @@ page_options = several(
 
 
 def asked_question(options: dict[str, Any]) -> Question:
-    """Return the question. Without --gate, --worse and --slower it is whether one of the chosen tests fails.
-
-    Raises:
-        UsageError: the options ask nothing, or two things.
-    """
+    """Return the question. Without --gate, --worse and --slower it is whether one of the chosen tests fails. Raises UsageError if the
+    options ask nothing, or two things."""
     ways = {Kind.GATE: options["gate"], Kind.WORSE: options["worse"], Kind.SLOWER: options["slower"]}
     given = [(kind, str(what)) for kind, what in ways.items() if what]
     tests = " ".join([*options["tests"], *([f"-k {options['keyword']}"] if options["keyword"] else [])])
@@ -214,11 +203,7 @@ def _run(sides: list[Toolchain], options: dict[str, Any]) -> Path:
 
 
 def _check_stages(stages: Sequence[Stage] | None, chosen: Sequence[Target]) -> None:
-    """Refuse to measure what cannot be compared.
-
-    Raises:
-        UsageError: the run would measure, and test nothing.
-    """
+    """Refuse to measure what cannot be compared. Raises UsageError if the run would measure, and test nothing."""
     if stages and Stage.BENCH in stages and Stage.TEST not in stages and any(Stage.BENCH in target.stages for target in chosen):
         raise UsageError(
             "This upgrade would measure speeds, and compare none of them.",

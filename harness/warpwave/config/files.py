@@ -23,11 +23,8 @@ _TABLES = ("model_type", "dataclass_type", "dict_type")
 
 
 def validate(kind: type[Kind], raw: Any, path: Path, example: str) -> Kind:
-    """Return the content of a file as a `kind`. `example` names the page that shows every key.
-
-    Raises:
-        ConfigError: a key or a value is not allowed; the message names the first one.
-    """
+    """Return the content of a file as a `kind`. `example` names the page that shows every key. Raises ConfigError if a key or a value is
+    not allowed; the message names the first one."""
     adapter = TypeAdapter(kind)
     try:
         return adapter.validate_python(raw)
@@ -87,10 +84,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 def read_yaml(path: Path, what: str, example: str, mapping: str = "a mapping, such as `schema_version: 1`") -> dict[str, Any]:
     """Return the mapping in a file. `what` names the kind of file, `example` the page that shows every key, `mapping` what it has to hold.
-
-    Raises:
-        ConfigError: the file is missing, is not YAML, or holds something else.
-    """
+    Raises ConfigError if the file is missing, is not YAML, or holds something else."""
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506 - one of the safe two
         if (size := _values(content, {})) > _MOST_VALUES:
@@ -144,11 +138,7 @@ else:
 
 
 def read_toml(path: Path, *, strict: bool = False) -> dict[str, Any]:
-    """Return a TOML file as tables; empty if it is missing or is not valid.
-
-    Raises:
-        ConfigError: it is either, and `strict` asks for it.
-    """
+    """Return a TOML file as tables; empty if it is missing or not valid. With `strict`, that raises ConfigError."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:

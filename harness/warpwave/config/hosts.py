@@ -209,11 +209,8 @@ def find_hosts(kernels: Path, root: Path) -> Path | None:
 
 
 def load_hosts(path: Path, targets: Mapping[str, Target], *, trusted: bool = True) -> dict[str, Host]:
-    """Return every leg of a hosts file by name. `trusted`: the user wrote or named the file, so it may give up protections.
-
-    Raises:
-        ConfigError: the file is missing, is not YAML, or contains something that is not allowed.
-    """
+    """Return every leg of a hosts file by name. `trusted`: the user wrote or named the file, so it may give up protections. Raises
+    ConfigError if the file is missing, is not YAML, or contains something that is not allowed."""
     raw = read_yaml(path, "hosts file", _EXAMPLE, "a mapping of legs, such as cuda: {ssh: h100-01}")
     if not 0 < len(raw) <= _MOST_LEGS:
         raise refusal(path, "(top level)", f"{len(raw)} legs", f"1 to {_MOST_LEGS}", _EXAMPLE)

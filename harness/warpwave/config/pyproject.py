@@ -184,10 +184,7 @@ _EXAMPLE = "docs/reference/pyproject.md shows every key, docs/gates.md every gat
 def load_gates(kernels: Path, *, strict: bool = False) -> Gates:
     """Return the gates in the nearest `pyproject.toml` at or above the folder `kernels`; the defaults if there are none.
 
-    If `strict`, the gates that only advise fail a run as well.
-
-    Raises:
-        ConfigError: the file cannot be read, or a setting is not allowed.
+    If `strict`, the gates that only advise fail a run as well. Raises ConfigError if the file cannot be read, or a setting is not allowed.
     """
     path, table = _warpwave(kernels)
     base = dataclasses.replace(ADVICE, lds_waits=True, release_waits=True, undefined_lanes=True) if strict else GateLimits()
@@ -223,11 +220,8 @@ def load_what(kernels: Path, root: Path, scripts: Sequence[str] = (), *, strict:
     """Return what the same file says of a run, by fields of `What`: scripts that measure, whose launches to compile, and more.
 
     `root` is the package's folder, in which each glob of `bench-scripts` has to match a file. `scripts` are globs of the command line,
-    which replace those of the file. `strict` is as for `load_gates`.
-
-    Raises:
-        ConfigError: as above.
-        UsageError: one of `scripts` is no glob, or matches no file.
+    which replace those of the file. `strict` is as for `load_gates`. Raises ConfigError as above, and UsageError if one of `scripts` is no
+    glob, or matches no file.
     """
     path, table = _warpwave(kernels)
     named = dict.fromkeys(scripts or table.bench_scripts)
@@ -269,11 +263,8 @@ class PackageEnvironment:
 
 
 def load_environment(kernels: Path) -> PackageEnvironment:
-    """Return `requirements = ["FILE"]`, `skip-requirements = ["NAME"]` and `env = {NAME = "VALUE"}` of the same file.
-
-    Raises:
-        ConfigError: as above.
-    """
+    """Return `requirements = ["FILE"]`, `skip-requirements = ["NAME"]` and `env = {NAME = "VALUE"}` of the same file. Raises ConfigError as
+    above."""
     path, table = _warpwave(kernels)
     if path is None:
         return PackageEnvironment()
@@ -286,10 +277,7 @@ def load_environment(kernels: Path) -> PackageEnvironment:
 
 def _check_inside(path: Path, setting: str, files: Iterable[Path]) -> None:
     """Refuse files that a setting of `path` names outside of its repository, be it through a link. The author must not choose your files.
-
-    Raises:
-        ConfigError: one lies outside.
-    """
+    Raises ConfigError if one lies outside."""
     repository = repository_of(path.parent)
     for file in files:
         if not file.resolve().is_relative_to(repository):
@@ -322,11 +310,8 @@ _LARGEST = 32 << 20  # bytes of a file
 
 
 def tuned_configurations(kernels: Path) -> list[Tuned]:
-    """Return the entries of the files that `tuned` in the package's `pyproject.toml` names; none if it names none.
-
-    Raises:
-        ConfigError: the setting is not valid, or a file cannot be read.
-    """
+    """Return the entries of the files that `tuned` in the package's `pyproject.toml` names; none if it names none. Raises ConfigError if
+    the setting is not valid, or a file cannot be read."""
     file, settings = _warpwave(kernels)
     if file is None:
         return []

@@ -276,11 +276,8 @@ def default_file() -> Path:
 
 
 def load_targets(overlay: Path | None = None) -> dict[str, Target]:
-    """Return every target by name: those of the shipped file, overridden by the entries of `overlay`.
-
-    Raises:
-        ConfigError: a file is missing, is not YAML, or contains something that is not allowed.
-    """
+    """Return every target by name: those of the shipped file, overridden by the entries of `overlay`. Raises ConfigError if a file is
+    missing, is not YAML, or contains something that is not allowed."""
     file, folders, where = _load(overlay)
     cards = _described(file, where)
     return {name: _resolve(name, entry, folders[name], cards, where) for name, entry in file.targets.items()}
@@ -336,11 +333,7 @@ def targets_schema() -> str:
 
 
 def select(targets: dict[str, Target], names: list[str]) -> list[Target]:
-    """Return the named targets, in the given order.
-
-    Raises:
-        UsageError: a name is unknown.
-    """
+    """Return the named targets, in the given order. Raises UsageError if a name is unknown."""
     for name in names:
         if name not in targets and Path(name).exists():
             kind, folder = ("folder", name) if Path(name).is_dir() else ("file", str(Path(name).parent))
@@ -372,11 +365,8 @@ def _targets_like(name: str, targets: dict[str, Target]) -> list[str]:
 
 
 def named_architectures(text: str, known: Mapping[str, Architecture], option: str) -> tuple[Architecture, ...]:
-    """Return what a list with commas means, each once and in its order; `all` means every one. `option` is named in errors.
-
-    Raises:
-        UsageError: a name is unknown.
-    """
+    """Return what a list with commas means, each once and in its order; `all` means every one. `option` is named in errors. Raises
+    UsageError if a name is unknown."""
     if text.strip().lower() == "all":
         return tuple(known.values())
     found: dict[str, Architecture] = {}
@@ -394,11 +384,7 @@ def named_architectures(text: str, known: Mapping[str, Architecture], option: st
 
 def without_card(name: str, overlay: Path | None = None) -> tuple[Architecture, bool]:
     """Return the card that a name stands for where there is none, and whether its machine code is emulated: of a target, or of a card.
-
-    Raises:
-        UsageError: there is neither, or the target needs its card.
-        ConfigError: as in `load_targets`.
-    """
+    Raises UsageError if there is neither, or the target needs its card, and ConfigError as in `load_targets`."""
     targets = load_targets(overlay)
     if name in targets:
         target = targets[name]

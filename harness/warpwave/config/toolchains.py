@@ -17,11 +17,7 @@ _VERSION = re.compile(r"\d+(\.\d+)*[A-Za-z0-9.+]*")
 
 
 def chosen(known: Toolchains, names: Sequence[str], versions: Sequence[str], newest: Newest) -> list[Toolchain]:
-    """Return the named toolchains, and one for each release of Triton.
-
-    Raises:
-        UsageError: a name is unknown, or a version is none.
-    """
+    """Return the named toolchains, and one for each release of Triton. Raises UsageError if a name is unknown, or a version is none."""
     found = [_dated(named(known, name), newest) for name in names]
     for version in versions:
         exact = newest("") if version == NEWEST else version
@@ -36,11 +32,7 @@ def chosen(known: Toolchains, names: Sequence[str], versions: Sequence[str], new
 
 
 def one(known: Toolchains, text: str, newest: Newest) -> Toolchain:
-    """Return the toolchain of that name, or the one with that release of Triton.
-
-    Raises:
-        UsageError: it is neither.
-    """
+    """Return the toolchain of that name, or the one with that release of Triton. Raises UsageError if it is neither."""
     release = text not in known.named and (text == NEWEST or _VERSION.fullmatch(text))
     names, versions = ((), (text,)) if release else ((text,), ())
     return chosen(known, names, versions, newest)[0]
@@ -52,11 +44,7 @@ def _dated(toolchain: Toolchain, newest: Newest) -> Toolchain:
 
 
 def named(known: Toolchains, name: str) -> Toolchain:
-    """Return the toolchain of that name.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """Return the toolchain of that name. Raises UsageError if there is none."""
     if name not in known.named:
         raise UsageError(
             f"There is no toolchain named {name!r}.",
@@ -67,11 +55,8 @@ def named(known: Toolchains, name: str) -> Toolchain:
 
 
 def split_legs(targets: dict[str, Target], names: Sequence[str], known: Toolchains, newest: Newest) -> dict[str, Target]:
-    """Return the targets, and for each of the names that is a leg's, such as `cpu@triton-3.8`, that leg.
-
-    Raises:
-        UsageError: the leg's toolchain is unknown.
-    """
+    """Return the targets, and for each of the names that is a leg's, such as `cpu@triton-3.8`, that leg. Raises UsageError if the leg's
+    toolchain is unknown."""
     found = dict(targets)
     for name in names:
         target, mark, toolchain = name.partition(MARK)
@@ -83,20 +68,13 @@ def split_legs(targets: dict[str, Target], names: Sequence[str], known: Toolchai
 
 
 def legs(targets: Sequence[Target], toolchains: Sequence[Toolchain], known: Toolchains) -> list[Target]:
-    """Return a leg for each target and toolchain; the targets as they are if there is no toolchain.
-
-    Raises:
-        UsageError: a toolchain cannot compile for a target.
-    """
+    """Return a leg for each target and toolchain; the targets as they are if there is no toolchain. Raises UsageError if a toolchain cannot
+    compile for a target."""
     return [leg(target, toolchain, known) for target in targets for toolchain in toolchains] if toolchains else list(targets)
 
 
 def leg(target: Target, toolchain: Toolchain, known: Toolchains) -> Target:
-    """Return the target on a toolchain, under a name of its own.
-
-    Raises:
-        UsageError: the toolchain cannot compile for it.
-    """
+    """Return the target on a toolchain, under a name of its own. Raises UsageError if the toolchain cannot compile for it."""
     _check(target, toolchain, known)
     image, arguments = target.image, dict(target.image.build_args)
     if toolchain.triton or toolchain.packages:

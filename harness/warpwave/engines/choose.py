@@ -14,11 +14,8 @@ from warpwave.records.registry import DEFAULT, ELSEWHERE, ENGINES, FALLBACK
 
 
 def load_engine(name: str, host: Host | None = None) -> Engine:
-    """Import the engine called `name` and connect to it, on `host` if one is given.
-
-    Raises:
-        InfrastructureError: the engine cannot be reached.
-    """
+    """Import the engine called `name` and connect to it, on `host` if one is given. Raises InfrastructureError if the engine cannot be
+    reached."""
     engine: Engine = importlib.import_module(ENGINES[_name(name, host)].module).connect(host)
     return engine
 
@@ -42,11 +39,8 @@ def close(engine: Engine | None) -> None:
 
 
 def clean(dry_run: bool) -> list[str]:
-    """Connect to the usual engine, and remove what finished runs left behind; with `dry_run`, only return the names.
-
-    Raises:
-        InfrastructureError: the engine cannot be reached.
-    """
+    """Connect to the usual engine, and remove what finished runs left behind; with `dry_run`, only return the names. Raises
+    InfrastructureError if the engine cannot be reached."""
     engine: Any = load_engine(DEFAULT)
     try:
         removed: list[str] = engine.clean(dry_run)
@@ -59,10 +53,7 @@ def choose_engine(asked: str | None, target: Target, say: Say, host: Host | None
     """Connect to the engine that the user asked for, to that of the leg's host, or to the target's own engine.
 
     If the target's own engine cannot be reached and the target needs no GPU, print a line and use the fallback engine instead. An engine
-    that the user or hosts.yml names is never replaced.
-
-    Raises:
-        InfrastructureError: the engine cannot be reached.
+    that the user or hosts.yml names is never replaced. Raises InfrastructureError if the engine cannot be reached.
     """
     named = (host.runs_with if host else "") or asked
     if named:

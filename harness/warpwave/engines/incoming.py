@@ -51,11 +51,7 @@ class _Stream:
         self._until = time.monotonic() + _MOST_S
 
     def read(self, size: int) -> bytes:
-        """Return `size` bytes.
-
-        Raises:
-            UnusableError: there are fewer, or it took too long.
-        """
+        """Return `size` bytes. Raises UnusableError if there are fewer, or it took too long."""
         while len(self._held) < size:
             if not (piece := next(self._pieces, b"")):
                 raise UnusableError("they end too early" if self._left < self._most else "nothing arrived")
@@ -77,11 +73,8 @@ class _Stream:
 def unpack(pieces: Iterable[bytes], raw: Path, cap: Cap, where: str) -> None:
     """Replace the results in `raw` by those of an archive that arrives in pieces. If it cannot be used, `raw` stays as it was.
 
-    The first folder of the archive's paths is that of the results there, and is dropped.
-
-    Raises:
-        InfrastructureError: the archive is damaged, too large or hostile. `where` names the machine that it came from.
-        OSError: this disk is full, or the connection broke.
+    The first folder of the archive's paths is that of the results there, and is dropped. Raises InfrastructureError if the archive is
+    damaged, too large or hostile, and OSError if this disk is full, or the connection broke. `where` names the machine that it came from.
     """
     place = raw / _PLACE
     shutil.rmtree(place, ignore_errors=True)
@@ -101,11 +94,7 @@ def unpack(pieces: Iterable[bytes], raw: Path, cap: Cap, where: str) -> None:
 
 
 def first_file(pieces: Iterable[bytes], most: int) -> bytes:
-    """Return the content of the first file of an archive.
-
-    Raises:
-        UnusableError: there is none of at most `most` bytes.
-    """
+    """Return the content of the first file of an archive. Raises UnusableError if there is none of at most `most` bytes."""
     stream = _Stream(pieces, most + _MOST_BEFORE * (_MOST_HEADER + _OVERHEAD))
     _, kind, size = next(_entries(stream), ("", b"", 0))
     if not kind or kind not in _FILES or size > most:
@@ -204,11 +193,8 @@ def _text(field: bytes) -> bytes:
 
 
 def _parts(name: str) -> tuple[str, ...]:
-    """Return the parts of a path below the results folder.
-
-    Raises:
-        UnusableError: the path leads elsewhere, or is one that no run writes.
-    """
+    """Return the parts of a path below the results folder. Raises UnusableError if the path leads elsewhere, or is one that no run
+    writes."""
     if len(name) > _LONGEST or name.startswith("/") or "\0" in name:
         raise UnusableError("a path is absolute or too long")
     parts = [part for part in name.split("/") if part not in ("", ".")]

@@ -58,10 +58,7 @@ def tidy(folder: Path, owner: Owner = None) -> list[str]:
 
 def put(path: Path, text: str) -> None:
     """Write a file of the host into a results folder, in the place of whatever code under test has put there: a link, a pipe, a folder.
-
-    Raises:
-        OSError: the disk is full or broken, or the folder is not ours.
-    """
+    Raises OSError if the disk is full or broken, or the folder is not ours."""
     if path.is_dir() and not path.is_symlink():
         aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         path.rename(aside)  # which works even if what is in it cannot be removed

@@ -83,12 +83,8 @@ def take_once(options: RunOptions) -> Snapshot:
 
 
 def take(options: RunOptions) -> Snapshot:
-    """Pack the package of a run, and what of warpwave runs beside it. The caller closes the file.
-
-    Raises:
-        UsageError: a file cannot be read, or the package is too large.
-        InfrastructureError: the disk has no room for the archive.
-    """
+    """Pack the package of a run, and what of warpwave runs beside it. The caller closes the file. Raises UsageError if a file cannot be
+    read, or the package is too large, and InfrastructureError if the disk has no room for the archive."""
     with packing("The package", time=_TIME) as pack:
         _add_harness(pack)
         _add_package(pack, options)
@@ -138,11 +134,8 @@ class Pack:
 def packing(what: str, owner: tuple[int, int] = (0, 0), time: int = 0) -> Iterator[Pack]:
     """Write a tar file to a file on disk that has no name: a wheelhouse or a package may be too large for memory. The caller closes it.
 
-    At the end of the block it is complete, and at its beginning.
-
-    Raises:
-        UsageError: a file cannot be read.
-        InfrastructureError: the disk has no room for it. `what` begins the message.
+    At the end of the block it is complete, and at its beginning. Raises UsageError if a file cannot be read, and InfrastructureError if the
+    disk has no room for it. `what` begins the message.
     """
     stream = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it, which removes it
     try:

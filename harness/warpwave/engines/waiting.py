@@ -84,11 +84,7 @@ class interruptible:  # noqa: N801 - used like a function
     """
 
     def __enter__(self) -> None:
-        """Allow a signal to raise.
-
-        Raises:
-            KeyboardInterrupt: a signal has already asked the process to stop.
-        """
+        """Allow a signal to raise. Raises KeyboardInterrupt if a signal has already asked the process to stop."""
         if not _state.depth:
             return
         _state.armed = True

@@ -179,11 +179,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """Parse `2/4`, the second of four.
-
-        Raises:
-            ValueError: the text is no shard; the message says what one looks like.
-        """
+        """Parse `2/4`, the second of four. Raises ValueError if the text is no shard; the message says what one looks like."""
         match = _SPELLING.fullmatch(text)
         shard = cls(int(match[1]), int(match[2])) if match else cls(0, 0)
         if not 1 <= shard.number <= shard.of <= MOST_SHARDS:

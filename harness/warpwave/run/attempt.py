@@ -252,10 +252,8 @@ def attempt(
 ) -> RunRecord:
     """Run the target once and return its record. The record is written at the start too, so that a killed run has one.
 
-    `retry` marks the second attempt of one command: the tests of the first one may have left new files in their package.
-
-    Raises:
-        UsageError: the run was started with other inputs, so results would be mixed. Nothing was written.
+    `retry` marks the second attempt of one command: the tests of the first one may have left new files in their package. Raises UsageError
+    if the run was started with other inputs, so results would be mixed. Nothing was written.
     """
     target, options, raw = request.target, request.options, request.raw
     started, clock = datetime.now(timezone.utc), time.monotonic()

@@ -57,11 +57,8 @@ class Held:
 
 @contextmanager
 def gpus(target: str, chosen: Union[str, None], run_id: str, wait_s: float, say: Say) -> Iterator[Held]:
-    """Lock the chosen GPUs of a target, or all of them if none is chosen.
-
-    Raises:
-        InfrastructureError: another run on this machine uses one of them, and did not release it within `wait_s` seconds.
-    """
+    """Lock the chosen GPUs of a target, or all of them if none is chosen. Raises InfrastructureError if another run on this machine uses
+    one of them, and did not release it within `wait_s` seconds."""
     machine = _open(f"warpwave-{target}.lock")
     with ExitStack() as stack:
         stack.callback(os.close, machine)
@@ -83,11 +80,8 @@ def gpus(target: str, chosen: Union[str, None], run_id: str, wait_s: float, say:
 
 @contextmanager
 def folder(path: Path, wait_s: float, say: Say) -> Iterator[int]:
-    """Lock a results folder. Yield the lock's descriptor, so that a child process can hold it too.
-
-    Raises:
-        InfrastructureError: another run, or a remaining process of a killed run, still writes to the folder.
-    """
+    """Lock a results folder. Yield the lock's descriptor, so that a child process can hold it too. Raises InfrastructureError if another
+    run, or a remaining process of a killed run, still writes to the folder."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         _take(descriptor, fcntl.LOCK_EX, f"the folder {path}", wait_s, say)
@@ -159,11 +153,7 @@ class Lease:
         return self._lock is not None
 
     def take(self) -> None:
-        """Lock the cards.
-
-        Raises:
-            InfrastructureError: another run has one of them, and did not release it in time.
-        """
+        """Lock the cards. Raises InfrastructureError if another run has one of them, and did not release it in time."""
         if self._lock is not None:
             self._cards, self._gone = self._stack.enter_context(self._lock()), set()
             self._since = time.monotonic()

@@ -31,12 +31,8 @@ class Change:
 
 
 def changed_files(root: Path, ref: str) -> Change:
-    """Return what has changed below `root` since it left `ref`: committed, uncommitted and untracked, but not ignored.
-
-    Raises:
-        UsageError: the folder is in no repository, or there is no such commit.
-        InfrastructureError: git is missing, or does not answer.
-    """
+    """Return what has changed below `root` since it left `ref`: committed, uncommitted and untracked, but not ignored. Raises UsageError if
+    the folder is in no repository, or there is no such commit, and InfrastructureError if git is missing, or does not answer."""
     if _git(root, "rev-parse", "--is-inside-work-tree") is None:
         raise UsageError(
             f"--changed-since: {root} is in no git repository.", "A change is what git says it is.", "Leave --changed-since out."
@@ -73,13 +69,9 @@ def _git(root: Path, *words: str) -> str | None:
 
 
 def failed_tests(run: Path) -> tuple[str, ...]:
-    """Return the ids of the tests that did not pass in a run, in its order: on any target, in the test stage or the compile stage.
-
-    Raises:
-        NothingRanError: all tests passed.
-        UsageError: the run has no result of any test.
-        InvalidInputError: the folder holds no run.
-    """
+    """Return the ids of the tests that did not pass in a run, in its order: on any target, in the test stage or the compile stage. Raises
+    NothingRanError if all tests passed, UsageError if the run has no result of any test, and InvalidInputError if the folder holds no
+    run."""
     runs = collect_all(find_raw([run]))
     seen = [(case.id, case.verdict) for each in runs for case in each.cases]
     seen += [(row.origin, row.verdict) for each in runs for row in each.compiled if _is_a_test(row.origin)]
@@ -96,11 +88,8 @@ def failed_tests(run: Path) -> tuple[str, ...]:
 
 
 def failed_in_time(run: Path) -> tuple[str, ...]:
-    """Return the ids of the tests that failed in a run and did not run into their limit: those that a budget has time for.
-
-    Raises:
-        InvalidInputError: the folder holds no run.
-    """
+    """Return the ids of the tests that failed in a run and did not run into their limit: those that a budget has time for. Raises
+    InvalidInputError if the folder holds no run."""
     slow = (*HARMLESS, Verdict.TIMEOUT)
     cases = [case for each in collect_all(find_raw([run])) for case in each.cases]
     return tuple(dict.fromkeys(case.id for case in cases if case.verdict not in slow and _is_a_test(case.id)))
@@ -109,11 +98,8 @@ def failed_in_time(run: Path) -> tuple[str, ...]:
 def seconds_by_file(run: Path) -> dict[str, float]:
     """Return how long a run took for each of its files, in s, over all of its targets: its tests, and what they launch compiled.
 
-    What is compiled for the points of a benchmark is under the benchmark's kernel.
-
-    Raises:
-        UsageError: the run timed nothing.
-        InvalidInputError: the folder holds no run.
+    What is compiled for the points of a benchmark is under the benchmark's kernel. Raises UsageError if the run timed nothing, and
+    InvalidInputError if the folder holds no run.
     """
     found: defaultdict[str, float] = defaultdict(float)
     for each in collect_all(find_raw([run])):
@@ -309,11 +295,8 @@ _MOST_IDS = 50_000
 
 
 def placed(ids: Iterable[str], option: str, kernels: Path, root: Path) -> tuple[str, ...]:
-    """Return ids relative to the kernels folder. A path may be relative to it, to the package's root or to this folder, or absolute.
-
-    Raises:
-        UsageError: there is no such file or folder in the package, or the ids are too many.
-    """
+    """Return ids relative to the kernels folder. A path may be relative to it, to the package's root or to this folder, or absolute. Raises
+    UsageError if there is no such file or folder in the package, or the ids are too many."""
     found = [_placed(nodeid, kernels, root) for nodeid in ids]
     for nodeid, asked in zip(found, ids, strict=True):
         if nodeid is None:
@@ -326,11 +309,8 @@ def placed(ids: Iterable[str], option: str, kernels: Path, root: Path) -> tuple[
 
 
 def named(ids: Sequence[str], option: str, kernels: Path) -> tuple[str, ...]:
-    """Return ids relative to the kernels folder, each of a test that its file may have.
-
-    Raises:
-        UsageError: a file has no test of that name.
-    """
+    """Return ids relative to the kernels folder, each of a test that its file may have. Raises UsageError if a file has no test of that
+    name."""
     for nodeid in ids:
         if (said := missing(nodeid, kernels)) is not None:
             raise UsageError(
@@ -342,11 +322,8 @@ def named(ids: Sequence[str], option: str, kernels: Path) -> tuple[str, ...]:
 
 
 def still_there(ids: Iterable[str], option: str, kernels: Path, run: Path) -> tuple[str, ...]:
-    """Return those ids of an earlier run whose files are still in the package. A broken `conftest.py` stands for its folder.
-
-    Raises:
-        UsageError: none of them is, or they are too many.
-    """
+    """Return those ids of an earlier run whose files are still in the package. A broken `conftest.py` stands for its folder. Raises
+    UsageError if none of them is, or they are too many."""
     names = list(ids)
     found = [nodeid for name in names if (nodeid := _placed(name, kernels, kernels)) is not None]
     if not found:
@@ -359,11 +336,8 @@ def still_there(ids: Iterable[str], option: str, kernels: Path, run: Path) -> tu
 
 
 def listed(file: Path, option: str) -> list[str]:
-    """Return the ids in a file: one a line. Empty lines, and those that begin with #, do not count.
-
-    Raises:
-        UsageError: there is no such file, or no id in it.
-    """
+    """Return the ids in a file: one a line. Empty lines, and those that begin with #, do not count. Raises UsageError if there is no such
+    file, or no id in it."""
     if not file.is_file():
         raise UsageError(f"{option}: there is no file {file}.", "The path is misspelt.", "Give a file with one node id a line.")
     lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
@@ -374,11 +348,7 @@ def listed(file: Path, option: str) -> list[str]:
 
 
 def checked(ids: Iterable[str], option: str) -> tuple[str, ...]:
-    """Return each id once.
-
-    Raises:
-        UsageError: they are more than a job can hold.
-    """
+    """Return each id once. Raises UsageError if they are more than a job can hold."""
     found = tuple(dict.fromkeys(ids))
     if len(found) > _MOST_IDS or sum(len(nodeid.encode(errors="replace")) for nodeid in found) > _MOST_BYTES:
         raise UsageError(

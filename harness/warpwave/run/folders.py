@@ -26,11 +26,7 @@ class Reserve:
         self._file: Union[IO[bytes], None] = None
 
     def take(self, folder: Path) -> None:
-        """Reserve the space.
-
-        Raises:
-            OSError: the disk is full, or the folder cannot be written to.
-        """
+        """Reserve the space. Raises OSError if the disk is full, or the folder cannot be written to."""
         self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by `free`
         os.posix_fallocate(self._file.fileno(), 0, BYTES)
 
@@ -91,10 +87,7 @@ def check_no_links(path: Path, results: Path | None = None) -> None:
     """Refuse to write through a link that the user may not have made: it could lead to any file of theirs.
 
     That is a link which git tracks, one in the results of a run (`results`, or any other), and one below the current folder if git cannot
-    say whose it is.
-
-    Raises:
-        UsageError: there is one.
+    say whose it is. Raises UsageError if there is one.
     """
     whole = Path.cwd() / path
     for link in (each for each in (*reversed(whole.parents), whole) if each.is_symlink()):
@@ -110,10 +103,7 @@ def check_no_links(path: Path, results: Path | None = None) -> None:
 
 def check_writable(folder: Path) -> None:
     """Create the folder, and a file in it that is deleted at once. A full disk passes: it is the machine's fault, and found when writing.
-
-    Raises:
-        UsageError: nothing can be created there: the path is wrong, not writable for this user, or on a read-only disk.
-    """
+    Raises UsageError if nothing can be created there: the path is wrong, not writable for this user, or on a read-only disk."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

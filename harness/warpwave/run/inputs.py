@@ -256,11 +256,8 @@ _REMEDY = "Compile again with --save-compiled, and hand over that run."
 
 
 def find(folder: Path) -> Path:
-    """Return the compiled kernels in a run's folder, in its `raw/`, or in a target's folder.
-
-    Raises:
-        UsageError: there are none, or those of several targets.
-    """
+    """Return the compiled kernels in a run's folder, in its `raw/`, or in a target's folder. Raises UsageError if there are none, or those
+    of several targets."""
     places = [folder, *sorted((folder / "raw").glob("*")), *sorted(folder.glob("*"))]
     found = list(dict.fromkeys(place / COMPILED_FOLDER for place in places if (place / COMPILED_FOLDER / COMPILED_MANIFEST).is_file()))
     if len(found) != 1:
@@ -273,11 +270,8 @@ def find(folder: Path) -> Path:
 
 
 def digest_of(folder: Path, expected: str = "") -> str:
-    """Return the SHA-256 of the kernels' list, which holds the hash of each file.
-
-    Raises:
-        UsageError: it is not the `expected` one, or cannot be read.
-    """
+    """Return the SHA-256 of the kernels' list, which holds the hash of each file. Raises UsageError if it is not the `expected` one, or
+    cannot be read."""
     digest = hashlib.sha256(_read(folder, COMPILED_MANIFEST, _MOST_LIST)).hexdigest()
     if expected and digest != expected:
         raise UsageError(
@@ -289,11 +283,8 @@ def digest_of(folder: Path, expected: str = "") -> str:
 
 
 def copy(folder: Path, raw: Path, planned: str) -> None:
-    """Copy the kernels into a target's folder, where the inside looks for them. Nothing outside of their list is taken, and no link.
-
-    Raises:
-        UsageError: they have changed since `planned`, the SHA-256 of their list; it names something else; or they would fill the disk.
-    """
+    """Copy the kernels into a target's folder, where the inside looks for them. Nothing outside of their list is taken, and no link. Raises
+    UsageError if they have changed since `planned`, the SHA-256 of their list; it names something else; or they would fill the disk."""
     digest_of(folder, planned)
     text = _read(folder, COMPILED_MANIFEST, _MOST_LIST)
     try:

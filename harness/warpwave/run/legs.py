@@ -249,10 +249,7 @@ def run_side_by_side(lanes: Sequence[Sequence[Leg]], watcher: Watcher) -> tuple[
     """Run the legs of each lane one after the other, and the lanes side by side. Return the records, and why legs were refused.
 
     If the user stops the run, every running leg stops, and no other starts. A leg whose process was killed has no record here: its
-    `run.json` says that it has not ended.
-
-    Raises:
-        UsageError: the package cannot be sent to another machine. Nothing was started.
+    `run.json` says that it has not ended. Raises UsageError if the package cannot be sent to another machine. Nothing was started.
     """
     _prepare(lanes)
     waiting = [deque(lane) for lane in lanes]

@@ -45,12 +45,8 @@ _UNFINISHED = (Verdict.INFRA, Verdict.INCOMPLETE, Verdict.STALE, Verdict.INVALID
 
 
 def recorded_run_id(run: Path) -> str:
-    """Return the id of the run in a folder.
-
-    Raises:
-        UsageError: the folder contains no run.
-        InvalidInputError: the folder contains a run, but its records cannot be read.
-    """
+    """Return the id of the run in a folder. Raises UsageError if the folder contains no run, and InvalidInputError if the folder contains a
+    run, but its records cannot be read."""
     folders = sorted(path for pattern in ("raw/*", "shards/*/raw/*") for path in run.glob(pattern) if path.is_dir())
     if not folders:
         raise UsageError(
@@ -104,11 +100,8 @@ def finished(raw: Path) -> RunRecord | None:
 
 
 def check_run(options: RunOptions) -> None:
-    """Refuse to resume a run if the kernels or warpwave have changed since any of its targets ran.
-
-    Raises:
-        UsageError: they have changed, or their old state is not recorded.
-    """
+    """Refuse to resume a run if the kernels or warpwave have changed since any of its targets ran. Raises UsageError if they have changed,
+    or their old state is not recorded."""
     files, code = package(options), harness_code()
     for raw in sorted(path for path in (options.where.out / "raw").glob("*") if path.is_dir() and not path.is_symlink()):
         if before := _recorded(raw):
@@ -116,11 +109,8 @@ def check_run(options: RunOptions) -> None:
 
 
 def check_inputs(raw: Path, now: Inputs, *, may_grow: bool = False) -> None:
-    """Refuse to mix results of different inputs. If the package `may_grow`, new files in it are accepted.
-
-    Raises:
-        UsageError: an input has changed since the run started.
-    """
+    """Refuse to mix results of different inputs. If the package `may_grow`, new files in it are accepted. Raises UsageError if an input has
+    changed since the run started."""
     if before := _recorded(raw):
         files = {path: digest for path, digest in now.files.items() if path in before.files or not may_grow}
         _refuse(raw, _code_changed(before, now.harness) or _files_changed(before.files, files) or _facts_changed(before.facts, now.facts))
@@ -167,11 +157,7 @@ def _facts_changed(before: dict[str, str], now: dict[str, str]) -> str:
 
 
 def check_same(raw: Path, job: Job) -> None:
-    """Refuse to mix two jobs in one folder.
-
-    Raises:
-        UsageError: the recorded job and `job` run different things.
-    """
+    """Refuse to mix two jobs in one folder. Raises UsageError if the recorded job and `job` run different things."""
     recorded = _own(raw, "job.json", Job)
     if recorded is None:
         return

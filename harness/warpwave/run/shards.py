@@ -30,11 +30,7 @@ class Part:
 
 
 def parse_shard(text: str) -> Shard:
-    """Parse a shard such as `2/4`, the second of four.
-
-    Raises:
-        UsageError: the text is not a shard.
-    """
+    """Parse a shard such as `2/4`, the second of four. Raises UsageError if the text is not a shard."""
     try:
         return Shard.parse(text)
     except ValueError:

@@ -29,10 +29,8 @@ _FOLDER_WAIT_S = 60.0  # the processes of a killed run end within their grace
 def run_target(target: Target, options: RunOptions, say: Say, on_event: OnEvent) -> RunRecord:
     """Run one target and leave its results in `raw/<target>/`. A failure of the target is recorded, not raised.
 
-    If the machine or the engine failed, run the unfinished part once more in a fresh container. A failed test is never run again.
-
-    Raises:
-        UsageError: the request makes no sense, or differs from the run to resume. Nothing was started and nothing changed.
+    If the machine or the engine failed, run the unfinished part once more in a fresh container. A failed test is never run again. Raises
+    UsageError if the request makes no sense, or differs from the run to resume. Nothing was started and nothing changed.
     """
     stages, raw = check_target(target, options), options.where.out / "raw" / target.name
     if options.where.resume:
@@ -64,11 +62,8 @@ def run_target(target: Target, options: RunOptions, say: Say, on_event: OnEvent)
 
 
 def check_target(target: Target, options: RunOptions) -> tuple[Stage, ...]:
-    """Return the stages of a target that the user asked for.
-
-    Raises:
-        UsageError: the request makes no sense for this target, or its folder exists already. Nothing is started.
-    """
+    """Return the stages of a target that the user asked for. Raises UsageError if the request makes no sense for this target, or its folder
+    exists already. Nothing is started."""
     stages = _stages(target, options)
     _check_shareable(target, options)
     if options.what.profile and not target.emulate:
@@ -101,11 +96,7 @@ def _once_more(request: Request, stages: tuple[Stage, ...], record: RunRecord, s
 
 
 def _check_finished(request: Request, stages: tuple[Stage, ...], record: RunRecord) -> None:
-    """Refuse finished results if their inputs, or the job, have changed since.
-
-    Raises:
-        UsageError: something has changed.
-    """
+    """Refuse finished results if their inputs, or the job, have changed since. Raises UsageError if something has changed."""
     if record.environment is not None:
         check_inputs(request.raw, gather(request, still_there(request, record.environment)))
     layout = Layout("", str(request.options.package.kernels), str(request.raw), str(request.options.package.folder))
@@ -167,11 +158,8 @@ def _check_shareable(target: Target, options: RunOptions) -> None:
 
 def _make(raw: Path, options: RunOptions) -> bool:
     """Make a new, empty folder, so that old results never count as new. Return True if the folder exists and the run is to be resumed.
-
-    Raises:
-        UsageError: the folder was created after `check_target` looked.
-        OSError: the folder cannot be made. (An earlier check has reported a wrong path.)
-    """
+    Raises UsageError if the folder was created after `check_target` looked, and OSError if the folder cannot be made. (An earlier check has
+    reported a wrong path.)"""
     try:
         raw.mkdir(parents=True)
     except FileExistsError:

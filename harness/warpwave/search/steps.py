@@ -27,12 +27,8 @@ from warpwave.run.shards import files_of
 
 
 def run_legs(legs: Sequence[Target], options: RunOptions, say: Say, on_event: OnEvent) -> list[RunRecord]:
-    """Run each leg in turn. One whose folder exists is resumed, which does nothing if it is finished.
-
-    Raises:
-        UsageError: a leg makes no sense, or its folder holds another run.
-        StoppedError: the user stopped it.
-    """
+    """Run each leg in turn. One whose folder exists is resumed, which does nothing if it is finished. Raises UsageError if a leg makes no
+    sense, or its folder holds another run, and StoppedError if the user stopped it."""
     asked = [(leg, options.placed(resume=(options.where.out / "raw" / leg.name).exists())) for leg in legs]
     for leg, own in asked:
         check_target(leg, own)  # before the first one runs
@@ -46,11 +42,7 @@ def run_legs(legs: Sequence[Target], options: RunOptions, say: Say, on_event: On
 
 
 def read_runs(folders: Sequence[Path]) -> list[TargetRun]:
-    """Return all runs at or below these folders, the shards of one joined.
-
-    Raises:
-        InvalidInputError: there is none.
-    """
+    """Return all runs at or below these folders, the shards of one joined. Raises InvalidInputError if there is none."""
     return join(collect_all(find_raw(folders)))
 
 
@@ -86,12 +78,8 @@ class Steps:
         _check_same(out, {"question": question.words, "fixed": question.fixed, **about})
 
     def ask(self, step: Step) -> Reply:
-        """Return the step's answer: the recorded one, or that of a run. An ambiguous one is asked again, at most three times in all.
-
-        Raises:
-            UsageError: the step's run makes no sense for its target.
-            StoppedError: the user stopped it.
-        """
+        """Return the step's answer: the recorded one, or that of a run. An ambiguous one is asked again, at most three times in all. Raises
+        UsageError if the step's run makes no sense for its target, and StoppedError if the user stopped it."""
         self._first = self._first or step
         self._asked += 1
         record = self.folder(step) / _ANSWER
@@ -107,10 +95,7 @@ class Steps:
 
     def ask_for(self, name: str, make: Callable[[], Step]) -> Reply:
         """Make a step and return its answer. One that cannot be made, such as a Triton that cannot compile for the target, is skipped.
-
-        Raises:
-            UsageError: it is the first step.
-        """
+        Raises UsageError if it is the first step."""
         try:
             step = make()
         except _IMPOSSIBLE as error:

@@ -31,11 +31,8 @@ _OLDEST_API = (1, 40)  # Docker 19.03: device requests
 
 
 def client_at(address: str) -> DockerClient:
-    """Connect to the engine at an address; if it is empty, to that of DOCKER_HOST, or the default one.
-
-    Raises:
-        InfrastructureError: the SDK is missing, or no usable engine answers.
-    """
+    """Connect to the engine at an address; if it is empty, to that of DOCKER_HOST, or the default one. Raises InfrastructureError if the
+    SDK is missing, or no usable engine answers."""
     if docker is None or not hasattr(docker, "from_env"):
         raise sdk_missing()
     where = address or os.environ.get("DOCKER_HOST") or _DEFAULT

@@ -66,11 +66,8 @@ class Host:
 
 
 def observe(request: Request, info: Mapping[str, Any], podman: bool = False) -> Host:
-    """Read the facts of this machine. `info` is the engine's description of itself.
-
-    Raises:
-        InfrastructureError: a device node that the target needs is missing.
-    """
+    """Read the facts of this machine. `info` is the engine's description of itself. Raises InfrastructureError if a device node that the
+    target needs is missing."""
     return Host(
         uid=os.getuid(),
         gid=os.getgid(),
@@ -140,11 +137,8 @@ def lent(folder: Path, owner: tuple[int, int], host: Host) -> Iterator[None]:
 
 
 def check_readable(folder: Path, owner: tuple[int, int], host: Host) -> None:
-    """Refuse a folder that the container could not read. This concerns only a caller who is root and does not run as root inside.
-
-    Raises:
-        InfrastructureError: other users cannot read the folder.
-    """
+    """Refuse a folder that the container could not read. This concerns only a caller who is root and does not run as root inside. Raises
+    InfrastructureError if other users cannot read the folder."""
     if host.uid == 0 and owner[0] != 0 and folder.stat().st_mode & 0o005 != 0o005:
         raise InfrastructureError(
             f"{folder} cannot be read by other users.",
@@ -198,11 +192,7 @@ WEAKENINGS: dict[str, Callable[[Body], None]] = {
 
 
 def check_weakenings(names: Sequence[str]) -> None:
-    """Refuse an unknown weakening, before anything is built.
-
-    Raises:
-        UsageError: a name is unknown.
-    """
+    """Refuse an unknown weakening, before anything is built. Raises UsageError if a name is unknown."""
     for name in names:
         if name not in WEAKENINGS:
             meaning = "Each protection of the container is given up by its own name, so that the report can show it."

@@ -329,11 +329,8 @@ class DockerEngine:
 
     @contextmanager
     def leased(self, request: Request, environment: Environment) -> Iterator[None]:
-        """Hold the run's cards in this engine too, where clients of other machines look. The lock of this machine is held already.
-
-        Raises:
-            InfrastructureError: a client of another machine has one of them, and did not release it in time.
-        """
+        """Hold the run's cards in this engine too, where clients of other machines look. The lock of this machine is held already. Raises
+        InfrastructureError if a client of another machine has one of them, and did not release it in time."""
         options, image = request.options, str(environment.image_id or environment.image)
         chosen = tuple(options.where.gpu.split(",")) if options.where.gpu else ()
         cards = chosen if all(card.isdigit() for card in chosen) else ()  # a card that is named by its UUID may be any of them
@@ -409,9 +406,6 @@ def planned(request: Request) -> tuple[str, tuple[str, ...]]:
 
 
 def connect(host: HostEntry | None = None) -> DockerEngine:
-    """Connect to the engine of this machine that hosts.yml or DOCKER_HOST names, or to the default one.
-
-    Raises:
-        InfrastructureError: the SDK is missing, or no usable engine answers.
-    """
+    """Connect to the engine of this machine that hosts.yml or DOCKER_HOST names, or to the default one. Raises InfrastructureError if the
+    SDK is missing, or no usable engine answers."""
     return DockerEngine(client_at(socket_of(host)))

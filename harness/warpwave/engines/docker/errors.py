@@ -118,11 +118,8 @@ _ROOTS = "/run/podman/podman.sock"
 
 
 def socket_of(host: Host | None) -> str:
-    """Return the address of the engine that hosts.yml names for this machine; empty for Docker's usual one.
-
-    Raises:
-        InfrastructureError: Podman is asked for, and no socket of it is there.
-    """
+    """Return the address of the engine that hosts.yml names for this machine; empty for Docker's usual one. Raises InfrastructureError if
+    Podman is asked for, and no socket of it is there."""
     if host is None or not (host.socket or host.engine == "podman"):
         return ""
     if host.socket:

@@ -79,12 +79,8 @@ class Recipe:
 
 
 def recipe(request: Request) -> Recipe:
-    """Read the files that a build needs.
-
-    Raises:
-        ConfigError: the target's Dockerfile cannot be read.
-        UsageError: a file or folder given on the command line cannot be read.
-    """
+    """Read the files that a build needs. Raises ConfigError if the target's Dockerfile cannot be read, and UsageError if a file or folder
+    given on the command line cannot be read."""
     target, build = request.target, request.options.build
     script = target.dockerfile.parent / "install.sh"
     script = script if script.exists() else default_file().parent / "install.sh"
@@ -126,11 +122,8 @@ def proxies(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def pack(parts: Recipe) -> IO[bytes]:
-    """Write the build context to a tar file on disk. Equal input gives equal bytes, so the engine's cache of build steps works.
-
-    Raises:
-        InfrastructureError: the disk has no room for it.
-    """
+    """Write the build context to a tar file on disk. Equal input gives equal bytes, so the engine's cache of build steps works. Raises
+    InfrastructureError if the disk has no room for it."""
     with packing(f"The build context of {parts.target}") as pack:
         contents = {**parts.files, "ca-bundle.crt": parts.ca_bundle.read_bytes()} if parts.ca_bundle else parts.files
         for name, content in contents.items():
@@ -193,10 +186,7 @@ def build(
     api: Any, request: Request, parts: Recipe, say: Say, on_line: Say | None = None, proxies: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, Any]:
     """Build the image of a recipe, and print a line for each step. `on_line` gets every line. `proxies` are those of the engine's machine.
-
-    Raises:
-        InfrastructureError: the base image cannot be pulled, or a step failed.
-    """
+    Raises InfrastructureError if the base image cannot be pulled, or a step failed."""
     base = find(api, parts.base) or _pull(api, parts.base, say)
     say(f"{parts.target}: building {parts.tag} on {parts.base}")
     tail: deque[str] = deque(maxlen=_TAIL)

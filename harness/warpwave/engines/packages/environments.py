@@ -121,11 +121,7 @@ def venv_of(request: Request, plan: Plan) -> Path:
 
 
 def provide(request: Request, plan: Plan, say: Say) -> Packages:
-    """Find the environment of a plan, or make it.
-
-    Raises:
-        InfrastructureError: something cannot be installed.
-    """
+    """Find the environment of a plan, or make it. Raises InfrastructureError if something cannot be installed."""
     venv = venv_of(request, plan)
     venv.parent.mkdir(parents=True, exist_ok=True)
     with venv.with_name(f"{venv.name}.lock").open("ab") as file:  # keeps other runs from making the same environment at the same time
@@ -220,11 +216,8 @@ def install_failed(target: str, output: str, log: Path) -> InfrastructureError:
 
 
 def provide_toolchain(request: Request, say: Say) -> tuple[Request, Packages | None]:
-    """Find the environment of the request's toolchain, or make it. Return the request with its Python, and what is in it.
-
-    Raises:
-        InfrastructureError: something cannot be installed.
-    """
+    """Find the environment of the request's toolchain, or make it. Return the request with its Python, and what is in it. Raises
+    InfrastructureError if something cannot be installed."""
     if not has_environment(request):
         return request, None
     packages = provide(request, _plan(request), say)
@@ -251,10 +244,8 @@ def has_packages(request: Request) -> bool:
 def releases(python: str | None, wheelhouse: Path | None, index: str = "") -> list[str]:
     """Return the releases of Triton for this Python, oldest first: those of the package index, or of a folder of wheels.
 
-    `index` is another package index. Builds that are no releases count there, too: it is one of nightly builds.
-
-    Raises:
-        InfrastructureError: the index cannot be asked.
+    `index` is another package index. Builds that are no releases count there, too: it is one of nightly builds. Raises InfrastructureError
+    if the index cannot be asked.
     """
     if wheelhouse is not None:
         found = [match[1] for path in wheelhouse.glob("triton-*.whl") if (match := re.match(r"triton-([^-]+)-", path.name))]

@@ -50,11 +50,7 @@ def installer_files() -> dict[str, bytes]:
 
 
 def make_plan(request: Request) -> Plan:
-    """Read the requirement files and the package.
-
-    Raises:
-        UsageError: a file cannot be read.
-    """
+    """Read the requirement files and the package. Raises UsageError if a file cannot be read."""
     options = request.options
     wanted, constraints = [], []
     for path in options.package.install.requirements:

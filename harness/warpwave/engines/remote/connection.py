@@ -29,12 +29,7 @@ class Followed:
         self._stream: Any = None
 
     def __next__(self) -> bytes:
-        """Return the next piece.
-
-        Raises:
-            StopIteration: the container has ended.
-            OSError: the machine cannot be reached any more.
-        """
+        """Return the next piece. Raises StopIteration if the container has ended, and OSError if the machine cannot be reached any more."""
         while not self._enough:
             piece = next(self._pieces, None)
             if piece:
@@ -107,12 +102,8 @@ class Reconnecting:
         api.send = self.send
 
     def send(self, request: Any, **options: Any) -> Any:
-        """Send one request. If the connection breaks, make a new one, and send again what only asks or removes.
-
-        Raises:
-            LostError: the machine cannot be reached for a while.
-            OSError: the engine fails, or the call must not be made twice.
-        """
+        """Send one request. If the connection breaks, make a new one, and send again what only asks or removes. Raises LostError if the
+        machine cannot be reached for a while, and OSError if the engine fails, or the call must not be made twice."""
         while True:
             try:
                 return self._send(request, **options)
@@ -134,11 +125,7 @@ class Reconnecting:
         return True
 
     def reconnect(self, error: BaseException) -> None:
-        """Connect anew, with patience.
-
-        Raises:
-            LostError: the machine cannot be reached for a while, or the user does not want to wait.
-        """
+        """Connect anew, with patience. Raises LostError if the machine cannot be reached for a while, or the user does not want to wait."""
         with self._lock:
             if self._lost:
                 raise LostError(self._lost) from error

@@ -182,11 +182,8 @@ class RemoteEngine(DockerEngine):
 
     @contextmanager
     def _cards(self, request: Request, image: str) -> Iterator[None]:
-        """Lease the cards of a run, if its target uses any.
-
-        Raises:
-            InfrastructureError: the machine has other cards than the chosen ones, or another run does not release one in time.
-        """
+        """Lease the cards of a run, if its target uses any. Raises InfrastructureError if the machine has other cards than the chosen ones,
+        or another run does not release one in time."""
         target, chosen = request.target, request.options.where.gpu.split(",") if request.options.where.gpu else []
         if not (target.visible_devices or target.probe.require):
             yield
@@ -299,12 +296,8 @@ def planned(request: Request) -> tuple[str, tuple[str, ...]]:
 
 
 def connect(host: HostEntry | None = None) -> RemoteEngine:
-    """Connect to the engine of the machine that hosts.yml names, or else DOCKER_HOST.
-
-    Raises:
-        UnreachableError: the machine does not answer.
-        InfrastructureError: it has no engine that this user may use.
-    """
+    """Connect to the engine of the machine that hosts.yml names, or else DOCKER_HOST. Raises UnreachableError if the machine does not
+    answer, and InfrastructureError if it has no engine that this user may use."""
     place = place_of(host) if host and host.ssh else place_in(os.environ.get("DOCKER_HOST", ""))
     tunnel = opened(place, look(place))
     try:
@@ -316,9 +309,6 @@ def connect(host: HostEntry | None = None) -> RemoteEngine:
 
 
 def ask(host: HostEntry, argv: Sequence[str], limit_s: float) -> Answer:
-    """Run a command on the machine itself, such as a vendor's question for `doctor`. Its exit code is no error.
-
-    Raises:
-        UnreachableError: the machine does not answer.
-    """
+    """Run a command on the machine itself, such as a vendor's question for `doctor`. Its exit code is no error. Raises UnreachableError if
+    the machine does not answer."""
     return answer_of(place_of(host), argv, limit_s)

@@ -84,12 +84,8 @@ def bring_results(api: Any, image: str, results: str, raw: Path, owner: tuple[in
 
 
 def collect(api: Any, container: str, raw: Path, cap: Cap, where: str, limit_s: float) -> None:
-    """Replace the results in `raw` by those of a container, which may have ended.
-
-    Raises:
-        InfrastructureError: they cannot be used.
-        OSError: the connection broke, or this disk is full.
-    """
+    """Replace the results in `raw` by those of a container, which may have ended. Raises InfrastructureError if they cannot be used, and
+    OSError if the connection broke, or this disk is full."""
     stream, _ = api.get_archive(container, OUTPUT)
     unpack(paced(limit_s, stream, "the results", api.ping), raw, cap, where)
 

@@ -52,11 +52,8 @@ class Claim:
 
 @contextmanager
 def leased(api: Any, claim: Claim, wait_s: float, say: Say, now: Callable[[], float]) -> Iterator[None]:
-    """Hold the leases of a claim. `now` returns the time there.
-
-    Raises:
-        InfrastructureError: another run uses a card, and did not release it within `wait_s` seconds.
-    """
+    """Hold the leases of a claim. `now` returns the time there. Raises InfrastructureError if another run uses a card, and did not release
+    it within `wait_s` seconds."""
     release(api, claim.holder)  # those of an earlier attempt
     until, announced = time.monotonic() + wait_s, False
     while other := _take(api, claim, now()):

@@ -99,12 +99,8 @@ class Follower:
         return ended if self._heard else not_begun(ended, self.job, self.status, self.host.container, self._words)
 
     def _pieces(self) -> Iterator[bytes]:
-        """Look again and again, and yield what is new.
-
-        Raises:
-            InfrastructureError: the site does not answer any more. The job goes on.
-            UsageError: Slurm will never start the job. It was cancelled.
-        """
+        """Look again and again, and yield what is new. Raises InfrastructureError if the site does not answer any more, and UsageError if
+        Slurm will never start the job. The job goes on. It was cancelled."""
         pause = _FIRST_S
         while True:
             seen = self._look(ask=not self._running or time.monotonic() - self._asked_at >= _ASK_S, read=True)
@@ -361,12 +357,8 @@ def planned(request: Request) -> tuple[str, tuple[str, ...]]:
 
 
 def ask(host: Host, argv: Sequence[str], limit_s: float) -> Answer:
-    """Run one command on a node with the leg's card, in a job of its own, and return what it prints.
-
-    Raises:
-        InfrastructureError: no card becomes free in time, or the site refuses the job.
-        UnreachableError: the login node does not answer.
-    """
+    """Run one command on a node with the leg's card, in a job of its own, and return what it prints. Raises InfrastructureError if no card
+    becomes free in time, or the site refuses the job, and UnreachableError if the login node does not answer."""
     engine, started = connect(host), time.monotonic()
     assert host.slurm is not None  # `connect` has looked
     words = ["srun", "--quiet", f"--immediate={math.ceil(limit_s)}", "--time=2", "--ntasks=1", "--job-name=warpwave-doctor"]
@@ -381,12 +373,8 @@ def ask(host: Host, argv: Sequence[str], limit_s: float) -> Answer:
 
 
 def connect(host: Host | None = None) -> SlurmEngine:
-    """Find Slurm's commands on this machine, or on the login node that the leg names.
-
-    Raises:
-        InfrastructureError: they are missing, or the login node cannot be reached.
-        ConfigError: the leg does not say how to run.
-    """
+    """Find Slurm's commands on this machine, or on the login node that the leg names. Raises InfrastructureError if they are missing, or
+    the login node cannot be reached, and ConfigError if the leg does not say how to run."""
     if host is None or host.slurm is None:
         raise ConfigError("The engine slurm has no host.", "The partition and the container are in hosts.yml.", "Name a leg of hosts.yml.")
     runtime_of(host)

@@ -109,11 +109,8 @@ def look_at_node(site: Site, folder: str, job: str, ask: bool, offset: int | Non
 
 
 def look(site: Site, folder: str, job: str, ask: bool, offset: int | None) -> Seen:
-    """Return what a job shows of itself. `ask` for its state in the queue; read its output from `offset`, in bytes, or none.
-
-    Raises:
-        SiteLostError: the site does not answer.
-    """
+    """Return what a job shows of itself. `ask` for its state in the queue; read its output from `offset`, in bytes, or none. Raises
+    SiteLostError if the site does not answer."""
     done = site.script(_LOOK, folder, job, FORMAT if ask else "", str((offset or 0) + 1), "0" if offset is None else str(PIECE))
     head, _, output = done.out.partition(b"\n--\n")
     status, entry, gone, trouble = [], None, False, ""

@@ -209,11 +209,8 @@ def _renamed(target: Target, variables: Mapping[str, str], chosen: Mapping[str, 
 
 
 def protections(host: Host, asked: Sequence[str]) -> tuple[str, ...]:
-    """Return the protections that a leg lacks: those that its runtime cannot give, and those that the user gives up.
-
-    Raises:
-        UsageError: the user gives up a protection that this runtime does not have.
-    """
+    """Return the protections that a leg lacks: those that its runtime cannot give, and those that the user gives up. Raises UsageError if
+    the user gives up a protection that this runtime does not have."""
     runtime = runtime_of(host)
     for name in asked:
         if name not in (*runtime.can_weaken, *runtime.weakened):

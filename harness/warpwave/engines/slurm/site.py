@@ -57,11 +57,8 @@ class Site:
         return replace(self, name=f"the node of Slurm job {job}", before=step)
 
     def run(self, words: Sequence[str], given: Union[bytes, IO[bytes]] = b"", limit_s: float = _CALL_S) -> Done:
-        """Run a command to its end, with `given` as its standard input.
-
-        Raises:
-            SiteLostError: it cannot be started, ssh has no connection, or the time is up.
-        """
+        """Run a command to its end, with `given` as its standard input. Raises SiteLostError if it cannot be started, ssh has no
+        connection, or the time is up."""
         with self.start(words, stdin=subprocess.PIPE if isinstance(given, bytes) else given) as process:
             try:
                 out, error = process.communicate(given if isinstance(given, bytes) else None, timeout=limit_s)
@@ -80,11 +77,8 @@ class Site:
     def start(
         self, words: Sequence[str], stdin: Union[int, IO[bytes]] = subprocess.DEVNULL, stderr: int = subprocess.PIPE
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """Start a command; at the end of the block it has ended. It has a session of its own, so Ctrl-C does not reach it.
-
-        Raises:
-            SiteLostError: it cannot be started.
-        """
+        """Start a command; at the end of the block it has ended. It has a session of its own, so Ctrl-C does not reach it. Raises
+        SiteLostError if it cannot be started."""
         words = [*self.before, *words]
         if self.ssh:  # one line for any login shell: what varies in it are letters, digits and + / = only
             encoded = b64encode(shlex.join(words).encode(errors="surrogateescape")).decode()

@@ -118,12 +118,9 @@ printf '%s\n' "$id"
 
 
 def submit(site: Site, host: Host, options: RunOptions, leg: str, place: str, name: str) -> str:
-    """Submit the job of a leg, and return its id. `leg` is its folder where sbatch runs, `place` the one on the node.
-
-    Raises:
-        InfrastructureError: Slurm does not answer, or has no room for it.
-        UsageError: the leg names a partition, an account or something else that Slurm does not have.
-    """
+    """Submit the job of a leg, and return its id. `leg` is its folder where sbatch runs, `place` the one on the node. Raises
+    InfrastructureError if Slurm does not answer, or has no room for it, and UsageError if the leg names a partition, an account or
+    something else that Slurm does not have."""
     assert host.slurm is not None
     words = sbatch_words(host.slurm, options, name, host.slurm.time or _time(site, host.slurm, options))
     script = batch_script(place, host.slurm.stage == "sbcast").encode(errors="surrogateescape")

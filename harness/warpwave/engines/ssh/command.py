@@ -48,20 +48,12 @@ class Place:
 
 
 def place_of(host: Host) -> Place:
-    """Return where a leg of hosts.yml runs.
-
-    Raises:
-        ConfigError: the destination is not one.
-    """
+    """Return where a leg of hosts.yml runs. Raises ConfigError if the destination is not one."""
     return Place(host.ssh, checked(host.ssh), host.engine, host.socket, host.ssh_config)
 
 
 def place_in(address: str) -> Place:
-    """Return what `DOCKER_HOST=ssh://[USER@]HOST[:PORT][/SOCKET]` names.
-
-    Raises:
-        ConfigError: it names no machine, or holds a password.
-    """
+    """Return what `DOCKER_HOST=ssh://[USER@]HOST[:PORT][/SOCKET]` names. Raises ConfigError if it names no machine, or holds a password."""
     try:
         parts = urlsplit(address)
         good = address.startswith("ssh://") and parts.hostname and parts.password is None and not parts.query and not parts.fragment
@@ -85,11 +77,8 @@ def hidden(address: str) -> str:
 
 
 def checked(destination: str) -> str:
-    """Return the destination if ssh reads it as one, and as nothing else.
-
-    Raises:
-        ConfigError: it could be read as an option, or it holds characters that no host name has.
-    """
+    """Return the destination if ssh reads it as one, and as nothing else. Raises ConfigError if it could be read as an option, or it holds
+    characters that no host name has."""
     host = destination.removeprefix("ssh://").rpartition("@")[2]
     if not _DESTINATION.fullmatch(destination) or destination.startswith("-") or host.startswith("-") or not host:
         raise ConfigError(
@@ -300,11 +289,8 @@ class There:
 
 
 def look(place: Place, patterns: Sequence[str] = ()) -> There:
-    """Ask for the engine's socket, and for the device nodes that match `patterns`.
-
-    Raises:
-        InfrastructureError: the machine cannot be reached, or has no engine that this user may use.
-    """
+    """Ask for the engine's socket, and for the device nodes that match `patterns`. Raises InfrastructureError if the machine cannot be
+    reached, or has no engine that this user may use."""
     known = f"engine={shlex.quote(place.engine)}\nwanted={shlex.quote(place.socket)}\n"
     said = talk(place, f"{_LOOK}{known}look {shlex.join(patterns)}\n")
     answers = [(found[1], found[2].strip()) for line in said.splitlines() if (found := _LINE.fullmatch(line))]
@@ -323,11 +309,8 @@ def look(place: Place, patterns: Sequence[str] = ()) -> There:
 
 
 def answer_of(place: Place, command: Sequence[str], limit_s: float) -> Answer:
-    """Run a command there, such as a vendor's question of the targets file, and return what it prints. Its exit code is no error.
-
-    Raises:
-        UnreachableError: the machine does not answer.
-    """
+    """Run a command there, such as a vendor's question of the targets file, and return what it prints. Its exit code is no error. Raises
+    UnreachableError if the machine does not answer."""
     started = time.monotonic()
     # The connection itself may take time. A command that hangs in a driver cannot be killed, so warpwave does not wait for it.
     asked = f'{shlex.join(command)} </dev/null 2>&1; code=$?; echo; echo "ww:code $code"'
@@ -343,11 +326,8 @@ def answer_of(place: Place, command: Sequence[str], limit_s: float) -> Answer:
 
 
 def talk(place: Place, script: str, limit_s: float | None = None) -> str:
-    """Run a script in a POSIX shell there, and return the beginning of what it prints.
-
-    Raises:
-        InfrastructureError: the machine cannot be reached, or did not answer in time.
-    """
+    """Run a script in a POSIX shell there, and return the beginning of what it prints. Raises InfrastructureError if the machine cannot be
+    reached, or did not answer in time."""
     limit_s = limit_s or ANSWER_S
     try:
         done = subprocess.run(

@@ -59,11 +59,7 @@ class Tunnel:
         self._forward = ""
 
     def open(self) -> None:
-        """Connect, for the first time or again.
-
-        Raises:
-            InfrastructureError: the machine cannot be reached, or forwards nothing.
-        """
+        """Connect, for the first time or again. Raises InfrastructureError if the machine cannot be reached, or forwards nothing."""
         self._end()
         self.path.unlink(missing_ok=True)
         socket = self._there.socket or f"{self._there.start}/warpwave-{secrets.token_hex(6)}.sock"
@@ -161,11 +157,7 @@ class Tunnel:
 
 
 def opened(place: Place, there: There) -> Tunnel:
-    """Return a tunnel that is connected.
-
-    Raises:
-        InfrastructureError: the machine cannot be reached, or forwards nothing.
-    """
+    """Return a tunnel that is connected. Raises InfrastructureError if the machine cannot be reached, or forwards nothing."""
     tunnel = Tunnel(place, there)
     try:
         tunnel.open()

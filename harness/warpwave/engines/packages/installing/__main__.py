@@ -121,11 +121,8 @@ def _described(plan: Path, tree: Path, report: Path, variables: dict[str, str]) 
 
 
 def install_toolchain(plan: Path, wanted: dict[str, Any]) -> dict[str, Any]:
-    """Install what this Python does not have already, and return what is in the environment.
-
-    Raises:
-        FailedError: a version cannot be had.
-    """
+    """Install what this Python does not have already, and return what is in the environment. Raises FailedError if a version cannot be
+    had."""
     here = present()
     notes: list[str] = []
     if wanted["torch"] and here.get("torch", "").split("+")[0] != wanted["torch"]:
@@ -164,11 +161,8 @@ _IMPORT_LIMIT_S = 300
 
 
 def install(plan: Path, scratch: Path) -> dict[str, Any]:
-    """Install everything, and return the packages that are new and what a user should know.
-
-    Raises:
-        FailedError: something that was asked for cannot be installed.
-    """
+    """Install everything, and return the packages that are new and what a user should know. Raises FailedError if something that was asked
+    for cannot be installed."""
     about = json.loads((plan / "plan.json").read_text())
     if "toolchain" in about:
         return install_toolchain(plan, about["toolchain"])
