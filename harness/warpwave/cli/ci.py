@@ -7,7 +7,6 @@ import itertools
 import math
 import os
 import secrets
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ import click
 from warpwave import console
 from warpwave.cli.doctor import outcome as outcome_of_findings
 from warpwave.cli.doctor import print_findings
-from warpwave.cli.options import COMMAND, FILE, FOLDER, OUT_FILE, OUT_FOLDER, known_options, strict_option
+from warpwave.cli.options import COMMAND, FILE, FOLDER, OUT_FILE, OUT_FOLDER, known_options, split, strict_option
 from warpwave.cli.run import parse_run
 from warpwave.errors import NOTHING, WORSE, ExitCode, InfrastructureError, Outcome, UsageError
 from warpwave.records.words import MOST_SHARDS
@@ -122,7 +121,7 @@ def leg(name: str, out: Path, kernels: Path, **given: Any) -> Outcome:
     # If an option is given twice, the last one counts, so --options overrides the step's own options.
     flags = {"--engine": given["engine"], "--shard": given["shard"], "--known": given["known"], "--fail-on": given["fail_on"]}
     words = [word for flag, value in flags.items() if value for word in (flag, value)]
-    words += split(given["options"]) + keeping(given["compile_for"])
+    words += split(given["options"], "--options", """-k "a or b\"""") + keeping(given["compile_for"])
     # This is the machine with the card: a hosts file says where machines are that others reach.
     first = [name, "--kernels", str(kernels), "--out", str(out), "--no-report", "--here"]
     context = parse_run([*first, *words])
@@ -269,15 +268,6 @@ def _known(options: dict[str, Any], kernels: Path, since: Since) -> Known | None
     return dataclasses.replace(
         known, source=" and ".join(filter(None, (known.source, "the base's run"))), base=(*known.base, *since.failures)
     )
-
-
-def split(options: str) -> list[str]:
-    """Split options as a shell would. Nothing in them is expanded or run. Raises UsageError if a quote is not closed."""
-    try:
-        return shlex.split(options)
-    except ValueError as error:
-        example = """Quote as in a shell: --options '-k "a or b"'."""
-        raise UsageError(f"--options cannot be split: {error}.", "A quote is not closed.", example) from None
 
 
 def _legs(params: dict[str, Any]) -> list[list[dict[str, str]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Union
@@ -15,8 +15,6 @@ import click
 from warpwave.errors import UsageError
 from warpwave.records import CHOSEN, MOST_SECONDS, PytestSettings, What
 from warpwave.records.registry import HERE
-
-# What the options of several commands have in common: types of paths, `--json`, completion in the shell.
 
 Options = Callable[[Callable[..., Any]], Callable[..., Any]]
 # The value of `--json`: None without it, True for standard output, or the file.
@@ -51,14 +49,7 @@ def complete_target(context: click.Context, parameter: click.Parameter, typed: s
     return [name for name in load_targets() if name.startswith(typed)]
 
 
-def complete_weakening(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
-    """Return the names of protections that `--weaken` gives up."""
-    from warpwave.engines.docker.container import WEAKENINGS
-
-    return [name for name in WEAKENINGS if name.startswith(typed)]
-
-
-def complete_list(words: Callable[[], Sequence[str]]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+def complete_list(words: Callable[[], Iterable[str]]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
     """Return a completion of lists with commas: of the last word, by those of `words` that the list does not have yet."""
 
     def complete(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
@@ -66,6 +57,12 @@ def complete_list(words: Callable[[], Sequence[str]]) -> Callable[[click.Context
         return [f"{before}{comma}{word}" for word in words() if word.startswith(last) and word not in before.split(",")]
 
     return complete
+
+
+def _weakenings() -> Iterable[str]:
+    from warpwave.engines.docker.container import WEAKENINGS
+
+    return WEAKENINGS
 
 
 class JsonCommand(click.Command):
@@ -204,33 +201,34 @@ class GroupedCommand(JsonCommand):
                 formatter.write_dl(records)
 
 
-# Check the options that the user passes through to pytest.
-
-_PROCESSES = "warpwave runs one pytest on each GPU and watches it; --gpu 0,1 and --shard share the work."
-_FILES = "warpwave writes pytest's results and settings itself, and reads them back."
-_NO_RUN = "With it, pytest runs no test."
-_MEMORY = "pytest's cache is off, because the package's folder is never written to."
-_TESTS = "Ids begin at the kernels folder, which only warpwave knows."
-# What may not be passed on: the meaning and the remedy.
+# What may not be passed on to pytest: the options, the meaning and the remedy.
 _REFUSED = {
-    **dict.fromkeys(
-        ("-n", "--numprocesses", "--dist", "--tx", "--maxprocesses", "--forked", "--boxed", "-f", "--looponfail"),
-        (_PROCESSES, "Leave it out."),
-    ),
-    **dict.fromkeys(("--pdb", "--trace", "--pdbcls"), ("Nobody can type into a run.", "Run that test with pytest itself.")),
-    **dict.fromkeys(
-        ("--junitxml", "--junit-xml", "--rootdir", "-c", "--config-file", "--basetemp", "--confcutdir", "--capture", "-s"),
-        (_FILES, "Leave it out; the report's folder has junit.xml and the logs."),
-    ),
-    **dict.fromkeys(
-        ("--collect-only", "--co", "--collectonly", "--help", "-h", "--version", "-V", "--fixtures", "--markers", "--setup-plan"),
-        (_NO_RUN, "Use pytest itself for that."),
-    ),
-    **dict.fromkeys(
-        ("--lf", "--last-failed", "--ff", "--failed-first", "--nf", "--new-first", "--sw", "--stepwise", "--cache-show", "--cache-clear"),
-        (_MEMORY, "Use --last-failed RUN of warpwave."),
-    ),
-    "--pyargs": (_TESTS, "Name tests with --test ID."),
+    option: (meaning, remedy)
+    for options, meaning, remedy in (
+        (
+            "-n --numprocesses --dist --tx --maxprocesses --forked --boxed -f --looponfail",
+            "warpwave runs one pytest on each GPU and watches it; --gpu 0,1 and --shard share the work.",
+            "Leave it out.",
+        ),
+        ("--pdb --trace --pdbcls", "Nobody can type into a run.", "Run that test with pytest itself."),
+        (
+            "--junitxml --junit-xml --rootdir -c --config-file --basetemp --confcutdir --capture -s",
+            "warpwave writes pytest's results and settings itself, and reads them back.",
+            "Leave it out; the report's folder has junit.xml and the logs.",
+        ),
+        (
+            "--collect-only --co --collectonly --help -h --version -V --fixtures --markers --setup-plan",
+            "With it, pytest runs no test.",
+            "Use pytest itself for that.",
+        ),
+        (
+            "--lf --last-failed --ff --failed-first --nf --new-first --sw --stepwise --cache-show --cache-clear",
+            "pytest's cache is off, because the package's folder is never written to.",
+            "Use --last-failed RUN of warpwave.",
+        ),
+        ("--pyargs", "Ids begin at the kernels folder, which only warpwave knows.", "Name tests with --test ID."),
+    )
+    for option in options.split()
 }
 # Settings that warpwave has read, to find test files, before pytest reads them.
 _READ = ("python_files", "testpaths", "cache_dir", "junit_")
@@ -240,23 +238,30 @@ _NEEDED = (
     *("capture", "skipping", "tmpdir", "assertion", "junitxml", "reports"),
 )
 # Options that take a value as the next word; the two become one.
-_WITH_VALUE = ("--deselect", "--ignore", "--ignore-glob", "--tb", "--maxfail", "--durations", "--import-mode", "--override-ini", "--strict")
 _SHORT = ("-k", "-m", "-p", "-o", "-W", "-r")
+_VALUED = (
+    *("--deselect", "--ignore", "--ignore-glob", "--tb", "--maxfail", "--durations", "--import-mode", "--override-ini", "--strict"),
+    *_SHORT,
+)
 
 
 def pytest_words(texts: Sequence[str]) -> tuple[str, ...]:
-    """Split options as a shell would, each option with its value in one word if pytest allows that. Raises UsageError if a quote is open,
-    or an option would break the harness."""
+    """Split options as a shell would, each option with its value in one word if pytest allows that. Refuse what breaks the harness."""
     found: list[str] = []
     for text in texts:
-        try:
-            words = shlex.split(text)
-        except ValueError as error:
-            example = """Quote as in a shell: --pytest-args '-m "not slow"'."""
-            raise UsageError(f"--pytest-args cannot be split: {error}.", "A quote is not closed.", example) from None
+        words = split(text, "--pytest-args", """-m "not slow\"""")
         while words:
             found.append(_checked(words.pop(0), words))
     return tuple(found)
+
+
+def split(text: str, option: str, example: str) -> list[str]:
+    """Split options as a shell would. Nothing in them is expanded or run. Raises UsageError if a quote is not closed."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        remedy = f"Quote as in a shell: {option} '{example}'."
+        raise UsageError(f"{option} cannot be split: {error}.", "A quote is not closed.", remedy) from None
 
 
 def take_node_ids(context: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
@@ -279,28 +284,25 @@ def _checked(word: str, following: list[str]) -> str:
     option, equals, value = word.partition("=")
     if word[:1] == "-" and word[1:2] not in ("-", "") and not equals and len(word) > 2 and word[:2] in (*_SHORT, "-n", "-c"):
         option, equals, value = word[:2], "=", word[2:]  # -nauto, -kadd
-    if option in (*_WITH_VALUE, *_SHORT) and not equals:
+    if option in _VALUED and not equals:
         value = following.pop(0) if following else ""
-    if option in _REFUSED:
-        raise UsageError(f"--pytest-args: {option} cannot be passed on.", *_REFUSED[option])
-    left_out = value.removeprefix("no:") if option == "-p" and value.startswith("no:") else ""
+    refused, left_out = _REFUSED.get(option), value.removeprefix("no:") if option == "-p" and value.startswith("no:") else ""
     if left_out in _NEEDED or left_out.startswith("warpwave"):
-        raise UsageError(
-            f"--pytest-args: -p {value} cannot be passed on.",
-            "The harness needs most of pytest's own plugins, and is one itself.",
-            "Leave it out; plugins that are installed beside pytest can be left out.",
-        )
-    if option in ("-o", "--override-ini") and value.startswith(_READ):
-        raise UsageError(
-            f"--pytest-args: {option} {value.partition('=')[0]} cannot be passed on.",
-            "warpwave reads this setting in the package's own file, to find its tests.",
-            "Change it there.",
-        )
+        meaning = "The harness needs most of pytest's own plugins, and is one itself."
+        refused = (meaning, "Leave it out; plugins that are installed beside pytest can be left out.")
+        option = f"-p {value}"
+    elif option in ("-o", "--override-ini") and value.startswith(_READ):
+        refused = ("warpwave reads this setting in the package's own file, to find its tests.", "Change it there.")
+        option = f"{option} {value.partition('=')[0]}"
+    if refused:
+        raise UsageError(f"--pytest-args: {option} cannot be passed on.", *refused)
     if not word.startswith("-"):
-        raise UsageError(f"--pytest-args: {word!r} is no option.", _TESTS, "Name tests with --test ID, or behind the target.")
+        raise UsageError(
+            f"--pytest-args: {word!r} is no option.", _REFUSED["--pyargs"][0], "Name tests with --test ID, or behind the target."
+        )
     if option == "-p":  # pytest reads it before it parses its options, and takes a = as part of the name
         return f"-p{value}"
-    return f"{option}={value}" if option in (*_WITH_VALUE, *_SHORT) else word
+    return f"{option}={value}" if option in _VALUED else word
 
 
 STAGES = [stage.value for stage in CHOSEN]
@@ -543,7 +545,7 @@ build_options = several(
         "--weaken",
         multiple=True,
         metavar="NAME",
-        shell_complete=complete_weakening,
+        shell_complete=complete_list(_weakenings),
         help="Give up one protection of the container, by name; shown in the report.",
     ),
     click.option("--keep", is_flag=True, help="Keep the container after the run."),

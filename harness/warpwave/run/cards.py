@@ -24,9 +24,7 @@ from warpwave.errors import InfrastructureError
 from warpwave.records import LEASE_FILE, Environment, Stage
 from warpwave.records.registry import ENGINES
 
-# Lock what only one run at a time may use: a GPU, because two runs on one card spoil each other's times, and a results folder.
-#
-# The locks belong to the operating system (`flock`), which releases them when the process ends, however it ends.
+# A GPU, where two runs would spoil each other's times, and a results folder are locked by `flock`: the lock ends with the process.
 
 _POLL_S = 0.2
 

@@ -1,4 +1,4 @@
-"""Ask git which files of a package differ from another commit."""
+"""Choose tests: by what has changed since a commit, by what failed in an earlier run, or by their ids."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from warpwave.collect.raw_folder import collect_all, find_raw
 from warpwave.errors import InfrastructureError, NothingRanError, UsageError
 from warpwave.git import ask_git
-from warpwave.records import HARMLESS, TargetRun, Verdict
+from warpwave.records import HARMLESS, Verdict
 from warpwave.records.selection import is_load
 
 _PATIENCE_S = 120.0
@@ -65,9 +65,6 @@ def _git(root: Path, *words: str) -> str | None:
     return ask_git(root, *words, limit_s=_PATIENCE_S)
 
 
-# What an earlier run says of a package's tests: which of them failed, and how long each file took.
-
-
 def failed_tests(run: Path) -> tuple[str, ...]:
     """Return the ids of the tests that did not pass in a run, in its order: on any target, in the test stage or the compile stage. Raises
     NothingRanError if all tests passed, UsageError if the run has no result of any test, and InvalidInputError if the folder holds no
@@ -88,8 +85,7 @@ def failed_tests(run: Path) -> tuple[str, ...]:
 
 
 def failed_in_time(run: Path) -> tuple[str, ...]:
-    """Return the ids of the tests that failed in a run and did not run into their limit: those that a budget has time for. Raises
-    InvalidInputError if the folder holds no run."""
+    """Return the ids of the tests that failed in a run, which must be there, and not by their limit: those that a budget has time for."""
     slow = (*HARMLESS, Verdict.TIMEOUT)
     cases = [case for each in collect_all(find_raw([run])) for case in each.cases]
     return tuple(dict.fromkeys(case.id for case in cases if case.verdict not in slow and _is_a_test(case.id)))
@@ -103,17 +99,13 @@ def seconds_by_file(run: Path) -> dict[str, float]:
     """
     found: defaultdict[str, float] = defaultdict(float)
     for each in collect_all(find_raw([run])):
-        for name, seconds in _timed(each):
+        timed = [(case.id.partition("::")[0], case.seconds) for case in each.cases]
+        timed += [(row.origin.partition("::")[0] if _is_a_test(row.origin) else row.kernel, row.seconds) for row in each.compiled]
+        for name, seconds in timed:
             found[name] += seconds if math.isfinite(seconds) else 0.0
     if not any(found.values()):
         raise UsageError(f"--shard-times: the run in {run} timed no test.", "It ended before its first test.", "Give another run.")
     return dict(found)
-
-
-def _timed(run: TargetRun) -> list[tuple[str, float]]:
-    tests = [(case.id.partition("::")[0], case.seconds) for case in run.cases]
-    rows = [(row.origin.partition("::")[0] if _is_a_test(row.origin) else row.kernel, row.seconds) for row in run.compiled]
-    return tests + rows
 
 
 def _is_a_test(name: str) -> bool:
@@ -121,16 +113,12 @@ def _is_a_test(name: str) -> bool:
     return "::" in name or name.endswith(".py")
 
 
-# What a Python file of a package imports from the package, as its source says. Nothing is run.
-#
-# The answer errs on the side of too much: a name that two files may stand for stands for both, and a module on a path that a test puts
-# together itself is found by its name alone.
-
-
 class ImportGraph:
-    """The files of a package and what each needs. Paths are relative to `root`, with forward slashes.
+    """The files of a package and what each imports, as its source says. Paths are relative to `root`, with forward slashes.
 
-    `files` are its Python files, also those that a change has deleted. Modules are imported from the folders `bases`.
+    `files` are its Python files, also those that a change has deleted. Modules are imported from the folders `bases`. The answer errs on
+    the side of too much: a name that two files may stand for stands for both, and a module on a path that a test puts together itself is
+    found by its name alone.
     """
 
     def __init__(self, root: Path, files: Iterable[str], bases: Iterable[str] = (".",)) -> None:
@@ -240,8 +228,6 @@ def _called(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-# Find ids that name no test, without running the package: by the names that are written in its file.
-
 _MAKERS = {"globals", "locals", "vars", "setattr", "exec", "__dict__"}  # what makes a name that is written nowhere
 
 
@@ -287,8 +273,6 @@ def _close(name: str, body: Sequence[ast.stmt]) -> str:
     close = difflib.get_close_matches(name, [each for each in there if each.lower().startswith("test")], n=2)
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
-
-# Node ids as users have them → ids relative to the kernels folder.
 
 _MOST_BYTES = 4 << 20  # of all ids together: job.json holds them, and a report reads at most 8 MiB of it
 _MOST_IDS = 50_000
@@ -369,8 +353,6 @@ def _placed(nodeid: str, kernels: Path, root: Path) -> str | None:
     return None
 
 
-# Which test files and benches a change touches, and why.
-
 # Files that decide how everything below their folder is built, installed or tested.
 _SETTINGS = re.compile(
     r"pyproject\.toml|setup\.(py|cfg)|\.?pytest\.(ini|toml)|tox\.ini|requirements[\w.-]*\.(txt|in)|uv\.lock|poetry\.lock"
@@ -416,18 +398,14 @@ def touched(graph: ImportGraph, wanted: Iterable[str], changed: Collection[str])
         above = next((file for file in settings if PurePosixPath(file).parent in PurePosixPath(path).parents), None)
         hit = path if path in modules and not modules[path] else next(iter(sorted(reached & modules.keys())), None)
         if hit is not None:
-            reasons[path] = _reason(path, hit, modules[hit])
+            needed = f"{hit}, which it needs, " if hit != path and modules[hit] else ""
+            changed_file = "it has changed" if hit == path else f"needs {hit}"
+            reasons[path] = f"{needed}may read {modules[hit]}" if modules[hit] else changed_file
         elif above is not None:
             reasons[path] = f"{above} governs it"
     effective = {hit for path in reasons for hit in graph.reached(path) & modules.keys()}
     used = effective | {modules[hit] for hit in effective} | {file for file in settings if reasons}
     return Touched(reasons, tuple(path for path in changed if path not in used))
-
-
-def _reason(path: str, hit: str, data: str) -> str:
-    if data:
-        return f"{hit}, which it needs, may read {data}" if hit != path else f"may read {data}"
-    return "it has changed" if hit == path else f"needs {hit}"
 
 
 def _users_of(path: str, known: Iterable[str], graph: ImportGraph) -> list[str]:
@@ -443,5 +421,5 @@ def _users_of(path: str, known: Iterable[str], graph: ImportGraph) -> list[str]:
 
 
 def _is_no_code(path: str) -> bool:
-    pure = PurePosixPath(path)
-    return any(part.startswith(".") for part in pure.parts) or _NO_CODE.fullmatch(pure.name) is not None
+    *_, name = parts = PurePosixPath(path).parts
+    return any(part.startswith(".") for part in parts) or _NO_CODE.fullmatch(name) is not None

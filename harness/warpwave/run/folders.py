@@ -1,8 +1,7 @@
-"""Reserve disk space for results, so that a run can write its final record even if the disk is full by then."""
+"""Where results go by default, the check of the user's folder before any work is done, and space for the last record of a run."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import tempfile
@@ -19,10 +18,9 @@ BYTES = 64 << 10  # a run.json has 2 to 20 KiB
 
 
 class Reserve:
-    """An open file without a name. The code under test can neither see nor remove it, and a killed process frees its space."""
+    """Space for a run's final record if the disk is full by then: an open file without a name, which code under test cannot remove."""
 
     def __init__(self) -> None:
-        """Reserve nothing yet."""
         self._file: Union[IO[bytes], None] = None
 
     def take(self, folder: Path) -> None:
@@ -38,8 +36,6 @@ class Reserve:
             self._file = None
 
 
-# Where results go by default, and the check of the user's folder before any work is done.
-
 RUNS = Path("reports") / "runs"  # in the current folder, which is usually the user's repository
 
 
@@ -50,7 +46,7 @@ def ignored_by_git(path: Path) -> Path:
     """
     if path.resolve().parent == RUNS.resolve():
         check_no_links(RUNS)
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             RUNS.mkdir(parents=True, exist_ok=True)
             with (RUNS / ".gitignore").open("x", encoding="utf-8") as file:
                 file.write("# Made by warpwave: results of runs.\n*\n")
@@ -65,7 +61,7 @@ def point_to_latest(run: Path) -> None:
     link = RUNS / LATEST
     if run.resolve().parent != RUNS.resolve() or (link.exists() and not link.is_symlink()):
         return
-    with contextlib.suppress(OSError):  # a disk without links
+    with suppress(OSError):  # a disk without links
         new = link.with_name(f".{LATEST}-{secrets.token_hex(4)}")
         new.symlink_to(run.name)
         new.replace(link)

@@ -122,18 +122,31 @@ def package(options: RunOptions) -> dict[str, str]:
     return {top: _digest("\n".join(lines).encode()) for top, lines in folded.items()}
 
 
+def _walk(root: Path, results: Path, kernels: Path | None = None) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """Walk a package, without `kernels`, environments, caches and results of runs."""
+    for folder, folders, files in os.walk(root):
+        here = Path(folder)
+        real = Path(os.path.realpath(folder))
+        if real in (results, kernels) or any(name in files for name in _FOLDER_MARKS) or any((here / "raw").glob("*/run.json")):
+            folders.clear()
+            continue
+        # Not even a digest of a password leaves this machine: records are shared, and short passwords can be guessed.
+        folders[:] = sorted(name for name in folders if name not in _FOLDERS and not secret(here / name))
+        yield here, folders, sorted(files)
+
+
 def _sources(options: RunOptions) -> Iterator[tuple[str, str]]:
     """Return the digests of a package's modules and settings outside the kernels folder: `../my_ops/relu.py`. Its data may be large."""
     root, kernels = options.package.folder, options.package.kernels
-    for folder, folders, files in os.walk(root):
-        here = Path(folder)
-        if here in (kernels, options.where.folder) or any(name in files for name in _FOLDER_MARKS) or _is_run(here):
-            folders.clear()
-            continue
-        folders[:] = sorted(name for name in folders if name not in _FOLDERS | _BUILT and not name.startswith("."))
-        for name in sorted(name for name in files if name.endswith(".py") or name in _SETTINGS):
-            path = here / name
-            yield os.fsencode(os.path.relpath(path, kernels)).decode("utf-8", "backslashreplace"), _content(path, root)
+    for here, folders, files in _walk(root, options.where.folder, kernels):
+        folders[:] = [name for name in folders if name not in _BUILT and not name.startswith(".")]
+        for path in (here / name for name in files if name.endswith(".py") or name in _SETTINGS):
+            yield _as_text(os.path.relpath(path, kernels)), _content(path, root)
+
+
+def _as_text(path: str) -> str:
+    """Return a path for a record, which holds text, while a path is bytes."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def snapshot_of(options: RunOptions) -> str:
@@ -150,23 +163,10 @@ def harness_code() -> str:
 
 
 def _files(root: Path, results: Path, package_root: Path) -> Iterator[tuple[str, str]]:
-    for folder, folders, files in os.walk(root):
-        real = os.path.realpath(folder)
-        if Path(real) == results or any(name in files for name in _FOLDER_MARKS) or _is_run(Path(folder)):
-            folders.clear()
-            continue
-        # Not even a digest of a password leaves this machine: records are shared, and short passwords can be guessed.
-        folders[:] = sorted(name for name in folders if name not in _FOLDERS and not secret(Path(folder, name)))
-        linked = [name for name in folders if (Path(folder) / name).is_symlink()]
-        for name in sorted(name for name in [*files, *linked] if not _FILES.fullmatch(name) and not secret(Path(folder, name))):
-            path = Path(folder, name)
-            # A file name is bytes, but a record holds text.
-            yield os.fsencode(path.relative_to(root).as_posix()).decode("utf-8", "backslashreplace"), _content(path, package_root)
-
-
-def _is_run(folder: Path) -> bool:
-    """Return whether this folder holds the results of a run."""
-    return any((folder / "raw").glob("*/run.json"))
+    for here, folders, files in _walk(root, results):
+        linked = [name for name in folders if (here / name).is_symlink()]
+        for path in (here / name for name in sorted([*files, *linked]) if not _FILES.fullmatch(name) and not secret(here / name)):
+            yield _as_text(path.relative_to(root).as_posix()), _content(path, package_root)
 
 
 def _content(path: Path, root: Path) -> str:
@@ -203,8 +203,7 @@ def _installed(environment: Environment) -> dict[str, str]:
 
 
 def _is_elsewhere(environment: Environment) -> bool:
-    entry = ENGINES.get(environment.engine)
-    return entry is not None and entry.needs_host
+    return environment.engine in ENGINES and ENGINES[environment.engine].needs_host
 
 
 def _calling(environment: Environment) -> dict[str, str]:
@@ -228,14 +227,10 @@ def _image_id(request: Request, recorded: Environment) -> str | None:
 
 
 def _hardware(target: Target) -> dict[str, str]:
-    """Return the driver and the cards of this machine. Those of another one are not known here: the results of its leg name them."""
-    return {"driver": _text(target.probe.driver_file), "cards": " ".join(_cards(target.doctor.pci))}
-
-
-def _cards(vendor: str | None) -> list[str]:
-    """Return the PCI device numbers of a vendor's cards."""
-    found = Path("/sys/bus/pci/devices").glob("*/vendor") if vendor else ()
-    return sorted(_text(str(path.with_name("device"))) for path in found if _text(str(path)) == vendor)
+    """Return the driver and the cards of this machine, by PCI device number. Those of another one are named in its leg's results."""
+    found = Path("/sys/bus/pci/devices").glob("*/vendor") if target.doctor.pci else ()
+    cards = sorted(_text(str(path.with_name("device"))) for path in found if _text(str(path)) == target.doctor.pci)
+    return {"driver": _text(target.probe.driver_file), "cards": " ".join(cards)}
 
 
 def _text(path: str | None) -> str:
@@ -253,6 +248,10 @@ def _digest(data: bytes) -> str:
 
 _MOST_FILES, _MOST_LIST, _MOST_BYTES, _MOST_TOGETHER = 100_000, 32 << 20, 256 << 20, 4 << 30  # files; bytes of their list, of each, of all
 _REMEDY = "Compile again with --save-compiled, and hand over that run."
+
+
+def _refused(happened: str, meaning: str = "The artifact was damaged or forged.") -> UsageError:
+    return UsageError(happened, meaning, _REMEDY)
 
 
 def find(folder: Path) -> Path:
@@ -274,10 +273,9 @@ def digest_of(folder: Path, expected: str = "") -> str:
     cannot be read."""
     digest = hashlib.sha256(_read(folder, COMPILED_MANIFEST, _MOST_LIST)).hexdigest()
     if expected and digest != expected:
-        raise UsageError(
+        raise _refused(
             f"{folder} does not hold the kernels that were planned: the SHA-256 of their list is {digest}.",
             "--compiled names another one, so the artifact was replaced or is of another run.",
-            _REMEDY,
         )
     return digest
 
@@ -292,19 +290,15 @@ def copy(folder: Path, raw: Path, planned: str) -> None:
         if not isinstance(files, dict) or len(files) > _MOST_FILES or not all(COMPILED_NAME.fullmatch(name) for name in files):
             raise ValueError("it names something other than files of kernels")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UsageError(f"The list of the kernels in {folder} cannot be read: {error}.", "It was damaged or forged.", _REMEDY) from None
+        raise _refused(f"The list of the kernels in {folder} cannot be read: {error}.") from None
     room = _MOST_TOGETHER
     for name, digest in files.items():
         data = _read(folder, name, _MOST_BYTES)
         room -= len(data)
         if room < 0:
-            raise UsageError(
-                f"The kernels in {folder} have more than {_MOST_TOGETHER >> 30} GiB.",
-                "A package's kernels take far less, so their list was forged or damaged.",
-                _REMEDY,
-            )
+            raise _refused(f"The kernels in {folder} have more than {_MOST_TOGETHER >> 30} GiB, and a package's kernels take far less.")
         if hashlib.sha256(data).hexdigest() != digest:
-            raise UsageError(f"{folder / name} was changed after it was compiled.", "The artifact was damaged or forged.", _REMEDY)
+            raise _refused(f"{folder / name} was changed after it was compiled.")
         _write(raw / COMPILED_HERE / name, data)
     _write(raw / COMPILED_HERE / COMPILED_MANIFEST, text)
 
@@ -314,7 +308,7 @@ def _read(folder: Path, name: str, most: int) -> bytes:
         with opened(folder, name, most) as file:
             return file.read()
     except (RejectedError, OSError) as error:
-        raise UsageError(f"{folder / name}: {error}.", "The kernels of --compiled are not complete.", _REMEDY) from None
+        raise _refused(f"{folder / name}: {error}.", "The kernels of --compiled are not complete.") from None
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -22,7 +22,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from warpwave.config.targets import Target
 from warpwave.engines import waiting
-from warpwave.engines import waiting as signals
 from warpwave.engines.snapshot import take_once
 from warpwave.errors import UsageError, WarpwaveError
 from warpwave.options import RunOptions
@@ -108,7 +107,7 @@ class LegProcess:
     """One leg, running in a child process. `pipe` is readable when it has told something. `siblings` are the pipes of other legs."""
 
     def __init__(self, leg: Leg, siblings: Collection[int] = ()) -> None:
-        self.leg = leg
+        self.leg, self.told_its_end = leg, False
         self.status: Union[int, None] = None
         self._held = b""
         leg.log.parent.mkdir(parents=True, exist_ok=True)
@@ -222,27 +221,13 @@ _TICK_S = 0.25
 
 
 class Watcher(Protocol):
-    """Shows what the legs do."""
+    """Shows what the legs do: that one has started, a line of progress, an event of the inside, how it ended; and that time passes."""
 
-    def started(self, leg: Leg) -> None:
-        """Show that a leg has started."""
-        ...
-
-    def say(self, leg: Leg, line: str) -> None:
-        """Show one line of progress."""
-        ...
-
-    def on_event(self, leg: Leg, event: dict[str, Any]) -> None:
-        """Show an event of the inside."""
-        ...
-
-    def ended(self, leg: Leg, verdict: str, reason: str) -> None:
-        """Show how a leg ended."""
-        ...
-
-    def tick(self) -> None:
-        """Show that time passes; called about four times a second."""
-        ...
+    def started(self, leg: Leg) -> None: ...  # noqa: D102
+    def say(self, leg: Leg, line: str) -> None: ...  # noqa: D102
+    def on_event(self, leg: Leg, event: dict[str, Any]) -> None: ...  # noqa: D102
+    def ended(self, leg: Leg, verdict: str, reason: str) -> None: ...  # noqa: D102
+    def tick(self) -> None: ...  # noqa: D102
 
 
 def run_side_by_side(lanes: Sequence[Sequence[Leg]], watcher: Watcher) -> tuple[list[RunRecord], list[WarpwaveError]]:
@@ -252,77 +237,62 @@ def run_side_by_side(lanes: Sequence[Sequence[Leg]], watcher: Watcher) -> tuple[
     `run.json` says that it has not ended. Raises UsageError if the package cannot be sent to another machine. Nothing was started.
     """
     _prepare(lanes)
-    waiting = [deque(lane) for lane in lanes]
-    watch = _Watch(watcher)
-    with signals.held(), selectors.DefaultSelector() as selector:
+    records: list[RunRecord] = []
+    refused: list[WarpwaveError] = []
+    with waiting.held(), selectors.DefaultSelector() as selector:
         running: dict[int, tuple[LegProcess, deque[Leg]]] = {}
 
         def start_next(lane: deque[Leg]) -> None:
-            if lane and not signals.asked():
+            if lane and not waiting.asked():
                 child = LegProcess(lane.popleft(), list(running))
                 running[child.pipe] = (child, lane)
                 selector.register(child.pipe, selectors.EVENT_READ)
                 watcher.started(child.leg)
 
-        for lane in waiting:
-            start_next(lane)
+        for lane in lanes:
+            start_next(deque(lane))
         passed_on = False
         while running:
             for key, _ in selector.select(_TICK_S):
                 child, lane = running[key.fd]
                 for kind, value in child.read():
-                    watch.take(child.leg, kind, value)
+                    _take(child, kind, value, watcher, records, refused)
                 if child.status is not None:
                     selector.unregister(key.fd)
                     del running[key.fd]
-                    watch.close(child.leg, child.status)
+                    if not child.told_its_end:
+                        reason = f"its process ended before it could tell how (status {child.status}); --resume continues the leg"
+                        watcher.ended(child.leg, "incomplete", reason)
                     start_next(lane)
-            if signals.asked() and not passed_on:
+            if waiting.asked() and not passed_on:
                 passed_on = True
                 for child, _ in running.values():
-                    child.stop(signal.SIGTERM if signals.terminated() else signal.SIGINT)
+                    child.stop(signal.SIGTERM if waiting.terminated() else signal.SIGINT)
             watcher.tick()
-    return watch.records, watch.refused
+    return records, refused
 
 
-class _Watch:
-    """Takes what the children tell."""
-
-    def __init__(self, watcher: Watcher) -> None:
-        self.records: list[RunRecord] = []
-        self.refused: list[WarpwaveError] = []
-        self._watcher = watcher
-        self._ended: set[str] = set()
-        self._reader = TypeAdapter(RunRecord)
-
-    def take(self, leg: Leg, kind: str, value: Any) -> None:
-        """Take one thing that a leg's process told."""
-        if kind == SAY:
-            self._watcher.say(leg, value)
-        elif kind == EVENT:
-            self._watcher.on_event(leg, value)
-        elif kind == REFUSED:
-            self.refused.append(UsageError(*value))
-            self._end(leg, "refused", value[0])
-        elif kind == FAILED:
-            self._end(leg, "infra", f"warpwave itself failed: {value}" + (f"; see {leg.log}" if leg.log.is_file() else ""))
-        elif kind == RECORD:
-            try:
-                record = self._reader.validate_python(value)
-            except ValidationError as error:  # the folder has the same record
-                self._end(leg, "infra", f"its record cannot be read: {error.errors()[0]['msg']}")
-                return
-            self.records.append(record)
-            self._end(leg, record.verdict.value, record.reason)
-
-    def close(self, leg: Leg, status: int) -> None:
-        """Note that a leg's process has ended, perhaps without telling how."""
-        if leg.name not in self._ended:
-            self._end(leg, "incomplete", f"its process ended before it could tell how (status {status}); --resume continues the leg")
-
-    def _end(self, leg: Leg, verdict: str, reason: str) -> None:
-        self._ended.add(leg.name)
-        self._watcher.ended(leg, verdict, reason)
+def _take(child: LegProcess, kind: str, value: Any, watcher: Watcher, records: list[RunRecord], refused: list[WarpwaveError]) -> None:
+    """Take one thing that a leg's process told."""
+    leg = child.leg
+    child.told_its_end = child.told_its_end or kind in (RECORD, REFUSED, FAILED)
+    if kind == SAY:
+        watcher.say(leg, value)
+    elif kind == EVENT:
+        watcher.on_event(leg, value)
+    elif kind == REFUSED:
+        refused.append(UsageError(*value))
+        watcher.ended(leg, "refused", value[0])
+    elif kind == FAILED:
+        watcher.ended(leg, "infra", f"warpwave itself failed: {value}" + (f"; see {leg.log}" if leg.log.is_file() else ""))
+    elif kind == RECORD:
+        try:
+            record = TypeAdapter(RunRecord).validate_python(value)
+        except ValidationError as error:  # the folder has the same record
+            watcher.ended(leg, "infra", f"its record cannot be read: {error.errors()[0]['msg']}")
+        else:
+            records.append(record)
+            watcher.ended(leg, record.verdict.value, record.reason)
 
 
 def _prepare(lanes: Sequence[Sequence[Leg]]) -> None:

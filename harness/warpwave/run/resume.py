@@ -19,25 +19,11 @@ from warpwave.records import Attempt, Inputs, Job, RunRecord, Stages, Verdict
 from warpwave.records.words import HOST_FOLDER, host_copy
 from warpwave.run.inputs import harness_code, package
 
-# Fields of a job that may differ when a run is resumed: paths, and limits on time and workers.
-_FREE = (
-    "lease",
-    "compiled",
-    "limits",
-    "kernels",
-    "package_root",
-    "names",
-    "variables",
-    "output",
-    "driver_file",
-    "probe",
-    "workers",
-    "probe_limit_s",
-    "device_faults",
-    "card_query",
-    "card_rows",
-    "schema_version",
-)
+# Fields of a job that may differ when a run is resumed: paths, limits on time and workers, and groups, whose fields are compared.
+_FREE = {
+    *("lease", "compiled", "limits", "kernels", "package_root", "names", "variables", "output", "driver_file", "probe", "workers"),
+    *("probe_limit_s", "device_faults", "card_query", "card_rows", "schema_version", "what", "declared"),
+}
 _NAMES = {"chosen": "choice of tests", "files": "part of the package (--shard)", "division": "division into shards"}
 _MAX_ATTEMPTS = 100
 Record = TypeVar("Record", RunRecord, Job, Inputs)
@@ -161,11 +147,10 @@ def check_same(raw: Path, job: Job) -> None:
     recorded = _own(raw, "job.json", Job)
     if recorded is None:
         return
-    groups = ("what", "declared")
     earlier, later = ({**vars(each.what), **vars(each.declared), **vars(each)} for each in (recorded, job))
     for name in later:
         before, now = earlier[name], later[name]
-        if name not in (*_FREE, *groups) and before != now:
+        if name not in _FREE and before != now:
             what = _NAMES.get(name) or name.replace("_", " ")
             raise UsageError(
                 f"The run in {raw} is another one: its {what} was {_short(before)}, now it is {_short(now)}.",

@@ -65,7 +65,12 @@ def check_target(target: Target, options: RunOptions) -> tuple[Stage, ...]:
     """Return the stages of a target that the user asked for. Raises UsageError if the request makes no sense for this target, or its folder
     exists already. Nothing is started."""
     stages = _stages(target, options)
-    _check_shareable(target, options)
+    if options.where.share and target.probe.require and not target.visible_devices:  # one without a GPU has nothing to share
+        raise UsageError(
+            f"The target {target.name!r} cannot share its work between GPUs.",
+            "Its entry in the targets file does not name the variable that selects which cards a process sees.",
+            f"Add it as targets.{target.name}.visible_devices, or give one card with --gpu.",
+        )
     if options.what.profile and not target.emulate:
         raise UsageError(
             f"--profile was given, and the target {target.name!r} does not emulate its kernels.",
@@ -103,17 +108,17 @@ def _check_finished(request: Request, stages: tuple[Stage, ...], record: RunReco
     check_same(request.raw, job_of(layout, request, stages))
 
 
+_CODES = {
+    Verdict.PASSED: ExitCode.GOOD,
+    Verdict.NOT_RUN: ExitCode.NOTHING_RAN,
+    **dict.fromkeys((Verdict.FAILED, Verdict.ERROR), ExitCode.FAILED),
+    **dict.fromkeys((Verdict.ABSENT, Verdict.INFRA), ExitCode.INFRASTRUCTURE),
+}
+
+
 def exit_code_of(verdict: Verdict) -> ExitCode:
     """Return the exit code for a verdict."""
-    codes = {
-        Verdict.PASSED: ExitCode.GOOD,
-        Verdict.FAILED: ExitCode.FAILED,
-        Verdict.ERROR: ExitCode.FAILED,
-        Verdict.ABSENT: ExitCode.INFRASTRUCTURE,
-        Verdict.INFRA: ExitCode.INFRASTRUCTURE,
-        Verdict.NOT_RUN: ExitCode.NOTHING_RAN,
-    }
-    return codes.get(verdict, ExitCode.INCOMPLETE)
+    return _CODES.get(verdict, ExitCode.INCOMPLETE)
 
 
 def commit_of(folder: Path) -> str:
@@ -128,32 +133,16 @@ def _stages(target: Target, options: RunOptions) -> tuple[Stage, ...]:
     if not options.what.stages:
         return target.stages
     chosen = tuple(stage for stage in target.stages if stage in options.what.stages)
-    if not chosen and target.emulate:
-        raise UsageError(
-            f"The target {target.name!r} has no stage {' or '.join(stage.value for stage in options.what.stages)}.",
-            "Emulated targets measure nothing: a CPU executes the machine code, and its time says nothing about a card.",
-            f"Choose from {', '.join(stage.value for stage in target.stages)}, or measure on a target with a card.",
-        )
     if not chosen:
+        meaning = "Each target lists its stages in targets.yml. A target without a GPU has no stage that measures time."
+        if target.emulate:
+            meaning = "Emulated targets measure nothing: a CPU executes the machine code, and its time says nothing about a card."
         raise UsageError(
             f"The target {target.name!r} has no stage {' or '.join(stage.value for stage in options.what.stages)}.",
-            "Each target lists its stages in targets.yml. A target without a GPU has no stage that measures time.",
+            meaning,
             f"Choose from {', '.join(stage.value for stage in target.stages)}. Targets with a card can measure: `warpwave list`.",
         )
     return chosen
-
-
-def _check_shareable(target: Target, options: RunOptions) -> None:
-    """Refuse to share work between GPUs if the target does not name the variable that selects them.
-
-    A target without a GPU has nothing to share, and runs as usual.
-    """
-    if options.where.share and target.probe.require and not target.visible_devices:
-        raise UsageError(
-            f"The target {target.name!r} cannot share its work between GPUs.",
-            "Its entry in the targets file does not name the variable that selects which cards a process sees.",
-            f"Add it as targets.{target.name}.visible_devices, or give one card with --gpu.",
-        )
 
 
 def _make(raw: Path, options: RunOptions) -> bool:

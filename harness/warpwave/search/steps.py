@@ -23,8 +23,6 @@ from warpwave.run.attempt import OnEvent
 from warpwave.run.legs import Leg
 from warpwave.run.shards import files_of
 
-# Run a target on a toolchain, unless it has run there already, and read its results.
-
 
 def run_legs(legs: Sequence[Target], options: RunOptions, say: Say, on_event: OnEvent) -> list[RunRecord]:
     """Run each leg in turn. One whose folder exists is resumed, which does nothing if it is finished. Raises UsageError if a leg makes no
@@ -163,13 +161,6 @@ def _check_same(out: Path, about: dict[str, object]) -> None:
             "Give the options of that search, or another --out.",
         )
 
-
-def stepper(steps: Steps, make: Callable[[str], Step]) -> Callable[[str], Reply]:
-    """Return a function from a step's name to its answer."""
-    return lambda name: steps.ask_for(name, lambda: make(name))
-
-
-# The order in which the legs of a comparison run: those that measure take turns.
 
 _MOST_TURNS = 8  # each turn starts two processes, or two containers
 

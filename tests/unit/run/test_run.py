@@ -40,7 +40,7 @@ from warpwave.records.registry import Entry
 from warpwave.run import attempt as attempt_module
 from warpwave.run import cards as lease_module
 from warpwave.run import run_target
-from warpwave.run.attempt import Diagnosis, diagnose
+from warpwave.run.attempt import Ending, diagnose
 from warpwave.run.choice import missing
 from warpwave.run.shards import NOTHING, divide, files_of, part_of
 
@@ -565,5 +565,5 @@ def test_only_one_ending_passes():
     ):
         found = diagnose(Exit(code, 1.0, oom, late, stopped, error), reports, 60.0, "")
         undisturbed = code == 0 and not late and not stopped and not error
-        assert (found == Diagnosis(Verdict.PASSED)) == (undisturbed and reports is GOOD)
+        assert (found == Ending(Verdict.PASSED)) == (undisturbed and reports is GOOD)
         assert found.reason or found.verdict is Verdict.PASSED
