@@ -32,7 +32,6 @@ from warpwave.run import inputs
 from warpwave.run.choice import (
     Change,
     ImportGraph,
-    Touched,
     changed_files,
     checked,
     failed_in_time,
@@ -40,6 +39,7 @@ from warpwave.run.choice import (
     listed,
     named,
     placed,
+    placed_or_same,
     python_files,
     seconds_by_file,
     still_there,
@@ -49,8 +49,6 @@ from warpwave.run.folders import LATEST, RUNS, new_run_id
 from warpwave.run.resume import recorded_run_id
 from warpwave.run.shards import NOTHING, parse_shard
 from warpwave.starter import repository_of
-
-# Turn the options for a package's environment into values: what to install, and which variables to set.
 
 # What the harness sets itself, for every stage. PYTHONPATH is not among them: a user's folders come behind the harness's.
 _OWN = re.compile(
@@ -126,8 +124,6 @@ def chosen_variables(pairs: Sequence[str]) -> dict[str, str]:
     return found
 
 
-# Turn the options that choose tests into one choice: by id, by an earlier run, by a change.
-
 _MOST_LINES = 20
 
 
@@ -153,39 +149,12 @@ def chosen_tests(options: dict[str, Any], package: Package, benches: tuple[str, 
         chosen, benches = _touched_by(changed_files(package.folder, ref), f"--changed-since {ref}", package, benches)
     elif edited := options.get("edited"):
         chosen, benches = _touched_by(Change("", edited), "--watch", package, benches)
-    return _without(chosen, options["deselect_from"], package), benches
-
-
-def chosen_shard_times(run: Path | None, *, divided: bool) -> dict[str, float]:
-    """Return the seconds that an earlier run took for each file; nothing without --shard-times. Raises UsageError if there is no shard that
-    they could balance, or the run timed nothing."""
-    if run is not None and not divided:
-        raise UsageError("--shard-times was given without --shard.", "It balances shards by an earlier run's times.", "Add --shard I/N.")
-    return seconds_by_file(run) if run is not None else {}
-
-
-def chosen_pytest_args(keyword: str | None, words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the options for pytest: `-k`, and those of --pytest-args. Raises UsageError if `-k` is given twice."""
-    if keyword and any(word.startswith("-k") for word in words):
-        raise UsageError("-k was given twice.", "pytest takes the last one only.", "Give one: -k 'add and not bf16'.")
-    # As one word, because an expression may look like an option of pytest.
-    return ((f"-k={keyword}",) if keyword else ()) + words
-
-
-def _without(chosen: Chosen, file: Path | None, package: Package) -> Chosen:
-    if file is None:
-        return chosen
-    known = listed(file, "--deselect-from")
-    # A list is kept for years: ids of files that are gone are named in the report, and refuse no run.
-    ids = [_at_kernels(nodeid, package) for nodeid in known]
-    return replace(chosen, without=checked(ids, "--deselect-from"), how=(*chosen.how, f"--deselect-from {file}"))
-
-
-def _at_kernels(nodeid: str, package: Package) -> str:
-    try:
-        return placed([nodeid], "--deselect-from", package.kernels, package.folder)[0]
-    except UsageError:
-        return nodeid
+    if file := options["deselect_from"]:
+        # A list is kept for years: ids of files that are gone are named in the report, and refuse no run.
+        left_out = [placed_or_same(nodeid, package.kernels, package.folder) for nodeid in listed(file, "--deselect-from")]
+        how = (*chosen.how, f"--deselect-from {file}")
+        chosen = replace(chosen, without=checked(left_out, "--deselect-from"), how=how)
+    return chosen, benches
 
 
 def _touched_by(change: Change, option: str, package: Package, patterns: tuple[str, ...]) -> tuple[Chosen, tuple[str, ...]]:
@@ -208,18 +177,12 @@ def _touched_by(change: Change, option: str, package: Package, patterns: tuple[s
     own = tuple(found[path] for path in hit.reasons)
     what = f"what has changed since {option.partition(' ')[2]} ({change.commit})" if change.commit else "the edit"
     benches = tuple(glob.escape(path) for path in own if is_bench(path, patterns))
-    lines = [
-        f"{len(own)} of {len(wanted)} test files and benches are touched by {what}",
-        *_reasons(hit, found),
-    ]
-    return Chosen(own, how=(option,), why=tuple(lines)), benches or (NOTHING,)
-
-
-def _reasons(hit: Touched, names: dict[str, str]) -> list[str]:
-    lines = [f"{names[path]}: {reason}" for path, reason in list(hit.reasons.items())[:_MOST_LINES]]
+    lines = [f"{len(own)} of {len(wanted)} test files and benches are touched by {what}"]
+    lines += [f"{found[path]}: {reason}" for path, reason in list(hit.reasons.items())[:_MOST_LINES]]
     lines += [f"and {len(hit.reasons) - _MOST_LINES} more"] if len(hit.reasons) > _MOST_LINES else []
-    count = len(hit.without_effect)
-    return lines + ([f"no test needs {count} of the changed files{_named(hit.without_effect)}"] if count else [])
+    if lost := hit.without_effect:
+        lines.append(f"no test needs {len(lost)} of the changed files{_named(lost)}")
+    return Chosen(own, how=(option,), why=tuple(lines)), benches or (NOTHING,)
 
 
 def _named(files: Sequence[str]) -> str:
@@ -280,6 +243,9 @@ def _what(options: dict[str, Any], package: Package, compiled: str) -> What:
     chosen, benches = chosen_tests(options, package, options["benches"] or What.benches)
     saved = named_architectures(options["save_compiled"] or "", load_architectures(options["overlay"]), "--save-compiled")
     kept = tuple(card.name for card in saved)
+    keyword, words = options["keyword"], options["pytest_args"]
+    if keyword and any(word.startswith("-k") for word in words):
+        raise UsageError("-k was given twice.", "pytest takes the last one only.", "Give one: -k 'add and not bf16'.")
     if options.get("candidates"):
         declared["autotune"] = "all"
     if kept:  # for runs with a card, which launch everything
@@ -288,7 +254,7 @@ def _what(options: dict[str, Any], package: Package, compiled: str) -> What:
         chosen=chosen,
         stages=_parse_stages(options["stages"]),
         benches=benches,
-        pytest_args=chosen_pytest_args(options["keyword"], options["pytest_args"]),
+        pytest_args=((f"-k={keyword}",) if keyword else ()) + words,  # as one word: an expression may look like an option of pytest
         save_compiled=kept,
         compiled=compiled,
         **declared,
@@ -302,6 +268,9 @@ def _where(options: dict[str, Any], compiled: Path | None, divided: bool) -> Whe
         raise UsageError(
             f"--resume names {resume} and --out names {options['out']}.", "A run is resumed in its own folder.", "Leave --out out."
         )
+    times: Path | None = options["shard_times"]
+    if times is not None and not (options["shard"] or divided):
+        raise UsageError("--shard-times was given without --shard.", "It balances shards by an earlier run's times.", "Add --shard I/N.")
     gpu, share = chosen_gpus(options["gpu"])
     run_id = recorded_run_id(resume) if resume else new_run_id()
     return Where(
@@ -313,7 +282,7 @@ def _where(options: dict[str, Any], compiled: Path | None, divided: bool) -> Whe
         gpu=gpu,
         share=share,
         shard=parse_shard(options["shard"]) if options["shard"] else None,
-        shard_times=chosen_shard_times(options["shard_times"], divided=bool(options["shard"]) or divided),
+        shard_times=seconds_by_file(times) if times is not None else {},
         compiled=compiled,
         command=_command(),
     )

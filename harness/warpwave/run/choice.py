@@ -343,6 +343,11 @@ def checked(ids: Iterable[str], option: str) -> tuple[str, ...]:
     return found
 
 
+def placed_or_same(nodeid: str, kernels: Path, root: Path) -> str:
+    """Return an id relative to the kernels folder; as it is if there is no such file."""
+    return _placed(nodeid, kernels, root) or nodeid
+
+
 def _placed(nodeid: str, kernels: Path, root: Path) -> str | None:
     name, colons, rest = nodeid.partition("::")
     for base in (kernels, root, Path.cwd()):
