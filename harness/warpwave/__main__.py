@@ -46,8 +46,6 @@ COMMANDS = {
 
 
 class _Commands(click.Group):
-    """The commands, each imported when it is asked for."""
-
     def list_commands(self, context: click.Context) -> list[str]:
         """Return the names of the commands."""
         return sorted(COMMANDS)
@@ -119,7 +117,6 @@ def _run_cli(arguments: list[str]) -> int:
 
 
 def _looks_like_json(problem: click.ClickException, arguments: list[str]) -> bool:
-    """Return whether an unparsable command line asks for JSON on standard output."""
     from warpwave.cli.options import JsonCommand, json_words
 
     context = getattr(problem, "ctx", None)

@@ -64,10 +64,8 @@ def say(text: Union[str, list[str]] = "", *, err: bool = False) -> None:
 
 
 def show(*parts: RenderableType, err: bool = False, **options: Any) -> None:
-    """Print what rich renders. Its texts were made visible when they were created; wrapping cannot turn them into a command.
-
-    Only what may not be wrapped, since it is copied, is wider than the terminal.
-    """
+    """Print what rich renders. Its texts were made visible when they were created; wrapping cannot turn them into a command. Only what may
+    not be wrapped, since it is copied, is wider than the terminal."""
     terminal(err=err).print(*parts, **{"crop": False, **options})
 
 

@@ -142,10 +142,8 @@ def is_about_a_path(error: OSError) -> bool:
 
 
 def explain(error: BaseException) -> WarpwaveError:
-    """Return any exception as an error with three sentences.
-
-    A wrong path is a `UsageError`, a refusal by the machine is infrastructure, and anything else is a bug in warpwave.
-    """
+    """Return any exception as an error with three sentences. A wrong path is a `UsageError`, a refusal by the machine is infrastructure,
+    and anything else is a bug in warpwave."""
     if isinstance(error, WarpwaveError):
         return error
     message = " ".join(str(error).split())[:400] or type(error).__name__

@@ -62,7 +62,6 @@ def make_report(
 
 
 def _folder(out: Path, record: RunRecord) -> Path:
-    """Return the folder of a run below `out`: a leg that a hosts file divided has one for each shard."""
     own = out / "shards" / record.shard.replace("/", "of")
     return (own if record.shard and own.is_dir() else out) / "raw" / record.target
 

@@ -31,11 +31,9 @@ _INSTALLED = f'{{WARPWAVE: "{_EXAMPLE}"}}'  # in the workflow
 
 
 def write_starter(folder: Path, requirement: str | None) -> list[Path]:
-    """Copy the starter into `folder` and return what was written. If a file exists already and is another one, write nothing.
-
-    `requirement` is what pip installs in the workflow. Without one, no workflow is written: a guessed name could be anyone's package.
-    Raises UsageError if another file is in the way, the folder is not writable, or pip cannot install `requirement`.
-    """
+    """Copy the starter into `folder` and return what was written. If a file exists already and is another one, write nothing. `requirement`
+    is what pip installs in the workflow. Without one, no workflow is written: a guessed name could be anyone's package. Raises UsageError
+    if another file is in the way, the folder is not writable, or pip cannot install `requirement`."""
     if requirement is not None:
         _check_installable(requirement)
     texts = {path: (starter() / path).read_text(encoding="utf-8") for path in starter_files()}
@@ -99,11 +97,9 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def requirement() -> str | None:
-    """Return `git+https://HOST/OWNER/NAME@COMMIT` if warpwave was installed from, or runs in, a repository that others can reach.
-
-    Return None if nobody else can install it, or if it came from an index: there is no release, so that name there is not ours. A commit
-    counts only if a remote branch contains it.
-    """
+    """Return `git+https://HOST/OWNER/NAME@COMMIT` if warpwave was installed from, or runs in, a repository that others can reach. Return
+    None if nobody else can install it, or if it came from an index: there is no release, so that name there is not ours. A commit counts
+    only if a remote branch contains it."""
     return _as_installed() or _as_checked_out(Path(__file__).resolve().parents[2])
 
 
@@ -126,10 +122,8 @@ def _as_checked_out(root: Path) -> str | None:
 
 
 def repository_of(folder: Path) -> str:
-    """Return `https://HOST/OWNER/NAME#path/of/the/folder` of the remote that `folder` was cloned from, or an empty text.
-
-    Never a user, a password or a token: the address is in every report.
-    """
+    """Return `https://HOST/OWNER/NAME#path/of/the/folder` of the remote that `folder` was cloned from, or an empty text. Never a user, a
+    password or a token: the address is in every report."""
     address = public_address(_git(folder, "remote", "get-url", "origin"))
     return f"{address}#{_git(folder, 'rev-parse', '--show-prefix').strip('/')}" if address else ""
 

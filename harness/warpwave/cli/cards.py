@@ -60,5 +60,4 @@ def _without_card(targets: Mapping[str, Target]) -> str:
 
 
 def _listed(targets: Sequence[Target]) -> str:
-    """Return the names of targets, each with its label, as a choice."""
     return " or ".join(f"{target.name} ({target.label})" for target in targets)

@@ -271,7 +271,6 @@ def _known(options: dict[str, Any], kernels: Path, since: Since) -> Known | None
 
 
 def _legs(params: dict[str, Any]) -> list[list[dict[str, str]]]:
-    """Return the names of the legs that these options mean, with their targets, in lanes."""
     from warpwave.cli.legs import chosen_targets
     from warpwave.config.targets import load_targets
     from warpwave.options import Package, RunOptions, Where

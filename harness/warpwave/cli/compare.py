@@ -131,10 +131,8 @@ def compare(base: Path, head: Path, threshold: float | None, markdown: Path | No
 
 
 def speed_outcome(found: SpeedChanges, fail_on: str = WORSE) -> Outcome:
-    """Return 1 if a point fails now, or is slower (unless only `new` failures count), 4 if something could not be compared, else 0.
-
-    A point that both runs skip does not count, and one that fails in both only for `any`.
-    """
+    """Return 1 if a point fails now, or is slower (unless only `new` failures count), 4 if something could not be compared, else 0. A point
+    that both runs skip does not count, and one that fails in both only for `any`."""
     from warpwave.compare.model import Change
     from warpwave.render.sections.changes import speed_sentence
     from warpwave.render.text import first_line, plural
@@ -282,7 +280,6 @@ def plot(folders: tuple[Path, ...], out: Path | None, png: bool, theme: str) -> 
 
 
 def _png(svg: str) -> bytes:
-    """Render the picture at twice its size in pixels, for high-resolution screens."""
     try:
         from resvg_py import svg_to_bytes
     except ImportError:

@@ -66,7 +66,6 @@ def _examine(place: tuple[Target, Host]) -> list[Finding]:
 
 
 def _table(places: Sequence[tuple[Target, Host]], found: Sequence[Sequence[Finding]]) -> Table:
-    """Return a row for each thing that a host lacks; one row for a host that lacks nothing."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("leg", no_wrap=True)
     table.add_column("host", no_wrap=True, max_width=24)

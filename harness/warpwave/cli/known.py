@@ -27,10 +27,8 @@ _MOST_LINES = 20
 
 def read_known(options: dict[str, Any], *, kernels: Path | None = None, runs: Sequence[Path] = ()) -> Known | None:
     """Return the known failures that the options name, and what the exit code depends on; None without a list and without such options.
-
     Without `--known`, the list is the package's own, at or above the folder `kernels`; or what was used for the folders `runs`. Raises
-    UsageError if what an option names does not exist, and ConfigError if the list has a wrong line.
-    """
+    UsageError if what an option names does not exist, and ConfigError if the list has a wrong line."""
     path: Path | None = options["known"]
     policy: dict[str, Any] = {
         "today": date.today().isoformat(),

@@ -90,11 +90,9 @@ def say_runs_here(names: Sequence[str], kernels: Path) -> None:
 
 
 def chosen_targets(options: Mapping[str, Any], targets: dict[str, Target]) -> list[tuple[Target, Host | None]]:
-    """Return what the names mean, in their order: a leg of the hosts file, else every leg of that target, else the target, here.
-
-    With `--here`, nothing has a host, and a target's name means the target. A leg's name still means its target, by that name. Raises
-    UsageError if a name is unknown, and ConfigError if the hosts file is not valid.
-    """
+    """Return what the names mean, in their order: a leg of the hosts file, else every leg of that target, else the target, here. With
+    `--here`, nothing has a host, and a target's name means the target. A leg's name still means its target, by that name. Raises UsageError
+    if a name is unknown, and ConfigError if the hosts file is not valid."""
     path, trusted = hosts_file(options)
     known = options["here"] and set(options["names"]) <= set(targets)  # then the file says nothing that matters
     hosts = load_hosts(path, targets, trusted=trusted) if path and not known else {}
@@ -115,10 +113,8 @@ def chosen_targets(options: Mapping[str, Any], targets: dict[str, Target]) -> li
 
 
 def legs_of(chosen: Sequence[tuple[Target, Host | None]], asked: RunOptions) -> list[Leg]:
-    """Return the legs of a run: each target with the options that its host changes, and one leg for each shard.
-
-    All have one commit and one snapshot, taken now. Raises UsageError if an option cannot be used with a leg's host.
-    """
+    """Return the legs of a run: each target with the options that its host changes, and one leg for each shard. All have one commit and one
+    snapshot, taken now. Raises UsageError if an option cannot be used with a leg's host."""
     legs = []
     package = asked.package
     asked = replace(asked, package=replace(package, commit=package.commit or commit_of(package.kernels), snapshot=snapshot_of(asked)))
@@ -143,7 +139,6 @@ def legs_of(chosen: Sequence[tuple[Target, Host | None]], asked: RunOptions) -> 
 
 
 def _on_host(asked: RunOptions, host: Host) -> RunOptions:
-    """Return the options of a leg: those of the command line, then those of its host."""
     build = replace(
         asked.build,
         base_image=asked.build.base_image or host.build.base_image or None,

@@ -107,10 +107,8 @@ _MOVED = {
 
 
 def json_words(command: click.Command, words: Sequence[str]) -> list[str]:
-    """Return the words with `--json` as `--json=-`, `--json FILE.json` as `--json=FILE.json`, and `--install` as `--install=all`.
-
-    Click would take any word behind an option with an optional value as its value: `report --json FOLDER` would have no folder.
-    """
+    """Return the words with `--json` as `--json=-`, `--json FILE.json` as `--json=FILE.json`, and `--install` as `--install=all`. Click
+    would take any word behind an option with an optional value as its value: `report --json FOLDER` would have no folder."""
     valued = {name for option in command.params if isinstance(option, click.Option) and not option.is_flag for name in option.opts}
     found: list[str] = []
     rest = list(words)
@@ -130,7 +128,6 @@ def json_words(command: click.Command, words: Sequence[str]) -> list[str]:
 
 
 def _note_json(context: click.Context, parameter: click.Parameter, value: Path | None) -> Json:
-    """Note the option for `main`, which then writes errors as JSON too."""
     asked = True if value == Path("-") else value
     if isinstance(context.obj, dict):
         context.obj["json"] = asked
@@ -440,11 +437,9 @@ what_options = several(
 
 
 def known_options(*, usual: str = "new", words: bool = False, for_workflow: bool = False, of_one_run: bool = True) -> Options:
-    """Return the options about known failures, the same for every command with a report; `cli/known.py` reads them.
-
-    `usual` is what `--fail-on` is by default. With `words`, it also takes words for what may not get worse. In a workflow, variables set
-    the options. Only a report `of_one_run` can say that an entry is not needed any more.
-    """
+    """Return the options about known failures, the same for every command with a report; `cli/known.py` reads them. `usual` is what
+    `--fail-on` is by default. With `words`, it also takes words for what may not get worse. In a workflow, variables set the options. Only
+    a report `of_one_run` can say that an entry is not needed any more."""
     listed = "new|worse|any|nothing" if not words else "WHAT,WHAT"
     more = "; or words for what may not get worse" if words else ""
     strict = click.option("--known-strict", is_flag=True, help="Fail also if something is listed that does not fail any more.")

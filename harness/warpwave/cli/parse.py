@@ -59,11 +59,9 @@ _REQUIREMENT = re.compile(r"[A-Za-z0-9][^\n\r]*")  # neither an option of pip no
 
 
 def chosen_packages(options: dict[str, Any], kernels: Path) -> Install:
-    """Return what to install: what the command line asks for, and with `--install` the requirements that the package's own file names.
-
-    A file alone installs nothing. A build runs code, in Docker with a network, and the file may be a stranger's. Raises UsageError if a
-    file is missing, or two options contradict each other.
-    """
+    """Return what to install: what the command line asks for, and with `--install` the requirements that the package's own file names. A
+    file alone installs nothing. A build runs code, in Docker with a network, and the file may be a stranger's. Raises UsageError if a file
+    is missing, or two options contradict each other."""
     own = load_environment(kernels) if options["install"] == "all" else PackageEnvironment()
     files = tuple(Path(path) for path in options["requirements"]) or own.requirements
     for file in files:
@@ -158,7 +156,6 @@ def chosen_tests(options: dict[str, Any], package: Package, benches: tuple[str, 
 
 
 def _touched_by(change: Change, option: str, package: Package, patterns: tuple[str, ...]) -> tuple[Chosen, tuple[str, ...]]:
-    """Return the test files and benches that a change touches."""
     root, settings = package.folder, package.declared.pytest
     above = package.kernels.relative_to(root)
     files = set(python_files(root)) | {path for path in change.files if path.endswith(".py")}

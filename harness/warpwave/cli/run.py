@@ -34,8 +34,6 @@ _MOST_LOGS = 6  # named at the end
 
 
 class _Command(GroupedCommand):
-    """A command that passes the words behind `--` to pytest."""
-
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         """Parse the words before `--` as usual."""
         if "--" in args:
@@ -185,7 +183,6 @@ def _planned(leg: Leg) -> dict[str, str]:
 
 
 def _run_in_turn(legs: Sequence[Leg], *, quiet: bool, verbose: bool) -> tuple[list[RunRecord], list[WarpwaveError]]:
-    """Run each leg in turn, until the user stops the run. If a leg is refused, the others still run."""
     from warpwave.cli.progress import Progress
     from warpwave.run import run_target
 

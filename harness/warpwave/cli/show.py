@@ -50,10 +50,8 @@ def read_runs(folders: Sequence[Path]) -> list[TargetRun]:
 
 
 def show_report(made: Report, out: Path, options: dict[str, Any], ended: Outcome | None = None, *, next_too: bool = False) -> Outcome:
-    """Print the comparison. If something `ended` the command early, that comes first and decides the outcome.
-
-    With `next_too`, the command that most users type next comes at the end.
-    """
+    """Print the comparison. If something `ended` the command early, that comes first and decides the outcome. With `next_too`, the command
+    that most users type next comes at the end."""
     from warpwave.compare import outcome
     from warpwave.compare.answer import headline, overview
     from warpwave.render.commands import next_commands, show_page

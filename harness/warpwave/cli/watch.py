@@ -26,10 +26,8 @@ Times = dict[str, tuple[int, int]]
 
 
 def watch(options: dict[str, Any], run: Callable[..., Outcome]) -> Outcome:
-    """Run as asked, then again after each edit: the touched tests, in the test stage unless the options name stages.
-
-    Return the outcome of the last run that ended. Raises UsageError if an option is given of which only one run can make use.
-    """
+    """Run as asked, then again after each edit: the touched tests, in the test stage unless the options name stages. Return the outcome of
+    the last run that ended. Raises UsageError if an option is given of which only one run can make use."""
     for name in _REFUSED:
         if options[name]:
             option = f"--{name.replace('_', '-')}"

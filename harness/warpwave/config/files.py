@@ -65,7 +65,6 @@ def _found_and_allowed(first: ErrorDetails, adapter: TypeAdapter[Any], keys: Seq
 
 
 def _known_keys(schema: dict[str, Any], keys: Sequence[int | str]) -> list[str]:
-    """Return the keys that a table may have, from the JSON Schema of the file."""
     here: dict[str, Any] = schema
     for key in (*keys, None):
         while "$ref" in here or "anyOf" in here:

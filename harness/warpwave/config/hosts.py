@@ -229,8 +229,6 @@ def _spread(entry: Any) -> Any:
 
 
 def _checked(name: str, entry: Entry, targets: Mapping[str, Target], path: Path, trusted: bool) -> Host:
-    """Return a leg, after checking what its keys mean together."""
-
     def refused(key: str, found: str, allowed: str) -> ConfigError:
         return refusal(path, f"{name}.{key}", found, allowed, _EXAMPLE)
 

@@ -28,11 +28,9 @@ _OF_THE_HUB, _HUB_FOLDER = "build.toml", "torch-ext"
 
 
 def find_root(kernels: Path, home: Path | None = None) -> Path:
-    """Return the nearest folder at or above `kernels` with a project file or `.git`; `kernels` itself if there is none.
-
-    A `pyproject.toml` or `setup.cfg` that only says how code is to look, as in many a `tests/`, is no project file if one is above it. The
-    search ends below the home folder, the root of the file system and the border to another file system.
-    """
+    """Return the nearest folder at or above `kernels` with a project file or `.git`; `kernels` itself if there is none. A `pyproject.toml`
+    or `setup.cfg` that only says how code is to look, as in many a `tests/`, is no project file if one is above it. The search ends below
+    the home folder, the root of the file system and the border to another file system."""
     folder = kernels.resolve()
     home = (home or Path(os.path.expanduser("~"))).resolve()  # noqa: PTH111 - `Path.expanduser` fails for a user without a home
     device = folder.stat().st_dev
@@ -61,11 +59,9 @@ def find_project(root: Path) -> str:
 
 
 def import_folders(root: Path) -> tuple[str, ...]:
-    """Return the folders below `root` that modules are imported from, relative to it; the first is `.`, the root itself.
-
-    The others are the folder of the project, if it is another; in that, `src`, where packages are in it, `torch-ext` of a kernel of the
-    Hub, and those that the project's files name.
-    """
+    """Return the folders below `root` that modules are imported from, relative to it; the first is `.`, the root itself. The others are the
+    folder of the project, if it is another; in that, `src`, where packages are in it, `torch-ext` of a kernel of the Hub, and those that
+    the project's files name."""
     place = find_project(root)
     project = root / place
     named = ["src"] if _holds_packages(project / "src") else []
@@ -76,10 +72,8 @@ def import_folders(root: Path) -> tuple[str, ...]:
 
 
 def declared_extras(folder: Path) -> list[str] | None:
-    """Return the normalized names of what a package declares: extras, dependency groups, and requirements files named after their use.
-
-    None if the file does not say, because a build script computes its extras or there is no such file.
-    """
+    """Return the normalized names of what a package declares: extras, dependency groups, and requirements files named after their use. None
+    if the file does not say, because a build script computes its extras or there is no such file."""
     tables = read_toml(folder / "pyproject.toml")
     project = tables.get("project", {})
     if not project or "optional-dependencies" in project.get("dynamic", ()):

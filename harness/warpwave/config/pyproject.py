@@ -90,7 +90,6 @@ _MOST_OF_COUNTER = _allowed("a number from 0 on", lambda value: type(value) in (
 
 
 def _gates(may_open: bool) -> dict[str, Any]:
-    """Return a field per gate; None if the table does not set it."""
     hint = "; false switches the gate off" if may_open else ": a rule can only tighten a gate; to allow more, add a waiver"
 
     def check(fits: Callable[[Any], bool], allowed: str) -> AfterValidator:
@@ -182,10 +181,8 @@ _EXAMPLE = "docs/reference/pyproject.md shows every key, docs/gates.md every gat
 
 
 def load_gates(kernels: Path, *, strict: bool = False) -> Gates:
-    """Return the gates in the nearest `pyproject.toml` at or above the folder `kernels`; the defaults if there are none.
-
-    If `strict`, the gates that only advise fail a run as well. Raises ConfigError if the file cannot be read, or a setting is not allowed.
-    """
+    """Return the gates in the nearest `pyproject.toml` at or above the folder `kernels`; the defaults if there are none. If `strict`, the
+    gates that only advise fail a run as well. Raises ConfigError if the file cannot be read, or a setting is not allowed."""
     path, table = _warpwave(kernels)
     base = dataclasses.replace(ADVICE, lds_waits=True, release_waits=True, undefined_lanes=True) if strict else GateLimits()
     own = table.gates.model_fields_set & set(VALUES) if table.gates else ()
@@ -211,7 +208,6 @@ def _is_about(waiver: Waiver, groups: set[str]) -> bool:
 
 @functools.lru_cache(maxsize=4)
 def _groups(kernels: Path) -> set[str]:
-    """Return every name that a report of this folder may group its kernels by."""
     paths = [path.relative_to(kernels).as_posix() for path in kernels.rglob("*.py")]
     return {kernel_of(path) for path in paths} | {part for path in paths for part in path.split("/")[:-1]}
 
@@ -294,7 +290,6 @@ def _warpwave(kernels: Path) -> tuple[Path | None, _Warpwave]:
 
 
 def _limits(table: Any, base: GateLimits) -> GateLimits:
-    """Return `base` with the gates that a table sets; false opens a gate."""
     values = {gate: getattr(table, gate) for gate in table.model_fields_set & set(VALUES)}
     return dataclasses.replace(base, **{gate: getattr(OPEN, gate) if value is False else value for gate, value in values.items()})
 

@@ -79,7 +79,6 @@ def examine_engine(engine: Engine, machine: Machine, *, needed: bool) -> list[Fi
 
 
 def _limits(info: Mapping[str, Any]) -> Finding:
-    """Check whether the engine can limit a container's memory and processes."""
     missing = [name for name, key in _CONTROLLERS.items() if info.get(key) is False]
     cgroup = f"cgroup v{info.get('CgroupVersion', '?')}"
     if str(info.get("CgroupVersion", "2")) != "2":
@@ -197,7 +196,6 @@ def _cache(machine: Machine) -> Finding:
 
 
 def _mount_of(folder: Path, machine: Machine) -> tuple[str | None, list[str]]:
-    """Return the mount point of a folder, and its options."""
     mounts = [line.split(" ") for line in (machine.read("/proc/mounts") or "").splitlines()]
     above = {str(path) for path in (folder, *folder.parents)}
     holding = [mount for mount in mounts if len(mount) > 3 and mount[1] in above]
@@ -253,10 +251,8 @@ Info = Union[Mapping[str, Any], None]
 
 
 def examine_vendor(target: Target, machine: Machine, info: Info, *, needed: bool, contained: bool = True) -> list[Finding]:
-    """Return the findings about one target with a GPU. If the GPU is absent and was not requested, that is a single skip.
-
-    `contained`: its runs use containers. If not, nothing needs to pass the GPU to a container.
-    """
+    """Return the findings about one target with a GPU. If the GPU is absent and was not requested, that is a single skip. `contained`: its
+    runs use containers. If not, nothing needs to pass the GPU to a container."""
     if not machine.has_driver(target):
         return [_absent(target, machine, needed)]
     findings = [_access(target, machine)]
@@ -287,7 +283,6 @@ def _access(target: Target, machine: Machine) -> Finding:
 
 
 def _driver(target: Target, machine: Machine) -> str:
-    """`driver loaded: /sys/module/x/version says 1.2`, if the kernel driver has such a file."""
     files = machine.paths(target.probe.driver_file) if target.probe.driver_file else []
     version = _clip((machine.read(files[0]) or "").splitlines()[:1]) if files else ""
     return f"driver loaded: {machine.name(files[0])}" + (f" says {version}" if version else "") if files else ""
@@ -314,8 +309,6 @@ def _ask(check: Check, machine: Machine, info: Info) -> Answer:
 
 
 def _judge(name: str, check: Check, answer: Answer, machine: Machine) -> Finding:
-    """Compare an answer with the rules of its check, and report the first rule that it breaks."""
-
     def say(state: str, evidence: str) -> Finding:
         return Finding(name, state, evidence, "" if state in (PASS, SKIP) else check.fix, answer.seconds)
 

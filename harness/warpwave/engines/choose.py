@@ -50,11 +50,9 @@ def clean(dry_run: bool) -> list[str]:
 
 
 def choose_engine(asked: str | None, target: Target, say: Say, host: Host | None = None) -> Engine:
-    """Connect to the engine that the user asked for, to that of the leg's host, or to the target's own engine.
-
-    If the target's own engine cannot be reached and the target needs no GPU, print a line and use the fallback engine instead. An engine
-    that the user or hosts.yml names is never replaced. Raises InfrastructureError if the engine cannot be reached.
-    """
+    """Connect to the engine that the user asked for, to that of the leg's host, or to the target's own engine. If the target's own engine
+    cannot be reached and the target needs no GPU, print a line and use the fallback engine instead. An engine that the user or hosts.yml
+    names is never replaced. Raises InfrastructureError if the engine cannot be reached."""
     named = (host.runs_with if host else "") or asked
     if named:
         return load_engine(named, host)

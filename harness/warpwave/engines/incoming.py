@@ -71,11 +71,9 @@ class _Stream:
 
 
 def unpack(pieces: Iterable[bytes], raw: Path, cap: Cap, where: str) -> None:
-    """Replace the results in `raw` by those of an archive that arrives in pieces. If it cannot be used, `raw` stays as it was.
-
-    The first folder of the archive's paths is that of the results there, and is dropped. Raises InfrastructureError if the archive is
-    damaged, too large or hostile, and OSError if this disk is full, or the connection broke. `where` names the machine that it came from.
-    """
+    """Replace the results in `raw` by those of an archive that arrives in pieces. If it cannot be used, `raw` stays as it was. The first
+    folder of the archive's paths is that of the results there, and is dropped. Raises InfrastructureError if the archive is damaged, too
+    large or hostile, and OSError if this disk is full, or the connection broke. `where` names the machine that it came from."""
     place = raw / _PLACE
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(mode=0o700)
@@ -150,7 +148,6 @@ def _entries(stream: _Stream) -> Iterator[tuple[str, bytes, int]]:
 
 
 def _checked(header: bytes) -> int:
-    """Return the size in a header whose checksum is right."""
     total = sum(header[:148]) + 8 * 32 + sum(header[156:])
     field = header[148:156].strip(b" \0")
     if not field or field.strip(b"01234567") or int(field, 8) != total:
@@ -204,7 +201,6 @@ def _parts(name: str) -> tuple[str, ...]:
 
 
 def _write(stream: _Stream, size: int, path: Path | None) -> None:
-    """Read the content of an entry, and write it to `path`, if there is one."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     with open(os.devnull if path is None else os.open(path, flags, 0o644), "wb") as file:
         for start in range(0, size, _PIECE):

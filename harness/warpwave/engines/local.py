@@ -40,10 +40,8 @@ _KILL_S = 10.0
 
 @contextmanager
 def adopted() -> Iterator[Callable[[float], None]]:
-    """Become the parent of every orphan below this process. Yield a function that ends all of them.
-
-    The function waits for the given seconds of grace, then sends SIGKILL. It leaves children alone that existed before.
-    """
+    """Become the parent of every orphan below this process. Yield a function that ends all of them. The function waits for the given
+    seconds of grace, then sends SIGKILL. It leaves children alone that existed before."""
 
     def adopt(on: bool) -> None:
         with suppress(OSError, AttributeError):
@@ -69,7 +67,6 @@ def adopted() -> Iterator[Callable[[float], None]]:
 
 
 def _children() -> set[int]:
-    """Return the ids of this process's children."""
     found, own = set(), str(os.getpid())
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():

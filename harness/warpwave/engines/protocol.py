@@ -75,9 +75,7 @@ class Engine(Protocol):
         ...
 
     def execute(self, request: Request, environment: Environment, on_line: Say) -> tuple[Environment, Exit]:
-        """Run `python -m warpwave.inside OUTPUT/job.json`, and pass each line that it prints to `on_line`.
-
-        Return the environment, with the options that were used, and how the run ended. If the run times out or the user interrupts it
-        (KeyboardInterrupt), stop it gracefully and still return. Leave no process running.
-        """
+        """Run `python -m warpwave.inside OUTPUT/job.json`, and pass each line that it prints to `on_line`. Return the environment, with the
+        options that were used, and how the run ended. If the run times out or the user interrupts it (KeyboardInterrupt), stop it
+        gracefully and still return. Leave no process running."""
         ...

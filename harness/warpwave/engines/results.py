@@ -33,10 +33,8 @@ Owner = Union[tuple[int, int], None]
 
 
 def tidy(folder: Path, owner: Owner = None) -> list[str]:
-    """Remove everything but files and folders, then hard links and setuid, setgid and sticky bits. Give the rest to `owner`, if set.
-
-    Return the names of entries that could not be removed.
-    """
+    """Remove everything but files and folders, then hard links and setuid, setgid and sticky bits. Give the rest to `owner`, if set. Return
+    the names of entries that could not be removed."""
     left = clear(folder)
     for at, entry in _entries(folder):
         with suppress(OSError):
@@ -67,10 +65,8 @@ def put(path: Path, text: str) -> None:
 
 
 def clear(folder: Path) -> list[str]:
-    """Remove links, pipes, sockets and devices, the first step of `tidy`. This is fast because it does not inspect files.
-
-    Return the names of entries that could not be removed.
-    """
+    """Remove links, pipes, sockets and devices, the first step of `tidy`. This is fast because it does not inspect files. Return the names
+    of entries that could not be removed."""
     left = []
     for at, entry in _entries(folder):
         if not entry.is_dir(follow_symlinks=False) and not entry.is_file(follow_symlinks=False):
@@ -95,10 +91,8 @@ def make_portable(folder: Path) -> None:
 
 
 def _entries(folder: Path) -> Iterator[tuple[int, os.DirEntry[str]]]:
-    """Yield every entry below a folder with its parent's descriptor. The contents of a folder come before the folder itself.
-
-    The tree may be too deep for recursion or for a path, so a folder that is too deep moves to the top first. Unreadable ones are skipped.
-    """
+    """Yield every entry below a folder with its parent's descriptor. The contents of a folder come before the folder itself. The tree may
+    be too deep for recursion or for a path, so a folder that is too deep moves to the top first. Unreadable ones are skipped."""
     try:
         top = _enter(str(folder), None)
     except OSError:
@@ -257,10 +251,8 @@ def _walk(root: int, opened: ExitStack) -> Iterator[os.stat_result]:
 
 
 def _unlinked(root: os.stat_result, inside: str) -> Iterator[os.stat_result]:
-    """Yield the unnamed files on the folder's disk that a process of the container holds open.
-
-    A process belongs to the container if it sees the folder at `inside`. Processes that we have no permission to inspect are skipped.
-    """
+    """Yield the unnamed files on the folder's disk that a process of the container holds open. A process belongs to the container if it
+    sees the folder at `inside`. Processes that we have no permission to inspect are skipped."""
     for process in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
         with suppress(OSError):
             seen = os.stat(f"/proc/{process}/root{inside}")  # noqa: PTH116

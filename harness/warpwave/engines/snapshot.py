@@ -132,11 +132,9 @@ class Pack:
 
 @contextmanager
 def packing(what: str, owner: tuple[int, int] = (0, 0), time: int = 0) -> Iterator[Pack]:
-    """Write a tar file to a file on disk that has no name: a wheelhouse or a package may be too large for memory. The caller closes it.
-
-    At the end of the block it is complete, and at its beginning. Raises UsageError if a file cannot be read, and InfrastructureError if the
-    disk has no room for it. `what` begins the message.
-    """
+    """Write a tar file to a file on disk that has no name: a wheelhouse or a package may be too large for memory. The caller closes it. At
+    the end of the block it is complete, and at its beginning. Raises UsageError if a file cannot be read, and InfrastructureError if the
+    disk has no room for it. `what` begins the message."""
     stream = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it, which removes it
     try:
         with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar:
@@ -197,9 +195,7 @@ def _add_package(pack: Pack, options: RunOptions) -> None:
 
 def contents(root: Path, results: Path, folder: Path | None = None) -> Iterator[tuple[Path, str]]:
     """Yield what is in a package, and why it stays here: empty if it is sent. A folder comes before its content; the order never changes.
-
-    What is in a folder that stays here is not named. `results` is the folder of the run.
-    """
+    What is in a folder that stays here is not named. `results` is the folder of the run."""
     for path in sorted((folder or root).iterdir()):
         why = secret(path) or _useless(path, results) or _not_sendable(path, root)
         yield path, why

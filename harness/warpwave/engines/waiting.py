@@ -53,10 +53,8 @@ def terminated() -> bool:
 
 @contextmanager
 def held(on_stop: Callable[[], None] | None = None) -> Iterator[None]:
-    """Count signals in this block. They raise only in `interruptible` blocks within it. Blocks may be nested.
-
-    `on_stop` is called once, before anything is stopped. Signals do not interrupt it.
-    """
+    """Count signals in this block. They raise only in `interruptible` blocks within it. Blocks may be nested. `on_stop` is called once,
+    before anything is stopped. Signals do not interrupt it."""
     previous = {}
     if not _state.depth:
         _state.signals.clear()

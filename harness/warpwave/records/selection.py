@@ -139,11 +139,9 @@ _ROLE_OF_FILE = re.compile(r"(?:(?:test|bench|benchmark|perf)_)?(.+?)(?:_(?:test
 
 
 def kernel_of(path: str, own: Iterable[str] = ()) -> str:
-    """Return the kernel that a file is about, by which the report groups its tests and sweeps.
-
-    Folders on top that only have a role are skipped, and so are those with one of the package's `own` names. Then it is the top folder; or
-    for a file in no folder its name without `bench_` or `test_`.
-    """
+    """Return the kernel that a file is about, by which the report groups its tests and sweeps. Folders on top that only have a role are
+    skipped, and so are those with one of the package's `own` names. Then it is the top folder; or for a file in no folder its name without
+    `bench_` or `test_`."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     names = {_plain(name) for name in own}
     while len(parts) > 1 and (_plain(parts[0]) in names or _ROLES.issuperset(_plain(parts[0]).split("_"))):
@@ -161,10 +159,8 @@ def _plain(name: str) -> str:
 
 
 def is_test(path: str, patterns: Iterable[str] = TEST_FILES) -> bool:
-    """Return whether pytest collects a file by its name. `patterns` are the package's `python_files`, by default pytest's own.
-
-    As in pytest, a pattern with a slash is compared with the end of the path.
-    """
+    """Return whether pytest collects a file by its name. `patterns` are the package's `python_files`, by default pytest's own. As in
+    pytest, a pattern with a slash is compared with the end of the path."""
     name = path.rpartition("/")[2]
     if not name.endswith(".py"):
         return False

@@ -147,7 +147,6 @@ def _stage_killed(stages: Stages | None) -> bool:
 
 
 def _during(stages: Stages | None) -> str:
-    """Return a phrase that names the stage that was running."""
     running = _running(stages)
     return f", in stage {running}" if running else ""
 
@@ -231,11 +230,9 @@ def attempt(
     on_event: OnEvent,
     retry: bool = False,
 ) -> RunRecord:
-    """Run the target once and return its record. The record is written at the start too, so that a killed run has one.
-
-    `retry` marks the second attempt of one command: the tests of the first one may have left new files in their package. Raises UsageError
-    if the run was started with other inputs, so results would be mixed. Nothing was written.
-    """
+    """Run the target once and return its record. The record is written at the start too, so that a killed run has one. `retry` marks the
+    second attempt of one command: the tests of the first one may have left new files in their package. Raises UsageError if the run was
+    started with other inputs, so results would be mixed. Nothing was written."""
     target, options, raw = request.target, request.options, request.raw
     started, clock = datetime.now(timezone.utc), time.monotonic()
     engine: Engine | None = None
@@ -411,10 +408,8 @@ def record_of(request: Request, started: datetime, seconds: float, attempts: tup
 
 
 def _dispatch(line: str, noise: deque[str], on_event: OnEvent, hashes: deque[str], lease: Lease) -> None:
-    """Handle one line of output. The inside prints only events; other lines are from Python or the engine, and go to `noise`.
-
-    The last of the `hashes` of stages.json counts: the inside sends it after all processes of the package have ended.
-    """
+    """Handle one line of output. The inside prints only events; other lines are from Python or the engine, and go to `noise`. The last of
+    the `hashes` of stages.json counts: the inside sends it after all processes of the package have ended."""
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):
@@ -431,12 +426,10 @@ def _dispatch(line: str, noise: deque[str], on_event: OnEvent, hashes: deque[str
 
 
 def _read_stages(raw: Path) -> Stages | None:
-    """Return the inside's stages.json, or None if it is missing or unreadable."""
     return read_record(raw, "stages.json", Stages)[0]
 
 
 def _unusable(raw: Path) -> bool:
-    """Return whether the facts stage found that the environment cannot run kernels."""
     stages = _read_stages(raw)
     first = stages.reports[0] if stages and stages.reports else None
     return first is not None and first.stage is Stage.FACTS and first.verdict is not Verdict.PASSED

@@ -40,10 +40,8 @@ class Held:
 
     def release(self, position: int) -> bool:
         """Release the GPU at a position among the chosen ones, as a process that sees them all counts them. Return whether it was held.
-
-        Engines and drivers count GPUs in the order of their numbers. In a list that is in another order, or of names, the position does
-        not say which one it is, and nothing is released.
-        """
+        Engines and drivers count GPUs in the order of their numbers. In a list that is in another order, or of names, the position does not
+        say which one it is, and nothing is released."""
         names = list(self._descriptors)
         if not all(map(str.isdecimal, names)) or sorted(names, key=int) != names or not 0 <= position < len(names):
             return False
@@ -226,11 +224,9 @@ class Lease:
 
 
 def lock_of(engine: Engine, request: Request, environment: Environment, say: Say, raw: Path) -> Union[Lock, None]:
-    """Return what locks this run's GPUs against other runs; None if the target or the engine uses none of this machine.
-
-    Runs of this machine lock files. An engine that clients of other machines use as well keeps a lease beside it, which they see. A run
-    that shares all visible GPUs locks each of them by its number once the facts stage has counted them, so that each can be released.
-    """
+    """Return what locks this run's GPUs against other runs; None if the target or the engine uses none of this machine. Runs of this
+    machine lock files. An engine that clients of other machines use as well keeps a lease beside it, which they see. A run that shares all
+    visible GPUs locks each of them by its number once the facts stage has counted them, so that each can be released."""
     where = request.options.where
     if not ENGINES[engine.name].local_gpus or not (request.target.visible_devices or request.target.probe.require):
         return None

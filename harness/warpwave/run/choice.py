@@ -59,7 +59,6 @@ def changed_files(root: Path, ref: str) -> Change:
 
 
 def _git(root: Path, *words: str) -> str | None:
-    """Return what git prints, or None if it fails."""
     if shutil.which("git") is None:
         raise InfrastructureError("--changed-since: there is no git.", "It is not installed, or not on PATH.", "Install git.")
     return ask_git(root, *words, limit_s=_PATIENCE_S)
@@ -92,11 +91,9 @@ def failed_in_time(run: Path) -> tuple[str, ...]:
 
 
 def seconds_by_file(run: Path) -> dict[str, float]:
-    """Return how long a run took for each of its files, in s, over all of its targets: its tests, and what they launch compiled.
-
-    What is compiled for the points of a benchmark is under the benchmark's kernel. Raises UsageError if the run timed nothing, and
-    InvalidInputError if the folder holds no run.
-    """
+    """Return how long a run took for each of its files, in s, over all of its targets: its tests, and what they launch compiled. What is
+    compiled for the points of a benchmark is under the benchmark's kernel. Raises UsageError if the run timed nothing, and
+    InvalidInputError if the folder holds no run."""
     found: defaultdict[str, float] = defaultdict(float)
     for each in collect_all(find_raw([run])):
         timed = [(case.id.partition("::")[0], case.seconds) for case in each.cases]
@@ -233,9 +230,7 @@ _MAKERS = {"globals", "locals", "vars", "setattr", "exec", "__dict__"}  # what m
 
 def missing(nodeid: str, kernels: Path) -> str | None:
     """Return in pytest's words that an id (relative to `kernels`) names no test, with the names that are close; None if it may name one.
-
-    The parameters in brackets are not checked: only running the file tells them.
-    """
+    The parameters in brackets are not checked: only running the file tells them."""
     file, *names = nodeid.partition("[")[0].split("::")
     path = kernels / file
     if path.suffix != ".py" or is_load(nodeid) or not names or names[0] == path.stem or not all(map(str.isidentifier, names)):

@@ -40,10 +40,8 @@ RUNS = Path("reports") / "runs"  # in the current folder, which is usually the u
 
 
 def ignored_by_git(path: Path) -> Path:
-    """Return the path. If warpwave chose it (a folder in `RUNS`), git ignores it from now on, like the caches of other tools.
-
-    What a user names is the user's, and may be meant for a commit. So is a `.gitignore` that is there already.
-    """
+    """Return the path. If warpwave chose it (a folder in `RUNS`), git ignores it from now on, like the caches of other tools. What a user
+    names is the user's, and may be meant for a commit. So is a `.gitignore` that is there already."""
     if path.resolve().parent == RUNS.resolve():
         check_no_links(RUNS)
         with suppress(OSError):
@@ -80,11 +78,9 @@ def new_run_id() -> str:
 
 
 def check_no_links(path: Path, results: Path | None = None) -> None:
-    """Refuse to write through a link that the user may not have made: it could lead to any file of theirs.
-
-    That is a link which git tracks, one in the results of a run (`results`, or any other), and one below the current folder if git cannot
-    say whose it is. Raises UsageError if there is one.
-    """
+    """Refuse to write through a link that the user may not have made: it could lead to any file of theirs. That is a link which git tracks,
+    one in the results of a run (`results`, or any other), and one below the current folder if git cannot say whose it is. Raises UsageError
+    if there is one."""
     whole = Path.cwd() / path
     for link in (each for each in (*reversed(whole.parents), whole) if each.is_symlink()):
         known = ask_git(link.parent, "ls-files", "-z", "--", link.name)

@@ -108,9 +108,7 @@ def still_there(request: Request, recorded: Environment) -> Environment:
 
 def package(options: RunOptions) -> dict[str, str]:
     """Return a digest of each file of the kernels folder, by path, and of what the rest of the package may add: modules and settings.
-
-    Caches, editors' files and results of runs do not count.
-    """
+    Caches, editors' files and results of runs do not count."""
     found = dict(_files(options.package.kernels, options.where.folder, options.package.folder))
     if options.package.folder != options.package.kernels:
         found |= dict(islice(_sources(options), _MOST_SOURCES))
@@ -312,7 +310,6 @@ def _read(folder: Path, name: str, most: int) -> bytes:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write a file before anything of the package runs."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
     with open(handle, "wb") as file:

@@ -76,10 +76,8 @@ class Leg:
 
 
 def lanes(legs: Sequence[Leg]) -> list[list[Leg]]:
-    """Return the legs in lanes: those of one lane run one after the other, the lanes side by side.
-
-    All legs of this machine share a lane, also those without a card: they use every core, and would spoil the times of the others.
-    """
+    """Return the legs in lanes: those of one lane run one after the other, the lanes side by side. All legs of this machine share a lane,
+    also those without a card: they use every core, and would spoil the times of the others."""
     found: dict[Hashable, list[Leg]] = {}
     for leg in legs:
         found.setdefault(leg._machine, []).append(leg)
@@ -181,7 +179,6 @@ def _teller(stream: BinaryIO, log: TextIO) -> Tell:
 
 
 def _logged(kind: str, value: Any) -> str:
-    """Return the line of the log for what happened; empty for what passes."""
     if kind == SAY:
         text = str(value)
     elif kind == EVENT:
@@ -198,7 +195,6 @@ def _logged(kind: str, value: Any) -> str:
 
 @contextmanager
 def _redirected(leg: Leg) -> Iterator[TextIO]:
-    """Send what this process prints to the leg's log, and yield the log."""
     descriptor = os.open(leg.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
     with open(os.devnull) as nothing, open(descriptor, "w", buffering=1, encoding="utf-8", errors="backslashreplace") as log:
         os.dup2(nothing.fileno(), 0)
@@ -231,11 +227,9 @@ class Watcher(Protocol):
 
 
 def run_side_by_side(lanes: Sequence[Sequence[Leg]], watcher: Watcher) -> tuple[list[RunRecord], list[WarpwaveError]]:
-    """Run the legs of each lane one after the other, and the lanes side by side. Return the records, and why legs were refused.
-
-    If the user stops the run, every running leg stops, and no other starts. A leg whose process was killed has no record here: its
-    `run.json` says that it has not ended. Raises UsageError if the package cannot be sent to another machine. Nothing was started.
-    """
+    """Run the legs of each lane one after the other, and the lanes side by side. Return the records, and why legs were refused. If the user
+    stops the run, every running leg stops, and no other starts. A leg whose process was killed has no record here: its `run.json` says that
+    it has not ended. Raises UsageError if the package cannot be sent to another machine. Nothing was started."""
     _prepare(lanes)
     records: list[RunRecord] = []
     refused: list[WarpwaveError] = []
@@ -273,7 +267,6 @@ def run_side_by_side(lanes: Sequence[Sequence[Leg]], watcher: Watcher) -> tuple[
 
 
 def _take(child: LegProcess, kind: str, value: Any, watcher: Watcher, records: list[RunRecord], refused: list[WarpwaveError]) -> None:
-    """Take one thing that a leg's process told."""
     leg = child.leg
     child.told_its_end = child.told_its_end or kind in (RECORD, REFUSED, FAILED)
     if kind == SAY:

@@ -51,7 +51,6 @@ def recorded_run_id(run: Path) -> str:
 
 
 def _own(raw: Path, name: str, kind: type[Record]) -> Record | None:
-    """Return the host's own copy of a record; None if it is missing or damaged."""
     path = host_copy(raw, name)
     return read_record(path.parent, path.name, kind)[0]
 
@@ -103,7 +102,6 @@ def check_inputs(raw: Path, now: Inputs, *, may_grow: bool = False) -> None:
 
 
 def _recorded(raw: Path) -> Inputs | None:
-    """Return the inputs of the results in a folder, or None if there are no results."""
     before = _own(raw, "inputs.json", Inputs)
     if before is None and any((raw / name).exists() for name in ("inputs.json", "job.json", "stages.json", "facts.json")):
         kept = f"{HOST_FOLDER}/{host_copy(raw, 'inputs.json').name}"

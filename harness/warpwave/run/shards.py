@@ -58,10 +58,8 @@ def files_of(options: RunOptions) -> list[str]:
 
 
 def divide(weights: Mapping[str, float], shards: int) -> list[list[str]]:
-    """Return the files of each shard: the heaviest first, each to the shard that has least so far.
-
-    The largest sum is at most 4/3 of the best possible one (R. L. Graham, 1969: Bounds on Multiprocessing Timing Anomalies).
-    """
+    """Return the files of each shard: the heaviest first, each to the shard that has least so far. The largest sum is at most 4/3 of the
+    best possible one (R. L. Graham, 1969: Bounds on Multiprocessing Timing Anomalies)."""
     shares: list[list[str]] = [[] for _ in range(shards)]
     loads = [(0.0, 0, number) for number in range(shards)]
     for path in sorted(weights, key=lambda path: (-weights[path], path)):
@@ -72,10 +70,8 @@ def divide(weights: Mapping[str, float], shards: int) -> list[list[str]]:
 
 
 def _weights(options: RunOptions, files: Sequence[str]) -> dict[str, float]:
-    """Return the seconds that each file took in an earlier run, or its bytes; a file that was not timed is estimated by its bytes.
-
-    A file that the chosen stages do not run weighs nothing: a shard of tests alone would have nothing to measure.
-    """
+    """Return the seconds that each file took in an earlier run, or its bytes; a file that was not timed is estimated by its bytes. A file
+    that the chosen stages do not run weighs nothing: a shard of tests alone would have nothing to measure."""
     sizes = {path: max(1, (options.package.kernels / path).stat().st_size) for path in files}
     known = {path: _seconds(options, path) for path in files}
     timed = {path: seconds for path, seconds in known.items() if seconds is not None}

@@ -27,11 +27,9 @@ _FOLDER_WAIT_S = 60.0  # the processes of a killed run end within their grace
 
 
 def run_target(target: Target, options: RunOptions, say: Say, on_event: OnEvent) -> RunRecord:
-    """Run one target and leave its results in `raw/<target>/`. A failure of the target is recorded, not raised.
-
-    If the machine or the engine failed, run the unfinished part once more in a fresh container. A failed test is never run again. Raises
-    UsageError if the request makes no sense, or differs from the run to resume. Nothing was started and nothing changed.
-    """
+    """Run one target and leave its results in `raw/<target>/`. A failure of the target is recorded, not raised. If the machine or the
+    engine failed, run the unfinished part once more in a fresh container. A failed test is never run again. Raises UsageError if the
+    request makes no sense, or differs from the run to resume. Nothing was started and nothing changed."""
     stages, raw = check_target(target, options), options.where.out / "raw" / target.name
     if options.where.resume:
         check_run(options)
@@ -129,7 +127,6 @@ def commit_of(folder: Path) -> str:
 
 
 def _stages(target: Target, options: RunOptions) -> tuple[Stage, ...]:
-    """Return the target's stages, or those of them that the user asked for."""
     if not options.what.stages:
         return target.stages
     chosen = tuple(stage for stage in target.stages if stage in options.what.stages)

@@ -148,7 +148,6 @@ class Steps:
 
 
 def _check_same(out: Path, about: dict[str, object]) -> None:
-    """Refuse to mix two searches in one folder."""
     path = out / _RECORD
     if not path.is_file():
         out.mkdir(parents=True, exist_ok=True)
@@ -166,11 +165,9 @@ _MOST_TURNS = 8  # each turn starts two processes, or two containers
 
 
 def in_turns(toolchains: Sequence[Target], options: RunOptions) -> list[Leg]:
-    """Return the legs of one target on several toolchains, in the order in which they run.
-
-    Where they measure, the package is divided into shards. All toolchains run the first shard, then all run the second one, and so on, each
-    time in the reverse order. A card that becomes warmer, or a machine that becomes busier, then slows down no toolchain more than another.
-    """
+    """Return the legs of one target on several toolchains, in the order in which they run. Where they measure, the package is divided into
+    shards. All toolchains run the first shard, then all run the second one, and so on, each time in the reverse order. A card that becomes
+    warmer, or a machine that becomes busier, then slows down no toolchain more than another."""
     measured = Stage.BENCH in (options.what.stages or tuple(Stage)) and any(Stage.BENCH in target.stages for target in toolchains)
     benches = [path for path in files_of(options) if is_bench(path, options.what.benches)]
     turns = min(len(benches), _MOST_TURNS)

@@ -68,10 +68,7 @@ if TYPE_CHECKING:
     from warpwave.engines.docker.client import DockerClient
 
 
-# Watch one container: enforce its deadline, stop it gracefully, and find containers of dead runs.
-#
 # Every error of the SDK's HTTP calls is an `OSError` (through `requests`), so this file does not import the SDK.
-
 _POLL_S = 1.0
 _RECONNECT_S = 15.0
 _TERMINATE_S = 10.0
@@ -95,10 +92,8 @@ def watch(
     quota: Quota = NO_QUOTA,
     poll_s: float = _POLL_S,
 ) -> Exit:
-    """Watch a started container until it ends, exceeds a limit, or the user stops it. Then make sure that it is not running.
-
-    `poll_s` is how often to ask for its state; the end of its output is noticed at once.
-    """
+    """Watch a started container until it ends, exceeds a limit, or the user stops it. Then make sure that it is not running. `poll_s` is
+    how often to ask for its state; the end of its output is noticed at once."""
     started = time.monotonic()
     reader = Reader(output, on_line)
     timed_out = interrupted = False
@@ -131,10 +126,8 @@ def watch(
 
 
 def end(api: Any, container: str, grace_s: float, patient_with: int = 0, quota: Quota = NO_QUOTA) -> None:
-    """Send SIGINT, then SIGTERM, then SIGKILL, with a wait after each. A GPU runtime that is killed at once can leak its memory.
-
-    More than `patient_with` requests to stop skip the waits, and so do results over twice their limit.
-    """
+    """Send SIGINT, then SIGTERM, then SIGKILL, with a wait after each. A GPU runtime that is killed at once can leak its memory. More than
+    `patient_with` requests to stop skip the waits, and so do results over twice their limit."""
     for rung, patience in (("SIGINT", grace_s), ("SIGTERM", min(grace_s, _TERMINATE_S))):
         if patience > 0 and waiting.asked() <= patient_with and not quota.hopeless:
             with suppress(OSError):
@@ -267,15 +260,8 @@ class DockerEngine:
             if lines:
                 put(request.raw / LOG, "\n".join(lines) + "\n")
         found = read_packages(self._api, image, f"{container_name(request)}-packages", self._labels(request))
-        return replace(
-            below,
-            python=found.python,
-            image=parts.tag,
-            image_id=image,
-            built=below.built or built,
-            packages=found.versions,
-            notes=found.notes,
-        )
+        built = below.built or built
+        return replace(below, python=found.python, image=parts.tag, image_id=image, built=built, packages=found.versions, notes=found.notes)
 
     def image_id(self, request: Request) -> str | None:
         """Return the id of the target's image: empty if its base image was replaced, None if the engine does not have the image."""
@@ -347,10 +333,8 @@ class DockerEngine:
             return dict(self._api.info())
 
     def clean(self, dry_run: bool) -> list[str]:
-        """Remove what finished runs left behind: containers (also kept ones) and unnamed build stages. Return their names.
-
-        With `dry_run`, only return the names.
-        """
+        """Remove what finished runs left behind: containers (also kept ones) and unnamed build stages. Return their names. With `dry_run`,
+        only return the names."""
         with self._answering():
             containers, stages = leftovers(self._api, kept=True), unnamed_stages(self._api)
             if not dry_run:
@@ -360,9 +344,8 @@ class DockerEngine:
                     with suppress(*BROKEN):  # another image may be built on it
                         self._api.remove_image(stage)
             remote = sweep(self._api, self._now(), dry_run)
-        return (
-            [f"container {name}" for _, name in containers] + remote + [f"build stage {stage.rpartition(':')[2][:12]}" for stage in stages]
-        )
+        found = [f"container {name}" for _, name in containers] + remote
+        return found + [f"build stage {stage.rpartition(':')[2][:12]}" for stage in stages]
 
     def _sweep(self, request: Request) -> None:
         """Remove containers of killed runs, which may still hold a GPU, and the container of an earlier attempt at this run."""

@@ -19,24 +19,20 @@ from typing import IO, Any
 
 from warpwave.config.targets import default_file
 from warpwave.engines.docker.container import LABEL, slug
-from warpwave.engines.docker.errors import build_failed, pull_failed
+from warpwave.engines.docker.errors import build_failed, short
 from warpwave.engines.incoming import first_file
 from warpwave.engines.packages.environments import Packages, read_result
 from warpwave.engines.packages.plan import is_wanted, make_plan
 from warpwave.engines.protocol import Request, Say
 from warpwave.engines.snapshot import packing
-from warpwave.errors import ConfigError, UsageError
-
-# Collect what an image is built from: the files sent to the engine, the build arguments, and the hash that names the image.
-#
-# The same inputs give the same tag, so an image is built once per machine. A changed Dockerfile, pin or wheel gives another tag.
+from warpwave.errors import ConfigError, InfrastructureError, UsageError
 
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that decides an image. `files` are small and hashed whole; for `wheels`, only names and sizes are hashed.
+    """Everything that decides an image, and so its tag. `files` are small and hashed whole; for `wheels`, only names and sizes are hashed.
 
     `layer` is the key of the packages if this is a layer on top of a target's image: a package's sources are among its files, and an edit
     of a kernel does not change what is installed.
@@ -113,10 +109,8 @@ def pinned(base: str, digest: str | None) -> str:
 
 
 def proxies(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the proxy settings among a machine's variables, as build arguments.
-
-    Engines know these names and keep them out of the image's history.
-    """
+    """Return the proxy settings among a machine's variables, as build arguments. Engines know these names and keep them out of the image's
+    history."""
     names = [spelling for name in _PROXIES for spelling in (name, name.lower())]
     return {name: environment[name] for name in names if environment.get(name)}
 
@@ -250,10 +244,12 @@ def _pull(api: Any, base: str, say: Say) -> dict[str, Any]:
         pause_s *= random.uniform(0.5, 1.5)  # noqa: S311 - spreads the machines in time; this is no secret
         say(f"{reason.rstrip('.')}: trying again in {pause_s:.0f} s")
         time.sleep(pause_s)
-    raise pull_failed(base, reason or "the engine ended the pull without an image")
+    raise InfrastructureError(
+        f"The base image {base} is not on this machine and could not be pulled: {short(reason or 'the pull gave none')}.",
+        "This machine cannot reach the registry, the name is misspelt, or the registry limits anonymous pulls.",
+        "`docker login`, or use --base-image with one of `docker images` (and build.wheelhouse in a targets file if pip has no index).",
+    )
 
-
-# A layer on top of a target's image: what the package needs beside torch and Triton. Its name is a hash of what decides it.
 
 PYTHON = "/opt/packages/bin/python"
 _RESULT = "/opt/packages/warpwave.json"

@@ -50,10 +50,7 @@ def use(venv: Path) -> None:
 
 def unused(days: float, *, remove: bool = False) -> list[Unused]:
     """Return the environments that no run has used for so many days, the oldest first; those of a stopped installation too. With `remove`,
-    remove them.
-
-    One that a run uses, or that is being made, is left alone.
-    """
+    remove them. One that a run uses, or that is being made, is left alone."""
     found = []
     folder = environments()
     for venv in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -242,11 +239,9 @@ def has_packages(request: Request) -> bool:
 
 
 def releases(python: str | None, wheelhouse: Path | None, index: str = "") -> list[str]:
-    """Return the releases of Triton for this Python, oldest first: those of the package index, or of a folder of wheels.
-
-    `index` is another package index. Builds that are no releases count there, too: it is one of nightly builds. Raises InfrastructureError
-    if the index cannot be asked.
-    """
+    """Return the releases of Triton for this Python, oldest first: those of the package index, or of a folder of wheels. `index` is another
+    package index. Builds that are no releases count there, too: it is one of nightly builds. Raises InfrastructureError if the index cannot
+    be asked."""
     if wheelhouse is not None:
         found = [match[1] for path in wheelhouse.glob("triton-*.whl") if (match := re.match(r"triton-([^-]+)-", path.name))]
         return sorted(set(found), key=_order)

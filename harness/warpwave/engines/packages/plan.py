@@ -85,10 +85,8 @@ def make_plan(request: Request) -> Plan:
 
 
 def _flat(path: Path, repository: Path, seen: frozenset[Path] = frozenset()) -> tuple[list[str], list[str]]:
-    """Return the lines of a requirements file with the files that it includes, and those of its constraints.
-
-    A file of the package's repository may include others of it.
-    """
+    """Return the lines of a requirements file with the files that it includes, and those of its constraints. A file of the package's
+    repository may include others of it."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

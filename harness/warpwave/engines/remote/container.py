@@ -9,12 +9,11 @@ import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
-from pathlib import PurePosixPath
 from typing import Any
 
 from warpwave.engines import snapshot
 from warpwave.engines.docker.container import LABEL, Body, Host, container_name, container_options
-from warpwave.engines.protocol import Layout, Request
+from warpwave.engines.protocol import Request
 from warpwave.records import Environment
 from warpwave.records.isolated import isolated
 
@@ -28,13 +27,6 @@ RUN, LEG, OWNER, UNTIL, KEPT_UNTIL, ARCHIVE = (f"{MADE}.{name}" for name in ("ru
 
 _SPARE_S = 120.0  # the client ends a run at its limit; the guard does where there is no client
 _KEPT_S = 24 * 3600.0  # how long the results of a run wait for `--resume` after its limit
-
-
-def layout(request: Request) -> Layout:
-    """Return the paths in the container. The package keeps its folder's name, because a package may import itself by that name."""
-    root, kernels = request.options.package.folder.resolve(), request.options.package.kernels.resolve()
-    package = PurePosixPath(CODE, snapshot.PACKAGE, root.name)
-    return Layout(CODE, str(package / kernels.relative_to(root)), OUTPUT, str(package))
 
 
 def results_volume(request: Request) -> str:

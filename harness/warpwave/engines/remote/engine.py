@@ -27,6 +27,7 @@ from warpwave.engines.docker.container import (
     container_name,
     container_user,
     is_rootless,
+    layout,
     process_limit,
     readable,
 )
@@ -36,7 +37,7 @@ from warpwave.engines.docker.images import PYTHON, final_recipe, proxies
 from warpwave.engines.packages.plan import is_wanted
 from warpwave.engines.protocol import Answer, Layout, Request, Say
 from warpwave.engines.remote.connection import Followed, LostError, Reconnecting
-from warpwave.engines.remote.container import ARCHIVE, MADE, UNTIL, guard, labels_of, layout, options_of, results_volume
+from warpwave.engines.remote.container import ARCHIVE, CODE, MADE, OUTPUT, UNTIL, guard, labels_of, options_of, results_volume
 from warpwave.engines.remote.files import bring_code, bring_results, collect, make_volumes
 from warpwave.engines.remote.lease import Claim, leased, release, sweep
 from warpwave.engines.ssh.command import answer_of, look, not_forwarded, place_in, place_of
@@ -83,7 +84,7 @@ class RemoteEngine(DockerEngine):
 
     def layout(self, request: Request) -> Layout:
         """Return the paths in the container, which are the same for every target."""
-        return layout(request)
+        return layout(request, f"{CODE}/{snapshot.PACKAGE}", OUTPUT)
 
     def clean(self, dry_run: bool) -> list[str]:
         """Remove the containers and volumes whose time is over. Return their names."""
@@ -149,7 +150,6 @@ class RemoteEngine(DockerEngine):
         return ended if ended.code == 0 or ended.interrupted or ended.timed_out or ended.exceeded else None
 
     def _followed(self, request: Request, container: str, on_line: Say, limit_s: float) -> Exit:
-        """Watch a started container to its end, and bring its results back."""
         options, api = request.options, self._api
 
         def runs() -> bool:
@@ -250,7 +250,6 @@ class RemoteEngine(DockerEngine):
         return proxies(dict(line.partition("=")[::2] for line in lines if line.isprintable()))
 
     def _host(self, request: Request) -> Host:
-        """Return the facts of that machine, as far as the container's options depend on them."""
         info, podman, target, name = self._api.info(), self._is_podman(), request.target, self._place.name
         there = look(self._place, target.devices.nodes)
         if target.devices.nodes and not there.nodes:
@@ -278,7 +277,6 @@ class RemoteEngine(DockerEngine):
         return labels_of(request, self._now())
 
     def _refused(self, error: Exception, request: Request) -> Exception:
-        """Return the error of making or starting a container, in words."""
         if isinstance(error, LostError):
             return UnreachableError(f"{error}.", "It is off, or the network between is.", "Continue with --resume when it answers again.")
         if "no space left on device" in str(getattr(error, "explanation", error)).lower():

@@ -33,10 +33,8 @@ def make_volumes(api: Any, archive: snapshot.Snapshot, results: str, labels: dic
 
 
 def bring_code(api: Any, container: str, image: str, archive: snapshot.Snapshot, now: float) -> bool:
-    """Unpack the archive in its volume, unless it is there. Return whether it was brought. `container` uses the volume already.
-
-    One client at a time loads a volume: others may be running from it.
-    """
+    """Unpack the archive in its volume, unless it is there. Return whether it was brought. `container` uses the volume already. One client
+    at a time loads a volume: others may be running from it."""
     loader = f"warpwave-load-{archive.name}"
     until = time.monotonic() + _UPLOAD_S
     while not _is_complete(api, container):

@@ -119,7 +119,6 @@ def _in_the_way(api: Any, claim: Claim, now: float) -> str:
 
 
 def _is_over(lease: Mapping[str, Any], holder: Mapping[str, Any] | None, now: float) -> bool:
-    """Return whether the run of a lease has ended, or never began."""
     if is_past(lease.get("Labels") or {}, UNTIL, now):
         return True
     state = str(holder.get("State")) if holder else ""
@@ -139,10 +138,8 @@ def _remove(api: Any, container: str) -> None:
 
 
 def sweep(api: Any, now: float, dry_run: bool) -> list[str]:
-    """Kill containers that are past their limit, and remove containers and volumes whose time is over. Return the names of those.
-
-    `now` is the time of the engine's machine. With `dry_run`, only return the names.
-    """
+    """Kill containers that are past their limit, and remove containers and volumes whose time is over. Return the names of those. `now` is
+    the time of the engine's machine. With `dry_run`, only return the names."""
     found = []
     for entry in api.containers(all=True, filters={"label": MADE}):
         labels = entry.get("Labels") or {}

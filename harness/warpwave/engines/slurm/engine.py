@@ -201,7 +201,6 @@ class Follower:
                 time.sleep(_FIRST_S)
 
     def _cancel(self) -> None:
-        """Cancel the job, and wait until its processes have ended."""
         self.site.run(["scancel", self.job])
         until = time.monotonic() + _CANCEL_S
         while time.monotonic() < until and not self._look(ask=True).is_over:

@@ -60,11 +60,8 @@ exit "$code"
 
 
 def batch_script(leg: str, sent: bool = False) -> str:
-    """Return the script of a job that runs in the folder `leg`.
-
-    `sent` says that this folder is on the node itself: the job makes it, waits for its files, and keeps its results until they are
-    collected.
-    """
+    """Return the script of a job that runs in the folder `leg`. `sent` says that this folder is on the node itself: the job makes it, waits
+    for its files, and keeps its results until they are collected."""
     body = _BODY.lstrip()
     if sent:
         body = body.replace("cd -- ", f"{_ARRIVE}cd -- ", 1).replace('exit "$code"\n', f'{_WAIT}exit "$code"\n')
@@ -101,12 +98,9 @@ Words = Sequence[Union[str, Scratch]]
 def leg_file(
     command: Words, variables: Mapping[str, str], *, forward: str = "", modules: Sequence[str], cards: str, relays: bool = True
 ) -> str:
-    """Return the file `job` of a leg, which the script sources: modules, variables, and the command.
-
-    A runtime that passes on no variable of the node gets Slurm's choice of cards under names that begin with `forward`. `cards` is the
-    variable that selects the cards that a process sees, which Slurm sets; empty if the target has none. A command that `relays` passes
-    SIGTERM on to the inside.
-    """
+    """Return the file `job` of a leg, which the script sources: modules, variables, and the command. A runtime that passes on no variable
+    of the node gets Slurm's choice of cards under names that begin with `forward`. `cards` is the variable that selects the cards that a
+    process sees, which Slurm sets; empty if the target has none. A command that `relays` passes SIGTERM on to the inside."""
     lines = [] if relays else ["relays="]
     if modules:
         # Where sites define `module`. Their files may use unset variables, and the script sets no -u.
@@ -194,11 +188,9 @@ def variables_of(host: Host, target: Target, places: Places, chosen: Mapping[str
 
 
 def exported(host: Host, target: Target, places: Places, chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of the inside under the names that they have on the node.
-
-    On the node they would steer the shell, srun and every other program: LD_PRELOAD there is code. So each has a prefix. Only those of the
-    targets file keep their names where enroot's own hooks read them.
-    """
+    """Return the variables of the inside under the names that they have on the node. On the node they would steer the shell, srun and every
+    other program: LD_PRELOAD there is code. So each has a prefix. Only those of the targets file keep their names where enroot's own hooks
+    read them."""
     runtime, variables = runtime_of(host), variables_of(host, target, places, chosen)
     own = set(variables) - _renamed(target, variables, chosen) if runtime.renames else set()
     return {name if name in own else f"{runtime.prefix}{name}": value for name, value in variables.items()}

@@ -114,7 +114,6 @@ class Tunnel:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _ready(self, process: subprocess.Popen[bytes]) -> bool:
-        """Return whether the other side says that it is ready, within the time for an answer."""
         assert process.stdout is not None
         until, text = time.monotonic() + ANSWER_S, b""
         while (left := until - time.monotonic()) > 0:

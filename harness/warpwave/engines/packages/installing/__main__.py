@@ -77,10 +77,8 @@ def build(plan: Path, about: dict[str, Any], scratch: Path, locked: bool, notes:
 
 
 def _tools(plan: Path, tree: Path, tools: Path, version: str, locked: bool) -> dict[str, str]:
-    """Install what the build needs, and return its variables.
-
-    Without pip's isolation, which would download another torch for a package that needs torch to be built.
-    """
+    """Install what the build needs, and return its variables. Without pip's isolation, which would download another torch for a package
+    that needs torch to be built."""
     requires = read_toml(tree / "pyproject.toml").get("build-system", {}).get("requires", ["setuptools>=40.8", "wheel"])
     wanted = [line for line in requires if not is_protected(name_of(line))]
     done = tools.with_suffix(".done")
@@ -136,7 +134,6 @@ def install_toolchain(plan: Path, wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def _install_torch(plan: Path, wanted: dict[str, Any]) -> None:
-    """Install torch, and what it needs but another Triton."""
     source = _source(wanted["torch_index"])
     run_pip(plan, "install", "--no-deps", "--ignore-installed", *source, f"torch=={wanted['torch']}")
     importlib.invalidate_caches()
@@ -148,7 +145,6 @@ def _install_torch(plan: Path, wanted: dict[str, Any]) -> None:
 
 
 def _source(index: str) -> list[str]:
-    """Return pip's options for an index, or for a folder of wheels."""
     if not index:
         return []
     return ["--no-index", "--find-links", index] if Path(index).is_dir() else ["--index-url", index]
@@ -211,17 +207,14 @@ def _without(skipped: set[str], lines: list[str], notes: list[str]) -> list[str]
 
 
 def _install_locked(plan: Path, scratch: Path, lines: list[str]) -> None:
-    """Install exactly what is locked by hash, and nothing else."""
     (scratch / "locked.txt").write_text("\n".join(lines) + "\n")
     run_pip(plan, "install", "--require-hashes", "--no-deps", "--requirement", str(scratch / "locked.txt"))
 
 
 def _install(plan: Path, scratch: Path, options: list[str], wanted: list[str], declared_lines: list[str], notes: list[str]) -> None:
-    """Let pip work out what is needed, and install that without what is protected.
-
-    What the user asked for must be there. Of what the package declares, that which cannot be had is left out: a library that is built with
-    a GPU's toolkit would else keep every test from running, also those that do not need it.
-    """
+    """Let pip work out what is needed, and install that without what is protected. What the user asked for must be there. Of what the
+    package declares, that which cannot be had is left out: a library that is built with a GPU's toolkit would else keep every test from
+    running, also those that do not need it."""
     if not (wanted or declared_lines):
         return
     declared_lines = list(map(any_companion, declared_lines))
@@ -256,11 +249,8 @@ def _install(plan: Path, scratch: Path, options: list[str], wanted: list[str], d
 
 
 def _keep_if_it_fits(plan: Path, scratch: Path, name: str, notes: list[str]) -> None:
-    """Replace a package that was compiled for another build of torch by the version for this one, or remove it.
-
-    A package that something else needs may be pinned to an older torch. What would use one that does not fit cannot be imported either, but
-    works without it.
-    """
+    """Replace a package that was compiled for another build of torch by the version for this one, or remove it. A package that something
+    else needs may be pinned to an older torch. What would use one that does not fit cannot be imported either, but works without it."""
     if not (why := _refuses_torch(name)):
         return
     run_pip(plan, "uninstall", "--yes", name)
@@ -284,12 +274,9 @@ def _refuses_torch(name: str) -> str:
 
 
 def _resolved(plan: Path, scratch: Path, lines: list[str], notes: list[str]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return what pip would install, and the options that it needs to build it.
-
-    First with the versions of uv.lock, if the package has one, and with torch as it is; a note says if they do not go together. If no
-    versions go together with torch, without that condition. A package that wants torch for its build gets the one that is there; then the
-    last error says most.
-    """
+    """Return what pip would install, and the options that it needs to build it. First with the versions of uv.lock, if the package has one,
+    and with torch as it is; a note says if they do not go together. If no versions go together with torch, without that condition. A
+    package that wants torch for its build gets the one that is there; then the last error says most."""
     (scratch / "wanted.txt").write_text("\n".join(lines) + "\n")
     report, own, first = scratch / "report.json", plan / "constraints.txt", ""
     given = ["--constraint", str(own)] if own.stat().st_size else []

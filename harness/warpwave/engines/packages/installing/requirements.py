@@ -100,10 +100,8 @@ def in_extra(line: str, extra: str) -> str:
 
 
 def any_companion(line: str) -> str:
-    """Return a requirement without its versions if it is compiled for one build of torch: that of the torch which is here will do.
-
-    pip would else look for another torch that goes with those versions, and download it to read what it needs.
-    """
+    """Return a requirement without its versions if it is compiled for one build of torch: that of the torch which is here will do. pip
+    would else look for another torch that goes with those versions, and download it to read what it needs."""
     found = parse(line) if is_companion(name_of(line)) else None
     return line if found is None or found.url else found.name + (f"; {found.marker}" if found.marker else "")
 
@@ -206,9 +204,7 @@ def helpers_of(tree: Path, wheel: Path | None) -> list[str]:
 
 def extra_lines(tree: Path, wheel: Path | None, name: str) -> list[str] | None:
     """Return what an extra of the package needs, or a dependency group, or a file such as `requirements-NAME.txt`; None if it has none.
-
-    Extras that the extra itself names, as in `all = ["ops[a,b]"]`, are part of it.
-    """
+    Extras that the extra itself names, as in `all = ["ops[a,b]"]`, are part of it."""
     project = read_toml(tree / "pyproject.toml")
     extras = _extras(project, wheel)
     if plain(name) in extras:
@@ -243,7 +239,6 @@ def _extras(project: dict[str, Any], wheel: Path | None) -> dict[str, list[str]]
 
 
 def _grouped(project: dict[str, Any], name: str, seen: frozenset[str] = frozenset()) -> list[str]:
-    """Return the requirements of a dependency group, with those of the groups that it includes."""
     lines: list[str] = []
     for entry in project.get("dependency-groups", {}).get(name, ()) if name not in seen else ():
         if isinstance(entry, str):
@@ -254,7 +249,6 @@ def _grouped(project: dict[str, Any], name: str, seen: frozenset[str] = frozense
 
 
 def _filed(tree: Path, name: str) -> list[str]:
-    """Return the packages of the requirements files that are named after what they are for."""
     names = (f"requirements-{name}.txt", f"requirements_{name}.txt", f"{name}-requirements.txt", f"requirements/{name}.txt")
     return [line for file in names for line in listed(tree / file)]
 
