@@ -90,8 +90,6 @@ def _check_installable(requirement: str) -> None:
         )
 
 
-# Where code comes from, as others can reach it: warpwave itself, for the workflow that `init` writes, and a package, for links.
-
 _SSH = re.compile(r"(?:ssh://)?git@([\w.-]+)[:/](.+)")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 

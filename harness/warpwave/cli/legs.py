@@ -22,8 +22,6 @@ from warpwave.run import commit_of
 from warpwave.run.inputs import snapshot_of
 from warpwave.run.legs import Leg
 
-# Turn `--toolchain` and `--triton` into legs: each target on each toolchain.
-
 
 def on_toolchains(target: Target, options: Mapping[str, Any]) -> list[Target]:
     """Return a leg of the target for each toolchain that the options name; the target as it is if they name none."""

@@ -236,9 +236,6 @@ def _cut_short(records: Sequence[RunRecord], refused: Sequence[WarpwaveError]) -
     return Outcome(ExitCode.USAGE, " ".join(error.happened for error in refused).rstrip(".")) if refused else Outcome()
 
 
-# Parse the command line of `warpwave run` for callers that pass it on: a workflow's step, or a nox session.
-
-
 def parse_run(arguments: Sequence[str]) -> click.Context:
     """Return a context of `run` that is ready to be invoked; its `params` are the parsed arguments. Raises UsageError, of warpwave or of
     click, if they are not valid, ask for help or name no target."""

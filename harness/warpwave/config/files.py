@@ -74,8 +74,6 @@ def _known_keys(schema: dict[str, Any], keys: Sequence[int | str]) -> list[str]:
     return list(here.get("properties", {}))
 
 
-# Read a YAML file of the user's, and lay one over another. The only file of the harness that reads YAML.
-
 _MOST_VALUES = 100_000
 # PyYAML's reader in C needs a tenth of the time: each command reads the targets file. Not every build of PyYAML has it.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

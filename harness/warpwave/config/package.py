@@ -164,8 +164,6 @@ def _list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list) else []
 
 
-# Find the settings that a package gives to pytest, and read those that warpwave itself must know.
-#
 # pytest reads the file again, in the environment of the kernels. Only files between the kernels folder and the package's root count: a
 # container has no others.
 

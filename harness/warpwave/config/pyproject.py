@@ -298,8 +298,6 @@ def _which(table: Any) -> Which:
     return Which(**{name: getattr(table, name) for name in _PATTERNS})
 
 
-# Read the tuned configurations that a package keeps in JSON files: an entry is a mapping of constants, `num_warps` and `num_stages`.
-
 _MOST = 100_000  # entries
 _LARGEST = 32 << 20  # bytes of a file
 

@@ -23,8 +23,6 @@ from warpwave.records import CHOSEN, EMULATED, MOST_SECONDS, Architecture, Cap, 
 from warpwave.records.registry import DEFAULT, HERE
 from warpwave.records.run import Linker, Toolchain, Toolchains
 
-# The types of the questions that `warpwave doctor` asks of one vendor's machine. The questions are in `docker/targets.yml`.
-
 _STRICT = {"extra": "forbid"}
 State = Literal["fail", "warn", "skip"]
 
@@ -86,8 +84,6 @@ class Doctor:
     no_driver: str = ""
     checks: tuple[Check, ...] = ()
 
-
-# The types of the targets file, and of the `Target` that a run works with.
 
 if TYPE_CHECKING:
     _EngineName = str

@@ -31,8 +31,6 @@ from warpwave.run import run_target
 from warpwave.run.folders import new_run_id
 from warpwave.starter import starter
 
-# Check the container engine: does it answer, and can it run warpwave's containers?
-
 _ROOM_BYTES = 20 << 30  # a vendor's image with torch is about this large
 _INODES = 500_000  # torch, Triton and their headers are 40,000 files per layer, and an engine stores several layers
 _CONTROLLERS = {"memory": "MemoryLimit", "swap": "SwapLimit", "processes": "PidsLimit"}
@@ -243,8 +241,6 @@ def _runner(machine: Machine) -> Finding:
     return Finding("runner", WARN, f"{name} is not known to be ephemeral: it keeps what a job leaves behind", fix)
 
 
-# Check one vendor's part of a machine: is its GPU here, and what do the targets file's checks say? No vendor is named here.
-
 _SHOWN_ROWS = 4
 _LINE = 200
 Info = Union[Mapping[str, Any], None]
@@ -380,8 +376,6 @@ def _clip(lines: Sequence[str]) -> str:
     line = "".join(character if character.isprintable() else " " for character in " ".join(lines)).strip()
     return line if len(line) <= _LINE else f"{line[:_LINE]} …"
 
-
-# The one check that is a run: it tests a small kernel on a target. It runs only on request, because it may build an image.
 
 _LIMIT_S = 120.0
 _PATIENCE_S = 10.0  # waits for another run of warpwave that has the GPU

@@ -116,8 +116,6 @@ def _give_up(process: subprocess.Popen[bytes]) -> None:
         process.wait(1.0)
 
 
-# The result of one check.
-
 PASS, WARN, FAIL, SKIP = "pass", "warn", "fail", "skip"
 
 

@@ -31,8 +31,6 @@ from warpwave.errors import InfrastructureError
 from warpwave.records import Environment, Exit
 from warpwave.records.isolated import isolated
 
-# Adopt and end orphans: processes that outlive the process that started them. Linux only.
-
 _SET_CHILD_SUBREAPER = 36
 _ORPHAN_POLL_S = 0.02
 _KILL_S = 10.0

@@ -39,9 +39,6 @@ FALLBACK = "local"
 """Runs a target that needs no GPU if the target's own engine does not answer."""
 
 
-# All stages. A new stage is a folder `harness/warpwave/inside/<stage>/` with `stage.py`, a name in `Stage` and an entry here.
-
-
 @dataclass(frozen=True)
 class Output:
     """A file that a stage writes, by its path in `raw/<target>/`.

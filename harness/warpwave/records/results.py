@@ -239,8 +239,6 @@ class CardShare:
     lost: Prose = ""
 
 
-# What a sanitizer finds in a kernel that ran.
-
 MOST_FINDINGS = 1000  # of one test stage
 Sizes = Annotated[tuple[int, ...], Bound(longest=64)]
 
@@ -326,8 +324,6 @@ class Finding:
         return f"{self.defect.value} in {self.function} at {self.place}: {self.example}: {self.text}"
 
 
-# What the emulator counted of a kernel that it executed.
-
 MOST_PROFILES = 500  # of one test stage
 MOST_LINES = 100  # of one profile
 COUNTERS = (
@@ -397,9 +393,6 @@ class Profile:
         """`at least 41 µs by memory`: the resource that needs the most time; empty if none needs any."""
         by = max(self.bounds, key=lambda name: self.bounds[name], default="")
         return f"at least {self.bounds[by]:.3g} µs by {by}" if by else ""
-
-
-# What one launch is when it is compiled for one architecture: the compile stage writes it, and the bench stage for what ran.
 
 
 @dataclass(frozen=True)

@@ -180,8 +180,6 @@ def resume_command(command: Sequence[str], folder: PurePath) -> str:
     return shlex.join([*command, *([] if is_resumed else ["--resume", str(folder)])])
 
 
-# A toolchain: what compiles the kernels, as data. `docker/targets.yml` names some under `toolchains`, a command line adds others.
-
 MARK = "@"
 """Between a target and its toolchain in the name of a leg: `cpu@triton-3.8`."""
 EMULATOR = {"tinygrad": "tinygrad==0.14.*", "elftools": "pyelftools>=0.31", "msgpack": "msgpack>=1.1"}

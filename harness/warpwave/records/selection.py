@@ -120,8 +120,6 @@ def _holds(ids: Union[Collection[str], None], nodeid: str) -> bool:
     return ids is None or any(above in ids for above in at_and_above(nodeid))
 
 
-# What the files of a kernel package are, from their paths alone: rules that the host and the inside share.
-#
 # A path is relative to the package's folder and has forward slashes, as in pytest's node ids.
 
 TEST_FILES = ("test_*.py", "*_test.py")  # pytest's default for `python_files`

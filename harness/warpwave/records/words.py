@@ -160,8 +160,6 @@ class Stage(str, Enum):
     COMPILE = "compile"
 
 
-# A part of a package's kernels, `2/4`. Command lines and artifacts are both parsed here.
-
 MOST_SHARDS = 64
 # ASCII digits only: `int` accepts the digits of every script.
 _SPELLING = re.compile(r"([1-9][0-9]?)/([1-9][0-9]?)")
@@ -254,8 +252,6 @@ Bytes = Annotated[int, Bound(0)]
 Few = Bound(longest=100)  # entries of a list or mapping
 Many = Bound(longest=1000)
 
-
-# What a benchmark's unit says: whether its values are operations or bytes a second, times, or memory.
 
 _PREFIXES = {"t": 1.0, "g": 1e-3, "p": 1e3}
 _RATES = {f"{prefix}{word}": scale for prefix, scale in _PREFIXES.items() for word in ("flop/s", "flops", "flops/s")}

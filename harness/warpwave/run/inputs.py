@@ -242,8 +242,6 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-# Hand kernels that another run compiled to this one: `--compiled`. The host finds them, checks their hash, and copies them.
-
 _MOST_FILES, _MOST_LIST, _MOST_BYTES, _MOST_TOGETHER = 100_000, 32 << 20, 256 << 20, 4 << 30  # files; bytes of their list, of each, of all
 _REMEDY = "Compile again with --save-compiled, and hand over that run."
 

@@ -84,8 +84,6 @@ def lanes(legs: Sequence[Leg]) -> list[list[Leg]]:
     return list(found.values())
 
 
-# Run one leg in a child process, forked after all imports: it shares this process's memory, and has signals and a log of its own.
-#
 # The child tells what happens in lines of JSON through a pipe. It ends as a run of its own would: a signal stops its kernels gracefully,
 # and
 # its results are kept. If this process is killed, the child gets SIGTERM.
@@ -210,8 +208,6 @@ def _die_with(parent: int) -> None:
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGTERM)
 
-
-# Run legs side by side: a child process for each, one watcher for all. A signal stops all of them, gracefully.
 
 _TICK_S = 0.25
 

@@ -78,10 +78,8 @@ def _lock_of(venv: Path) -> Path:
     return venv.with_name(f"{venv.name}.used")
 
 
-# The local engine's packages: a virtual environment in the user's cache folder, on top of the chosen Python.
-#
-# It is made once for each set of inputs, in a folder of another name, and renamed when it is complete: a killed run leaves no half of
-# one. The folder stays if the run is stopped, and the next run with the same inputs continues there.
+# An environment is made once for each set of inputs, in a folder of another name, and renamed when it is complete: a killed run leaves no
+# half of one. That folder stays if the run is stopped, and the next run with the same inputs continues there.
 
 LOG = "install.log"
 FAILED = "warpwave: "  # how the installer's last line begins if it failed
@@ -204,12 +202,6 @@ def install_failed(target: str, output: str, log: Path) -> InfrastructureError:
         f"A requirement has no version for this Python, or the package index cannot be reached. {log} holds all of pip's output.",
         "Fix the requirement, or give a source with `build` in a targets file: wheelhouse, pip_config or ca_bundle.",
     )
-
-
-# The local engine's toolchain: a virtual environment with another Triton, on top of the chosen Python.
-#
-# It has Triton alone: torch and everything else come from the Python below, unless the toolchain names another torch. One environment
-# serves every package, and two of them are there side by side.
 
 
 def provide_toolchain(request: Request, say: Say) -> tuple[Request, Packages | None]:

@@ -77,8 +77,6 @@ def _unseen(pieces: Any, seen: int) -> Iterator[bytes]:
             seen = 0
 
 
-# Keep calls to an engine alive across a connection that breaks: connect anew and ask again, as long as asking twice does no harm.
-
 _PATIENCE_S = 180.0
 _NOTICED_S = 2.0  # ssh ends a moment after the connection
 _PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0)

@@ -134,9 +134,6 @@ def _remove(api: Any, container: str) -> None:
         api.remove_container(container, force=True, v=True)
 
 
-# Remove what remote runs have left in an engine, once its time is over. Any client may do it, on the machine itself or elsewhere.
-
-
 def sweep(api: Any, now: float, dry_run: bool) -> list[str]:
     """Kill containers that are past their limit, and remove containers and volumes whose time is over. Return the names of those. `now` is
     the time of the engine's machine. With `dry_run`, only return the names."""

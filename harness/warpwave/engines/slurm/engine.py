@@ -47,8 +47,6 @@ from warpwave.errors import ConfigError, InfrastructureError, UnreachableError, 
 from warpwave.options import RunOptions
 from warpwave.records import Environment, Exit
 
-# Follow a job from the queue to its end: show its state, pass on its output, and stop it if the user wants to.
-#
 # Slurm's controller serves a whole site, so we ask it rarely. While a job runs, we look at the files that it writes.
 
 _WORDS = 6  # lines, of a job that fails before the inside says anything

@@ -167,8 +167,6 @@ def read_status(text: str) -> Status:
     )
 
 
-# Turn the way a job ended into an `Exit`, in words with Slurm's own state. Pure.
-#
 # If Slurm or an operator ends a job, the kernels are not to blame: it is an error of the infrastructure.
 
 _RESUME = "Continue with --resume: what is finished does not run again."

@@ -25,8 +25,6 @@ from warpwave.errors import InfrastructureError, UsageError, WarpwaveError
 from warpwave.options import RunOptions
 from warpwave.records import Cap
 
-# Turn what sbatch says into errors with three parts: what happened, what it usually means, what to do.
-
 # What sbatch says, the part of hosts.yml that it is about, what it means, and what lists the right values. The first that fits counts.
 _MISTAKES = (
     (r"invalid partition|partition name", "slurm.partition", "The cluster has no partition of that name.", "`sinfo -s` lists them"),
@@ -171,8 +169,6 @@ def job_name(options: RunOptions, leg: str) -> str:
     return re.sub(r"[^\w.+-]", "-", f"warpwave-{options.where.run_id}-{leg}", flags=re.ASCII)
 
 
-# Bring a leg's files to where the nodes see them, and its results back.
-#
 # A run has one folder on the shared file system. In it, `tree-HASH` is read by all legs, and each leg has a folder: with `job` (what to
 # run), `status`, `output`, and `results`, the only one that a container can write to. What comes back is unpacked as if a stranger had sent
 # it.

@@ -112,8 +112,6 @@ def surroundings() -> dict[str, str]:
     return {**kept, "LC_ALL": "C"}
 
 
-# Turn what ssh says into messages for the user: what happened, what it means, what to do. Makes no calls.
-
 _TRY = "`ssh {} true` must work without a question"
 # What ssh prints, what it means, and what to do. The first that fits counts.
 _CAUSES = (
@@ -217,8 +215,6 @@ def _last(said: str) -> str:
     return printable(text)[-300:].rstrip(". ")
 
 
-# Ask another machine what an engine needs to know of it: the socket, the limits of its user, device nodes, cards.
-#
 # The script goes to the standard input of `sh` there, so it is in no process list. What varies in it is quoted. Its answer is distrusted:
 # lines of a fixed form are read, the rest is ignored.
 

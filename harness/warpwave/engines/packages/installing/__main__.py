@@ -44,8 +44,6 @@ from .requirements import (
     without_protected,
 )
 
-# Build the package. If that fails, as without a GPU's toolkit, find out at least what it needs.
-
 _BUILD_LIMIT_S = 1800
 _DESCRIBE_LIMIT_S = 300
 
@@ -115,9 +113,6 @@ def _described(plan: Path, tree: Path, report: Path, variables: dict[str, str]) 
     return {"name": "", "version": "", "requires_dist": [], **metadata}
 
 
-# Install a toolchain: Triton without what it names, and torch if it is another one than this Python has.
-
-
 def install_toolchain(plan: Path, wanted: dict[str, Any]) -> dict[str, Any]:
     """Install what this Python does not have already, and return what is in the environment. Raises FailedError if a version cannot be
     had."""
@@ -149,8 +144,6 @@ def _source(index: str) -> list[str]:
         return []
     return ["--no-index", "--find-links", index] if Path(index).is_dir() else ["--index-url", index]
 
-
-# Work out what is needed beside the package, and install it all.
 
 _RESOLVE_LIMIT_S = 1800
 _IMPORT_LIMIT_S = 300

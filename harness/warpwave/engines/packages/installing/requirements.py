@@ -117,8 +117,6 @@ def plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-# What a package's own files say of it, without running them.
-
 _EXTRAS = ("test", "tests", "testing", "dev")
 _TOOLS = re.compile(
     r"pytest-(xdist|cov|forked|randomly|rerunfailures)|pre-commit|ruff|black|isort|flake8.*|pylint|mypy.*|pyright|yapf|autopep8|coverage|codecov|"
