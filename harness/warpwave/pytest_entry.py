@@ -16,9 +16,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
     group = parser.getgroup("warpwave", "Triton kernels without a GPU")
     group.addoption(
-        "--warpwave",
-        metavar="NAME",
-        help="Run tests of Triton kernels without a GPU: `cpu`, or a card by name (gfx942, mi300x, h100).",
+        "--warpwave", metavar="NAME", help="Run tests of Triton kernels without a GPU: `cpu`, or a card by name (gfx942, mi300x, h100)."
     )
     group.addoption("--warpwave-targets", metavar="FILE", type=Path, help="A targets file, whose entries count before the shipped ones.")
     group.addoption("--warpwave-no-sanitize", action="store_true", help="Do not check what kernels do to memory.")

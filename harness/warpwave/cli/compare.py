@@ -246,11 +246,7 @@ def export(folders: tuple[Path, ...], name: str, out: Path | None) -> Outcome:
 )
 @click.option("--png", is_flag=True, help="Also write PNG files; needs the package resvg-py.")
 @click.option(
-    "--theme",
-    type=click.Choice(["auto", "light", "dark"]),
-    default="auto",
-    show_default=True,
-    help="auto: the viewer's; light for PNG.",
+    "--theme", type=click.Choice(["auto", "light", "dark"]), default="auto", show_default=True, help="auto: the viewer's; light for PNG."
 )
 def plot(folders: tuple[Path, ...], out: Path | None, png: bool, theme: str) -> Outcome:
     """Draw one picture for each kernel: its curves, their bands and the measured ceiling."""

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from warpwave import console
-from warpwave.cli.options import (
-    FOLDER,
-    JsonCommand,
-    complete_target,
-    known_options,
-    output_options,
-    run_options,
-    strict_option,
-)
+from warpwave.cli.options import FOLDER, JsonCommand, complete_target, known_options, output_options, run_options, strict_option
 from warpwave.cli.run import run
 from warpwave.cli.show import read_runs
 from warpwave.errors import ExitCode, Outcome, UsageError

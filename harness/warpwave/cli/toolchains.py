@@ -13,16 +13,7 @@ import click
 from warpwave import console
 from warpwave.cli.known import read_known, without_known
 from warpwave.cli.legs import legs_on_toolchains, newest, say_runs_here
-from warpwave.cli.options import (
-    FOLDER,
-    OUT_FILE,
-    JsonCommand,
-    complete_target,
-    known_options,
-    output_options,
-    run_options,
-    several,
-)
+from warpwave.cli.options import FOLDER, OUT_FILE, JsonCommand, complete_target, known_options, output_options, run_options, several
 from warpwave.cli.show import show_page
 from warpwave.compare.changed_codegen import Concern
 from warpwave.compare.search import Kind, Question
@@ -201,12 +192,7 @@ def _default_targets(targets: dict[str, Target]) -> list[str]:
 
 @click.command(cls=JsonCommand)
 @click.argument("name", metavar="TARGET", shell_complete=complete_target)
-@click.option(
-    "--over",
-    required=True,
-    metavar="WHAT",
-    help="Releases of `triton`, or a list of toolchains a,b,c, the good one first.",
-)
+@click.option("--over", required=True, metavar="WHAT", help="Releases of `triton`, or a list of toolchains a,b,c, the good one first.")
 @click.option("--good", metavar="RELEASE", help="A release of Triton that is good.")
 @click.option("--bad", metavar="RELEASE", help="A later one that is bad.")
 @question_options
