@@ -27,11 +27,8 @@ class ExitCode(IntEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a command. The reason is a sentence without its full stop.
-
-    Every exit code other than 0 has a reason: a command returns both together, and `main` prints them. In a terminal that has `shown` the
-    reason already, it prints the code alone.
-    """
+    """The result of a command. The reason is a sentence without its full stop. Every exit code other than 0 has a reason: a command returns
+    both together, and `main` prints them. In a terminal that has `shown` the reason already, it prints the code alone."""
 
     code: ExitCode = ExitCode.GOOD
     reason: str = ""

@@ -120,11 +120,9 @@ _MOST_LEGS = 256
 
 @dataclass(frozen=True)
 class Slurm:
-    """Options for sbatch. Each value is one word of the command; no shell reads it.
-
-    `stage` is how files reach the node: `shared`, a file system that both see, or `sbcast`. `folder` is a folder on the shared file system
-    for the job's files; by default the run's results folder.
-    """
+    """Options for sbatch. Each value is one word of the command; no shell reads it. `stage` is how files reach the node: `shared`, a file
+    system that both see, or `sbcast`. `folder` is a folder on the shared file system for the job's files; by default the run's results
+    folder."""
 
     __pydantic_config__ = _STRICT
     partition: Word = ""

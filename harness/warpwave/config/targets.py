@@ -74,10 +74,8 @@ class Check:
 
 @dataclass(frozen=True)
 class Doctor:
-    """How to find out that a vendor's card is in a machine, and what to ask then.
-
-    `pci` is the vendor's number on the bus, `0x` and four digits. `no_driver` is the fix if a card is there without its driver.
-    """
+    """How to find out that a vendor's card is in a machine, and what to ask then. `pci` is the vendor's number on the bus, `0x` and four
+    digits. `no_driver` is the fix if a card is there without its driver."""
 
     __pydantic_config__ = _STRICT
     pci: Union[str, None] = None
@@ -95,11 +93,9 @@ else:  # what a targets file may say, for pydantic and for the schema
 
 @dataclass(frozen=True)
 class Image:
-    """The source of a target's environment. `base` and `digest` name the vendor's image. The Dockerfile is next to the YAML file.
-
-    `locks` is what the names of its locks begin with: `locks/<locks>-py3.12.txt` beside the Dockerfile. Targets with the same packages can
-    share them. Left out, it is the target's name.
-    """
+    """The source of a target's environment. `base` and `digest` name the vendor's image. The Dockerfile is next to the YAML file. `locks`
+    is what the names of its locks begin with: `locks/<locks>-py3.12.txt` beside the Dockerfile. Targets with the same packages can share
+    them. Left out, it is the target's name."""
 
     __pydantic_config__ = _STRICT
     dockerfile: str
@@ -111,12 +107,9 @@ class Image:
 
 @dataclass(frozen=True)
 class Devices:
-    """How a container gets access to the GPUs.
-
-    `gpus`: a device request, as `docker run --gpus`. `cdi`: a CDI device name; `{gpu}` in it becomes the index asked for, or `all`.
-    `nodes`: glob patterns of device nodes. `volumes`: `source:destination[:ro]`. `groups`: numeric ids, added to those of the nodes.
-    `apptainer`: options of `apptainer exec`, on a Slurm site.
-    """
+    """How a container gets access to the GPUs. `gpus`: a device request, as `docker run --gpus`. `cdi`: a CDI device name; `{gpu}` in it
+    becomes the index asked for, or `all`. `nodes`: glob patterns of device nodes. `volumes`: `source:destination[:ro]`. `groups`: numeric
+    ids, added to those of the nodes. `apptainer`: options of `apptainer exec`, on a Slurm site."""
 
     __pydantic_config__ = _STRICT
     gpus: bool = False
@@ -140,11 +133,9 @@ class Cards:
 
 @dataclass(frozen=True)
 class Probe:
-    """Checks of the environment before any kernel runs: a torch attribute that must be set, and a command that must succeed.
-
-    `driver_file` contains the version of the kernel driver. `fix` is the advice for the user if the probe fails. `faults` maps patterns of
-    the runtime's output, when it aborts a process because of the GPU, to verdicts.
-    """
+    """Checks of the environment before any kernel runs: a torch attribute that must be set, and a command that must succeed. `driver_file`
+    contains the version of the kernel driver. `fix` is the advice for the user if the probe fails. `faults` maps patterns of the runtime's
+    output, when it aborts a process because of the GPU, to verdicts."""
 
     __pydantic_config__ = _STRICT
     require: Union[str, None] = None
@@ -179,11 +170,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Builds:
-    """How this user's images and environments are built, whatever the target. Paths are relative to the file.
-
-    With `wheelhouse`, a folder of wheels, no package index is asked. pip trusts `ca_bundle` and reads `pip_config`. The build has this
-    `network`, and the Dockerfile gets `args`.
-    """
+    """How this user's images and environments are built, whatever the target. Paths are relative to the file. With `wheelhouse`, a folder
+    of wheels, no package index is asked. pip trusts `ca_bundle` and reads `pip_config`. The build has this `network`, and the Dockerfile
+    gets `args`."""
 
     __pydantic_config__ = _STRICT
     wheelhouse: Union[Path, None] = None

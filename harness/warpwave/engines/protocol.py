@@ -18,11 +18,8 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Request:
-    """One target to run, with the user's options.
-
-    `raw` is the target's results folder. The caller owns it. It is empty, unless the run is resumed. `lock` is the open file that keeps
-    other runs out of the folder.
-    """
+    """One target to run, with the user's options. `raw` is the target's results folder. The caller owns it. It is empty, unless the run is
+    resumed. `lock` is the open file that keeps other runs out of the folder."""
 
     target: Target
     options: RunOptions
@@ -32,10 +29,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Layout:
-    """The paths that the inside sees: the folder for PYTHONPATH, the kernels, the results, and the whole package.
-
-    `package` is empty if the kernels are all of it.
-    """
+    """The paths that the inside sees: the folder for PYTHONPATH, the kernels, the results, and the whole package. `package` is empty if the
+    kernels are all of it."""
 
     harness: str
     kernels: str

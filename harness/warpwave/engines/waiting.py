@@ -76,10 +76,8 @@ def held(on_stop: Callable[[], None] | None = None) -> Iterator[None]:
 
 
 class interruptible:  # noqa: N801 - used like a function
-    """Let one signal raise KeyboardInterrupt in this block. If a signal arrived before, raise at once.
-
-    This is a class and not a generator: a signal may arrive while the block is entered or left, and must not raise then.
-    """
+    """Let one signal raise KeyboardInterrupt in this block. If a signal arrived before, raise at once. This is a class and not a generator:
+    a signal may arrive while the block is entered or left, and must not raise then."""
 
     def __enter__(self) -> None:
         """Allow a signal to raise. Raises KeyboardInterrupt if a signal has already asked the process to stop."""

@@ -16,11 +16,9 @@ CANDIDATES = ("best", "all")  # of an autotuned launch
 
 @dataclass(frozen=True)
 class Which:
-    """A selection of compiled kernels: every name must match one of the shell patterns for it.
-
-    `kernel` is the folder. `types` are the argument types as reports write them, `*bf16 *fp32 i32`. `launched_by` is `bench` or `test`:
-    tests use odd sizes on purpose, and nobody expects those to be fast.
-    """
+    """A selection of compiled kernels: every name must match one of the shell patterns for it. `kernel` is the folder. `types` are the
+    argument types as reports write them, `*bf16 *fp32 i32`. `launched_by` is `bench` or `test`: tests use odd sizes on purpose, and nobody
+    expects those to be fast."""
 
     __pydantic_config__ = STRICT
     kernel: Patterns = ("*",)

@@ -99,9 +99,7 @@ class Architecture(Card):
 @dataclass(frozen=True)
 class PytestSettings:
     """What a package tells pytest, as far as warpwave must know it: `file` holds all of it. Paths are relative to the package's root.
-
-    Without a `file`, the package has no settings.
-    """
+    Without a `file`, the package has no settings."""
 
     __pydantic_config__ = STRICT
     file: Page = ""
@@ -186,8 +184,7 @@ class Budget:
 class Limits:
     """Limits, in seconds: for one test or point, for a stage, for a target; how long a stopped target may take to write its results; how
     long to wait for a card in use. `cap` limits the results. `test_workers` processes run tests at a time, on each card; 0: as many as fit.
-    With a `budget`, stages end in time and leave out the rest.
-    """
+    With a `budget`, stages end in time and leave out the rest."""
 
     __pydantic_config__ = STRICT
     test_s: Seconds = 300.0
@@ -203,9 +200,7 @@ class Limits:
 @dataclass(frozen=True, kw_only=True)
 class Declared:
     """What a package's own files say of it: folders to import from, relative to its root; what it calls itself; pytest's settings.
-
-    `variables` are those that its files set: only stages that run its code get them.
-    """
+    `variables` are those that its files set: only stages that run its code get them."""
 
     __pydantic_config__ = STRICT
     import_folders: Annotated[tuple[Page, ...], Few] = (".",)

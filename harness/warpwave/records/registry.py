@@ -41,12 +41,9 @@ FALLBACK = "local"
 
 @dataclass(frozen=True)
 class Output:
-    """A file that a stage writes, by its path in `raw/<target>/`.
-
-    `record` is the type of its content: one object in `.json`, one per line in `.jsonl`, one per test case in `.xml`. `field` is the
-    field of `TargetRun` that holds it; files with the same field are joined. An `optional` file may be missing: it is newer than the
-    format, or written only on request.
-    """
+    """A file that a stage writes, by its path in `raw/<target>/`. `record` is the type of its content: one object in `.json`, one per line
+    in `.jsonl`, one per test case in `.xml`. `field` is the field of `TargetRun` that holds it; files with the same field are joined. An
+    `optional` file may be missing: it is newer than the format, or written only on request."""
 
     path: str
     record: type

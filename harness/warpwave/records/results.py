@@ -35,10 +35,8 @@ from warpwave.records.words import (
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """One GPU as the inside sees it. `derived_gbps` is computed from the driver's memory clock and bus width, if known.
-
-    `told` is what the target's own query of its GPUs returned, such as a power limit.
-    """
+    """One GPU as the inside sees it. `derived_gbps` is computed from the driver's memory clock and bus width, if known. `told` is what the
+    target's own query of its GPUs returned, such as a power limit."""
 
     __pydantic_config__ = STRICT
     index: Index
@@ -128,9 +126,7 @@ class Stages:
 @dataclass(frozen=True, slots=True)  # there may be a million of them
 class CaseResult:
     """One test of the kernel package. `id` is pytest's node id, the same on every target; `kernel` is the row of the report that it is in.
-
-    `not_run` says why a test has the verdict `not-run`, if that is known.
-    """
+    `not_run` says why a test has the verdict `not-run`, if that is known."""
 
     __pydantic_config__ = STRICT
     id: str
@@ -197,11 +193,9 @@ class Sample:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """What the device can do, measured in this run: the bandwidth of a copy, or with a `dtype` the speed of a matrix product.
-
-    A copy's bytes are those read plus those written; a product's are its three matrices, and `flops` its operations. `tf32` is a dtype
-    here: fp32 inputs, in the precision of the matrix units.
-    """
+    """What the device can do, measured in this run: the bandwidth of a copy, or with a `dtype` the speed of a matrix product. A copy's
+    bytes are those read plus those written; a product's are its three matrices, and `flops` its operations. `tf32` is a dtype here: fp32
+    inputs, in the precision of the matrix units."""
 
     __pydantic_config__ = STRICT
     device: Index
@@ -226,10 +220,8 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class CardShare:
-    """What one of several GPUs did of a shared stage: `cases` tests or points in `seconds`, from its worker's start to its end.
-
-    `lost` says why the GPU was given up before the end. The others then did what it had not finished.
-    """
+    """What one of several GPUs did of a shared stage: `cases` tests or points in `seconds`, from its worker's start to its end. `lost` says
+    why the GPU was given up before the end. The others then did what it had not finished."""
 
     __pydantic_config__ = STRICT
     stage: Stage

@@ -18,11 +18,9 @@ NO_STAGE = "it has no stage"
 
 @dataclass(frozen=True)
 class Environment:
-    """What the engine ran the job in, kept in `run.json` so that a number can be traced to an image and its options.
-
-    `packages` are the versions of what was installed for this run, beside what the image or the Python has. `notes` say what was not
-    installed as it was asked for, and which stages the target lacks: those begin with `NO_STAGE`.
-    """
+    """What the engine ran the job in, kept in `run.json` so that a number can be traced to an image and its options. `packages` are the
+    versions of what was installed for this run, beside what the image or the Python has. `notes` say what was not installed as it was asked
+    for, and which stages the target lacks: those begin with `NO_STAGE`."""
 
     __pydantic_config__ = STRICT
     engine: Word
@@ -40,10 +38,8 @@ class Environment:
 
 @dataclass(frozen=True)
 class Exit:
-    """How the process or container ended, as its engine saw it; `diagnose` turns it into a verdict.
-
-    `exceeded` is the limit on results, in words, for which the engine ended it. `hint` says what to do about an `error`.
-    """
+    """How the process or container ended, as its engine saw it; `diagnose` turns it into a verdict. `exceeded` is the limit on results, in
+    words, for which the engine ended it. `hint` says what to do about an `error`."""
 
     __pydantic_config__ = STRICT
     code: Union[int, None]
@@ -69,11 +65,9 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Everything that decides the results of a run, recorded when it began: `inputs.json`.
-
-    `files` are digests of the kernel package's files by path. `harness` is warpwave's version and code. `facts` are the environment: the
-    image, or the Python with its installed packages, variables, driver and GPUs.
-    """
+    """Everything that decides the results of a run, recorded when it began: `inputs.json`. `files` are digests of the kernel package's
+    files by path. `harness` is warpwave's version and code. `facts` are the environment: the image, or the Python with its installed
+    packages, variables, driver and GPUs."""
 
     __pydantic_config__ = STRICT
     run_id: Name

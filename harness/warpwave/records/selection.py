@@ -23,11 +23,9 @@ _CHOOSING = ("-k", "-m", "--deselect", "--ignore", "--ignore-glob")  # options o
 
 @dataclass(frozen=True)
 class Chosen:
-    """The tests that were asked for; None if all were. Those of `without` are left out.
-
-    `how` is what chose them, as the user wrote it. `why` says in lines what was chosen and for which reason. With `must_exist`, an id
-    without a test is an error; otherwise the test is gone since it was listed.
-    """
+    """The tests that were asked for; None if all were. Those of `without` are left out. `how` is what chose them, as the user wrote it.
+    `why` says in lines what was chosen and for which reason. With `must_exist`, an id without a test is an error; otherwise the test is
+    gone since it was listed."""
 
     __pydantic_config__ = STRICT
     tests: Union[tuple[str, ...], None] = None

@@ -56,11 +56,9 @@ STRICT = {"extra": "forbid", "allow_inf_nan": False}
 
 
 class Verdict(str, Enum):
-    """What happened to a case, a stage or a target, mildest first. `worst` relies on the order.
-
-    Only a test is `XFAILED`: it failed, as its author expects (`pytest.mark.xfail`). `KNOWN` is a failure that the package's list of known
-    failures, or an earlier run, has with the same reason: no stage gives this verdict, only a report.
-    """
+    """What happened to a case, a stage or a target, mildest first. `worst` relies on the order. Only a test is `XFAILED`: it failed, as its
+    author expects (`pytest.mark.xfail`). `KNOWN` is a failure that the package's list of known failures, or an earlier run, has with the
+    same reason: no stage gives this verdict, only a report."""
 
     PASSED = "passed"
     XFAILED = "xfailed"

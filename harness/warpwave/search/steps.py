@@ -61,11 +61,9 @@ class Step:
 
 
 class Steps:
-    """The steps of one search, below the folder `out`. Each step is compared with the first one.
-
-    The first two are its ends, good and bad. A step in between whose files do not import is skipped, for its tests say nothing.
-    If the files of an end do not import, that is the fault which is searched for, and counts as a failed test in every step.
-    """
+    """The steps of one search, below the folder `out`. Each step is compared with the first one. The first two are its ends, good and bad.
+    A step in between whose files do not import is skipped, for its tests say nothing. If the files of an end do not import, that is the
+    fault which is searched for, and counts as a failed test in every step."""
 
     def __init__(self, question: Question, about: dict[str, object], out: Path, say: Say, on_event: OnEvent) -> None:
         self.question, self.out, self.say, self.on_event = question, out, say, on_event

@@ -33,10 +33,8 @@ _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
 @dataclass(frozen=True)
 class Recipe:
     """Everything that decides an image, and so its tag. `files` are small and hashed whole; for `wheels`, only names and sizes are hashed.
-
     `layer` is the key of the packages if this is a layer on top of a target's image: a package's sources are among its files, and an edit
-    of a kernel does not change what is installed.
-    """
+    of a kernel does not change what is installed."""
 
     target: str
     base: str

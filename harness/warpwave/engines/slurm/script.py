@@ -145,12 +145,9 @@ class Places:
 
 @dataclass(frozen=True)
 class Runtime:
-    """A way to start the inside.
-
-    `weakened` are the protections that it cannot give, `can_weaken` those that the user may give up. It takes variables into the container
-    whose names have the `prefix`, or what it starts there `renames` them. It `relays` SIGTERM to the inside; srun would cancel the whole
-    step, so its inside is asked by a file.
-    """
+    """A way to start the inside. `weakened` are the protections that it cannot give, `can_weaken` those that the user may give up. It takes
+    variables into the container whose names have the `prefix`, or what it starts there `renames` them. It `relays` SIGTERM to the inside;
+    srun would cancel the whole step, so its inside is asked by a file."""
 
     words: Callable[[Host, Target, Places, RunOptions], Words]
     contains: bool

@@ -272,9 +272,7 @@ look() {
 @dataclass(frozen=True)
 class There:
     """What a machine says of itself. `socket` is the engine's; if it is empty, Podman's service is to be started in the folder `start`.
-
-    `files` and `processes` are the hard limits of the user there; -1 if there are none. `nodes` are device nodes with their groups.
-    """
+    `files` and `processes` are the hard limits of the user there; -1 if there are none. `nodes` are device nodes with their groups."""
 
     uid: int
     files: int
