@@ -77,8 +77,7 @@ def profile(**options: Any) -> Outcome:
 
 def target_of(text: str, overlay: Path | None) -> str:
     """Return the emulated target that a name means: the target's own, or that of a card. Raises UsageError if there is none."""
-    from warpwave.config.hardware import named
-    from warpwave.config.targets import load_architectures, load_targets
+    from warpwave.config.targets import load_architectures, load_targets, named
 
     targets = {name: target for name, target in load_targets(overlay).items() if target.emulate}
     card = named(text, load_architectures(overlay))

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Union
 from pydantic import AfterValidator, BeforeValidator
 
 from warpwave.config.files import read_yaml, refusal, refuse, validate
-from warpwave.config.package_variables import ALLOWED, not_allowed
+from warpwave.config.package import ALLOWED, not_allowed
 from warpwave.config.targets import Target
 from warpwave.errors import ConfigError
 from warpwave.records.registry import ENGINES

@@ -5,13 +5,17 @@ Many packages keep their tests in `tests/`, beside the package that the tests im
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warpwave.config.files import read_ini, read_toml
+from warpwave.config.files import read_ini, read_toml, read_yaml, validate
+from warpwave.config.targets import default_file
 from warpwave.records import PytestSettings
 
 _PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
@@ -230,3 +234,42 @@ def _words(value: Any) -> list[str]:
         return shlex.split(value) if isinstance(value, str) else []
     except ValueError:  # an open quote, which pytest reports
         return value.split() if isinstance(value, str) else []
+
+
+# Which variables a file of a package may set: `docker/variables.yml` lists them. The file may be a stranger's; `--env` is the user's own.
+
+ALLOWED = (
+    "a setting of Triton or torch that loads nothing, or a name that begins with the package's own, such as MY_OPS_FAST for my_ops; "
+    "put any other on the command line: --env NAME=VALUE"
+)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The three lists. `never` and `endings` are the beginnings and ends of names."""
+
+    settings: tuple[str, ...]
+    endings: tuple[str, ...]
+    never: tuple[str, ...]
+
+
+def not_allowed(names: Iterable[str], folder: Path) -> list[str]:
+    """Return those of `names` that a file in `folder`, which is in a package, may not set."""
+    rules = _rules()
+    unknown = [name for name in names if name not in rules.settings]
+    own = _beginnings(find_root(folder)) if unknown else ()
+    return [name for name in unknown if name.startswith(rules.never) or not (name.startswith(own) or name.endswith(rules.endings))]
+
+
+@functools.cache
+def _rules() -> Rules:
+    path = default_file().with_name("variables.yml")
+    return validate(Rules, read_yaml(path, "list of variables", str(path)), path, str(path))
+
+
+def _beginnings(root: Path) -> tuple[str, ...]:
+    """Return how names of a package's own variables begin: with its name, or that of a module that it has."""
+    found = {*package_names(root)}
+    for folder in import_folders(root):
+        found |= {path.parent.name for path in (root / folder).glob("*/*.py")} | {path.stem for path in (root / folder).glob("*.py")}
+    return tuple(f"{begins}_" for name in sorted(found) if (begins := re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_")))

@@ -21,7 +21,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from warpwave.compare.upgrade import Tuned
 from warpwave.config.files import read_toml, refusal, refuse, validate
-from warpwave.config.package_variables import ALLOWED, not_allowed
+from warpwave.config.package import ALLOWED, not_allowed
 from warpwave.errors import ConfigError, UsageError
 from warpwave.git import repository_of
 from warpwave.records import ADVICE, CANDIDATES, COUNTERS, OPEN, BenchScript, CounterLimit, GateLimits, Gates, Rule, Waiver, Which

@@ -8,7 +8,6 @@ from pydantic import BaseModel, ConfigDict
 
 from warpwave.compare.upgrade import Tuned
 from warpwave.config.files import refuse, validate
-from warpwave.config.hardware import named, nearest
 from warpwave.config.hosts import load_hosts
 from warpwave.config.pyproject import (
     PackageEnvironment,
@@ -17,7 +16,7 @@ from warpwave.config.pyproject import (
     load_what,
     tuned_configurations,
 )
-from warpwave.config.targets import compiling_for, load_architectures, load_targets, named_architectures
+from warpwave.config.targets import compiling_for, load_architectures, load_targets, named, named_architectures, nearest
 from warpwave.errors import ConfigError, UsageError
 from warpwave.records import COUNTERS, Architecture, BenchScript, Gates, Waiver, What, Which, from_json, to_json
 

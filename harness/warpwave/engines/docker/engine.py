@@ -53,9 +53,8 @@ from warpwave.engines.docker.images import (
 from warpwave.engines.packages.environments import FAILED, LOG, install_failed
 from warpwave.engines.packages.plan import is_wanted
 from warpwave.engines.protocol import Layout, Request, Say
+from warpwave.engines.remote.container import Claim, leased, release, sweep, time_in
 from warpwave.engines.remote.container import labels_of as lease_labels
-from warpwave.engines.remote.container import time_in
-from warpwave.engines.remote.lease import Claim, leased, release, sweep
 from warpwave.engines.results import NO_QUOTA, Quota, Watch, clear, put
 from warpwave.engines.waiting import Reader
 from warpwave.errors import InfrastructureError

@@ -37,9 +37,25 @@ from warpwave.engines.docker.images import PYTHON, final_recipe, proxies
 from warpwave.engines.packages.plan import is_wanted
 from warpwave.engines.protocol import Answer, Layout, Request, Say
 from warpwave.engines.remote.connection import Followed, LostError, Reconnecting
-from warpwave.engines.remote.container import ARCHIVE, CODE, MADE, OUTPUT, UNTIL, guard, labels_of, options_of, results_volume
-from warpwave.engines.remote.files import bring_code, bring_results, collect, make_volumes
-from warpwave.engines.remote.lease import Claim, leased, release, sweep
+from warpwave.engines.remote.container import (
+    ARCHIVE,
+    CODE,
+    MADE,
+    OUTPUT,
+    UNTIL,
+    Claim,
+    bring_code,
+    bring_results,
+    collect,
+    guard,
+    labels_of,
+    leased,
+    make_volumes,
+    options_of,
+    release,
+    results_volume,
+    sweep,
+)
 from warpwave.engines.ssh.command import answer_of, look, not_forwarded, place_in, place_of
 from warpwave.engines.ssh.tunnel import Tunnel, opened
 from warpwave.errors import InfrastructureError, UnreachableError
