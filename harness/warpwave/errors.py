@@ -118,18 +118,8 @@ _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _TOO_MUCH = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
 # Errors of a path that the user named.
 _PATH = {
-    errno.EACCES,
-    errno.EEXIST,
-    errno.EINVAL,
-    errno.EISDIR,
-    errno.ELOOP,
-    errno.ENAMETOOLONG,
-    errno.ENOENT,
-    errno.ENOTDIR,
-    errno.ENOTEMPTY,
-    errno.ENXIO,
-    errno.EPERM,
-    errno.EROFS,
+    *(errno.EACCES, errno.EEXIST, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
+    *(errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.ENXIO, errno.EPERM, errno.EROFS),
 }
 
 

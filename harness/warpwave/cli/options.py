@@ -351,88 +351,69 @@ def parse_workers(text: str) -> int:
     return int(text)
 
 
+# What `--help` says of the options whose declaration fills a line.
+_HELP = {
+    "--strict": "Exit with 4 if something could not be checked, such as a test that needs a card.",
+    "--stage": f"Run only these stages: {', '.join(STAGES)}.  [default: the target's own]",
+    "--bench-script": "Run these files of the package as they are, and measure each do_bench in them; repeatable.",
+    "--architectures": "Compile for these only, by name of the card or of its code: mi300x,h100,gfx1100; or for all.  [default: the "
+    "target's own]",
+    "--pytest-args": "Options for pytest, quoted; repeatable. Or write them behind `--`.",
+    "--quick": "A quick look of a minute (--budget): at most three tests of each function, three sizes of each sweep, two architectures.",
+    "--budget": "Take this long for each target, 10m or 90s: compile, run what failed last time, what changed, one test of each function, "
+    "the rest; and say what was left out.  [default: none, or 1m with --quick]",
+    "--sanitize": "Check what interpreted or emulated kernels do to memory: bounds, unwritten data, races; with a card, what "
+    "Triton's ConSan "
+    "checks.  [default: on without a card]",
+    "--gates": "Fail on the gates that the package's pyproject.toml sets, or also on those that only advise.",
+    "--precision": "Measure a point until its median is this precise, with 95% confidence, or the benchmark's own time limit is reached.",
+    "--save-compiled": "Keep what the compile stage compiles for these architectures, for --compiled of another run.",
+    "--compiled": "Use the kernels that this run compiled with --save-compiled; refuse them if the SHA-256 of their list is another.",
+    "--test-workers": "Run tests in N processes on each card, or on this machine's cores; auto: as many as fit. Never while "
+    "anything is measured.",
+    "--test-timeout": "Limit for one test or point.  [default: 300, or 120 with --quick]",
+    "--timeout": "Limit for one target.",
+    "--requirements": "Install these packages beside torch and Triton; repeatable.",
+    "--install": "Install the package at the kernels' root, with what it declares to need, or alone.",
+    "--extra": "With --install: also this extra, or dependency group, of it; repeatable.",
+    "--toolchain": "Run each target on this toolchain of the targets file, as a leg of its own; repeatable.",
+    "--hosts": "Run each leg where this file says.  [default: hosts.yml beside the kernels, or in ~/.config/warpwave]",
+    "--weaken": "Give up one protection of the container, by name; shown in the report.",
+    "--known": "What may fail: a list, or what failed in that run.  [default: known-failures.txt of the package]",
+    "--known-base": "Of the list, only what it has in this commit counts; what was added since is shown.  [default: a pull request's base]",
+}
+
+
+def _option(name: str, *more: str, **settings: Any) -> Options:
+    return click.option(name, *more, help=_HELP[name.partition("/")[0]], **settings)
+
+
+def _parsed(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    return lambda context, parameter, value: parse(value)
+
+
 what_options = several(
     "What to run",
     click.option("--kernels", type=FOLDER, default=Path("kernels"), show_default=True, help="Folder of the kernel package."),
-    click.option(
-        "--stage",
-        "stages",
-        metavar="S,S",
-        shell_complete=complete_list(lambda: STAGES),
-        help=f"Run only these stages: {', '.join(STAGES)}.  [default: the target's own]",
-    ),
+    _option("--stage", "stages", metavar="S,S", shell_complete=complete_list(lambda: STAGES)),
     click.option("--bench", "benches", multiple=True, help="Pattern of bench files; repeatable.  [default: bench_*.py]"),
-    click.option(
-        "--bench-script",
-        "bench_scripts",
-        multiple=True,
-        metavar="GLOB [-- ARGS]",
-        help="Run these files of the package as they are, and measure each do_bench in them; repeatable.",
-    ),
-    click.option(
-        "--architectures",
-        metavar="A,A",
-        default="",
-        help="Compile for these only, by name of the card or of its code: mi300x,h100,gfx1100; or for all.  [default: the target's own]",
-    ),
+    _option("--bench-script", "bench_scripts", multiple=True, metavar="GLOB [-- ARGS]"),
+    _option("--architectures", metavar="A,A", default=""),
     click.option("-k", "keyword", metavar="EXPR", help="Run only tests that match, as in pytest."),
     click.option("--test", "tests", multiple=True, metavar="ID", help="Run only this test, file or folder: pytest's node id; repeatable."),
     click.option("--last-failed", type=FOLDER, metavar="RUN", help="Run only the tests that did not pass in that earlier run."),
     click.option("--changed-since", metavar="REF", help="Run only the test files and benches that a change since that commit touches."),
     click.option("--deselect-from", type=FILE, metavar="FILE", help="Leave out the tests in FILE: a node id a line, # for comments."),
-    click.option(
-        "--pytest-args",
-        multiple=True,
-        metavar="ARGS",
-        callback=lambda context, parameter, texts: pytest_words(texts),
-        help="Options for pytest, quoted; repeatable. Or write them behind `--`.",
-    ),
-    click.option(
-        "--quick",
-        is_flag=True,
-        help="A quick look of a minute (--budget): at most three tests of each function, three sizes of each sweep, two architectures.",
-    ),
-    click.option(
-        "--budget",
-        metavar="TIME",
-        callback=lambda context, parameter, text: parse_budget(text),
-        help="Take this long for each target, 10m or 90s: compile, run what failed last time, what changed, one test of each function, "
-        "the rest; and say what was left out.  [default: none, or 1m with --quick]",
-    ),
-    click.option(
-        "--sanitize/--no-sanitize",
-        default=None,
-        help="Check what interpreted or emulated kernels do to memory: bounds, unwritten data, races; with a card, what Triton's ConSan "
-        "checks.  [default: on without a card]",
-    ),
+    _option("--pytest-args", multiple=True, metavar="ARGS", callback=_parsed(pytest_words)),
+    _option("--quick", is_flag=True),
+    _option("--budget", metavar="TIME", callback=_parsed(parse_budget)),
+    _option("--sanitize/--no-sanitize", default=None),
     click.option("--profile", is_flag=True, help="Count what emulated kernels ask of memory, LDS and matrix units, by line of the source."),
-    click.option(
-        "--gates",
-        type=click.Choice(["package", "strict"]),
-        default="package",
-        show_default=True,
-        help="Fail on the gates that the package's pyproject.toml sets, or also on those that only advise.",
-    ),
-    click.option(
-        "--precision",
-        type=click.FloatRange(0, 1, min_open=True),
-        default=What.precision,
-        show_default=True,
-        metavar="SHARE",
-        help="Measure a point until its median is this precise, with 95% confidence, or the benchmark's own time limit is reached.",
-    ),
+    _option("--gates", type=click.Choice(["package", "strict"]), default="package", show_default=True),
+    _option("--precision", type=click.FloatRange(0, 1, min_open=True), default=What.precision, show_default=True, metavar="SHARE"),
     click.option("--aa", "again", is_flag=True, help="Measure everything twice (A/A), to see how much speeds vary without a change."),
-    click.option(
-        "--save-compiled",
-        metavar="A,A",
-        help="Keep what the compile stage compiles for these architectures, for --compiled of another run.",
-    ),
-    click.option(
-        "--compiled",
-        metavar="RUN[@SHA256]",
-        callback=lambda context, parameter, text: parse_compiled(text),
-        help="Use the kernels that this run compiled with --save-compiled; refuse them if the SHA-256 of their list is another.",
-    ),
+    _option("--save-compiled", metavar="A,A"),
+    _option("--compiled", metavar="RUN[@SHA256]", callback=_parsed(parse_compiled)),
 )
 
 
@@ -445,19 +426,8 @@ def known_options(*, usual: str = "new", words: bool = False, for_workflow: bool
     strict = click.option("--known-strict", is_flag=True, help="Fail also if something is listed that does not fail any more.")
     return several(
         "Known failures",
-        click.option(
-            "--known",
-            type=click.Path(path_type=Path),
-            metavar="FILE|RUN",
-            envvar="KNOWN" if for_workflow else None,
-            help="What may fail: a list, or what failed in that run.  [default: known-failures.txt of the package]",
-        ),
-        click.option(
-            "--known-base",
-            metavar="REF",
-            envvar="GITHUB_BASE_REF",
-            help="Of the list, only what it has in this commit counts; what was added since is shown.  [default: a pull request's base]",
-        ),
+        _option("--known", type=click.Path(path_type=Path), metavar="FILE|RUN", envvar="KNOWN" if for_workflow else None),
+        _option("--known-base", metavar="REF", envvar="GITHUB_BASE_REF"),
         *([strict] if of_one_run else []),
         click.option(
             "--fail-on",
@@ -473,52 +443,22 @@ def known_options(*, usual: str = "new", words: bool = False, for_workflow: bool
 
 limit_options = several(
     "Limits",
-    click.option(
-        "--test-workers",
-        metavar="N",
-        default="auto",
-        show_default=True,
-        callback=lambda context, parameter, text: parse_workers(text),
-        help="Run tests in N processes on each card, or on this machine's cores; auto: as many as fit. Never while anything is measured.",
-    ),
-    click.option(
-        "--test-timeout",
-        type=float,
-        callback=_check_time,
-        metavar="S",
-        help="Limit for one test or point.  [default: 300, or 120 with --quick]",
-    ),
-    click.option(
-        "--timeout", type=float, callback=_check_time, default=10800.0, show_default=True, metavar="S", help="Limit for one target."
-    ),
+    _option("--test-workers", metavar="N", default="auto", show_default=True, callback=_parsed(parse_workers)),
+    _option("--test-timeout", type=float, callback=_check_time, metavar="S"),
+    _option("--timeout", type=float, callback=_check_time, default=10800.0, show_default=True, metavar="S"),
 )
 package_options = several(
     "The package and what it needs",
-    click.option(
-        "--requirements", type=FILE, multiple=True, metavar="FILE", help="Install these packages beside torch and Triton; repeatable."
-    ),
+    _option("--requirements", type=FILE, multiple=True, metavar="FILE"),
     click.option("--with", "with_packages", multiple=True, metavar="NAME", help="Install this package, as pip names it; repeatable."),
-    click.option(
-        "--install",
-        type=click.Choice(["all", "alone"]),
-        metavar="[=alone]",
-        help="Install the package at the kernels' root, with what it declares to need, or alone.",
-    ),
-    click.option(
-        "--extra", "extras", multiple=True, metavar="NAME", help="With --install: also this extra, or dependency group, of it; repeatable."
-    ),
+    _option("--install", type=click.Choice(["all", "alone"]), metavar="[=alone]"),
+    _option("--extra", "extras", multiple=True, metavar="NAME"),
     click.option("--env", multiple=True, metavar="NAME[=VALUE]", help="Set a variable for the kernels, or pass yours on; repeatable."),
 )
 where_options = several(
     "Where to run",
     click.option("--engine", type=click.Choice(list(HERE)), help="Use this engine, with no fallback.  [default: the target's own]"),
-    click.option(
-        "--toolchain",
-        "toolchains",
-        multiple=True,
-        metavar="NAME",
-        help="Run each target on this toolchain of the targets file, as a leg of its own; repeatable.",
-    ),
+    _option("--toolchain", "toolchains", multiple=True, metavar="NAME"),
     click.option("--triton", "tritons", multiple=True, metavar="VERSION", help="The same for a release, or `newest`; repeatable."),
     click.option("--gpu", metavar="LIST", help="Use this GPU; share the work between several: 0,1 or `all`.  [default: the first one]"),
     click.option("--shard", metavar="I/N", help="Run only part I of N of the test files and benches; `report` joins the parts."),
@@ -527,29 +467,19 @@ where_options = several(
     click.option("--out", type=OUT_FOLDER, help="Folder for the results.  [default: reports/runs/RUN_ID]"),
     click.option("--resume", type=OUT_FOLDER, metavar="RUN", help="Finish the run in that folder; finished parts are not run again."),
     click.option("--targets", "overlay", type=FILE, help="A targets file; its entries override the shipped ones."),
-    click.option(
-        "--hosts", type=FILE, help="Run each leg where this file says.  [default: hosts.yml beside the kernels, or in ~/.config/warpwave]"
-    ),
+    _option("--hosts", type=FILE),
     click.option("--here", is_flag=True, help="Run on this machine, whatever hosts.yml says."),
 )
 build_options = several(
     "How the image is built",
     click.option("--base-image", metavar="NAME", help="Base image instead of the target's, e.g. from your own registry."),
     click.option("--rebuild", is_flag=True, help="Build even if an image with the same contents exists."),
-    click.option(
-        "--weaken",
-        multiple=True,
-        metavar="NAME",
-        shell_complete=complete_list(_weakenings),
-        help="Give up one protection of the container, by name; shown in the report.",
-    ),
+    _option("--weaken", multiple=True, metavar="NAME", shell_complete=complete_list(_weakenings)),
     click.option("--keep", is_flag=True, help="Keep the container after the run."),
 )
 # Of every command that runs something.
 run_options = several("", what_options, limit_options, package_options, where_options, build_options)
-strict_option = click.option(
-    "--strict", is_flag=True, help="Exit with 4 if something could not be checked, such as a test that needs a card."
-)
+strict_option = _option("--strict", is_flag=True)
 output_options = several(
     "What is printed",
     json_option(),

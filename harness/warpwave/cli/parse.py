@@ -21,7 +21,7 @@ from warpwave.cli.options import COMMAND, POSITIONAL, STAGES, overridden
 from warpwave.compare.known import reached
 from warpwave.config.package import declared_extras, find_project, find_root, import_folders, load_pytest_settings, package_names
 from warpwave.config.pyproject import PackageEnvironment, load_environment, load_what
-from warpwave.config.targets import Bounds, Builds, load_architectures, load_builds, named_architectures
+from warpwave.config.targets import Bounds, load_architectures, load_builds, named_architectures
 from warpwave.engines.docker.container import check_weakenings
 from warpwave.errors import NothingRanError, UsageError, WarpwaveError
 from warpwave.git import ask_git
@@ -198,8 +198,10 @@ def parse_options(options: dict[str, Any], *, divided: bool = False) -> RunOptio
     compiled = inputs.find(compiled) if compiled else None
     what = _what(options, package, inputs.digest_of(compiled, planned) if compiled else "")
     builds, bounds = load_builds(options["overlay"])
+    check_weakenings(options["weaken"])  # for every engine: a report must not claim that a protection was given up which does not exist
+    build = Build(**vars(builds), **{name: options[name] for name in ("base_image", "rebuild", "weaken", "keep")})
     limits = _limits(options, bounds, _budget(options, package))
-    return RunOptions(_where(options, compiled, divided), package, what, _build(options, builds), limits)
+    return RunOptions(_where(options, compiled, divided), package, what, build, limits)
 
 
 def _package(options: dict[str, Any]) -> Package:
@@ -328,11 +330,6 @@ def _limits(options: dict[str, Any], bounds: Bounds, budget: Budget | None) -> L
         test_workers=options["test_workers"],
         budget=budget,
     )
-
-
-def _build(options: dict[str, Any], builds: Builds) -> Build:
-    check_weakenings(options["weaken"])  # for every engine: a report must not claim that a protection was given up which does not exist
-    return Build(**vars(builds), **{name: options[name] for name in ("base_image", "rebuild", "weaken", "keep")})
 
 
 def _command() -> tuple[str, ...]:

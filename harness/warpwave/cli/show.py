@@ -67,7 +67,10 @@ def show_report(made: Report, out: Path, options: dict[str, Any], ended: Outcome
     if print_answer(options["json"], itertools.chain([head], (piece.replace("\n", "") for piece in json_pieces(comparison)), ["}\n"])):
         return ended
     console.show(render_terminal(comparison, full=options["full"]))
-    console.say(_list_files(made.files, _shorten(out)))
+    endings = [f".{ending}" for ending in ("html", "md", "json") if f"comparison.{ending}" in made.files]
+    pages = f"comparison{' and '.join(filter(None, (', '.join(endings[:-1]), endings[-1])))}" if endings else ""
+    names = ", ".join(name for name in (pages, "junit.xml", "bandwidth.csv") if name and (name == pages or name in made.files))
+    console.say(f"Reports: {_shorten(out)}/{names}" if names else f"No report could be written to {_shorten(out)}: see above")
     if next_too and "comparison.html" in made.files:
         page, (command, *listing) = show_page(_shorten(out)), next_commands(made.comparison, _shorten(out))
         known = [f"Known failures: {each}" for each in listing]
@@ -115,15 +118,6 @@ def print_answer(asked: Json, pieces: Iterable[str]) -> bool:
     elif isinstance(asked, Path):
         write_text(asked, pieces)
     return asked is True
-
-
-def _list_files(files: Sequence[str], out: Path) -> str:
-    """Return a line that lists the written files, such as `Reports: out/comparison.html, .md and .json, junit.xml, bandwidth.csv`."""
-    endings = [f".{ending}" for ending in ("html", "md", "json") if f"comparison.{ending}" in files]
-    pages = f"comparison{' and '.join(filter(None, (', '.join(endings[:-1]), endings[-1])))}" if endings else ""
-    names = [name for name in (pages, "junit.xml", "bandwidth.csv") if name == pages or name in files]
-    listed = ", ".join(filter(None, names))
-    return f"Reports: {out}/{listed}" if listed else f"No report could be written to {out}: see above"
 
 
 def draw_report(comparison: Comparison, path: Path, *, full: bool) -> None:

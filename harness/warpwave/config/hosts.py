@@ -70,10 +70,6 @@ def _check_option(value: str) -> str:
     return value
 
 
-def _check_gpu(value: Any) -> Any:
-    return str(value) if type(value) is int else value
-
-
 def _whole(least: int, most: int) -> Any:
     def check(value: Any) -> Any:
         if type(value) is not int or not least <= value <= most:
@@ -100,8 +96,11 @@ Time = Annotated[
 ]
 Option = Annotated[str, AfterValidator(_check_option)]
 Variables = Annotated[dict[str, str], AfterValidator(_check_variables)]
+_CARDS = re.compile(r"[\w,-]{1,200}", re.ASCII)
 Gpu = Annotated[
-    str, BeforeValidator(_check_gpu), _text("an index of a card, or several: 0,1", re.compile(r"[\w,-]{1,200}", re.ASCII).fullmatch)
+    str,
+    BeforeValidator(lambda value: str(value) if type(value) is int else value),
+    _text("an index of a card, or several: 0,1", re.compile(r"[\w,-]{1,200}", re.ASCII).fullmatch),
 ]
 Cards = Annotated[int, _whole(0, 64)]
 Shards = Annotated[int, _whole(1, 64)]

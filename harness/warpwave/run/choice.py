@@ -190,6 +190,9 @@ def _ends_with(path: str, name: tuple[str, ...]) -> bool:
     return parts[-len(name) :] == name
 
 
+_IMPORTERS = {"import_module", "__import__"}
+
+
 def _imports(text: str, path: PurePosixPath) -> Iterator[tuple[PurePosixPath | None, tuple[str, ...]]]:
     """Yield the modules that a source names: the folder that a relative one starts from, and the words of the name."""
     try:
@@ -203,7 +206,11 @@ def _imports(text: str, path: PurePosixPath) -> Iterator[tuple[PurePosixPath | N
             base = _up(path, node.level) if node.level else None
             module = tuple(node.module.split(".")) if node.module else ()
             yield from ((base, module if alias.name == "*" else (*module, alias.name)) for alias in node.names)
-        elif isinstance(node, ast.Call) and _called(node.func) in ("import_module", "__import__") and node.args:
+        elif (
+            isinstance(node, ast.Call)
+            and node.args
+            and getattr(node.func, "attr", getattr(node.func, "id", "")) in ("import_module", "__import__")
+        ):
             yield from _of_text(node.args[0], path)
         elif isinstance(node, ast.Assign) and any(isinstance(each, ast.Name) and each.id == "pytest_plugins" for each in node.targets):
             for value in ast.walk(node.value):
@@ -219,10 +226,6 @@ def _of_text(node: ast.AST, path: PurePosixPath) -> Iterator[tuple[PurePosixPath
 
 def _up(path: PurePosixPath, level: int) -> PurePosixPath:
     return path.parents[min(level, len(path.parents)) - 1]
-
-
-def _called(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 _MAKERS = {"globals", "locals", "vars", "setattr", "exec", "__dict__"}  # what makes a name that is written nowhere

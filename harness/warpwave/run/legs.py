@@ -25,7 +25,7 @@ from warpwave.engines import waiting
 from warpwave.engines.snapshot import take_once
 from warpwave.errors import UsageError, WarpwaveError
 from warpwave.options import RunOptions
-from warpwave.records import RunRecord
+from warpwave.records import RunRecord, grouped
 from warpwave.records.registry import ENGINES
 from warpwave.run.target import run_target
 
@@ -78,10 +78,7 @@ class Leg:
 def lanes(legs: Sequence[Leg]) -> list[list[Leg]]:
     """Return the legs in lanes: those of one lane run one after the other, the lanes side by side. All legs of this machine share a lane,
     also those without a card: they use every core, and would spoil the times of the others."""
-    found: dict[Hashable, list[Leg]] = {}
-    for leg in legs:
-        found.setdefault(leg._machine, []).append(leg)
-    return list(found.values())
+    return list(grouped((leg._machine, leg) for leg in legs).values())
 
 
 # The child tells what happens in lines of JSON through a pipe. It ends as a run of its own would: a signal stops its kernels gracefully,
@@ -145,7 +142,10 @@ def _run(leg: Leg, pipe: int, parent: int, mask: set[Any], siblings: Collection[
         os.setsid()  # the terminal's Ctrl-C goes to the parent, which passes it on once
         with waiting.held(), _redirected(leg) as log, open(pipe, "wb", buffering=0) as stream:
             tell = _teller(stream, log)
-            _die_with(parent)
+            with suppress(OSError, AttributeError):  # end with the parent, however it ends
+                ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, int(signal.SIGTERM), 0, 0, 0)
+            if os.getppid() != parent:
+                os.kill(os.getpid(), signal.SIGTERM)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             try:
                 record = run_target(leg.target, leg.options, lambda line: tell(SAY, line), lambda event: tell(EVENT, event))
@@ -199,14 +199,6 @@ def _redirected(leg: Leg) -> Iterator[TextIO]:
         os.dup2(descriptor, 1)
         os.dup2(descriptor, 2)
         yield log
-
-
-def _die_with(parent: int) -> None:
-    """Get SIGTERM if the parent ends, however it ends."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, int(signal.SIGTERM), 0, 0, 0)
-    if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGTERM)
 
 
 _TICK_S = 0.25

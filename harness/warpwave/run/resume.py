@@ -98,7 +98,12 @@ def check_inputs(raw: Path, now: Inputs, *, may_grow: bool = False) -> None:
     changed since the run started."""
     if before := _recorded(raw):
         files = {path: digest for path, digest in now.files.items() if path in before.files or not may_grow}
-        _refuse(raw, _code_changed(before, now.harness) or _files_changed(before.files, files) or _facts_changed(before.facts, now.facts))
+        why = _code_changed(before, now.harness) or _files_changed(before.files, files)
+        for name in dict.fromkeys([*before.facts, *now.facts]) if not why else ():
+            one, two = (facts.get(name, "") or "none" for facts in (before.facts, now.facts))
+            if one != two:
+                why = why or f"{_short(name)[1:-1]} has changed: it was {_short(one)}, now it is {_short(two)}"
+        _refuse(raw, why)
 
 
 def _recorded(raw: Path) -> Inputs | None:
@@ -130,14 +135,6 @@ def _files_changed(before: dict[str, str], now: dict[str, str]) -> str:
         return ""
     more = f", and {len(paths) - 1} more file{'s' if len(paths) > 2 else ''}" if len(paths) > 1 else ""
     return f"the kernels have changed: {_short(paths[0])} {words[paths[0] in before][paths[0] in now]}{more}"
-
-
-def _facts_changed(before: dict[str, str], now: dict[str, str]) -> str:
-    for name in dict.fromkeys([*before, *now]):
-        one, two = (facts.get(name, "") for facts in (before, now))
-        if one != two:
-            return f"{_short(name)[1:-1]} has changed: it was {_short(one or 'none')}, now it is {_short(two or 'none')}"
-    return ""
 
 
 def check_same(raw: Path, job: Job) -> None:

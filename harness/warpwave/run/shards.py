@@ -76,13 +76,14 @@ def _weights(options: RunOptions, files: Sequence[str]) -> dict[str, float]:
     known = {path: _seconds(options, path) for path in files}
     timed = {path: seconds for path, seconds in known.items() if seconds is not None}
     rate = sum(timed.values()) / sum(sizes[path] for path in timed) if timed else 1.0
-    return {path: timed.get(path, size * rate) if _runs(options, path) else 0.0 for path, size in sizes.items()}
+    benches = {path for path in files if is_bench(path, options.what.benches)}
+    stages = set(options.what.stages) or set(Stage)
 
+    def runs(path: str) -> bool:
+        """Whether a chosen stage runs a file. The compile stage runs tests and benches."""
+        return bool({Stage.BENCH if path in benches else Stage.TEST, Stage.COMPILE} & stages)
 
-def _runs(options: RunOptions, path: str) -> bool:
-    """Whether a chosen stage runs a file. The compile stage runs tests and benches."""
-    own = Stage.BENCH if is_bench(path, options.what.benches) else Stage.TEST
-    return not options.what.stages or bool({own, Stage.COMPILE} & set(options.what.stages))
+    return {path: timed.get(path, size * rate) if runs(path) else 0.0 for path, size in sizes.items()}
 
 
 def _seconds(options: RunOptions, path: str) -> float | None:

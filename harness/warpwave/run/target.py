@@ -40,7 +40,10 @@ def run_target(target: Target, options: RunOptions, say: Say, on_event: OnEvent)
     try:
         resumed = _make(raw, options)
         if resumed and (record := finished(raw)):
-            _check_finished(request, stages, record)
+            if record.environment is not None:
+                check_inputs(raw, gather(request, still_there(request, record.environment)))
+            layout = Layout("", str(options.package.kernels), str(raw), str(options.package.folder))
+            check_same(raw, job_of(layout, request, stages))
             say(f"{target.name}: there is nothing left to do")
             return record
         with waiting.held(), ExitStack() as stack:
@@ -96,14 +99,6 @@ def _once_more(request: Request, stages: tuple[Stage, ...], record: RunRecord, s
     except UsageError as error:
         say(f"{name}: no second attempt: {error.happened}")
         return record
-
-
-def _check_finished(request: Request, stages: tuple[Stage, ...], record: RunRecord) -> None:
-    """Refuse finished results if their inputs, or the job, have changed since. Raises UsageError if something has changed."""
-    if record.environment is not None:
-        check_inputs(request.raw, gather(request, still_there(request, record.environment)))
-    layout = Layout("", str(request.options.package.kernels), str(request.raw), str(request.options.package.folder))
-    check_same(request.raw, job_of(layout, request, stages))
 
 
 _CODES = {

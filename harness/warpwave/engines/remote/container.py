@@ -144,7 +144,10 @@ def bring_code(api: Any, container: str, image: str, archive: snapshot.Snapshot,
         except OSError as error:
             if time.monotonic() >= until or "in use" not in str(getattr(error, "explanation", "")):
                 raise
-            _remove_if_dead(api, loader, now)
+            with suppress(OSError):
+                found = api.inspect_container(loader)
+                if is_past(found["Config"].get("Labels") or {}, KEPT_UNTIL, now):
+                    _drop(api, found["Id"])  # by its id: another client may have made a new one
             time.sleep(_POLL_S)
             continue
         try:
@@ -211,13 +214,6 @@ def _loader(image: str, volume: str, path: str, labels: Mapping[str, str]) -> di
     mount = {"Type": "volume", "Source": volume, "Target": path, "ReadOnly": False}
     kept = {name: value for name, value in labels.items() if name in (MADE, UNTIL, KEPT_UNTIL)}
     return {"Image": image, "Entrypoint": ["load"], "Cmd": [], "Labels": kept, "HostConfig": {"Mounts": [mount], "NetworkMode": "none"}}
-
-
-def _remove_if_dead(api: Any, loader: str, now: float) -> None:
-    with suppress(OSError):
-        found = api.inspect_container(loader)
-        if is_past(found["Config"].get("Labels") or {}, KEPT_UNTIL, now):
-            api.remove_container(found["Id"], force=True, v=False)  # by its id: another client may have made a new one
 
 
 def _put(api: Any, container: str, path: str, opened: Any) -> None:

@@ -158,11 +158,14 @@ def install(plan: Path, scratch: Path) -> dict[str, Any]:
     notes: list[str] = []
     lines = (plan / "requirements.txt").read_text().splitlines()
     locked = any("--hash" in line for line in lines)
-    _forget_half_installed()
+    for metadata in Path(sysconfig.get_paths()["purelib"]).glob("*.dist-info"):  # of a stopped installation: pip names itself at the end
+        if not (metadata / "INSTALLER").is_file():
+            shutil.rmtree(metadata)
     wheel, needed = build(plan, about, scratch, locked, notes) if about["mode"] else (None, [])
     options, wanted = sort_out(lines, notes)
     if locked:
-        _install_locked(plan, scratch, options + wanted)
+        (scratch / "locked.txt").write_text("\n".join(options + wanted) + "\n")
+        run_pip(plan, "install", "--require-hashes", "--no-deps", "--requirement", str(scratch / "locked.txt"))
     else:
         tree, alone = plan / "package", about["mode"] != "all"
         skipped = {plain(name) for name in about["skipped"]}
@@ -184,24 +187,11 @@ def install(plan: Path, scratch: Path) -> dict[str, Any]:
     return {"packages": own_packages(), "notes": notes}
 
 
-def _forget_half_installed() -> None:
-    """Remove the metadata of packages whose installation was stopped, so that pip installs them again. It names itself at the end."""
-    folder = Path(sysconfig.get_paths()["purelib"])
-    for metadata in folder.glob("*.dist-info"):
-        if not (metadata / "INSTALLER").is_file():
-            shutil.rmtree(metadata)
-
-
 def _without(skipped: set[str], lines: list[str], notes: list[str]) -> list[str]:
     """Leave out the requirements that the package's own file skips, each with a note."""
     left_out = [line for line in lines if name_of(line) in skipped]
     notes += [f"{line} was left out, and what imports it fails: skip-requirements in pyproject.toml names it" for line in left_out]
     return [line for line in lines if line not in left_out]
-
-
-def _install_locked(plan: Path, scratch: Path, lines: list[str]) -> None:
-    (scratch / "locked.txt").write_text("\n".join(lines) + "\n")
-    run_pip(plan, "install", "--require-hashes", "--no-deps", "--requirement", str(scratch / "locked.txt"))
 
 
 def _install(plan: Path, scratch: Path, options: list[str], wanted: list[str], declared_lines: list[str], notes: list[str]) -> None:

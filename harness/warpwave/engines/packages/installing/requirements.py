@@ -178,10 +178,6 @@ def wheel_requires(wheel: Path) -> list[str]:
     return _metadata(wheel).get_all("Requires-Dist") or []
 
 
-def _provided(wheel: Path) -> list[str]:
-    return list(map(plain, _metadata(wheel).get_all("Provides-Extra") or []))
-
-
 def _metadata(wheel: Path) -> Message:
     with zipfile.ZipFile(wheel) as archive:
         file = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
@@ -232,7 +228,8 @@ def known_extras(tree: Path, wheel: Path | None) -> list[str]:
 def _extras(project: dict[str, Any], wheel: Path | None) -> dict[str, list[str]]:
     if wheel:
         lines = wheel_requires(wheel)
-        return {name: [alone for line in lines if (alone := in_extra(line, name))] for name in _provided(wheel)}
+        names = map(plain, _metadata(wheel).get_all("Provides-Extra") or [])
+        return {name: [alone for line in lines if (alone := in_extra(line, name))] for name in names}
     return {plain(name): list(map(str, lines)) for name, lines in project.get("project", {}).get("optional-dependencies", {}).items()}
 
 
