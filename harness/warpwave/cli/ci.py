@@ -276,8 +276,8 @@ def _legs(params: dict[str, Any]) -> list[list[dict[str, str]]]:
     from warpwave.options import Package, RunOptions, Where
     from warpwave.run.legs import Leg, lanes
 
-    chosen = chosen_targets(params, load_targets(params["overlay"]))
     nothing = Path()
+    chosen = chosen_targets(params, load_targets(params["overlay"]))
     legs = [Leg(target, RunOptions(Where("", nothing, host=host), Package(nothing))) for target, host in chosen]
     return [[{"name": leg.target.name, "target": leg.target.kind, "engine": leg.engine} for leg in lane] for lane in lanes(legs)]
 

@@ -13,7 +13,7 @@ from warpwave import console
 from warpwave.config.hosts import Host, find_hosts, load_hosts
 from warpwave.config.package import find_root
 from warpwave.config.pyproject import load_environment
-from warpwave.config.targets import Target, load_builds, load_targets, load_toolchains, select
+from warpwave.config.targets import Target, load_builds, load_toolchains, select
 from warpwave.config.toolchains import chosen, legs, split_legs
 from warpwave.errors import ConfigError, InfrastructureError, UsageError
 from warpwave.options import RunOptions
@@ -30,14 +30,6 @@ def on_toolchains(target: Target, options: Mapping[str, Any]) -> list[Target]:
         return [target]
     known = load_toolchains(options.get("overlay"))
     return legs([target], chosen(known, names, versions, partial(newest, options)), known)
-
-
-def legs_on_toolchains(names: Sequence[str], options: dict[str, Any]) -> list[Target]:
-    """Return the legs of a run: the named targets as they are, unless the options or the names (`cpu@triton-3.8`) put them on toolchains.
-    Raises UsageError if a target or a toolchain is unknown, or a toolchain cannot compile for a target."""
-    known = load_toolchains(options["overlay"])
-    targets = split_legs(load_targets(options["overlay"]), names, known, partial(newest, options))
-    return legs(select(targets, list(names)), chosen(known, options["toolchains"], options["tritons"], partial(newest, options)), known)
 
 
 def newest(options: Mapping[str, Any], index: str = "") -> str:

@@ -12,9 +12,9 @@ import click
 
 from warpwave import console
 from warpwave.cli.known import read_known, without_known
-from warpwave.cli.legs import legs_on_toolchains, newest, say_runs_here
+from warpwave.cli.legs import newest, say_runs_here
 from warpwave.cli.options import FOLDER, OUT_FILE, JsonCommand, complete_target, known_options, output_options, run_options, several
-from warpwave.cli.show import show_page
+from warpwave.cli.show import read_runs, show_page
 from warpwave.compare.changed_codegen import Concern
 from warpwave.compare.search import Kind, Question
 from warpwave.config.targets import Target, load_builds, load_targets, load_toolchains, select
@@ -109,7 +109,6 @@ def upgrade(**options: Any) -> Outcome:
     from warpwave.compare.upgrade import upgrade as compare
     from warpwave.config.pyproject import tuned_configurations
     from warpwave.render.sections.upgrade import sentence, upgrade_sections
-    from warpwave.search.steps import read_runs
 
     failing = parse_concerns(options["fail_on"])
     known_failures = read_known(options, kernels=options["kernels"])
@@ -220,14 +219,17 @@ def _over_toolchains(question: Question, options: dict[str, Any]) -> tuple[Bisec
     from warpwave.cli.parse import parse_options
     from warpwave.cli.progress import Progress
     from warpwave.compare.search import bisect as search
-    from warpwave.config.toolchains import leg
+    from warpwave.config.toolchains import chosen, leg, split_legs
+    from warpwave.config.toolchains import legs as all_legs
     from warpwave.run.folders import RUNS, check_writable, ignored_by_git, new_run_id
     from warpwave.search.steps import Step, Steps
 
-    legs = legs_on_toolchains([options["name"]], options)
+    known, find = load_toolchains(options["overlay"]), partial(newest, options)
+    targets = split_legs(load_targets(options["overlay"]), [options["name"]], known, find)
+    legs = all_legs(select(targets, [options["name"]]), chosen(known, options["toolchains"], options["tritons"], find), known)
     if len(legs) > 1:
         raise UsageError("Several toolchains were given.", "A search runs on one target.", "Give one --toolchain, or none.")
-    target, known = legs[0], load_toolchains(options["overlay"])
+    target = legs[0]
     toolchains = {toolchain.name: toolchain for toolchain in listed(known, options)}
     out = Path(options["out"] or options["resume"] or RUNS / new_run_id()).resolve()
 

@@ -18,7 +18,16 @@ _VERSION = re.compile(r"\d+(\.\d+)*[A-Za-z0-9.+]*")
 
 def chosen(known: Toolchains, names: Sequence[str], versions: Sequence[str], newest: Newest) -> list[Toolchain]:
     """Return the named toolchains, and one for each release of Triton. Raises UsageError if a name is unknown, or a version is none."""
-    found = [_dated(named(known, name), newest) for name in names]
+    found = []
+    for name in names:
+        if name not in known.named:
+            raise UsageError(
+                f"There is no toolchain named {name!r}.",
+                "The name is misspelt, or the file that defines it was not given with --targets.",
+                f"Choose from: {', '.join(known.named)}. Or give a release of Triton, as in --triton 3.8.0.",
+            )
+        toolchain = known.named[name]
+        found.append(replace(toolchain, triton=newest(toolchain.index)) if toolchain.triton == NEWEST else toolchain)
     for version in versions:
         exact = newest("") if version == NEWEST else version
         if not _VERSION.fullmatch(exact):
@@ -36,22 +45,6 @@ def one(known: Toolchains, text: str, newest: Newest) -> Toolchain:
     release = text not in known.named and (text == NEWEST or _VERSION.fullmatch(text))
     names, versions = ((), (text,)) if release else ((text,), ())
     return chosen(known, names, versions, newest)[0]
-
-
-def _dated(toolchain: Toolchain, newest: Newest) -> Toolchain:
-    """Return the toolchain with a version, if it asks for the newest one of its index."""
-    return replace(toolchain, triton=newest(toolchain.index)) if toolchain.triton == NEWEST else toolchain
-
-
-def named(known: Toolchains, name: str) -> Toolchain:
-    """Return the toolchain of that name. Raises UsageError if there is none."""
-    if name not in known.named:
-        raise UsageError(
-            f"There is no toolchain named {name!r}.",
-            "The name is misspelt, or the file that defines it was not given with --targets.",
-            f"Choose from: {', '.join(known.named)}. Or give a release of Triton, as in --triton 3.8.0.",
-        )
-    return known.named[name]
 
 
 def split_legs(targets: dict[str, Target], names: Sequence[str], known: Toolchains, newest: Newest) -> dict[str, Target]:

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Union
@@ -66,13 +66,18 @@ def examine_engine(engine: Engine, machine: Machine, *, needed: bool) -> list[Fi
         happened = engine.error.happened if engine.error else "Docker was not asked."
         return [Finding("docker", FAIL if needed else WARN, happened, engine.error.remedy if engine.error else "")]
     where = machine.variables.get("DOCKER_HOST") or "the default socket"
-    answers = f"version {engine.info.get('ServerVersion') or 'unknown'} answers at {where}"
+    survive = bool(engine.info.get("LiveRestoreEnabled"))
+    restart = "containers survive a restart of the engine" if survive else "off: a restart of the engine ends all containers"
+    left = (
+        f"{len(engine.left)} left by runs that were killed: {', '.join(engine.left[:3])}" if engine.left else "nothing left by killed runs"
+    )
     return [
-        Finding("docker", PASS, answers),
+        Finding("docker", PASS, f"version {engine.info.get('ServerVersion') or 'unknown'} answers at {where}"),
         _limits(engine.info),
-        _live_restore(engine.info),
+        # An update of the engine ends a running job. Swarm forbids it, and an engine for one job does not need it: this is only a hint.
+        found("live-restore", survive, restart, _LIVE_RESTORE, otherwise=SKIP),
         _room(engine.info, machine),
-        _left(engine.left),
+        found("leftovers", not engine.left, left, "`warpwave clean --yes`", otherwise=WARN),
     ]
 
 
@@ -87,24 +92,16 @@ def _limits(info: Mapping[str, Any]) -> Finding:
     return found("limits", not missing, evidence, fix, otherwise=WARN)
 
 
-def _live_restore(info: Mapping[str, Any]) -> Finding:
-    """Check live-restore: without it, an update of the engine ends a running job."""
-    on = bool(info.get("LiveRestoreEnabled"))
-    evidence = "containers survive a restart of the engine" if on else "off: a restart of the engine ends all containers"
-    # Swarm forbids it, and an engine that was started for one job does not need it. So this is only a hint.
-    return Finding("live-restore", PASS if on else SKIP, evidence, "" if on else _LIVE_RESTORE)
-
-
 def _room(info: Mapping[str, Any], machine: Machine) -> Finding:
     """Check free bytes and inodes of the images' folder. An engine on another machine cannot be checked."""
     root = str(info.get("DockerRootDir") or "")
     folder = machine.root / root.lstrip("/")
     if not root or not folder.exists():
         return Finding("image room", SKIP, f"{root or 'the images'} cannot be seen from here")
-    return room_at("image room", folder, root, _ROOM_BYTES, "`docker system df`, then `docker image prune`.")
+    return _room_at("image room", folder, root, _ROOM_BYTES, "`docker system df`, then `docker image prune`.")
 
 
-def room_at(check: str, folder: Path, label: str, least: int, fix: str) -> Finding:
+def _room_at(check: str, folder: Path, label: str, least: int, fix: str) -> Finding:
     """Check whether `folder` has `least` bytes and enough inodes free."""
     try:
         free = shutil.disk_usage(folder).free
@@ -116,11 +113,6 @@ def room_at(check: str, folder: Path, label: str, least: int, fix: str) -> Findi
     short += [f"{inodes.f_favail} inodes free"] if inodes.f_files and inodes.f_favail < _INODES else []
     evidence = f"{label}: {'; '.join(short)}" if short else f"{label}: {free / 2**30:.0f} GiB free"
     return found(check, not short, evidence, fix, otherwise=WARN)
-
-
-def _left(names: Sequence[str]) -> Finding:
-    evidence = f"{len(names)} left by runs that were killed: {', '.join(names[:3])}" if names else "nothing left by runs that were killed"
-    return found("leftovers", not names, evidence, "`warpwave clean --yes`", otherwise=WARN)
 
 
 _OUT_BYTES = 1 << 30  # raw results, reports and Triton's cache
@@ -143,7 +135,12 @@ print(json.dumps([{name: version(name) for name in specs}, build]))
 
 def examine_host(machine: Machine) -> list[Finding]:
     """Return the findings that concern every target."""
-    return [_version(), _disk(), _cache(machine), _shared_memory(machine), _clock(machine), _runner(machine)]
+    here = Path.cwd()
+    return [
+        found("python", sys.version_info >= (3, 10), platform.python_version(), "Install Python 3.10 or later."),
+        _room_at("disk", here, str(here), _OUT_BYTES, f"`du -xsh {here}/* | sort -h` shows what to remove."),
+        *(check(machine) for check in (_cache, _shared_memory, _clock, _runner)),
+    ]
 
 
 def python_question(target: Target, python: str) -> tuple[str, ...]:
@@ -171,15 +168,6 @@ def examine_python(target: Target, machine: Machine, python: str = sys.executabl
         fix = f"`{python} -m pip install --force-reinstall {wheels}`, or {_ANOTHER}."
         return Finding(check, WARN, f"{python} has torch {versions['torch']}, which was built without {built_for}", fix)
     return Finding(check, PASS, f"{python} has {', '.join(f'{name} {version}'.strip() for name, version in versions.items())}")
-
-
-def _version() -> Finding:
-    return found("python", sys.version_info >= (3, 10), platform.python_version(), "Install Python 3.10 or later.")
-
-
-def _disk() -> Finding:
-    here = Path.cwd()
-    return room_at("disk", here, str(here), _OUT_BYTES, f"`du -xsh {here}/* | sort -h` shows what to remove.")
 
 
 def _cache(machine: Machine) -> Finding:
@@ -396,5 +384,4 @@ def run_kernel(target: Target, engine: str | None) -> Finding:
     seconds = round(time.monotonic() - started, 1)
     evidence = f"a small kernel passed {seen.tests.get('passed', 0)} tests" if seen.verdict is Verdict.PASSED else seen.reason
     fix = seen.hint or f"`warpwave run {target.name} --kernels {starter() / 'kernels'}` shows the whole run."
-    finding = found(f"{target.name}: kernel", seen.verdict is Verdict.PASSED, evidence, fix)
-    return Finding(finding.check, finding.state, finding.evidence, finding.fix, seconds)
+    return replace(found(f"{target.name}: kernel", seen.verdict is Verdict.PASSED, evidence, fix), seconds=seconds)

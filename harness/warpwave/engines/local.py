@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -140,7 +140,7 @@ class LocalEngine:
         links.mkdir(exist_ok=True)  # a killed run leaves it behind
         (links / "warpwave").unlink(missing_ok=True)
         (links / "warpwave").symlink_to(Path(warpwave.__file__).parent)
-        command = _command(environment.python, layout)
+        command = isolated(environment.python, layout.harness, "warpwave.inside", f"{layout.output}/job.json")
         with waiting.held(), adopted() as end_orphans:
             try:
                 return environment, _run(command, request, environment, layout, on_line, end_orphans)
@@ -154,15 +154,12 @@ def planned(request: Request) -> tuple[str, tuple[str, ...]]:
     """Return no image, and the command that a run would start, without making an environment."""
     options = on_toolchain(request).options
     python = str(venv_of(request, make_plan(request)) / "bin" / "python") if is_wanted(options) else options.where.python or sys.executable
-    return "", tuple(_command(python, LocalEngine().layout(request)))
-
-
-def _command(python: str, layout: Layout) -> list[str]:
-    return [*isolated(python, layout.harness, "warpwave.inside", f"{layout.output}/job.json")]
+    layout = LocalEngine().layout(request)
+    return "", isolated(python, layout.harness, "warpwave.inside", f"{layout.output}/job.json")
 
 
 def _run(
-    command: list[str], request: Request, environment: Environment, layout: Layout, on_line: Say, end_orphans: Callable[[float], None]
+    command: Sequence[str], request: Request, environment: Environment, layout: Layout, on_line: Say, end_orphans: Callable[[float], None]
 ) -> Exit:
     started = time.monotonic()
     process = subprocess.Popen(

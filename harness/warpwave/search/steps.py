@@ -39,11 +39,6 @@ def run_legs(legs: Sequence[Target], options: RunOptions, say: Say, on_event: On
     return records
 
 
-def read_runs(folders: Sequence[Path]) -> list[TargetRun]:
-    """Return all runs at or below these folders, the shards of one joined. Raises InvalidInputError if there is none."""
-    return join(collect_all(find_raw(folders)))
-
-
 _TRIES = 3  # of a step whose answer is ambiguous
 _ENDS = 2  # steps that a search asks first
 _IMPOSSIBLE = (UsageError, ConfigError, NothingRanError)  # of a step: its package has no such test, or wrong settings
@@ -117,7 +112,7 @@ class Steps:
             options = replace(step.options.placed(out=folder), what=replace(step.options.what, stages=wanted))
             run_legs([step.leg], options, self.say, self.on_event)
             write_text(folder / "done", "")
-        return read_runs([folder])
+        return join(collect_all(find_raw([folder])))
 
     def folder(self, step: Step) -> Path:
         """Return where a step's runs and its answer are."""

@@ -61,19 +61,15 @@ def place_in(address: str) -> Place:
     except ValueError:
         good, port = False, None
     if not good:
+        shown = re.sub(r"(//[^:/@]*):[^@/]*@", r"\1:…@", address)  # without a password in it
         raise ConfigError(
-            f"DOCKER_HOST is {hidden(address)!r}, which names no machine.",
+            f"DOCKER_HOST is {shown!r}, which names no machine.",
             "ssh:// is followed by a host, with a user, a port and the path of a socket where needed; never by a password.",
             "Write it as ssh://USER@HOST, or use a name of ~/.ssh/config: ssh://NAME.",
         )
     destination = checked(f"{parts.username}@{parts.hostname}" if parts.username else str(parts.hostname))
     destination = f"ssh://{destination}:{port}" if port else destination
     return Place(str(parts.hostname), destination, "docker", unquote(parts.path.rstrip("/")))
-
-
-def hidden(address: str) -> str:
-    """Return an address without a password in it."""
-    return re.sub(r"(//[^:/@]*):[^@/]*@", r"\1:…@", address)
 
 
 def checked(destination: str) -> str:
@@ -167,15 +163,6 @@ def no_ssh() -> InfrastructureError:
         "There is no program `ssh` on this machine.",
         "warpwave reaches other machines with the system's own OpenSSH.",
         "Install it: `sudo apt-get install openssh-client`.",
-    )
-
-
-def no_shell(place: Place, said: str) -> InfrastructureError:
-    """Report that the other side is no shell, or printed something else."""
-    return InfrastructureError(
-        f"{place.name} does not run commands: {_last(said) or 'it printed nothing'}.",
-        "The account there has no POSIX shell, is limited to one command, or its start-up files end the session.",
-        f"`echo 'echo ok' | ssh {place.destination} sh -s` must print ok.",
     )
 
 
@@ -290,7 +277,11 @@ def look(place: Place, patterns: Sequence[str] = ()) -> There:
     answers = [(found[1], found[2].strip()) for line in said.splitlines() if (found := _LINE.fullmatch(line))]
     facts = dict(answers)
     if "end" not in facts:
-        raise no_shell(place, said)
+        raise InfrastructureError(
+            f"{place.name} does not run commands: {_last(said) or 'it printed nothing'}.",
+            "The account there has no POSIX shell, is limited to one command, or its start-up files end the session.",
+            f"`echo 'echo ok' | ssh {place.destination} sh -s` must print ok.",
+        )
     socket, start = _path(facts.get("socket", "")), _path(facts.get("start", ""))
     if not socket and not start:
         programs = [value for name, value in answers if name == "program" and value in _PROGRAMS]
