@@ -20,6 +20,7 @@ from warpwave.config.package import ALLOWED, not_allowed
 from warpwave.config.targets import Target
 from warpwave.errors import ConfigError
 from warpwave.records.registry import ENGINES
+from warpwave.records.words import record
 
 # What a value of hosts.yml may be. Values reach ssh, sbatch and remote shells, so each has a narrow type; nothing begins with a dash.
 
@@ -112,18 +113,16 @@ def is_leg_name(value: str) -> bool:
 
 
 FILE = "hosts.yml"
-_STRICT = {"extra": "forbid"}
 _EXAMPLE = "docs/guides/hosts.md shows every key"
 _MOST_LEGS = 256
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Slurm:
     """Options for sbatch. Each value is one word of the command; no shell reads it. `stage` is how files reach the node: `shared`, a file
     system that both see, or `sbcast`. `folder` is a folder on the shared file system for the job's files; by default the run's results
     folder."""
 
-    __pydantic_config__ = _STRICT
     partition: Word = ""
     account: Word = ""
     qos: Word = ""
@@ -135,17 +134,16 @@ class Slurm:
     folder: Absolute = ""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Build:
     """What a host needs of its own to build images: a base image from its registry, build arguments."""
 
-    __pydantic_config__ = _STRICT
     base_image: Word = ""
     network: Word = ""
     args: Variables = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Entry:
     """One leg as written in hosts.yml.
 
@@ -156,7 +154,6 @@ class Entry:
     the package. `runner` are the labels of the CI runner that has this card.
     """
 
-    __pydantic_config__ = _STRICT
     target: Name = ""
     ssh: Destination = ""
     also: tuple[Destination, ...] = ()

@@ -22,12 +22,12 @@ from warpwave.errors import ConfigError, UsageError
 from warpwave.records import CHOSEN, EMULATED, MOST_SECONDS, Architecture, Cap, Card, Limits, Stage, with_card
 from warpwave.records.registry import DEFAULT, HERE
 from warpwave.records.run import Linker, Toolchain, Toolchains
+from warpwave.records.words import record
 
-_STRICT = {"extra": "forbid"}
 State = Literal["fail", "warn", "skip"]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Check:
     """One question. It reads the output of a command (`run`), files (`files`, glob patterns) or what the container engine says (`engine`).
 
@@ -39,7 +39,6 @@ class Check:
     exists, `refused` if the command fails, `breach` if a rule is broken. `limit_s` is in seconds.
     """
 
-    __pydantic_config__ = _STRICT
     name: str
     fix: str
     run: tuple[str, ...] = ()
@@ -72,12 +71,11 @@ class Check:
             raise ValueError(f"groups that `rows` names; it does not name {', '.join(sorted(unknown))}")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Doctor:
     """How to find out that a vendor's card is in a machine, and what to ask then. `pci` is the vendor's number on the bus, `0x` and four
     digits. `no_driver` is the fix if a card is there without its driver."""
 
-    __pydantic_config__ = _STRICT
     pci: Union[str, None] = None
     no_driver: str = ""
     checks: tuple[Check, ...] = ()
@@ -91,13 +89,12 @@ else:  # what a targets file may say, for pydantic and for the schema
     _ChosenStage = Literal[CHOSEN]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Image:
     """The source of a target's environment. `base` and `digest` name the vendor's image. The Dockerfile is next to the YAML file. `locks`
     is what the names of its locks begin with: `locks/<locks>-py3.12.txt` beside the Dockerfile. Targets with the same packages can share
     them. Left out, it is the target's name."""
 
-    __pydantic_config__ = _STRICT
     dockerfile: str
     base: str
     digest: Union[str, None] = None
@@ -105,13 +102,12 @@ class Image:
     build_args: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Devices:
     """How a container gets access to the GPUs. `gpus`: a device request, as `docker run --gpus`. `cdi`: a CDI device name; `{gpu}` in it
     becomes the index asked for, or `all`. `nodes`: glob patterns of device nodes. `volumes`: `source:destination[:ro]`. `groups`: numeric
     ids, added to those of the nodes. `apptainer`: options of `apptainer exec`, on a Slurm site."""
 
-    __pydantic_config__ = _STRICT
     gpus: bool = False
     cdi: Union[str, None] = None
     nodes: tuple[str, ...] = ()
@@ -121,23 +117,21 @@ class Devices:
     apptainer: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Cards:
     """A command that prints facts about each card that torch does not report, and a pattern for its lines. The group `uuid` identifies the
     card, as in torch. Each other group is a fact with the group's name. The report shows cards that share the work and differ in a fact."""
 
-    __pydantic_config__ = _STRICT
     run: tuple[str, ...] = ()
     rows: str = ""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Probe:
     """Checks of the environment before any kernel runs: a torch attribute that must be set, and a command that must succeed. `driver_file`
     contains the version of the kernel driver. `fix` is the advice for the user if the probe fails. `faults` maps patterns of the runtime's
     output, when it aborts a process because of the GPU, to verdicts."""
 
-    __pydantic_config__ = _STRICT
     require: Union[str, None] = None
     command: tuple[str, ...] = ()
     driver_file: Union[str, None] = None
@@ -146,11 +140,10 @@ class Probe:
     cards: Cards = field(default_factory=Cards)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Entry:
     """One target as written in the YAML file. `quick` are those of its `architectures` that a quick run compiles for; all if empty."""
 
-    __pydantic_config__ = _STRICT
     label: str
     image: Image
     stages: tuple[_ChosenStage, ...]
@@ -168,13 +161,12 @@ class Entry:
     quick: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Builds:
     """How this user's images and environments are built, whatever the target. Paths are relative to the file. With `wheelhouse`, a folder
     of wheels, no package index is asked. pip trusts `ca_bundle` and reads `pip_config`. The build has this `network`, and the Dockerfile
     gets `args`."""
 
-    __pydantic_config__ = _STRICT
     wheelhouse: Union[Path, None] = None
     ca_bundle: Union[Path, None] = None
     pip_config: Union[Path, None] = None
@@ -182,21 +174,19 @@ class Builds:
     args: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Bounds:
     """How long this user waits for a GPU in use, and how much a target may write to its results."""
 
-    __pydantic_config__ = _STRICT
     gpu_wait_s: Annotated[float, Field(ge=0, le=MOST_SECONDS)] = Limits.gpu_wait_s
     results_gib: Annotated[float, Field(gt=0)] = Cap.bytes / (1 << 30)
     results_files: Annotated[int, Field(ge=1)] = Cap.files
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class File:
     """The whole YAML file."""
 
-    __pydantic_config__ = _STRICT
     schema_version: Literal[1]
     targets: dict[str, Entry]
     architectures: dict[str, Card] = field(default_factory=dict)

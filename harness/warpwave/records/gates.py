@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import Annotated, Union
 
 from warpwave.records.results import CompiledKernel, Profile
-from warpwave.records.words import STRICT, Few, Figure, LongName, Many, Name, Prose
+from warpwave.records.words import Few, Figure, LongName, Many, Name, Prose, record
 
 Patterns = Annotated[tuple[LongName, ...], Few]
 CANDIDATES = ("best", "all")  # of an autotuned launch
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Which:
     """A selection of compiled kernels: every name must match one of the shell patterns for it. `kernel` is the folder. `types` are the
     argument types as reports write them, `*bf16 *fp32 i32`. `launched_by` is `bench` or `test`: tests use odd sizes on purpose, and nobody
     expects those to be fast."""
 
-    __pydantic_config__ = STRICT
     kernel: Patterns = ("*",)
     function: Patterns = ("*",)
     architecture: Patterns = ("*",)
@@ -33,7 +32,7 @@ class Which:
         return all(any(fnmatchcase(getattr(row, name, ""), pattern) for pattern in alternatives) for name, alternatives in patterns.items())
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class GateLimits:
     """A value per gate, named as in `pyproject.toml`; None or False opens the gate. docs/gates.md explains each.
 
@@ -43,7 +42,6 @@ class GateLimits:
     warps (0 to 1), `load_bits` and `store_bits` of the widest global access.
     """
 
-    __pydantic_config__ = STRICT
     spills: Union[int, None] = None
     private_bytes: Union[int, None] = None
     occupancy: Union[float, None] = None
@@ -65,30 +63,27 @@ OPEN = GateLimits(lds_waits=False, release_waits=False, undefined_lanes=False)
 ADVICE = dataclasses.replace(OPEN, spills=0, private_bytes=0, explicit_precision=True)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Rule:
     """Limits for some kernels. A rule can only tighten: the strictest limit that covers a kernel applies."""
 
-    __pydantic_config__ = STRICT
     which: Which
     limits: GateLimits
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Waiver:
     """A gate that some kernels may break, and why. The report shows it even if no kernel needs it."""
 
-    __pydantic_config__ = STRICT
     gate: Name
     reason: Prose
     which: Which
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CounterLimit:
     """The most that an emulated kernel may have of a counter in a test: `at_most`, or so many times the counter `of`, if there is one."""
 
-    __pydantic_config__ = STRICT
     which: Which
     counter: Name
     at_most: Figure
@@ -103,7 +98,7 @@ class CounterLimit:
         return f"{self.counter} of {found.function}: {has:,}, at most {allowed}"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Gates:
     """What the author of a kernel package demands of its generated code. `source` is the file that says so; empty for the defaults.
 
@@ -113,7 +108,6 @@ class Gates:
     with `all`, every one.
     """
 
-    __pydantic_config__ = STRICT
     limits: GateLimits = field(default_factory=GateLimits)
     rules: Annotated[tuple[Rule, ...], Many] = ()
     waivers: tuple[Waiver, ...] = ()

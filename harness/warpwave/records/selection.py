@@ -9,11 +9,11 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Union
 
-from warpwave.records.words import STRICT, Few, Page, Prose
+from warpwave.records.words import Few, Page, Prose, record
 
 NO_SUCH_TEST = "there is no such test"  # the end of the message of a chosen id that stands for none
 RAN_NO_TEST = "pytest ran no test: "  # the start of the reason of a stage in which pytest refused an option
@@ -21,13 +21,12 @@ FOR_TIME = ("--quick", "--budget")  # options that leave out tests for want of t
 _CHOOSING = ("-k", "-m", "--deselect", "--ignore", "--ignore-glob")  # options of pytest
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Chosen:
     """The tests that were asked for; None if all were. Those of `without` are left out. `how` is what chose them, as the user wrote it.
     `why` says in lines what was chosen and for which reason. With `must_exist`, an id without a test is an error; otherwise the test is
     gone since it was listed."""
 
-    __pydantic_config__ = STRICT
     tests: Union[tuple[str, ...], None] = None
     without: tuple[str, ...] = ()
     how: Annotated[tuple[Page, ...], Few] = ()
@@ -99,7 +98,7 @@ class Narrowed:
     """How a run had only some of a package's tests. `by` are the options, as the user wrote them; none if it had all."""
 
     by: tuple[str, ...] = ()
-    chosen: Chosen = Chosen()
+    chosen: Chosen = field(default_factory=Chosen)
 
 
 def narrowed(chosen: Chosen, quick: bool, pytest_args: Iterable[str], out_of_time: bool = False) -> Narrowed:

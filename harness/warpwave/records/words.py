@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, Union
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -53,6 +53,20 @@ MOSTLY_UNSEEN = "only"
 
 # pydantic's settings for every record. This is a plain dict, so that nothing has to be imported for it here.
 STRICT = {"extra": "forbid", "allow_inf_nan": False}
+
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as record
+else:
+
+    def record(**options):  # noqa: ANN003, ANN201
+        """Make a dataclass that pydantic checks strictly on the host."""
+
+        def make(kind):  # noqa: ANN001, ANN202
+            kind.__pydantic_config__ = STRICT
+            return dataclass(**options)(kind)
+
+        return make
 
 
 class Verdict(str, Enum):
