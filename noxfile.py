@@ -48,13 +48,8 @@ def install_inside(session: nox.Session) -> None:
     # PYTHONDONTWRITEBYTECODE is set, as the local engine sets it: then each process compiles torch again, for seconds.
     session.install("--no-compile", "--retries", "1", "--index-url", CPU["TORCH_INDEX"], INSIDE[0], success_codes=[0, 1], silent=True)
     session.install("--no-compile", *INSIDE)
-    keep_bytecode(session)
-    session.run("python", "-c", IMPORT_ONCE, silent=True)
-
-
-def keep_bytecode(session: nox.Session) -> None:
-    """Let Python keep the bytecode of what this session imports, whatever the environment says."""
     session.env["PYTHONDONTWRITEBYTECODE"] = ""
+    session.run("python", "-c", IMPORT_ONCE, silent=True)
 
 
 def run_target(session: nox.Session, target: str) -> None:
@@ -169,7 +164,7 @@ def run_tests(session: nox.Session, marked: str) -> None:
 def integration(session: nox.Session) -> None:
     """Tests against a real Docker Engine; see CONTRIBUTING.md for the variables that name a base image and a wheelhouse."""
     session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "test"))
-    keep_bytecode(session)
+    session.env["PYTHONDONTWRITEBYTECODE"] = ""
     if shutil.which("slurmctld"):  # the jobs of those tests run kernels in this Python
         install_inside(session)
     session.run("pytest", "tests/integration", *session.posargs)

@@ -189,7 +189,14 @@ def load_pytest_settings(kernels: Path, root: Path) -> PytestSettings:
         for name in _ORDER:
             found = _section(folder / name)
             if found is not None:
-                return _settings((folder / name).relative_to(root).as_posix(), found)
+                file = (folder / name).relative_to(root).as_posix()
+                above = f"{file.rpartition('/')[0]}/".lstrip("/")
+                paths = {
+                    key: tuple(path if path.startswith("/") else above + path for path in _words(found.get(key)))
+                    for key in ("pythonpath", "testpaths")
+                }
+                patterns = tuple(_words(found.get("python_files"))) or PytestSettings.python_files
+                return PytestSettings(file=file, python_files=patterns, addopts=tuple(_words(found.get("addopts"))), **paths)
         if folder == root:
             break
     return PytestSettings()
@@ -209,21 +216,6 @@ def _section(path: Path) -> dict[str, Any] | None:
         if isinstance(table, dict):
             return table
     return {} if path.name in _ALWAYS else None
-
-
-def _settings(file: str, found: dict[str, Any]) -> PytestSettings:
-    above = file.rpartition("/")[0]
-    return PytestSettings(
-        file=file,
-        pythonpath=tuple(_join(above, folder) for folder in _words(found.get("pythonpath"))),
-        python_files=tuple(_words(found.get("python_files"))) or PytestSettings.python_files,
-        testpaths=tuple(_join(above, folder) for folder in _words(found.get("testpaths"))),
-        addopts=tuple(_words(found.get("addopts"))),
-    )
-
-
-def _join(above: str, path: str) -> str:
-    return f"{above}/{path}" if above and not path.startswith("/") else path
 
 
 def _words(value: Any) -> list[str]:

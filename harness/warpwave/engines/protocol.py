@@ -59,18 +59,14 @@ class Engine(Protocol):
 
     def prepare(self, request: Request, say: Say) -> Environment:
         """Build or find the environment: an image, or a Python that has torch, triton and pytest."""
-        ...
 
     def image_id(self, request: Request) -> str | None:
         """Return the id of the image that `prepare` would use: empty if it would build one, None if the engine has none."""
-        ...
 
     def layout(self, request: Request) -> Layout:
         """Return the paths at which the inside sees the harness, the kernels and the results."""
-        ...
 
     def execute(self, request: Request, environment: Environment, on_line: Say) -> tuple[Environment, Exit]:
         """Run `python -m warpwave.inside OUTPUT/job.json`, and pass each line that it prints to `on_line`. Return the environment, with the
         options that were used, and how the run ended. If the run times out or the user interrupts it (KeyboardInterrupt), stop it
         gracefully and still return. Leave no process running."""
-        ...

@@ -237,24 +237,16 @@ def _cut(longest: int) -> Checked:
     return Checked(lambda text: text if len(text) <= longest else f"{text[: longest - 1]}…")
 
 
-def _cut_text(value: Any) -> Any:
-    return f"{value[:499]}…" if isinstance(value, str) and len(value) > 500 else value
-
-
-def _check_shard(text: str) -> str:
-    if text:
-        Shard.parse(text)
-    return text
-
-
 Name = Annotated[str, Bound(longest=200)]  # of a target, run, kernel, provider or architecture
 LongName = Annotated[str, Bound(longest=2000)]  # of a case or test, including its parameters
 Word = Annotated[str, _cut(200)]  # a unit, a version or a model
 Prose = Annotated[str, _cut(2000)]  # a reason
 Page = Annotated[str, _cut(10_000)]  # advice, a path, an argument of a command
 # A parameter or a constant: the name of every row of its launch contains it.
-Parameter = Annotated[Union[int, float, str, bool, None], Checked(_cut_text)]
-ShardText = Annotated[str, Checked(_check_shard)]
+Parameter = Annotated[
+    Union[int, float, str, bool, None], Checked(lambda value: f"{value[:499]}…" if isinstance(value, str) and len(value) > 500 else value)
+]
+ShardText = Annotated[str, Checked(lambda text: text and str(Shard.parse(text)))]
 Seconds = Annotated[float, Bound(0.0, MOST_SECONDS)]
 Share = Annotated[float, Bound(0.0, 1.0)]
 Figure = Annotated[float, Bound(0.0, _MOST_FIGURE)]  # a clock in MHz, a bandwidth in GB/s

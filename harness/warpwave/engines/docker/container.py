@@ -49,9 +49,9 @@ class Host:
     cpus: int
     memory_bytes: int
     open_files: int
-    pid: int
-    boot: str
-    created: str
+    pid: int = 0
+    boot: str = "remote"
+    created: str = ""
     nodes: tuple[Node, ...] = ()
     rootless: bool = False
     file_bytes: int = -1  # the largest file that this process may write; -1 means no limit

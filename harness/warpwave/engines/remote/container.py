@@ -57,7 +57,8 @@ def options_of(
     request: Request, environment: Environment, host: Host, archive: snapshot.Snapshot, now: float, command: Sequence[str] = ()
 ) -> Body:
     """Return the body of the create call. `command` replaces the guard and the inside, for tests of the isolation."""
-    folders = [_volume(code_volume(archive), CODE, True), _volume(results_volume(request), RESULTS, False)]
+    volumes = ((code_volume(archive), CODE, True), (results_volume(request), RESULTS, False))
+    folders = [{"Type": "volume", "Source": name, "Target": place, "ReadOnly": only} for name, place, only in volumes]
     body = container_options(request, environment, host, tuple(command) or guard(request, environment.python), folders)
     body["Labels"] = {**labels_of(request, now), ARCHIVE: archive.digest}
     body["HostConfig"]["Init"] = False  # the guard is the first process, which no other can stop, and reaps orphans
@@ -110,10 +111,6 @@ def is_past(labels: Mapping[str, str], name: str, now: float) -> bool:
     """Return whether the time in a label is over. A label that is missing or wrong names no time."""
     text = labels.get(name, "")
     return text.isdigit() and len(text) < 15 and int(text) < now
-
-
-def _volume(name: str, destination: str, read_only: bool) -> dict[str, Any]:
-    return {"Type": "volume", "Source": name, "Target": destination, "ReadOnly": read_only}
 
 
 CODE_LABEL = f"{MADE}.code"

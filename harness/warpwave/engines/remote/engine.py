@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import datetime, timezone
 from typing import Any
 
 from warpwave.config.hosts import Host as HostEntry
@@ -193,8 +192,8 @@ class RemoteEngine(DockerEngine):
         return replace(ended, timed_out=True) if ended.code == OVERTIME else ended
 
     def _waits(self, why: str, request: Request) -> str:
-        ends = datetime.fromtimestamp(time.time() + request.options.limits.target_s, timezone.utc)
-        return f"{why}; the container goes on there until {ends:%H:%M} UTC at the latest, and --resume collects what it has"
+        ends = time.strftime("%H:%M", time.gmtime(time.time() + request.options.limits.target_s))
+        return f"{why}; the container goes on there until {ends} UTC at the latest, and --resume collects what it has"
 
     @contextmanager
     def _cards(self, request: Request, image: str) -> Iterator[None]:
@@ -282,9 +281,6 @@ class RemoteEngine(DockerEngine):
             memory_bytes=int(info.get("MemTotal") or 8 << 30),
             # An engine that may not raise limits has those of its user. The limits of a user in a group of an engine say nothing about it.
             open_files=min(OPEN_FILES, there.files) if limited and there.files >= 0 else OPEN_FILES,
-            pid=0,
-            boot="remote",
-            created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             nodes=tuple(Node(path, group) for path, group in there.nodes),
             processes=process_limit(there.processes) if podman else None,
         )
