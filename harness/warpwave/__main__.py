@@ -3,8 +3,6 @@
 Results go to standard output. Progress and errors go to standard error. Any code may raise an error; only this file catches it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -4,8 +4,6 @@ Printed text may quote artifacts, containers, file names and arguments. It is al
 line is a command to a CI runner, except annotations that `order` prints. A test checks that nothing else in the host prints.
 """
 
-from __future__ import annotations
-
 import errno
 import io
 import os

@@ -1,7 +1,5 @@
 """The tree of errors. Each has three sentences (what happened, what it usually means, what to do) and its exit code."""
 
-from __future__ import annotations
-
 import errno
 import os
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Ask git about a folder that may be a stranger's. Nothing that the folder names as a program is started. No other module starts git."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Raw folders → the files of a report. Other modules compute; this one reads and writes."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import gc

@@ -1,7 +1,5 @@
 """`starter/` → an empty repository: a kernel with its test and bench, gates, and a workflow that installs this warpwave."""
 
-from __future__ import annotations
-
 import json
 import re
 from importlib import metadata

@@ -1,7 +1,5 @@
 """What this machine can run: say so before a run that needs another one."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """`warpwave known update RUN`; and what `--known`, `--known-base`, `--known-strict` and `--fail-on` mean to every report."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The names on the command line → the legs of a run: what runs, where, with which options."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The options of `warpwave run` in groups, as click declares them."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

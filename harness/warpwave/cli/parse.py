@@ -1,7 +1,5 @@
 """Turn the options of `warpwave run` into `RunOptions`."""
 
-from __future__ import annotations
-
 import difflib
 import glob
 import os

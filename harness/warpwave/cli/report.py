@@ -1,7 +1,5 @@
 """`warpwave report`, which merges results, and `warpwave open`, which shows the page."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

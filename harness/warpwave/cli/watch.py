@@ -1,7 +1,5 @@
 """`warpwave run --watch`: after a run, wait for edits of the package, and run again what they touch, until Ctrl-C."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

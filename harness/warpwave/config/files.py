@@ -1,7 +1,5 @@
 """Validate files that a user writes. Errors name the key path, what was found, and what is allowed."""
 
-from __future__ import annotations
-
 import configparser
 import math
 import re

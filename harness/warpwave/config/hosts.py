@@ -4,8 +4,6 @@ Strict: a wrong key or value is refused with the file, the key path, what was fo
 and its author is a stranger: such a file says where to run, but not to run outside of a container.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Mapping

@@ -3,8 +3,6 @@
 Strict: a wrong key or value is refused, because a misspelt gate would silently stay open.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

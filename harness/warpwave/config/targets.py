@@ -3,8 +3,6 @@
 Strict: a wrong key or value is refused with the file, the key path, what was found and what is allowed.
 """
 
-from __future__ import annotations
-
 import difflib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Choose toolchains, and make a leg of each target on each: the same target under another name, such as `cpu@triton-3.8`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ Checks of every machine are code (`host`, `engine`). Checks of one vendor are da
 checks look at the machine through `machine`, so that a recording can replace it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

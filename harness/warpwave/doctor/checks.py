@@ -1,7 +1,5 @@
 """Checks of every machine, whatever its GPUs: Python, disk, memory file systems, clock, and the CI runner."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -4,8 +4,6 @@ The script prints the files that the checks read and what their commands say. Th
 works unchanged. What a machine answers is not believed: it decides no path outside of that folder, and is printed as text.
 """
 
-from __future__ import annotations
-
 import importlib
 import secrets
 import shlex

@@ -1,7 +1,5 @@
 """The machine as the checks see it: files, commands and the clock. Tests and recordings set `root` and `variables`."""
 
-from __future__ import annotations
-
 import glob
 import os
 import signal

@@ -1,7 +1,5 @@
 """Choose the engine that runs a target."""
 
-from __future__ import annotations
-
 import importlib
 import os
 from typing import Any

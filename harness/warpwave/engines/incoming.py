@@ -8,8 +8,6 @@ a pattern that can take seconds, and reads sizes that no file has. This reader k
 Each header is bounded before it is looked at, and all of them together.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

@@ -1,7 +1,5 @@
 """What an engine gets, and what it has to do."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

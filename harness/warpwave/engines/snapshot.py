@@ -4,8 +4,6 @@ Equal files give equal bytes, so the SHA-256 of the archive names them: legs of 
 gets it only once. What a container would not see stays out, and so do the files in which tools keep passwords.
 """
 
-from __future__ import annotations
-
 import atexit
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """Make one attempt at a target: prepare the environment, write the job, run it, and record how it ended."""
 
-from __future__ import annotations
-
 import errno
 import json
 import signal

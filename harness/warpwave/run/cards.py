@@ -4,8 +4,6 @@ A run that cannot get them ends before anything starts. Later each stage asks ju
 several cards share a stage, each is released when it has no more work there.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """Choose tests: by what has changed since a commit, by what failed in an earlier run, or by their ids."""
 
-from __future__ import annotations
-
 import ast
 import difflib
 import math

@@ -1,7 +1,5 @@
 """Where results go by default, the check of the user's folder before any work is done, and space for the last record of a run."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import tempfile

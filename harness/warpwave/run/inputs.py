@@ -4,8 +4,6 @@
 run are accepted on the same condition. Collecting them starts no container and uses no GPU.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What a run consists of: legs, and which of them may run side by side."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import importlib

@@ -5,8 +5,6 @@ runs: the records are only compared with it. The inputs that decide results are 
 `inputs`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 The package and the options alone decide which shard gets a file, so the machines need not communicate. Each file is in exactly one shard.
 """
 
-from __future__ import annotations
-
 import glob
 import hashlib
 import heapq

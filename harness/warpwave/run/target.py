@@ -3,8 +3,6 @@
 Whatever happens, `raw/<target>/run.json` records it, so that the comparison lists a target even if it could not run.
 """
 
-from __future__ import annotations
-
 import os
 from contextlib import ExitStack
 from dataclasses import replace

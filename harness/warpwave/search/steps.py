@@ -1,7 +1,5 @@
 """Ask a question of one step after another. Answers are kept on disk, so a search that was stopped continues."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence

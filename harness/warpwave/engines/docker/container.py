@@ -5,8 +5,6 @@ mounts. Each way to weaken them has a name. Users must ask for it by that name, 
 Engine API (`POST /containers/create`), which Podman accepts too, so the tests check exactly what the engine receives.
 """
 
-from __future__ import annotations
-
 import glob
 import os
 import re

@@ -4,8 +4,6 @@ A socket timeout covers one read only, so an engine that sends one byte a second
 ends with the process. The main thread waits for an event, so Ctrl-C still works.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Turn a container engine's errors into messages for the user: what happened, what it means, what to do. Makes no calls."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Find, pull and build images through the engine's API. As in `engine`, every error of the SDK's calls is an `OSError`."""
 
-from __future__ import annotations
-
 import glob
 import hashlib
 import io

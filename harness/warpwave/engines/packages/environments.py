@@ -1,7 +1,5 @@
 """The environments in the user's cache folder: where they are, which of them a run uses, and how to remove old ones."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import json

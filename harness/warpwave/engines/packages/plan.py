@@ -1,7 +1,5 @@
 """What a run asks to install → a folder of files that `installing` works from, and the key under which the result is kept."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

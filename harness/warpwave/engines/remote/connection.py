@@ -1,7 +1,5 @@
 """The output of a container that may have been started by another client, over a connection that may break."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

@@ -5,8 +5,6 @@ between users and clients, and no client has to stay alive for one: a lease name
 ends at the latest. Once either is over, the next client takes it away.
 """
 
-from __future__ import annotations
-
 import getpass
 import math
 import random

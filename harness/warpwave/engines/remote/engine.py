@@ -4,8 +4,6 @@ A run there needs no client. A container ends itself at its limits, and its resu
 nothing: the client connects again, or `--resume` finds the container by its name.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import time

@@ -3,8 +3,6 @@
 A job needs no client: it ends by its own time limit, its files stay until someone collects them, and a later client finds it by its name.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import time

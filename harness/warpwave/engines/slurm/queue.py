@@ -1,7 +1,5 @@
 """Look at a job: its state in the queue, its status file, and its new output."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

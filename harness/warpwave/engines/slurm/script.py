@@ -3,8 +3,6 @@
 What a leg runs is in the file `job` in its folder, which only its owner may read: variables may be secrets, and Slurm keeps batch scripts.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

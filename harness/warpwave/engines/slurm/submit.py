@@ -1,7 +1,5 @@
 """Submit a job: the words that sbatch gets, and the script that it gets on its standard input."""
 
-from __future__ import annotations
-
 import fcntl
 import io
 import math

@@ -1,7 +1,5 @@
 """Build the command line of ssh(1). Every word is an argument of its own; no shell of this machine reads any of it."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re

@@ -4,8 +4,6 @@ ssh runs in a session of its own, so that Ctrl-C does not end it before the kern
 at its other end waits for the end of its input, which this process holds open.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import select
