@@ -7,8 +7,6 @@ What stands behind `--` goes to `warpwave run`, e.g. `nox -s cuda -- --kernels .
 The comparison is written once, at the end, also when a target failed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

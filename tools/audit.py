@@ -3,8 +3,6 @@
 Exit code 1 where there are some; 77, which the session shows as skipped, where no advisories could be reached.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

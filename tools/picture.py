@@ -6,8 +6,6 @@ Its verdict, its table and its first gap: python tools/picture.py FOLDER/compari
 Its upper part, down to the end of a section: python tools/picture.py RUN/comparison.html docs/pictures/tutorial-report.png '#failures'
 """
 
-from __future__ import annotations
-
 import math
 import shutil
 import sys

@@ -7,8 +7,6 @@ default index. If an index, an engine or a registry does not answer, this names 
 of packages without a lock of the right version. Exit code 0: everything is pinned. 1: something is not, or could not be refreshed.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

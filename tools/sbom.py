@@ -3,8 +3,6 @@
 What is listed is what is installed, asked of Python and dpkg where it is installed; a container for that has no network.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 It finds out what the name means; `warpwave.inside.test.pretend` does the rest, and the test stage of a run uses the same.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

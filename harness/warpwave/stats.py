@@ -6,8 +6,6 @@ its blocks' medians, whose distribution over *all* resamples is known exactly (E
 tests/unit/compare/test_stats.py compares it with scipy's, and checks its confidence by simulation.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -5,8 +5,6 @@ them, and the host reads them through `collect`, which validates every field aga
 `_ms` milliseconds, `_bytes` bytes, `_gbps` GB/s with G = 1e9.
 """
 
-from __future__ import annotations
-
 from warpwave.records.gates import *
 from warpwave.records.job import *
 from warpwave.records.registry import *

@@ -1,7 +1,5 @@
 """The gates for generated code, and their waivers."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import field
 from fnmatch import fnmatchcase

@@ -4,8 +4,6 @@ Variables, the current folder, and what is installed beside torch may be the pac
 them: neither `PYTHONPATH` nor a `sitecustomize.py` or `.pth` file. Host and inside both start supervisors.
 """
 
-from __future__ import annotations
-
 _START = "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
 
 

@@ -1,7 +1,5 @@
 """The list of engines. To add one, write a file with `connect()` and add a line to `ENGINES`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Union
 

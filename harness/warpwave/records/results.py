@@ -1,7 +1,5 @@
 """The results of a job: facts, stages, tests, points and compiled kernels. The inside writes them, the host reads them with `collect`."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import field
 from enum import Enum

@@ -1,7 +1,5 @@
 """The host's record of a run, and everything known about a target after its run."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field

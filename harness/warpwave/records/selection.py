@@ -4,8 +4,6 @@ Ids are pytest's own, relative to the kernels folder, with forward slashes. The 
 tests in it.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import re
 from collections.abc import Collection, Iterable

@@ -1,7 +1,5 @@
 """Write records to disk, atomically and in strict JSON, and read them back."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

@@ -214,6 +214,7 @@ OnEvent = Callable[[dict[str, Any]], None]
 _NOISE_LINES = 1000
 _ENGINE_WAIT_S = 60.0  # how long to wait for an engine that restarts
 _STOPPED = "stopped by the user or the CI system"
+_RUNNING = "the run has not ended: warpwave is still running, or was killed"
 # Errors of a full or broken disk, or of a limit of this process.
 _MACHINES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE}
 _FORGED = "Code in the package rewrites results. Read its source; SECURITY.md says which results you can rely on."
@@ -244,25 +245,22 @@ def attempt(
     lease = Lease(None, raw)
     own: dict[str, str] = {}  # what the package could replace, and is written once more at the end
 
-    def open_record() -> None:
-        running = Ending(Verdict.INCOMPLETE, "the run has not ended: warpwave is still running, or was killed", again, environment)
-        _put(raw, "run.json", to_text(record_of(request, started, 0.0, attempts, running)))
+    def keep(seconds: float, reason: str, how: Exit | None = None) -> None:
+        ending = Ending(Verdict.INCOMPLETE, reason, again, environment, how)
+        _put(raw, "run.json", to_text(record_of(request, started, seconds, attempts, ending)))
 
     def record_stop() -> None:
         """Record the stop before it begins: it takes seconds, and a CI system may kill this process before the kernels have ended."""
-        seconds, how = round(time.monotonic() - clock, 3), Exit(None, 0.0, interrupted=True)
-        cut_short = Ending(
-            Verdict.INCOMPLETE, f"{_STOPPED} {phase}; warpwave was killed before everything had ended", again, environment, how
-        )
+        reason = f"{_STOPPED} {phase}; warpwave was killed before everything had ended"
         with suppress(OSError):  # the record from the start stays
-            _put(raw, "run.json", to_text(record_of(request, started, seconds, attempts, cut_short)))
+            keep(round(time.monotonic() - clock, 3), reason, Exit(None, 0.0, interrupted=True))
 
     phase = "while the environment was prepared"
     with waiting.held(record_stop):
         try:
             reserve.take(raw)
             if not resumed:
-                open_record()
+                keep(0.0, _RUNNING)
             with waiting.interruptible():
                 engine = _engine(options, target, say, patient=resumed)
                 begun = time.monotonic()
@@ -277,7 +275,7 @@ def attempt(
                 tidy(raw)  # the first attempt may have left links, and we must not write through them
                 check_inputs(raw, inputs, may_grow=retry)
                 check_same(raw, job)
-            open_record()
+            keep(0.0, _RUNNING)
             own |= {"inputs.json": to_text(inputs), "job.json": to_text(job)}
             for name, text in own.items():
                 _put(raw, name, text)

@@ -5,8 +5,6 @@ pip works out what is needed, and then installs exactly that without them. The r
 line of the output begins with `warpwave: `. What a stopped installation with the same SCRATCH and VENV finished is not done again.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import os

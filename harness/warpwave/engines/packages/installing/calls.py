@@ -1,7 +1,5 @@
 """Call pip with the plan's sources, and say why it failed."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What is asked for, and what this environment has. torch, Triton and pytest stay what they are."""
 
-from __future__ import annotations
-
 import ast
 import configparser
 import importlib.metadata
