@@ -13,6 +13,7 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from warpwave.engines.packages.plan import Plan, installer_files, is_wanted
 from warpwave.engines.protocol import Request, Say
@@ -23,8 +24,7 @@ _MARK = "warpwave.json"
 _PART = ".part"  # behind the name of an environment that is not complete
 
 
-@dataclass(frozen=True)
-class Unused:
+class Unused(NamedTuple):
     """An environment that no run uses: its folder, the days since a run used it, and its size in bytes."""
 
     folder: Path
@@ -43,7 +43,9 @@ def use(venv: Path) -> None:
     with suppress(OSError):  # a cache that is read-only works, too
         os.utime(venv / _MARK)
         # Never closed: the end of this process closes it, and so ends the lock.
-        fcntl.flock(os.open(_lock_of(venv), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(
+            os.open(venv.with_name(f"{venv.name}.used"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), fcntl.LOCK_SH | fcntl.LOCK_NB
+        )
 
 
 def unused(days: float, *, remove: bool = False) -> list[Unused]:
@@ -58,7 +60,7 @@ def unused(days: float, *, remove: bool = False) -> list[Unused]:
         idle = (time.time() - (venv if part else venv / _MARK).stat().st_mtime) / _DAY_S
         if idle < days:
             continue
-        lock = venv.with_suffix(".lock") if part else _lock_of(venv)
+        lock = venv.with_suffix(".lock") if part else venv.with_name(f"{venv.name}.used")
         with lock.open("ab") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -70,10 +72,6 @@ def unused(days: float, *, remove: bool = False) -> list[Unused]:
                 (venv / _MARK).unlink(missing_ok=True)  # a removal that is cut short leaves nothing that looks complete
                 shutil.rmtree(venv, ignore_errors=True)
     return sorted(found, key=lambda one: -one.days)
-
-
-def _lock_of(venv: Path) -> Path:
-    return venv.with_name(f"{venv.name}.used")
 
 
 # An environment is made once for each set of inputs, in a folder of another name, and renamed when it is complete: a killed run leaves no
