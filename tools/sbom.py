@@ -1,7 +1,5 @@
 """`nox -s sbom`: CycloneDX bills of materials in build/sbom: one of the wheel with what it needs, one of each image that this engine has.
-
-What is listed is what is installed, asked of Python and dpkg where it is installed; a container for that has no network.
-"""
+What is listed is what is installed, asked of Python and dpkg where it is installed; a container for that has no network."""
 
 import json
 import subprocess

@@ -1,7 +1,5 @@
-"""The command line: `warpwave COMMAND`; `warpwave --help` lists the commands.
-
-Results go to standard output. Progress and errors go to standard error. Any code may raise an error; only this file catches it.
-"""
+"""The command line: `warpwave COMMAND`; `warpwave --help` lists the commands. Results go to standard output. Progress and errors go to
+standard error. Any code may raise an error; only this file catches it."""
 
 import contextlib
 import io

@@ -1,8 +1,6 @@
-"""The only way to print to a terminal or a job's log.
-
-Printed text may quote artifacts, containers, file names and arguments. It is always printed as text: it cannot control the terminal, and no
-line is a command to a CI runner, except annotations that `order` prints. A test checks that nothing else in the host prints.
-"""
+"""The only way to print to a terminal or a job's log. Printed text may quote artifacts, containers, file names and arguments. It is always
+printed as text: it cannot control the terminal, and no line is a command to a CI runner, except annotations that `order` prints. A test
+checks that nothing else in the host prints."""
 
 import errno
 import io

@@ -1,7 +1,5 @@
-"""`pytest --warpwave gfx942`: the entry point of pytest. Without the option it does nothing, and imports nothing of warpwave.
-
-It finds out what the name means; `warpwave.inside.test.pretend` does the rest, and the test stage of a run uses the same.
-"""
+"""`pytest --warpwave gfx942`: the entry point of pytest. Without the option it does nothing, and imports nothing of warpwave. It finds out
+what the name means; `warpwave.inside.test.pretend` does the rest, and the test stage of a run uses the same."""
 
 from pathlib import Path
 

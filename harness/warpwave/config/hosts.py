@@ -1,8 +1,6 @@
-"""`hosts.yml` → `Host`: on which machine each leg of a run has its card.
-
-Strict: a wrong key or value is refused with the file, the key path, what was found and what is allowed. A package may bring a hosts.yml,
-and its author is a stranger: such a file says where to run, but not to run outside of a container.
-"""
+"""`hosts.yml` → `Host`: on which machine each leg of a run has its card. Strict: a wrong key or value is refused with the file, the key
+path, what was found and what is allowed. A package may bring a hosts.yml, and its author is a stranger: such a file says where to run, but
+not to run outside of a container."""
 
 import os
 import re

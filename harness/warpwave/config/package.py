@@ -1,7 +1,5 @@
-"""Find the root of the package that a kernels folder belongs to, and the folders that its modules are imported from.
-
-Many packages keep their tests in `tests/`, beside the package that the tests import. The root is the folder that a developer would install.
-"""
+"""Find the root of the package that a kernels folder belongs to, and the folders that its modules are imported from. Many packages keep
+their tests in `tests/`, beside the package that the tests import. The root is the folder that a developer would install."""
 
 from __future__ import annotations
 

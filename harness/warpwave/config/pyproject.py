@@ -1,7 +1,5 @@
-"""The `[tool.warpwave]` tables in a kernel package's `pyproject.toml` → `Gates`, and what to compile.
-
-Strict: a wrong key or value is refused, because a misspelt gate would silently stay open.
-"""
+"""The `[tool.warpwave]` tables in a kernel package's `pyproject.toml` → `Gates`, and what to compile. Strict: a wrong key or value is
+refused, because a misspelt gate would silently stay open."""
 
 import dataclasses
 import functools
@@ -211,12 +209,10 @@ def _groups(kernels: Path) -> set[str]:
 
 
 def load_what(kernels: Path, root: Path, scripts: Sequence[str] = (), *, strict: bool = False) -> dict[str, Any]:
-    """Return what the same file says of a run, by fields of `What`: scripts that measure, whose launches to compile, and more.
-
-    `root` is the package's folder, in which each glob of `bench-scripts` has to match a file. `scripts` are globs of the command line,
-    which replace those of the file. `strict` is as for `load_gates`. Raises ConfigError as above, and UsageError if one of `scripts` is no
-    glob, or matches no file.
-    """
+    """Return what the same file says of a run, by fields of `What`: scripts that measure, whose launches to compile, and more. `root` is
+    the package's folder, in which each glob of `bench-scripts` has to match a file. `scripts` are globs of the command line, which replace
+    those of the file. `strict` is as for `load_gates`. Raises ConfigError as above, and UsageError if one of `scripts` is no glob, or
+    matches no file."""
     path, table = _warpwave(kernels)
     named = dict.fromkeys(scripts or table.bench_scripts)
     return {

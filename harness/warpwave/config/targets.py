@@ -1,7 +1,5 @@
-"""`docker/targets.yml` (and a file of the user's laid over it) → `Target`.
-
-Strict: a wrong key or value is refused with the file, the key path, what was found and what is allowed.
-"""
+"""`docker/targets.yml` (and a file of the user's laid over it) → `Target`. Strict: a wrong key or value is refused with the file, the key
+path, what was found and what is allowed."""
 
 import difflib
 import itertools

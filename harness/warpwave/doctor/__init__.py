@@ -1,8 +1,6 @@
-"""What is missing on this machine, target by target, and the command that fixes it. Read-only, and takes at most a minute.
-
-Checks of every machine are code (`host`, `engine`). Checks of one vendor are data in the targets file (`checks`), which `vendor` reads. All
-checks look at the machine through `machine`, so that a recording can replace it.
-"""
+"""What is missing on this machine, target by target, and the command that fixes it. Read-only, and takes at most a minute. Checks of every
+machine are code (`host`, `engine`). Checks of one vendor are data in the targets file (`checks`), which `vendor` reads. All checks look at
+the machine through `machine`, so that a recording can replace it."""
 
 from collections.abc import Sequence
 from dataclasses import replace

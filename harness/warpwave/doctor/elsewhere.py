@@ -1,8 +1,6 @@
-"""Check the machine of a leg: ask it everything in one script, and judge the answers as those of this machine.
-
-The script prints the files that the checks read and what their commands say. They become a folder and recorded answers, so every check
-works unchanged. What a machine answers is not believed: it decides no path outside of that folder, and is printed as text.
-"""
+"""Check the machine of a leg: ask it everything in one script, and judge the answers as those of this machine. The script prints the files
+that the checks read and what their commands say. They become a folder and recorded answers, so every check works unchanged. What a machine
+answers is not believed: it decides no path outside of that folder, and is printed as text."""
 
 import importlib
 import secrets

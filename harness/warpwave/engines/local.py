@@ -1,7 +1,5 @@
-"""The local engine: runs a job without a container, as a subprocess in a Python of this machine.
-
-Use it on a laptop, in a Kubernetes runner pod (which is a container already), and for a target that needs no GPU.
-"""
+"""The local engine: runs a job without a container, as a subprocess in a Python of this machine. Use it on a laptop, in a Kubernetes runner
+pod (which is a container already), and for a target that needs no GPU."""
 
 from __future__ import annotations
 

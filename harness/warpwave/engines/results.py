@@ -1,8 +1,6 @@
-"""Clean a results folder after the code under test could write to it: only files and folders remain, and the caller owns them.
-
-So a program that reads, uploads or deletes the folder later follows no link that a kernel package has planted. Folders are opened by
-descriptor and never through a link, because a process that still runs could replace a folder by a link at any moment.
-"""
+"""Clean a results folder after the code under test could write to it: only files and folders remain, and the caller owns them. So a program
+that reads, uploads or deletes the folder later follows no link that a kernel package has planted. Folders are opened by descriptor and
+never through a link, because a process that still runs could replace a folder by a link at any moment."""
 
 from __future__ import annotations
 

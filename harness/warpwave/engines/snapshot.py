@@ -1,8 +1,6 @@
-"""Pack the package and the inside into one archive, for an engine that shares no folder with this machine.
-
-Equal files give equal bytes, so the SHA-256 of the archive names them: legs of one run show the same one, and a machine that has it already
-gets it only once. What a container would not see stays out, and so do the files in which tools keep passwords.
-"""
+"""Pack the package and the inside into one archive, for an engine that shares no folder with this machine. Equal files give equal bytes, so
+the SHA-256 of the archive names them: legs of one run show the same one, and a machine that has it already gets it only once. What a
+container would not see stays out, and so do the files in which tools keep passwords."""
 
 import atexit
 import hashlib

@@ -1,9 +1,6 @@
-"""Handle Ctrl-C and SIGTERM while a target runs: a signal ends a wait early, and interrupts nothing else.
-
-A CI system sends SIGINT, then SIGTERM, then SIGKILL within seconds, and people press Ctrl-C twice. Within `held`, signals are only counted.
-They raise KeyboardInterrupt only in `interruptible` blocks. So no signal interrupts the code that stops the kernels, cleans up after them
-and records how they ended.
-"""
+"""Handle Ctrl-C and SIGTERM while a target runs: a signal ends a wait early, and interrupts nothing else. A CI system sends SIGINT, then
+SIGTERM, then SIGKILL within seconds, and people press Ctrl-C twice. Within `held`, signals are only counted. They raise KeyboardInterrupt
+only in `interruptible` blocks. So no signal interrupts the code that stops the kernels, cleans up after them and records how they ended."""
 
 from __future__ import annotations
 

@@ -32,13 +32,10 @@ class Which:
 
 @record(frozen=True)
 class GateLimits:
-    """A value per gate, named as in `pyproject.toml`; None or False opens the gate. docs/gates.md explains each.
-
-    The defaults fail a run of every package: what breaks them gives wrong results on the card.
-
-    Upper limits: `spills` in registers per thread, `private_bytes` per thread. Lower limits: `occupancy` as a share of a multiprocessor's
-    warps (0 to 1), `load_bits` and `store_bits` of the widest global access.
-    """
+    """A value per gate, named as in `pyproject.toml`; None or False opens the gate. docs/gates.md explains each. The defaults fail a run of
+    every package: what breaks them gives wrong results on the card. Upper limits: `spills` in registers per thread, `private_bytes` per
+    thread. Lower limits: `occupancy` as a share of a multiprocessor's warps (0 to 1), `load_bits` and `store_bits` of the widest global
+    access."""
 
     spills: Union[int, None] = None
     private_bytes: Union[int, None] = None
@@ -99,12 +96,9 @@ class CounterLimit:
 @record(frozen=True)
 class Gates:
     """What the author of a kernel package demands of its generated code. `source` is the file that says so; empty for the defaults.
-
-    `advice` has the gates that are only reported: those of `ADVICE` that the author's file does not set.
-    `counters` are judged where a test's kernels are emulated.
-    `candidates` says which configurations of an autotuned launch must be clean: with `best`, one of them, because the autotuner chooses;
-    with `all`, every one.
-    """
+    `advice` has the gates that are only reported: those of `ADVICE` that the author's file does not set. `counters` are judged where a
+    test's kernels are emulated. `candidates` says which configurations of an autotuned launch must be clean: with `best`, one of them,
+    because the autotuner chooses; with `all`, every one."""
 
     limits: GateLimits = field(default_factory=GateLimits)
     rules: Annotated[tuple[Rule, ...], Many] = ()

@@ -9,12 +9,10 @@ from warpwave.records.words import Stage
 
 @dataclass(frozen=True)
 class Entry:
-    """An engine's module and abilities. The host checks these fields and never an engine's name.
-
-    `module` has `connect(host: Host | None) -> Engine`, and is imported only when the engine is chosen. `local_gpus`: the engine uses the
-    GPUs of this machine, so locks on this machine decide which run gets them. `container`: the engine runs jobs in containers, built from
-    the target's Dockerfile. `needs_host`: it runs jobs on a machine that hosts.yml describes, so nobody can choose it without one.
-    """
+    """An engine's module and abilities. The host checks these fields and never an engine's name. `module` has `connect(host: Host | None)
+    -> Engine`, and is imported only when the engine is chosen. `local_gpus`: the engine uses the GPUs of this machine, so locks on this
+    machine decide which run gets them. `container`: the engine runs jobs in containers, built from the target's Dockerfile. `needs_host`:
+    it runs jobs on a machine that hosts.yml describes, so nobody can choose it without one."""
 
     module: str
     local_gpus: bool

@@ -173,12 +173,10 @@ EMULATOR = {"tinygrad": "tinygrad==0.14.*", "elftools": "pyelftools>=0.31", "msg
 
 @record(frozen=True)
 class Toolchain:
-    """One toolchain. What is empty stays as the target has it.
-
-    `triton` and `torch` are versions. `index` is the package index, or the folder of wheels, that has this Triton; `torch_index` is the one
-    that has this torch. `packages` are more requirements, installed as they are, without what they need. `environment` are variables for
-    the kernels. `base_image` is the image that a container engine builds on.
-    """
+    """One toolchain. What is empty stays as the target has it. `triton` and `torch` are versions. `index` is the package index, or the
+    folder of wheels, that has this Triton; `torch_index` is the one that has this torch. `packages` are more requirements, installed as
+    they are, without what they need. `environment` are variables for the kernels. `base_image` is the image that a container engine builds
+    on."""
 
     triton: Word = ""
     torch: Word = ""

@@ -1,8 +1,5 @@
-"""Which tests of a package a run was asked for. The host chooses them, and the inside finds them by their ids.
-
-Ids are pytest's own, relative to the kernels folder, with forward slashes. The id of a folder, a file, a class or a function stands for all
-tests in it.
-"""
+"""Which tests of a package a run was asked for. The host chooses them, and the inside finds them by their ids. Ids are pytest's own,
+relative to the kernels folder, with forward slashes. The id of a folder, a file, a class or a function stands for all tests in it."""
 
 import fnmatch
 import re

@@ -1,8 +1,6 @@
-"""A run's lease of its cards: locked when a stage asks for them, released when it has done with them, and added up.
-
-A run that cannot get them ends before anything starts. Later each stage asks just before it uses one (`inside/process/lease.py`). If
-several cards share a stage, each is released when it has no more work there.
-"""
+"""A run's lease of its cards: locked when a stage asks for them, released when it has done with them, and added up. A run that cannot get
+them ends before anything starts. Later each stage asks just before it uses one (`inside/process/lease.py`). If several cards share a stage,
+each is released when it has no more work there."""
 
 import fcntl
 import json

@@ -109,12 +109,10 @@ def _is_a_test(name: str) -> bool:
 
 
 class ImportGraph:
-    """The files of a package and what each imports, as its source says. Paths are relative to `root`, with forward slashes.
-
-    `files` are its Python files, also those that a change has deleted. Modules are imported from the folders `bases`. The answer errs on
-    the side of too much: a name that two files may stand for stands for both, and a module on a path that a test puts together itself is
-    found by its name alone.
-    """
+    """The files of a package and what each imports, as its source says. Paths are relative to `root`, with forward slashes. `files` are its
+    Python files, also those that a change has deleted. Modules are imported from the folders `bases`. The answer errs on the side of too
+    much: a name that two files may stand for stands for both, and a module on a path that a test puts together itself is found by its name
+    alone."""
 
     def __init__(self, root: Path, files: Iterable[str], bases: Iterable[str] = (".",)) -> None:
         self.root, self.files = root, frozenset(files)

@@ -1,8 +1,6 @@
 """Collect the inputs that decide a run's results: the kernel package, the harness, and the environment, as the host sees them.
-
 `raw/<target>/inputs.json` stores them when a run starts. A run is resumed only if none of them has changed since. The results of a finished
-run are accepted on the same condition. Collecting them starts no container and uses no GPU.
-"""
+run are accepted on the same condition. Collecting them starts no container and uses no GPU."""
 
 import hashlib
 import json

@@ -1,9 +1,6 @@
-"""Find a run that was stopped: read its records, check that it is the run that the user asked for, and see what is left to do.
-
-The code under test could write to its folder. So the host reads its own copies of what it wrote, and the command line alone decides what
-runs: the records are only compared with it. The inputs that decide results are compared too, with those from the start of the run; see
-`inputs`.
-"""
+"""Find a run that was stopped: read its records, check that it is the run that the user asked for, and see what is left to do. The code
+under test could write to its folder. So the host reads its own copies of what it wrote, and the command line alone decides what runs: the
+records are only compared with it. The inputs that decide results are compared too, with those from the start of the run; see `inputs`."""
 
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
-"""Divide a package's test files and benches into shards, so that several machines can share it.
-
-The package and the options alone decide which shard gets a file, so the machines need not communicate. Each file is in exactly one shard.
-"""
+"""Divide a package's test files and benches into shards, so that several machines can share it. The package and the options alone decide
+which shard gets a file, so the machines need not communicate. Each file is in exactly one shard."""
 
 import glob
 import hashlib

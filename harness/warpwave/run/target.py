@@ -1,7 +1,5 @@
-"""Run one target: make its folder, run it (twice if the machine failed), and return its record.
-
-Whatever happens, `raw/<target>/run.json` records it, so that the comparison lists a target even if it could not run.
-"""
+"""Run one target: make its folder, run it (twice if the machine failed), and return its record. Whatever happens, `raw/<target>/run.json`
+records it, so that the comparison lists a target even if it could not run."""
 
 import os
 from contextlib import ExitStack

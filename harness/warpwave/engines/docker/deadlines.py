@@ -1,8 +1,6 @@
-"""Put a deadline on every call to a container engine: each call runs in its own thread, and is given up when its time is over.
-
-A socket timeout covers one read only, so an engine that sends one byte a second would keep us waiting for ever. A thread that was given up
-ends with the process. The main thread waits for an event, so Ctrl-C still works.
-"""
+"""Put a deadline on every call to a container engine: each call runs in its own thread, and is given up when its time is over. A socket
+timeout covers one read only, so an engine that sends one byte a second would keep us waiting for ever. A thread that was given up ends with
+the process. The main thread waits for an event, so Ctrl-C still works."""
 
 import threading
 import time

@@ -1,8 +1,5 @@
-"""Run jobs in Docker Engine, or in Podman through its socket.
-
-Images are built with the classic build API: it needs no client program, and Podman supports it. So the Dockerfiles use no feature that only
-BuildKit has.
-"""
+"""Run jobs in Docker Engine, or in Podman through its socket. Images are built with the classic build API: it needs no client program, and
+Podman supports it. So the Dockerfiles use no feature that only BuildKit has."""
 
 from __future__ import annotations
 

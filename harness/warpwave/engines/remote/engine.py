@@ -1,8 +1,6 @@
-"""The engine of another machine, reached with ssh: Docker, or Podman through its socket.
-
-A run there needs no client. A container ends itself at its limits, and its results wait in a volume. So a connection that breaks loses
-nothing: the client connects again, or `--resume` finds the container by its name.
-"""
+"""The engine of another machine, reached with ssh: Docker, or Podman through its socket. A run there needs no client. A container ends
+itself at its limits, and its results wait in a volume. So a connection that breaks loses nothing: the client connects again, or `--resume`
+finds the container by its name."""
 
 import os
 import re

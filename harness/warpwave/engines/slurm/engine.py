@@ -1,7 +1,5 @@
-"""The Slurm engine: runs each leg as a job of a Slurm cluster, submitted on this machine or on a login node over ssh.
-
-A job needs no client: it ends by its own time limit, its files stay until someone collects them, and a later client finds it by its name.
-"""
+"""The Slurm engine: runs each leg as a job of a Slurm cluster, submitted on this machine or on a login node over ssh. A job needs no
+client: it ends by its own time limit, its files stay until someone collects them, and a later client finds it by its name."""
 
 import math
 import re

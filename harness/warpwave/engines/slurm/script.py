@@ -1,7 +1,5 @@
-"""Write the text that sbatch gets: a fixed batch script, with the folder of this job's leg as a quoted word.
-
-What a leg runs is in the file `job` in its folder, which only its owner may read: variables may be secrets, and Slurm keeps batch scripts.
-"""
+"""Write the text that sbatch gets: a fixed batch script, with the folder of this job's leg as a quoted word. What a leg runs is in the file
+`job` in its folder, which only its owner may read: variables may be secrets, and Slurm keeps batch scripts."""
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
-"""Run commands where Slurm is: on this machine, or on a login node over the system's ssh.
-
-Each command is a list of words. Over ssh it becomes one line for the login shell, which may be any: bash, fish and tcsh quote differently.
-"""
+"""Run commands where Slurm is: on this machine, or on a login node over the system's ssh. Each command is a list of words. Over ssh it
+becomes one line for the login shell, which may be any: bash, fish and tcsh quote differently."""
 
 from __future__ import annotations
 

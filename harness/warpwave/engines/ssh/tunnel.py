@@ -1,8 +1,6 @@
-"""Keep a socket of another machine within reach: a socket of this machine that ssh forwards to it.
-
-ssh runs in a session of its own, so that Ctrl-C does not end it before the kernels. It ends with this process, however that ends: the shell
-at its other end waits for the end of its input, which this process holds open.
-"""
+"""Keep a socket of another machine within reach: a socket of this machine that ssh forwards to it. ssh runs in a session of its own, so
+that Ctrl-C does not end it before the kernels. It ends with this process, however that ends: the shell at its other end waits for the end
+of its input, which this process holds open."""
 
 import os
 import secrets
