@@ -85,14 +85,6 @@ def _table(places: Sequence[tuple[Target, Host]], found: Sequence[Sequence[Findi
     return table
 
 
-def as_file_or_leg(value: str | None, names: tuple[str, ...]) -> tuple[Path | None, tuple[str, ...]]:
-    """Return the file that `--hosts VALUE` names, and the legs: a value that is no file and looks like none is a leg's name."""
-    if not value:
-        return None, names
-    path = Path(value)
-    return (path, names) if path.exists() or path.suffix or "/" in value else (None, (value, *names))
-
-
 @click.command(cls=JsonCommand)
 @click.argument("names", nargs=-1, metavar="[TARGET]...", shell_complete=complete_target)
 @click.option("--targets", "overlay", type=FILE, help="A targets file; its entries override the shipped ones.")
@@ -122,7 +114,9 @@ def doctor(names: tuple[str, ...], overlay: Path | None, engine: str | None, *, 
 
     targets = load_targets(overlay)
     if options["hosts"] is not None:
-        file, legs = as_file_or_leg(options["hosts"], names)
+        given = options["hosts"]  # a value that is no file and looks like none is a leg's name
+        is_leg = given and not (Path(given).exists() or Path(given).suffix or "/" in given)
+        file, legs = (None, (given, *names)) if is_leg else (Path(given) if given else None, names)
         asked = {"hosts": file, "here": False, "kernels": options["kernels"], "names": legs}
         return doctor_hosts(asked, targets, strict=strict, json=json)
     select(targets, list(names))

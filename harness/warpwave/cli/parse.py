@@ -36,8 +36,8 @@ from warpwave.run.choice import (
     failed_tests,
     listed,
     named,
+    place_of,
     placed,
-    placed_or_same,
     python_files,
     seconds_by_file,
     still_there,
@@ -147,7 +147,7 @@ def chosen_tests(options: dict[str, Any], package: Package, benches: tuple[str, 
         chosen, benches = _touched_by(Change("", edited), "--watch", package, benches)
     if file := options["deselect_from"]:
         # A list is kept for years: ids of files that are gone are named in the report, and refuse no run.
-        left_out = [placed_or_same(nodeid, package.kernels, package.folder) for nodeid in listed(file, "--deselect-from")]
+        left_out = [place_of(nodeid, package.kernels, package.folder) or nodeid for nodeid in listed(file, "--deselect-from")]
         how = (*chosen.how, f"--deselect-from {file}")
         chosen = replace(chosen, without=checked(left_out, "--deselect-from"), how=how)
     return chosen, benches

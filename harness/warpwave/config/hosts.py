@@ -103,11 +103,6 @@ Cards = Annotated[int, _whole(0, 64)]
 Shards = Annotated[int, _whole(1, 64)]
 
 
-def is_leg_name(value: str) -> bool:
-    """Return whether a leg may have this name. Folders, files and columns get it, and it must not look like a test's file."""
-    return bool(_NAME.fullmatch(value)) and not value.endswith(".py") and ".." not in value
-
-
 FILE = "hosts.yml"
 _EXAMPLE = "docs/guides/hosts.md shows every key"
 _MOST_LEGS = 256
@@ -205,7 +200,7 @@ def load_hosts(path: Path, targets: Mapping[str, Target], *, trusted: bool = Tru
     if not 0 < len(raw) <= _MOST_LEGS:
         raise refusal(path, "(top level)", f"{len(raw)} legs", f"1 to {_MOST_LEGS}", _EXAMPLE)
     for name in raw:
-        if not isinstance(name, str) or not is_leg_name(name):
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or name.endswith(".py") or ".." in name:
             raise refusal(path, "(top level)", repr(name)[:80], "a name of a leg: letters, digits and . _ + -, not ending in .py", _EXAMPLE)
     entries = validate(dict[str, Entry], {name: _spread(entry) for name, entry in raw.items()}, path, _EXAMPLE)
     return {name: _checked(name, entry, targets, path, trusted) for name, entry in entries.items()}

@@ -344,10 +344,11 @@ def named_architectures(text: str, known: Mapping[str, Architecture], option: st
     for name in filter(str.strip, text.split(",")):
         if (card := named(name, known)) is None:
             like = nearest(name, known)
+            names = ", ".join(with_card(card.name, ", ".join((*card.also, *card.cards))) for card in known.values())
             raise UsageError(
                 f"{option}: there is no card or architecture named {name!r}.",
                 f"The nearest is {like}." if like else "The targets file does not describe it.",
-                f"Choose from: {all_names(known)}. A targets file of your own (--targets) can describe more.",
+                f"Choose from: {names}. A targets file of your own (--targets) can describe more.",
             )
         found[card.name] = card
     return tuple(found.values())
@@ -498,11 +499,6 @@ def nearest(text: str, known: Architectures) -> str:
         return ""
     name, card = spelt[best]
     return with_card(name, card.card if name == card.name else card.name)
-
-
-def all_names(known: Architectures) -> str:
-    """Return every name that may be given: `sm_80 (A100, A800, A30), sm_90 (…)`."""
-    return ", ".join(with_card(card.name, ", ".join((*card.also, *card.cards))) for card in known.values())
 
 
 def _spelt(known: Architectures) -> dict[str, tuple[str, Architecture]]:

@@ -275,7 +275,7 @@ _MOST_IDS = 50_000
 def placed(ids: Iterable[str], option: str, kernels: Path, root: Path) -> tuple[str, ...]:
     """Return ids relative to the kernels folder. A path may be relative to it, to the package's root or to this folder, or absolute. Raises
     UsageError if there is no such file or folder in the package, or the ids are too many."""
-    found = [_placed(nodeid, kernels, root) for nodeid in ids]
+    found = [place_of(nodeid, kernels, root) for nodeid in ids]
     for nodeid, asked in zip(found, ids, strict=True):
         if nodeid is None:
             raise UsageError(
@@ -303,7 +303,7 @@ def still_there(ids: Iterable[str], option: str, kernels: Path, run: Path) -> tu
     """Return those ids of an earlier run whose files are still in the package. A broken `conftest.py` stands for its folder. Raises
     UsageError if none of them is, or they are too many."""
     names = list(ids)
-    found = [nodeid for name in names if (nodeid := _placed(name, kernels, kernels)) is not None]
+    found = [nodeid for name in names if (nodeid := place_of(name, kernels, kernels)) is not None]
     if not found:
         raise UsageError(
             f"{option}: none of the {len(names)} tests that failed in {run} is in {kernels}.",
@@ -337,12 +337,8 @@ def checked(ids: Iterable[str], option: str) -> tuple[str, ...]:
     return found
 
 
-def placed_or_same(nodeid: str, kernels: Path, root: Path) -> str:
-    """Return an id relative to the kernels folder; as it is if there is no such file."""
-    return _placed(nodeid, kernels, root) or nodeid
-
-
-def _placed(nodeid: str, kernels: Path, root: Path) -> str | None:
+def place_of(nodeid: str, kernels: Path, root: Path) -> str | None:
+    """Return an id relative to the kernels folder; None if there is no such file or folder in it."""
     name, colons, rest = nodeid.partition("::")
     for base in (kernels, root, Path.cwd()):
         path = Path(os.path.normpath(base / name))

@@ -44,7 +44,6 @@ from warpwave.engines.docker.images import (
     proxies,
     read_packages,
     recipe,
-    unnamed_stages,
     usable,
 )
 from warpwave.engines.packages.environments import FAILED, LOG, install_failed
@@ -198,6 +197,8 @@ def _is_over(api: Any, container: str, patience_s: float, patient_with: float = 
         time.sleep(_SLICE_S)
 
 
+# Build stages that hold wheels: large, and useless once the image is built.
+_UNNAMED = {"dangling": True, "label": f"{LABEL}.stage=builder"}
 _LONGEST_S = 3 * 3600.0  # for building an image, before the run's own limit is known
 
 
@@ -332,7 +333,7 @@ class DockerEngine:
         """Remove what finished runs left behind: containers (also kept ones) and unnamed build stages. Return their names. With `dry_run`,
         only return the names."""
         with self._answering():
-            containers, stages = leftovers(self._api, kept=True), unnamed_stages(self._api)
+            containers, stages = leftovers(self._api, kept=True), list(self._api.images(quiet=True, filters=_UNNAMED))
             if not dry_run:
                 for container, _ in containers:
                     self._remove(container)

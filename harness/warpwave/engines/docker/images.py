@@ -211,11 +211,6 @@ def build(
     return image
 
 
-def unnamed_stages(api: Any) -> list[str]:
-    """Return the unnamed build stages that hold wheels. They are large, and useless once the image is built."""
-    return list(api.images(quiet=True, filters={"dangling": True, "label": f"{LABEL}.stage=builder"}))
-
-
 def digest(image: Mapping[str, Any]) -> str:
     """Return an image's digest in a registry, or its id if it never was in one."""
     digests = image.get("RepoDigests") or []
