@@ -46,13 +46,9 @@ def write_starter(folder: Path, requirement: str | None) -> list[Path]:
             "`init` is for a repository without kernels, and never overwrites files.",
             "Give another folder: `warpwave init my-kernels`. An existing package needs no init: `warpwave run cpu --kernels FOLDER`.",
         )
-    linked = [each for path in files for each in (path, *path.parents) if each != Path() and (folder / each).is_symlink()]
-    if linked:
-        raise UsageError(
-            f"{linked[0]} in {folder} is a link.",
-            "`init` writes through no link: it may lead out of the folder.",
-            "Remove it, or give another folder.",
-        )
+    if linked := [each for path in files for each in (path, *path.parents) if each != Path() and (folder / each).is_symlink()]:
+        meaning = "`init` writes through no link: it may lead out of the folder."
+        raise UsageError(f"{linked[0]} in {folder} is a link.", meaning, "Remove it, or give another folder.")
     new = [path for path in files if not (folder / path).exists()]
     try:
         for path in new:

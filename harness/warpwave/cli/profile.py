@@ -81,9 +81,10 @@ def target_of(text: str, overlay: Path | None) -> str:
 
     targets = {name: target for name, target in load_targets(overlay).items() if target.emulate}
     card = named(text, load_architectures(overlay))
-    found = next((name for name, target in targets.items() if card and target.emulate and target.emulate.name == card.name), None)
-    if text in targets or found:
-        return text if text in targets else str(found)
+    if text in targets:
+        return text
+    if found := next((name for name, target in targets.items() if card and target.emulate and target.emulate.name == card.name), None):
+        return found
     raise UsageError(
         f"There is no emulated target for {text!r}.",
         "Kernels are profiled where their machine code is executed on the CPU, which needs an emulator of the card.",

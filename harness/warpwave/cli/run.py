@@ -144,16 +144,15 @@ def _show_plan(legs: Sequence[Leg], options: dict[str, Any]) -> Outcome:
     for facts in targets:
         console.say([facts["target"], *(f"  {name:8} {text}" for name, text in facts.items() if text and name != "target")])
     console.say(f"The package {root}: {len(files)} files, {sum(each['bytes'] for each in files):,} bytes")
-    _list("", [f"{each['bytes']:>13,}  {each['path']}" for each in files], options["full"])
-    _list("Not sent to another machine:", [f"{each['path']} {each['why']}" for each in left_out], options["full"])
-    _list("Hidden from containers on this machine:", hidden, options["full"])
+    for title, lines in (
+        ("", [f"{each['bytes']:>13,}  {each['path']}" for each in files]),
+        ("Not sent to another machine:", [f"{each['path']} {each['why']}" for each in left_out]),
+        ("Hidden from containers on this machine:", hidden),
+    ):
+        shown = lines if options["full"] else lines[:_MOST_FILES]
+        more = [f"  and {len(lines) - len(shown)} more; --full shows all"] if len(shown) < len(lines) else []
+        console.say([*([title] if title and lines else []), *(f"  {line}" for line in shown), *more])
     return Outcome()
-
-
-def _list(title: str, lines: Sequence[str], full: bool) -> None:
-    shown = lines if full else lines[:_MOST_FILES]
-    more = [f"  and {len(lines) - len(shown)} more; --full shows all"] if len(shown) < len(lines) else []
-    console.say([*([title] if title and lines else []), *(f"  {line}" for line in shown), *more])
 
 
 def _planned(leg: Leg) -> dict[str, str]:

@@ -56,16 +56,11 @@ def watch(options: dict[str, Any], run: Callable[..., Outcome]) -> Outcome:
 
 def _after_an_edit(root: Path, before: Times) -> Times:
     """Wait until a file differs from `before`, and until no more files change: an editor writes several."""
-    seen = _times(root)
-    while seen == before:
-        time.sleep(_POLL_S)
-        seen = _times(root)
-    while True:
-        time.sleep(_POLL_S)
-        now = _times(root)
-        if now == seen:
-            return now
+    seen = before
+    while (now := _times(root)) == before or now != seen:
         seen = now
+        time.sleep(_POLL_S)
+    return now
 
 
 def _times(root: Path) -> Times:

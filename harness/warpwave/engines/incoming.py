@@ -133,8 +133,8 @@ def _entries(stream: _Stream) -> Iterator[tuple[str, bytes, int]]:
             elif kind == _LONG_NAME:
                 told[b"path"] = content.rstrip(b"\0")
             continue
-        name = _text(header[:100])
-        if header[257:263] == b"ustar\0" and (above := _text(header[345:500])):
+        name = header[:100].partition(b"\0")[0]
+        if header[257:263] == b"ustar\0" and (above := header[345:500].partition(b"\0")[0]):
             name = above + b"/" + name
         name, size = told.get(b"path", name), _number(told.get(b"size", b"%d" % size))
         if kind in _FILES and name.endswith(b"/"):
@@ -181,10 +181,6 @@ def _records(content: bytes) -> dict[bytes, bytes]:
         found[key] = value
         at = end
     return found
-
-
-def _text(field: bytes) -> bytes:
-    return field.partition(b"\0")[0]
 
 
 def _parts(name: str) -> tuple[str, ...]:

@@ -141,10 +141,8 @@ def packing(what: str, owner: tuple[int, int] = (0, 0), time: int = 0) -> Iterat
         if not isinstance(error, OSError):
             raise
         if error.filename:
-            happened = f"{error.filename} cannot be read: {error.strerror}."
-            raise UsageError(
-                happened, "It is sent to the container engine or to another machine.", "Make it readable, or remove it."
-            ) from None
+            happened, meaning = f"{error.filename} cannot be read: {error.strerror}.", "It goes to the engine, or to another machine."
+            raise UsageError(happened, meaning, "Make it readable, or remove it.") from None
         happened = f"{what} could not be packed: {error.strerror}."
         meaning = f"The archive is written to {tempfile.gettempdir()}, which is full or too small."
         raise InfrastructureError(happened, meaning, "Make room there, or set TMPDIR to a folder with room.") from None

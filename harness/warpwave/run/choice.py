@@ -32,9 +32,8 @@ def changed_files(root: Path, ref: str) -> Change:
     """Return what has changed below `root` since it left `ref`: committed, uncommitted and untracked, but not ignored. Raises UsageError if
     the folder is in no repository, or there is no such commit, and InfrastructureError if git is missing, or does not answer."""
     if _git(root, "rev-parse", "--is-inside-work-tree") is None:
-        raise UsageError(
-            f"--changed-since: {root} is in no git repository.", "A change is what git says it is.", "Leave --changed-since out."
-        )
+        happened = f"--changed-since: {root} is in no git repository."
+        raise UsageError(happened, "A change is what git says it is.", "Leave --changed-since out.")
     commit = _git(root, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
     if not commit:
         raise UsageError(
@@ -70,14 +69,12 @@ def failed_tests(run: Path) -> tuple[str, ...]:
     seen = [(case.id, case.verdict) for each in runs for case in each.cases]
     seen += [(row.origin, row.verdict) for each in runs for row in each.compiled if _is_a_test(row.origin)]
     if not seen:
-        raise UsageError(
-            f"--last-failed: the run in {run} has no result of any test.", "It ran no test stage, or it ended before.", "Give another run."
-        )
+        happened = f"--last-failed: the run in {run} has no result of any test."
+        raise UsageError(happened, "It ran no test stage, or it ended before.", "Give another run.")
     failed = dict.fromkeys(name for name, verdict in seen if verdict not in HARMLESS and _is_a_test(name))
     if not failed:
-        raise NothingRanError(
-            f"--last-failed: no test failed in {run}.", "There is nothing to run again.", "Leave --last-failed out to run all tests."
-        )
+        remedy = "Leave --last-failed out to run all tests."
+        raise NothingRanError(f"--last-failed: no test failed in {run}.", "There is nothing to run again.", remedy)
     return tuple(failed)
 
 

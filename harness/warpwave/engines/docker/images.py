@@ -133,9 +133,8 @@ def _read(path: Path, what: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise UsageError(
-            f"The {what} at {path} cannot be read: {error.strerror}.", "The path is misspelt.", "Give a readable file."
-        ) from None
+        happened = f"The {what} at {path} cannot be read: {error.strerror}."
+        raise UsageError(happened, "The path is misspelt.", "Give a readable file.") from None
 
 
 def _wheels(folder: Path) -> tuple[Path, ...]:

@@ -173,9 +173,8 @@ def no_engine_there(place: Place, user: str, refused: str, programs: Sequence[st
             f"On {place.name}: `sudo usermod -aG docker {user}`, then log in again; or use a rootless engine (`engine: podman`).",
         )
     installed = f" ({' and '.join(programs)} {'are' if len(programs) > 1 else 'is'} installed)" if programs else ""
-    looked = (
-        f"no socket of an engine at {place.socket}" if place.socket else f"no {place.engine or 'container'} engine that runs{installed}"
-    )
+    engine = f"{place.engine or 'container'} engine that runs{installed}"
+    looked = f"no socket of an engine at {place.socket}" if place.socket else f"no {engine}"
     return InfrastructureError(
         f"{place.name} has {looked}.",
         "It is not installed or not started, or its socket is in an unusual place.",
