@@ -145,11 +145,9 @@ def explain(error: BaseException) -> WarpwaveError:
     if isinstance(error, RecursionError):
         meaning = "An input is nested deeper than any file that warpwave or a kernel author writes."
         return InvalidInputError(f"An input cannot be read: {message}.", meaning, "Leave it out, or create it again.")
-    return InfrastructureError(
-        f"warpwave itself failed: {type(error).__name__}: {message}.",
-        "This is a fault of warpwave, not of your kernels.",
-        "Run it again with WARPWAVE_TRACEBACK=1 to see where, and report that.",
-    )
+    happened = f"warpwave itself failed: {type(error).__name__}: {message}."
+    remedy = "Run it again with WARPWAVE_TRACEBACK=1 to see where, and report that."
+    return InfrastructureError(happened, "This is a fault of warpwave, not of your kernels.", remedy)
 
 
 def _explain_os_error(error: OSError, message: str) -> WarpwaveError:
@@ -164,6 +162,5 @@ def _explain_os_error(error: OSError, message: str) -> WarpwaveError:
     if error.errno in _TOO_MUCH:
         meaning = "This process, or this machine, has reached its limit of open files, processes or memory."
         return InfrastructureError(happened, meaning, "Raise the limit (`ulimit -a` shows it), or end other processes.")
-    return InfrastructureError(
-        happened, "A disk, a network file system or a device of this machine fails.", "`dmesg` and `warpwave doctor` have details."
-    )
+    remedy = "`dmesg` and `warpwave doctor` have details."
+    return InfrastructureError(happened, "A disk, a network file system or a device of this machine fails.", remedy)

@@ -41,11 +41,9 @@ def write_starter(folder: Path, requirement: str | None) -> list[Path]:
         if requirement is not None or _INSTALLED not in text
     }
     if taken := [path for path, text in files.items() if (folder / path).exists() and not _holds(folder / path, text)]:
-        raise UsageError(
-            f"{', '.join(map(str, taken))} {'is' if len(taken) == 1 else 'are'} already in {folder}.",
-            "`init` is for a repository without kernels, and never overwrites files.",
-            "Give another folder: `warpwave init my-kernels`. An existing package needs no init: `warpwave run cpu --kernels FOLDER`.",
-        )
+        happened = f"{', '.join(map(str, taken))} {'is' if len(taken) == 1 else 'are'} already in {folder}."
+        remedy = "Give another folder: `warpwave init my-kernels`. An existing package needs no init: `warpwave run cpu --kernels FOLDER`."
+        raise UsageError(happened, "`init` is for a repository without kernels, and never overwrites files.", remedy)
     if linked := [each for path in files for each in (path, *path.parents) if each != Path() and (folder / each).is_symlink()]:
         meaning = "`init` writes through no link: it may lead out of the folder."
         raise UsageError(f"{linked[0]} in {folder} is a link.", meaning, "Remove it, or give another folder.")
@@ -71,17 +69,12 @@ def _check_installable(requirement: str) -> None:
     """Refuse what pip cannot install, and a bare name: until there is a release, that name on a package index is someone else's. Raises
     UsageError if it is one of those."""
     if not requirement.isprintable() or not requirement or requirement.startswith("-") or "${{" in requirement:
-        raise UsageError(
-            f"--from is not a requirement for pip: {requirement!r}.",
-            "The workflow passes it to `pip install` unchanged.",
-            f"Give a requirement: {_EXAMPLE}.",
-        )
+        meaning = "The workflow passes it to `pip install` unchanged."
+        raise UsageError(f"--from is not a requirement for pip: {requirement!r}.", meaning, f"Give a requirement: {_EXAMPLE}.")
     if _FROM_INDEX.fullmatch(requirement):
-        raise UsageError(
-            f"--from {requirement!r} would install a package from an index.",
-            "warpwave has no release on an index yet. Anyone could register that name, and run in your CI.",
-            f"Name a repository and a full commit: {_EXAMPLE}.",
-        )
+        happened = f"--from {requirement!r} would install a package from an index."
+        meaning = "warpwave has no release on an index yet. Anyone could register that name, and run in your CI."
+        raise UsageError(happened, meaning, f"Name a repository and a full commit: {_EXAMPLE}.")
 
 
 _SSH = re.compile(r"(?:ssh://)?git@([\w.-]+)[:/](.+)")

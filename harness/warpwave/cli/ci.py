@@ -184,11 +184,9 @@ def tidy(folder: Path) -> Outcome:
     if folder.is_symlink():
         folder.unlink()
     if left := tidy_folder(folder):
-        raise InfrastructureError(
-            f"{len(left)} links or devices in {folder} could not be removed, {left[0]!r} among them.",
-            "They belong to another user, or the disk is read-only or broken.",
-            "Do not upload that folder. Remove it as that user or as root.",
-        )
+        happened = f"{len(left)} links or devices in {folder} could not be removed, {left[0]!r} among them."
+        meaning = "They belong to another user, or the disk is read-only or broken."
+        raise InfrastructureError(happened, meaning, "Do not upload that folder. Remove it as that user or as root.")
     make_portable(folder)
     return Outcome()
 

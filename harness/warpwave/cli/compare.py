@@ -74,11 +74,8 @@ def parse_concerns(text: str) -> tuple[Concern, ...]:
     known = {concern.value: concern for concern in Concern}
     for word in text.split(","):
         if word not in known:
-            raise UsageError(
-                f"--fail-on does not know {word!r}.",
-                "Concerns are separated by commas.",
-                f"Choose from {', '.join(known)}; or use one of {', '.join(FAIL_ON)}.",
-            )
+            remedy = f"Choose from {', '.join(known)}; or use one of {', '.join(FAIL_ON)}."
+            raise UsageError(f"--fail-on does not know {word!r}.", "Concerns are separated by commas.", remedy)
     return tuple(known[word] for word in text.split(","))
 
 
@@ -279,9 +276,6 @@ def _png(svg: str) -> bytes:
     try:
         from resvg_py import svg_to_bytes
     except ImportError:
-        raise UsageError(
-            "PNG pictures need the package resvg-py.",
-            "It is optional, because SVG does not need it.",
-            "pip install resvg-py, where warpwave is installed.",
-        ) from None
+        meaning = "It is optional, because SVG does not need it."
+        raise UsageError("PNG pictures need the package resvg-py.", meaning, "pip install resvg-py, where warpwave is installed.") from None
     return bytes(svg_to_bytes(svg_string=svg, zoom=2.0))

@@ -79,11 +79,8 @@ def _is_own(path: Path) -> bool:
 def _read(path: Path) -> Listed:
     try:
         if path.stat().st_size > _LARGEST:
-            raise ConfigError(
-                f"{path} is larger than {_LARGEST >> 20} MiB.",
-                "It is no list of known failures.",
-                "`warpwave known update RUN` writes one.",
-            )
+            meaning = "It is no list of known failures."
+            raise ConfigError(f"{path} is larger than {_LARGEST >> 20} MiB.", meaning, "`warpwave known update RUN` writes one.")
         return parse(path.read_text(encoding="utf-8"), str(path))
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not UTF-8.", "It is no text, or was saved in another encoding.", "Save it as UTF-8.") from None
@@ -97,11 +94,9 @@ def _at(path: Path, base: str) -> tuple[Entry, ...]:
     found = (ask_git(folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}") for ref in refs)
     commit = next(filter(None, found), None)
     if commit is None:
-        raise UsageError(
-            f"--known-base {base}: git has no such commit here.",
-            f"Of a pull request, the base branch's {path.name} counts, and a shallow checkout does not have it.",
-            f"Check out with `fetch-depth: 2`, or run `git fetch origin {base}` before.",
-        )
+        happened = f"--known-base {base}: git has no such commit here."
+        meaning = f"Of a pull request, the base branch's {path.name} counts, and a shallow checkout does not have it."
+        raise UsageError(happened, meaning, f"Check out with `fetch-depth: 2`, or run `git fetch origin {base}` before.")
     text = ask_git(folder, "show", f"{commit.strip()}:./{path.name}")
     return parse(text, f"{path.name} of {base}").entries if text is not None else ()
 

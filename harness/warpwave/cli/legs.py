@@ -38,9 +38,8 @@ def newest(options: Mapping[str, Any], index: str = "") -> str:
     wheels = Path(index) if index and Path(index).is_dir() else load_builds(options["overlay"])[0].wheelhouse
     found = releases(options["python"], wheels, "" if wheels else index)
     if not found:
-        raise InfrastructureError(
-            f"{wheels} has no wheel of Triton.", "The newest one there was asked for.", "Give another folder, or name a release."
-        )
+        meaning = "The newest one there was asked for."
+        raise InfrastructureError(f"{wheels} has no wheel of Triton.", meaning, "Give another folder, or name a release.")
     return found[-1]
 
 
@@ -60,11 +59,8 @@ def all_hosts(options: Mapping[str, Any], targets: dict[str, Target]) -> list[Ho
     """Return every leg of the hosts file that the options mean. Raises ConfigError if there is no hosts file, or it is not valid."""
     path, trusted = hosts_file(options)
     if path is None:
-        raise ConfigError(
-            "There is no hosts.yml.",
-            "It says where each leg runs; it is looked for beside the kernels and in ~/.config/warpwave.",
-            "Write one (docs/guides/hosts.md), or name it: --hosts FILE.",
-        )
+        meaning = "It says where each leg runs; it is looked for beside the kernels and in ~/.config/warpwave."
+        raise ConfigError("There is no hosts.yml.", meaning, "Write one (docs/guides/hosts.md), or name it: --hosts FILE.")
     return list(load_hosts(path, targets, trusted=trusted).values())
 
 
@@ -158,22 +154,17 @@ def _check_secrets(host: Host, asked: RunOptions) -> None:
     given += ["--requirements"] if any(path not in own for path in asked.package.install.requirements) else []
     given += [f"--with {name}" for name in asked.package.install.named]
     if given:
-        raise UsageError(
-            f"{', '.join(given)} would go to {host.ssh}, which the package's own hosts.yml names for {host.name}.",
-            "The author of the package chose that machine, and can read there what you send.",
-            "Leave it out; or, if you trust that machine, name the file (--hosts FILE) or put the leg into your own.",
-        )
+        happened = f"{', '.join(given)} would go to {host.ssh}, which the package's own hosts.yml names for {host.name}."
+        remedy = "Leave it out; or, if you trust that machine, name the file (--hosts FILE) or put the leg into your own."
+        raise UsageError(happened, "The author of the package chose that machine, and can read there what you send.", remedy)
 
 
 def _check_options(host: Host, asked: RunOptions) -> None:
     """Refuse options that describe this machine for a leg on another one."""
     for option, value in (("--engine", asked.where.engine), ("--python", asked.where.python)):
         if value and host.runs_with:
-            raise UsageError(
-                f"{option} {value} was given, and the hosts file says where {host.name} runs: {host.where}.",
-                f"{option} describes this machine.",
-                f"Leave {option} out, or add --here to run on this machine.",
-            )
+            happened = f"{option} {value} was given, and the hosts file says where {host.name} runs: {host.where}."
+            raise UsageError(happened, f"{option} describes this machine.", f"Leave {option} out, or add --here to run on this machine.")
     if host.slurm and host.container != "none" and not host.image:
         raise ConfigError(
             f"hosts.yml: {host.name}.image: found nothing, allowed is an image for {host.container}: a file on the nodes, or an address.",
@@ -181,6 +172,5 @@ def _check_options(host: Host, asked: RunOptions) -> None:
             "Build one from docker/*.Dockerfile, as docs/guides/slurm.md shows, and give its path.",
         )
     if asked.where.shard and (host.shards > 1 or host.also):
-        raise UsageError(
-            f"--shard was given, and the hosts file divides {host.name} already.", "A shard cannot be divided again.", "Leave --shard out."
-        )
+        meaning = "A shard cannot be divided again."
+        raise UsageError(f"--shard was given, and the hosts file divides {host.name} already.", meaning, "Leave --shard out.")

@@ -292,9 +292,8 @@ def _checked(word: str, following: list[str]) -> str:
     if refused:
         raise UsageError(f"--pytest-args: {option} cannot be passed on.", *refused)
     if not word.startswith("-"):
-        raise UsageError(
-            f"--pytest-args: {word!r} is no option.", _REFUSED["--pyargs"][0], "Name tests with --test ID, or behind the target."
-        )
+        remedy = "Name tests with --test ID, or behind the target."
+        raise UsageError(f"--pytest-args: {word!r} is no option.", _REFUSED["--pyargs"][0], remedy)
     if option == "-p":  # pytest reads it before it parses its options, and takes a = as part of the name
         return f"-p{value}"
     return f"{option}={value}" if option in _VALUED else word
@@ -341,11 +340,9 @@ def parse_workers(text: str) -> int:
     if text == "auto":
         return 0
     if not text.isdecimal() or not 1 <= int(text) <= MOST_WORKERS:
-        raise UsageError(
-            f"--test-workers {text!r} is neither a number nor `auto`.",
-            "Each worker is a process that imports torch and keeps tensors on the card.",
-            f"Give a number from 1 to {MOST_WORKERS}; 1 runs one test after the other.",
-        )
+        happened = f"--test-workers {text!r} is neither a number nor `auto`."
+        meaning = "Each worker is a process that imports torch and keeps tensors on the card."
+        raise UsageError(happened, meaning, f"Give a number from 1 to {MOST_WORKERS}; 1 runs one test after the other.")
     return int(text)
 
 

@@ -67,11 +67,9 @@ def chosen_packages(options: dict[str, Any], kernels: Path) -> Install:
             raise UsageError(f"There are no requirements at {file}.", "The path is misspelt.", "Give a file with one requirement a line.")
     for name in options["with_packages"]:
         if not _REQUIREMENT.fullmatch(name):
-            raise UsageError(
-                f"--with {name!r} is not a package's name.",
-                "It takes one requirement, as in a requirements file: a name, and a version if it matters.",
-                "Write --with einops, or --with 'einops>=0.7'; for options of pip, use --requirements FILE.",
-            )
+            meaning = "It takes one requirement, as in a requirements file: a name, and a version if it matters."
+            remedy = "Write --with einops, or --with 'einops>=0.7'; for options of pip, use --requirements FILE."
+            raise UsageError(f"--with {name!r} is not a package's name.", meaning, remedy)
     _check_extras(options["extras"], kernels, installs=options["install"] is not None)
     return Install(
         tuple(file.resolve() for file in files), options["install"] or "", tuple(options["with_packages"]), own.skipped, options["extras"]
@@ -89,11 +87,9 @@ def _check_extras(names: Sequence[str], kernels: Path, *, installs: bool) -> Non
         if known is not None and re.sub(r"[-_.]+", "-", name).lower() not in known:
             like = difflib.get_close_matches(name, known, n=1)
             has = f"It has {', '.join(known)}." if known else "It has none."
-            raise UsageError(
-                f"--extra: {folder / 'pyproject.toml'} has no extra and no dependency group {name!r}.",
-                f"{has} The nearest is {like[0]}." if like else has,
-                "Give one of them, or name what to install with --with or --requirements.",
-            )
+            happened = f"--extra: {folder / 'pyproject.toml'} has no extra and no dependency group {name!r}."
+            meaning = f"{has} The nearest is {like[0]}." if like else has
+            raise UsageError(happened, meaning, "Give one of them, or name what to install with --with or --requirements.")
 
 
 def chosen_variables(pairs: Sequence[str]) -> dict[str, str]:
@@ -111,11 +107,8 @@ def chosen_variables(pairs: Sequence[str]) -> dict[str, str]:
             meaning = "Names have letters, digits and underscores."
             raise UsageError(f"--env {name!r} is not a variable's name.", meaning, "Write --env NAME=VALUE.")
         if _OWN.fullmatch(name):
-            raise UsageError(
-                f"--env {name}: warpwave sets {name} itself.",
-                "Its value decides where results go, or whether two targets can be compared.",
-                f"Leave {name} out.",
-            )
+            happened = f"--env {name}: warpwave sets {name} itself."
+            raise UsageError(happened, "Its value decides where results go, or whether two targets can be compared.", f"Leave {name} out.")
         found[name] = value
     return found
 
@@ -164,11 +157,9 @@ def _touched_by(change: Change, option: str, package: Package, patterns: tuple[s
     hit = touched(graph, wanted, change.files)
     if not hit.reasons:
         count = len(change.files)
-        raise NothingRanError(
-            f"{option}: none of the {len(wanted)} test files and benches is touched by a change.",
-            f"{count} file{' differs' if count == 1 else 's differ'} from {change.commit or 'before'}{_named(hit.without_effect)}.",
-            f"There is nothing to run. Leave {option.partition(' ')[0]} out to run everything.",
-        )
+        happened = f"{option}: none of the {len(wanted)} test files and benches is touched by a change."
+        meaning = f"{count} file{' differs' if count == 1 else 's differ'} from {change.commit or 'before'}{_named(hit.without_effect)}."
+        raise NothingRanError(happened, meaning, f"There is nothing to run. Leave {option.partition(' ')[0]} out to run everything.")
     own = tuple(found[path] for path in hit.reasons)
     what = f"what has changed since {option.partition(' ')[2]} ({change.commit})" if change.commit else "the edit"
     benches = tuple(glob.escape(path) for path in own if is_bench(path, patterns))
@@ -205,18 +196,12 @@ def parse_options(options: dict[str, Any], *, divided: bool = False) -> RunOptio
 def _package(options: dict[str, Any]) -> Package:
     kernels: Path = options["kernels"]
     if not kernels.is_dir():
-        raise UsageError(
-            f"There is no kernel package at {kernels}.",
-            "warpwave looks for a folder of test_*.py and bench_*.py files; the default is `kernels` in the current folder.",
-            "Give its path with --kernels.",
-        )
+        meaning = "warpwave looks for a folder of test_*.py and bench_*.py files; the default is `kernels` in the current folder."
+        raise UsageError(f"There is no kernel package at {kernels}.", meaning, "Give its path with --kernels.")
     for text in (*sys.argv, str(kernels.resolve())):
         if not text.isascii() and text.encode("utf-8", "replace") != text.encode("utf-8", "surrogatepass"):
-            raise UsageError(
-                f"{text!r} is not valid UTF-8.",
-                "It is recorded in run.json, and JSON can hold only text.",
-                "Rename that file or folder, or give the option in UTF-8.",
-            )
+            meaning = "It is recorded in run.json, and JSON can hold only text."
+            raise UsageError(f"{text!r} is not valid UTF-8.", meaning, "Rename that file or folder, or give the option in UTF-8.")
     root = find_root(kernels)
     return Package(
         kernels=kernels.resolve(),
@@ -262,9 +247,8 @@ def _what(options: dict[str, Any], package: Package, compiled: str) -> What:
 def _where(options: dict[str, Any], compiled: Path | None, divided: bool) -> Where:
     resume: Path | None = options["resume"]
     if resume and options["out"] and resume.resolve() != options["out"].resolve():
-        raise UsageError(
-            f"--resume names {resume} and --out names {options['out']}.", "A run is resumed in its own folder.", "Leave --out out."
-        )
+        meaning = "A run is resumed in its own folder."
+        raise UsageError(f"--resume names {resume} and --out names {options['out']}.", meaning, "Leave --out out.")
     times: Path | None = options["shard_times"]
     if times is not None and not (options["shard"] or divided):
         raise UsageError("--shard-times was given without --shard.", "It balances shards by an earlier run's times.", "Add --shard I/N.")
@@ -294,11 +278,9 @@ def _budget(options: dict[str, Any], package: Package) -> Budget | None:
     if seconds > options["timeout"]:
         if options["budget"] is None:
             return None  # a quick look that must end even earlier
-        raise UsageError(
-            f"--budget of {seconds:g} s is longer than --timeout of {options['timeout']:g} s.",
-            "A target that reaches its --timeout is stopped as if it hung, while a budget ends it in good order.",
-            "Give a longer --timeout, or a shorter --budget.",
-        )
+        happened = f"--budget of {seconds:g} s is longer than --timeout of {options['timeout']:g} s."
+        meaning = "A target that reaches its --timeout is stopped as if it hung, while a budget ends it in good order."
+        raise UsageError(happened, meaning, "Give a longer --timeout, or a shorter --budget.")
     failed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     with suppress(WarpwaveError):
@@ -349,11 +331,8 @@ def chosen_gpus(text: str | None) -> tuple[str | None, bool]:
         return None, text == "all"
     names = [name.strip() for name in text.split(",")]
     if "all" in names or not all(names) or len(set(names)) < len(names):
-        raise UsageError(
-            f"--gpu {text!r} is not a list of GPUs.",
-            "Name each GPU once: two processes on one card would spoil each other's times.",
-            "For example --gpu 0, --gpu 0,1 or --gpu all.",
-        )
+        meaning = "Name each GPU once: two processes on one card would spoil each other's times."
+        raise UsageError(f"--gpu {text!r} is not a list of GPUs.", meaning, "For example --gpu 0, --gpu 0,1 or --gpu all.")
     return ",".join(names), len(names) > 1
 
 

@@ -85,19 +85,14 @@ def target_of(text: str, overlay: Path | None) -> str:
         return text
     if found := next((name for name, target in targets.items() if card and target.emulate and target.emulate.name == card.name), None):
         return found
-    raise UsageError(
-        f"There is no emulated target for {text!r}.",
-        "Kernels are profiled where their machine code is executed on the CPU, which needs an emulator of the card.",
-        f"Choose from {', '.join(target.emulate.shown for target in targets.values() if target.emulate)}.",
-    )
+    happened = f"There is no emulated target for {text!r}."
+    meaning = "Kernels are profiled where their machine code is executed on the CPU, which needs an emulator of the card."
+    raise UsageError(happened, meaning, f"Choose from {', '.join(target.emulate.shown for target in targets.values() if target.emulate)}.")
 
 
 def _profiles(folder: Path) -> list[Profile]:
     found = [one for run_ in read_runs([folder]) for one in run_.profiles]
     if not found:
-        raise UsageError(
-            f"{folder} has no profile.",
-            "Counters are in runs that were made with `warpwave profile` or `warpwave run --profile`.",
-            "Run the tests there again with --profile.",
-        )
+        meaning = "Counters are in runs that were made with `warpwave profile` or `warpwave run --profile`."
+        raise UsageError(f"{folder} has no profile.", meaning, "Run the tests there again with --profile.")
     return found

@@ -241,9 +241,8 @@ def parse_run(arguments: Sequence[str]) -> click.Context:
     try:
         context = run.make_context("run", list(arguments), parent=click.get_current_context(silent=True))
     except click.exceptions.Exit:
-        raise UsageError(
-            "The options ask for help, so nothing would run.", "--help or -h is among them.", "Remove it; see `warpwave run --help`."
-        ) from None
+        meaning = "--help or -h is among them."
+        raise UsageError("The options ask for help, so nothing would run.", meaning, "Remove it; see `warpwave run --help`.") from None
     if not context.params["names"]:
         from warpwave.cli.cards import no_target
         from warpwave.config.targets import load_targets

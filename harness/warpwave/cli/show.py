@@ -34,11 +34,9 @@ def check_expected(names: Sequence[str], overlay: Path | None, folders: Sequence
         known |= {folder.name for folder in find_raw(folders)}
     for name in names:
         if name not in known:
-            raise UsageError(
-                f"--expect names {name!r}, and there is no such target.",
-                "It is in no targets file and in none of the folders, so it would be `absent` for ever.",
-                f"Choose from {', '.join(sorted(known))}, or give the file that defines it: --targets FILE.",
-            )
+            meaning = "It is in no targets file and in none of the folders, so it would be `absent` for ever."
+            remedy = f"Choose from {', '.join(sorted(known))}, or give the file that defines it: --targets FILE."
+            raise UsageError(f"--expect names {name!r}, and there is no such target.", meaning, remedy)
 
 
 def read_runs(folders: Sequence[Path]) -> list[TargetRun]:

@@ -80,11 +80,8 @@ def asked_question(options: dict[str, Any]) -> Question:
     given = [(kind, str(what)) for kind, what in ways.items() if what]
     tests = " ".join([*options["tests"], *([f"-k {options['keyword']}"] if options["keyword"] else [])])
     if len(given) > 1 or not (given or tests):
-        raise UsageError(
-            "Two questions were asked." if given else "A search needs a question.",
-            "Each step must be good or bad by one rule.",
-            "Give --test ID, or one of --gate, --worse and --slower.",
-        )
+        happened = "Two questions were asked." if given else "A search needs a question."
+        raise UsageError(happened, "Each step must be good or bad by one rule.", "Give --test ID, or one of --gate, --worse and --slower.")
     kind, what = given[0] if given else (Kind.TEST, tests)
     return Question(kind, what, options["kernel"], options["architecture"], options["fixed"])
 
@@ -165,11 +162,9 @@ def _run(sides: list[Toolchain], options: dict[str, Any]) -> Path:
     chosen = select(targets, list(options["names"]) or _default_targets(targets))
     stages = asked.what.stages
     if stages and Stage.BENCH in stages and Stage.TEST not in stages and any(Stage.BENCH in target.stages for target in chosen):
-        raise UsageError(
-            "This upgrade would measure speeds, and compare none of them.",
-            "A speed counts only if the kernel's tests passed in the same run.",
-            "Add the tests: --stage test,bench. `--quick` and `-k` choose fewer of them.",
-        )
+        happened = "This upgrade would measure speeds, and compare none of them."
+        meaning = "A speed counts only if the kernel's tests passed in the same run."
+        raise UsageError(happened, meaning, "Add the tests: --stage test,bench. `--quick` and `-k` choose fewer of them.")
     say_runs_here([target.name for target in chosen], options["kernels"])
     wanted = [legs([target], sides, known) for target in chosen]
     check_writable(ignored_by_git(asked.where.out))

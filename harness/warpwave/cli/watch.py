@@ -29,11 +29,8 @@ def watch(options: dict[str, Any], run: Callable[..., Outcome]) -> Outcome:
     for name in _REFUSED:
         if options[name]:
             option = f"--{name.replace('_', '-')}"
-            raise UsageError(
-                f"--watch and {option} were both given.",
-                f"--watch runs several times, and {option} is for one run.",
-                "Leave one of them out.",
-            )
+            meaning = f"--watch runs several times, and {option} is for one run."
+            raise UsageError(f"--watch and {option} were both given.", meaning, "Leave one of them out.")
     root = find_root(options["kernels"])
     before = _times(root)
     ended = run(**options)

@@ -37,11 +37,8 @@ def validate(kind: type[Kind], raw: Any, path: Path, example: str) -> Kind:
 
 def refusal(path: Path, where: str, found: str, allowed: str, example: str) -> ConfigError:
     """Return the error for a key or value that is not allowed."""
-    return ConfigError(
-        f"{path}: {where}: found {found}, allowed is {allowed}.",
-        "The key is misspelt, at the wrong level, or its value has another type.",
-        f"Fix that key; {example}.",
-    )
+    meaning = "The key is misspelt, at the wrong level, or its value has another type."
+    return ConfigError(f"{path}: {where}: found {found}, allowed is {allowed}.", meaning, f"Fix that key; {example}.")
 
 
 def refuse(allowed: str, found: str = "") -> NoReturn:
@@ -84,11 +81,8 @@ def read_yaml(path: Path, what: str, example: str, mapping: str = "a mapping, su
         content = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506 - one of the safe two
         if (size := _values(content, {})) > _MOST_VALUES:
             many = "without end" if math.isinf(size) else f"{size:.0f}"
-            raise ConfigError(
-                f"{path} holds more values than a {what} can need: {many}.",
-                f"Anchors repeat a part of it again and again; {_MOST_VALUES} values are read.",
-                "Write out the parts that it needs.",
-            )
+            meaning = f"Anchors repeat a part of it again and again; {_MOST_VALUES} values are read."
+            raise ConfigError(f"{path} holds more values than a {what} can need: {many}.", meaning, "Write out the parts that it needs.")
     except FileNotFoundError:
         raise ConfigError(f"There is no {what} at {path}.", "The path is misspelt.", "Give the path of an existing YAML file.") from None
     except (OSError, UnicodeDecodeError) as error:

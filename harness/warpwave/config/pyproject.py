@@ -320,11 +320,9 @@ def _read_tuned(path: Path, key: str) -> Any:
         content = json.loads(path.read_text(encoding="utf-8"))
         return content[key] if key else content
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ConfigError(
-            f"{path} holds no tuned configurations: {type(error).__name__}: {error}.",
-            "`tuned` in [tool.warpwave] names this file; it is not JSON, or has no such key.",
-            "Fix the pattern `files` or the `key`.",
-        ) from None
+        happened = f"{path} holds no tuned configurations: {type(error).__name__}: {error}."
+        meaning = "`tuned` in [tool.warpwave] names this file; it is not JSON, or has no such key."
+        raise ConfigError(happened, meaning, "Fix the pattern `files` or the `key`.") from None
 
 
 def _entries(content: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:

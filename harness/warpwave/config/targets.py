@@ -308,18 +308,14 @@ def select(targets: dict[str, Target], names: list[str]) -> list[Target]:
     for name in names:
         if name not in targets and Path(name).exists():
             kind, folder = ("folder", name) if Path(name).is_dir() else ("file", str(Path(name).parent))
-            raise UsageError(
-                f"There is no target named {name!r}, but a {kind}.",
-                "Words behind `run` name targets; the folder of the kernels has an option of its own.",
-                f"Choose a target ({', '.join(targets)}), and add --kernels {shlex.quote(folder)}.",
-            )
+            happened = f"There is no target named {name!r}, but a {kind}."
+            meaning = "Words behind `run` name targets; the folder of the kernels has an option of its own."
+            raise UsageError(happened, meaning, f"Choose a target ({', '.join(targets)}), and add --kernels {shlex.quote(folder)}.")
         if name not in targets:
             like = _targets_like(name, targets)
-            raise UsageError(
-                f"There is no target named {name!r}.",
-                f"The nearest is {' or '.join(like)}." if like else "It is misspelt, or its file was not given with --targets.",
-                f"Choose from: {', '.join(targets)}. `warpwave list` shows them with their images and stages.",
-            )
+            meaning = f"The nearest is {' or '.join(like)}." if like else "It is misspelt, or its file was not given with --targets."
+            remedy = f"Choose from: {', '.join(targets)}. `warpwave list` shows them with their images and stages."
+            raise UsageError(f"There is no target named {name!r}.", meaning, remedy)
     return [targets[name] for name in dict.fromkeys(names)]
 
 
@@ -345,11 +341,9 @@ def named_architectures(text: str, known: Mapping[str, Architecture], option: st
         if (card := named(name, known)) is None:
             like = nearest(name, known)
             names = ", ".join(with_card(card.name, ", ".join((*card.also, *card.cards))) for card in known.values())
-            raise UsageError(
-                f"{option}: there is no card or architecture named {name!r}.",
-                f"The nearest is {like}." if like else "The targets file does not describe it.",
-                f"Choose from: {names}. A targets file of your own (--targets) can describe more.",
-            )
+            happened = f"{option}: there is no card or architecture named {name!r}."
+            meaning = f"The nearest is {like}." if like else "The targets file does not describe it."
+            raise UsageError(happened, meaning, f"Choose from: {names}. A targets file of your own (--targets) can describe more.")
         found[card.name] = card
     return tuple(found.values())
 

@@ -19,21 +19,16 @@ def chosen(known: Toolchains, names: Sequence[str], versions: Sequence[str], new
     found = []
     for name in names:
         if name not in known.named:
-            raise UsageError(
-                f"There is no toolchain named {name!r}.",
-                "The name is misspelt, or the file that defines it was not given with --targets.",
-                f"Choose from: {', '.join(known.named)}. Or give a release of Triton, as in --triton 3.8.0.",
-            )
+            meaning = "The name is misspelt, or the file that defines it was not given with --targets."
+            remedy = f"Choose from: {', '.join(known.named)}. Or give a release of Triton, as in --triton 3.8.0."
+            raise UsageError(f"There is no toolchain named {name!r}.", meaning, remedy)
         toolchain = known.named[name]
         found.append(replace(toolchain, triton=newest(toolchain.index)) if toolchain.triton == NEWEST else toolchain)
     for version in versions:
         exact = newest("") if version == NEWEST else version
         if not _VERSION.fullmatch(exact):
-            raise UsageError(
-                f"{version!r} is not a release of Triton.",
-                "A release looks like 3.8.0.",
-                f"Give one, or `{NEWEST}`, or a toolchain's name.",
-            )
+            meaning = "A release looks like 3.8.0."
+            raise UsageError(f"{version!r} is not a release of Triton.", meaning, f"Give one, or `{NEWEST}`, or a toolchain's name.")
         found.append(Toolchain(name=f"triton-{exact}", triton=exact))
     return list({toolchain.name: toolchain for toolchain in found}.values())
 
@@ -90,11 +85,9 @@ def _check(target: Target, toolchain: Toolchain, known: Toolchains) -> None:
     if target.needs_card or not toolchain.triton or _numbers(toolchain.triton) >= _numbers(known.linker.triton):
         return
     if needing := [card.name for card in target.architectures if card.backend in known.linker.backends]:
-        raise UsageError(
-            f"{target.name}: Triton {toolchain.triton} cannot compile for {', '.join(needing)} here.",
-            f"Triton before {known.linker.triton} calls {known.linker.needs}, which PyPI does not have.",
-            f"Use Triton {known.linker.triton} or later, or a targets file with a target that compiles for other architectures.",
-        )
+        meaning = f"Triton before {known.linker.triton} calls {known.linker.needs}, which PyPI does not have."
+        remedy = f"Use Triton {known.linker.triton} or later, or a targets file with a target that compiles for other architectures."
+        raise UsageError(f"{target.name}: Triton {toolchain.triton} cannot compile for {', '.join(needing)} here.", meaning, remedy)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -101,18 +101,14 @@ class LocalEngine:
         try:
             done = subprocess.run([python, "-c", _LOOK, *_NEEDS], capture_output=True, text=True, timeout=60)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise InfrastructureError(
-                f"{python} cannot be started: {error}.",
-                "The path given with --python is not a Python interpreter of this machine.",
-                "Give the path of a Python that has torch, triton and pytest.",
-            ) from None
+            happened = f"{python} cannot be started: {error}."
+            meaning = "The path given with --python is not a Python interpreter of this machine."
+            raise InfrastructureError(happened, meaning, "Give the path of a Python that has torch, triton and pytest.") from None
         missing = done.stdout.split() if done.returncode == 0 else [f"a working Python ({done.stderr.strip()[-200:]})"]
         if missing:
-            raise InfrastructureError(
-                f"The local engine cannot run in {python}: it lacks {', '.join(missing)}.",
-                "The local engine uses a Python of this machine as it is; it installs nothing.",
-                f"`{python} -m pip install {' '.join(_NEEDS)}`, or name another one with --python, or use `--engine docker`.",
-            )
+            meaning = "The local engine uses a Python of this machine as it is; it installs nothing."
+            remedy = f"`{python} -m pip install {' '.join(_NEEDS)}`, or name another one with --python, or use `--engine docker`."
+            raise InfrastructureError(f"The local engine cannot run in {python}: it lacks {', '.join(missing)}.", meaning, remedy)
         environment = Environment(engine=self.name, python=python)
         if toolchain:
             environment = replace(environment, packages=toolchain.versions, notes=toolchain.notes)

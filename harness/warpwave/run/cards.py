@@ -101,11 +101,9 @@ def _take(descriptor: int, how: int, what: str, wait_s: float, say: Say) -> None
         except BlockingIOError:
             owner = _owner(descriptor)
         if time.monotonic() > until:
-            raise InfrastructureError(
-                f"{what} is in use{owner}.",
-                f"Another run on this machine uses it and did not end within {wait_s:g} s. Two runs at a time would spoil both.",
-                "Wait for it, choose another card with --gpu, or end that process; `warpwave clean` lists what dead runs left behind.",
-            ) from None
+            meaning = f"Another run on this machine uses it and did not end within {wait_s:g} s. Two runs at a time would spoil both."
+            remedy = "Wait for it, choose another card with --gpu, or end that process; `warpwave clean` lists what dead runs left behind."
+            raise InfrastructureError(f"{what} is in use{owner}.", meaning, remedy) from None
         if not announced:
             say(f"{what} is in use{owner}: waiting up to {wait_s:g} s")
             announced = True

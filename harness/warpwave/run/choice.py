@@ -36,21 +36,17 @@ def changed_files(root: Path, ref: str) -> Change:
         raise UsageError(happened, "A change is what git says it is.", "Leave --changed-since out.")
     commit = _git(root, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
     if not commit:
-        raise UsageError(
-            f"--changed-since: git knows no commit {ref!r} in {root}.",
-            "It is misspelt, or this clone does not have it: CI systems fetch one commit only.",
-            f"Fetch it first, for example with `git fetch origin {ref}`, and give FETCH_HEAD.",
-        )
+        meaning = "It is misspelt, or this clone does not have it: CI systems fetch one commit only."
+        remedy = f"Fetch it first, for example with `git fetch origin {ref}`, and give FETCH_HEAD."
+        raise UsageError(f"--changed-since: git knows no commit {ref!r} in {root}.", meaning, remedy)
     # What others have added to the branch since does not count. A shallow clone may not hold the commit that both began with.
     base = _git(root, "merge-base", commit.strip(), "HEAD") or commit
     tracked = _git(root, "diff", "--relative", "--name-only", "--no-renames", "-z", base.strip(), "--", ".")
     new = _git(root, "ls-files", "--others", "--exclude-standard", "-z", "--", ".")
     if tracked is None or new is None:
-        raise InfrastructureError(
-            f"--changed-since: git could not list what has changed since {ref}.",
-            "The clone is damaged, or lacks files of that commit.",
-            f"`git -C {root} diff --name-only {base.strip()}` says why.",
-        )
+        meaning = "The clone is damaged, or lacks files of that commit."
+        remedy = f"`git -C {root} diff --name-only {base.strip()}` says why."
+        raise InfrastructureError(f"--changed-since: git could not list what has changed since {ref}.", meaning, remedy)
     files = tuple(sorted({name for name in (tracked + new).split("\0") if name}))
     return Change(base.strip()[:12], files)
 
@@ -275,11 +271,9 @@ def placed(ids: Iterable[str], option: str, kernels: Path, root: Path) -> tuple[
     found = [place_of(nodeid, kernels, root) for nodeid in ids]
     for nodeid, asked in zip(found, ids, strict=True):
         if nodeid is None:
-            raise UsageError(
-                f"{option}: there is no file {asked.partition('::')[0]!r} in {kernels}.",
-                "An id begins with a file, as pytest and the report print it: relative to --kernels, or to the package's root.",
-                f"For example {option} 'tests/test_add.py::test_add[1]'. `pytest --collect-only -q` lists the ids of a package.",
-            )
+            meaning = "An id begins with a file, as pytest and the report print it: relative to --kernels, or to the package's root."
+            remedy = f"For example {option} 'tests/test_add.py::test_add[1]'. `pytest --collect-only -q` lists the ids of a package."
+            raise UsageError(f"{option}: there is no file {asked.partition('::')[0]!r} in {kernels}.", meaning, remedy)
     return checked((nodeid for nodeid in found if nodeid is not None), option)
 
 
@@ -288,11 +282,8 @@ def named(ids: Sequence[str], option: str, kernels: Path) -> tuple[str, ...]:
     name."""
     for nodeid in ids:
         if (said := missing(nodeid, kernels)) is not None:
-            raise UsageError(
-                f"{option}: {said}",
-                "The file has no test of that name, so nothing was started.",
-                "`pytest --collect-only -q` lists the ids of a package; a file or a folder is an id, too.",
-            )
+            remedy = "`pytest --collect-only -q` lists the ids of a package; a file or a folder is an id, too."
+            raise UsageError(f"{option}: {said}", "The file has no test of that name, so nothing was started.", remedy)
     return tuple(ids)
 
 
@@ -302,11 +293,9 @@ def still_there(ids: Iterable[str], option: str, kernels: Path, run: Path) -> tu
     names = list(ids)
     found = [nodeid for name in names if (nodeid := place_of(name, kernels, kernels)) is not None]
     if not found:
-        raise UsageError(
-            f"{option}: none of the {len(names)} tests that failed in {run} is in {kernels}.",
-            "That run was of another package, or had another --kernels. Ids are relative to it.",
-            "Give the --kernels of that run.",
-        )
+        happened = f"{option}: none of the {len(names)} tests that failed in {run} is in {kernels}."
+        meaning = "That run was of another package, or had another --kernels. Ids are relative to it."
+        raise UsageError(happened, meaning, "Give the --kernels of that run.")
     return checked(found, option)
 
 
@@ -326,11 +315,8 @@ def checked(ids: Iterable[str], option: str) -> tuple[str, ...]:
     """Return each id once. Raises UsageError if they are more than a job can hold."""
     found = tuple(dict.fromkeys(ids))
     if len(found) > _MOST_IDS or sum(len(nodeid.encode(errors="replace")) for nodeid in found) > _MOST_BYTES:
-        raise UsageError(
-            f"{option} lists {len(found)} ids.",
-            f"A run takes at most {_MOST_IDS}, of {_MOST_BYTES >> 20} MiB.",
-            "Name files or functions: they stand for all tests in them.",
-        )
+        meaning = f"A run takes at most {_MOST_IDS}, of {_MOST_BYTES >> 20} MiB."
+        raise UsageError(f"{option} lists {len(found)} ids.", meaning, "Name files or functions: they stand for all tests in them.")
     return found
 
 

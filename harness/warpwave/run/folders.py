@@ -84,11 +84,9 @@ def check_no_links(path: Path, results: Path | None = None) -> None:
         known = ask_git(link.parent, "ls-files", "-z", "--", link.name)
         in_results = any(above == results or any((above / "raw").glob("*/run.json")) for above in link.parents)
         if in_results or known or (known is None and link.is_relative_to(Path.cwd())):
-            raise UsageError(
-                f"{path} leads through the link {link}.",
-                "It came with the package or with results, or its origin is unknown. It may lead to any file of yours.",
-                f"Remove it; or name the place itself, if you want to write there: {whole.resolve()}.",
-            )
+            happened = f"{path} leads through the link {link}."
+            meaning = "It came with the package or with results, or its origin is unknown. It may lead to any file of yours."
+            raise UsageError(happened, meaning, f"Remove it; or name the place itself, if you want to write there: {whole.resolve()}.")
 
 
 def check_writable(folder: Path) -> None:

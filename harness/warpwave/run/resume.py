@@ -30,19 +30,14 @@ def recorded_run_id(run: Path) -> str:
     run, but its records cannot be read."""
     folders = sorted(path for pattern in ("raw/*", "shards/*/raw/*") for path in run.glob(pattern) if path.is_dir())
     if not folders:
-        raise UsageError(
-            f"There is no run to resume in {run}.",
-            "A run leaves a folder `raw` there, which has a folder for each target.",
-            "Give the folder that was the run's --out (by default reports/runs/RUN_ID).",
-        )
+        happened = f"There is no run to resume in {run}."
+        meaning = "A run leaves a folder `raw` there, which has a folder for each target."
+        raise UsageError(happened, meaning, "Give the folder that was the run's --out (by default reports/runs/RUN_ID).")
     for folder in folders:
         if found := run_id_of(folder):
             return re.sub(r"-\d+of\d+$", "", found)  # of a shard
-    raise InvalidInputError(
-        f"No run.json or job.json in {run}/{HOST_FOLDER} can be read.",
-        "warpwave keeps its own records there. They are missing or damaged, or another version made the run.",
-        "Start a new run.",
-    )
+    meaning = "warpwave keeps its own records there. They are missing or damaged, or another version made the run."
+    raise InvalidInputError(f"No run.json or job.json in {run}/{HOST_FOLDER} can be read.", meaning, "Start a new run.")
 
 
 def _own(raw: Path, name: str, kind: type[Record]) -> Record | None:
@@ -111,11 +106,9 @@ def _recorded(raw: Path) -> Inputs | None:
 
 def _refuse(raw: Path, why: str) -> None:
     if why:
-        raise UsageError(
-            f"The run in {raw} was not resumed: {why}.",
-            "Its finished results are from before that change, and new results would be mixed with them. The run stays as it is.",
-            "Start a new run, with another --out; or undo the change, then resume.",
-        )
+        happened = f"The run in {raw} was not resumed: {why}."
+        meaning = "Its finished results are from before that change, and new results would be mixed with them. The run stays as it is."
+        raise UsageError(happened, meaning, "Start a new run, with another --out; or undo the change, then resume.")
 
 
 def _code_changed(before: Inputs, now: str) -> str:
@@ -142,11 +135,9 @@ def check_same(raw: Path, job: Job) -> None:
         before, now = earlier[name], later[name]
         if name not in _FREE and before != now:
             what = _NAMES.get(name) or name.replace("_", " ")
-            raise UsageError(
-                f"The run in {raw} is another one: its {what} was {_short(before)}, now it is {_short(now)}.",
-                "A run is resumed with the options that it was started with; otherwise two runs would be mixed.",
-                "Give the options of its first command (`command` in run.json), or start a new run.",
-            )
+            happened = f"The run in {raw} is another one: its {what} was {_short(before)}, now it is {_short(now)}."
+            meaning = "A run is resumed with the options that it was started with; otherwise two runs would be mixed."
+            raise UsageError(happened, meaning, "Give the options of its first command (`command` in run.json), or start a new run.")
 
 
 def _short(value: object) -> str:

@@ -30,9 +30,8 @@ def parse_shard(text: str) -> Shard:
     try:
         return Shard.parse(text)
     except ValueError:
-        raise UsageError(
-            f"--shard {text!r} is not a shard.", f"Shards are numbered from 1, and at most {MOST_SHARDS}.", "For example --shard 1/4."
-        ) from None
+        meaning = f"Shards are numbered from 1, and at most {MOST_SHARDS}."
+        raise UsageError(f"--shard {text!r} is not a shard.", meaning, "For example --shard 1/4.") from None
 
 
 def part_of(options: RunOptions, shard: Shard) -> Part:

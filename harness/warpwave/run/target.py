@@ -63,21 +63,16 @@ def check_target(target: Target, options: RunOptions) -> tuple[Stage, ...]:
     exists already. Nothing is started."""
     stages = _stages(target, options)
     if options.where.share and target.probe.require and not target.visible_devices:  # one without a GPU has nothing to share
-        raise UsageError(
-            f"The target {target.name!r} cannot share its work between GPUs.",
-            "Its entry in the targets file does not name the variable that selects which cards a process sees.",
-            f"Add it as targets.{target.name}.visible_devices, or give one card with --gpu.",
-        )
+        happened = f"The target {target.name!r} cannot share its work between GPUs."
+        meaning = "Its entry in the targets file does not name the variable that selects which cards a process sees."
+        raise UsageError(happened, meaning, f"Add it as targets.{target.name}.visible_devices, or give one card with --gpu.")
     if options.what.profile and not target.emulate:
-        raise UsageError(
-            f"--profile was given, and the target {target.name!r} does not emulate its kernels.",
-            "What a kernel asks of a card is counted where its machine code is executed on the CPU.",
-            "Run an emulated target, such as gfx942-emulated, or leave --profile out.",
-        )
+        happened = f"--profile was given, and the target {target.name!r} does not emulate its kernels."
+        meaning = "What a kernel asks of a card is counted where its machine code is executed on the CPU."
+        raise UsageError(happened, meaning, "Run an emulated target, such as gfx942-emulated, or leave --profile out.")
     if target.visible_devices in options.package.variables:
-        raise UsageError(
-            f"--env {target.visible_devices}: warpwave sets {target.visible_devices} itself.", "It selects the GPUs of a run.", "Use --gpu."
-        )
+        meaning = "It selects the GPUs of a run."
+        raise UsageError(f"--env {target.visible_devices}: warpwave sets {target.visible_devices} itself.", meaning, "Use --gpu.")
     raw = options.where.out / "raw" / target.name
     if os.path.lexists(raw) and not (options.where.resume and raw.is_dir() and not raw.is_symlink()):
         raise _taken(raw)
@@ -125,11 +120,9 @@ def _stages(target: Target, options: RunOptions) -> tuple[Stage, ...]:
         meaning = "Each target lists its stages in targets.yml. A target without a GPU has no stage that measures time."
         if target.emulate:
             meaning = "Emulated targets measure nothing: a CPU executes the machine code, and its time says nothing about a card."
-        raise UsageError(
-            f"The target {target.name!r} has no stage {' or '.join(stage.value for stage in options.what.stages)}.",
-            meaning,
-            f"Choose from {', '.join(stage.value for stage in target.stages)}. Targets with a card can measure: `warpwave list`.",
-        )
+        happened = f"The target {target.name!r} has no stage {' or '.join(stage.value for stage in options.what.stages)}."
+        remedy = f"Choose from {', '.join(stage.value for stage in target.stages)}. Targets with a card can measure: `warpwave list`."
+        raise UsageError(happened, meaning, remedy)
     return chosen
 
 
@@ -147,8 +140,6 @@ def _make(raw: Path, options: RunOptions) -> bool:
 
 
 def _taken(raw: Path) -> UsageError:
-    return UsageError(
-        f"{raw} exists already.",
-        "A target's results are written to a new folder, so that old results never count as new.",
-        "Give another --out, or remove that folder. To continue a run that was stopped, use --resume RUN.",
-    )
+    happened = f"{raw} exists already."
+    meaning = "A target's results are written to a new folder, so that old results never count as new."
+    return UsageError(happened, meaning, "Give another --out, or remove that folder. To continue a run that was stopped, use --resume RUN.")

@@ -145,11 +145,9 @@ def _check_same(out: Path, about: dict[str, object]) -> None:
         write_text(path, json.dumps(about, indent=1) + "\n")
     elif (before := json.loads(path.read_text())) != about:
         name = next(key for key in {**before, **about} if before.get(key) != about.get(key))
-        raise UsageError(
-            f"The search in {out} is another one: its {name} was {before.get(name)!r}, now it is {about.get(name)!r}.",
-            "A search continues in its own folder, with the answers that it has.",
-            "Give the options of that search, or another --out.",
-        )
+        happened = f"The search in {out} is another one: its {name} was {before.get(name)!r}, now it is {about.get(name)!r}."
+        meaning = "A search continues in its own folder, with the answers that it has."
+        raise UsageError(happened, meaning, "Give the options of that search, or another --out.")
 
 
 _MOST_TURNS = 8  # each turn starts two processes, or two containers

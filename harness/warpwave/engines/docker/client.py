@@ -35,11 +35,9 @@ def client_at(address: str) -> DockerClient:
     """Connect to the engine at an address; if it is empty, to that of DOCKER_HOST, or the default one. Raises InfrastructureError if the
     SDK is missing, or no usable engine answers."""
     if docker is None or not hasattr(docker, "from_env"):
-        raise InfrastructureError(
-            "The Docker SDK for Python is not installed.",
-            "The package is called `docker`. Without it, Python may find this repository's folder `docker` instead.",
-            f"`python3 -m pip install 'docker>=7.1'`. {WITHOUT}",
-        )
+        happened = "The Docker SDK for Python is not installed."
+        meaning = "The package is called `docker`. Without it, Python may find this repository's folder `docker` instead."
+        raise InfrastructureError(happened, meaning, f"`python3 -m pip install 'docker>=7.1'`. {WITHOUT}")
     where = address or os.environ.get("DOCKER_HOST") or _DEFAULT
 
     def make() -> DockerClient:

@@ -132,11 +132,9 @@ def check_readable(folder: Path, owner: tuple[int, int], host: Host) -> None:
     """Refuse a folder that the container could not read. This concerns only a caller who is root and does not run as root inside. Raises
     InfrastructureError if other users cannot read the folder."""
     if host.uid == 0 and owner[0] != 0 and folder.stat().st_mode & 0o005 != 0o005:
-        raise InfrastructureError(
-            f"{folder} cannot be read by other users.",
-            "You are root, but the container runs as the user nobody, so that the code under test never runs as the host's root.",
-            f"`chmod -R o+rX {folder}`, run as an ordinary user, or give up that protection with `--weaken user=root`.",
-        )
+        meaning = "You are root, but the container runs as the user nobody, so that the code under test never runs as the host's root."
+        remedy = f"`chmod -R o+rX {folder}`, run as an ordinary user, or give up that protection with `--weaken user=root`."
+        raise InfrastructureError(f"{folder} cannot be read by other users.", meaning, remedy)
 
 
 def _nodes(request: Request) -> Iterator[Node]:
@@ -145,11 +143,9 @@ def _nodes(request: Request) -> Iterator[Node]:
         states = [(path, os.stat(path)) for path in sorted(glob.glob(pattern))]  # noqa: PTH116, PTH207
         found = [Node(path, state.st_gid) for path, state in states if stat.S_ISCHR(state.st_mode)]
         if not found:
-            raise InfrastructureError(
-                f"{request.target.name}: there is no device node {pattern} on this machine.",
-                "It has no such GPU, or its kernel driver is not loaded.",
-                request.target.probe.fix or "Load the driver of the GPU, or choose another target.",
-            )
+            meaning = "It has no such GPU, or its kernel driver is not loaded."
+            remedy = request.target.probe.fix or "Load the driver of the GPU, or choose another target."
+            raise InfrastructureError(f"{request.target.name}: there is no device node {pattern} on this machine.", meaning, remedy)
         yield from found
 
 

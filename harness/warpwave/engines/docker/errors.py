@@ -59,9 +59,8 @@ def build_failed(target: str, step: str, reason: str, tail: Sequence[str]) -> In
     shown = "".join(f"\n    {line}" for line in tail)
     output = " ".join([reason, *tail]).lower()
     meaning, remedy = next((cause[1:] for cause in _BUILD_CAUSES if any(word in output for word in cause[0])), _UNKNOWN)
-    return InfrastructureError(
-        f"{target}: the image could not be built, {step or 'before its first step'}: {short(reason)}.{shown}", meaning, remedy
-    )
+    happened = f"{target}: the image could not be built, {step or 'before its first step'}: {short(reason)}.{shown}"
+    return InfrastructureError(happened, meaning, remedy)
 
 
 def not_created(error: BaseException, request: Request) -> InfrastructureError:
@@ -106,9 +105,7 @@ def socket_of(host: Host | None) -> str:
     path = Path("/run/podman/podman.sock") if os.getuid() == 0 else own
     if not path.is_socket():
         start = "sudo systemctl start podman.socket" if os.getuid() == 0 else "systemctl --user start podman.socket"
-        raise InfrastructureError(
-            f"There is no socket of Podman at {path}.",
-            "Podman has no daemon: its service listens only after it was started.",
-            f"`{start}`, or without systemd: `podman system service --time 0 unix://{path} &`.",
-        )
+        happened = f"There is no socket of Podman at {path}."
+        meaning = "Podman has no daemon: its service listens only after it was started."
+        raise InfrastructureError(happened, meaning, f"`{start}`, or without systemd: `podman system service --time 0 unix://{path} &`.")
     return f"unix://{path}"

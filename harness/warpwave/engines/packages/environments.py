@@ -193,11 +193,9 @@ def install_failed(target: str, output: str, log: Path) -> InfrastructureError:
     """Return the error of an installation, with the last line of pip."""
     said = [line.removeprefix(FAILED) for line in output.splitlines() if line.startswith(FAILED)]
     last = said[-1] if said else next((line for line in reversed(output.splitlines()) if line.strip()), "it printed nothing")
-    return InfrastructureError(
-        f"{target}: the packages could not be installed: {last.strip()[:300].rstrip('.')}.",
-        f"A requirement has no version for this Python, or the package index cannot be reached. {log} holds all of pip's output.",
-        "Fix the requirement, or give a source with `build` in a targets file: wheelhouse, pip_config or ca_bundle.",
-    )
+    meaning = f"A requirement has no version for this Python, or the package index cannot be reached. {log} holds all of pip's output."
+    remedy = "Fix the requirement, or give a source with `build` in a targets file: wheelhouse, pip_config or ca_bundle."
+    return InfrastructureError(f"{target}: the packages could not be installed: {last.strip()[:300].rstrip('.')}.", meaning, remedy)
 
 
 def provide_toolchain(request: Request, say: Say) -> tuple[Request, Packages | None]:

@@ -265,11 +265,9 @@ def leased(api: Any, claim: Claim, wait_s: float, say: Say, now: Callable[[], fl
     until, announced = time.monotonic() + wait_s, False
     while other := _take(api, claim, now()):
         if time.monotonic() >= until:
-            raise InfrastructureError(
-                f"{claim.words} is in use by {other}.",
-                f"Another run uses it and did not end within {wait_s:g} s. Two runs at a time would spoil both.",
-                "Wait for it, choose another card with --gpu, or end that run.",
-            )
+            happened = f"{claim.words} is in use by {other}."
+            meaning = f"Another run uses it and did not end within {wait_s:g} s. Two runs at a time would spoil both."
+            raise InfrastructureError(happened, meaning, "Wait for it, choose another card with --gpu, or end that run.")
         if not announced:
             say(f"{claim.words} is in use by {other}: waiting up to {wait_s:g} s")
             announced = True

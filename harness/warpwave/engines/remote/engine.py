@@ -178,11 +178,9 @@ class RemoteEngine(DockerEngine):
         except OSError as error:
             if self._tunnel.is_broken():
                 return replace(ended, code=None, error=self._waits(f"the connection to {self._place.name} was lost", request))
-            raise InfrastructureError(
-                f"The results on {self._place.name} could not be brought back: {' '.join(str(error).split())[:300]}.",
-                "The engine there fails, or the disk here is full.",
-                "Fix that, then continue with --resume.",
-            ) from None
+            happened = f"The results on {self._place.name} could not be brought back: {' '.join(str(error).split())[:300]}."
+            meaning = "The engine there fails, or the disk here is full."
+            raise InfrastructureError(happened, meaning, "Fix that, then continue with --resume.") from None
         if ended.code == OVERFULL:  # these two codes are those of the guard
             return replace(ended, exceeded=f"it wrote too much to its results; the limit is {request.options.limits.cap}")
         return replace(ended, timed_out=True) if ended.code == OVERTIME else ended
@@ -202,11 +200,9 @@ class RemoteEngine(DockerEngine):
         with waiting.interruptible(), self._answering():
             known = self._known_cards(request)
             if lacking := [card for card in chosen if known and card.isdigit() and card not in known]:
-                raise InfrastructureError(
-                    f"{self._place.name} has no GPU {', '.join(lacking)} of {target.kind}.",
-                    f"It has {', '.join(known)}.",
-                    "Choose one of them with --gpu, or with `gpu` in hosts.yml.",
-                )
+                happened = f"{self._place.name} has no GPU {', '.join(lacking)} of {target.kind}."
+                meaning = f"It has {', '.join(known)}."
+                raise InfrastructureError(happened, meaning, "Choose one of them with --gpu, or with `gpu` in hosts.yml.")
             # A card that is named in another way, such as by its UUID, may be any of them.
             cards = tuple(dict.fromkeys(chosen)) if chosen and all(card in known for card in chosen) else known
             labels = labels_of(request, self._now())
@@ -264,11 +260,9 @@ class RemoteEngine(DockerEngine):
         info, podman, target, name = self._api.info(), self._is_podman(), request.target, self._place.name
         there = look(self._place, target.devices.nodes)
         if target.devices.nodes and not there.nodes:
-            raise InfrastructureError(
-                f"{target.name}: there is no device node {' or '.join(target.devices.nodes)} on {name}.",
-                "It has no such GPU, or its kernel driver is not loaded.",
-                target.probe.fix or "Load the driver of the GPU, or choose another machine.",
-            )
+            happened = f"{target.name}: there is no device node {' or '.join(target.devices.nodes)} on {name}."
+            meaning = "It has no such GPU, or its kernel driver is not loaded."
+            raise InfrastructureError(happened, meaning, target.probe.fix or "Load the driver of the GPU, or choose another machine.")
         limited = podman or there.uid == 0 or is_rootless(info)
         return Host(
             uid=0,  # the container's user is then `nobody`: no folder of the user there has to be written to
@@ -288,11 +282,9 @@ class RemoteEngine(DockerEngine):
         if isinstance(error, LostError):
             return UnreachableError(f"{error}.", "It is off, or the network between is.", "Continue with --resume when it answers again.")
         if "no space left on device" in str(getattr(error, "explanation", error)).lower():
-            return InfrastructureError(
-                f"The disk of the engine on {self._place.name} is full.",
-                f"The package and its results need room there: up to {request.options.limits.cap.bytes / GIB:g} GiB.",
-                f"On {self._place.name}: `docker system df`, then `docker system prune`; then continue with --resume.",
-            )
+            meaning = f"The package and its results need room there: up to {request.options.limits.cap.bytes / GIB:g} GiB."
+            remedy = f"On {self._place.name}: `docker system df`, then `docker system prune`; then continue with --resume."
+            return InfrastructureError(f"The disk of the engine on {self._place.name} is full.", meaning, remedy)
         return not_created(error, request)
 
 

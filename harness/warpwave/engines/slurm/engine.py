@@ -227,17 +227,13 @@ class SlurmEngine:
         self._say = say
         host, options = self._host, request.options
         if has_packages(request):
-            raise UsageError(
-                f"{host.name}: warpwave installs no packages and no toolchain on a Slurm site.",
-                "--requirements, --install and --toolchain build an image or an environment, which a site does its own way.",
-                "Install them in the site's Python or image, and leave the option out.",
-            )
+            happened = f"{host.name}: warpwave installs no packages and no toolchain on a Slurm site."
+            meaning = "--requirements, --install and --toolchain build an image or an environment, which a site does its own way."
+            raise UsageError(happened, meaning, "Install them in the site's Python or image, and leave the option out.")
         if options.where.gpu:
-            raise UsageError(
-                f"{host.name}: a card was chosen ({options.where.gpu}), and Slurm assigns the cards there.",
-                "A job sees the cards that it was given, and no other.",
-                "Ask for a number of cards with `slurm.gpus` in hosts.yml.",
-            )
+            happened = f"{host.name}: a card was chosen ({options.where.gpu}), and Slurm assigns the cards there."
+            meaning = "A job sees the cards that it was given, and no other."
+            raise UsageError(happened, meaning, "Ask for a number of cards with `slurm.gpus` in hosts.yml.")
         weakened = protections(host, options.build.weaken)
         say(f"{host.name}: protections given up with `container: {host.container}`: {', '.join(weakened)}")
         take_once(options)

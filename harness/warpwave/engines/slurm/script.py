@@ -253,11 +253,9 @@ exec "$@\"""".replace("PREFIX", _PREFIX)
 def _mounts(places: Places) -> list[tuple[str, str, str]]:
     for path in (places.harness, places.packages, places.results):
         if unsafe := _UNSAFE & set(path):
-            raise ConfigError(
-                f"{path} cannot be mounted into a container.",
-                f"{' '.join(sorted(unsafe))} separates the parts of a mount in this runtime's options.",
-                "Set `slurm.folder` in hosts.yml to a folder without such a character in its path.",
-            )
+            happened = f"{path} cannot be mounted into a container."
+            meaning = f"{' '.join(sorted(unsafe))} separates the parts of a mount in this runtime's options."
+            raise ConfigError(happened, meaning, "Set `slurm.folder` in hosts.yml to a folder without such a character in its path.")
     return [
         (f"{places.harness}/warpwave", "/warpwave/warpwave", "ro"),
         (places.packages, "/packages", "ro"),

@@ -100,11 +100,9 @@ class Site:
     def unreachable(self, why: str) -> SiteLostError:
         """Return the error for a site that does not answer."""
         if not self.ssh:
-            return SiteLostError(
-                f"Slurm's commands cannot be used on this machine: {why}.",
-                "This machine is no login node of a Slurm cluster, or its commands are not in PATH.",
-                "Run this on a login node; or name one with `ssh: LOGIN-NODE` beside `slurm:` in hosts.yml.",
-            )
+            meaning = "This machine is no login node of a Slurm cluster, or its commands are not in PATH."
+            remedy = "Run this on a login node; or name one with `ssh: LOGIN-NODE` beside `slurm:` in hosts.yml."
+            return SiteLostError(f"Slurm's commands cannot be used on this machine: {why}.", meaning, remedy)
         return SiteLostError(
             f"{self.name} cannot be reached over ssh: {why}.",
             "The machine is down, or ssh has no key or no known host for it. A job that was submitted goes on; it ends by its time limit.",

@@ -92,11 +92,9 @@ def not_submitted(host: Host, said: str, code: int) -> WarpwaveError:
 
 def hopeless(host: Host, job: str, entry: Entry) -> UsageError:
     """Return the error for a job that would wait for ever."""
-    return UsageError(
-        f"{host.name}: Slurm job {job} could never start ({entry.reason}); it was cancelled.",
-        "The job asks for more than its partition, account or QOS may ever give: most often a longer time.",
-        f"Set {host.name}.slurm.time in hosts.yml to less; `scontrol show partition` and `sacctmgr show qos` list the limits.",
-    )
+    meaning = "The job asks for more than its partition, account or QOS may ever give: most often a longer time."
+    remedy = f"Set {host.name}.slurm.time in hosts.yml to less; `scontrol show partition` and `sacctmgr show qos` list the limits."
+    return UsageError(f"{host.name}: Slurm job {job} could never start ({entry.reason}); it was cancelled.", meaning, remedy)
 
 
 _WRITING_S = 30.0  # on top of the grace: Slurm sends its signal up to this much late
@@ -298,11 +296,9 @@ def clean(site: Site, folders: Folders) -> None:
 def _must(site: Site, script: str, folder: str, given: Union[bytes, IO[bytes]], *more: str) -> None:
     done = site.script(script, folder, *more, given=given, limit_s=_SEND_S)
     if done.code != 0:
-        raise InfrastructureError(
-            f"The files of the job could not be written to {folder} on {site.name}: {done.said or f'exit code {done.code}'}.",
-            "The disk or a quota is full, or this user may not write there.",
-            "Make room there, or name another folder that the nodes see with `slurm.folder` in hosts.yml; then continue with --resume.",
-        )
+        happened = f"The files of the job could not be written to {folder} on {site.name}: {done.said or f'exit code {done.code}'}."
+        remedy = "Make room there, or name another folder that the nodes see with `slurm.folder` in hosts.yml; then continue with --resume."
+        raise InfrastructureError(happened, "The disk or a quota is full, or this user may not write there.", remedy)
 
 
 @contextmanager

@@ -60,11 +60,9 @@ def place_in(address: str) -> Place:
         good, port = False, None
     if not good:
         shown = re.sub(r"(//[^:/@]*):[^@/]*@", r"\1:…@", address)  # without a password in it
-        raise ConfigError(
-            f"DOCKER_HOST is {shown!r}, which names no machine.",
-            "ssh:// is followed by a host, with a user, a port and the path of a socket where needed; never by a password.",
-            "Write it as ssh://USER@HOST, or use a name of ~/.ssh/config: ssh://NAME.",
-        )
+        happened = f"DOCKER_HOST is {shown!r}, which names no machine."
+        meaning = "ssh:// is followed by a host, with a user, a port and the path of a socket where needed; never by a password."
+        raise ConfigError(happened, meaning, "Write it as ssh://USER@HOST, or use a name of ~/.ssh/config: ssh://NAME.")
     destination = checked(f"{parts.username}@{parts.hostname}" if parts.username else str(parts.hostname))
     destination = f"ssh://{destination}:{port}" if port else destination
     return Place(str(parts.hostname), destination, "docker", unquote(parts.path.rstrip("/")))
@@ -75,11 +73,9 @@ def checked(destination: str) -> str:
     characters that no host name has."""
     host = destination.removeprefix("ssh://").rpartition("@")[2]
     if not _DESTINATION.fullmatch(destination) or destination.startswith("-") or host.startswith("-") or not host:
-        raise ConfigError(
-            f"{destination[:80]!r} is no destination for ssh.",
-            "It begins with a dash, or has characters that no user and no host name has.",
-            "Write HOST or USER@HOST, or give the machine a name in ~/.ssh/config and use that.",
-        )
+        happened = f"{destination[:80]!r} is no destination for ssh."
+        meaning = "It begins with a dash, or has characters that no user and no host name has."
+        raise ConfigError(happened, meaning, "Write HOST or USER@HOST, or give the machine a name in ~/.ssh/config and use that.")
     return destination
 
 
@@ -148,47 +144,36 @@ def not_reached(place: Place, said: str) -> UnreachableError:
 
 def too_slow(place: Place, seconds: float) -> UnreachableError:
     """Report that the machine took the connection and then said nothing."""
-    return UnreachableError(
-        f"{place.name} did not answer within {seconds:g} s.",
-        "It takes connections, but hangs: it is out of memory, its disk is gone, or its ssh server has stopped.",
-        f"`ssh {place.destination} true` shows whether it answers later; then run again.",
-    )
+    happened = f"{place.name} did not answer within {seconds:g} s."
+    meaning = "It takes connections, but hangs: it is out of memory, its disk is gone, or its ssh server has stopped."
+    return UnreachableError(happened, meaning, f"`ssh {place.destination} true` shows whether it answers later; then run again.")
 
 
 def no_ssh() -> InfrastructureError:
     """Report that this machine has no ssh."""
-    return InfrastructureError(
-        "There is no program `ssh` on this machine.",
-        "warpwave reaches other machines with the system's own OpenSSH.",
-        "Install it: `sudo apt-get install openssh-client`.",
-    )
+    meaning = "warpwave reaches other machines with the system's own OpenSSH."
+    return InfrastructureError("There is no program `ssh` on this machine.", meaning, "Install it: `sudo apt-get install openssh-client`.")
 
 
 def no_engine_there(place: Place, user: str, refused: str, programs: Sequence[str]) -> InfrastructureError:
     """Report that there is no socket to use. `refused` is one that exists; `programs` are the engines that are installed."""
     if refused:
-        return InfrastructureError(
-            f"{user} may not use the engine at {refused} on {place.name}.",
-            "An engine runs there, but this user is not in the group that its socket belongs to.",
-            f"On {place.name}: `sudo usermod -aG docker {user}`, then log in again; or use a rootless engine (`engine: podman`).",
-        )
+        meaning = "An engine runs there, but this user is not in the group that its socket belongs to."
+        remedy = f"On {place.name}: `sudo usermod -aG docker {user}`, then log in again; or use a rootless engine (`engine: podman`)."
+        return InfrastructureError(f"{user} may not use the engine at {refused} on {place.name}.", meaning, remedy)
     installed = f" ({' and '.join(programs)} {'are' if len(programs) > 1 else 'is'} installed)" if programs else ""
     engine = f"{place.engine or 'container'} engine that runs{installed}"
     looked = f"no socket of an engine at {place.socket}" if place.socket else f"no {engine}"
-    return InfrastructureError(
-        f"{place.name} has {looked}.",
-        "It is not installed or not started, or its socket is in an unusual place.",
-        f"On {place.name}: `sudo systemctl start docker`, or install Podman; or name the socket in hosts.yml (`socket: /path`).",
-    )
+    meaning = "It is not installed or not started, or its socket is in an unusual place."
+    remedy = f"On {place.name}: `sudo systemctl start docker`, or install Podman; or name the socket in hosts.yml (`socket: /path`)."
+    return InfrastructureError(f"{place.name} has {looked}.", meaning, remedy)
 
 
 def not_forwarded(place: Place, said: str) -> InfrastructureError:
     """Report that ssh connects, but does not pass the engine's socket on."""
-    return InfrastructureError(
-        f"The engine's socket on {place.name} cannot be reached through ssh: {_last(said) or 'the connection was closed'}.",
-        "The ssh server there forbids forwarding to sockets, or the engine stopped a moment ago.",
-        f"On {place.name}: `AllowStreamLocalForwarding yes` in sshd_config (it is the default), and check that the engine runs.",
-    )
+    happened = f"The engine's socket on {place.name} cannot be reached through ssh: {_last(said) or 'the connection was closed'}."
+    remedy = f"On {place.name}: `AllowStreamLocalForwarding yes` in sshd_config (it is the default), and check that the engine runs."
+    return InfrastructureError(happened, "The ssh server there forbids forwarding to sockets, or the engine stopped a moment ago.", remedy)
 
 
 def _last(said: str) -> str:
@@ -274,11 +259,9 @@ def look(place: Place, patterns: Sequence[str] = ()) -> There:
     answers = [(found[1], found[2].strip()) for line in said.splitlines() if (found := _LINE.fullmatch(line))]
     facts = dict(answers)
     if "end" not in facts:
-        raise InfrastructureError(
-            f"{place.name} does not run commands: {_last(said) or 'it printed nothing'}.",
-            "The account there has no POSIX shell, is limited to one command, or its start-up files end the session.",
-            f"`echo 'echo ok' | ssh {place.destination} sh -s` must print ok.",
-        )
+        happened = f"{place.name} does not run commands: {_last(said) or 'it printed nothing'}."
+        meaning = "The account there has no POSIX shell, is limited to one command, or its start-up files end the session."
+        raise InfrastructureError(happened, meaning, f"`echo 'echo ok' | ssh {place.destination} sh -s` must print ok.")
     socket, start = _path(facts.get("socket", "")), _path(facts.get("start", ""))
     if not socket and not start:
         programs = [value for name, value in answers if name == "program" and value in _PROGRAMS]
