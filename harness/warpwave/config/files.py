@@ -1,5 +1,7 @@
 """Validate files that a user writes. Errors name the key path, what was found, and what is allowed."""
 
+from __future__ import annotations
+
 import configparser
 import math
 import re

@@ -2,6 +2,8 @@
 path, what was found and what is allowed. A package may bring a hosts.yml, and its author is a stranger: such a file says where to run, but
 not to run outside of a container."""
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Callable, Mapping

@@ -1,6 +1,8 @@
 """`docker/targets.yml` (and a file of the user's laid over it) → `Target`. Strict: a wrong key or value is refused with the file, the key
 path, what was found and what is allowed."""
 
+from __future__ import annotations
+
 import difflib
 import itertools
 import json
