@@ -7,8 +7,6 @@ What stands behind `--` goes to `warpwave run`, e.g. `nox -s cuda -- --kernels .
 The comparison is written once, at the end, also when a target failed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets
@@ -48,13 +46,8 @@ def install_inside(session: nox.Session) -> None:
     # PYTHONDONTWRITEBYTECODE is set, as the local engine sets it: then each process compiles torch again, for seconds.
     session.install("--no-compile", "--retries", "1", "--index-url", CPU["TORCH_INDEX"], INSIDE[0], success_codes=[0, 1], silent=True)
     session.install("--no-compile", *INSIDE)
-    keep_bytecode(session)
-    session.run("python", "-c", IMPORT_ONCE, silent=True)
-
-
-def keep_bytecode(session: nox.Session) -> None:
-    """Let Python keep the bytecode of what this session imports, whatever the environment says."""
     session.env["PYTHONDONTWRITEBYTECODE"] = ""
+    session.run("python", "-c", IMPORT_ONCE, silent=True)
 
 
 def run_target(session: nox.Session, target: str) -> None:
@@ -169,7 +162,7 @@ def run_tests(session: nox.Session, marked: str) -> None:
 def integration(session: nox.Session) -> None:
     """Tests against a real Docker Engine; see CONTRIBUTING.md for the variables that name a base image and a wheelhouse."""
     session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "test"))
-    keep_bytecode(session)
+    session.env["PYTHONDONTWRITEBYTECODE"] = ""
     if shutil.which("slurmctld"):  # the jobs of those tests run kernels in this Python
         install_inside(session)
     session.run("pytest", "tests/integration", *session.posargs)
@@ -222,9 +215,7 @@ def fuzz(session: nox.Session) -> None:
 @nox.session
 def programs(session: nox.Session) -> None:
     """Hold random Triton programs against numpy, Triton's interpreter and two emulated cards: nox -s programs -- --seconds 600."""
-    session.install("-e", ".[emulator]")
-    install_inside(session)
-    session.run("python", "tests/fuzz/programs.py", *session.posargs)
+    run_script(session, "tests/fuzz/programs.py", ".[emulator]")
 
 
 @nox.session
@@ -233,9 +224,7 @@ def emulator(session: nox.Session) -> None:
 
     FOLDER is a source archive or clone of tinygrad, which has the cases in test/amd/hw.
     """
-    session.install("-e", ".[emulator]")
-    install_inside(session)
-    session.run("python", "tests/emulator_reference/session.py", *session.posargs)
+    run_script(session, "tests/emulator_reference/session.py", ".[emulator]")
 
 
 @nox.session
@@ -248,6 +237,13 @@ def fuzz_kernels(session: nox.Session) -> None:
         session.install("-e", ".")
         install_inside(session)
     session.run("python", "tests/fuzz/fuzz_kernels.py", *(session.posargs or ["--interpret"]))
+
+
+def run_script(session: nox.Session, path: str, project: str = ".", *groups: str) -> None:
+    """Run a script of the project's tests beside torch and Triton."""
+    session.install("-e", project, *nox.project.dependency_groups(GROUPS, *groups))
+    install_inside(session)
+    session.run("python", path, *session.posargs, **PATIENCE)
 
 
 @nox.session
@@ -292,9 +288,7 @@ def audit(session: nox.Session) -> None:
 @nox.session
 def strangers(session: nox.Session) -> None:
     """Run packages that nobody here wrote, in both stages, and write the table of docs/guides/strangers.md. -- --quick --only NAME"""
-    session.install("-e", ".")
-    install_inside(session)
-    session.run("python", "tests/strangers/session.py", *session.posargs, **PATIENCE)
+    run_script(session, "tests/strangers/session.py")
 
 
 @nox.session
@@ -307,14 +301,10 @@ def screens(session: nox.Session) -> None:
 @nox.session
 def overhead(session: nox.Session) -> None:
     """What the harness costs beside its stages, in seconds: nox -s overhead -- --engine docker."""
-    session.install("-e", ".")
-    install_inside(session)
-    session.run("python", "tests/bench/overhead.py", *session.posargs)
+    run_script(session, "tests/bench/overhead.py")
 
 
 @nox.session
 def mutate(session: nox.Session) -> None:
     """Change the code at random and count what the tests notice; tests/mutation/README.md. nox -s mutate -- --sample 300 --seed 1"""
-    session.install("-e", ".", *nox.project.dependency_groups(GROUPS, "test", "mutate"))
-    install_inside(session)
-    session.run("python", "tests/mutation/session.py", *session.posargs)
+    run_script(session, "tests/mutation/session.py", ".", "test", "mutate")

@@ -1,9 +1,5 @@
-"""`nox -s audit`: known vulnerabilities in what this package needs and in what goes into the images, by pip-audit.
-
-Exit code 1 where there are some; 77, which the session shows as skipped, where no advisories could be reached.
-"""
-
-from __future__ import annotations
+"""`nox -s audit`: known vulnerabilities in what this package needs and in what goes into the images, by pip-audit. Exit code 1 where there
+are some; 77, which the session shows as skipped, where no advisories could be reached."""
 
 import json
 import subprocess

@@ -6,8 +6,6 @@ python tools/pack.py reports/runs/h100 warpwave-h100.tar.xz                     
 Journals, logs and what pytest and Hypothesis keep are left out: no report reads them. `tar -xf` unpacks it.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tarfile

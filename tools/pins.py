@@ -7,8 +7,6 @@ default index. If an index, an engine or a registry does not answer, this names 
 of packages without a lock of the right version. Exit code 0: everything is pinned. 1: something is not, or could not be refreshed.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -125,11 +123,7 @@ def with_digest(text: str, base: str, digest: str) -> str:
 
 
 def registry(image: str) -> str:
-    """The digest that a registry has for a tag now.
-
-    Raises:
-        Exception: the engine or the registry does not answer, in the SDK's words.
-    """
+    """The digest that a registry has for a tag now. Raises Exception if the engine or the registry does not answer, in the SDK's words."""
     import docker
 
     return str(docker.from_env(timeout=60).images.get_registry_data(image).id)

@@ -1,9 +1,5 @@
 """`nox -s sbom`: CycloneDX bills of materials in build/sbom: one of the wheel with what it needs, one of each image that this engine has.
-
-What is listed is what is installed, asked of Python and dpkg where it is installed; a container for that has no network.
-"""
-
-from __future__ import annotations
+What is listed is what is installed, asked of Python and dpkg where it is installed; a container for that has no network."""
 
 import json
 import subprocess
@@ -37,11 +33,7 @@ print(json.dumps(sorted(map(list, {tuple(entry) for entry in found}))))
 
 
 def bom(subject: Component, found: Iterable[list[str]]) -> str:
-    """The bill as strict CycloneDX 1.6.
-
-    Raises:
-        ValueError: it is not, which would be a mistake of ours.
-    """
+    """The bill as strict CycloneDX 1.6. Raises ValueError if it is not, which would be a mistake of ours."""
     page = Bom()
     page.metadata.component = subject
     for kind, name, version, more in found:
@@ -90,11 +82,7 @@ def requirements(name: str, installed: set[str]) -> set[str]:
 
 
 def of_images(out: Path) -> list[Path]:
-    """Of each image that warpwave has built here.
-
-    Raises:
-        Exception: no engine answers, in the SDK's words.
-    """
+    """Of each image that warpwave has built here. Raises Exception if no engine answers, in the SDK's words."""
     import docker
 
     client = docker.from_env()

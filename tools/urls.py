@@ -1,7 +1,5 @@
 """The project's addresses in the metadata of a build: those of the repository that it is built in. Nothing is guessed without one."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

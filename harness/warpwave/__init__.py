@@ -4,6 +4,4 @@ Importing this package must stay cheap: the host and the inside of the container
 pytest, and a test worker has imported it before pytest.
 """
 
-from __future__ import annotations
-
 __version__ = "0.1.0"

@@ -1,9 +1,5 @@
-"""The command line: `warpwave COMMAND`; `warpwave --help` lists the commands.
-
-Results go to standard output. Progress and errors go to standard error. Any code may raise an error; only this file catches it.
-"""
-
-from __future__ import annotations
+"""The command line: `warpwave COMMAND`; `warpwave --help` lists the commands. Results go to standard output. Progress and errors go to
+standard error. Any code may raise an error; only this file catches it."""
 
 import contextlib
 import io
@@ -46,8 +42,6 @@ COMMANDS = {
 
 
 class _Commands(click.Group):
-    """The commands, each imported when it is asked for."""
-
     def list_commands(self, context: click.Context) -> list[str]:
         """Return the names of the commands."""
         return sorted(COMMANDS)
@@ -82,7 +76,9 @@ def main() -> None:
     except KeyboardInterrupt:
         code = _explain(Outcome(ExitCode.INTERRUPTED, "stopped by the user or the CI system"))
     if failure := streams.failure():
-        _report_unwritten(failure)
+        happened = f"Part of the output could not be written to standard output: {failure.strerror}."
+        remedy = "Make room, or redirect the output. Files that were already written are kept."
+        print_error(InfrastructureError(happened, "Standard output is closed, or is a file on a full disk.", remedy))
         code = code or ExitCode.INFRASTRUCTURE
     sys.exit(_with_signal(code))
 
@@ -103,7 +99,11 @@ def _run_cli(arguments: list[str]) -> int:
         shown = io.StringIO()
         problem.show(file=shown)
         console.say(shown.getvalue().splitlines(), err=True)
-        asked.setdefault("json", _looks_like_json(problem, arguments))
+        if "json" not in asked:  # the command line could not be parsed, and may ask for JSON on standard output
+            from warpwave.cli.options import JsonCommand, json_words
+
+            used = getattr(problem.ctx, "command", None) if isinstance(problem, click.UsageError) else None
+            asked["json"] = isinstance(used, JsonCommand) and "--json=-" in json_words(used, arguments)
         _answer(problem.format_message(), "The command line is not valid.", "See --help.", ExitCode.USAGE, asked["json"])
         return ExitCode.USAGE
     except Exception as raised:  # catch all: a traceback would exit with 1, which means that tests failed
@@ -116,14 +116,6 @@ def _run_cli(arguments: list[str]) -> int:
         print_error(error)
     _answer(error.happened, error.meaning, error.remedy, error.exit_code, asked.get("json"))
     return int(error.exit_code)
-
-
-def _looks_like_json(problem: click.ClickException, arguments: list[str]) -> bool:
-    """Return whether an unparsable command line asks for JSON on standard output."""
-    from warpwave.cli.options import JsonCommand, json_words
-
-    context = getattr(problem, "ctx", None)
-    return context is not None and isinstance(context.command, JsonCommand) and "--json=-" in json_words(context.command, arguments)
 
 
 def _explain(ended: object) -> int:
@@ -148,12 +140,6 @@ def _answer(happened: str, meaning: str, remedy: str, code: ExitCode, asked: boo
     elif isinstance(asked, Path):
         with contextlib.suppress(OSError):  # a file that cannot be written may be the error that we report
             write_text(asked, json_text(document, indent=1) + "\n")
-
-
-def _report_unwritten(failure: OSError) -> None:
-    happened = f"Part of the output could not be written to standard output: {failure.strerror}."
-    meaning = "Standard output is closed, or is a file on a full disk."
-    print_error(InfrastructureError(happened, meaning, "Make room, or redirect the output. Files that were already written are kept."))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,6 @@
-"""The only way to print to a terminal or a job's log.
-
-Printed text may quote artifacts, containers, file names and arguments. It is always printed as text: it cannot control the terminal, and no
-line is a command to a CI runner, except annotations that `order` prints. A test checks that nothing else in the host prints.
-"""
-
-from __future__ import annotations
+"""The only way to print to a terminal or a job's log. Printed text may quote artifacts, containers, file names and arguments. It is always
+printed as text: it cannot control the terminal, and no line is a command to a CI runner, except annotations that `order` prints. A test
+checks that nothing else in the host prints."""
 
 import errno
 import io
@@ -64,10 +60,8 @@ def say(text: Union[str, list[str]] = "", *, err: bool = False) -> None:
 
 
 def show(*parts: RenderableType, err: bool = False, **options: Any) -> None:
-    """Print what rich renders. Its texts were made visible when they were created; wrapping cannot turn them into a command.
-
-    Only what may not be wrapped, since it is copied, is wider than the terminal.
-    """
+    """Print what rich renders. Its texts were made visible when they were created; wrapping cannot turn them into a command. Only what may
+    not be wrapped, since it is copied, is wider than the terminal."""
     terminal(err=err).print(*parts, **{"crop": False, **options})
 
 

@@ -1,7 +1,5 @@
 """The tree of errors. Each has three sentences (what happened, what it usually means, what to do) and its exit code."""
 
-from __future__ import annotations
-
 import errno
 import os
 from dataclasses import dataclass
@@ -27,11 +25,8 @@ class ExitCode(IntEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a command. The reason is a sentence without its full stop.
-
-    Every exit code other than 0 has a reason: a command returns both together, and `main` prints them. In a terminal that has `shown` the
-    reason already, it prints the code alone.
-    """
+    """The result of a command. The reason is a sentence without its full stop. Every exit code other than 0 has a reason: a command returns
+    both together, and `main` prints them. In a terminal that has `shown` the reason already, it prints the code alone."""
 
     code: ExitCode = ExitCode.GOOD
     reason: str = ""
@@ -121,18 +116,8 @@ _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _TOO_MUCH = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
 # Errors of a path that the user named.
 _PATH = {
-    errno.EACCES,
-    errno.EEXIST,
-    errno.EINVAL,
-    errno.EISDIR,
-    errno.ELOOP,
-    errno.ENAMETOOLONG,
-    errno.ENOENT,
-    errno.ENOTDIR,
-    errno.ENOTEMPTY,
-    errno.ENXIO,
-    errno.EPERM,
-    errno.EROFS,
+    *(errno.EACCES, errno.EEXIST, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
+    *(errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.ENXIO, errno.EPERM, errno.EROFS),
 }
 
 
@@ -142,10 +127,8 @@ def is_about_a_path(error: OSError) -> bool:
 
 
 def explain(error: BaseException) -> WarpwaveError:
-    """Return any exception as an error with three sentences.
-
-    A wrong path is a `UsageError`, a refusal by the machine is infrastructure, and anything else is a bug in warpwave.
-    """
+    """Return any exception as an error with three sentences. A wrong path is a `UsageError`, a refusal by the machine is infrastructure,
+    and anything else is a bug in warpwave."""
     if isinstance(error, WarpwaveError):
         return error
     message = " ".join(str(error).split())[:400] or type(error).__name__
@@ -162,11 +145,9 @@ def explain(error: BaseException) -> WarpwaveError:
     if isinstance(error, RecursionError):
         meaning = "An input is nested deeper than any file that warpwave or a kernel author writes."
         return InvalidInputError(f"An input cannot be read: {message}.", meaning, "Leave it out, or create it again.")
-    return InfrastructureError(
-        f"warpwave itself failed: {type(error).__name__}: {message}.",
-        "This is a fault of warpwave, not of your kernels.",
-        "Run it again with WARPWAVE_TRACEBACK=1 to see where, and report that.",
-    )
+    happened = f"warpwave itself failed: {type(error).__name__}: {message}."
+    remedy = "Run it again with WARPWAVE_TRACEBACK=1 to see where, and report that."
+    return InfrastructureError(happened, "This is a fault of warpwave, not of your kernels.", remedy)
 
 
 def _explain_os_error(error: OSError, message: str) -> WarpwaveError:
@@ -181,6 +162,5 @@ def _explain_os_error(error: OSError, message: str) -> WarpwaveError:
     if error.errno in _TOO_MUCH:
         meaning = "This process, or this machine, has reached its limit of open files, processes or memory."
         return InfrastructureError(happened, meaning, "Raise the limit (`ulimit -a` shows it), or end other processes.")
-    return InfrastructureError(
-        happened, "A disk, a network file system or a device of this machine fails.", "`dmesg` and `warpwave doctor` have details."
-    )
+    remedy = "`dmesg` and `warpwave doctor` have details."
+    return InfrastructureError(happened, "A disk, a network file system or a device of this machine fails.", remedy)

@@ -1,7 +1,5 @@
 """Ask git about a folder that may be a stranger's. Nothing that the folder names as a program is started. No other module starts git."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -67,11 +65,9 @@ def repository_of(folder: Path) -> Path:
 
 
 def _work_tree(folder: Path) -> Path | None:
-    """Return the folder with `.git`, or None if somebody else may have made the repository.
-
-    A package can bring a bare repository, with settings of its author. It cannot bring anything called `.git`, unless it came as an
-    archive: then links and files there may lead to any repository of the user's.
-    """
+    """Return the folder with `.git`, or None if somebody else may have made the repository. A package can bring a bare repository, with
+    settings of its author. It cannot bring anything called `.git`, unless it came as an archive: then links and files there may lead to any
+    repository of the user's."""
     for here in (folder, *folder.parents):
         if os.path.lexists(here / ".git"):
             return here if _is_own(here / ".git") else None

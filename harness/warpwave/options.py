@@ -16,10 +16,8 @@ GIB = 1 << 30
 
 @dataclass(frozen=True)
 class Build(Builds):
-    """How an image is built, as the user's file says and the command line, and how a container of it runs.
-
-    `weaken` names the protections of the container to give up. With `keep`, it stays after the run.
-    """
+    """How an image is built, as the user's file says and the command line, and how a container of it runs. `weaken` names the protections
+    of the container to give up. With `keep`, it stays after the run."""
 
     base_image: Union[str, None] = None
     rebuild: bool = False
@@ -29,10 +27,8 @@ class Build(Builds):
 
 @dataclass(frozen=True)
 class Install:
-    """What to install beside torch and Triton: requirement files, requirements by name, and the package itself.
-
-    `package` is empty, `all` (with its dependencies, but those `skipped`, and with its `extras`) or `alone` (without).
-    """
+    """What to install beside torch and Triton: requirement files, requirements by name, and the package itself. `package` is empty, `all`
+    (with its dependencies, but those `skipped`, and with its `extras`) or `alone` (without)."""
 
     requirements: tuple[Path, ...] = ()
     package: str = ""
@@ -43,11 +39,9 @@ class Install:
 
 @dataclass(frozen=True)
 class Package:
-    """What is run: the folder `kernels`, a part of the package whose folder is `root` (by default `kernels` is all of it).
-
-    `project` is the folder in it that is installed. `commit` is empty until the run has determined it. `variables` are the user's, for the
-    kernels. `snapshot` is a digest of the package and of warpwave, taken once for all legs.
-    """
+    """What is run: the folder `kernels`, a part of the package whose folder is `root` (by default `kernels` is all of it). `project` is the
+    folder in it that is installed. `commit` is empty until the run has determined it. `variables` are the user's, for the kernels.
+    `snapshot` is a digest of the package and of warpwave, taken once for all legs."""
 
     kernels: Path
     root: Union[Path, None] = None
@@ -67,12 +61,9 @@ class Package:
 
 @dataclass(frozen=True)
 class Where:
-    """Where it runs, and where results go.
-
-    `whole` is the folder of the whole run, if `out` is that of one of its shards. `host` is the machine that runs the leg, as hosts.yml
-    describes it; None: this machine. With `share`, the GPUs share the work. `shard_times` are the seconds that an earlier run took for its
-    files. `compiled` is the folder with the kernels whose hash `What.compiled` is.
-    """
+    """Where it runs, and where results go. `whole` is the folder of the whole run, if `out` is that of one of its shards. `host` is the
+    machine that runs the leg, as hosts.yml describes it; None: this machine. With `share`, the GPUs share the work. `shard_times` are the
+    seconds that an earlier run took for its files. `compiled` is the folder with the kernels whose hash `What.compiled` is."""
 
     run_id: str
     out: Path

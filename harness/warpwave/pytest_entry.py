@@ -1,9 +1,5 @@
-"""`pytest --warpwave gfx942`: the entry point of pytest. Without the option it does nothing, and imports nothing of warpwave.
-
-It finds out what the name means; `warpwave.inside.test.pretend` does the rest, and the test stage of a run uses the same.
-"""
-
-from __future__ import annotations
+"""`pytest --warpwave gfx942`: the entry point of pytest. Without the option it does nothing, and imports nothing of warpwave. It finds out
+what the name means; `warpwave.inside.test.pretend` does the rest, and the test stage of a run uses the same."""
 
 from pathlib import Path
 
@@ -16,9 +12,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
     group = parser.getgroup("warpwave", "Triton kernels without a GPU")
     group.addoption(
-        "--warpwave",
-        metavar="NAME",
-        help="Run tests of Triton kernels without a GPU: `cpu`, or a card by name (gfx942, mi300x, h100).",
+        "--warpwave", metavar="NAME", help="Run tests of Triton kernels without a GPU: `cpu`, or a card by name (gfx942, mi300x, h100)."
     )
     group.addoption("--warpwave-targets", metavar="FILE", type=Path, help="A targets file, whose entries count before the shipped ones.")
     group.addoption("--warpwave-no-sanitize", action="store_true", help="Do not check what kernels do to memory.")

@@ -1,11 +1,9 @@
 """Raw folders → the files of a report. Other modules compute; this one reads and writes."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import gc
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,34 +47,25 @@ def make_report(
     The files are junit.xml, bandwidth.csv and comparison.html, .md and .json. If a file cannot be written, the others still are: `problems`
     names it, and exit code 0 becomes that of infrastructure. `records` are the runs below `out` that this process made. They count even if
     they could not be written to the disk. `base` are folders of an earlier run, since which speeds may have changed. What `known` lists
-    does not fail.
-
-    Raises:
-        InvalidInputError: there is no raw folder.
+    does not fail. Raises InvalidInputError if there is no raw folder.
     """
     with without_collector():
         earlier = join(collect_all(find_raw(base))) if base else []
         made = {_folder(out, record).resolve(): record for record in records}
-        folders = _find(paths, made)
-        missing = [
-            TargetRun(with_logs(record, folder)) for folder, record in made.items() if folder not in folders
-        ]  # their folders could not be created
+        try:
+            folders = find_raw(paths)
+        except InvalidInputError:
+            if not made:
+                raise
+            folders = []
+        # The folders of these could not be created.
+        missing = [TargetRun(with_logs(record, folder)) for folder, record in made.items() if folder not in folders]
         return write_files(compare(join([*collect_all(folders, made), *missing]), expected, earlier, known), out)
 
 
 def _folder(out: Path, record: RunRecord) -> Path:
-    """Return the folder of a run below `out`: a leg that a hosts file divided has one for each shard."""
     own = out / "shards" / record.shard.replace("/", "of")
     return (own if record.shard and own.is_dir() else out) / "raw" / record.target
-
-
-def _find(paths: Iterable[Path], made: Collection[Path]) -> list[Path]:
-    try:
-        return find_raw(paths)
-    except InvalidInputError:
-        if made:
-            return []
-        raise
 
 
 @contextlib.contextmanager
@@ -101,7 +90,8 @@ def write_files(comparison: Comparison, out: Path) -> Report:
             write(comparison, path)
         except Exception as error:  # whatever fails in one writer, run the others
             comparison = _with_problem(comparison, f"{name} was not written: {type(error).__name__}: {error}")
-            _remove(path)
+            with contextlib.suppress(OSError):  # one of an earlier report would look like part of this one
+                path.unlink(missing_ok=True)
         else:
             files.append(name)
     return Report(comparison, tuple(files))
@@ -122,11 +112,3 @@ def _with_problem(comparison: Comparison, problem: str) -> Comparison:
         return dataclasses.replace(comparison, problems=problems)
     sentence = f"{problem.rstrip('.')}. {comparison.sentence}"
     return dataclasses.replace(comparison, problems=problems, sentence=sentence, exit_code=int(ExitCode.INFRASTRUCTURE))
-
-
-def _remove(path: Path) -> None:
-    """Delete a file of an earlier report, which would look like part of this one."""
-    try:
-        path.unlink(missing_ok=True)
-    except OSError:
-        return

@@ -1,7 +1,5 @@
 """The one place that makes text from outside harmless: to a terminal, to the reading direction, and to a CI runner that reads a log."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """`starter/` → an empty repository: a kernel with its test and bench, gates, and a workflow that installs this warpwave."""
 
-from __future__ import annotations
-
 import json
 import re
 from importlib import metadata
@@ -31,13 +29,9 @@ _INSTALLED = f'{{WARPWAVE: "{_EXAMPLE}"}}'  # in the workflow
 
 
 def write_starter(folder: Path, requirement: str | None) -> list[Path]:
-    """Copy the starter into `folder` and return what was written. If a file exists already and is another one, write nothing.
-
-    `requirement` is what pip installs in the workflow. Without one, no workflow is written: a guessed name could be anyone's package.
-
-    Raises:
-        UsageError: another file is in the way, the folder is not writable, or pip cannot install `requirement`.
-    """
+    """Copy the starter into `folder` and return what was written. If a file exists already and is another one, write nothing. `requirement`
+    is what pip installs in the workflow. Without one, no workflow is written: a guessed name could be anyone's package. Raises UsageError
+    if another file is in the way, the folder is not writable, or pip cannot install `requirement`."""
     if requirement is not None:
         _check_installable(requirement)
     texts = {path: (starter() / path).read_text(encoding="utf-8") for path in starter_files()}
@@ -47,18 +41,12 @@ def write_starter(folder: Path, requirement: str | None) -> list[Path]:
         if requirement is not None or _INSTALLED not in text
     }
     if taken := [path for path, text in files.items() if (folder / path).exists() and not _holds(folder / path, text)]:
-        raise UsageError(
-            f"{', '.join(map(str, taken))} {'is' if len(taken) == 1 else 'are'} already in {folder}.",
-            "`init` is for a repository without kernels, and never overwrites files.",
-            "Give another folder: `warpwave init my-kernels`. An existing package needs no init: `warpwave run cpu --kernels FOLDER`.",
-        )
-    linked = [each for path in files for each in (path, *path.parents) if each != Path() and (folder / each).is_symlink()]
-    if linked:
-        raise UsageError(
-            f"{linked[0]} in {folder} is a link.",
-            "`init` writes through no link: it may lead out of the folder.",
-            "Remove it, or give another folder.",
-        )
+        happened = f"{', '.join(map(str, taken))} {'is' if len(taken) == 1 else 'are'} already in {folder}."
+        remedy = "Give another folder: `warpwave init my-kernels`. An existing package needs no init: `warpwave run cpu --kernels FOLDER`."
+        raise UsageError(happened, "`init` is for a repository without kernels, and never overwrites files.", remedy)
+    if linked := [each for path in files for each in (path, *path.parents) if each != Path() and (folder / each).is_symlink()]:
+        meaning = "`init` writes through no link: it may lead out of the folder."
+        raise UsageError(f"{linked[0]} in {folder} is a link.", meaning, "Remove it, or give another folder.")
     new = [path for path in files if not (folder / path).exists()]
     try:
         for path in new:
@@ -78,37 +66,25 @@ def _holds(path: Path, text: str) -> bool:
 
 
 def _check_installable(requirement: str) -> None:
-    """Refuse what pip cannot install, and a bare name: until there is a release, that name on a package index is someone else's.
-
-    Raises:
-        UsageError: it is one of those.
-    """
+    """Refuse what pip cannot install, and a bare name: until there is a release, that name on a package index is someone else's. Raises
+    UsageError if it is one of those."""
     if not requirement.isprintable() or not requirement or requirement.startswith("-") or "${{" in requirement:
-        raise UsageError(
-            f"--from is not a requirement for pip: {requirement!r}.",
-            "The workflow passes it to `pip install` unchanged.",
-            f"Give a requirement: {_EXAMPLE}.",
-        )
+        meaning = "The workflow passes it to `pip install` unchanged."
+        raise UsageError(f"--from is not a requirement for pip: {requirement!r}.", meaning, f"Give a requirement: {_EXAMPLE}.")
     if _FROM_INDEX.fullmatch(requirement):
-        raise UsageError(
-            f"--from {requirement!r} would install a package from an index.",
-            "warpwave has no release on an index yet. Anyone could register that name, and run in your CI.",
-            f"Name a repository and a full commit: {_EXAMPLE}.",
-        )
+        happened = f"--from {requirement!r} would install a package from an index."
+        meaning = "warpwave has no release on an index yet. Anyone could register that name, and run in your CI."
+        raise UsageError(happened, meaning, f"Name a repository and a full commit: {_EXAMPLE}.")
 
-
-# Where code comes from, as others can reach it: warpwave itself, for the workflow that `init` writes, and a package, for links.
 
 _SSH = re.compile(r"(?:ssh://)?git@([\w.-]+)[:/](.+)")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def requirement() -> str | None:
-    """Return `git+https://HOST/OWNER/NAME@COMMIT` if warpwave was installed from, or runs in, a repository that others can reach.
-
-    Return None if nobody else can install it, or if it came from an index: there is no release, so that name there is not ours. A commit
-    counts only if a remote branch contains it.
-    """
+    """Return `git+https://HOST/OWNER/NAME@COMMIT` if warpwave was installed from, or runs in, a repository that others can reach. Return
+    None if nobody else can install it, or if it came from an index: there is no release, so that name there is not ours. A commit counts
+    only if a remote branch contains it."""
     return _as_installed() or _as_checked_out(Path(__file__).resolve().parents[2])
 
 
@@ -131,10 +107,8 @@ def _as_checked_out(root: Path) -> str | None:
 
 
 def repository_of(folder: Path) -> str:
-    """Return `https://HOST/OWNER/NAME#path/of/the/folder` of the remote that `folder` was cloned from, or an empty text.
-
-    Never a user, a password or a token: the address is in every report.
-    """
+    """Return `https://HOST/OWNER/NAME#path/of/the/folder` of the remote that `folder` was cloned from, or an empty text. Never a user, a
+    password or a token: the address is in every report."""
     address = public_address(_git(folder, "remote", "get-url", "origin"))
     return f"{address}#{_git(folder, 'rev-parse', '--show-prefix').strip('/')}" if address else ""
 

@@ -6,8 +6,6 @@ its blocks' medians, whose distribution over *all* resamples is known exactly (E
 tests/unit/compare/test_stats.py compares it with scipy's, and checks its confidence by simulation.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math
@@ -75,10 +73,8 @@ def harmonic_mean(values: Sequence[float]) -> float:
 def ratio_of_medians(
     base: Sequence[float], head: Sequence[float], rounds: tuple[Sequence[int], Sequence[int]] = ((), ())
 ) -> Union[Interval, None]:
-    """Return `base`'s median over `head`'s; for times, how much faster `head` is. None with fewer than five timings on a side.
-
-    `rounds` are the numbers of timings per round, for each side; empty if there were no rounds.
-    """
+    """Return `base`'s median over `head`'s; for times, how much faster `head` is. None with fewer than five timings on a side. `rounds` are
+    the numbers of timings per round, for each side; empty if there were no rounds."""
     _require_positive([*base, *head], "ratio of medians")
     blocks = [_block_medians(*side) for side in zip((base, head), rounds, strict=True)]
     if not all(blocks):
@@ -97,10 +93,8 @@ def median_interval(values: Sequence[float], rounds: Sequence[int] = ()) -> Unio
 
 @functools.lru_cache
 def median_weights(count: int) -> tuple[float, ...]:
-    """Return how often each of `count` sorted values (an odd number) is the median of a resample: the exact bootstrap distribution.
-
-    The median is at most the k-th value if more than half of the draws are. Each draw is, with probability k / count.
-    """
+    """Return how often each of `count` sorted values (an odd number) is the median of a resample: the exact bootstrap distribution. The
+    median is at most the k-th value if more than half of the draws are. Each draw is, with probability k / count."""
     if count % 2 == 0:
         raise ValueError(f"{count} values have no middle one")
 

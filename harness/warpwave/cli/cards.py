@@ -1,7 +1,5 @@
 """What this machine can run: say so before a run that needs another one."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 
@@ -23,28 +21,21 @@ def no_target(targets: Mapping[str, Target]) -> UsageError:
     if fit:
         seen = f"This machine has a card for {_listed(fit)}."
         return UsageError("No target was named.", seen, f"Type `warpwave run {' '.join(target.name for target in fit)}`.")
-    return UsageError(
-        "No target was named.",
-        f"This machine has no card for {_listed([target for target in targets.values() if target.needs_card])}.",
-        f"Type `{_without_card(targets)}`: it needs none. `warpwave list` shows every target.",
-    )
+    happened = "No target was named."
+    meaning = f"This machine has no card for {_listed([target for target in targets.values() if target.needs_card])}."
+    return UsageError(happened, meaning, f"Type `{_without_card(targets)}`: it needs none. `warpwave list` shows every target.")
 
 
 def check_cards(legs: Sequence[Leg], targets: Mapping[str, Target]) -> None:
     """Refuse a run of which no leg can find its card: all of them are to run here, in a container, and this machine has no such card.
-
-    Raises:
-        InfrastructureError: it is one.
-    """
+    Raises InfrastructureError if it is one."""
     machine = Machine()
     lacking = [leg.target for leg in legs if _lacks_card(leg, machine)]
     if not legs or len(lacking) < len(legs):
         return
-    raise InfrastructureError(
-        f"This machine has no card for {_listed(lacking)}.",
-        "Tests and benchmarks of these targets run on one.",
-        f"Without a card: `{_without_card(targets)}`. For cards of other machines, write a hosts.yml (docs/guides/hosts.md).",
-    )
+    meaning = "Tests and benchmarks of these targets run on one."
+    remedy = f"Without a card: `{_without_card(targets)}`. For cards of other machines, write a hosts.yml (docs/guides/hosts.md)."
+    raise InfrastructureError(f"This machine has no card for {_listed(lacking)}.", meaning, remedy)
 
 
 def _lacks_card(leg: Leg, machine: Machine) -> bool:
@@ -63,5 +54,4 @@ def _without_card(targets: Mapping[str, Target]) -> str:
 
 
 def _listed(targets: Sequence[Target]) -> str:
-    """Return the names of targets, each with its label, as a choice."""
     return " or ".join(f"{target.name} ({target.label})" for target in targets)

@@ -7,7 +7,6 @@ import itertools
 import math
 import os
 import secrets
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ import click
 from warpwave import console
 from warpwave.cli.doctor import outcome as outcome_of_findings
 from warpwave.cli.doctor import print_findings
-from warpwave.cli.options import COMMAND, FILE, FOLDER, OUT_FILE, OUT_FOLDER, known_options, strict_option
+from warpwave.cli.options import COMMAND, FILE, FOLDER, OUT_FILE, OUT_FOLDER, known_options, split, strict_option
 from warpwave.cli.run import parse_run
 from warpwave.errors import NOTHING, WORSE, ExitCode, InfrastructureError, Outcome, UsageError
 from warpwave.records.words import MOST_SHARDS
@@ -122,7 +121,7 @@ def leg(name: str, out: Path, kernels: Path, **given: Any) -> Outcome:
     # If an option is given twice, the last one counts, so --options overrides the step's own options.
     flags = {"--engine": given["engine"], "--shard": given["shard"], "--known": given["known"], "--fail-on": given["fail_on"]}
     words = [word for flag, value in flags.items() if value for word in (flag, value)]
-    words += split(given["options"]) + keeping(given["compile_for"])
+    words += split(given["options"], "--options", """-k "a or b\"""") + keeping(given["compile_for"])
     # This is the machine with the card: a hosts file says where machines are that others reach.
     first = [name, "--kernels", str(kernels), "--out", str(out), "--no-report", "--here"]
     context = parse_run([*first, *words])
@@ -185,11 +184,9 @@ def tidy(folder: Path) -> Outcome:
     if folder.is_symlink():
         folder.unlink()
     if left := tidy_folder(folder):
-        raise InfrastructureError(
-            f"{len(left)} links or devices in {folder} could not be removed, {left[0]!r} among them.",
-            "They belong to another user, or the disk is read-only or broken.",
-            "Do not upload that folder. Remove it as that user or as root.",
-        )
+        happened = f"{len(left)} links or devices in {folder} could not be removed, {left[0]!r} among them."
+        meaning = "They belong to another user, or the disk is read-only or broken."
+        raise InfrastructureError(happened, meaning, "Do not upload that folder. Remove it as that user or as root.")
     make_portable(folder)
     return Outcome()
 
@@ -271,28 +268,14 @@ def _known(options: dict[str, Any], kernels: Path, since: Since) -> Known | None
     )
 
 
-def split(options: str) -> list[str]:
-    """Split options as a shell would. Nothing in them is expanded or run.
-
-    Raises:
-        UsageError: a quote is not closed.
-    """
-    try:
-        return shlex.split(options)
-    except ValueError as error:
-        example = """Quote as in a shell: --options '-k "a or b"'."""
-        raise UsageError(f"--options cannot be split: {error}.", "A quote is not closed.", example) from None
-
-
 def _legs(params: dict[str, Any]) -> list[list[dict[str, str]]]:
-    """Return the names of the legs that these options mean, with their targets, in lanes."""
     from warpwave.cli.legs import chosen_targets
     from warpwave.config.targets import load_targets
     from warpwave.options import Package, RunOptions, Where
     from warpwave.run.legs import Leg, lanes
 
-    chosen = chosen_targets(params, load_targets(params["overlay"]))
     nothing = Path()
+    chosen = chosen_targets(params, load_targets(params["overlay"]))
     legs = [Leg(target, RunOptions(Where("", nothing, host=host), Package(nothing))) for target, host in chosen]
     return [[{"name": leg.target.name, "target": leg.target.kind, "engine": leg.engine} for leg in lane] for lane in lanes(legs)]
 
@@ -302,11 +285,7 @@ def _names(text: str) -> list[str]:
 
 
 def _share(text: str) -> float | None:
-    """Parse a threshold, which may come from a variable. Empty means None.
-
-    Raises:
-        UsageError: the text is not a number from 0 to 10.
-    """
+    """Parse a threshold, which may come from a variable. Empty means None. Raises UsageError if the text is not a number from 0 to 10."""
     if not text:
         return None
     try:

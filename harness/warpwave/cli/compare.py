@@ -1,8 +1,8 @@
-"""`warpwave codegen diff BASE HEAD`: show what changed in generated code between two runs. Needs no GPU and no container."""
+"""Compare runs: `warpwave codegen diff`, `compare` and `history`; and `export` and `plot` their numbers. Needs no GPU and no container."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,6 @@ from warpwave.records import grouped
 if TYPE_CHECKING:
     from warpwave.compare.changed_codegen import Bundle, Concern, Diff
     from warpwave.compare.changed_speeds import SpeedChanges
-    from warpwave.compare.model import Comparison
 
 
 _FOLDER = click.Path(path_type=Path)
@@ -49,12 +48,12 @@ def diff(base: Path, head: Path, fail_on: str, markdown: Path | None, html_file:
 
     BASE and HEAD are folders of two runs (or of their artifacts) with a compile stage. Targets are joined.
     """
-    from warpwave.compare.changed_codegen import check_comparable
+    from warpwave.compare.changed_codegen import bundle, check_comparable
     from warpwave.compare.changed_codegen import diff as compare
     from warpwave.render.sections.changes import code_sentence, diff_sections
 
     failing = parse_concerns(fail_on)
-    sides = _read_bundle(base), _read_bundle(head)
+    sides = bundle(str(base), read_runs([base])), bundle(str(head), read_runs([head]))
     check_comparable(*sides)
     found = compare(sides[0].kernels, sides[1].kernels)
     ended = Outcome() if fail_on == NOTHING else outcome(sides, found, failing)
@@ -67,11 +66,7 @@ def diff(base: Path, head: Path, fail_on: str, markdown: Path | None, html_file:
 
 
 def parse_concerns(text: str) -> tuple[Concern, ...]:
-    """Parse `--fail-on`.
-
-    Raises:
-        UsageError: it contains an unknown concern.
-    """
+    """Parse `--fail-on`. Raises UsageError if it contains an unknown concern."""
     from warpwave.compare.changed_codegen import USUAL, Concern
 
     if text in FAIL_ON:
@@ -79,11 +74,8 @@ def parse_concerns(text: str) -> tuple[Concern, ...]:
     known = {concern.value: concern for concern in Concern}
     for word in text.split(","):
         if word not in known:
-            raise UsageError(
-                f"--fail-on does not know {word!r}.",
-                "Concerns are separated by commas.",
-                f"Choose from {', '.join(known)}; or use one of {', '.join(FAIL_ON)}.",
-            )
+            remedy = f"Choose from {', '.join(known)}; or use one of {', '.join(FAIL_ON)}."
+            raise UsageError(f"--fail-on does not know {word!r}.", "Concerns are separated by commas.", remedy)
     return tuple(known[word] for word in text.split(","))
 
 
@@ -101,15 +93,6 @@ def outcome(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern]) ->
         return Outcome(ExitCode.FAILED, code_sentence(found, failing).rstrip("."))
     faults = [f"{where} is incomplete ({fault})" for where, side in zip(("BASE", "HEAD"), sides, strict=True) for fault in side.faults]
     return Outcome(ExitCode.INCOMPLETE, "; ".join(faults)) if faults else Outcome()
-
-
-def _read_bundle(folder: Path) -> Bundle:
-    from warpwave.compare.changed_codegen import bundle
-
-    return bundle(str(folder), read_runs([folder]))
-
-
-# `warpwave compare BASE HEAD` and `warpwave history`: how speeds change between two commits or over many. Need no GPU and no container.
 
 
 @click.command(cls=JsonCommand)
@@ -145,10 +128,8 @@ def compare(base: Path, head: Path, threshold: float | None, markdown: Path | No
 
 
 def speed_outcome(found: SpeedChanges, fail_on: str = WORSE) -> Outcome:
-    """Return 1 if a point fails now, or is slower (unless only `new` failures count), 4 if something could not be compared, else 0.
-
-    A point that both runs skip does not count, and one that fails in both only for `any`.
-    """
+    """Return 1 if a point fails now, or is slower (unless only `new` failures count), 4 if something could not be compared, else 0. A point
+    that both runs skip does not count, and one that fails in both only for `any`."""
     from warpwave.compare.model import Change
     from warpwave.render.sections.changes import speed_sentence
     from warpwave.render.text import first_line, plural
@@ -185,7 +166,9 @@ def history(folders: tuple[Path, ...], kernel: str | None, last: int, markdown: 
     from warpwave.render.sections.changes import history_sections
     from warpwave.render.text import plural
 
-    by_folder = _by_folder(folders, find_raw(folders))
+    given = {path.resolve() for path in folders}
+    # By the outermost given folder that holds it: shards are joined within one, not across runs.
+    by_folder = grouped(([path for path in (raw, *raw.parents) if path in given][-1], raw) for raw in find_raw(folders))
     found, left_out = series(run for raw in by_folder.values() for run in read_runs(raw))
     left_out += [f"{folder}: there is no raw folder in it" for folder in folders if folder.resolve() not in by_folder]
     found = [one for one in found if kernel in (None, one.kernel)]
@@ -201,23 +184,15 @@ def history(folders: tuple[Path, ...], kernel: str | None, last: int, markdown: 
     return show_page(lead, history_sections(drawn, left_out), ended, body, kind="history", json=json, markdown=markdown)
 
 
-def _by_folder(given: tuple[Path, ...], raw: list[Path]) -> dict[Path, list[Path]]:
-    """Group raw folders by the outermost given folder that holds them: shards are joined within one, not across runs."""
-    known = {path.resolve() for path in given}
-    return grouped(([path for path in (folder, *folder.parents) if path in known][-1], folder) for folder in raw)
-
-
-# `warpwave export` and `warpwave plot`: write the numbers of a run for other tools, and draw its charts for a README or a chat.
-
 _FOLDERS = click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FOLDER...")
 
 _MEASURE = "Run the bench stage, which needs a GPU."
 
 
-def _formats() -> list[str]:
+def _formats() -> Iterable[str]:
     from warpwave.render.exports import FORMATS
 
-    return list(FORMATS)
+    return FORMATS
 
 
 @click.command()
@@ -227,7 +202,7 @@ def _formats() -> list[str]:
     "name",
     required=True,
     metavar="FORMAT",
-    shell_complete=lambda context, parameter, typed: [name for name in _formats() if name.startswith(typed)],
+    shell_complete=complete_list(_formats),
     help="benchmark-action, benchmark-action-times, bencher, pytorch, openmetrics, csv, speedscope (of a profile).",
 )
 @click.option("--out", type=OUT_FILE, help="Write to this file instead of standard output.")
@@ -237,12 +212,13 @@ def export(folders: tuple[Path, ...], name: str, out: Path | None) -> Outcome:
     Exports contain only sound numbers: the kernel's tests passed, and the speed is possible for the memory. csv also contains the others,
     and marks them. The command reports how many numbers it leaves out.
     """
+    from warpwave.compare import compare as compare_runs
     from warpwave.records import write_text
     from warpwave.render.exports import FORMATS, left_out
 
     if name not in FORMATS:
         raise UsageError(f"There is no format {name!r}.", "Each format is for one tool.", f"Choose from {', '.join(FORMATS)}.")
-    comparison = _compare(folders)
+    comparison = compare_runs(read_runs(folders))
     if name == "speedscope":
         if not comparison.profiles:
             raise UsageError("There is nothing to export.", "No kernel was profiled.", "Run `warpwave profile CARD`; it needs no GPU.")
@@ -267,21 +243,18 @@ def export(folders: tuple[Path, ...], name: str, out: Path | None) -> Outcome:
 )
 @click.option("--png", is_flag=True, help="Also write PNG files; needs the package resvg-py.")
 @click.option(
-    "--theme",
-    type=click.Choice(["auto", "light", "dark"]),
-    default="auto",
-    show_default=True,
-    help="auto: the viewer's; light for PNG.",
+    "--theme", type=click.Choice(["auto", "light", "dark"]), default="auto", show_default=True, help="auto: the viewer's; light for PNG."
 )
 def plot(folders: tuple[Path, ...], out: Path | None, png: bool, theme: str) -> Outcome:
     """Draw one picture for each kernel: its curves, their bands and the measured ceiling."""
+    from warpwave.compare import compare as compare_runs
     from warpwave.records import write_text
     from warpwave.render.charts.pictures import pictures
     from warpwave.run.folders import check_no_links, check_writable, report_folder
 
     if out is not None:
         check_writable(out)
-    comparison = _compare(folders)
+    comparison = compare_runs(read_runs(folders))
     # Beside a run, never in it: what a run left behind stays as it was.
     beside = folders[0].resolve() if len(folders) == 1 else report_folder(folders)
     where = out or beside.with_name(f"{beside.name}-plots")
@@ -300,19 +273,9 @@ def plot(folders: tuple[Path, ...], out: Path | None, png: bool, theme: str) -> 
 
 
 def _png(svg: str) -> bytes:
-    """Render the picture at twice its size in pixels, for high-resolution screens."""
     try:
         from resvg_py import svg_to_bytes
     except ImportError:
-        raise UsageError(
-            "PNG pictures need the package resvg-py.",
-            "It is optional, because SVG does not need it.",
-            "pip install resvg-py, where warpwave is installed.",
-        ) from None
+        meaning = "It is optional, because SVG does not need it."
+        raise UsageError("PNG pictures need the package resvg-py.", meaning, "pip install resvg-py, where warpwave is installed.") from None
     return bytes(svg_to_bytes(svg_string=svg, zoom=2.0))
-
-
-def _compare(folders: tuple[Path, ...]) -> Comparison:
-    from warpwave.compare import compare
-
-    return compare(read_runs(folders))

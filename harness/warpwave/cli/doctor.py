@@ -25,19 +25,13 @@ if TYPE_CHECKING:
     from warpwave.doctor import Finding
 
 
-# `warpwave doctor --hosts`: ask the machines of all legs at once, and show in a table what each lacks.
-
 _AT_ONCE = 32
-_STYLES = {"fail": "red", "warn": "yellow"}
+_STYLES = {"pass": "green", "warn": "yellow", "fail": "red"}
 
 
 def doctor_hosts(options: Mapping[str, Any], targets: dict[str, Target], *, strict: bool, json: Json) -> Outcome:
-    """Ask every host of the legs in `options`, all at once. A host that does not answer is a finding.
-
-    Raises:
-        ConfigError: there is no hosts file, or it is not valid.
-        UsageError: a name is no leg.
-    """
+    """Ask every host of the legs in `options`, all at once. A host that does not answer is a finding. Raises ConfigError if there is no
+    hosts file, or it is not valid, and UsageError if a name is no leg."""
     from warpwave.cli.legs import all_hosts, chosen_targets, hosts_file
     from warpwave.doctor.machine import bad
 
@@ -72,38 +66,23 @@ def _examine(place: tuple[Target, Host]) -> list[Finding]:
 
 
 def _table(places: Sequence[tuple[Target, Host]], found: Sequence[Sequence[Finding]]) -> Table:
-    """Return a row for each thing that a host lacks; one row for a host that lacks nothing."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("leg", no_wrap=True)
     table.add_column("host", no_wrap=True, max_width=24)
     table.add_column("what it lacks", ratio=3, overflow="fold")
     table.add_column("what fixes it", ratio=2, overflow="fold")
     for (_, host), findings in zip(places, found, strict=True):
-        lacks = [finding for finding in findings if finding.state in _STYLES]
+        lacks = [finding for finding in findings if finding.state in ("fail", "warn")]
         names = [Text(visible(host.name)), Text(visible(host.where))]
         if not lacks:
             passed = sum(finding.state == "pass" for finding in findings)
             table.add_row(*names, Text(f"nothing: {passed} checks passed", "green"), "")
         for finding in lacks:
-            table.add_row(*names, Text(visible(_lacks(host, finding)), _STYLES[finding.state]), Text(visible(finding.fix)))
+            check = finding.check.removeprefix(host.name).removeprefix(": ")
+            lack = f"{check}: {finding.evidence}" if check else finding.evidence
+            table.add_row(*names, Text(visible(lack), _STYLES[finding.state]), Text(visible(finding.fix)))
             names = [Text(""), Text("")]
     return table
-
-
-def _lacks(host: Host, finding: Finding) -> str:
-    check = finding.check.removeprefix(host.name).removeprefix(": ")
-    return f"{check}: {finding.evidence}" if check else finding.evidence
-
-
-def as_file_or_leg(value: str | None, names: tuple[str, ...]) -> tuple[Path | None, tuple[str, ...]]:
-    """Return the file that `--hosts VALUE` names, and the legs: a value that is no file and looks like none is a leg's name."""
-    if not value:
-        return None, names
-    path = Path(value)
-    return (path, names) if path.exists() or path.suffix or "/" in value else (None, (value, *names))
-
-
-_COLOURS = {"pass": "green", "warn": "yellow", "fail": "red"}
 
 
 @click.command(cls=JsonCommand)
@@ -132,11 +111,12 @@ def doctor(names: tuple[str, ...], overlay: Path | None, engine: str | None, *, 
     from warpwave.doctor import examine
     from warpwave.doctor.checks import run_kernel
     from warpwave.doctor.machine import bad, fit
-    from warpwave.safe_text import json_text
 
     targets = load_targets(overlay)
     if options["hosts"] is not None:
-        file, legs = as_file_or_leg(options["hosts"], names)
+        given = options["hosts"]  # a value that is no file and looks like none is a leg's name
+        is_leg = given and not (Path(given).exists() or Path(given).suffix or "/" in given)
+        file, legs = (None, (given, *names)) if is_leg else (Path(given) if given else None, names)
         asked = {"hosts": file, "here": False, "kernels": options["kernels"], "names": legs}
         return doctor_hosts(asked, targets, strict=strict, json=json)
     select(targets, list(names))
@@ -157,18 +137,14 @@ def outcome(faults: Sequence[Finding]) -> Outcome:
 
 def print_findings(findings: Sequence[Finding]) -> None:
     """Print one line for each finding, its fix below it, and the counts at the end."""
-    from warpwave.safe_text import visible
-
     for finding in findings:
-        mark = Text(f"{finding.state:<5}", _COLOURS.get(finding.state, "dim"))
+        mark = Text(f"{finding.state:<5}", _STYLES.get(finding.state, "dim"))
         console.show(mark, Text(visible(f"{finding.check}: {finding.evidence}")), soft_wrap=True)
         if finding.fix:
             console.show(Text(visible(f"      {finding.fix}"), "dim"), soft_wrap=True)
     counts = {state: sum(finding.state == state for finding in findings) for state in ("pass", "warn", "fail", "skip")}
     console.say(", ".join(f"{count} {state}" for state, count in counts.items() if count))
 
-
-# `warpwave clean`: list or remove what earlier runs left on this machine.
 
 _MIB = 1 << 20
 _DAYS = 30

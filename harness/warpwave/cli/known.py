@@ -1,7 +1,5 @@
 """`warpwave known update RUN`; and what `--known`, `--known-base`, `--known-strict` and `--fail-on` mean to every report."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence
@@ -27,13 +25,8 @@ _MOST_LINES = 20
 
 def read_known(options: dict[str, Any], *, kernels: Path | None = None, runs: Sequence[Path] = ()) -> Known | None:
     """Return the known failures that the options name, and what the exit code depends on; None without a list and without such options.
-
-    Without `--known`, the list is the package's own, at or above the folder `kernels`; or what was used for the folders `runs`.
-
-    Raises:
-        UsageError: what an option names does not exist.
-        ConfigError: the list has a wrong line.
-    """
+    Without `--known`, the list is the package's own, at or above the folder `kernels`; or what was used for the folders `runs`. Raises
+    UsageError if what an option names does not exist, and ConfigError if the list has a wrong line."""
     path: Path | None = options["known"]
     policy: dict[str, Any] = {
         "today": date.today().isoformat(),
@@ -86,32 +79,24 @@ def _is_own(path: Path) -> bool:
 def _read(path: Path) -> Listed:
     try:
         if path.stat().st_size > _LARGEST:
-            raise ConfigError(
-                f"{path} is larger than {_LARGEST >> 20} MiB.",
-                "It is no list of known failures.",
-                "`warpwave known update RUN` writes one.",
-            )
+            meaning = "It is no list of known failures."
+            raise ConfigError(f"{path} is larger than {_LARGEST >> 20} MiB.", meaning, "`warpwave known update RUN` writes one.")
         return parse(path.read_text(encoding="utf-8"), str(path))
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not UTF-8.", "It is no text, or was saved in another encoding.", "Save it as UTF-8.") from None
 
 
 def _at(path: Path, base: str) -> tuple[Entry, ...]:
-    """Return the entries that the list has on the base branch; none if it does not have the list.
-
-    Raises:
-        UsageError: git does not have that commit here.
-    """
+    """Return the entries that the list has on the base branch; none if it does not have the list. Raises UsageError if git does not have
+    that commit here."""
     folder = path.parent
     refs = [*_merged_into(folder, base), f"refs/remotes/origin/{base}", f"refs/heads/{base}", *([] if base.startswith("-") else [base])]
     found = (ask_git(folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}") for ref in refs)
     commit = next(filter(None, found), None)
     if commit is None:
-        raise UsageError(
-            f"--known-base {base}: git has no such commit here.",
-            f"Of a pull request, the base branch's {path.name} counts, and a shallow checkout does not have it.",
-            f"Check out with `fetch-depth: 2`, or run `git fetch origin {base}` before.",
-        )
+        happened = f"--known-base {base}: git has no such commit here."
+        meaning = f"Of a pull request, the base branch's {path.name} counts, and a shallow checkout does not have it."
+        raise UsageError(happened, meaning, f"Check out with `fetch-depth: 2`, or run `git fetch origin {base}` before.")
     text = ask_git(folder, "show", f"{commit.strip()}:./{path.name}")
     return parse(text, f"{path.name} of {base}").entries if text is not None else ()
 

@@ -1,7 +1,5 @@
 """The names on the command line → the legs of a run: what runs, where, with which options."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +11,7 @@ from warpwave import console
 from warpwave.config.hosts import Host, find_hosts, load_hosts
 from warpwave.config.package import find_root
 from warpwave.config.pyproject import load_environment
-from warpwave.config.targets import Target, load_builds, load_targets, load_toolchains, select
+from warpwave.config.targets import Target, load_builds, load_toolchains, select
 from warpwave.config.toolchains import chosen, legs, split_legs
 from warpwave.errors import ConfigError, InfrastructureError, UsageError
 from warpwave.options import RunOptions
@@ -21,8 +19,6 @@ from warpwave.records import Shard
 from warpwave.run import commit_of
 from warpwave.run.inputs import snapshot_of
 from warpwave.run.legs import Leg
-
-# Turn `--toolchain` and `--triton` into legs: each target on each toolchain.
 
 
 def on_toolchains(target: Target, options: Mapping[str, Any]) -> list[Target]:
@@ -34,31 +30,16 @@ def on_toolchains(target: Target, options: Mapping[str, Any]) -> list[Target]:
     return legs([target], chosen(known, names, versions, partial(newest, options)), known)
 
 
-def legs_on_toolchains(names: Sequence[str], options: dict[str, Any]) -> list[Target]:
-    """Return the legs of a run: the named targets as they are, unless the options or the names (`cpu@triton-3.8`) put them on toolchains.
-
-    Raises:
-        UsageError: a target or a toolchain is unknown, or a toolchain cannot compile for a target.
-    """
-    known = load_toolchains(options["overlay"])
-    targets = split_legs(load_targets(options["overlay"]), names, known, partial(newest, options))
-    return legs(select(targets, list(names)), chosen(known, options["toolchains"], options["tritons"], partial(newest, options)), known)
-
-
 def newest(options: Mapping[str, Any], index: str = "") -> str:
-    """Return the newest release of Triton that can be had; from an index of its own, the newest build, finished or not.
-
-    Raises:
-        InfrastructureError: the package index cannot be asked.
-    """
+    """Return the newest release of Triton that can be had; from an index of its own, the newest build, finished or not. Raises
+    InfrastructureError if the package index cannot be asked."""
     from warpwave.engines.packages.environments import releases
 
     wheels = Path(index) if index and Path(index).is_dir() else load_builds(options["overlay"])[0].wheelhouse
     found = releases(options["python"], wheels, "" if wheels else index)
     if not found:
-        raise InfrastructureError(
-            f"{wheels} has no wheel of Triton.", "The newest one there was asked for.", "Give another folder, or name a release."
-        )
+        meaning = "The newest one there was asked for."
+        raise InfrastructureError(f"{wheels} has no wheel of Triton.", meaning, "Give another folder, or name a release.")
     return found[-1]
 
 
@@ -75,18 +56,11 @@ def hosts_file(options: Mapping[str, Any]) -> tuple[Path | None, bool]:
 
 
 def all_hosts(options: Mapping[str, Any], targets: dict[str, Target]) -> list[Host]:
-    """Return every leg of the hosts file that the options mean.
-
-    Raises:
-        ConfigError: there is no hosts file, or it is not valid.
-    """
+    """Return every leg of the hosts file that the options mean. Raises ConfigError if there is no hosts file, or it is not valid."""
     path, trusted = hosts_file(options)
     if path is None:
-        raise ConfigError(
-            "There is no hosts.yml.",
-            "It says where each leg runs; it is looked for beside the kernels and in ~/.config/warpwave.",
-            "Write one (docs/guides/hosts.md), or name it: --hosts FILE.",
-        )
+        meaning = "It says where each leg runs; it is looked for beside the kernels and in ~/.config/warpwave."
+        raise ConfigError("There is no hosts.yml.", meaning, "Write one (docs/guides/hosts.md), or name it: --hosts FILE.")
     return list(load_hosts(path, targets, trusted=trusted).values())
 
 
@@ -100,14 +74,9 @@ def say_runs_here(names: Sequence[str], kernels: Path) -> None:
 
 
 def chosen_targets(options: Mapping[str, Any], targets: dict[str, Target]) -> list[tuple[Target, Host | None]]:
-    """Return what the names mean, in their order: a leg of the hosts file, else every leg of that target, else the target, here.
-
-    With `--here`, nothing has a host, and a target's name means the target. A leg's name still means its target, by that name.
-
-    Raises:
-        UsageError: a name is unknown.
-        ConfigError: the hosts file is not valid.
-    """
+    """Return what the names mean, in their order: a leg of the hosts file, else every leg of that target, else the target, here. With
+    `--here`, nothing has a host, and a target's name means the target. A leg's name still means its target, by that name. Raises UsageError
+    if a name is unknown, and ConfigError if the hosts file is not valid."""
     path, trusted = hosts_file(options)
     known = options["here"] and set(options["names"]) <= set(targets)  # then the file says nothing that matters
     hosts = load_hosts(path, targets, trusted=trusted) if path and not known else {}
@@ -128,13 +97,8 @@ def chosen_targets(options: Mapping[str, Any], targets: dict[str, Target]) -> li
 
 
 def legs_of(chosen: Sequence[tuple[Target, Host | None]], asked: RunOptions) -> list[Leg]:
-    """Return the legs of a run: each target with the options that its host changes, and one leg for each shard.
-
-    All have one commit and one snapshot, taken now.
-
-    Raises:
-        UsageError: an option cannot be used with a leg's host.
-    """
+    """Return the legs of a run: each target with the options that its host changes, and one leg for each shard. All have one commit and one
+    snapshot, taken now. Raises UsageError if an option cannot be used with a leg's host."""
     legs = []
     package = asked.package
     asked = replace(asked, package=replace(package, commit=package.commit or commit_of(package.kernels), snapshot=snapshot_of(asked)))
@@ -159,7 +123,6 @@ def legs_of(chosen: Sequence[tuple[Target, Host | None]], asked: RunOptions) -> 
 
 
 def _on_host(asked: RunOptions, host: Host) -> RunOptions:
-    """Return the options of a leg: those of the command line, then those of its host."""
     build = replace(
         asked.build,
         base_image=asked.build.base_image or host.build.base_image or None,
@@ -191,22 +154,17 @@ def _check_secrets(host: Host, asked: RunOptions) -> None:
     given += ["--requirements"] if any(path not in own for path in asked.package.install.requirements) else []
     given += [f"--with {name}" for name in asked.package.install.named]
     if given:
-        raise UsageError(
-            f"{', '.join(given)} would go to {host.ssh}, which the package's own hosts.yml names for {host.name}.",
-            "The author of the package chose that machine, and can read there what you send.",
-            "Leave it out; or, if you trust that machine, name the file (--hosts FILE) or put the leg into your own.",
-        )
+        happened = f"{', '.join(given)} would go to {host.ssh}, which the package's own hosts.yml names for {host.name}."
+        remedy = "Leave it out; or, if you trust that machine, name the file (--hosts FILE) or put the leg into your own."
+        raise UsageError(happened, "The author of the package chose that machine, and can read there what you send.", remedy)
 
 
 def _check_options(host: Host, asked: RunOptions) -> None:
     """Refuse options that describe this machine for a leg on another one."""
     for option, value in (("--engine", asked.where.engine), ("--python", asked.where.python)):
         if value and host.runs_with:
-            raise UsageError(
-                f"{option} {value} was given, and the hosts file says where {host.name} runs: {host.where}.",
-                f"{option} describes this machine.",
-                f"Leave {option} out, or add --here to run on this machine.",
-            )
+            happened = f"{option} {value} was given, and the hosts file says where {host.name} runs: {host.where}."
+            raise UsageError(happened, f"{option} describes this machine.", f"Leave {option} out, or add --here to run on this machine.")
     if host.slurm and host.container != "none" and not host.image:
         raise ConfigError(
             f"hosts.yml: {host.name}.image: found nothing, allowed is an image for {host.container}: a file on the nodes, or an address.",
@@ -214,6 +172,5 @@ def _check_options(host: Host, asked: RunOptions) -> None:
             "Build one from docker/*.Dockerfile, as docs/guides/slurm.md shows, and give its path.",
         )
     if asked.where.shard and (host.shards > 1 or host.also):
-        raise UsageError(
-            f"--shard was given, and the hosts file divides {host.name} already.", "A shard cannot be divided again.", "Leave --shard out."
-        )
+        meaning = "A shard cannot be divided again."
+        raise UsageError(f"--shard was given, and the hosts file divides {host.name} already.", meaning, "Leave --shard out.")

@@ -1,11 +1,9 @@
 """The options of `warpwave run` in groups, as click declares them."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Union
@@ -15,8 +13,6 @@ import click
 from warpwave.errors import UsageError
 from warpwave.records import CHOSEN, MOST_SECONDS, PytestSettings, What
 from warpwave.records.registry import HERE
-
-# What the options of several commands have in common: types of paths, `--json`, completion in the shell.
 
 Options = Callable[[Callable[..., Any]], Callable[..., Any]]
 # The value of `--json`: None without it, True for standard output, or the file.
@@ -51,14 +47,7 @@ def complete_target(context: click.Context, parameter: click.Parameter, typed: s
     return [name for name in load_targets() if name.startswith(typed)]
 
 
-def complete_weakening(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
-    """Return the names of protections that `--weaken` gives up."""
-    from warpwave.engines.docker.container import WEAKENINGS
-
-    return [name for name in WEAKENINGS if name.startswith(typed)]
-
-
-def complete_list(words: Callable[[], Sequence[str]]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+def complete_list(words: Callable[[], Iterable[str]]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
     """Return a completion of lists with commas: of the last word, by those of `words` that the list does not have yet."""
 
     def complete(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
@@ -66,6 +55,12 @@ def complete_list(words: Callable[[], Sequence[str]]) -> Callable[[click.Context
         return [f"{before}{comma}{word}" for word in words() if word.startswith(last) and word not in before.split(",")]
 
     return complete
+
+
+def _weakenings() -> Iterable[str]:
+    from warpwave.engines.docker.container import WEAKENINGS
+
+    return WEAKENINGS
 
 
 class JsonCommand(click.Command):
@@ -110,10 +105,8 @@ _MOVED = {
 
 
 def json_words(command: click.Command, words: Sequence[str]) -> list[str]:
-    """Return the words with `--json` as `--json=-`, `--json FILE.json` as `--json=FILE.json`, and `--install` as `--install=all`.
-
-    Click would take any word behind an option with an optional value as its value: `report --json FOLDER` would have no folder.
-    """
+    """Return the words with `--json` as `--json=-`, `--json FILE.json` as `--json=FILE.json`, and `--install` as `--install=all`. Click
+    would take any word behind an option with an optional value as its value: `report --json FOLDER` would have no folder."""
     valued = {name for option in command.params if isinstance(option, click.Option) and not option.is_flag for name in option.opts}
     found: list[str] = []
     rest = list(words)
@@ -133,7 +126,6 @@ def json_words(command: click.Command, words: Sequence[str]) -> list[str]:
 
 
 def _note_json(context: click.Context, parameter: click.Parameter, value: Path | None) -> Json:
-    """Note the option for `main`, which then writes errors as JSON too."""
     asked = True if value == Path("-") else value
     if isinstance(context.obj, dict):
         context.obj["json"] = asked
@@ -204,33 +196,34 @@ class GroupedCommand(JsonCommand):
                 formatter.write_dl(records)
 
 
-# Check the options that the user passes through to pytest.
-
-_PROCESSES = "warpwave runs one pytest on each GPU and watches it; --gpu 0,1 and --shard share the work."
-_FILES = "warpwave writes pytest's results and settings itself, and reads them back."
-_NO_RUN = "With it, pytest runs no test."
-_MEMORY = "pytest's cache is off, because the package's folder is never written to."
-_TESTS = "Ids begin at the kernels folder, which only warpwave knows."
-# What may not be passed on: the meaning and the remedy.
+# What may not be passed on to pytest: the options, the meaning and the remedy.
 _REFUSED = {
-    **dict.fromkeys(
-        ("-n", "--numprocesses", "--dist", "--tx", "--maxprocesses", "--forked", "--boxed", "-f", "--looponfail"),
-        (_PROCESSES, "Leave it out."),
-    ),
-    **dict.fromkeys(("--pdb", "--trace", "--pdbcls"), ("Nobody can type into a run.", "Run that test with pytest itself.")),
-    **dict.fromkeys(
-        ("--junitxml", "--junit-xml", "--rootdir", "-c", "--config-file", "--basetemp", "--confcutdir", "--capture", "-s"),
-        (_FILES, "Leave it out; the report's folder has junit.xml and the logs."),
-    ),
-    **dict.fromkeys(
-        ("--collect-only", "--co", "--collectonly", "--help", "-h", "--version", "-V", "--fixtures", "--markers", "--setup-plan"),
-        (_NO_RUN, "Use pytest itself for that."),
-    ),
-    **dict.fromkeys(
-        ("--lf", "--last-failed", "--ff", "--failed-first", "--nf", "--new-first", "--sw", "--stepwise", "--cache-show", "--cache-clear"),
-        (_MEMORY, "Use --last-failed RUN of warpwave."),
-    ),
-    "--pyargs": (_TESTS, "Name tests with --test ID."),
+    option: (meaning, remedy)
+    for options, meaning, remedy in (
+        (
+            "-n --numprocesses --dist --tx --maxprocesses --forked --boxed -f --looponfail",
+            "warpwave runs one pytest on each GPU and watches it; --gpu 0,1 and --shard share the work.",
+            "Leave it out.",
+        ),
+        ("--pdb --trace --pdbcls", "Nobody can type into a run.", "Run that test with pytest itself."),
+        (
+            "--junitxml --junit-xml --rootdir -c --config-file --basetemp --confcutdir --capture -s",
+            "warpwave writes pytest's results and settings itself, and reads them back.",
+            "Leave it out; the report's folder has junit.xml and the logs.",
+        ),
+        (
+            "--collect-only --co --collectonly --help -h --version -V --fixtures --markers --setup-plan",
+            "With it, pytest runs no test.",
+            "Use pytest itself for that.",
+        ),
+        (
+            "--lf --last-failed --ff --failed-first --nf --new-first --sw --stepwise --cache-show --cache-clear",
+            "pytest's cache is off, because the package's folder is never written to.",
+            "Use --last-failed RUN of warpwave.",
+        ),
+        ("--pyargs", "Ids begin at the kernels folder, which only warpwave knows.", "Name tests with --test ID."),
+    )
+    for option in options.split()
 }
 # Settings that warpwave has read, to find test files, before pytest reads them.
 _READ = ("python_files", "testpaths", "cache_dir", "junit_")
@@ -240,26 +233,30 @@ _NEEDED = (
     *("capture", "skipping", "tmpdir", "assertion", "junitxml", "reports"),
 )
 # Options that take a value as the next word; the two become one.
-_WITH_VALUE = ("--deselect", "--ignore", "--ignore-glob", "--tb", "--maxfail", "--durations", "--import-mode", "--override-ini", "--strict")
 _SHORT = ("-k", "-m", "-p", "-o", "-W", "-r")
+_VALUED = (
+    *("--deselect", "--ignore", "--ignore-glob", "--tb", "--maxfail", "--durations", "--import-mode", "--override-ini", "--strict"),
+    *_SHORT,
+)
 
 
 def pytest_words(texts: Sequence[str]) -> tuple[str, ...]:
-    """Split options as a shell would, each option with its value in one word if pytest allows that.
-
-    Raises:
-        UsageError: a quote is open, or an option would break the harness.
-    """
+    """Split options as a shell would, each option with its value in one word if pytest allows that. Refuse what breaks the harness."""
     found: list[str] = []
     for text in texts:
-        try:
-            words = shlex.split(text)
-        except ValueError as error:
-            example = """Quote as in a shell: --pytest-args '-m "not slow"'."""
-            raise UsageError(f"--pytest-args cannot be split: {error}.", "A quote is not closed.", example) from None
+        words = split(text, "--pytest-args", """-m "not slow\"""")
         while words:
             found.append(_checked(words.pop(0), words))
     return tuple(found)
+
+
+def split(text: str, option: str, example: str) -> list[str]:
+    """Split options as a shell would. Nothing in them is expanded or run. Raises UsageError if a quote is not closed."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        remedy = f"Quote as in a shell: {option} '{example}'."
+        raise UsageError(f"{option} cannot be split: {error}.", "A quote is not closed.", remedy) from None
 
 
 def take_node_ids(context: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
@@ -282,28 +279,24 @@ def _checked(word: str, following: list[str]) -> str:
     option, equals, value = word.partition("=")
     if word[:1] == "-" and word[1:2] not in ("-", "") and not equals and len(word) > 2 and word[:2] in (*_SHORT, "-n", "-c"):
         option, equals, value = word[:2], "=", word[2:]  # -nauto, -kadd
-    if option in (*_WITH_VALUE, *_SHORT) and not equals:
+    if option in _VALUED and not equals:
         value = following.pop(0) if following else ""
-    if option in _REFUSED:
-        raise UsageError(f"--pytest-args: {option} cannot be passed on.", *_REFUSED[option])
-    left_out = value.removeprefix("no:") if option == "-p" and value.startswith("no:") else ""
+    refused, left_out = _REFUSED.get(option), value.removeprefix("no:") if option == "-p" and value.startswith("no:") else ""
     if left_out in _NEEDED or left_out.startswith("warpwave"):
-        raise UsageError(
-            f"--pytest-args: -p {value} cannot be passed on.",
-            "The harness needs most of pytest's own plugins, and is one itself.",
-            "Leave it out; plugins that are installed beside pytest can be left out.",
-        )
-    if option in ("-o", "--override-ini") and value.startswith(_READ):
-        raise UsageError(
-            f"--pytest-args: {option} {value.partition('=')[0]} cannot be passed on.",
-            "warpwave reads this setting in the package's own file, to find its tests.",
-            "Change it there.",
-        )
+        meaning = "The harness needs most of pytest's own plugins, and is one itself."
+        refused = (meaning, "Leave it out; plugins that are installed beside pytest can be left out.")
+        option = f"-p {value}"
+    elif option in ("-o", "--override-ini") and value.startswith(_READ):
+        refused = ("warpwave reads this setting in the package's own file, to find its tests.", "Change it there.")
+        option = f"{option} {value.partition('=')[0]}"
+    if refused:
+        raise UsageError(f"--pytest-args: {option} cannot be passed on.", *refused)
     if not word.startswith("-"):
-        raise UsageError(f"--pytest-args: {word!r} is no option.", _TESTS, "Name tests with --test ID, or behind the target.")
+        remedy = "Name tests with --test ID, or behind the target."
+        raise UsageError(f"--pytest-args: {word!r} is no option.", _REFUSED["--pyargs"][0], remedy)
     if option == "-p":  # pytest reads it before it parses its options, and takes a = as part of the name
         return f"-p{value}"
-    return f"{option}={value}" if option in (*_WITH_VALUE, *_SHORT) else word
+    return f"{option}={value}" if option in _VALUED else word
 
 
 STAGES = [stage.value for stage in CHOSEN]
@@ -329,11 +322,8 @@ _LEAST_BUDGET_S = 20.0
 
 
 def parse_budget(text: str | None) -> float | None:
-    """Return a time such as `90s`, `10m`, `1h30m` or `90` in seconds; None without one.
-
-    Raises:
-        UsageError: it is no time, or too short for any stage.
-    """
+    """Return a time such as `90s`, `10m`, `1h30m` or `90` in seconds; None without one. Raises UsageError if it is no time, or too short
+    for any stage."""
     if text is None:
         return None
     found = _TIME.fullmatch(text) if text else None
@@ -345,138 +335,96 @@ def parse_budget(text: str | None) -> float | None:
 
 
 def parse_workers(text: str) -> int:
-    """Return how many processes run tests on each card; 0 for as many as fit.
-
-    Raises:
-        UsageError: the text is neither a number from 1 to 64 nor `auto`.
-    """
+    """Return how many processes run tests on each card; 0 for as many as fit. Raises UsageError if the text is neither a number from 1 to
+    64 nor `auto`."""
     if text == "auto":
         return 0
     if not text.isdecimal() or not 1 <= int(text) <= MOST_WORKERS:
-        raise UsageError(
-            f"--test-workers {text!r} is neither a number nor `auto`.",
-            "Each worker is a process that imports torch and keeps tensors on the card.",
-            f"Give a number from 1 to {MOST_WORKERS}; 1 runs one test after the other.",
-        )
+        happened = f"--test-workers {text!r} is neither a number nor `auto`."
+        meaning = "Each worker is a process that imports torch and keeps tensors on the card."
+        raise UsageError(happened, meaning, f"Give a number from 1 to {MOST_WORKERS}; 1 runs one test after the other.")
     return int(text)
+
+
+# What `--help` says of the options whose declaration fills a line.
+_HELP = {
+    "--strict": "Exit with 4 if something could not be checked, such as a test that needs a card.",
+    "--stage": f"Run only these stages: {', '.join(STAGES)}.  [default: the target's own]",
+    "--bench-script": "Run these files of the package as they are, and measure each do_bench in them; repeatable.",
+    "--architectures": "Compile for these only, by name of the card or of its code: mi300x,h100,gfx1100; or for all.  [default: the "
+    "target's own]",
+    "--pytest-args": "Options for pytest, quoted; repeatable. Or write them behind `--`.",
+    "--config": "Run tests with this configuration of an autotuned kernel, and no other: 'matmul: BLOCK=128 num_warps=4'; repeatable.",
+    "--quick": "A quick look of a minute (--budget): at most three tests of each function, three sizes of each sweep, two architectures.",
+    "--budget": "Take this long for each target, 10m or 90s: compile, run what failed last time, what changed, one test of each function, "
+    "the rest; and say what was left out.  [default: none, or 1m with --quick]",
+    "--sanitize": "Check what interpreted or emulated kernels do to memory: bounds, unwritten data, races; with a card, what "
+    "Triton's ConSan "
+    "checks.  [default: on without a card]",
+    "--gates": "Fail on the gates that the package's pyproject.toml sets, or also on those that only advise.",
+    "--precision": "Measure a point until its median is this precise, with 95% confidence, or the benchmark's own time limit is reached.",
+    "--save-compiled": "Keep what the compile stage compiles for these architectures, for --compiled of another run.",
+    "--compiled": "Use the kernels that this run compiled with --save-compiled; refuse them if the SHA-256 of their list is another.",
+    "--test-workers": "Run tests in N processes on each card, or on this machine's cores; auto: as many as fit. Never while "
+    "anything is measured.",
+    "--test-timeout": "Limit for one test or point.  [default: 300, or 120 with --quick]",
+    "--timeout": "Limit for one target.",
+    "--requirements": "Install these packages beside torch and Triton; repeatable.",
+    "--install": "Install the package at the kernels' root, with what it declares to need, or alone.",
+    "--extra": "With --install: also this extra, or dependency group, of it; repeatable.",
+    "--toolchain": "Run each target on this toolchain of the targets file, as a leg of its own; repeatable.",
+    "--hosts": "Run each leg where this file says.  [default: hosts.yml beside the kernels, or in ~/.config/warpwave]",
+    "--weaken": "Give up one protection of the container, by name; shown in the report.",
+    "--known": "What may fail: a list, or what failed in that run.  [default: known-failures.txt of the package]",
+    "--known-base": "Of the list, only what it has in this commit counts; what was added since is shown.  [default: a pull request's base]",
+}
+
+
+def _option(name: str, *more: str, **settings: Any) -> Options:
+    return click.option(name, *more, help=_HELP[name.partition("/")[0]], **settings)
+
+
+def _parsed(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    return lambda context, parameter, value: parse(value)
 
 
 what_options = several(
     "What to run",
     click.option("--kernels", type=FOLDER, default=Path("kernels"), show_default=True, help="Folder of the kernel package."),
-    click.option(
-        "--stage",
-        "stages",
-        metavar="S,S",
-        shell_complete=complete_list(lambda: STAGES),
-        help=f"Run only these stages: {', '.join(STAGES)}.  [default: the target's own]",
-    ),
+    _option("--stage", "stages", metavar="S,S", shell_complete=complete_list(lambda: STAGES)),
     click.option("--bench", "benches", multiple=True, help="Pattern of bench files; repeatable.  [default: bench_*.py]"),
-    click.option(
-        "--bench-script",
-        "bench_scripts",
-        multiple=True,
-        metavar="GLOB [-- ARGS]",
-        help="Run these files of the package as they are, and measure each do_bench in them; repeatable.",
-    ),
-    click.option(
-        "--architectures",
-        metavar="A,A",
-        default="",
-        help="Compile for these only, by name of the card or of its code: mi300x,h100,gfx1100; or for all.  [default: the target's own]",
-    ),
+    _option("--bench-script", "bench_scripts", multiple=True, metavar="GLOB [-- ARGS]"),
+    _option("--architectures", metavar="A,A", default=""),
     click.option("-k", "keyword", metavar="EXPR", help="Run only tests that match, as in pytest."),
     click.option("--test", "tests", multiple=True, metavar="ID", help="Run only this test, file or folder: pytest's node id; repeatable."),
     click.option("--last-failed", type=FOLDER, metavar="RUN", help="Run only the tests that did not pass in that earlier run."),
     click.option("--changed-since", metavar="REF", help="Run only the test files and benches that a change since that commit touches."),
     click.option("--deselect-from", type=FILE, metavar="FILE", help="Leave out the tests in FILE: a node id a line, # for comments."),
-    click.option(
-        "--pytest-args",
-        multiple=True,
-        metavar="ARGS",
-        callback=lambda context, parameter, texts: pytest_words(texts),
-        help="Options for pytest, quoted; repeatable. Or write them behind `--`.",
-    ),
-    click.option(
-        "--config",
-        "configs",
-        multiple=True,
-        metavar="KERNEL: NAME=VALUE …",
-        help="Run tests with this configuration of an autotuned kernel, and no other: 'matmul: BLOCK=128 num_warps=4'; repeatable.",
-    ),
-    click.option(
-        "--quick",
-        is_flag=True,
-        help="A quick look of a minute (--budget): at most three tests of each function, three sizes of each sweep, two architectures.",
-    ),
-    click.option(
-        "--budget",
-        metavar="TIME",
-        callback=lambda context, parameter, text: parse_budget(text),
-        help="Take this long for each target, 10m or 90s: compile, run what failed last time, what changed, one test of each function, "
-        "the rest; and say what was left out.  [default: none, or 1m with --quick]",
-    ),
-    click.option(
-        "--sanitize/--no-sanitize",
-        default=None,
-        help="Check what interpreted or emulated kernels do to memory: bounds, unwritten data, races; with a card, what Triton's ConSan "
-        "checks.  [default: on without a card]",
-    ),
+    _option("--pytest-args", multiple=True, metavar="ARGS", callback=_parsed(pytest_words)),
+    _option("--config", "configs", multiple=True, metavar="KERNEL: NAME=VALUE …"),
+    _option("--quick", is_flag=True),
+    _option("--budget", metavar="TIME", callback=_parsed(parse_budget)),
+    _option("--sanitize/--no-sanitize", default=None),
     click.option("--profile", is_flag=True, help="Count what emulated kernels ask of memory, LDS and matrix units, by line of the source."),
-    click.option(
-        "--gates",
-        type=click.Choice(["package", "strict"]),
-        default="package",
-        show_default=True,
-        help="Fail on the gates that the package's pyproject.toml sets, or also on those that only advise.",
-    ),
-    click.option(
-        "--precision",
-        type=click.FloatRange(0, 1, min_open=True),
-        default=What.precision,
-        show_default=True,
-        metavar="SHARE",
-        help="Measure a point until its median is this precise, with 95% confidence, or the benchmark's own time limit is reached.",
-    ),
+    _option("--gates", type=click.Choice(["package", "strict"]), default="package", show_default=True),
+    _option("--precision", type=click.FloatRange(0, 1, min_open=True), default=What.precision, show_default=True, metavar="SHARE"),
     click.option("--aa", "again", is_flag=True, help="Measure everything twice (A/A), to see how much speeds vary without a change."),
-    click.option(
-        "--save-compiled",
-        metavar="A,A",
-        help="Keep what the compile stage compiles for these architectures, for --compiled of another run.",
-    ),
-    click.option(
-        "--compiled",
-        metavar="RUN[@SHA256]",
-        callback=lambda context, parameter, text: parse_compiled(text),
-        help="Use the kernels that this run compiled with --save-compiled; refuse them if the SHA-256 of their list is another.",
-    ),
+    _option("--save-compiled", metavar="A,A"),
+    _option("--compiled", metavar="RUN[@SHA256]", callback=_parsed(parse_compiled)),
 )
 
 
 def known_options(*, usual: str = "new", words: bool = False, for_workflow: bool = False, of_one_run: bool = True) -> Options:
-    """Return the options about known failures, the same for every command with a report; `cli/known.py` reads them.
-
-    `usual` is what `--fail-on` is by default. With `words`, it also takes words for what may not get worse. In a workflow, variables set
-    the options. Only a report `of_one_run` can say that an entry is not needed any more.
-    """
+    """Return the options about known failures, the same for every command with a report; `cli/known.py` reads them. `usual` is what
+    `--fail-on` is by default. With `words`, it also takes words for what may not get worse. In a workflow, variables set the options. Only
+    a report `of_one_run` can say that an entry is not needed any more."""
     listed = "new|worse|any|nothing" if not words else "WHAT,WHAT"
     more = "; or words for what may not get worse" if words else ""
     strict = click.option("--known-strict", is_flag=True, help="Fail also if something is listed that does not fail any more.")
     return several(
         "Known failures",
-        click.option(
-            "--known",
-            type=click.Path(path_type=Path),
-            metavar="FILE|RUN",
-            envvar="KNOWN" if for_workflow else None,
-            help="What may fail: a list, or what failed in that run.  [default: known-failures.txt of the package]",
-        ),
-        click.option(
-            "--known-base",
-            metavar="REF",
-            envvar="GITHUB_BASE_REF",
-            help="Of the list, only what it has in this commit counts; what was added since is shown.  [default: a pull request's base]",
-        ),
+        _option("--known", type=click.Path(path_type=Path), metavar="FILE|RUN", envvar="KNOWN" if for_workflow else None),
+        _option("--known-base", metavar="REF", envvar="GITHUB_BASE_REF"),
         *([strict] if of_one_run else []),
         click.option(
             "--fail-on",
@@ -492,52 +440,22 @@ def known_options(*, usual: str = "new", words: bool = False, for_workflow: bool
 
 limit_options = several(
     "Limits",
-    click.option(
-        "--test-workers",
-        metavar="N",
-        default="auto",
-        show_default=True,
-        callback=lambda context, parameter, text: parse_workers(text),
-        help="Run tests in N processes on each card, or on this machine's cores; auto: as many as fit. Never while anything is measured.",
-    ),
-    click.option(
-        "--test-timeout",
-        type=float,
-        callback=_check_time,
-        metavar="S",
-        help="Limit for one test or point.  [default: 300, or 120 with --quick]",
-    ),
-    click.option(
-        "--timeout", type=float, callback=_check_time, default=10800.0, show_default=True, metavar="S", help="Limit for one target."
-    ),
+    _option("--test-workers", metavar="N", default="auto", show_default=True, callback=_parsed(parse_workers)),
+    _option("--test-timeout", type=float, callback=_check_time, metavar="S"),
+    _option("--timeout", type=float, callback=_check_time, default=10800.0, show_default=True, metavar="S"),
 )
 package_options = several(
     "The package and what it needs",
-    click.option(
-        "--requirements", type=FILE, multiple=True, metavar="FILE", help="Install these packages beside torch and Triton; repeatable."
-    ),
+    _option("--requirements", type=FILE, multiple=True, metavar="FILE"),
     click.option("--with", "with_packages", multiple=True, metavar="NAME", help="Install this package, as pip names it; repeatable."),
-    click.option(
-        "--install",
-        type=click.Choice(["all", "alone"]),
-        metavar="[=alone]",
-        help="Install the package at the kernels' root, with what it declares to need, or alone.",
-    ),
-    click.option(
-        "--extra", "extras", multiple=True, metavar="NAME", help="With --install: also this extra, or dependency group, of it; repeatable."
-    ),
+    _option("--install", type=click.Choice(["all", "alone"]), metavar="[=alone]"),
+    _option("--extra", "extras", multiple=True, metavar="NAME"),
     click.option("--env", multiple=True, metavar="NAME[=VALUE]", help="Set a variable for the kernels, or pass yours on; repeatable."),
 )
 where_options = several(
     "Where to run",
     click.option("--engine", type=click.Choice(list(HERE)), help="Use this engine, with no fallback.  [default: the target's own]"),
-    click.option(
-        "--toolchain",
-        "toolchains",
-        multiple=True,
-        metavar="NAME",
-        help="Run each target on this toolchain of the targets file, as a leg of its own; repeatable.",
-    ),
+    _option("--toolchain", "toolchains", multiple=True, metavar="NAME"),
     click.option("--triton", "tritons", multiple=True, metavar="VERSION", help="The same for a release, or `newest`; repeatable."),
     click.option("--gpu", metavar="LIST", help="Use this GPU; share the work between several: 0,1 or `all`.  [default: the first one]"),
     click.option("--shard", metavar="I/N", help="Run only part I of N of the test files and benches; `report` joins the parts."),
@@ -546,29 +464,19 @@ where_options = several(
     click.option("--out", type=OUT_FOLDER, help="Folder for the results.  [default: reports/runs/RUN_ID]"),
     click.option("--resume", type=OUT_FOLDER, metavar="RUN", help="Finish the run in that folder; finished parts are not run again."),
     click.option("--targets", "overlay", type=FILE, help="A targets file; its entries override the shipped ones."),
-    click.option(
-        "--hosts", type=FILE, help="Run each leg where this file says.  [default: hosts.yml beside the kernels, or in ~/.config/warpwave]"
-    ),
+    _option("--hosts", type=FILE),
     click.option("--here", is_flag=True, help="Run on this machine, whatever hosts.yml says."),
 )
 build_options = several(
     "How the image is built",
     click.option("--base-image", metavar="NAME", help="Base image instead of the target's, e.g. from your own registry."),
     click.option("--rebuild", is_flag=True, help="Build even if an image with the same contents exists."),
-    click.option(
-        "--weaken",
-        multiple=True,
-        metavar="NAME",
-        shell_complete=complete_weakening,
-        help="Give up one protection of the container, by name; shown in the report.",
-    ),
+    _option("--weaken", multiple=True, metavar="NAME", shell_complete=complete_list(_weakenings)),
     click.option("--keep", is_flag=True, help="Keep the container after the run."),
 )
 # Of every command that runs something.
 run_options = several("", what_options, limit_options, package_options, where_options, build_options)
-strict_option = click.option(
-    "--strict", is_flag=True, help="Exit with 4 if something could not be checked, such as a test that needs a card."
-)
+strict_option = _option("--strict", is_flag=True)
 output_options = several(
     "What is printed",
     json_option(),

@@ -1,7 +1,5 @@
 """Turn the options of `warpwave run` into `RunOptions`."""
 
-from __future__ import annotations
-
 import difflib
 import glob
 import os
@@ -21,7 +19,7 @@ from warpwave.cli.options import COMMAND, POSITIONAL, STAGES, overridden
 from warpwave.compare.known import reached
 from warpwave.config.package import declared_extras, find_project, find_root, import_folders, load_pytest_settings, package_names
 from warpwave.config.pyproject import PackageEnvironment, load_environment, load_what
-from warpwave.config.targets import Bounds, Builds, load_architectures, load_builds, named_architectures
+from warpwave.config.targets import Bounds, load_architectures, load_builds, named_architectures
 from warpwave.engines.docker.container import check_weakenings
 from warpwave.errors import NothingRanError, UsageError, WarpwaveError
 from warpwave.git import ask_git
@@ -32,13 +30,13 @@ from warpwave.run import inputs
 from warpwave.run.choice import (
     Change,
     ImportGraph,
-    Touched,
     changed_files,
     checked,
     failed_in_time,
     failed_tests,
     listed,
     named,
+    place_of,
     placed,
     python_files,
     seconds_by_file,
@@ -50,8 +48,6 @@ from warpwave.run.resume import recorded_run_id
 from warpwave.run.shards import NOTHING, parse_shard
 from warpwave.starter import repository_of
 
-# Turn the options for a package's environment into values: what to install, and which variables to set.
-
 # What the harness sets itself, for every stage. PYTHONPATH is not among them: a user's folders come behind the harness's.
 _OWN = re.compile(
     r"WARPWAVE_.*|HOME|USER|LOGNAME|PATH|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONHOME|TRITON_(CACHE_DIR|DEFAULT_FP_FUSION|INTERPRET)"
@@ -61,13 +57,9 @@ _REQUIREMENT = re.compile(r"[A-Za-z0-9][^\n\r]*")  # neither an option of pip no
 
 
 def chosen_packages(options: dict[str, Any], kernels: Path) -> Install:
-    """Return what to install: what the command line asks for, and with `--install` the requirements that the package's own file names.
-
-    A file alone installs nothing. A build runs code, in Docker with a network, and the file may be a stranger's.
-
-    Raises:
-        UsageError: a file is missing, or two options contradict each other.
-    """
+    """Return what to install: what the command line asks for, and with `--install` the requirements that the package's own file names. A
+    file alone installs nothing. A build runs code, in Docker with a network, and the file may be a stranger's. Raises UsageError if a file
+    is missing, or two options contradict each other."""
     own = load_environment(kernels) if options["install"] == "all" else PackageEnvironment()
     files = tuple(Path(path) for path in options["requirements"]) or own.requirements
     for file in files:
@@ -75,11 +67,9 @@ def chosen_packages(options: dict[str, Any], kernels: Path) -> Install:
             raise UsageError(f"There are no requirements at {file}.", "The path is misspelt.", "Give a file with one requirement a line.")
     for name in options["with_packages"]:
         if not _REQUIREMENT.fullmatch(name):
-            raise UsageError(
-                f"--with {name!r} is not a package's name.",
-                "It takes one requirement, as in a requirements file: a name, and a version if it matters.",
-                "Write --with einops, or --with 'einops>=0.7'; for options of pip, use --requirements FILE.",
-            )
+            meaning = "It takes one requirement, as in a requirements file: a name, and a version if it matters."
+            remedy = "Write --with einops, or --with 'einops>=0.7'; for options of pip, use --requirements FILE."
+            raise UsageError(f"--with {name!r} is not a package's name.", meaning, remedy)
     _check_extras(options["extras"], kernels, installs=options["install"] is not None)
     return Install(
         tuple(file.resolve() for file in files), options["install"] or "", tuple(options["with_packages"]), own.skipped, options["extras"]
@@ -97,19 +87,14 @@ def _check_extras(names: Sequence[str], kernels: Path, *, installs: bool) -> Non
         if known is not None and re.sub(r"[-_.]+", "-", name).lower() not in known:
             like = difflib.get_close_matches(name, known, n=1)
             has = f"It has {', '.join(known)}." if known else "It has none."
-            raise UsageError(
-                f"--extra: {folder / 'pyproject.toml'} has no extra and no dependency group {name!r}.",
-                f"{has} The nearest is {like[0]}." if like else has,
-                "Give one of them, or name what to install with --with or --requirements.",
-            )
+            happened = f"--extra: {folder / 'pyproject.toml'} has no extra and no dependency group {name!r}."
+            meaning = f"{has} The nearest is {like[0]}." if like else has
+            raise UsageError(happened, meaning, "Give one of them, or name what to install with --with or --requirements.")
 
 
 def chosen_variables(pairs: Sequence[str]) -> dict[str, str]:
-    """Return the user's variables for the kernels. NAME alone takes the caller's value.
-
-    Raises:
-        UsageError: a name is none, or belongs to warpwave, or the caller has no such variable.
-    """
+    """Return the user's variables for the kernels. NAME alone takes the caller's value. Raises UsageError if a name is none, or belongs to
+    warpwave, or the caller has no such variable."""
     found = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -122,27 +107,18 @@ def chosen_variables(pairs: Sequence[str]) -> dict[str, str]:
             meaning = "Names have letters, digits and underscores."
             raise UsageError(f"--env {name!r} is not a variable's name.", meaning, "Write --env NAME=VALUE.")
         if _OWN.fullmatch(name):
-            raise UsageError(
-                f"--env {name}: warpwave sets {name} itself.",
-                "Its value decides where results go, or whether two targets can be compared.",
-                f"Leave {name} out.",
-            )
+            happened = f"--env {name}: warpwave sets {name} itself."
+            raise UsageError(happened, "Its value decides where results go, or whether two targets can be compared.", f"Leave {name} out.")
         found[name] = value
     return found
 
-
-# Turn the options that choose tests into one choice: by id, by an earlier run, by a change.
 
 _MOST_LINES = 20
 
 
 def chosen_tests(options: dict[str, Any], package: Package, benches: tuple[str, ...]) -> tuple[Chosen, tuple[str, ...]]:
-    """Return the tests that were asked for, and the patterns of benches: a change chooses those, too.
-
-    Raises:
-        UsageError: an option names something that does not exist, or two options choose tests.
-        NothingRanError: no test is left to run.
-    """
+    """Return the tests that were asked for, and the patterns of benches: a change chooses those, too. Raises UsageError if an option names
+    something that does not exist, or two options choose tests, and NothingRanError if no test is left to run."""
     ids = [*options["tests"], *options.get(POSITIONAL, ())]
     ways = {"--test": ids, "--last-failed": options["last_failed"], "--changed-since": options["changed_since"]}
     given = [option for option, value in ways.items() if value]
@@ -162,50 +138,15 @@ def chosen_tests(options: dict[str, Any], package: Package, benches: tuple[str, 
         chosen, benches = _touched_by(changed_files(package.folder, ref), f"--changed-since {ref}", package, benches)
     elif edited := options.get("edited"):
         chosen, benches = _touched_by(Change("", edited), "--watch", package, benches)
-    return _without(chosen, options["deselect_from"], package), benches
-
-
-def chosen_shard_times(run: Path | None, *, divided: bool) -> dict[str, float]:
-    """Return the seconds that an earlier run took for each file; nothing without --shard-times.
-
-    Raises:
-        UsageError: there is no shard that they could balance, or the run timed nothing.
-    """
-    if run is not None and not divided:
-        raise UsageError("--shard-times was given without --shard.", "It balances shards by an earlier run's times.", "Add --shard I/N.")
-    return seconds_by_file(run) if run is not None else {}
-
-
-def chosen_pytest_args(keyword: str | None, words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the options for pytest: `-k`, and those of --pytest-args.
-
-    Raises:
-        UsageError: `-k` is given twice.
-    """
-    if keyword and any(word.startswith("-k") for word in words):
-        raise UsageError("-k was given twice.", "pytest takes the last one only.", "Give one: -k 'add and not bf16'.")
-    # As one word, because an expression may look like an option of pytest.
-    return ((f"-k={keyword}",) if keyword else ()) + words
-
-
-def _without(chosen: Chosen, file: Path | None, package: Package) -> Chosen:
-    if file is None:
-        return chosen
-    known = listed(file, "--deselect-from")
-    # A list is kept for years: ids of files that are gone are named in the report, and refuse no run.
-    ids = [_at_kernels(nodeid, package) for nodeid in known]
-    return replace(chosen, without=checked(ids, "--deselect-from"), how=(*chosen.how, f"--deselect-from {file}"))
-
-
-def _at_kernels(nodeid: str, package: Package) -> str:
-    try:
-        return placed([nodeid], "--deselect-from", package.kernels, package.folder)[0]
-    except UsageError:
-        return nodeid
+    if file := options["deselect_from"]:
+        # A list is kept for years: ids of files that are gone are named in the report, and refuse no run.
+        left_out = [place_of(nodeid, package.kernels, package.folder) or nodeid for nodeid in listed(file, "--deselect-from")]
+        how = (*chosen.how, f"--deselect-from {file}")
+        chosen = replace(chosen, without=checked(left_out, "--deselect-from"), how=how)
+    return chosen, benches
 
 
 def _touched_by(change: Change, option: str, package: Package, patterns: tuple[str, ...]) -> tuple[Chosen, tuple[str, ...]]:
-    """Return the test files and benches that a change touches."""
     root, settings = package.folder, package.declared.pytest
     above = package.kernels.relative_to(root)
     files = set(python_files(root)) | {path for path in change.files if path.endswith(".py")}
@@ -216,26 +157,18 @@ def _touched_by(change: Change, option: str, package: Package, patterns: tuple[s
     hit = touched(graph, wanted, change.files)
     if not hit.reasons:
         count = len(change.files)
-        raise NothingRanError(
-            f"{option}: none of the {len(wanted)} test files and benches is touched by a change.",
-            f"{count} file{' differs' if count == 1 else 's differ'} from {change.commit or 'before'}{_named(hit.without_effect)}.",
-            f"There is nothing to run. Leave {option.partition(' ')[0]} out to run everything.",
-        )
+        happened = f"{option}: none of the {len(wanted)} test files and benches is touched by a change."
+        meaning = f"{count} file{' differs' if count == 1 else 's differ'} from {change.commit or 'before'}{_named(hit.without_effect)}."
+        raise NothingRanError(happened, meaning, f"There is nothing to run. Leave {option.partition(' ')[0]} out to run everything.")
     own = tuple(found[path] for path in hit.reasons)
     what = f"what has changed since {option.partition(' ')[2]} ({change.commit})" if change.commit else "the edit"
     benches = tuple(glob.escape(path) for path in own if is_bench(path, patterns))
-    lines = [
-        f"{len(own)} of {len(wanted)} test files and benches are touched by {what}",
-        *_reasons(hit, found),
-    ]
-    return Chosen(own, how=(option,), why=tuple(lines)), benches or (NOTHING,)
-
-
-def _reasons(hit: Touched, names: dict[str, str]) -> list[str]:
-    lines = [f"{names[path]}: {reason}" for path, reason in list(hit.reasons.items())[:_MOST_LINES]]
+    lines = [f"{len(own)} of {len(wanted)} test files and benches are touched by {what}"]
+    lines += [f"{found[path]}: {reason}" for path, reason in list(hit.reasons.items())[:_MOST_LINES]]
     lines += [f"and {len(hit.reasons) - _MOST_LINES} more"] if len(hit.reasons) > _MOST_LINES else []
-    count = len(hit.without_effect)
-    return lines + ([f"no test needs {count} of the changed files{_named(hit.without_effect)}"] if count else [])
+    if lost := hit.without_effect:
+        lines.append(f"no test needs {len(lost)} of the changed files{_named(lost)}")
+    return Chosen(own, how=(option,), why=tuple(lines)), benches or (NOTHING,)
 
 
 def _named(files: Sequence[str]) -> str:
@@ -247,36 +180,28 @@ _QUICK_S = 60.0  # for each target
 
 
 def parse_options(options: dict[str, Any], *, divided: bool = False) -> RunOptions:
-    """Turn the options of `run` into one object. `divided`: a hosts file divides the package into shards.
-
-    Raises:
-        UsageError: an option asks for something that does not exist.
-        ConfigError: the kernel package's `pyproject.toml` is not valid.
-    """
+    """Turn the options of `run` into one object. `divided`: a hosts file divides the package into shards. Raises UsageError if an option
+    asks for something that does not exist, and ConfigError if the kernel package's `pyproject.toml` is not valid."""
     package = _package(options)
     compiled, planned = options["compiled"] or (None, "")
     compiled = inputs.find(compiled) if compiled else None
     what = _what(options, package, inputs.digest_of(compiled, planned) if compiled else "")
     builds, bounds = load_builds(options["overlay"])
+    check_weakenings(options["weaken"])  # for every engine: a report must not claim that a protection was given up which does not exist
+    build = Build(**vars(builds), **{name: options[name] for name in ("base_image", "rebuild", "weaken", "keep")})
     limits = _limits(options, bounds, _budget(options, package))
-    return RunOptions(_where(options, compiled, divided), package, what, _build(options, builds), limits)
+    return RunOptions(_where(options, compiled, divided), package, what, build, limits)
 
 
 def _package(options: dict[str, Any]) -> Package:
     kernels: Path = options["kernels"]
     if not kernels.is_dir():
-        raise UsageError(
-            f"There is no kernel package at {kernels}.",
-            "warpwave looks for a folder of test_*.py and bench_*.py files; the default is `kernels` in the current folder.",
-            "Give its path with --kernels.",
-        )
+        meaning = "warpwave looks for a folder of test_*.py and bench_*.py files; the default is `kernels` in the current folder."
+        raise UsageError(f"There is no kernel package at {kernels}.", meaning, "Give its path with --kernels.")
     for text in (*sys.argv, str(kernels.resolve())):
         if not text.isascii() and text.encode("utf-8", "replace") != text.encode("utf-8", "surrogatepass"):
-            raise UsageError(
-                f"{text!r} is not valid UTF-8.",
-                "It is recorded in run.json, and JSON can hold only text.",
-                "Rename that file or folder, or give the option in UTF-8.",
-            )
+            meaning = "It is recorded in run.json, and JSON can hold only text."
+            raise UsageError(f"{text!r} is not valid UTF-8.", meaning, "Rename that file or folder, or give the option in UTF-8.")
     root = find_root(kernels)
     return Package(
         kernels=kernels.resolve(),
@@ -300,6 +225,9 @@ def _what(options: dict[str, Any], package: Package, compiled: str) -> What:
     chosen, benches = chosen_tests(options, package, options["benches"] or What.benches)
     saved = named_architectures(options["save_compiled"] or "", load_architectures(options["overlay"]), "--save-compiled")
     kept = tuple(card.name for card in saved)
+    keyword, words = options["keyword"], options["pytest_args"]
+    if keyword and any(word.startswith("-k") for word in words):
+        raise UsageError("-k was given twice.", "pytest takes the last one only.", "Give one: -k 'add and not bf16'.")
     if options.get("candidates"):
         declared["autotune"] = "all"
     if kept:  # for runs with a card, which launch everything
@@ -315,7 +243,7 @@ def _what(options: dict[str, Any], package: Package, compiled: str) -> What:
         configs=options["configs"],
         stages=_parse_stages(options["stages"]),
         benches=benches,
-        pytest_args=chosen_pytest_args(options["keyword"], options["pytest_args"]),
+        pytest_args=((f"-k={keyword}",) if keyword else ()) + words,  # as one word: an expression may look like an option of pytest
         save_compiled=kept,
         compiled=compiled,
         **declared,
@@ -326,9 +254,11 @@ def _what(options: dict[str, Any], package: Package, compiled: str) -> What:
 def _where(options: dict[str, Any], compiled: Path | None, divided: bool) -> Where:
     resume: Path | None = options["resume"]
     if resume and options["out"] and resume.resolve() != options["out"].resolve():
-        raise UsageError(
-            f"--resume names {resume} and --out names {options['out']}.", "A run is resumed in its own folder.", "Leave --out out."
-        )
+        meaning = "A run is resumed in its own folder."
+        raise UsageError(f"--resume names {resume} and --out names {options['out']}.", meaning, "Leave --out out.")
+    times: Path | None = options["shard_times"]
+    if times is not None and not (options["shard"] or divided):
+        raise UsageError("--shard-times was given without --shard.", "It balances shards by an earlier run's times.", "Add --shard I/N.")
     gpu, share = chosen_gpus(options["gpu"])
     run_id = recorded_run_id(resume) if resume else new_run_id()
     return Where(
@@ -340,29 +270,24 @@ def _where(options: dict[str, Any], compiled: Path | None, divided: bool) -> Whe
         gpu=gpu,
         share=share,
         shard=parse_shard(options["shard"]) if options["shard"] else None,
-        shard_times=chosen_shard_times(options["shard_times"], divided=bool(options["shard"]) or divided),
+        shard_times=seconds_by_file(times) if times is not None else {},
         compiled=compiled,
         command=_command(),
     )
 
 
 def _budget(options: dict[str, Any], package: Package) -> Budget | None:
-    """Return the time for each target, and what it begins with: what failed in the last run here, and what differs from the base.
-
-    Raises:
-        UsageError: --timeout is shorter.
-    """
+    """Return the time for each target, and what it begins with: what failed in the last run here, and what differs from the base. Raises
+    UsageError if --timeout is shorter."""
     seconds: float | None = options["budget"] or (_QUICK_S if options["quick"] else None)
     if seconds is None:
         return None
     if seconds > options["timeout"]:
         if options["budget"] is None:
             return None  # a quick look that must end even earlier
-        raise UsageError(
-            f"--budget of {seconds:g} s is longer than --timeout of {options['timeout']:g} s.",
-            "A target that reaches its --timeout is stopped as if it hung, while a budget ends it in good order.",
-            "Give a longer --timeout, or a shorter --budget.",
-        )
+        happened = f"--budget of {seconds:g} s is longer than --timeout of {options['timeout']:g} s."
+        meaning = "A target that reaches its --timeout is stopped as if it hung, while a budget ends it in good order."
+        raise UsageError(happened, meaning, "Give a longer --timeout, or a shorter --budget.")
     failed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     with suppress(WarpwaveError):
@@ -394,11 +319,6 @@ def _limits(options: dict[str, Any], bounds: Bounds, budget: Budget | None) -> L
     )
 
 
-def _build(options: dict[str, Any], builds: Builds) -> Build:
-    check_weakenings(options["weaken"])  # for every engine: a report must not claim that a protection was given up which does not exist
-    return Build(**vars(builds), **{name: options[name] for name in ("base_image", "rebuild", "weaken", "keep")})
-
-
 def _command() -> tuple[str, ...]:
     """Return the command to record: the command line of `run`, also if another command has built it."""
     context = click.get_current_context(silent=True)
@@ -413,19 +333,13 @@ def _command() -> tuple[str, ...]:
 
 def chosen_gpus(text: str | None) -> tuple[str | None, bool]:
     """Return the run's GPUs (None: all visible ones, of which a run that does not share uses the first), and whether they share its work.
-
-    Raises:
-        UsageError: the text is not a list of GPUs, or names one twice.
-    """
+    Raises UsageError if the text is not a list of GPUs, or names one twice."""
     if text is None or text == "all":
         return None, text == "all"
     names = [name.strip() for name in text.split(",")]
     if "all" in names or not all(names) or len(set(names)) < len(names):
-        raise UsageError(
-            f"--gpu {text!r} is not a list of GPUs.",
-            "Name each GPU once: two processes on one card would spoil each other's times.",
-            "For example --gpu 0, --gpu 0,1 or --gpu all.",
-        )
+        meaning = "Name each GPU once: two processes on one card would spoil each other's times."
+        raise UsageError(f"--gpu {text!r} is not a list of GPUs.", meaning, "For example --gpu 0, --gpu 0,1 or --gpu all.")
     return ",".join(names), len(names) > 1
 
 

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from warpwave import console
-from warpwave.cli.options import (
-    FOLDER,
-    JsonCommand,
-    complete_target,
-    known_options,
-    output_options,
-    run_options,
-    strict_option,
-)
+from warpwave.cli.options import FOLDER, JsonCommand, complete_target, known_options, output_options, run_options, strict_option
 from warpwave.cli.run import run
 from warpwave.cli.show import read_runs
 from warpwave.errors import ExitCode, Outcome, UsageError
@@ -84,32 +76,23 @@ def profile(**options: Any) -> Outcome:
 
 
 def target_of(text: str, overlay: Path | None) -> str:
-    """Return the emulated target that a name means: the target's own, or that of a card.
-
-    Raises:
-        UsageError: there is none.
-    """
-    from warpwave.config.hardware import named
-    from warpwave.config.targets import load_architectures, load_targets
+    """Return the emulated target that a name means: the target's own, or that of a card. Raises UsageError if there is none."""
+    from warpwave.config.targets import load_architectures, load_targets, named
 
     targets = {name: target for name, target in load_targets(overlay).items() if target.emulate}
     card = named(text, load_architectures(overlay))
-    found = next((name for name, target in targets.items() if card and target.emulate and target.emulate.name == card.name), None)
-    if text in targets or found:
-        return text if text in targets else str(found)
-    raise UsageError(
-        f"There is no emulated target for {text!r}.",
-        "Kernels are profiled where their machine code is executed on the CPU, which needs an emulator of the card.",
-        f"Choose from {', '.join(target.emulate.shown for target in targets.values() if target.emulate)}.",
-    )
+    if text in targets:
+        return text
+    if found := next((name for name, target in targets.items() if card and target.emulate and target.emulate.name == card.name), None):
+        return found
+    happened = f"There is no emulated target for {text!r}."
+    meaning = "Kernels are profiled where their machine code is executed on the CPU, which needs an emulator of the card."
+    raise UsageError(happened, meaning, f"Choose from {', '.join(target.emulate.shown for target in targets.values() if target.emulate)}.")
 
 
 def _profiles(folder: Path) -> list[Profile]:
     found = [one for run_ in read_runs([folder]) for one in run_.profiles]
     if not found:
-        raise UsageError(
-            f"{folder} has no profile.",
-            "Counters are in runs that were made with `warpwave profile` or `warpwave run --profile`.",
-            "Run the tests there again with --profile.",
-        )
+        meaning = "Counters are in runs that were made with `warpwave profile` or `warpwave run --profile`."
+        raise UsageError(f"{folder} has no profile.", meaning, "Run the tests there again with --profile.")
     return found

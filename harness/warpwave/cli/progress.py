@@ -23,6 +23,8 @@ _STYLES = {"passed": "green", "xfailed": "green", "not-run": "yellow", "absent":
 # Without a terminal nobody watches a counter: a stage has one line, and a long one shows now and then that it is alive.
 _PLAIN_PERIOD_S = 300.0
 _ENOUGH = 5  # cases from which the time of the others is estimated
+_MOST_FAILURES = 10  # shown of each leg
+_MORE = "more failures follow; all of them are in the report"
 
 
 class Progress:
@@ -57,18 +59,12 @@ class Progress:
             self._bad, self._began = 0, time.monotonic()
             self._show(f"{event.get('stage')} …")
         elif kind == "case":
-            total = f"/{event['total']}" if event.get("total") else ""
             clock = _clock(self._began, time.monotonic()) + _estimate(event, time.monotonic() - self._began)
-            self._show(f"{event.get('stage')} {event.get('done', 0)}{total}  {clock}  {event.get('id', '')}", counter=True)
-        elif kind == "result" and self.verbose:
-            message = f": {event['message']}" if event.get("message") else ""
-            self.say(f"{self.target}: {event.get('verdict')}: {event.get('id')}{message}"[:300])
-        elif kind == "result" and event.get("verdict") not in HARMLESS:
-            self._bad += 1
-            if self._bad <= 10:
-                self.say(f"{self.target}: {event.get('verdict')}: {event.get('id')}: {event.get('message', '')}"[:300])
-            elif self._bad == 11:
-                self.say(f"{self.target}: more failures follow; all of them are in the report")
+            self._show(_case(event, f"  {clock}"), counter=True)
+        elif kind == "result" and (self.verbose or event.get("verdict") not in HARMLESS):
+            self._bad += not self.verbose
+            if self._bad <= _MOST_FAILURES + 1:
+                self.say(_result(self.target, event) if self._bad <= _MOST_FAILURES else f"{self.target}: {_MORE}")
         elif kind == "stage-end":
             seconds = event.get("seconds")
             self._end(str(event.get("stage")), str(event.get("verdict")), seconds if isinstance(seconds, float) else 0.0, _note(event))
@@ -88,6 +84,16 @@ class Progress:
         line.append(f"{seconds:7.1f} s")
         line.append(visible(f"  {note}" if note else ""))
         self.console.print(line, soft_wrap=True)  # a log's lines are not cut at 80 characters
+
+
+def _case(event: dict[str, Any], more: str) -> str:
+    total = f"/{event['total']}" if event.get("total") else ""
+    return f"{event.get('stage')} {event.get('done', 0)}{total}{more}  {event.get('id', '')}"
+
+
+def _result(name: str, event: dict[str, Any]) -> str:
+    message = f": {event['message']}" if event.get("message") else ""
+    return f"{name}: {event.get('verdict')}: {event.get('id')}{message}"[:300]
 
 
 def _estimate(event: dict[str, Any], seconds: float) -> str:
@@ -111,9 +117,6 @@ def _note(event: dict[str, Any]) -> str:
     return "; ".join(parts)
 
 
-# Show legs that run side by side, on standard error: a table with a line for each in a terminal, plain lines otherwise.
-
-_MOST_FAILURES = 5  # shown above the table, of each leg
 _FRAME_S = 0.25
 _AROUND = 4  # lines of the terminal beside the table's rows
 
@@ -137,7 +140,7 @@ class _Row:
 
 
 class LegsView:
-    """Follows legs that run side by side. Use as a context manager."""
+    """Follows legs that run side by side: a table in a terminal, plain lines otherwise. Use as a context manager."""
 
     def __init__(self, console: Console, legs: Sequence[Leg], quiet: bool = False, verbose: bool = False) -> None:
         self.console, self.quiet = console, quiet
@@ -180,15 +183,11 @@ class LegsView:
         elif kind == "stage":
             row.state = f"{event.get('stage')} …"
         elif kind == "case":
-            total = f"/{event['total']}" if event.get("total") else ""
-            failed = f", {row.bad} failed" if row.bad else ""
-            row.state = f"{event.get('stage')} {event.get('done', 0)}{total}{failed}  {event.get('id', '')}"
+            row.state = _case(event, f", {row.bad} failed" if row.bad else "")
         elif kind == "result" and event.get("verdict") not in HARMLESS:
             row.bad += 1
-            text = f"{leg.name}: {event.get('verdict')}: {event.get('id')}: {event.get('message', '')}"
-            more = f"{leg.name}: more failures follow; all of them are in the report"
             if row.bad <= _MOST_FAILURES + 1:
-                self.console.print(Text(visible(text if row.bad <= _MOST_FAILURES else more)[:300]), soft_wrap=True)
+                self._plain[leg.name].say(_result(leg.name, event) if row.bad <= _MOST_FAILURES else f"{leg.name}: {_MORE}")
 
     def ended(self, leg: Leg, verdict: str, reason: str) -> None:
         """Show how a leg ended."""

@@ -1,7 +1,5 @@
 """`warpwave report`, which merges results, and `warpwave open`, which shows the page."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
@@ -72,11 +70,9 @@ def open_page(run: Path | None) -> Outcome:
     run = run or RUNS / LATEST
     page = run / "comparison.html" if run.is_dir() else run
     if not page.is_file():
-        raise UsageError(
-            f"There is no run in {RUNS} yet." if run == RUNS / LATEST else f"There is no page at {page}.",
-            "`warpwave run` and `warpwave report` write it.",
-            "Give the folder of a run, which has comparison.html: `warpwave open RUN`.",
-        )
+        happened = f"There is no run in {RUNS} yet." if run == RUNS / LATEST else f"There is no page at {page}."
+        meaning = "`warpwave run` and `warpwave report` write it."
+        raise UsageError(happened, meaning, "Give the folder of a run, which has comparison.html: `warpwave open RUN`.")
     console.say(str(page.resolve()))
     if sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         click.launch(str(page.resolve()))

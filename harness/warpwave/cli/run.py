@@ -34,8 +34,6 @@ _MOST_LOGS = 6  # named at the end
 
 
 class _Command(GroupedCommand):
-    """A command that passes the words behind `--` to pytest."""
-
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         """Parse the words before `--` as usual."""
         if "--" in args:
@@ -146,16 +144,15 @@ def _show_plan(legs: Sequence[Leg], options: dict[str, Any]) -> Outcome:
     for facts in targets:
         console.say([facts["target"], *(f"  {name:8} {text}" for name, text in facts.items() if text and name != "target")])
     console.say(f"The package {root}: {len(files)} files, {sum(each['bytes'] for each in files):,} bytes")
-    _list("", [f"{each['bytes']:>13,}  {each['path']}" for each in files], options["full"])
-    _list("Not sent to another machine:", [f"{each['path']} {each['why']}" for each in left_out], options["full"])
-    _list("Hidden from containers on this machine:", hidden, options["full"])
+    for title, lines in (
+        ("", [f"{each['bytes']:>13,}  {each['path']}" for each in files]),
+        ("Not sent to another machine:", [f"{each['path']} {each['why']}" for each in left_out]),
+        ("Hidden from containers on this machine:", hidden),
+    ):
+        shown = lines if options["full"] else lines[:_MOST_FILES]
+        more = [f"  and {len(lines) - len(shown)} more; --full shows all"] if len(shown) < len(lines) else []
+        console.say([*([title] if title and lines else []), *(f"  {line}" for line in shown), *more])
     return Outcome()
-
-
-def _list(title: str, lines: Sequence[str], full: bool) -> None:
-    shown = lines if full else lines[:_MOST_FILES]
-    more = [f"  and {len(lines) - len(shown)} more; --full shows all"] if len(shown) < len(lines) else []
-    console.say([*([title] if title and lines else []), *(f"  {line}" for line in shown), *more])
 
 
 def _planned(leg: Leg) -> dict[str, str]:
@@ -185,7 +182,6 @@ def _planned(leg: Leg) -> dict[str, str]:
 
 
 def _run_in_turn(legs: Sequence[Leg], *, quiet: bool, verbose: bool) -> tuple[list[RunRecord], list[WarpwaveError]]:
-    """Run each leg in turn, until the user stops the run. If a leg is refused, the others still run."""
     from warpwave.cli.progress import Progress
     from warpwave.run import run_target
 
@@ -239,22 +235,14 @@ def _cut_short(records: Sequence[RunRecord], refused: Sequence[WarpwaveError]) -
     return Outcome(ExitCode.USAGE, " ".join(error.happened for error in refused).rstrip(".")) if refused else Outcome()
 
 
-# Parse the command line of `warpwave run` for callers that pass it on: a workflow's step, or a nox session.
-
-
 def parse_run(arguments: Sequence[str]) -> click.Context:
-    """Return a context of `run` that is ready to be invoked. Its `params` are the parsed arguments.
-
-    Raises:
-        UsageError: the arguments ask for help, or name no target. Nothing would run.
-        click.UsageError: the arguments are not valid.
-    """
+    """Return a context of `run` that is ready to be invoked; its `params` are the parsed arguments. Raises UsageError, of warpwave or of
+    click, if they are not valid, ask for help or name no target."""
     try:
         context = run.make_context("run", list(arguments), parent=click.get_current_context(silent=True))
     except click.exceptions.Exit:
-        raise UsageError(
-            "The options ask for help, so nothing would run.", "--help or -h is among them.", "Remove it; see `warpwave run --help`."
-        ) from None
+        meaning = "--help or -h is among them."
+        raise UsageError("The options ask for help, so nothing would run.", meaning, "Remove it; see `warpwave run --help`.") from None
     if not context.params["names"]:
         from warpwave.cli.cards import no_target
         from warpwave.config.targets import load_targets

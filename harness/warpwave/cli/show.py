@@ -24,11 +24,8 @@ if TYPE_CHECKING:
 
 
 def check_expected(names: Sequence[str], overlay: Path | None, folders: Sequence[Path]) -> None:
-    """Refuse an expected target that exists nowhere: neither in a targets file nor in the folders. Its absence would be no news.
-
-    Raises:
-        UsageError: there is such a name.
-    """
+    """Refuse an expected target that exists nowhere: neither in a targets file nor in the folders. Its absence would be no news. Raises
+    UsageError if there is such a name."""
     from warpwave.collect import find_raw
     from warpwave.config.targets import load_targets
 
@@ -37,11 +34,9 @@ def check_expected(names: Sequence[str], overlay: Path | None, folders: Sequence
         known |= {folder.name for folder in find_raw(folders)}
     for name in names:
         if name not in known:
-            raise UsageError(
-                f"--expect names {name!r}, and there is no such target.",
-                "It is in no targets file and in none of the folders, so it would be `absent` for ever.",
-                f"Choose from {', '.join(sorted(known))}, or give the file that defines it: --targets FILE.",
-            )
+            meaning = "It is in no targets file and in none of the folders, so it would be `absent` for ever."
+            remedy = f"Choose from {', '.join(sorted(known))}, or give the file that defines it: --targets FILE."
+            raise UsageError(f"--expect names {name!r}, and there is no such target.", meaning, remedy)
 
 
 def read_runs(folders: Sequence[Path]) -> list[TargetRun]:
@@ -53,10 +48,8 @@ def read_runs(folders: Sequence[Path]) -> list[TargetRun]:
 
 
 def show_report(made: Report, out: Path, options: dict[str, Any], ended: Outcome | None = None, *, next_too: bool = False) -> Outcome:
-    """Print the comparison. If something `ended` the command early, that comes first and decides the outcome.
-
-    With `next_too`, the command that most users type next comes at the end.
-    """
+    """Print the comparison. If something `ended` the command early, that comes first and decides the outcome. With `next_too`, the command
+    that most users type next comes at the end."""
     from warpwave.compare import outcome
     from warpwave.compare.answer import headline, overview
     from warpwave.render.commands import next_commands, show_page
@@ -72,7 +65,10 @@ def show_report(made: Report, out: Path, options: dict[str, Any], ended: Outcome
     if print_answer(options["json"], itertools.chain([head], (piece.replace("\n", "") for piece in json_pieces(comparison)), ["}\n"])):
         return ended
     console.show(render_terminal(comparison, full=options["full"]))
-    console.say(_list_files(made.files, _shorten(out)))
+    endings = [f".{ending}" for ending in ("html", "md", "json") if f"comparison.{ending}" in made.files]
+    pages = f"comparison{' and '.join(filter(None, (', '.join(endings[:-1]), endings[-1])))}" if endings else ""
+    names = ", ".join(name for name in (pages, "junit.xml", "bandwidth.csv") if name and (name == pages or name in made.files))
+    console.say(f"Reports: {_shorten(out)}/{names}" if names else f"No report could be written to {_shorten(out)}: see above")
     if next_too and "comparison.html" in made.files:
         page, (command, *listing) = show_page(_shorten(out)), next_commands(made.comparison, _shorten(out))
         known = [f"Known failures: {each}" for each in listing]
@@ -120,15 +116,6 @@ def print_answer(asked: Json, pieces: Iterable[str]) -> bool:
     elif isinstance(asked, Path):
         write_text(asked, pieces)
     return asked is True
-
-
-def _list_files(files: Sequence[str], out: Path) -> str:
-    """Return a line that lists the written files, such as `Reports: out/comparison.html, .md and .json, junit.xml, bandwidth.csv`."""
-    endings = [f".{ending}" for ending in ("html", "md", "json") if f"comparison.{ending}" in files]
-    pages = f"comparison{' and '.join(filter(None, (', '.join(endings[:-1]), endings[-1])))}" if endings else ""
-    names = [name for name in (pages, "junit.xml", "bandwidth.csv") if name == pages or name in files]
-    listed = ", ".join(filter(None, names))
-    return f"Reports: {out}/{listed}" if listed else f"No report could be written to {out}: see above"
 
 
 def draw_report(comparison: Comparison, path: Path, *, full: bool) -> None:

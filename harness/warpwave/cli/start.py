@@ -1,7 +1,5 @@
 """`warpwave list`, which shows the targets, and `warpwave init`, which writes a package to start from."""
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import asdict
 from pathlib import Path

@@ -1,9 +1,8 @@
-"""The stacks of a search: its target, the toolchains in their order, and the options of each step's run."""
+"""`warpwave upgrade`: what another toolchain does to a package; `warpwave bisect`: which release or toolchain made it bad."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -13,18 +12,9 @@ import click
 
 from warpwave import console
 from warpwave.cli.known import read_known, without_known
-from warpwave.cli.legs import legs_on_toolchains, newest, say_runs_here
-from warpwave.cli.options import (
-    FOLDER,
-    OUT_FILE,
-    JsonCommand,
-    complete_target,
-    known_options,
-    output_options,
-    run_options,
-    several,
-)
-from warpwave.cli.show import show_page
+from warpwave.cli.legs import newest, say_runs_here
+from warpwave.cli.options import FOLDER, OUT_FILE, JsonCommand, complete_target, known_options, output_options, run_options, several
+from warpwave.cli.show import read_runs, show_page
 from warpwave.compare.changed_codegen import Concern
 from warpwave.compare.search import Kind, Question
 from warpwave.config.targets import Target, load_builds, load_targets, load_toolchains, select
@@ -40,23 +30,10 @@ if TYPE_CHECKING:
     from warpwave.search.steps import Step, Steps
 
 
-def toolchain_of(text: str, known: Toolchains, options: dict[str, Any]) -> Toolchain:
-    """Return a toolchain by its name, or by a release of Triton.
-
-    Raises:
-        UsageError: it is neither.
-    """
-    return one(known, text, partial(newest, options))
-
-
 def listed(known: Toolchains, options: dict[str, Any]) -> list[Toolchain]:
-    """Return the toolchains of --over, the good one first.
-
-    Raises:
-        UsageError: there are less than two, or an end is missing.
-    """
+    """Return the toolchains of --over, the good one first. Raises UsageError if there are less than two, or an end is missing."""
     names = options["over"].split(",") if options["over"] != "triton" else _releases(known, options)
-    found = [toolchain_of(name, known, options) for name in names]
+    found = [one(known, name, partial(newest, options)) for name in names]
     if len(found) < 2:
         raise UsageError("There is nothing to search.", "The good step comes first, the bad one later.", "Give two in that order.")
     return found
@@ -68,15 +45,13 @@ def _releases(known: Toolchains, options: dict[str, Any]) -> list[str]:
     if not (options["good"] and options["bad"]):
         raise UsageError("A release is missing.", "The search runs between a good and a bad release.", "Give --good and --bad.")
     there = releases(options["python"], load_builds(options["overlay"])[0].wheelhouse)
-    ends = [toolchain_of(options[side], known, options).triton for side in ("good", "bad")]
+    ends = [one(known, options[side], partial(newest, options)).triton for side in ("good", "bad")]
     for end in ends:
         if end not in there:
             meaning = "The package index, or the folder of wheels, does not have it."
             raise UsageError(f"There is no Triton {end} for this Python.", meaning, f"Choose from {', '.join(there)}.")
     return there[there.index(ends[0]) : there.index(ends[1]) + 1]
 
-
-# The options that say what a search asks of each step.
 
 question_options = several(
     "The question",
@@ -99,25 +74,16 @@ page_options = several(
 
 
 def asked_question(options: dict[str, Any]) -> Question:
-    """Return the question. Without --gate, --worse and --slower it is whether one of the chosen tests fails.
-
-    Raises:
-        UsageError: the options ask nothing, or two things.
-    """
+    """Return the question. Without --gate, --worse and --slower it is whether one of the chosen tests fails. Raises UsageError if the
+    options ask nothing, or two things."""
     ways = {Kind.GATE: options["gate"], Kind.WORSE: options["worse"], Kind.SLOWER: options["slower"]}
     given = [(kind, str(what)) for kind, what in ways.items() if what]
     tests = " ".join([*options["tests"], *([f"-k {options['keyword']}"] if options["keyword"] else [])])
     if len(given) > 1 or not (given or tests):
-        raise UsageError(
-            "Two questions were asked." if given else "A search needs a question.",
-            "Each step must be good or bad by one rule.",
-            "Give --test ID, or one of --gate, --worse and --slower.",
-        )
+        happened = "Two questions were asked." if given else "A search needs a question."
+        raise UsageError(happened, "Each step must be good or bad by one rule.", "Give --test ID, or one of --gate, --worse and --slower.")
     kind, what = given[0] if given else (Kind.TEST, tests)
     return Question(kind, what, options["kernel"], options["architecture"], options["fixed"])
-
-
-# `warpwave upgrade --from 3.8.0 --to 3.9.0`: what another toolchain does to a package.
 
 
 @click.command(cls=JsonCommand)
@@ -126,8 +92,7 @@ def asked_question(options: dict[str, Any]) -> Question:
 @click.option("--to", "head", required=True, metavar="TOOLCHAIN", help="The same, or `newest`.")
 @click.option("--read", "folders", multiple=True, type=FOLDER, metavar="RUN", help="Run nothing: read the legs of that run; repeatable.")
 @known_options(usual=WORSE, words=True, of_one_run=False)
-@click.option("--markdown", type=OUT_FILE, help="Also write the page as Markdown, for a pull request or a job's summary.")
-@click.option("--html", "html_file", type=OUT_FILE, help="Also write it as one HTML page.")
+@page_options
 @click.option("--summary", type=OUT_FILE, help="Also write the answer in one line.")
 @run_options
 @output_options
@@ -141,14 +106,17 @@ def upgrade(**options: Any) -> Outcome:
     from warpwave.compare.upgrade import upgrade as compare
     from warpwave.config.pyproject import tuned_configurations
     from warpwave.render.sections.upgrade import sentence, upgrade_sections
-    from warpwave.search.steps import read_runs
 
     failing = parse_concerns(options["fail_on"])
     known_failures = read_known(options, kernels=options["kernels"])
     known = load_toolchains(options["overlay"])
     sides = [one(known, options[side], partial(newest, options)) for side in ("base", "head")]
     if sides[0].name == sides[1].name:
-        return _same(sides[0].name, options["summary"])
+        text = f"Both sides are {sides[0].name}: there is nothing to compare."  # a scheduled job meets this until the next release
+        if options["summary"] is not None:
+            write_text(options["summary"], f"{text}\n")
+        console.say(text)
+        return Outcome()
     runs = read_runs(list(options["folders"]) or [_run(sides, options)])
     found = compare(without_known(runs, known_failures), sides[0].name, sides[1].name)
     if found.emulated and not options["folders"]:
@@ -173,16 +141,6 @@ def _show(kind: str, lead: str, sections: Sequence[Section], ended: Outcome, bod
     return show_page(lead, sections, ended, body, kind=kind, all_in=source, source=source, **asked)
 
 
-def _same(name: str, summary: Path | None) -> Outcome:
-    """Say that there is nothing to compare: a scheduled job meets this until the next release."""
-    text = f"Both sides are {name}: there is nothing to compare."
-    if summary is not None:
-        summary.parent.mkdir(parents=True, exist_ok=True)
-        write_text(summary, f"{text}\n")
-    console.say(text)
-    return Outcome()
-
-
 def outcome(found: Upgrade, failing: Sequence[Concern], text: str) -> Outcome:
     """Return 1 if a test, the code in a `failing` concern, or a speed got worse; 4 if a leg is incomplete; 5 if nothing was compared."""
     worse = found.code is not None and any(change.worse_in(failing) for change in found.code.diff.changes)
@@ -204,7 +162,11 @@ def _run(sides: list[Toolchain], options: dict[str, Any]) -> Path:
     known, targets = load_toolchains(options["overlay"]), load_targets(options["overlay"])
     asked = parse_options(options)
     chosen = select(targets, list(options["names"]) or _default_targets(targets))
-    _check_stages(asked.what.stages, chosen)
+    stages = asked.what.stages
+    if stages and Stage.BENCH in stages and Stage.TEST not in stages and any(Stage.BENCH in target.stages for target in chosen):
+        happened = "This upgrade would measure speeds, and compare none of them."
+        meaning = "A speed counts only if the kernel's tests passed in the same run."
+        raise UsageError(happened, meaning, "Add the tests: --stage test,bench. `--quick` and `-k` choose fewer of them.")
     say_runs_here([target.name for target in chosen], options["kernels"])
     wanted = [legs([target], sides, known) for target in chosen]
     check_writable(ignored_by_git(asked.where.out))
@@ -225,7 +187,7 @@ def _passes(found: Upgrade, sides: list[Toolchain], options: dict[str, Any]) -> 
     from warpwave.compare.upgrade import FirstPass, first_passes
     from warpwave.config.toolchains import legs
     from warpwave.records.selection import Chosen
-    from warpwave.search.steps import read_runs, run_legs
+    from warpwave.search.steps import run_legs
 
     known, targets = load_toolchains(options["overlay"]), load_targets(options["overlay"])
     asked, rows = parse_options(options), list[FirstPass]()
@@ -248,20 +210,6 @@ def _passes(found: Upgrade, sides: list[Toolchain], options: dict[str, Any]) -> 
     return tuple(rows)
 
 
-def _check_stages(stages: Sequence[Stage] | None, chosen: Sequence[Target]) -> None:
-    """Refuse to measure what cannot be compared.
-
-    Raises:
-        UsageError: the run would measure, and test nothing.
-    """
-    if stages and Stage.BENCH in stages and Stage.TEST not in stages and any(Stage.BENCH in target.stages for target in chosen):
-        raise UsageError(
-            "This upgrade would measure speeds, and compare none of them.",
-            "A speed counts only if the kernel's tests passed in the same run.",
-            "Add the tests: --stage test,bench. `--quick` and `-k` choose fewer of them.",
-        )
-
-
 def _default_targets(targets: dict[str, Target]) -> list[str]:
     """Return the targets that need neither a card nor a container: those that run here, of the emulated ones the first."""
     from importlib.util import find_spec
@@ -271,17 +219,9 @@ def _default_targets(targets: dict[str, Target]) -> list[str]:
     return [name for name, target in targets.items() if target.interpret or name in emulated[:1]]
 
 
-# `warpwave bisect`: which release of Triton, or which toolchain of a list, made it bad.
-
-
 @click.command(cls=JsonCommand)
 @click.argument("name", metavar="TARGET", shell_complete=complete_target)
-@click.option(
-    "--over",
-    required=True,
-    metavar="WHAT",
-    help="Releases of `triton`, or a list of toolchains a,b,c, the good one first.",
-)
+@click.option("--over", required=True, metavar="WHAT", help="Releases of `triton`, or a list of toolchains a,b,c, the good one first.")
 @click.option("--good", metavar="RELEASE", help="A release of Triton that is good.")
 @click.option("--bad", metavar="RELEASE", help="A later one that is bad.")
 @question_options
@@ -307,23 +247,30 @@ def bisect(**options: Any) -> Outcome:
 
 def _over_toolchains(question: Question, options: dict[str, Any]) -> tuple[Bisection, list[Section]]:
     from warpwave.cli.parse import parse_options
+    from warpwave.cli.progress import Progress
     from warpwave.compare.search import bisect as search
-    from warpwave.config.toolchains import leg
-    from warpwave.search.steps import Step, Steps, stepper
+    from warpwave.config.toolchains import chosen, leg, split_legs
+    from warpwave.config.toolchains import legs as all_legs
+    from warpwave.run.folders import RUNS, check_writable, ignored_by_git, new_run_id
+    from warpwave.search.steps import Step, Steps
 
-    legs = legs_on_toolchains([options["name"]], options)
+    known, find = load_toolchains(options["overlay"]), partial(newest, options)
+    targets = split_legs(load_targets(options["overlay"]), [options["name"]], known, find)
+    legs = all_legs(select(targets, [options["name"]]), chosen(known, options["toolchains"], options["tritons"], find), known)
     if len(legs) > 1:
         raise UsageError("Several toolchains were given.", "A search runs on one target.", "Give one --toolchain, or none.")
-    target, known = legs[0], load_toolchains(options["overlay"])
+    target = legs[0]
     toolchains = {toolchain.name: toolchain for toolchain in listed(known, options)}
-    out = _out(options)
+    out = Path(options["out"] or options["resume"] or RUNS / new_run_id()).resolve()
 
     def step(name: str) -> Step:
         return Step(name, leg(target, toolchains[name], known), parse_options({**options, "out": out, "resume": None}))
 
-    with ExitStack() as stack:
-        steps = Steps(question, {"target": target.name, "steps": list(toolchains)}, out, *_progress(options, stack))
-        found = search(question.words, list(toolchains), stepper(steps, step))
+    check_writable(ignored_by_git(out))
+    console.say(f"Answers are kept in {out}", err=True)
+    with Progress(console.terminal(err=True), "search", quiet=options["quiet"]) as progress:
+        steps = Steps(question, {"target": target.name, "steps": list(toolchains)}, out, progress.say, progress.on_event)
+        found = search(question.words, list(toolchains), lambda name: steps.ask_for(name, lambda: step(name)))
         return found, _code_beside(found, steps, step)
 
 
@@ -344,19 +291,3 @@ def _code_beside(found: Bisection, steps: Steps, step: Callable[[str], Step]) ->
     except WarpwaveError as error:
         return [Section("Generated code", lines=(say("Not compared: ", name(error.happened)),))]
     return diff_sections(sides[0], sides[1], diff(sides[0].kernels, sides[1].kernels), parse_concerns("any"), False)
-
-
-def _out(options: dict[str, Any]) -> Path:
-    from warpwave.run.folders import RUNS, check_writable, ignored_by_git, new_run_id
-
-    out = Path(options["out"] or options["resume"] or RUNS / new_run_id()).resolve()
-    check_writable(ignored_by_git(out))
-    console.say(f"Answers are kept in {out}", err=True)
-    return out
-
-
-def _progress(options: dict[str, Any], stack: ExitStack) -> tuple[Any, Any]:
-    from warpwave.cli.progress import Progress
-
-    progress = stack.enter_context(Progress(console.terminal(err=True), "search", quiet=options["quiet"]))
-    return progress.say, progress.on_event

@@ -1,7 +1,5 @@
 """`warpwave run --watch`: after a run, wait for edits of the package, and run again what they touch, until Ctrl-C."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,21 +24,13 @@ Times = dict[str, tuple[int, int]]
 
 
 def watch(options: dict[str, Any], run: Callable[..., Outcome]) -> Outcome:
-    """Run as asked, then again after each edit: the touched tests, in the test stage unless the options name stages.
-
-    Return the outcome of the last run that ended.
-
-    Raises:
-        UsageError: an option is given of which only one run can make use.
-    """
+    """Run as asked, then again after each edit: the touched tests, in the test stage unless the options name stages. Return the outcome of
+    the last run that ended. Raises UsageError if an option is given of which only one run can make use."""
     for name in _REFUSED:
         if options[name]:
             option = f"--{name.replace('_', '-')}"
-            raise UsageError(
-                f"--watch and {option} were both given.",
-                f"--watch runs several times, and {option} is for one run.",
-                "Leave one of them out.",
-            )
+            meaning = f"--watch runs several times, and {option} is for one run."
+            raise UsageError(f"--watch and {option} were both given.", meaning, "Leave one of them out.")
     root = find_root(options["kernels"])
     before = _times(root)
     ended = run(**options)
@@ -63,16 +53,11 @@ def watch(options: dict[str, Any], run: Callable[..., Outcome]) -> Outcome:
 
 def _after_an_edit(root: Path, before: Times) -> Times:
     """Wait until a file differs from `before`, and until no more files change: an editor writes several."""
-    seen = _times(root)
-    while seen == before:
-        time.sleep(_POLL_S)
-        seen = _times(root)
-    while True:
-        time.sleep(_POLL_S)
-        now = _times(root)
-        if now == seen:
-            return now
+    seen = before
+    while (now := _times(root)) == before or now != seen:
         seen = now
+        time.sleep(_POLL_S)
+    return now
 
 
 def _times(root: Path) -> Times:

@@ -23,11 +23,8 @@ _TABLES = ("model_type", "dataclass_type", "dict_type")
 
 
 def validate(kind: type[Kind], raw: Any, path: Path, example: str) -> Kind:
-    """Return the content of a file as a `kind`. `example` names the page that shows every key.
-
-    Raises:
-        ConfigError: a key or a value is not allowed; the message names the first one.
-    """
+    """Return the content of a file as a `kind`. `example` names the page that shows every key. Raises ConfigError if a key or a value is
+    not allowed; the message names the first one."""
     adapter = TypeAdapter(kind)
     try:
         return adapter.validate_python(raw)
@@ -42,11 +39,8 @@ def validate(kind: type[Kind], raw: Any, path: Path, example: str) -> Kind:
 
 def refusal(path: Path, where: str, found: str, allowed: str, example: str) -> ConfigError:
     """Return the error for a key or value that is not allowed."""
-    return ConfigError(
-        f"{path}: {where}: found {found}, allowed is {allowed}.",
-        "The key is misspelt, at the wrong level, or its value has another type.",
-        f"Fix that key; {example}.",
-    )
+    meaning = "The key is misspelt, at the wrong level, or its value has another type."
+    return ConfigError(f"{path}: {where}: found {found}, allowed is {allowed}.", meaning, f"Fix that key; {example}.")
 
 
 def refuse(allowed: str, found: str = "") -> NoReturn:
@@ -68,7 +62,6 @@ def _found_and_allowed(first: ErrorDetails, adapter: TypeAdapter[Any], keys: Seq
 
 
 def _known_keys(schema: dict[str, Any], keys: Sequence[int | str]) -> list[str]:
-    """Return the keys that a table may have, from the JSON Schema of the file."""
     here: dict[str, Any] = schema
     for key in (*keys, None):
         while "$ref" in here or "anyOf" in here:
@@ -78,8 +71,6 @@ def _known_keys(schema: dict[str, Any], keys: Sequence[int | str]) -> list[str]:
     return list(here.get("properties", {}))
 
 
-# Read a YAML file of the user's, and lay one over another. The only file of the harness that reads YAML.
-
 _MOST_VALUES = 100_000
 # PyYAML's reader in C needs a tenth of the time: each command reads the targets file. Not every build of PyYAML has it.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -87,19 +78,13 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 def read_yaml(path: Path, what: str, example: str, mapping: str = "a mapping, such as `schema_version: 1`") -> dict[str, Any]:
     """Return the mapping in a file. `what` names the kind of file, `example` the page that shows every key, `mapping` what it has to hold.
-
-    Raises:
-        ConfigError: the file is missing, is not YAML, or holds something else.
-    """
+    Raises ConfigError if the file is missing, is not YAML, or holds something else."""
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506 - one of the safe two
         if (size := _values(content, {})) > _MOST_VALUES:
             many = "without end" if math.isinf(size) else f"{size:.0f}"
-            raise ConfigError(
-                f"{path} holds more values than a {what} can need: {many}.",
-                f"Anchors repeat a part of it again and again; {_MOST_VALUES} values are read.",
-                "Write out the parts that it needs.",
-            )
+            meaning = f"Anchors repeat a part of it again and again; {_MOST_VALUES} values are read."
+            raise ConfigError(f"{path} holds more values than a {what} can need: {many}.", meaning, "Write out the parts that it needs.")
     except FileNotFoundError:
         raise ConfigError(f"There is no {what} at {path}.", "The path is misspelt.", "Give the path of an existing YAML file.") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -143,12 +128,17 @@ else:
     import tomli as tomllib
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """Return a TOML file as tables; empty if it is missing or is not valid."""
+def read_toml(path: Path, *, strict: bool = False) -> dict[str, Any]:
+    """Return a TOML file as tables; empty if it is missing or not valid. With `strict`, that raises ConfigError."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        wrong = ConfigError(f"{path} cannot be read: {error}.", "It is not text, or not readable for this user.", "Fix or move it.")
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError is a ValueError; so is an invalid number or date
+        wrong = ConfigError(f"{path} is not valid TOML: {error}.", "Usually a quote or a bracket is missing.", "Fix that line.")
+    if strict:
+        raise wrong
+    return {}
 
 
 def read_ini(path: Path) -> dict[str, dict[str, str]]:

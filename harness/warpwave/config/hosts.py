@@ -1,8 +1,6 @@
-"""`hosts.yml` → `Host`: on which machine each leg of a run has its card.
-
-Strict: a wrong key or value is refused with the file, the key path, what was found and what is allowed. A package may bring a hosts.yml,
-and its author is a stranger: such a file says where to run, but not to run outside of a container.
-"""
+"""`hosts.yml` → `Host`: on which machine each leg of a run has its card. Strict: a wrong key or value is refused with the file, the key
+path, what was found and what is allowed. A package may bring a hosts.yml, and its author is a stranger: such a file says where to run, but
+not to run outside of a container."""
 
 from __future__ import annotations
 
@@ -16,10 +14,11 @@ from typing import Annotated, Any, Literal, Union
 from pydantic import AfterValidator, BeforeValidator
 
 from warpwave.config.files import read_yaml, refusal, refuse, validate
-from warpwave.config.package_variables import ALLOWED, not_allowed
+from warpwave.config.package import ALLOWED, not_allowed
 from warpwave.config.targets import Target
 from warpwave.errors import ConfigError
 from warpwave.records.registry import ENGINES
+from warpwave.records.words import record
 
 # What a value of hosts.yml may be. Values reach ssh, sbatch and remote shells, so each has a narrow type; nothing begins with a dash.
 
@@ -70,10 +69,6 @@ def _check_option(value: str) -> str:
     return value
 
 
-def _check_gpu(value: Any) -> Any:
-    return str(value) if type(value) is int else value
-
-
 def _whole(least: int, most: int) -> Any:
     def check(value: Any) -> Any:
         if type(value) is not int or not least <= value <= most:
@@ -100,33 +95,27 @@ Time = Annotated[
 ]
 Option = Annotated[str, AfterValidator(_check_option)]
 Variables = Annotated[dict[str, str], AfterValidator(_check_variables)]
+_CARDS = re.compile(r"[\w,-]{1,200}", re.ASCII)
 Gpu = Annotated[
-    str, BeforeValidator(_check_gpu), _text("an index of a card, or several: 0,1", re.compile(r"[\w,-]{1,200}", re.ASCII).fullmatch)
+    str,
+    BeforeValidator(lambda value: str(value) if type(value) is int else value),
+    _text("an index of a card, or several: 0,1", re.compile(r"[\w,-]{1,200}", re.ASCII).fullmatch),
 ]
 Cards = Annotated[int, _whole(0, 64)]
 Shards = Annotated[int, _whole(1, 64)]
 
 
-def is_leg_name(value: str) -> bool:
-    """Return whether a leg may have this name. Folders, files and columns get it, and it must not look like a test's file."""
-    return bool(_NAME.fullmatch(value)) and not value.endswith(".py") and ".." not in value
-
-
 FILE = "hosts.yml"
-_STRICT = {"extra": "forbid"}
 _EXAMPLE = "docs/guides/hosts.md shows every key"
 _MOST_LEGS = 256
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Slurm:
-    """Options for sbatch. Each value is one word of the command; no shell reads it.
+    """Options for sbatch. Each value is one word of the command; no shell reads it. `stage` is how files reach the node: `shared`, a file
+    system that both see, or `sbcast`. `folder` is a folder on the shared file system for the job's files; by default the run's results
+    folder."""
 
-    `stage` is how files reach the node: `shared`, a file system that both see, or `sbcast`. `folder` is a folder on the shared file system
-    for the job's files; by default the run's results folder.
-    """
-
-    __pydantic_config__ = _STRICT
     partition: Word = ""
     account: Word = ""
     qos: Word = ""
@@ -138,17 +127,16 @@ class Slurm:
     folder: Absolute = ""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Build:
     """What a host needs of its own to build images: a base image from its registry, build arguments."""
 
-    __pydantic_config__ = _STRICT
     base_image: Word = ""
     network: Word = ""
     args: Variables = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Entry:
     """One leg as written in hosts.yml.
 
@@ -159,7 +147,6 @@ class Entry:
     the package. `runner` are the labels of the CI runner that has this card.
     """
 
-    __pydantic_config__ = _STRICT
     target: Name = ""
     ssh: Destination = ""
     also: tuple[Destination, ...] = ()
@@ -209,16 +196,13 @@ def find_hosts(kernels: Path, root: Path) -> Path | None:
 
 
 def load_hosts(path: Path, targets: Mapping[str, Target], *, trusted: bool = True) -> dict[str, Host]:
-    """Return every leg of a hosts file by name. `trusted`: the user wrote or named the file, so it may give up protections.
-
-    Raises:
-        ConfigError: the file is missing, is not YAML, or contains something that is not allowed.
-    """
+    """Return every leg of a hosts file by name. `trusted`: the user wrote or named the file, so it may give up protections. Raises
+    ConfigError if the file is missing, is not YAML, or contains something that is not allowed."""
     raw = read_yaml(path, "hosts file", _EXAMPLE, "a mapping of legs, such as cuda: {ssh: h100-01}")
     if not 0 < len(raw) <= _MOST_LEGS:
         raise refusal(path, "(top level)", f"{len(raw)} legs", f"1 to {_MOST_LEGS}", _EXAMPLE)
     for name in raw:
-        if not isinstance(name, str) or not is_leg_name(name):
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or name.endswith(".py") or ".." in name:
             raise refusal(path, "(top level)", repr(name)[:80], "a name of a leg: letters, digits and . _ + -, not ending in .py", _EXAMPLE)
     entries = validate(dict[str, Entry], {name: _spread(entry) for name, entry in raw.items()}, path, _EXAMPLE)
     return {name: _checked(name, entry, targets, path, trusted) for name, entry in entries.items()}
@@ -232,8 +216,6 @@ def _spread(entry: Any) -> Any:
 
 
 def _checked(name: str, entry: Entry, targets: Mapping[str, Target], path: Path, trusted: bool) -> Host:
-    """Return a leg, after checking what its keys mean together."""
-
     def refused(key: str, found: str, allowed: str) -> ConfigError:
         return refusal(path, f"{name}.{key}", found, allowed, _EXAMPLE)
 

@@ -1,17 +1,19 @@
-"""Find the root of the package that a kernels folder belongs to, and the folders that its modules are imported from.
-
-Many packages keep their tests in `tests/`, beside the package that the tests import. The root is the folder that a developer would install.
-"""
+"""Find the root of the package that a kernels folder belongs to, and the folders that its modules are imported from. Many packages keep
+their tests in `tests/`, beside the package that the tests import. The root is the folder that a developer would install."""
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warpwave.config.files import read_ini, read_toml
+from warpwave.config.files import read_ini, read_toml, read_yaml, validate
+from warpwave.config.targets import default_file
 from warpwave.records import PytestSettings
 
 _PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
@@ -28,11 +30,9 @@ _OF_THE_HUB, _HUB_FOLDER = "build.toml", "torch-ext"
 
 
 def find_root(kernels: Path, home: Path | None = None) -> Path:
-    """Return the nearest folder at or above `kernels` with a project file or `.git`; `kernels` itself if there is none.
-
-    A `pyproject.toml` or `setup.cfg` that only says how code is to look, as in many a `tests/`, is no project file if one is above it. The
-    search ends below the home folder, the root of the file system and the border to another file system.
-    """
+    """Return the nearest folder at or above `kernels` with a project file or `.git`; `kernels` itself if there is none. A `pyproject.toml`
+    or `setup.cfg` that only says how code is to look, as in many a `tests/`, is no project file if one is above it. The search ends below
+    the home folder, the root of the file system and the border to another file system."""
     folder = kernels.resolve()
     home = (home or Path(os.path.expanduser("~"))).resolve()  # noqa: PTH111 - `Path.expanduser` fails for a user without a home
     device = folder.stat().st_dev
@@ -61,11 +61,9 @@ def find_project(root: Path) -> str:
 
 
 def import_folders(root: Path) -> tuple[str, ...]:
-    """Return the folders below `root` that modules are imported from, relative to it; the first is `.`, the root itself.
-
-    The others are the folder of the project, if it is another; in that, `src`, where packages are in it, `torch-ext` of a kernel of the
-    Hub, and those that the project's files name.
-    """
+    """Return the folders below `root` that modules are imported from, relative to it; the first is `.`, the root itself. The others are the
+    folder of the project, if it is another; in that, `src`, where packages are in it, `torch-ext` of a kernel of the Hub, and those that
+    the project's files name."""
     place = find_project(root)
     project = root / place
     named = ["src"] if _holds_packages(project / "src") else []
@@ -76,10 +74,8 @@ def import_folders(root: Path) -> tuple[str, ...]:
 
 
 def declared_extras(folder: Path) -> list[str] | None:
-    """Return the normalized names of what a package declares: extras, dependency groups, and requirements files named after their use.
-
-    None if the file does not say, because a build script computes its extras or there is no such file.
-    """
+    """Return the normalized names of what a package declares: extras, dependency groups, and requirements files named after their use. None
+    if the file does not say, because a build script computes its extras or there is no such file."""
     tables = read_toml(folder / "pyproject.toml")
     project = tables.get("project", {})
     if not project or "optional-dependencies" in project.get("dynamic", ()):
@@ -170,8 +166,6 @@ def _list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list) else []
 
 
-# Find the settings that a package gives to pytest, and read those that warpwave itself must know.
-#
 # pytest reads the file again, in the environment of the kernels. Only files between the kernels folder and the package's root count: a
 # container has no others.
 
@@ -193,7 +187,14 @@ def load_pytest_settings(kernels: Path, root: Path) -> PytestSettings:
         for name in _ORDER:
             found = _section(folder / name)
             if found is not None:
-                return _settings((folder / name).relative_to(root).as_posix(), found)
+                file = (folder / name).relative_to(root).as_posix()
+                above = f"{file.rpartition('/')[0]}/".lstrip("/")
+                paths = {
+                    key: tuple(path if path.startswith("/") else above + path for path in _words(found.get(key)))
+                    for key in ("pythonpath", "testpaths")
+                }
+                patterns = tuple(_words(found.get("python_files"))) or PytestSettings.python_files
+                return PytestSettings(file=file, python_files=patterns, addopts=tuple(_words(found.get("addopts"))), **paths)
         if folder == root:
             break
     return PytestSettings()
@@ -215,21 +216,6 @@ def _section(path: Path) -> dict[str, Any] | None:
     return {} if path.name in _ALWAYS else None
 
 
-def _settings(file: str, found: dict[str, Any]) -> PytestSettings:
-    above = file.rpartition("/")[0]
-    return PytestSettings(
-        file=file,
-        pythonpath=tuple(_join(above, folder) for folder in _words(found.get("pythonpath"))),
-        python_files=tuple(_words(found.get("python_files"))) or PytestSettings.python_files,
-        testpaths=tuple(_join(above, folder) for folder in _words(found.get("testpaths"))),
-        addopts=tuple(_words(found.get("addopts"))),
-    )
-
-
-def _join(above: str, path: str) -> str:
-    return f"{above}/{path}" if above and not path.startswith("/") else path
-
-
 def _words(value: Any) -> list[str]:
     """Return a list as it is, and a text as the words that pytest reads in it."""
     if isinstance(value, list):
@@ -238,3 +224,42 @@ def _words(value: Any) -> list[str]:
         return shlex.split(value) if isinstance(value, str) else []
     except ValueError:  # an open quote, which pytest reports
         return value.split() if isinstance(value, str) else []
+
+
+# Which variables a file of a package may set: `docker/variables.yml` lists them. The file may be a stranger's; `--env` is the user's own.
+
+ALLOWED = (
+    "a setting of Triton or torch that loads nothing, or a name that begins with the package's own, such as MY_OPS_FAST for my_ops; "
+    "put any other on the command line: --env NAME=VALUE"
+)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The three lists. `never` and `endings` are the beginnings and ends of names."""
+
+    settings: tuple[str, ...]
+    endings: tuple[str, ...]
+    never: tuple[str, ...]
+
+
+def not_allowed(names: Iterable[str], folder: Path) -> list[str]:
+    """Return those of `names` that a file in `folder`, which is in a package, may not set."""
+    rules = _rules()
+    unknown = [name for name in names if name not in rules.settings]
+    own = _beginnings(find_root(folder)) if unknown else ()
+    return [name for name in unknown if name.startswith(rules.never) or not (name.startswith(own) or name.endswith(rules.endings))]
+
+
+@functools.cache
+def _rules() -> Rules:
+    path = default_file().with_name("variables.yml")
+    return validate(Rules, read_yaml(path, "list of variables", str(path)), path, str(path))
+
+
+def _beginnings(root: Path) -> tuple[str, ...]:
+    """Return how names of a package's own variables begin: with its name, or that of a module that it has."""
+    found = {*package_names(root)}
+    for folder in import_folders(root):
+        found |= {path.parent.name for path in (root / folder).glob("*/*.py")} | {path.stem for path in (root / folder).glob("*.py")}
+    return tuple(f"{begins}_" for name in sorted(found) if (begins := re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_")))

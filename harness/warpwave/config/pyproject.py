@@ -1,9 +1,5 @@
-"""The `[tool.warpwave]` tables in a kernel package's `pyproject.toml` → `Gates`, and what to compile.
-
-Strict: a wrong key or value is refused, because a misspelt gate would silently stay open.
-"""
-
-from __future__ import annotations
+"""The `[tool.warpwave]` tables in a kernel package's `pyproject.toml` → `Gates`, and what to compile. Strict: a wrong key or value is
+refused, because a misspelt gate would silently stay open."""
 
 import dataclasses
 import functools
@@ -11,18 +7,17 @@ import json
 import os
 import re
 import shlex
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
 from warpwave.compare.upgrade import Tuned
-from warpwave.config.files import refusal, refuse, validate
-from warpwave.config.package_variables import ALLOWED, not_allowed
+from warpwave.config.files import read_toml, refusal, refuse, validate
+from warpwave.config.package import ALLOWED, not_allowed
 from warpwave.errors import ConfigError, UsageError
 from warpwave.git import repository_of
 from warpwave.records import ADVICE, CANDIDATES, COUNTERS, OPEN, BenchScript, CounterLimit, GateLimits, Gates, Rule, Waiver, Which
@@ -40,141 +35,98 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 0
 
 
-def _is_width(value: Any) -> bool:
-    return type(value) is int and value in _WIDTHS
-
-
-def _is_factor(value: Any) -> bool:
-    return type(value) in (int, float) and 1 < value <= _MOST_LIMIT
-
-
-_FACTOR = "a number above 1: so many times what it was in the run that this one is compared with"
-
+_WIDTH = (lambda value: type(value) is int and value in _WIDTHS, f"one of {', '.join(map(str, _WIDTHS))}")
+_TRUE = (lambda value: value is True, "true")
+_FACTOR = (
+    lambda value: type(value) in (int, float) and 1 < value <= _MOST_LIMIT,
+    "a number above 1: so many times what it was in the run that this one is compared with",
+)
 # What each gate may be set to. In Python, a bool is an int, but not here.
 VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "spills": (_is_count, "a whole number of registers, 0 or more"),
     "private_bytes": (_is_count, "a whole number of bytes, 0 or more"),
     "occupancy": (lambda value: type(value) in (int, float) and 0 < value <= 1, "a share above 0 and up to 1"),
-    "load_bits": (_is_width, f"one of {', '.join(map(str, _WIDTHS))}"),
-    "store_bits": (_is_width, f"one of {', '.join(map(str, _WIDTHS))}"),
-    "matrix": (lambda value: value is True, "true"),
-    "explicit_precision": (lambda value: value is True, "true"),
-    "lds_waits": (lambda value: value is True, "true"),
-    "release_waits": (lambda value: value is True, "true"),
-    "undefined_lanes": (lambda value: value is True, "true"),
-    "compile_time": (_is_factor, _FACTOR),
-    "compile_memory": (_is_factor, _FACTOR),
+    **dict.fromkeys(("load_bits", "store_bits"), _WIDTH),
+    **dict.fromkeys(("matrix", "explicit_precision", "lds_waits", "release_waits", "undefined_lanes"), _TRUE),
+    **dict.fromkeys(("compile_time", "compile_memory"), _FACTOR),
 }
 
 
-def _check_gate(is_allowed: Callable[[Any], bool], allowed: str, may_open: bool, value: Any) -> Any:
-    if not is_allowed(value) and not (may_open and value is False):
-        hint = "; false switches the gate off" if may_open else ": a rule can only tighten a gate; to allow more, add a waiver"
-        refuse(allowed + hint)
-    return value
-
-
-def _check_patterns(value: Any) -> tuple[str, ...]:
-    """Return a shell pattern, or a list of them, as a tuple."""
-    found = value if isinstance(value, list) and value else [value]
-    if value is None:
-        refuse('a pattern of kernel names, "*" for all of them', "nothing")
-    if not all(isinstance(pattern, str) and pattern.strip() for pattern in found):
-        refuse("a pattern or a list of patterns, none of them empty")
-    return tuple(found)
-
-
-def _check_launcher(value: Any) -> tuple[str, ...]:
-    if value not in _LAUNCHERS:
-        refuse(f"one of {', '.join(_LAUNCHERS)}; without it, both")
-    return (value,)
-
-
-def _check_waived(value: Any) -> Any:
-    if not isinstance(value, str) or value not in VALUES:
-        refuse(f"one of {', '.join(VALUES)}", "nothing" if value is None else "")
-    return value
-
-
-def _check_reason(value: Any) -> Any:
-    if value is None:
-        refuse("a sentence that says why: it is shown in the report", "nothing")
-    if not isinstance(value, str) or not value.strip():
-        refuse("a text that is not empty")
-    return value
-
-
-def _texts(allowed: str, fits: Callable[[str], Any] = str.strip, least: int = 0) -> AfterValidator:
-    """Return a check of a list of texts, which all fit; `allowed` says in words what that is."""
+def _allowed(allowed: str, fits: Callable[[Any], Any], missing: str = "") -> AfterValidator:
+    """Return a check of a value. `allowed` says in words what fits, and `missing` the same where there is no value at all."""
 
     def check(value: Any) -> Any:
-        if not (isinstance(value, list) and len(value) >= least and all(isinstance(text, str) and fits(text) for text in value)):
-            refuse(allowed)
+        if not fits(value):
+            refuse(*((missing or allowed, "nothing") if value is None else (allowed,)))
         return value
 
     return AfterValidator(check)
 
 
+def _one_of(names: Sequence[str]) -> AfterValidator:
+    return _allowed(f"one of {', '.join(names)}", lambda value: isinstance(value, str) and value in names)
+
+
+def _texts(allowed: str, fits: Callable[[str], Any] = str.strip, least: int = 0) -> AfterValidator:
+    """Return a check of a list of texts, which all fit."""
+    return _allowed(allowed, lambda value: isinstance(value, list) and len(value) >= least and _are_texts(value, fits))
+
+
+def _are_texts(values: Iterable[Any], fits: Callable[[str], Any] = str.strip) -> bool:
+    return all(isinstance(value, str) and fits(value) for value in values)
+
+
+def _is_tuned(value: Any) -> bool:
+    known = {"files", "function", "key"}
+    return isinstance(value, list) and all(isinstance(one, dict) and {"files"} <= one.keys() <= known for one in value)
+
+
 _SCRIPTS = _texts('a list of globs, each with its arguments behind --, such as ["benchmarks/*.py -- --dtype bf16"]')
 _NAMES = _texts('a list of packages\' names, without versions, such as ["flash-attn"]', _NAME.fullmatch)
-
-
-def _check_candidates(value: Any) -> Any:
-    if value not in CANDIDATES:
-        refuse('"best", where one clean candidate of an autotuned launch is enough, or "all"')
-    return value
-
-
-def _check_counter(value: Any) -> Any:
-    if value not in COUNTERS:
-        refuse(f"one of {', '.join(COUNTERS)}", "nothing" if value is None else "")
-    return value
-
-
-def _check_most(value: Any) -> Any:
-    if type(value) not in (int, float) or not 0 <= value <= _MOST_LIMIT:
-        refuse("a number from 0 on", "nothing" if value is None else "")
-    return value
-
-
-def _check_tuned(value: Any) -> Any:
-    known = {"files", "function", "key"}
-    if not isinstance(value, list) or not all(isinstance(one, dict) and {"files"} <= one.keys() <= known for one in value):
-        refuse('a list of tables such as {files = "configs/*.json", function = "fused_kernel"}, with `key` if the entries are below one')
-    return [{name: str(text) for name, text in one.items()} for one in value]
-
-
-def _check_env(value: Any) -> Any:
-    if not (isinstance(value, dict) and all(isinstance(text, str) for text in value.values())):
-        refuse('a table of texts, such as {NAME = "VALUE"}; a file never takes a value of yours')
-    return value
+_TUNED = 'a list of tables such as {files = "configs/*.json", function = "fused_kernel"}, with `key` if the entries are below one'
+_ENV = 'a table of texts, such as {NAME = "VALUE"}; a file never takes a value of yours'
+_CANDIDATES = _allowed('"best", where one clean candidate of an autotuned launch is enough, or "all"', CANDIDATES.__contains__)
+_REASON = _allowed("a text that is not empty", lambda value: _are_texts([value]), "a sentence that says why: it is shown in the report")
+_MOST_OF_COUNTER = _allowed("a number from 0 on", lambda value: type(value) in (int, float) and 0 <= value <= _MOST_LIMIT)
 
 
 def _gates(may_open: bool) -> dict[str, Any]:
-    """Return a field per gate; None if the table does not set it."""
-    checks = {gate: AfterValidator(partial(_check_gate, *allowed, may_open)) for gate, allowed in VALUES.items()}
-    return {gate: (Annotated[Any, check], None) for gate, check in checks.items()}
+    hint = "; false switches the gate off" if may_open else ": a rule can only tighten a gate; to allow more, add a waiver"
+
+    def check(fits: Callable[[Any], bool], allowed: str) -> AfterValidator:
+        return _allowed(allowed + hint, lambda value: fits(value) or (may_open and value is False))
+
+    return {gate: (Annotated[Any, check(*allowed)], None) for gate, allowed in VALUES.items()}
 
 
-_CANDIDATES: Any = (Annotated[Any, AfterValidator(_check_candidates)], CANDIDATES[0])
-_Pattern = Annotated[Any, AfterValidator(_check_patterns)]
+# A shell pattern, or a list of them, as a tuple.
+_Pattern = Annotated[
+    Any,
+    AfterValidator(lambda value: value if isinstance(value, list) and value else [value]),
+    _allowed("a pattern or a list of patterns, none of them empty", _are_texts),
+    AfterValidator(tuple),
+]
+_Required = partial(Field, default=None, validate_default=True)
 
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class WhichTable(_Strict):
-    """Which kernels a rule or a waiver is about."""
-
-    kernel: _Pattern = Field(default=None, validate_default=True)
+class _Which(_Strict):
+    kernel: Annotated[
+        _Pattern,
+        BeforeValidator(lambda value: refuse('a pattern of kernel names, "*" for all of them', "nothing") if value is None else value),
+    ] = _Required()
     function: _Pattern = ("*",)
     architecture: _Pattern = ("*",)
     types: _Pattern = ("*",)
-    launched_by: Annotated[Any, AfterValidator(_check_launcher)] = ("*",)
+    launched_by: Annotated[
+        Any, _allowed(f"one of {', '.join(_LAUNCHERS)}; without it, both", _LAUNCHERS.__contains__), AfterValidator(lambda value: (value,))
+    ] = ("*",)
 
 
-class _SomeGate(WhichTable):
+class _SomeGate(_Which):
     @model_validator(mode="after")
     def _sets_one(self) -> Any:
         if not self.model_fields_set & set(VALUES):
@@ -182,27 +134,27 @@ class _SomeGate(WhichTable):
         return self
 
 
-class _Waiver(WhichTable):
-    gate: Annotated[Any, AfterValidator(_check_waived)] = Field(default=None, validate_default=True)
-    reason: Annotated[Any, AfterValidator(_check_reason)] = Field(default=None, validate_default=True)
+class _Waiver(_Which):
+    gate: Annotated[Any, _one_of(tuple(VALUES))] = _Required()
+    reason: Annotated[Any, _REASON] = _Required()
 
 
 class _Counter(_Strict):
     kernel: _Pattern = ("*",)
     function: _Pattern = ("*",)
     architecture: _Pattern = ("*",)
-    counter: Annotated[Any, AfterValidator(_check_counter)] = Field(default=None, validate_default=True)
-    at_most: Annotated[Any, AfterValidator(_check_most)] = Field(default=None, validate_default=True)
-    of: Annotated[Any, AfterValidator(_check_counter)] = ""
+    counter: Annotated[Any, _one_of(COUNTERS)] = _Required()
+    at_most: Annotated[Any, _MOST_OF_COUNTER] = _Required()
+    of: Annotated[Any, _one_of(COUNTERS)] = ""
 
 
-_Everywhere: Any = create_model("_Everywhere", __base__=_Strict, **_gates(may_open=True), candidates=_CANDIDATES)
+_Everywhere: Any = create_model(
+    "_Everywhere", __base__=_Strict, **_gates(may_open=True), candidates=(Annotated[Any, _CANDIDATES], CANDIDATES[0])
+)
 _Rule: Any = create_model("_Rule", __base__=_SomeGate, **_gates(may_open=False))
 
 
-class Warpwave(_Strict):
-    """The whole table."""
-
+class _Warpwave(_Strict):
     gates: _Everywhere | None = None
     rules: list[_Rule] = []
     waivers: list[_Waiver] = []
@@ -213,24 +165,16 @@ class Warpwave(_Strict):
     bench_scripts: Annotated[Any, _SCRIPTS] = Field(default=(), alias="bench-scripts")
     requirements: Annotated[Any, _texts("a list of files, relative to this one")] = ()
     skip_requirements: Annotated[Any, _NAMES] = Field(default=(), alias="skip-requirements")
-    tuned: Annotated[Any, AfterValidator(_check_tuned)] = ()
-    env: Annotated[Any, AfterValidator(_check_env)] = Field(default_factory=dict)
+    tuned: Annotated[Any, _allowed(_TUNED, _is_tuned)] = ()
+    env: Annotated[Any, _allowed(_ENV, lambda value: isinstance(value, dict) and _are_texts(value.values(), lambda _: True))] = {}
 
 
 class _Tool(BaseModel):
-    warpwave: Warpwave | None = None
+    warpwave: _Warpwave | None = None
 
 
-class File(BaseModel):
-    """The file, as far as it is read."""
-
+class _File(BaseModel):
     tool: _Tool = _Tool()
-
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 _PATTERNS = tuple(field.name for field in dataclasses.fields(Which))
@@ -238,13 +182,8 @@ _EXAMPLE = "docs/reference/pyproject.md shows every key, docs/gates.md every gat
 
 
 def load_gates(kernels: Path, *, strict: bool = False) -> Gates:
-    """Return the gates in the nearest `pyproject.toml` at or above the folder `kernels`; the defaults if there are none.
-
-    If `strict`, the gates that only advise fail a run as well.
-
-    Raises:
-        ConfigError: the file cannot be read, or a setting is not allowed.
-    """
+    """Return the gates in the nearest `pyproject.toml` at or above the folder `kernels`; the defaults if there are none. If `strict`, the
+    gates that only advise fail a run as well. Raises ConfigError if the file cannot be read, or a setting is not allowed."""
     path, table = _warpwave(kernels)
     base = dataclasses.replace(ADVICE, lds_waits=True, release_waits=True, undefined_lanes=True) if strict else GateLimits()
     own = table.gates.model_fields_set & set(VALUES) if table.gates else ()
@@ -270,21 +209,15 @@ def _is_about(waiver: Waiver, groups: set[str]) -> bool:
 
 @functools.lru_cache(maxsize=4)
 def _groups(kernels: Path) -> set[str]:
-    """Return every name that a report of this folder may group its kernels by."""
     paths = [path.relative_to(kernels).as_posix() for path in kernels.rglob("*.py")]
     return {kernel_of(path) for path in paths} | {part for path in paths for part in path.split("/")[:-1]}
 
 
 def load_what(kernels: Path, root: Path, scripts: Sequence[str] = (), *, strict: bool = False) -> dict[str, Any]:
-    """Return what the same file says of a run, by fields of `What`: scripts that measure, whose launches to compile, and more.
-
-    `root` is the package's folder, in which each glob of `bench-scripts` has to match a file. `scripts` are globs of the command line,
-    which replace those of the file. `strict` is as for `load_gates`.
-
-    Raises:
-        ConfigError: as above.
-        UsageError: one of `scripts` is no glob, or matches no file.
-    """
+    """Return what the same file says of a run, by fields of `What`: scripts that measure, whose launches to compile, and more. `root` is
+    the package's folder, in which each glob of `bench-scripts` has to match a file. `scripts` are globs of the command line, which replace
+    those of the file. `strict` is as for `load_gates`. Raises ConfigError as above, and UsageError if one of `scripts` is no glob, or
+    matches no file."""
     path, table = _warpwave(kernels)
     named = dict.fromkeys(scripts or table.bench_scripts)
     return {
@@ -325,27 +258,21 @@ class PackageEnvironment:
 
 
 def load_environment(kernels: Path) -> PackageEnvironment:
-    """Return `requirements = ["FILE"]`, `skip-requirements = ["NAME"]` and `env = {NAME = "VALUE"}` of the same file.
-
-    Raises:
-        ConfigError: as above.
-    """
+    """Return `requirements = ["FILE"]`, `skip-requirements = ["NAME"]` and `env = {NAME = "VALUE"}` of the same file. Raises ConfigError as
+    above."""
     path, table = _warpwave(kernels)
     if path is None:
         return PackageEnvironment()
     for name in not_allowed(table.env, path.parent):
         raise refusal(path, "tool.warpwave.env", name, ALLOWED, _EXAMPLE)
     files = tuple(path.parent / file for file in table.requirements)
-    check_inside(path, "requirements", files)
+    _check_inside(path, "requirements", files)
     return PackageEnvironment(files, dict(table.env), tuple(table.skip_requirements))
 
 
-def check_inside(path: Path, setting: str, files: Iterable[Path]) -> None:
+def _check_inside(path: Path, setting: str, files: Iterable[Path]) -> None:
     """Refuse files that a setting of `path` names outside of its repository, be it through a link. The author must not choose your files.
-
-    Raises:
-        ConfigError: one lies outside.
-    """
+    Raises ConfigError if one lies outside."""
     repository = repository_of(path.parent)
     for file in files:
         if not file.resolve().is_relative_to(repository):
@@ -353,65 +280,42 @@ def check_inside(path: Path, setting: str, files: Iterable[Path]) -> None:
             raise refusal(path, f"tool.warpwave.{setting}", found, f"files in {repository}, which no link leads out of", _EXAMPLE)
 
 
-def load_tuned(kernels: Path) -> tuple[Path | None, list[dict[str, str]]]:
-    """Return the folder of the same file, and its `tuned`: where the package keeps its tuned configurations. Raises as above."""
-    path, table = _warpwave(kernels)
-    return (path.parent if path else None), list(table.tuned)
-
-
-def _warpwave(kernels: Path) -> tuple[Path | None, Warpwave]:
+def _warpwave(kernels: Path) -> tuple[Path | None, _Warpwave]:
     """Return the nearest `pyproject.toml` and its table; None and the defaults if there is no file or no table."""
     folder = kernels.resolve()
     path = next((found for above in (folder, *folder.parents) if (found := above / "pyproject.toml").is_file()), None)
-    table = validate(File, _read(path), path, _EXAMPLE).tool.warpwave if path else None
-    return (path, table) if table else (None, Warpwave())
+    table = validate(_File, read_toml(path, strict=True), path, _EXAMPLE).tool.warpwave if path else None
+    return (path, table) if table else (None, _Warpwave())
 
 
 def _limits(table: Any, base: GateLimits) -> GateLimits:
-    """Return `base` with the gates that a table sets; false opens a gate."""
     values = {gate: getattr(table, gate) for gate in table.model_fields_set & set(VALUES)}
     return dataclasses.replace(base, **{gate: getattr(OPEN, gate) if value is False else value for gate, value in values.items()})
 
 
-def _which(table: WhichTable) -> Which:
+def _which(table: Any) -> Which:
     return Which(**{name: getattr(table, name) for name in _PATTERNS})
 
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}.", "It is not text, or not readable for this user.", "Fix or move it.") from None
-    except (ValueError, RecursionError) as error:  # TOMLDecodeError is a ValueError; so is an invalid number or date
-        raise ConfigError(f"{path} is not valid TOML: {error}.", "Usually a quote or a bracket is missing.", "Fix that line.") from None
-
-
-# Read the tuned configurations that a package keeps in JSON files: an entry is a mapping of constants, `num_warps` and `num_stages`.
 
 _MOST = 100_000  # entries
 _LARGEST = 32 << 20  # bytes of a file
 
 
 def tuned_configurations(kernels: Path) -> list[Tuned]:
-    """Return the entries of the files that `tuned` in the package's `pyproject.toml` names; none if it names none.
-
-    Raises:
-        ConfigError: the setting is not valid, or a file cannot be read.
-    """
-    folder, tables = load_tuned(kernels)
+    """Return the entries of the files that `tuned` in the package's `pyproject.toml` names; none if it names none. Raises ConfigError if
+    the setting is not valid, or a file cannot be read."""
+    file, settings = _warpwave(kernels)
+    if file is None:
+        return []
     found: list[Tuned] = []
-    for table in tables:
-        assert folder is not None  # of the file that holds the tables
-        pattern = table["files"]
-        paths = [Path(pattern)] if Path(pattern).is_absolute() else sorted(folder.glob(pattern))
-        check_inside(folder / "pyproject.toml", "tuned", paths)
+    for table in settings.tuned:
+        pattern, function, key = (str(table.get(name, "")) for name in ("files", "function", "key"))
+        paths = [Path(pattern)] if Path(pattern).is_absolute() else sorted(file.parent.glob(pattern))
+        _check_inside(file, "tuned", paths)
         for path in paths:
-            name = Path(os.path.relpath(path, folder)).as_posix()
-            for entry, values in _entries(_read_tuned(path, table.get("key", ""))):
-                found.append(Tuned(name, entry, values, table.get("function", "")))
-                if len(found) >= _MOST:
-                    return found
-    return found
+            name = Path(os.path.relpath(path, file.parent)).as_posix()
+            found += [Tuned(name, entry, values, function) for entry, values in _entries(_read_tuned(path, key))]
+    return found[:_MOST]
 
 
 def _read_tuned(path: Path, key: str) -> Any:
@@ -421,18 +325,16 @@ def _read_tuned(path: Path, key: str) -> Any:
         content = json.loads(path.read_text(encoding="utf-8"))
         return content[key] if key else content
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ConfigError(
-            f"{path} holds no tuned configurations: {type(error).__name__}: {error}.",
-            "`tuned` in [tool.warpwave] names this file; it is not JSON, or has no such key.",
-            "Fix the pattern `files` or the `key`.",
-        ) from None
+        happened = f"{path} holds no tuned configurations: {type(error).__name__}: {error}."
+        meaning = "`tuned` in [tool.warpwave] names this file; it is not JSON, or has no such key."
+        raise ConfigError(happened, meaning, "Fix the pattern `files` or the `key`.") from None
 
 
 def _entries(content: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Return each innermost mapping of plain values, with its keys on the way: `{"16": {"BLOCK": 64}}` has the entry `16`."""
-    pairs = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    pairs = list(content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ())
     values = {str(key): value for key, value in pairs if isinstance(value, (int, float, str, bool))}
     if values and isinstance(content, dict):
         yield path or "(all)", values
-    for key, value in content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ():
+    for key, value in pairs:
         yield from _entries(value, f"{path}/{key}".lstrip("/"))

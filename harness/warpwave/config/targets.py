@@ -1,11 +1,10 @@
-"""`docker/targets.yml` (and a file of the user's laid over it) → `Target`.
-
-Strict: a wrong key or value is refused with the file, the key path, what was found and what is allowed.
-"""
+"""`docker/targets.yml` (and a file of the user's laid over it) → `Target`. Strict: a wrong key or value is refused with the file, the key
+path, what was found and what is allowed."""
 
 from __future__ import annotations
 
 import difflib
+import itertools
 import json
 import re
 import shlex
@@ -17,19 +16,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 from pydantic import Field, TypeAdapter
 
 from warpwave.config.files import keys, merge, read_yaml, refusal, validate
-from warpwave.config.hardware import all_names, named, nearest
 from warpwave.errors import ConfigError, UsageError
-from warpwave.records import CHOSEN, EMULATED, MOST_SECONDS, Architecture, Cap, Card, Limits, Stage
+from warpwave.records import CHOSEN, EMULATED, MOST_SECONDS, Architecture, Cap, Card, Limits, Stage, with_card
 from warpwave.records.registry import DEFAULT, HERE
 from warpwave.records.run import Linker, Toolchain, Toolchains
+from warpwave.records.words import record
 
-# The types of the questions that `warpwave doctor` asks of one vendor's machine. The questions are in `docker/targets.yml`.
-
-_STRICT = {"extra": "forbid"}
 State = Literal["fail", "warn", "skip"]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Check:
     """One question. It reads the output of a command (`run`), files (`files`, glob patterns) or what the container engine says (`engine`).
 
@@ -41,7 +37,6 @@ class Check:
     exists, `refused` if the command fails, `breach` if a rule is broken. `limit_s` is in seconds.
     """
 
-    __pydantic_config__ = _STRICT
     name: str
     fix: str
     run: tuple[str, ...] = ()
@@ -74,20 +69,15 @@ class Check:
             raise ValueError(f"groups that `rows` names; it does not name {', '.join(sorted(unknown))}")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Doctor:
-    """How to find out that a vendor's card is in a machine, and what to ask then.
+    """How to find out that a vendor's card is in a machine, and what to ask then. `pci` is the vendor's number on the bus, `0x` and four
+    digits. `no_driver` is the fix if a card is there without its driver."""
 
-    `pci` is the vendor's number on the bus, `0x` and four digits. `no_driver` is the fix if a card is there without its driver.
-    """
-
-    __pydantic_config__ = _STRICT
     pci: Union[str, None] = None
     no_driver: str = ""
     checks: tuple[Check, ...] = ()
 
-
-# The types of the targets file, and of the `Target` that a run works with.
 
 if TYPE_CHECKING:
     _EngineName = str
@@ -97,15 +87,12 @@ else:  # what a targets file may say, for pydantic and for the schema
     _ChosenStage = Literal[CHOSEN]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Image:
-    """The source of a target's environment. `base` and `digest` name the vendor's image. The Dockerfile is next to the YAML file.
+    """The source of a target's environment. `base` and `digest` name the vendor's image. The Dockerfile is next to the YAML file. `locks`
+    is what the names of its locks begin with: `locks/<locks>-py3.12.txt` beside the Dockerfile. Targets with the same packages can share
+    them. Left out, it is the target's name."""
 
-    `locks` is what the names of its locks begin with: `locks/<locks>-py3.12.txt` beside the Dockerfile. Targets with the same packages can
-    share them. Left out, it is the target's name.
-    """
-
-    __pydantic_config__ = _STRICT
     dockerfile: str
     base: str
     digest: Union[str, None] = None
@@ -113,16 +100,12 @@ class Image:
     build_args: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Devices:
-    """How a container gets access to the GPUs.
+    """How a container gets access to the GPUs. `gpus`: a device request, as `docker run --gpus`. `cdi`: a CDI device name; `{gpu}` in it
+    becomes the index asked for, or `all`. `nodes`: glob patterns of device nodes. `volumes`: `source:destination[:ro]`. `groups`: numeric
+    ids, added to those of the nodes. `apptainer`: options of `apptainer exec`, on a Slurm site."""
 
-    `gpus`: a device request, as `docker run --gpus`. `cdi`: a CDI device name; `{gpu}` in it becomes the index asked for, or `all`.
-    `nodes`: glob patterns of device nodes. `volumes`: `source:destination[:ro]`. `groups`: numeric ids, added to those of the nodes.
-    `apptainer`: options of `apptainer exec`, on a Slurm site.
-    """
-
-    __pydantic_config__ = _STRICT
     gpus: bool = False
     cdi: Union[str, None] = None
     nodes: tuple[str, ...] = ()
@@ -132,25 +115,21 @@ class Devices:
     apptainer: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Cards:
     """A command that prints facts about each card that torch does not report, and a pattern for its lines. The group `uuid` identifies the
     card, as in torch. Each other group is a fact with the group's name. The report shows cards that share the work and differ in a fact."""
 
-    __pydantic_config__ = _STRICT
     run: tuple[str, ...] = ()
     rows: str = ""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Probe:
-    """Checks of the environment before any kernel runs: a torch attribute that must be set, and a command that must succeed.
+    """Checks of the environment before any kernel runs: a torch attribute that must be set, and a command that must succeed. `driver_file`
+    contains the version of the kernel driver. `fix` is the advice for the user if the probe fails. `faults` maps patterns of the runtime's
+    output, when it aborts a process because of the GPU, to verdicts."""
 
-    `driver_file` contains the version of the kernel driver. `fix` is the advice for the user if the probe fails. `faults` maps patterns of
-    the runtime's output, when it aborts a process because of the GPU, to verdicts.
-    """
-
-    __pydantic_config__ = _STRICT
     require: Union[str, None] = None
     command: tuple[str, ...] = ()
     driver_file: Union[str, None] = None
@@ -159,11 +138,10 @@ class Probe:
     cards: Cards = field(default_factory=Cards)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Entry:
     """One target as written in the YAML file. `quick` are those of its `architectures` that a quick run compiles for; all if empty."""
 
-    __pydantic_config__ = _STRICT
     label: str
     image: Image
     stages: tuple[_ChosenStage, ...]
@@ -181,15 +159,12 @@ class Entry:
     quick: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Builds:
-    """How this user's images and environments are built, whatever the target. Paths are relative to the file.
+    """How this user's images and environments are built, whatever the target. Paths are relative to the file. With `wheelhouse`, a folder
+    of wheels, no package index is asked. pip trusts `ca_bundle` and reads `pip_config`. The build has this `network`, and the Dockerfile
+    gets `args`."""
 
-    With `wheelhouse`, a folder of wheels, no package index is asked. pip trusts `ca_bundle` and reads `pip_config`. The build has this
-    `network`, and the Dockerfile gets `args`.
-    """
-
-    __pydantic_config__ = _STRICT
     wheelhouse: Union[Path, None] = None
     ca_bundle: Union[Path, None] = None
     pip_config: Union[Path, None] = None
@@ -197,21 +172,19 @@ class Builds:
     args: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Bounds:
     """How long this user waits for a GPU in use, and how much a target may write to its results."""
 
-    __pydantic_config__ = _STRICT
     gpu_wait_s: Annotated[float, Field(ge=0, le=MOST_SECONDS)] = Limits.gpu_wait_s
     results_gib: Annotated[float, Field(gt=0)] = Cap.bytes / (1 << 30)
     results_files: Annotated[int, Field(ge=1)] = Cap.files
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class File:
     """The whole YAML file."""
 
-    __pydantic_config__ = _STRICT
     schema_version: Literal[1]
     targets: dict[str, Entry]
     architectures: dict[str, Card] = field(default_factory=dict)
@@ -276,11 +249,8 @@ def default_file() -> Path:
 
 
 def load_targets(overlay: Path | None = None) -> dict[str, Target]:
-    """Return every target by name: those of the shipped file, overridden by the entries of `overlay`.
-
-    Raises:
-        ConfigError: a file is missing, is not YAML, or contains something that is not allowed.
-    """
+    """Return every target by name: those of the shipped file, overridden by the entries of `overlay`. Raises ConfigError if a file is
+    missing, is not YAML, or contains something that is not allowed."""
     file, folders, where = _load(overlay)
     cards = _described(file, where)
     return {name: _resolve(name, entry, folders[name], cards, where) for name, entry in file.targets.items()}
@@ -336,26 +306,18 @@ def targets_schema() -> str:
 
 
 def select(targets: dict[str, Target], names: list[str]) -> list[Target]:
-    """Return the named targets, in the given order.
-
-    Raises:
-        UsageError: a name is unknown.
-    """
+    """Return the named targets, in the given order. Raises UsageError if a name is unknown."""
     for name in names:
         if name not in targets and Path(name).exists():
             kind, folder = ("folder", name) if Path(name).is_dir() else ("file", str(Path(name).parent))
-            raise UsageError(
-                f"There is no target named {name!r}, but a {kind}.",
-                "Words behind `run` name targets; the folder of the kernels has an option of its own.",
-                f"Choose a target ({', '.join(targets)}), and add --kernels {shlex.quote(folder)}.",
-            )
+            happened = f"There is no target named {name!r}, but a {kind}."
+            meaning = "Words behind `run` name targets; the folder of the kernels has an option of its own."
+            raise UsageError(happened, meaning, f"Choose a target ({', '.join(targets)}), and add --kernels {shlex.quote(folder)}.")
         if name not in targets:
             like = _targets_like(name, targets)
-            raise UsageError(
-                f"There is no target named {name!r}.",
-                f"The nearest is {' or '.join(like)}." if like else "It is misspelt, or its file was not given with --targets.",
-                f"Choose from: {', '.join(targets)}. `warpwave list` shows them with their images and stages.",
-            )
+            meaning = f"The nearest is {' or '.join(like)}." if like else "It is misspelt, or its file was not given with --targets."
+            remedy = f"Choose from: {', '.join(targets)}. `warpwave list` shows them with their images and stages."
+            raise UsageError(f"There is no target named {name!r}.", meaning, remedy)
     return [targets[name] for name in dict.fromkeys(names)]
 
 
@@ -372,33 +334,25 @@ def _targets_like(name: str, targets: dict[str, Target]) -> list[str]:
 
 
 def named_architectures(text: str, known: Mapping[str, Architecture], option: str) -> tuple[Architecture, ...]:
-    """Return what a list with commas means, each once and in its order; `all` means every one. `option` is named in errors.
-
-    Raises:
-        UsageError: a name is unknown.
-    """
+    """Return what a list with commas means, each once and in its order; `all` means every one. `option` is named in errors. Raises
+    UsageError if a name is unknown."""
     if text.strip().lower() == "all":
         return tuple(known.values())
     found: dict[str, Architecture] = {}
     for name in filter(str.strip, text.split(",")):
         if (card := named(name, known)) is None:
             like = nearest(name, known)
-            raise UsageError(
-                f"{option}: there is no card or architecture named {name!r}.",
-                f"The nearest is {like}." if like else "The targets file does not describe it.",
-                f"Choose from: {all_names(known)}. A targets file of your own (--targets) can describe more.",
-            )
+            names = ", ".join(with_card(card.name, ", ".join((*card.also, *card.cards))) for card in known.values())
+            happened = f"{option}: there is no card or architecture named {name!r}."
+            meaning = f"The nearest is {like}." if like else "The targets file does not describe it."
+            raise UsageError(happened, meaning, f"Choose from: {names}. A targets file of your own (--targets) can describe more.")
         found[card.name] = card
     return tuple(found.values())
 
 
 def without_card(name: str, overlay: Path | None = None) -> tuple[Architecture, bool]:
     """Return the card that a name stands for where there is none, and whether its machine code is emulated: of a target, or of a card.
-
-    Raises:
-        UsageError: there is neither, or the target needs its card.
-        ConfigError: as in `load_targets`.
-    """
+    Raises UsageError if there is neither, or the target needs its card, and ConfigError as in `load_targets`."""
     targets = load_targets(overlay)
     if name in targets:
         target = targets[name]
@@ -504,3 +458,57 @@ def _names_a_card(rows: str) -> bool:
 
 def _refusal(path: Path, where: str, found: str, allowed: str) -> ConfigError:
     return refusal(path, where, found, allowed, _EXAMPLE)
+
+
+# What people call an architecture: its key in the targets file, or one of the names that the file has for it.
+
+_SUFFIX = re.compile(r"(:[a-z]+[+-])+$")  # behind the name of an ISA: `:sramecc+:xnack-`. Triton compiles for the name alone
+_BUILT = re.compile(r"\d+gb|hbm\d?e?|sxm\d?|pcie|nvl|oam|vf")  # behind the name of a card: its memory, and how it is built
+_ALIKE = 0.6  # a name that is less like the typed one says nothing
+
+Architectures = Mapping[str, Architecture]
+
+
+def named(text: str, known: Architectures) -> Architecture | None:
+    """Return the architecture that a text names, in any case, with or without spaces and dashes; None if none has that name. `7900xtx` and
+    `AMD Radeon RX 7900 XTX` are the card RX 7900 XTX, `H100-SXM5-80GB` is H100, `amdgcn--gfx942:sramecc+` is gfx942.
+    """
+    words = _spelling(_SUFFIX.sub("", text.strip().lower().rpartition("--")[2]))
+    while len(words) > 1 and _BUILT.fullmatch(words[-1]):
+        words.pop()
+    brands = next((position for position, word in enumerate(words) if re.search(r"\d", word)), 0)  # words in front of the number
+    spelt = _spelt(known)
+    return next((spelt[word][1] for first in range(brands + 1) if (word := "".join(words[first:])) in spelt), None)
+
+
+def nearest(text: str, known: Architectures) -> str:
+    """Return the name that is most like a text, with the architecture's other name: `MI300X (gfx942)`, `gfx942 (MI300X)`; or nothing."""
+    typed = "".join(_spelling(text.lower()))
+
+    def likeness(spelling: str) -> tuple[float, int]:
+        same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(typed, spelling, strict=False))
+        return difflib.SequenceMatcher(None, typed, spelling).ratio(), len(list(same))
+
+    spelt = _spelt(known)
+    best = max(spelt, key=likeness, default="")
+    if not best or likeness(best)[0] < _ALIKE:
+        return ""
+    name, card = spelt[best]
+    return with_card(name, card.card if name == card.name else card.name)
+
+
+def _spelt(known: Architectures) -> dict[str, tuple[str, Architecture]]:
+    """Return each name with its architecture, by what is typed for it: `rx7900xtx` and `7900xtx`, `sm90`."""
+    found: dict[str, tuple[str, Architecture]] = {}
+    for card in known.values():
+        for name in (card.name, *card.also, *card.cards):
+            words = _spelling(name.lower())
+            for first in range(len(words)):
+                typed = "".join(words[first:])
+                if first == 0 or re.search(r"\d", typed):  # not `xtx`
+                    found.setdefault(typed, (name, card))
+    return found
+
+
+def _spelling(text: str) -> list[str]:
+    return re.findall(r"[a-z0-9]+", text)

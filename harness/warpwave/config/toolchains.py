@@ -1,7 +1,5 @@
 """Choose toolchains, and make a leg of each target on each: the same target under another name, such as `cpu@triton-3.8`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,61 +15,34 @@ _VERSION = re.compile(r"\d+(\.\d+)*[A-Za-z0-9.+]*")
 
 
 def chosen(known: Toolchains, names: Sequence[str], versions: Sequence[str], newest: Newest) -> list[Toolchain]:
-    """Return the named toolchains, and one for each release of Triton.
-
-    Raises:
-        UsageError: a name is unknown, or a version is none.
-    """
-    found = [_dated(named(known, name), newest) for name in names]
+    """Return the named toolchains, and one for each release of Triton. Raises UsageError if a name is unknown, or a version is none."""
+    found = []
+    for name in names:
+        if name not in known.named:
+            meaning = "The name is misspelt, or the file that defines it was not given with --targets."
+            remedy = f"Choose from: {', '.join(known.named)}. Or give a release of Triton, as in --triton 3.8.0."
+            raise UsageError(f"There is no toolchain named {name!r}.", meaning, remedy)
+        toolchain = known.named[name]
+        found.append(replace(toolchain, triton=newest(toolchain.index)) if toolchain.triton == NEWEST else toolchain)
     for version in versions:
         exact = newest("") if version == NEWEST else version
         if not _VERSION.fullmatch(exact):
-            raise UsageError(
-                f"{version!r} is not a release of Triton.",
-                "A release looks like 3.8.0.",
-                f"Give one, or `{NEWEST}`, or a toolchain's name.",
-            )
+            meaning = "A release looks like 3.8.0."
+            raise UsageError(f"{version!r} is not a release of Triton.", meaning, f"Give one, or `{NEWEST}`, or a toolchain's name.")
         found.append(Toolchain(name=f"triton-{exact}", triton=exact))
     return list({toolchain.name: toolchain for toolchain in found}.values())
 
 
 def one(known: Toolchains, text: str, newest: Newest) -> Toolchain:
-    """Return the toolchain of that name, or the one with that release of Triton.
-
-    Raises:
-        UsageError: it is neither.
-    """
+    """Return the toolchain of that name, or the one with that release of Triton. Raises UsageError if it is neither."""
     release = text not in known.named and (text == NEWEST or _VERSION.fullmatch(text))
     names, versions = ((), (text,)) if release else ((text,), ())
     return chosen(known, names, versions, newest)[0]
 
 
-def _dated(toolchain: Toolchain, newest: Newest) -> Toolchain:
-    """Return the toolchain with a version, if it asks for the newest one of its index."""
-    return replace(toolchain, triton=newest(toolchain.index)) if toolchain.triton == NEWEST else toolchain
-
-
-def named(known: Toolchains, name: str) -> Toolchain:
-    """Return the toolchain of that name.
-
-    Raises:
-        UsageError: there is none.
-    """
-    if name not in known.named:
-        raise UsageError(
-            f"There is no toolchain named {name!r}.",
-            "The name is misspelt, or the file that defines it was not given with --targets.",
-            f"Choose from: {', '.join(known.named)}. Or give a release of Triton, as in --triton 3.8.0.",
-        )
-    return known.named[name]
-
-
 def split_legs(targets: dict[str, Target], names: Sequence[str], known: Toolchains, newest: Newest) -> dict[str, Target]:
-    """Return the targets, and for each of the names that is a leg's, such as `cpu@triton-3.8`, that leg.
-
-    Raises:
-        UsageError: the leg's toolchain is unknown.
-    """
+    """Return the targets, and for each of the names that is a leg's, such as `cpu@triton-3.8`, that leg. Raises UsageError if the leg's
+    toolchain is unknown."""
     found = dict(targets)
     for name in names:
         target, mark, toolchain = name.partition(MARK)
@@ -83,20 +54,13 @@ def split_legs(targets: dict[str, Target], names: Sequence[str], known: Toolchai
 
 
 def legs(targets: Sequence[Target], toolchains: Sequence[Toolchain], known: Toolchains) -> list[Target]:
-    """Return a leg for each target and toolchain; the targets as they are if there is no toolchain.
-
-    Raises:
-        UsageError: a toolchain cannot compile for a target.
-    """
+    """Return a leg for each target and toolchain; the targets as they are if there is no toolchain. Raises UsageError if a toolchain cannot
+    compile for a target."""
     return [leg(target, toolchain, known) for target in targets for toolchain in toolchains] if toolchains else list(targets)
 
 
 def leg(target: Target, toolchain: Toolchain, known: Toolchains) -> Target:
-    """Return the target on a toolchain, under a name of its own.
-
-    Raises:
-        UsageError: the toolchain cannot compile for it.
-    """
+    """Return the target on a toolchain, under a name of its own. Raises UsageError if the toolchain cannot compile for it."""
     _check(target, toolchain, known)
     image, arguments = target.image, dict(target.image.build_args)
     if toolchain.triton or toolchain.packages:
@@ -121,11 +85,9 @@ def _check(target: Target, toolchain: Toolchain, known: Toolchains) -> None:
     if target.needs_card or not toolchain.triton or _numbers(toolchain.triton) >= _numbers(known.linker.triton):
         return
     if needing := [card.name for card in target.architectures if card.backend in known.linker.backends]:
-        raise UsageError(
-            f"{target.name}: Triton {toolchain.triton} cannot compile for {', '.join(needing)} here.",
-            f"Triton before {known.linker.triton} calls {known.linker.needs}, which PyPI does not have.",
-            f"Use Triton {known.linker.triton} or later, or a targets file with a target that compiles for other architectures.",
-        )
+        meaning = f"Triton before {known.linker.triton} calls {known.linker.needs}, which PyPI does not have."
+        remedy = f"Use Triton {known.linker.triton} or later, or a targets file with a target that compiles for other architectures."
+        raise UsageError(f"{target.name}: Triton {toolchain.triton} cannot compile for {', '.join(needing)} here.", meaning, remedy)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -1,10 +1,6 @@
-"""What is missing on this machine, target by target, and the command that fixes it. Read-only, and takes at most a minute.
-
-Checks of every machine are code (`host`, `engine`). Checks of one vendor are data in the targets file (`checks`), which `vendor` reads. All
-checks look at the machine through `machine`, so that a recording can replace it.
-"""
-
-from __future__ import annotations
+"""What is missing on this machine, target by target, and the command that fixes it. Read-only, and takes at most a minute. Checks of every
+machine are code (`host`, `engine`). Checks of one vendor are data in the targets file (`checks`), which `vendor` reads. All checks look at
+the machine through `machine`, so that a recording can replace it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,10 +16,8 @@ __all__ = ["Finding", "examine"]
 def examine(
     targets: dict[str, Target], named: Sequence[str] = (), machine: Machine | None = None, engine: str | None = None
 ) -> list[Finding]:
-    """Run all checks of this machine and of `targets`. Targets in `named` must be usable here; the others may be absent.
-
-    `engine` is the engine that runs will use, if it is not each target's own.
-    """
+    """Run all checks of this machine and of `targets`. Targets in `named` must be usable here; the others may be absent. `engine` is the
+    engine that runs will use, if it is not each target's own."""
     machine = machine or Machine()
     chosen = [replace(target, engine=engine or target.engine) for target in targets.values() if not named or target.name in named]
     contained = [target for target in chosen if ENGINES[target.engine].container]

@@ -1,7 +1,5 @@
 """Checks of every machine, whatever its GPUs: Python, disk, memory file systems, clock, and the CI runner."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform
@@ -12,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Union
@@ -30,8 +28,6 @@ from warpwave.records.run import EMULATOR
 from warpwave.run import run_target
 from warpwave.run.folders import new_run_id
 from warpwave.starter import starter
-
-# Check the container engine: does it answer, and can it run warpwave's containers?
 
 _ROOM_BYTES = 20 << 30  # a vendor's image with torch is about this large
 _INODES = 500_000  # torch, Triton and their headers are 40,000 files per layer, and an engine stores several layers
@@ -68,18 +64,22 @@ def examine_engine(engine: Engine, machine: Machine, *, needed: bool) -> list[Fi
         happened = engine.error.happened if engine.error else "Docker was not asked."
         return [Finding("docker", FAIL if needed else WARN, happened, engine.error.remedy if engine.error else "")]
     where = machine.variables.get("DOCKER_HOST") or "the default socket"
-    answers = f"version {engine.info.get('ServerVersion') or 'unknown'} answers at {where}"
+    survive = bool(engine.info.get("LiveRestoreEnabled"))
+    restart = "containers survive a restart of the engine" if survive else "off: a restart of the engine ends all containers"
+    left = (
+        f"{len(engine.left)} left by runs that were killed: {', '.join(engine.left[:3])}" if engine.left else "nothing left by killed runs"
+    )
     return [
-        Finding("docker", PASS, answers),
+        Finding("docker", PASS, f"version {engine.info.get('ServerVersion') or 'unknown'} answers at {where}"),
         _limits(engine.info),
-        _live_restore(engine.info),
+        # An update of the engine ends a running job. Swarm forbids it, and an engine for one job does not need it: this is only a hint.
+        found("live-restore", survive, restart, _LIVE_RESTORE, otherwise=SKIP),
         _room(engine.info, machine),
-        _left(engine.left),
+        found("leftovers", not engine.left, left, "`warpwave clean --yes`", otherwise=WARN),
     ]
 
 
 def _limits(info: Mapping[str, Any]) -> Finding:
-    """Check whether the engine can limit a container's memory and processes."""
     missing = [name for name, key in _CONTROLLERS.items() if info.get(key) is False]
     cgroup = f"cgroup v{info.get('CgroupVersion', '?')}"
     if str(info.get("CgroupVersion", "2")) != "2":
@@ -90,24 +90,16 @@ def _limits(info: Mapping[str, Any]) -> Finding:
     return found("limits", not missing, evidence, fix, otherwise=WARN)
 
 
-def _live_restore(info: Mapping[str, Any]) -> Finding:
-    """Check live-restore: without it, an update of the engine ends a running job."""
-    on = bool(info.get("LiveRestoreEnabled"))
-    evidence = "containers survive a restart of the engine" if on else "off: a restart of the engine ends all containers"
-    # Swarm forbids it, and an engine that was started for one job does not need it. So this is only a hint.
-    return Finding("live-restore", PASS if on else SKIP, evidence, "" if on else _LIVE_RESTORE)
-
-
 def _room(info: Mapping[str, Any], machine: Machine) -> Finding:
     """Check free bytes and inodes of the images' folder. An engine on another machine cannot be checked."""
     root = str(info.get("DockerRootDir") or "")
     folder = machine.root / root.lstrip("/")
     if not root or not folder.exists():
         return Finding("image room", SKIP, f"{root or 'the images'} cannot be seen from here")
-    return room_at("image room", folder, root, _ROOM_BYTES, "`docker system df`, then `docker image prune`.")
+    return _room_at("image room", folder, root, _ROOM_BYTES, "`docker system df`, then `docker image prune`.")
 
 
-def room_at(check: str, folder: Path, label: str, least: int, fix: str) -> Finding:
+def _room_at(check: str, folder: Path, label: str, least: int, fix: str) -> Finding:
     """Check whether `folder` has `least` bytes and enough inodes free."""
     try:
         free = shutil.disk_usage(folder).free
@@ -119,11 +111,6 @@ def room_at(check: str, folder: Path, label: str, least: int, fix: str) -> Findi
     short += [f"{inodes.f_favail} inodes free"] if inodes.f_files and inodes.f_favail < _INODES else []
     evidence = f"{label}: {'; '.join(short)}" if short else f"{label}: {free / 2**30:.0f} GiB free"
     return found(check, not short, evidence, fix, otherwise=WARN)
-
-
-def _left(names: Sequence[str]) -> Finding:
-    evidence = f"{len(names)} left by runs that were killed: {', '.join(names[:3])}" if names else "nothing left by runs that were killed"
-    return found("leftovers", not names, evidence, "`warpwave clean --yes`", otherwise=WARN)
 
 
 _OUT_BYTES = 1 << 30  # raw results, reports and Triton's cache
@@ -146,7 +133,12 @@ print(json.dumps([{name: version(name) for name in specs}, build]))
 
 def examine_host(machine: Machine) -> list[Finding]:
     """Return the findings that concern every target."""
-    return [_version(), _disk(), _cache(machine), _shared_memory(machine), _clock(machine), _runner(machine)]
+    here = Path.cwd()
+    return [
+        found("python", sys.version_info >= (3, 10), platform.python_version(), "Install Python 3.10 or later."),
+        _room_at("disk", here, str(here), _OUT_BYTES, f"`du -xsh {here}/* | sort -h` shows what to remove."),
+        *(check(machine) for check in (_cache, _shared_memory, _clock, _runner)),
+    ]
 
 
 def python_question(target: Target, python: str) -> tuple[str, ...]:
@@ -176,15 +168,6 @@ def examine_python(target: Target, machine: Machine, python: str = sys.executabl
     return Finding(check, PASS, f"{python} has {', '.join(f'{name} {version}'.strip() for name, version in versions.items())}")
 
 
-def _version() -> Finding:
-    return found("python", sys.version_info >= (3, 10), platform.python_version(), "Install Python 3.10 or later.")
-
-
-def _disk() -> Finding:
-    here = Path.cwd()
-    return room_at("disk", here, str(here), _OUT_BYTES, f"`du -xsh {here}/* | sort -h` shows what to remove.")
-
-
 def _cache(machine: Machine) -> Finding:
     """Check Triton's cache: Triton compiles launchers into it and loads them, which fails on a file system mounted noexec."""
     home = machine.variables.get("HOME", "/root")
@@ -197,7 +180,6 @@ def _cache(machine: Machine) -> Finding:
 
 
 def _mount_of(folder: Path, machine: Machine) -> tuple[str | None, list[str]]:
-    """Return the mount point of a folder, and its options."""
     mounts = [line.split(" ") for line in (machine.read("/proc/mounts") or "").splitlines()]
     above = {str(path) for path in (folder, *folder.parents)}
     holding = [mount for mount in mounts if len(mount) > 3 and mount[1] in above]
@@ -245,18 +227,14 @@ def _runner(machine: Machine) -> Finding:
     return Finding("runner", WARN, f"{name} is not known to be ephemeral: it keeps what a job leaves behind", fix)
 
 
-# Check one vendor's part of a machine: is its GPU here, and what do the targets file's checks say? No vendor is named here.
-
 _SHOWN_ROWS = 4
 _LINE = 200
 Info = Union[Mapping[str, Any], None]
 
 
 def examine_vendor(target: Target, machine: Machine, info: Info, *, needed: bool, contained: bool = True) -> list[Finding]:
-    """Return the findings about one target with a GPU. If the GPU is absent and was not requested, that is a single skip.
-
-    `contained`: its runs use containers. If not, nothing needs to pass the GPU to a container.
-    """
+    """Return the findings about one target with a GPU. If the GPU is absent and was not requested, that is a single skip. `contained`: its
+    runs use containers. If not, nothing needs to pass the GPU to a container."""
     if not machine.has_driver(target):
         return [_absent(target, machine, needed)]
     findings = [_access(target, machine)]
@@ -287,7 +265,6 @@ def _access(target: Target, machine: Machine) -> Finding:
 
 
 def _driver(target: Target, machine: Machine) -> str:
-    """`driver loaded: /sys/module/x/version says 1.2`, if the kernel driver has such a file."""
     files = machine.paths(target.probe.driver_file) if target.probe.driver_file else []
     version = _clip((machine.read(files[0]) or "").splitlines()[:1]) if files else ""
     return f"driver loaded: {machine.name(files[0])}" + (f" says {version}" if version else "") if files else ""
@@ -314,8 +291,6 @@ def _ask(check: Check, machine: Machine, info: Info) -> Answer:
 
 
 def _judge(name: str, check: Check, answer: Answer, machine: Machine) -> Finding:
-    """Compare an answer with the rules of its check, and report the first rule that it breaks."""
-
     def say(state: str, evidence: str) -> Finding:
         return Finding(name, state, evidence, "" if state in (PASS, SKIP) else check.fix, answer.seconds)
 
@@ -388,8 +363,6 @@ def _clip(lines: Sequence[str]) -> str:
     return line if len(line) <= _LINE else f"{line[:_LINE]} …"
 
 
-# The one check that is a run: it tests a small kernel on a target. It runs only on request, because it may build an image.
-
 _LIMIT_S = 120.0
 _PATIENCE_S = 10.0  # waits for another run of warpwave that has the GPU
 
@@ -409,5 +382,4 @@ def run_kernel(target: Target, engine: str | None) -> Finding:
     seconds = round(time.monotonic() - started, 1)
     evidence = f"a small kernel passed {seen.tests.get('passed', 0)} tests" if seen.verdict is Verdict.PASSED else seen.reason
     fix = seen.hint or f"`warpwave run {target.name} --kernels {starter() / 'kernels'}` shows the whole run."
-    finding = found(f"{target.name}: kernel", seen.verdict is Verdict.PASSED, evidence, fix)
-    return Finding(finding.check, finding.state, finding.evidence, finding.fix, seconds)
+    return replace(found(f"{target.name}: kernel", seen.verdict is Verdict.PASSED, evidence, fix), seconds=seconds)

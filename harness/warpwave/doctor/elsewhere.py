@@ -1,10 +1,6 @@
-"""Check the machine of a leg: ask it everything in one script, and judge the answers as those of this machine.
-
-The script prints the files that the checks read and what their commands say. They become a folder and recorded answers, so every check
-works unchanged. What a machine answers is not believed: it decides no path outside of that folder, and is printed as text.
-"""
-
-from __future__ import annotations
+"""Check the machine of a leg: ask it everything in one script, and judge the answers as those of this machine. The script prints the files
+that the checks read and what their commands say. They become a folder and recorded answers, so every check works unchanged. What a machine
+answers is not believed: it decides no path outside of that folder, and is printed as text."""
 
 import importlib
 import secrets
@@ -98,7 +94,6 @@ def examine_leg(host: Host, target: Target) -> list[Finding]:
 
 
 def _ask_engine(host: Host) -> tuple[list[Finding], Mapping[str, Any] | None]:
-    """Return what the engine there says of itself; or else a finding."""
     try:
         engine: Any = load_engine(host.runs_with, host)
     except WarpwaveError as error:
@@ -113,7 +108,6 @@ def _ask_engine(host: Host) -> tuple[list[Finding], Mapping[str, Any] | None]:
 
 
 def _runtime(host: Host, answer: Answer) -> Finding:
-    """Check the container runtime of a site."""
     said = " ".join("".join(character for character in answer.text if character.isprintable() or character == "\n").split())[:80]
     fix = f"Ask the site for it, or choose another `container` for {host.name} in hosts.yml."
     return found("container", not answer.trouble, f"{host.container} {said}" if not answer.trouble else f"no {host.container} there", fix)
@@ -132,7 +126,6 @@ def _questions(mark: str, target: Target, asked: Mapping[tuple[str, ...], float]
 
 
 def _picture(text: str, mark: str, commands: Sequence[tuple[str, ...]], folder: Path, host: Host) -> FarMachine:
-    """Write the files that a machine has described below `folder`, and return the machine."""
     answers: dict[tuple[str, ...], Answer] = {}
     closed: set[str] = set()
     files = asked = 0
@@ -153,7 +146,6 @@ def _picture(text: str, mark: str, commands: Sequence[tuple[str, ...]], folder: 
 
 
 def _write(folder: Path, path: str, body: str) -> bool:
-    """Write a file of the machine below `folder`, where its path allows that."""
     parts = PurePosixPath(path).parts
     if not path.isprintable() or len(path) > 500 or parts[:1] != ("/",) or ".." in parts:
         return False

@@ -1,7 +1,5 @@
 """The machine as the checks see it: files, commands and the clock. Tests and recordings set `root` and `variables`."""
 
-from __future__ import annotations
-
 import glob
 import os
 import signal
@@ -101,22 +99,15 @@ class Machine:
             try:
                 code = process.wait(limit_s)
             except subprocess.TimeoutExpired:
-                _give_up(process)
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                with suppress(subprocess.TimeoutExpired):  # the driver may block the kill
+                    process.wait(1.0)
                 return Answer(trouble="silent", seconds=round(time.monotonic() - started, 3))
             output.seek(0)
             text = output.read(_MOST_BYTES).decode(errors="replace")
         return Answer(text, "refused" if code else "", round(time.monotonic() - started, 3))
 
-
-def _give_up(process: subprocess.Popen[bytes]) -> None:
-    """Kill a command and its children. If the driver blocks the kill, give up."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(1.0)
-
-
-# The result of one check.
 
 PASS, WARN, FAIL, SKIP = "pass", "warn", "fail", "skip"
 

@@ -1,7 +1,5 @@
 """Choose the engine that runs a target."""
 
-from __future__ import annotations
-
 import importlib
 import os
 from typing import Any
@@ -14,11 +12,8 @@ from warpwave.records.registry import DEFAULT, ELSEWHERE, ENGINES, FALLBACK
 
 
 def load_engine(name: str, host: Host | None = None) -> Engine:
-    """Import the engine called `name` and connect to it, on `host` if one is given.
-
-    Raises:
-        InfrastructureError: the engine cannot be reached.
-    """
+    """Import the engine called `name` and connect to it, on `host` if one is given. Raises InfrastructureError if the engine cannot be
+    reached."""
     engine: Engine = importlib.import_module(ENGINES[_name(name, host)].module).connect(host)
     return engine
 
@@ -42,11 +37,8 @@ def close(engine: Engine | None) -> None:
 
 
 def clean(dry_run: bool) -> list[str]:
-    """Connect to the usual engine, and remove what finished runs left behind; with `dry_run`, only return the names.
-
-    Raises:
-        InfrastructureError: the engine cannot be reached.
-    """
+    """Connect to the usual engine, and remove what finished runs left behind; with `dry_run`, only return the names. Raises
+    InfrastructureError if the engine cannot be reached."""
     engine: Any = load_engine(DEFAULT)
     try:
         removed: list[str] = engine.clean(dry_run)
@@ -56,14 +48,9 @@ def clean(dry_run: bool) -> list[str]:
 
 
 def choose_engine(asked: str | None, target: Target, say: Say, host: Host | None = None) -> Engine:
-    """Connect to the engine that the user asked for, to that of the leg's host, or to the target's own engine.
-
-    If the target's own engine cannot be reached and the target needs no GPU, print a line and use the fallback engine instead. An engine
-    that the user or hosts.yml names is never replaced.
-
-    Raises:
-        InfrastructureError: the engine cannot be reached.
-    """
+    """Connect to the engine that the user asked for, to that of the leg's host, or to the target's own engine. If the target's own engine
+    cannot be reached and the target needs no GPU, print a line and use the fallback engine instead. An engine that the user or hosts.yml
+    names is never replaced. Raises InfrastructureError if the engine cannot be reached."""
     named = (host.runs_with if host else "") or asked
     if named:
         return load_engine(named, host)

@@ -8,8 +8,6 @@ a pattern that can take seconds, and reads sizes that no file has. This reader k
 Each header is bounded before it is looked at, and all of them together.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import time
@@ -51,11 +49,7 @@ class _Stream:
         self._until = time.monotonic() + _MOST_S
 
     def read(self, size: int) -> bytes:
-        """Return `size` bytes.
-
-        Raises:
-            UnusableError: there are fewer, or it took too long.
-        """
+        """Return `size` bytes. Raises UnusableError if there are fewer, or it took too long."""
         while len(self._held) < size:
             if not (piece := next(self._pieces, b"")):
                 raise UnusableError("they end too early" if self._left < self._most else "nothing arrived")
@@ -75,14 +69,9 @@ class _Stream:
 
 
 def unpack(pieces: Iterable[bytes], raw: Path, cap: Cap, where: str) -> None:
-    """Replace the results in `raw` by those of an archive that arrives in pieces. If it cannot be used, `raw` stays as it was.
-
-    The first folder of the archive's paths is that of the results there, and is dropped.
-
-    Raises:
-        InfrastructureError: the archive is damaged, too large or hostile. `where` names the machine that it came from.
-        OSError: this disk is full, or the connection broke.
-    """
+    """Replace the results in `raw` by those of an archive that arrives in pieces. If it cannot be used, `raw` stays as it was. The first
+    folder of the archive's paths is that of the results there, and is dropped. Raises InfrastructureError if the archive is damaged, too
+    large or hostile, and OSError if this disk is full, or the connection broke. `where` names the machine that it came from."""
     place = raw / _PLACE
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(mode=0o700)
@@ -101,11 +90,7 @@ def unpack(pieces: Iterable[bytes], raw: Path, cap: Cap, where: str) -> None:
 
 
 def first_file(pieces: Iterable[bytes], most: int) -> bytes:
-    """Return the content of the first file of an archive.
-
-    Raises:
-        UnusableError: there is none of at most `most` bytes.
-    """
+    """Return the content of the first file of an archive. Raises UnusableError if there is none of at most `most` bytes."""
     stream = _Stream(pieces, most + _MOST_BEFORE * (_MOST_HEADER + _OVERHEAD))
     _, kind, size = next(_entries(stream), ("", b"", 0))
     if not kind or kind not in _FILES or size > most:
@@ -148,8 +133,8 @@ def _entries(stream: _Stream) -> Iterator[tuple[str, bytes, int]]:
             elif kind == _LONG_NAME:
                 told[b"path"] = content.rstrip(b"\0")
             continue
-        name = _text(header[:100])
-        if header[257:263] == b"ustar\0" and (above := _text(header[345:500])):
+        name = header[:100].partition(b"\0")[0]
+        if header[257:263] == b"ustar\0" and (above := header[345:500].partition(b"\0")[0]):
             name = above + b"/" + name
         name, size = told.get(b"path", name), _number(told.get(b"size", b"%d" % size))
         if kind in _FILES and name.endswith(b"/"):
@@ -161,7 +146,6 @@ def _entries(stream: _Stream) -> Iterator[tuple[str, bytes, int]]:
 
 
 def _checked(header: bytes) -> int:
-    """Return the size in a header whose checksum is right."""
     total = sum(header[:148]) + 8 * 32 + sum(header[156:])
     field = header[148:156].strip(b" \0")
     if not field or field.strip(b"01234567") or int(field, 8) != total:
@@ -199,16 +183,9 @@ def _records(content: bytes) -> dict[bytes, bytes]:
     return found
 
 
-def _text(field: bytes) -> bytes:
-    return field.partition(b"\0")[0]
-
-
 def _parts(name: str) -> tuple[str, ...]:
-    """Return the parts of a path below the results folder.
-
-    Raises:
-        UnusableError: the path leads elsewhere, or is one that no run writes.
-    """
+    """Return the parts of a path below the results folder. Raises UnusableError if the path leads elsewhere, or is one that no run
+    writes."""
     if len(name) > _LONGEST or name.startswith("/") or "\0" in name:
         raise UnusableError("a path is absolute or too long")
     parts = [part for part in name.split("/") if part not in ("", ".")]
@@ -218,7 +195,6 @@ def _parts(name: str) -> tuple[str, ...]:
 
 
 def _write(stream: _Stream, size: int, path: Path | None) -> None:
-    """Read the content of an entry, and write it to `path`, if there is one."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     with open(os.devnull if path is None else os.open(path, flags, 0o644), "wb") as file:
         for start in range(0, size, _PIECE):

@@ -1,7 +1,5 @@
-"""The local engine: runs a job without a container, as a subprocess in a Python of this machine.
-
-Use it on a laptop, in a Kubernetes runner pod (which is a container already), and for a target that needs no GPU.
-"""
+"""The local engine: runs a job without a container, as a subprocess in a Python of this machine. Use it on a laptop, in a Kubernetes runner
+pod (which is a container already), and for a target that needs no GPU."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -31,8 +29,6 @@ from warpwave.errors import InfrastructureError
 from warpwave.records import Environment, Exit
 from warpwave.records.isolated import isolated
 
-# Adopt and end orphans: processes that outlive the process that started them. Linux only.
-
 _SET_CHILD_SUBREAPER = 36
 _ORPHAN_POLL_S = 0.02
 _KILL_S = 10.0
@@ -40,10 +36,8 @@ _KILL_S = 10.0
 
 @contextmanager
 def adopted() -> Iterator[Callable[[float], None]]:
-    """Become the parent of every orphan below this process. Yield a function that ends all of them.
-
-    The function waits for the given seconds of grace, then sends SIGKILL. It leaves children alone that existed before.
-    """
+    """Become the parent of every orphan below this process. Yield a function that ends all of them. The function waits for the given
+    seconds of grace, then sends SIGKILL. It leaves children alone that existed before."""
 
     def adopt(on: bool) -> None:
         with suppress(OSError, AttributeError):
@@ -69,7 +63,6 @@ def adopted() -> Iterator[Callable[[float], None]]:
 
 
 def _children() -> set[int]:
-    """Return the ids of this process's children."""
     found, own = set(), str(os.getpid())
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
@@ -108,18 +101,14 @@ class LocalEngine:
         try:
             done = subprocess.run([python, "-c", _LOOK, *_NEEDS], capture_output=True, text=True, timeout=60)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise InfrastructureError(
-                f"{python} cannot be started: {error}.",
-                "The path given with --python is not a Python interpreter of this machine.",
-                "Give the path of a Python that has torch, triton and pytest.",
-            ) from None
+            happened = f"{python} cannot be started: {error}."
+            meaning = "The path given with --python is not a Python interpreter of this machine."
+            raise InfrastructureError(happened, meaning, "Give the path of a Python that has torch, triton and pytest.") from None
         missing = done.stdout.split() if done.returncode == 0 else [f"a working Python ({done.stderr.strip()[-200:]})"]
         if missing:
-            raise InfrastructureError(
-                f"The local engine cannot run in {python}: it lacks {', '.join(missing)}.",
-                "The local engine uses a Python of this machine as it is; it installs nothing.",
-                f"`{python} -m pip install {' '.join(_NEEDS)}`, or name another one with --python, or use `--engine docker`.",
-            )
+            meaning = "The local engine uses a Python of this machine as it is; it installs nothing."
+            remedy = f"`{python} -m pip install {' '.join(_NEEDS)}`, or name another one with --python, or use `--engine docker`."
+            raise InfrastructureError(f"The local engine cannot run in {python}: it lacks {', '.join(missing)}.", meaning, remedy)
         environment = Environment(engine=self.name, python=python)
         if toolchain:
             environment = replace(environment, packages=toolchain.versions, notes=toolchain.notes)
@@ -145,7 +134,7 @@ class LocalEngine:
         links.mkdir(exist_ok=True)  # a killed run leaves it behind
         (links / "warpwave").unlink(missing_ok=True)
         (links / "warpwave").symlink_to(Path(warpwave.__file__).parent)
-        command = _command(environment.python, layout)
+        command = isolated(environment.python, layout.harness, "warpwave.inside", f"{layout.output}/job.json")
         with waiting.held(), adopted() as end_orphans:
             try:
                 return environment, _run(command, request, environment, layout, on_line, end_orphans)
@@ -159,15 +148,12 @@ def planned(request: Request) -> tuple[str, tuple[str, ...]]:
     """Return no image, and the command that a run would start, without making an environment."""
     options = on_toolchain(request).options
     python = str(venv_of(request, make_plan(request)) / "bin" / "python") if is_wanted(options) else options.where.python or sys.executable
-    return "", tuple(_command(python, LocalEngine().layout(request)))
-
-
-def _command(python: str, layout: Layout) -> list[str]:
-    return [*isolated(python, layout.harness, "warpwave.inside", f"{layout.output}/job.json")]
+    layout = LocalEngine().layout(request)
+    return "", isolated(python, layout.harness, "warpwave.inside", f"{layout.output}/job.json")
 
 
 def _run(
-    command: list[str], request: Request, environment: Environment, layout: Layout, on_line: Say, end_orphans: Callable[[float], None]
+    command: Sequence[str], request: Request, environment: Environment, layout: Layout, on_line: Say, end_orphans: Callable[[float], None]
 ) -> Exit:
     started = time.monotonic()
     process = subprocess.Popen(

@@ -1,7 +1,5 @@
 """What an engine gets, and what it has to do."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,11 +16,8 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Request:
-    """One target to run, with the user's options.
-
-    `raw` is the target's results folder. The caller owns it. It is empty, unless the run is resumed. `lock` is the open file that keeps
-    other runs out of the folder.
-    """
+    """One target to run, with the user's options. `raw` is the target's results folder. The caller owns it. It is empty, unless the run is
+    resumed. `lock` is the open file that keeps other runs out of the folder."""
 
     target: Target
     options: RunOptions
@@ -32,10 +27,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Layout:
-    """The paths that the inside sees: the folder for PYTHONPATH, the kernels, the results, and the whole package.
-
-    `package` is empty if the kernels are all of it.
-    """
+    """The paths that the inside sees: the folder for PYTHONPATH, the kernels, the results, and the whole package. `package` is empty if the
+    kernels are all of it."""
 
     harness: str
     kernels: str
@@ -64,20 +57,14 @@ class Engine(Protocol):
 
     def prepare(self, request: Request, say: Say) -> Environment:
         """Build or find the environment: an image, or a Python that has torch, triton and pytest."""
-        ...
 
     def image_id(self, request: Request) -> str | None:
         """Return the id of the image that `prepare` would use: empty if it would build one, None if the engine has none."""
-        ...
 
     def layout(self, request: Request) -> Layout:
         """Return the paths at which the inside sees the harness, the kernels and the results."""
-        ...
 
     def execute(self, request: Request, environment: Environment, on_line: Say) -> tuple[Environment, Exit]:
-        """Run `python -m warpwave.inside OUTPUT/job.json`, and pass each line that it prints to `on_line`.
-
-        Return the environment, with the options that were used, and how the run ended. If the run times out or the user interrupts it
-        (KeyboardInterrupt), stop it gracefully and still return. Leave no process running.
-        """
-        ...
+        """Run `python -m warpwave.inside OUTPUT/job.json`, and pass each line that it prints to `on_line`. Return the environment, with the
+        options that were used, and how the run ended. If the run times out or the user interrupts it (KeyboardInterrupt), stop it
+        gracefully and still return. Leave no process running."""

@@ -1,8 +1,6 @@
-"""Clean a results folder after the code under test could write to it: only files and folders remain, and the caller owns them.
-
-So a program that reads, uploads or deletes the folder later follows no link that a kernel package has planted. Folders are opened by
-descriptor and never through a link, because a process that still runs could replace a folder by a link at any moment.
-"""
+"""Clean a results folder after the code under test could write to it: only files and folders remain, and the caller owns them. So a program
+that reads, uploads or deletes the folder later follows no link that a kernel package has planted. Folders are opened by descriptor and
+never through a link, because a process that still runs could replace a folder by a link at any moment."""
 
 from __future__ import annotations
 
@@ -33,10 +31,8 @@ Owner = Union[tuple[int, int], None]
 
 
 def tidy(folder: Path, owner: Owner = None) -> list[str]:
-    """Remove everything but files and folders, then hard links and setuid, setgid and sticky bits. Give the rest to `owner`, if set.
-
-    Return the names of entries that could not be removed.
-    """
+    """Remove everything but files and folders, then hard links and setuid, setgid and sticky bits. Give the rest to `owner`, if set. Return
+    the names of entries that could not be removed."""
     left = clear(folder)
     for at, entry in _entries(folder):
         with suppress(OSError):
@@ -58,10 +54,7 @@ def tidy(folder: Path, owner: Owner = None) -> list[str]:
 
 def put(path: Path, text: str) -> None:
     """Write a file of the host into a results folder, in the place of whatever code under test has put there: a link, a pipe, a folder.
-
-    Raises:
-        OSError: the disk is full or broken, or the folder is not ours.
-    """
+    Raises OSError if the disk is full or broken, or the folder is not ours."""
     if path.is_dir() and not path.is_symlink():
         aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
         path.rename(aside)  # which works even if what is in it cannot be removed
@@ -70,10 +63,8 @@ def put(path: Path, text: str) -> None:
 
 
 def clear(folder: Path) -> list[str]:
-    """Remove links, pipes, sockets and devices, the first step of `tidy`. This is fast because it does not inspect files.
-
-    Return the names of entries that could not be removed.
-    """
+    """Remove links, pipes, sockets and devices, the first step of `tidy`. This is fast because it does not inspect files. Return the names
+    of entries that could not be removed."""
     left = []
     for at, entry in _entries(folder):
         if not entry.is_dir(follow_symlinks=False) and not entry.is_file(follow_symlinks=False):
@@ -98,10 +89,8 @@ def make_portable(folder: Path) -> None:
 
 
 def _entries(folder: Path) -> Iterator[tuple[int, os.DirEntry[str]]]:
-    """Yield every entry below a folder with its parent's descriptor. The contents of a folder come before the folder itself.
-
-    The tree may be too deep for recursion or for a path, so a folder that is too deep moves to the top first. Unreadable ones are skipped.
-    """
+    """Yield every entry below a folder with its parent's descriptor. The contents of a folder come before the folder itself. The tree may
+    be too deep for recursion or for a path, so a folder that is too deep moves to the top first. Unreadable ones are skipped."""
     try:
         top = _enter(str(folder), None)
     except OSError:
@@ -260,10 +249,8 @@ def _walk(root: int, opened: ExitStack) -> Iterator[os.stat_result]:
 
 
 def _unlinked(root: os.stat_result, inside: str) -> Iterator[os.stat_result]:
-    """Yield the unnamed files on the folder's disk that a process of the container holds open.
-
-    A process belongs to the container if it sees the folder at `inside`. Processes that we have no permission to inspect are skipped.
-    """
+    """Yield the unnamed files on the folder's disk that a process of the container holds open. A process belongs to the container if it
+    sees the folder at `inside`. Processes that we have no permission to inspect are skipped."""
     for process in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
         with suppress(OSError):
             seen = os.stat(f"/proc/{process}/root{inside}")  # noqa: PTH116

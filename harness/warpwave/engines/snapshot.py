@@ -1,10 +1,6 @@
-"""Pack the package and the inside into one archive, for an engine that shares no folder with this machine.
-
-Equal files give equal bytes, so the SHA-256 of the archive names them: legs of one run show the same one, and a machine that has it already
-gets it only once. What a container would not see stays out, and so do the files in which tools keep passwords.
-"""
-
-from __future__ import annotations
+"""Pack the package and the inside into one archive, for an engine that shares no folder with this machine. Equal files give equal bytes, so
+the SHA-256 of the archive names them: legs of one run show the same one, and a machine that has it already gets it only once. What a
+container would not see stays out, and so do the files in which tools keep passwords."""
 
 import atexit
 import hashlib
@@ -83,12 +79,8 @@ def take_once(options: RunOptions) -> Snapshot:
 
 
 def take(options: RunOptions) -> Snapshot:
-    """Pack the package of a run, and what of warpwave runs beside it. The caller closes the file.
-
-    Raises:
-        UsageError: a file cannot be read, or the package is too large.
-        InfrastructureError: the disk has no room for the archive.
-    """
+    """Pack the package of a run, and what of warpwave runs beside it. The caller closes the file. Raises UsageError if a file cannot be
+    read, or the package is too large, and InfrastructureError if the disk has no room for the archive."""
     with packing("The package", time=_TIME) as pack:
         _add_harness(pack)
         _add_package(pack, options)
@@ -136,14 +128,9 @@ class Pack:
 
 @contextmanager
 def packing(what: str, owner: tuple[int, int] = (0, 0), time: int = 0) -> Iterator[Pack]:
-    """Write a tar file to a file on disk that has no name: a wheelhouse or a package may be too large for memory. The caller closes it.
-
-    At the end of the block it is complete, and at its beginning.
-
-    Raises:
-        UsageError: a file cannot be read.
-        InfrastructureError: the disk has no room for it. `what` begins the message.
-    """
+    """Write a tar file to a file on disk that has no name: a wheelhouse or a package may be too large for memory. The caller closes it. At
+    the end of the block it is complete, and at its beginning. Raises UsageError if a file cannot be read, and InfrastructureError if the
+    disk has no room for it. `what` begins the message."""
     stream = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it, which removes it
     try:
         with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar:
@@ -154,10 +141,8 @@ def packing(what: str, owner: tuple[int, int] = (0, 0), time: int = 0) -> Iterat
         if not isinstance(error, OSError):
             raise
         if error.filename:
-            happened = f"{error.filename} cannot be read: {error.strerror}."
-            raise UsageError(
-                happened, "It is sent to the container engine or to another machine.", "Make it readable, or remove it."
-            ) from None
+            happened, meaning = f"{error.filename} cannot be read: {error.strerror}.", "It goes to the engine, or to another machine."
+            raise UsageError(happened, meaning, "Make it readable, or remove it.") from None
         happened = f"{what} could not be packed: {error.strerror}."
         meaning = f"The archive is written to {tempfile.gettempdir()}, which is full or too small."
         raise InfrastructureError(happened, meaning, "Make room there, or set TMPDIR to a folder with room.") from None
@@ -204,9 +189,7 @@ def _add_package(pack: Pack, options: RunOptions) -> None:
 
 def contents(root: Path, results: Path, folder: Path | None = None) -> Iterator[tuple[Path, str]]:
     """Yield what is in a package, and why it stays here: empty if it is sent. A folder comes before its content; the order never changes.
-
-    What is in a folder that stays here is not named. `results` is the folder of the run.
-    """
+    What is in a folder that stays here is not named. `results` is the folder of the run."""
     for path in sorted((folder or root).iterdir()):
         why = secret(path) or _useless(path, results) or _not_sendable(path, root)
         yield path, why

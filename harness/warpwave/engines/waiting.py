@@ -1,9 +1,6 @@
-"""Handle Ctrl-C and SIGTERM while a target runs: a signal ends a wait early, and interrupts nothing else.
-
-A CI system sends SIGINT, then SIGTERM, then SIGKILL within seconds, and people press Ctrl-C twice. Within `held`, signals are only counted.
-They raise KeyboardInterrupt only in `interruptible` blocks. So no signal interrupts the code that stops the kernels, cleans up after them
-and records how they ended.
-"""
+"""Handle Ctrl-C and SIGTERM while a target runs: a signal ends a wait early, and interrupts nothing else. A CI system sends SIGINT, then
+SIGTERM, then SIGKILL within seconds, and people press Ctrl-C twice. Within `held`, signals are only counted. They raise KeyboardInterrupt
+only in `interruptible` blocks. So no signal interrupts the code that stops the kernels, cleans up after them and records how they ended."""
 
 from __future__ import annotations
 
@@ -53,10 +50,8 @@ def terminated() -> bool:
 
 @contextmanager
 def held(on_stop: Callable[[], None] | None = None) -> Iterator[None]:
-    """Count signals in this block. They raise only in `interruptible` blocks within it. Blocks may be nested.
-
-    `on_stop` is called once, before anything is stopped. Signals do not interrupt it.
-    """
+    """Count signals in this block. They raise only in `interruptible` blocks within it. Blocks may be nested. `on_stop` is called once,
+    before anything is stopped. Signals do not interrupt it."""
     previous = {}
     if not _state.depth:
         _state.signals.clear()
@@ -78,17 +73,11 @@ def held(on_stop: Callable[[], None] | None = None) -> Iterator[None]:
 
 
 class interruptible:  # noqa: N801 - used like a function
-    """Let one signal raise KeyboardInterrupt in this block. If a signal arrived before, raise at once.
-
-    This is a class and not a generator: a signal may arrive while the block is entered or left, and must not raise then.
-    """
+    """Let one signal raise KeyboardInterrupt in this block. If a signal arrived before, raise at once. This is a class and not a generator:
+    a signal may arrive while the block is entered or left, and must not raise then."""
 
     def __enter__(self) -> None:
-        """Allow a signal to raise.
-
-        Raises:
-            KeyboardInterrupt: a signal has already asked the process to stop.
-        """
+        """Allow a signal to raise. Raises KeyboardInterrupt if a signal has already asked the process to stop."""
         if not _state.depth:
             return
         _state.armed = True

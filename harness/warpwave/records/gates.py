@@ -1,28 +1,23 @@
 """The gates for generated code, and their waivers."""
 
-from __future__ import annotations
-
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import Annotated, Union
 
 from warpwave.records.results import CompiledKernel, Profile
-from warpwave.records.words import STRICT, Few, Figure, LongName, Many, Name, Prose
+from warpwave.records.words import Few, Figure, LongName, Many, Name, Prose, record
 
 Patterns = Annotated[tuple[LongName, ...], Few]
 CANDIDATES = ("best", "all")  # of an autotuned launch
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Which:
-    """A selection of compiled kernels: every name must match one of the shell patterns for it.
+    """A selection of compiled kernels: every name must match one of the shell patterns for it. `kernel` is the folder. `types` are the
+    argument types as reports write them, `*bf16 *fp32 i32`. `launched_by` is `bench` or `test`: tests use odd sizes on purpose, and nobody
+    expects those to be fast."""
 
-    `kernel` is the folder. `types` are the argument types as reports write them, `*bf16 *fp32 i32`. `launched_by` is `bench` or `test`:
-    tests use odd sizes on purpose, and nobody expects those to be fast.
-    """
-
-    __pydantic_config__ = STRICT
     kernel: Patterns = ("*",)
     function: Patterns = ("*",)
     architecture: Patterns = ("*",)
@@ -35,18 +30,13 @@ class Which:
         return all(any(fnmatchcase(getattr(row, name, ""), pattern) for pattern in alternatives) for name, alternatives in patterns.items())
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class GateLimits:
-    """A value per gate, named as in `pyproject.toml`; None or False opens the gate. docs/gates.md explains each.
+    """A value per gate, named as in `pyproject.toml`; None or False opens the gate. docs/gates.md explains each. The defaults fail a run of
+    every package: what breaks them gives wrong results on the card. Upper limits: `spills` in registers per thread, `private_bytes` per
+    thread. Lower limits: `occupancy` as a share of a multiprocessor's warps (0 to 1), `load_bits` and `store_bits` of the widest global
+    access. `compile_time` and `compile_memory` are upper limits in times of an earlier run's figure: `codegen diff` judges them."""
 
-    The defaults fail a run of every package: what breaks them gives wrong results on the card.
-
-    Upper limits: `spills` in registers per thread, `private_bytes` per thread. Lower limits: `occupancy` as a share of a multiprocessor's
-    warps (0 to 1), `load_bits` and `store_bits` of the widest global access. `compile_time` and `compile_memory` are upper limits in times
-    of an earlier run's figure: `codegen diff` judges them, a run alone cannot.
-    """
-
-    __pydantic_config__ = STRICT
     spills: Union[int, None] = None
     private_bytes: Union[int, None] = None
     occupancy: Union[float, None] = None
@@ -70,30 +60,27 @@ OPEN = GateLimits(lds_waits=False, release_waits=False, undefined_lanes=False)
 ADVICE = dataclasses.replace(OPEN, spills=0, private_bytes=0, explicit_precision=True)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Rule:
     """Limits for some kernels. A rule can only tighten: the strictest limit that covers a kernel applies."""
 
-    __pydantic_config__ = STRICT
     which: Which
     limits: GateLimits
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Waiver:
     """A gate that some kernels may break, and why. The report shows it even if no kernel needs it."""
 
-    __pydantic_config__ = STRICT
     gate: Name
     reason: Prose
     which: Which
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CounterLimit:
     """The most that an emulated kernel may have of a counter in a test: `at_most`, or so many times the counter `of`, if there is one."""
 
-    __pydantic_config__ = STRICT
     which: Which
     counter: Name
     at_most: Figure
@@ -108,17 +95,13 @@ class CounterLimit:
         return f"{self.counter} of {found.function}: {has:,}, at most {allowed}"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Gates:
     """What the author of a kernel package demands of its generated code. `source` is the file that says so; empty for the defaults.
+    `advice` has the gates that are only reported: those of `ADVICE` that the author's file does not set. `counters` are judged where a
+    test's kernels are emulated. `candidates` says which configurations of an autotuned launch must be clean: with `best`, one of them,
+    because the autotuner chooses; with `all`, every one."""
 
-    `advice` has the gates that are only reported: those of `ADVICE` that the author's file does not set.
-    `counters` are judged where a test's kernels are emulated.
-    `candidates` says which configurations of an autotuned launch must be clean: with `best`, one of them, because the autotuner chooses;
-    with `all`, every one.
-    """
-
-    __pydantic_config__ = STRICT
     limits: GateLimits = field(default_factory=GateLimits)
     rules: Annotated[tuple[Rule, ...], Many] = ()
     waivers: tuple[Waiver, ...] = ()

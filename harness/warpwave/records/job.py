@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union
 
 from warpwave.records.gates import Gates
 from warpwave.records.selection import TEST_FILES, Chosen
-from warpwave.records.words import STRICT, Bound, Bytes, Few, Many, Name, Page, Seconds, Stage, Verdict, Word, with_card
+from warpwave.records.words import Bound, Bytes, Few, Many, Name, Page, Seconds, Stage, Verdict, Word, record, with_card
 from warpwave.records.writing import from_json
 
 # What Triton's `GPUTarget` says of an architecture: a number, a text, or a mapping of facts, depending on the backend.
@@ -17,7 +17,7 @@ Arch = Union[int, str, dict[str, Fact]]
 AtLeastOne = Annotated[int, Bound(1)]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Multiprocessor:
     """What one multiprocessor (SM, CU, WGP, Xe-core) has, and in which portions it gives it to programs.
 
@@ -28,7 +28,6 @@ class Multiprocessor:
     `scalar_unit`, and takes `scalars_reserved` more for the system. `scalars` is None if every warp has a fixed number of its own.
     """
 
-    __pydantic_config__ = STRICT
     schedulers: AtLeastOne
     warps: AtLeastOne
     registers: AtLeastOne
@@ -42,7 +41,7 @@ class Multiprocessor:
     scalars_reserved: Annotated[int, Bound(0)] = 0
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Card:
     """What a targets file says of a GPU that kernels are compiled for.
 
@@ -57,7 +56,6 @@ class Card:
     `cards` are the names that people know such cards by; reports show the first. `also` are other names of the architecture.
     """
 
-    __pydantic_config__ = STRICT
     backend: str
     arch: Arch
     warp_size: int
@@ -78,11 +76,10 @@ class Card:
     also: Annotated[tuple[Name, ...], Few] = ()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Architecture(Card):
     """A GPU that kernels are compiled for, with the name that the report calls it by."""
 
-    __pydantic_config__ = STRICT
     name: str = field(kw_only=True)
 
     @property
@@ -96,14 +93,11 @@ class Architecture(Card):
         return with_card(self.name, self.card)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class PytestSettings:
     """What a package tells pytest, as far as warpwave must know it: `file` holds all of it. Paths are relative to the package's root.
+    Without a `file`, the package has no settings."""
 
-    Without a `file`, the package has no settings.
-    """
-
-    __pydantic_config__ = STRICT
     file: Page = ""
     pythonpath: Annotated[tuple[Page, ...], Few] = ()
     python_files: Annotated[tuple[Page, ...], Few] = TEST_FILES
@@ -111,16 +105,15 @@ class PytestSettings:
     addopts: Annotated[tuple[Page, ...], Many] = ()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class BenchScript:
     """Benchmarks that are scripts, run as they are: files in the package that match the glob `pattern`, each with these `arguments`."""
 
-    __pydantic_config__ = STRICT
     pattern: Page
     arguments: Annotated[tuple[Page, ...], Few] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class What:
     """What to run: the choice of stages, tests and benches, and how each of them is done.
 
@@ -134,7 +127,6 @@ class What:
     `compiled` is the SHA-256 of such kernels' list in another run, if this one is to use them.
     """
 
-    __pydantic_config__ = STRICT
     chosen: Chosen = field(default_factory=Chosen)  # first: where two jobs differ, `--resume` names the first difference
     stages: Annotated[tuple[Stage, ...], Few] = ()
     benches: tuple[str, ...] = ("bench_*.py",)
@@ -155,11 +147,10 @@ class What:
     gates: Union[Gates, None] = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Cap:
     """The limit on a results folder. The default is about twice what `collect` reads of one, which leaves room for logs."""
 
-    __pydantic_config__ = STRICT
     bytes: int = 4 << 30
     files: int = 50_000
 
@@ -168,30 +159,25 @@ class Cap:
         return f"{self.bytes / (1 << 30):g} GiB, and {self.files} files"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Budget:
-    """How long the stages of a target may take together, in seconds, and what they begin with.
+    """How long the stages of a target may take together, in seconds, and what they begin with. `failed` are the tests that failed in the
+    last run, `changed` the files that a change touches. What there is no time for is left out. So is what the list of known failures has
+    not seen: by target, how many tests it has by a stage and a file or an architecture, as `test tests/test_add.py` or `compile gfx942`;
+    all of a target that is not in it."""
 
-    `failed` are the tests that failed in the last run, `changed` the files that a change touches. What there is no time for is left out.
-    So is what the list of known failures has not seen: by target, how many tests it has by a stage and a file or an architecture, as
-    `test tests/test_add.py` or `compile gfx942`; all of a target that is not in it.
-    """
-
-    __pydantic_config__ = STRICT
     seconds: Seconds
     failed: tuple[Page, ...] = ()
     changed: tuple[Page, ...] = ()
     seen: dict[Name, dict[Page, int]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Limits:
     """Limits, in seconds: for one test or point, for a stage, for a target; how long a stopped target may take to write its results; how
     long to wait for a card in use. `cap` limits the results. `test_workers` processes run tests at a time, on each card; 0: as many as fit.
-    With a `budget`, stages end in time and leave out the rest.
-    """
+    With a `budget`, stages end in time and leave out the rest."""
 
-    __pydantic_config__ = STRICT
     test_s: Seconds = 300.0
     stage_s: Seconds = 3600.0
     target_s: Seconds = 3 * 3600.0
@@ -202,21 +188,18 @@ class Limits:
     budget: Union[Budget, None] = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(frozen=True, kw_only=True)
 class Declared:
     """What a package's own files say of it: folders to import from, relative to its root; what it calls itself; pytest's settings.
+    `variables` are those that its files set: only stages that run its code get them."""
 
-    `variables` are those that its files set: only stages that run its code get them.
-    """
-
-    __pydantic_config__ = STRICT
     import_folders: Annotated[tuple[Page, ...], Few] = (".",)
     names: Annotated[tuple[Page, ...], Few] = ()
     variables: Annotated[dict[Name, Page], Many] = field(default_factory=dict)
     pytest: PytestSettings = field(default_factory=PytestSettings)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Job:
     """The job of the inside, as `job.json` holds it. Paths are those that the inside sees.
 
@@ -234,7 +217,6 @@ class Job:
     If the job is a shard, `files` are its test files and benches, and `division` is a digest of what all shards have.
     """
 
-    __pydantic_config__ = STRICT
     run_id: Name
     target: Name
     kernels: Page

@@ -1,7 +1,5 @@
 """The list of engines. To add one, write a file with `connect()` and add a line to `ENGINES`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Union
 
@@ -11,12 +9,10 @@ from warpwave.records.words import Stage
 
 @dataclass(frozen=True)
 class Entry:
-    """An engine's module and abilities. The host checks these fields and never an engine's name.
-
-    `module` has `connect(host: Host | None) -> Engine`, and is imported only when the engine is chosen. `local_gpus`: the engine uses the
-    GPUs of this machine, so locks on this machine decide which run gets them. `container`: the engine runs jobs in containers, built from
-    the target's Dockerfile. `needs_host`: it runs jobs on a machine that hosts.yml describes, so nobody can choose it without one.
-    """
+    """An engine's module and abilities. The host checks these fields and never an engine's name. `module` has `connect(host: Host | None)
+    -> Engine`, and is imported only when the engine is chosen. `local_gpus`: the engine uses the GPUs of this machine, so locks on this
+    machine decide which run gets them. `container`: the engine runs jobs in containers, built from the target's Dockerfile. `needs_host`:
+    it runs jobs on a machine that hosts.yml describes, so nobody can choose it without one."""
 
     module: str
     local_gpus: bool
@@ -39,17 +35,11 @@ FALLBACK = "local"
 """Runs a target that needs no GPU if the target's own engine does not answer."""
 
 
-# All stages. A new stage is a folder `harness/warpwave/inside/<stage>/` with `stage.py`, a name in `Stage` and an entry here.
-
-
 @dataclass(frozen=True)
 class Output:
-    """A file that a stage writes, by its path in `raw/<target>/`.
-
-    `record` is the type of its content: one object in `.json`, one per line in `.jsonl`, one per test case in `.xml`. `field` is the
-    field of `TargetRun` that holds it; files with the same field are joined. An `optional` file may be missing: it is newer than the
-    format, or written only on request.
-    """
+    """A file that a stage writes, by its path in `raw/<target>/`. `record` is the type of its content: one object in `.json`, one per line
+    in `.jsonl`, one per test case in `.xml`. `field` is the field of `TargetRun` that holds it; files with the same field are joined. An
+    `optional` file may be missing: it is newer than the format, or written only on request."""
 
     path: str
     record: type

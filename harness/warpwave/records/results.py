@@ -1,16 +1,13 @@
 """The results of a job: facts, stages, tests, points and compiled kernels. The inside writes them, the host reads them with `collect`."""
 
-from __future__ import annotations
-
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Annotated, Union
 
 from warpwave.records.words import (
     MOST_DEVICES,
     SCHEMA_VERSION,
-    STRICT,
     Bound,
     Bytes,
     Count,
@@ -29,18 +26,16 @@ from warpwave.records.words import (
     Stage,
     Verdict,
     Word,
+    record,
     with_card,
 )
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class DeviceFacts:
-    """One GPU as the inside sees it. `derived_gbps` is computed from the driver's memory clock and bus width, if known.
+    """One GPU as the inside sees it. `derived_gbps` is computed from the driver's memory clock and bus width, if known. `told` is what the
+    target's own query of its GPUs returned, such as a power limit."""
 
-    `told` is what the target's own query of its GPUs returned, such as a power limit.
-    """
-
-    __pydantic_config__ = STRICT
     index: Index
     name: Word
     architecture: Word
@@ -53,11 +48,10 @@ class DeviceFacts:
     told: Annotated[dict[Name, Prose], Few] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Facts:
     """The environment that produced the numbers: `facts.json`."""
 
-    __pydantic_config__ = STRICT
     python: Word
     platform: Word
     torch: Word
@@ -70,7 +64,7 @@ class Facts:
     schema_version: int = SCHEMA_VERSION
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class StageReport:
     """How one stage ended. `counts` holds a number per verdict; `seconds` is the wall time of the stage.
 
@@ -84,7 +78,6 @@ class StageReport:
     before it, on the machine that has the card.
     """
 
-    __pydantic_config__ = STRICT
     stage: Stage
     verdict: Verdict
     seconds: Seconds = 0.0
@@ -113,11 +106,10 @@ class StageReport:
         return self.verdict in (Verdict.PASSED, Verdict.FAILED, Verdict.ERROR) or self.verdict.value in self.counts or gaps
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Stages:
     """`stages.json`: written before the first stage and after each one, so that it exists whatever happens."""
 
-    __pydantic_config__ = STRICT
     run_id: Name
     target: Name
     finished: bool
@@ -125,14 +117,11 @@ class Stages:
     schema_version: int = SCHEMA_VERSION
 
 
-@dataclass(frozen=True, slots=True)  # there may be a million of them
+@record(frozen=True, slots=True)  # there may be a million of them
 class CaseResult:
     """One test of the kernel package. `id` is pytest's node id, the same on every target; `kernel` is the row of the report that it is in.
+    `not_run` says why a test has the verdict `not-run`, if that is known."""
 
-    `not_run` says why a test has the verdict `not-run`, if that is known.
-    """
-
-    __pydantic_config__ = STRICT
     id: str
     kernel: str
     verdict: Verdict
@@ -143,7 +132,7 @@ class CaseResult:
     not_run: Union[NotRun, None] = None
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Sample:
     """One point of a sweep: a case (`softmax/N=1024`) under one provider (`triton`, `torch`, …) on one device.
 
@@ -160,7 +149,6 @@ class Sample:
     `source`, `file.py:line`.
     """
 
-    __pydantic_config__ = STRICT
     case: LongName
     kernel: Name
     provider: Name
@@ -195,15 +183,12 @@ class Sample:
     launches_noted: bool = False
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Ceiling:
-    """What the device can do, measured in this run: the bandwidth of a copy, or with a `dtype` the speed of a matrix product.
+    """What the device can do, measured in this run: the bandwidth of a copy, or with a `dtype` the speed of a matrix product. A copy's
+    bytes are those read plus those written; a product's are its three matrices, and `flops` its operations. `tf32` is a dtype here: fp32
+    inputs, in the precision of the matrix units."""
 
-    A copy's bytes are those read plus those written; a product's are its three matrices, and `flops` its operations. `tf32` is a dtype
-    here: fp32 inputs, in the precision of the matrix units.
-    """
-
-    __pydantic_config__ = STRICT
     device: Index
     bytes_moved: int
     median_ms: float
@@ -224,22 +209,17 @@ class Ceiling:
         return self.bytes_moved / self.median_ms * 1e-6
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class CardShare:
-    """What one of several GPUs did of a shared stage: `cases` tests or points in `seconds`, from its worker's start to its end.
+    """What one of several GPUs did of a shared stage: `cases` tests or points in `seconds`, from its worker's start to its end. `lost` says
+    why the GPU was given up before the end. The others then did what it had not finished."""
 
-    `lost` says why the GPU was given up before the end. The others then did what it had not finished.
-    """
-
-    __pydantic_config__ = STRICT
     stage: Stage
     device: Index
     cases: Count
     seconds: Seconds
     lost: Prose = ""
 
-
-# What a sanitizer finds in a kernel that ran.
 
 MOST_FINDINGS = 1000  # of one test stage
 Sizes = Annotated[tuple[int, ...], Bound(longest=64)]
@@ -264,7 +244,7 @@ class Defect(str, Enum):
     UNDEFINED = "undefined-lanes"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Finding:
     """One defect of one line of a kernel, with its first example.
 
@@ -275,7 +255,6 @@ class Finding:
     `other` says what a race is with. `times` counts the accesses of this test with the same defect at this line.
     """
 
-    __pydantic_config__ = STRICT
     case: LongName
     kernel: Name
     function: Name
@@ -326,8 +305,6 @@ class Finding:
         return f"{self.defect.value} in {self.function} at {self.place}: {self.example}: {self.text}"
 
 
-# What the emulator counted of a kernel that it executed.
-
 MOST_PROFILES = 500  # of one test stage
 MOST_LINES = 100  # of one profile
 COUNTERS = (
@@ -338,11 +315,10 @@ COUNTERS = (
 Counters = Annotated[dict[Name, Count], Few]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class ProfiledLine:
     """The counters of the line `line` of `file`, whose text is `text`."""
 
-    __pydantic_config__ = STRICT
     file: Prose
     line: Count
     text: Prose
@@ -361,7 +337,7 @@ class ProfiledLine:
         return lines + 128 * (has("lds_cycles", 0) - has("least_lds_cycles", 0)) + has("scratch_bytes", 0)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Profile:
     """What the emulator counted of one kernel in one test, over all of its `launches`.
 
@@ -372,7 +348,6 @@ class Profile:
     else fits because of `limited_by`. `configuration` is what an autotuner launched, as Triton writes it; empty without one.
     """
 
-    __pydantic_config__ = STRICT
     case: LongName
     kernel: Name
     function: Name
@@ -399,10 +374,7 @@ class Profile:
         return f"at least {self.bounds[by]:.3g} µs by {by}" if by else ""
 
 
-# What one launch is when it is compiled for one architecture: the compile stage writes it, and the bench stage for what ran.
-
-
-@dataclass(frozen=True)
+@record(frozen=True)
 class CompiledKernel:
     """One launch, compiled for one architecture without a GPU, and the figures of its binary.
 
@@ -439,7 +411,6 @@ class CompiledKernel:
     is `not-run` because of that.
     """
 
-    __pydantic_config__ = STRICT
     kernel: Name
     function: Name
     architecture: Name

@@ -1,7 +1,5 @@
 """The host's record of a run, and everything known about a target after its run."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,20 +9,17 @@ from typing import Annotated, Any, Union
 from warpwave.records.gates import Gates
 from warpwave.records.results import CardShare, CaseResult, Ceiling, CompiledKernel, Facts, Finding, Profile, Sample, StageReport
 from warpwave.records.selection import Narrowed
-from warpwave.records.words import SCHEMA_VERSION, STRICT, Few, Many, Name, Page, Prose, Seconds, ShardText, Verdict, Word
+from warpwave.records.words import SCHEMA_VERSION, Few, Many, Name, Page, Prose, Seconds, ShardText, Verdict, Word, record
 
 NO_STAGE = "it has no stage"
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Environment:
-    """What the engine ran the job in, kept in `run.json` so that a number can be traced to an image and its options.
+    """What the engine ran the job in, kept in `run.json` so that a number can be traced to an image and its options. `packages` are the
+    versions of what was installed for this run, beside what the image or the Python has. `notes` say what was not installed as it was asked
+    for, and which stages the target lacks: those begin with `NO_STAGE`."""
 
-    `packages` are the versions of what was installed for this run, beside what the image or the Python has. `notes` say what was not
-    installed as it was asked for, and which stages the target lacks: those begin with `NO_STAGE`.
-    """
-
-    __pydantic_config__ = STRICT
     engine: Word
     python: Prose
     image: Union[Prose, None] = None
@@ -38,14 +33,11 @@ class Environment:
     notes: Annotated[tuple[Prose, ...], Few] = ()
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Exit:
-    """How the process or container ended, as its engine saw it; `diagnose` turns it into a verdict.
+    """How the process or container ended, as its engine saw it; `diagnose` turns it into a verdict. `exceeded` is the limit on results, in
+    words, for which the engine ended it. `hint` says what to do about an `error`."""
 
-    `exceeded` is the limit on results, in words, for which the engine ended it. `hint` says what to do about an `error`.
-    """
-
-    __pydantic_config__ = STRICT
     code: Union[int, None]
     seconds: Seconds
     oom_killed: bool = False
@@ -56,26 +48,22 @@ class Exit:
     hint: Prose = ""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Attempt:
     """An earlier attempt at a run that was resumed: when it started, how long it took, and why it did not finish."""
 
-    __pydantic_config__ = STRICT
     started: Word
     seconds: Seconds
     verdict: Verdict
     reason: Prose
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Inputs:
-    """Everything that decides the results of a run, recorded when it began: `inputs.json`.
+    """Everything that decides the results of a run, recorded when it began: `inputs.json`. `files` are digests of the kernel package's
+    files by path. `harness` is warpwave's version and code. `facts` are the environment: the image, or the Python with its installed
+    packages, variables, driver and GPUs."""
 
-    `files` are digests of the kernel package's files by path. `harness` is warpwave's version and code. `facts` are the environment: the
-    image, or the Python with its installed packages, variables, driver and GPUs.
-    """
-
-    __pydantic_config__ = STRICT
     run_id: Name
     target: Name
     files: dict[str, Word]
@@ -84,7 +72,7 @@ class Inputs:
     schema_version: int = SCHEMA_VERSION
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class RunRecord:
     """The host's record of one target: `run.json`. `attempts` are the earlier attempts.
 
@@ -97,7 +85,6 @@ class RunRecord:
     `repository` is the https address of the remote, and behind `#` the path of the package in it.
     """
 
-    __pydantic_config__ = STRICT
     run_id: Name
     target: Name
     label: Word
@@ -124,11 +111,10 @@ class RunRecord:
     schema_version: int = SCHEMA_VERSION
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Hardware:
     """A GPU that kernels are compiled for: its architecture (`gfx942`), and its vendor and the name that people know it by, if known."""
 
-    __pydantic_config__ = STRICT
     architecture: Name
     vendor: Name = ""
     card: Name = ""
@@ -139,7 +125,7 @@ class Hardware:
         return self.card or self.architecture
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TargetRun:
     """Everything known of one target after its run: `raw/<target>/`, read, validated and joined.
 
@@ -150,7 +136,6 @@ class TargetRun:
     for, `sanitized` whether its test stage checked accesses to memory.
     """
 
-    __pydantic_config__ = STRICT
     record: RunRecord
     facts: Union[Facts, None] = None
     stages: tuple[StageReport, ...] = ()
@@ -180,24 +165,19 @@ def resume_command(command: Sequence[str], folder: PurePath) -> str:
     return shlex.join([*command, *([] if is_resumed else ["--resume", str(folder)])])
 
 
-# A toolchain: what compiles the kernels, as data. `docker/targets.yml` names some under `toolchains`, a command line adds others.
-
 MARK = "@"
 """Between a target and its toolchain in the name of a leg: `cpu@triton-3.8`."""
 EMULATOR = {"tinygrad": "tinygrad==0.14.*", "elftools": "pyelftools>=0.31", "msgpack": "msgpack>=1.1"}
 """The modules that an emulated target needs beside Triton, and what to install for each: warpwave's extra `emulator`."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Toolchain:
-    """One toolchain. What is empty stays as the target has it.
+    """One toolchain. What is empty stays as the target has it. `triton` and `torch` are versions. `index` is the package index, or the
+    folder of wheels, that has this Triton; `torch_index` is the one that has this torch. `packages` are more requirements, installed as
+    they are, without what they need. `environment` are variables for the kernels. `base_image` is the image that a container engine builds
+    on."""
 
-    `triton` and `torch` are versions. `index` is the package index, or the folder of wheels, that has this Triton; `torch_index` is the one
-    that has this torch. `packages` are more requirements, installed as they are, without what they need. `environment` are variables for
-    the kernels. `base_image` is the image that a container engine builds on.
-    """
-
-    __pydantic_config__ = STRICT
     triton: Word = ""
     torch: Word = ""
     base_image: Page = ""
@@ -213,11 +193,10 @@ class Toolchain:
         return bool(self.triton or self.torch or self.packages)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Linker:
     """Releases of Triton before `triton` compile for these `backends` only with a program that PyPI does not have; `needs` names it."""
 
-    __pydantic_config__ = STRICT
     triton: str = "0"
     backends: tuple[str, ...] = ()
     needs: str = ""

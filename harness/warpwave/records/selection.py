@@ -1,19 +1,14 @@
-"""Which tests of a package a run was asked for. The host chooses them, and the inside finds them by their ids.
-
-Ids are pytest's own, relative to the kernels folder, with forward slashes. The id of a folder, a file, a class or a function stands for all
-tests in it.
-"""
-
-from __future__ import annotations
+"""Which tests of a package a run was asked for. The host chooses them, and the inside finds them by their ids. Ids are pytest's own,
+relative to the kernels folder, with forward slashes. The id of a folder, a file, a class or a function stands for all tests in it."""
 
 import fnmatch
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Union
 
-from warpwave.records.words import STRICT, Few, Page, Prose
+from warpwave.records.words import Few, Page, Prose, record
 
 NO_SUCH_TEST = "there is no such test"  # the end of the message of a chosen id that stands for none
 RAN_NO_TEST = "pytest ran no test: "  # the start of the reason of a stage in which pytest refused an option
@@ -21,15 +16,12 @@ FOR_TIME = ("--quick", "--budget")  # options that leave out tests for want of t
 _CHOOSING = ("-k", "-m", "--deselect", "--ignore", "--ignore-glob")  # options of pytest
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Chosen:
-    """The tests that were asked for; None if all were. Those of `without` are left out.
+    """The tests that were asked for; None if all were. Those of `without` are left out. `how` is what chose them, as the user wrote it.
+    `why` says in lines what was chosen and for which reason. With `must_exist`, an id without a test is an error; otherwise the test is
+    gone since it was listed."""
 
-    `how` is what chose them, as the user wrote it. `why` says in lines what was chosen and for which reason. With `must_exist`, an id
-    without a test is an error; otherwise the test is gone since it was listed.
-    """
-
-    __pydantic_config__ = STRICT
     tests: Union[tuple[str, ...], None] = None
     without: tuple[str, ...] = ()
     how: Annotated[tuple[Page, ...], Few] = ()
@@ -117,7 +109,7 @@ class Narrowed:
     """How a run had only some of a package's tests. `by` are the options, as the user wrote them; none if it had all."""
 
     by: tuple[str, ...] = ()
-    chosen: Chosen = Chosen()
+    chosen: Chosen = field(default_factory=Chosen)
 
 
 def narrowed(chosen: Chosen, quick: bool, pytest_args: Iterable[str], out_of_time: bool = False) -> Narrowed:
@@ -136,8 +128,6 @@ def _holds(ids: Union[Collection[str], None], nodeid: str) -> bool:
     return ids is None or any(above in ids for above in at_and_above(nodeid))
 
 
-# What the files of a kernel package are, from their paths alone: rules that the host and the inside share.
-#
 # A path is relative to the package's folder and has forward slashes, as in pytest's node ids.
 
 TEST_FILES = ("test_*.py", "*_test.py")  # pytest's default for `python_files`
@@ -155,11 +145,9 @@ _ROLE_OF_FILE = re.compile(r"(?:(?:test|bench|benchmark|perf)_)?(.+?)(?:_(?:test
 
 
 def kernel_of(path: str, own: Iterable[str] = ()) -> str:
-    """Return the kernel that a file is about, by which the report groups its tests and sweeps.
-
-    Folders on top that only have a role are skipped, and so are those with one of the package's `own` names. Then it is the top folder; or
-    for a file in no folder its name without `bench_` or `test_`.
-    """
+    """Return the kernel that a file is about, by which the report groups its tests and sweeps. Folders on top that only have a role are
+    skipped, and so are those with one of the package's `own` names. Then it is the top folder; or for a file in no folder its name without
+    `bench_` or `test_`."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     names = {_plain(name) for name in own}
     while len(parts) > 1 and (_plain(parts[0]) in names or _ROLES.issuperset(_plain(parts[0]).split("_"))):
@@ -177,10 +165,8 @@ def _plain(name: str) -> str:
 
 
 def is_test(path: str, patterns: Iterable[str] = TEST_FILES) -> bool:
-    """Return whether pytest collects a file by its name. `patterns` are the package's `python_files`, by default pytest's own.
-
-    As in pytest, a pattern with a slash is compared with the end of the path.
-    """
+    """Return whether pytest collects a file by its name. `patterns` are the package's `python_files`, by default pytest's own. As in
+    pytest, a pattern with a slash is compared with the end of the path."""
     name = path.rpartition("/")[2]
     if not name.endswith(".py"):
         return False

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, Union
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -58,12 +58,24 @@ MOSTLY_UNSEEN = "only"
 STRICT = {"extra": "forbid", "allow_inf_nan": False}
 
 
-class Verdict(str, Enum):
-    """What happened to a case, a stage or a target, mildest first. `worst` relies on the order.
+if TYPE_CHECKING:
+    from dataclasses import dataclass as record
+else:
 
-    Only a test is `XFAILED`: it failed, as its author expects (`pytest.mark.xfail`). `KNOWN` is a failure that the package's list of known
-    failures, or an earlier run, has with the same reason: no stage gives this verdict, only a report.
-    """
+    def record(**options):  # noqa: ANN003, ANN201
+        """Make a dataclass that pydantic checks strictly on the host."""
+
+        def make(kind):  # noqa: ANN001, ANN202
+            kind.__pydantic_config__ = STRICT
+            return dataclass(**options)(kind)
+
+        return make
+
+
+class Verdict(str, Enum):
+    """What happened to a case, a stage or a target, mildest first. `worst` relies on the order. Only a test is `XFAILED`: it failed, as its
+    author expects (`pytest.mark.xfail`). `KNOWN` is a failure that the package's list of known failures, or an earlier run, has with the
+    same reason: no stage gives this verdict, only a report."""
 
     PASSED = "passed"
     XFAILED = "xfailed"
@@ -163,8 +175,6 @@ class Stage(str, Enum):
     COMPILE = "compile"
 
 
-# A part of a package's kernels, `2/4`. Command lines and artifacts are both parsed here.
-
 MOST_SHARDS = 64
 # ASCII digits only: `int` accepts the digits of every script.
 _SPELLING = re.compile(r"([1-9][0-9]?)/([1-9][0-9]?)")
@@ -182,11 +192,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """Parse `2/4`, the second of four.
-
-        Raises:
-            ValueError: the text is no shard; the message says what one looks like.
-        """
+        """Parse `2/4`, the second of four. Raises ValueError if the text is no shard; the message says what one looks like."""
         match = _SPELLING.fullmatch(text)
         shard = cls(int(match[1]), int(match[2])) if match else cls(0, 0)
         if not 1 <= shard.number <= shard.of <= MOST_SHARDS:
@@ -234,24 +240,16 @@ def _cut(longest: int) -> Checked:
     return Checked(lambda text: text if len(text) <= longest else f"{text[: longest - 1]}…")
 
 
-def _cut_text(value: Any) -> Any:
-    return f"{value[:499]}…" if isinstance(value, str) and len(value) > 500 else value
-
-
-def _check_shard(text: str) -> str:
-    if text:
-        Shard.parse(text)
-    return text
-
-
 Name = Annotated[str, Bound(longest=200)]  # of a target, run, kernel, provider or architecture
 LongName = Annotated[str, Bound(longest=2000)]  # of a case or test, including its parameters
 Word = Annotated[str, _cut(200)]  # a unit, a version or a model
 Prose = Annotated[str, _cut(2000)]  # a reason
 Page = Annotated[str, _cut(10_000)]  # advice, a path, an argument of a command
 # A parameter or a constant: the name of every row of its launch contains it.
-Parameter = Annotated[Union[int, float, str, bool, None], Checked(_cut_text)]
-ShardText = Annotated[str, Checked(_check_shard)]
+Parameter = Annotated[
+    Union[int, float, str, bool, None], Checked(lambda value: f"{value[:499]}…" if isinstance(value, str) and len(value) > 500 else value)
+]
+ShardText = Annotated[str, Checked(lambda text: text and str(Shard.parse(text)))]
 Seconds = Annotated[float, Bound(0.0, MOST_SECONDS)]
 Share = Annotated[float, Bound(0.0, 1.0)]
 Figure = Annotated[float, Bound(0.0, _MOST_FIGURE)]  # a clock in MHz, a bandwidth in GB/s
@@ -261,8 +259,6 @@ Bytes = Annotated[int, Bound(0)]
 Few = Bound(longest=100)  # entries of a list or mapping
 Many = Bound(longest=1000)
 
-
-# What a benchmark's unit says: whether its values are operations or bytes a second, times, or memory.
 
 _PREFIXES = {"t": 1.0, "g": 1e-3, "p": 1e3}
 _RATES = {f"{prefix}{word}": scale for prefix, scale in _PREFIXES.items() for word in ("flop/s", "flops", "flops/s")}

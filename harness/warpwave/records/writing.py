@@ -1,7 +1,5 @@
 """Write records to disk, atomically and in strict JSON, and read them back."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json
@@ -34,11 +32,8 @@ def to_text(record: Any) -> str:
 
 
 def from_json(kind: type[Record], text: str) -> Record:
-    """Return a record from JSON, with every record in it.
-
-    Raises:
-        ValueError: a value is not of its type, or a key is unknown or missing. The message names the first one. Bounds are not checked.
-    """
+    """Return a record from JSON, with every record in it. Raises ValueError if a value is not of its type, or a key is unknown or missing.
+    The message names the first one. Bounds are not checked."""
     return _read(kind, json.loads(text), kind.__name__)  # type: ignore[no-any-return]
 
 

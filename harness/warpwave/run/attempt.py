@@ -1,7 +1,5 @@
 """Make one attempt at a target: prepare the environment, write the job, run it, and record how it ended."""
 
-from __future__ import annotations
-
 import errno
 import json
 import signal
@@ -33,7 +31,6 @@ from warpwave.records import (
     Job,
     RunRecord,
     Stage,
-    StageReport,
     Stages,
     Verdict,
     resume_command,
@@ -49,11 +46,8 @@ from warpwave.run.inputs import gather
 from warpwave.run.resume import check_inputs, check_same
 from warpwave.run.shards import part_of, share_scripts
 
-# Turn the way a run ended into one verdict, with the evidence and a next step. Pure: the tests hold the whole table.
-#
 # An exit code alone is never a pass. The inside exits with 0 whenever it reaches its end, even if tests failed, and some engines report 0
-# for
-# containers that were killed. Only a finished `stages.json` counts.
+# for containers that were killed. Only a finished `stages.json` counts.
 
 _WORDS = {
     signal.SIGSEGV: "a segmentation fault",
@@ -67,18 +61,22 @@ _WORDS = {
 
 
 @dataclass(frozen=True)
-class Diagnosis:
-    """The verdict on a run. `reason` is the evidence; `hint` says what to do."""
+class Ending:
+    """How an attempt ended; these fields go into its record. `reason` is the evidence; `hint` says what to do."""
 
     verdict: Verdict
     reason: str = ""
     hint: str = ""
+    environment: Union[Environment, None] = None
+    exit: Union[Exit, None] = None
+    stages_hash: str = ""
+    held: dict[str, float] = field(default_factory=dict)
 
 
-def diagnose(ended: Exit, stages: Stages | None, limit_s: float, memory_limit: str) -> Diagnosis:
+def diagnose(ended: Exit, stages: Stages | None, limit_s: float, memory_limit: str) -> Ending:
     """Return the verdict on a target. The engine's evidence comes before the stages' reports: a dead run cannot report how it died."""
     if ended.interrupted:
-        return Diagnosis(
+        return Ending(
             Verdict.INCOMPLETE,
             f"stopped by the user or the CI system{_during(stages)}",
             "What was finished has been kept; --resume continues the run.",
@@ -86,51 +84,51 @@ def diagnose(ended: Exit, stages: Stages | None, limit_s: float, memory_limit: s
     if ended.error or ended.code is None:
         reason = ended.error or "the engine does not know how the run ended"
         hint = ended.hint or "This is not a verdict on the kernels: fix the machine (`warpwave doctor`), then run again."
-        return Diagnosis(Verdict.INFRA, reason, hint)
+        return Ending(Verdict.INFRA, reason, hint)
     if ended.exceeded:
         hint = "Write large files to /tmp, which is removed after the run, or raise the limit: `limits` in a targets file."
-        return Diagnosis(Verdict.CRASHED, f"ended because {ended.exceeded}{_during(stages)}", hint)
+        return Ending(Verdict.CRASHED, f"ended because {ended.exceeded}{_during(stages)}", hint)
     if ended.timed_out:
         hint = "A kernel never ends, or the limit is too short: look at the test that was running, or give a longer limit."
-        return Diagnosis(Verdict.TIMEOUT, f"stopped after its limit of {limit_s:g} s{_during(stages)}", hint)
+        return Ending(Verdict.TIMEOUT, f"stopped after its limit of {limit_s:g} s{_during(stages)}", hint)
     if ended.code == UNWRITABLE:
         hint = "Make room on the disk of the results; --resume then continues the run."
-        return Diagnosis(Verdict.INFRA, f"the results could not be written: the disk is full or broken{_during(stages)}", hint)
+        return Ending(Verdict.INFRA, f"the results could not be written: the disk is full or broken{_during(stages)}", hint)
     number = _signal(ended.code)
     if ended.oom_killed and (number == signal.SIGKILL or _stage_killed(stages)):
         limit = memory_limit or "what this machine has"
         hint = "Use smaller sizes or fewer workers, or a machine with more memory. This is host memory, not the GPU's."
-        return Diagnosis(Verdict.OOM, f"ended by the out-of-memory killer: its memory grew past {limit}{_during(stages)}", hint)
+        return Ending(Verdict.OOM, f"ended by the out-of-memory killer: its memory grew past {limit}{_during(stages)}", hint)
     if ended.code in (126, 127):
         reason = f"exit code {ended.code}: the program to run was not {'found' if ended.code == 127 else 'executable'}"
-        return Diagnosis(Verdict.INFRA, reason, "Set `python` in the targets file to a Python in the image.")
+        return Ending(Verdict.INFRA, reason, "Set `python` in the targets file to a Python in the image.")
     if number == signal.SIGKILL:
         # No process in a container can kill the container's first process, and the out-of-memory killer would have set its flag.
         reason = f"ended by SIGKILL (exit code {ended.code}), a kill from outside{_during(stages)}"
-        return Diagnosis(Verdict.INCOMPLETE, reason, "Continue it with --resume, or run it again; what was finished has been kept.")
+        return Ending(Verdict.INCOMPLETE, reason, "Continue it with --resume, or run it again; what was finished has been kept.")
     if number is not None:
         words = _WORDS.get(number, "a signal")
-        return Diagnosis(Verdict.CRASHED, f"ended by {number.name} (exit code {ended.code}), {words}{_during(stages)}", _log_of(stages))
+        return Ending(Verdict.CRASHED, f"ended by {number.name} (exit code {ended.code}), {words}{_during(stages)}", _log_of(stages))
     if ended.code != 0:
-        return Diagnosis(Verdict.CRASHED, f"the harness inside failed with exit code {ended.code}{_during(stages)}", _log_of(stages))
+        return Ending(Verdict.CRASHED, f"the harness inside failed with exit code {ended.code}{_during(stages)}", _log_of(stages))
     return _from_stages(stages)
 
 
-def _from_stages(stages: Stages | None) -> Diagnosis:
+def _from_stages(stages: Stages | None) -> Ending:
     if stages is None:
         hint = "A test may have ended the whole process, or the results folder is not writable."
-        return Diagnosis(Verdict.INCOMPLETE, "exit code 0, but there is no readable stages.json, so the results are unknown", hint)
+        return Ending(Verdict.INCOMPLETE, "exit code 0, but there is no readable stages.json, so the results are unknown", hint)
     if not stages.finished:
-        return Diagnosis(Verdict.INCOMPLETE, f"exit code 0, but the run did not reach its end{_during(stages)}", _log_of(stages))
+        return Ending(Verdict.INCOMPLETE, f"exit code 0, but the run did not reach its end{_during(stages)}", _log_of(stages))
     # A package without benchmarks may pass. A package without tests may not: a green result must mean that something was checked.
     decisive = [report for report in stages.reports if report.verdict is not Verdict.NOT_RUN or report.stage is Stage.TEST]
     verdict = worst([report.verdict for report in decisive if report.stage is not Stage.FACTS or report.verdict is not Verdict.PASSED])
     if verdict is Verdict.PASSED:
-        return Diagnosis(verdict)
+        return Ending(verdict)
     report = next((report for report in stages.reports if report.verdict is verdict), None)
     if report is None:
-        return Diagnosis(verdict, "no stage was selected", "Name stages with --stage, or leave it out to run the target's own.")
-    return Diagnosis(verdict, f"{report.stage.value}: {report.reason or report.verdict.value}", report.hint)
+        return Ending(verdict, "no stage was selected", "Name stages with --stage, or leave it out to run the target's own.")
+    return Ending(verdict, f"{report.stage.value}: {report.reason or report.verdict.value}", report.hint)
 
 
 def _signal(code: int) -> signal.Signals | None:
@@ -142,15 +140,11 @@ def _signal(code: int) -> signal.Signals | None:
 
 
 def _stage_killed(stages: Stages | None) -> bool:
-    return any(_killed(report) for report in stages.reports) if stages else False
-
-
-def _killed(report: StageReport) -> bool:
-    return report.exit_code is not None and _signal(report.exit_code) == signal.SIGKILL
+    codes = [report.exit_code for report in stages.reports] if stages else []
+    return any(code is not None and _signal(code) == signal.SIGKILL for code in codes)
 
 
 def _during(stages: Stages | None) -> str:
-    """Return a phrase that names the stage that was running."""
     running = _running(stages)
     return f", in stage {running}" if running else ""
 
@@ -166,9 +160,6 @@ def _running(stages: Stages | None) -> str:
         return ""
     waiting = (report for report in stages.reports if report.verdict is Verdict.NOT_RUN and report.exit_code is None and not report.seconds)
     return next((report.stage.value for report in waiting), "")
-
-
-# Turn a request into the job that the inside receives. Pure.
 
 
 def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...], lease: bool = False) -> Job:
@@ -224,22 +215,10 @@ OnEvent = Callable[[dict[str, Any]], None]
 _NOISE_LINES = 1000
 _ENGINE_WAIT_S = 60.0  # how long to wait for an engine that restarts
 _STOPPED = "stopped by the user or the CI system"
+_RUNNING = "the run has not ended: warpwave is still running, or was killed"
 # Errors of a full or broken disk, or of a limit of this process.
 _MACHINES = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE}
 _FORGED = "Code in the package rewrites results. Read its source; SECURITY.md says which results you can rely on."
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How an attempt ended; these fields go into its record."""
-
-    verdict: Verdict
-    reason: str
-    hint: str
-    environment: Union[Environment, None] = None
-    exit: Union[Exit, None] = None
-    stages_hash: str = ""
-    held: dict[str, float] = field(default_factory=dict)
 
 
 def attempt(
@@ -251,13 +230,9 @@ def attempt(
     on_event: OnEvent,
     retry: bool = False,
 ) -> RunRecord:
-    """Run the target once and return its record. The record is written at the start too, so that a killed run has one.
-
-    `retry` marks the second attempt of one command: the tests of the first one may have left new files in their package.
-
-    Raises:
-        UsageError: the run was started with other inputs, so results would be mixed. Nothing was written.
-    """
+    """Run the target once and return its record. The record is written at the start too, so that a killed run has one. `retry` marks the
+    second attempt of one command: the tests of the first one may have left new files in their package. Raises UsageError if the run was
+    started with other inputs, so results would be mixed. Nothing was written."""
     target, options, raw = request.target, request.options, request.raw
     started, clock = datetime.now(timezone.utc), time.monotonic()
     engine: Engine | None = None
@@ -271,25 +246,22 @@ def attempt(
     lease = Lease(None, raw)
     own: dict[str, str] = {}  # what the package could replace, and is written once more at the end
 
-    def open_record() -> None:
-        running = Ending(Verdict.INCOMPLETE, "the run has not ended: warpwave is still running, or was killed", again, environment)
-        _put(raw, "run.json", to_text(record_of(request, started, 0.0, attempts, running)))
+    def keep(seconds: float, reason: str, how: Exit | None = None) -> None:
+        ending = Ending(Verdict.INCOMPLETE, reason, again, environment, how)
+        _put(raw, "run.json", to_text(record_of(request, started, seconds, attempts, ending)))
 
     def record_stop() -> None:
         """Record the stop before it begins: it takes seconds, and a CI system may kill this process before the kernels have ended."""
-        seconds, how = round(time.monotonic() - clock, 3), Exit(None, 0.0, interrupted=True)
-        cut_short = Ending(
-            Verdict.INCOMPLETE, f"{_STOPPED} {phase}; warpwave was killed before everything had ended", again, environment, how
-        )
+        reason = f"{_STOPPED} {phase}; warpwave was killed before everything had ended"
         with suppress(OSError):  # the record from the start stays
-            _put(raw, "run.json", to_text(record_of(request, started, seconds, attempts, cut_short)))
+            keep(round(time.monotonic() - clock, 3), reason, Exit(None, 0.0, interrupted=True))
 
     phase = "while the environment was prepared"
     with waiting.held(record_stop):
         try:
             reserve.take(raw)
             if not resumed:
-                open_record()
+                keep(0.0, _RUNNING)
             with waiting.interruptible():
                 engine = _engine(options, target, say, patient=resumed)
                 begun = time.monotonic()
@@ -304,7 +276,7 @@ def attempt(
                 tidy(raw)  # the first attempt may have left links, and we must not write through them
                 check_inputs(raw, inputs, may_grow=retry)
                 check_same(raw, job)
-            open_record()
+            keep(0.0, _RUNNING)
             own |= {"inputs.json": to_text(inputs), "job.json": to_text(job)}
             for name, text in own.items():
                 _put(raw, name, text)
@@ -319,8 +291,9 @@ def attempt(
                 phase = "while the kernels ran"
                 environment, ended = engine.execute(request, environment, lambda line: _dispatch(line, noise, on_event, hashes, lease))
             memory = environment.options.get("limits", {}).get("memory", "")
-            outcome = diagnose(ended, _read_stages(raw), options.limits.target_s, memory)
-            ending = Ending(outcome.verdict, outcome.reason, outcome.hint or (target.probe.fix if unusable(raw) else ""))
+            ending = diagnose(ended, _read_stages(raw), options.limits.target_s, memory)
+            if not ending.hint and _unusable(raw):
+                ending = replace(ending, hint=target.probe.fix)
             if ended.code == 0 and (wrong := was_changed(raw, "stages.json", hashes[-1])):
                 ending = Ending(Verdict.INVALID, f"stages.json: {wrong}", _FORGED)
         except KeyboardInterrupt:
@@ -367,13 +340,11 @@ def worth_another(record: RunRecord, raw: Path) -> bool:
     ended = record.exit
     if record.verdict is not Verdict.INFRA or ended is None or ended.timed_out or ended.interrupted or ended.exceeded:
         return False
-    return ended.code is None or (ended.code == 0 and not unusable(raw) and _lost_device(raw))
-
-
-def _lost_device(raw: Path) -> bool:
-    """Return whether a stage failed because of the machine, but not because its results could not be written."""
+    if ended.code != 0:
+        return ended.code is None
     stages = _read_stages(raw)
-    return stages is not None and any(report.verdict is Verdict.INFRA and report.exit_code != UNWRITABLE for report in stages.reports)
+    lost = stages and any(report.verdict is Verdict.INFRA and report.exit_code != UNWRITABLE for report in stages.reports)
+    return bool(lost) and not _unusable(raw)
 
 
 def _our_fault(error: Exception, noise: deque[str]) -> Ending:
@@ -410,46 +381,35 @@ def record_of(request: Request, started: datetime, seconds: float, attempts: tup
         run_id=options.where.run_id,
         target=request.target.name,
         label=request.target.label,
-        verdict=ending.verdict,
-        reason=ending.reason,
-        hint=ending.hint,
+        **vars(ending),
         started=started.isoformat(timespec="seconds"),
         seconds=seconds,
         commit=request.options.package.commit,
         repository=options.package.repository,
         kernels=options.package.kernels.name,
         command=options.where.command,
-        environment=ending.environment,
-        exit=ending.exit,
         attempts=attempts,
         shard=str(options.where.shard or ""),
         host=options.where.host.where if options.where.host else "",
         snapshot=options.package.snapshot,
-        stages_hash=ending.stages_hash,
         toolchain=request.target.toolchain.name if request.target.toolchain else "",
         emulated=request.target.emulate.name if request.target.emulate else "",
         card=request.target.emulate.card if request.target.emulate else "",
-        held=ending.held,
     )
 
 
-def _dispatch(
-    line: str, noise: deque[str], on_event: OnEvent, hashes: Union[deque[str], None] = None, lease: Union[Lease, None] = None
-) -> None:
-    """Handle one line of output. The inside prints only events; other lines are from Python or the engine, and go to `noise`.
-
-    The last of the `hashes` of stages.json counts: the inside sends it after all processes of the package have ended.
-    """
+def _dispatch(line: str, noise: deque[str], on_event: OnEvent, hashes: deque[str], lease: Lease) -> None:
+    """Handle one line of output. The inside prints only events; other lines are from Python or the engine, and go to `noise`. The last of
+    the `hashes` of stages.json counts: the inside sends it after all processes of the package have ended."""
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):
         event = None
-    if isinstance(event, dict) and event.get("event") == "stages":
-        if hashes is not None:
-            hashes.append(clip(str(event.get("sha256")), 64))
-    elif isinstance(event, dict) and event.get("event") == "lease":
-        if lease is not None:
-            lease.on_event(event)
+    kind = event.get("event") if isinstance(event, dict) else None
+    if kind == "stages":
+        hashes.append(clip(str(event.get("sha256")), 64))
+    elif kind == "lease":
+        lease.on_event(event)
     elif isinstance(event, dict) and "event" in event:
         on_event(event)
     else:
@@ -457,12 +417,10 @@ def _dispatch(
 
 
 def _read_stages(raw: Path) -> Stages | None:
-    """Return the inside's stages.json, or None if it is missing or unreadable."""
     return read_record(raw, "stages.json", Stages)[0]
 
 
-def unusable(raw: Path) -> bool:
-    """Return whether the facts stage found that the environment cannot run kernels."""
+def _unusable(raw: Path) -> bool:
     stages = _read_stages(raw)
-    first: StageReport | None = stages.reports[0] if stages and stages.reports else None
+    first = stages.reports[0] if stages and stages.reports else None
     return first is not None and first.stage is Stage.FACTS and first.verdict is not Verdict.PASSED

@@ -1,10 +1,6 @@
-"""A run's lease of its cards: locked when a stage asks for them, released when it has done with them, and added up.
-
-A run that cannot get them ends before anything starts. Later each stage asks just before it uses one (`inside/process/lease.py`). If
-several cards share a stage, each is released when it has no more work there.
-"""
-
-from __future__ import annotations
+"""A run's lease of its cards: locked when a stage asks for them, released when it has done with them, and added up. A run that cannot get
+them ends before anything starts. Later each stage asks just before it uses one (`inside/process/lease.py`). If several cards share a stage,
+each is released when it has no more work there."""
 
 import fcntl
 import json
@@ -24,9 +20,7 @@ from warpwave.errors import InfrastructureError
 from warpwave.records import LEASE_FILE, Environment, Stage
 from warpwave.records.registry import ENGINES
 
-# Lock what only one run at a time may use: a GPU, because two runs on one card spoil each other's times, and a results folder.
-#
-# The locks belong to the operating system (`flock`), which releases them when the process ends, however it ends.
+# A GPU, where two runs would spoil each other's times, and a results folder are locked by `flock`: the lock ends with the process.
 
 _POLL_S = 0.2
 
@@ -42,10 +36,8 @@ class Held:
 
     def release(self, position: int) -> bool:
         """Release the GPU at a position among the chosen ones, as a process that sees them all counts them. Return whether it was held.
-
-        Engines and drivers count GPUs in the order of their numbers. In a list that is in another order, or of names, the position does
-        not say which one it is, and nothing is released.
-        """
+        Engines and drivers count GPUs in the order of their numbers. In a list that is in another order, or of names, the position does not
+        say which one it is, and nothing is released."""
         names = list(self._descriptors)
         if not all(map(str.isdecimal, names)) or sorted(names, key=int) != names or not 0 <= position < len(names):
             return False
@@ -57,11 +49,8 @@ class Held:
 
 @contextmanager
 def gpus(target: str, chosen: Union[str, None], run_id: str, wait_s: float, say: Say) -> Iterator[Held]:
-    """Lock the chosen GPUs of a target, or all of them if none is chosen.
-
-    Raises:
-        InfrastructureError: another run on this machine uses one of them, and did not release it within `wait_s` seconds.
-    """
+    """Lock the chosen GPUs of a target, or all of them if none is chosen. Raises InfrastructureError if another run on this machine uses
+    one of them, and did not release it within `wait_s` seconds."""
     machine = _open(f"warpwave-{target}.lock")
     with ExitStack() as stack:
         stack.callback(os.close, machine)
@@ -83,11 +72,8 @@ def gpus(target: str, chosen: Union[str, None], run_id: str, wait_s: float, say:
 
 @contextmanager
 def folder(path: Path, wait_s: float, say: Say) -> Iterator[int]:
-    """Lock a results folder. Yield the lock's descriptor, so that a child process can hold it too.
-
-    Raises:
-        InfrastructureError: another run, or a remaining process of a killed run, still writes to the folder.
-    """
+    """Lock a results folder. Yield the lock's descriptor, so that a child process can hold it too. Raises InfrastructureError if another
+    run, or a remaining process of a killed run, still writes to the folder."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         _take(descriptor, fcntl.LOCK_EX, f"the folder {path}", wait_s, say)
@@ -115,11 +101,9 @@ def _take(descriptor: int, how: int, what: str, wait_s: float, say: Say) -> None
         except BlockingIOError:
             owner = _owner(descriptor)
         if time.monotonic() > until:
-            raise InfrastructureError(
-                f"{what} is in use{owner}.",
-                f"Another run on this machine uses it and did not end within {wait_s:g} s. Two runs at a time would spoil both.",
-                "Wait for it, choose another card with --gpu, or end that process; `warpwave clean` lists what dead runs left behind.",
-            ) from None
+            meaning = f"Another run on this machine uses it and did not end within {wait_s:g} s. Two runs at a time would spoil both."
+            remedy = "Wait for it, choose another card with --gpu, or end that process; `warpwave clean` lists what dead runs left behind."
+            raise InfrastructureError(f"{what} is in use{owner}.", meaning, remedy) from None
         if not announced:
             say(f"{what} is in use{owner}: waiting up to {wait_s:g} s")
             announced = True
@@ -159,11 +143,7 @@ class Lease:
         return self._lock is not None
 
     def take(self) -> None:
-        """Lock the cards.
-
-        Raises:
-            InfrastructureError: another run has one of them, and did not release it in time.
-        """
+        """Lock the cards. Raises InfrastructureError if another run has one of them, and did not release it in time."""
         if self._lock is not None:
             self._cards, self._gone = self._stack.enter_context(self._lock()), set()
             self._since = time.monotonic()
@@ -238,11 +218,9 @@ class Lease:
 
 
 def lock_of(engine: Engine, request: Request, environment: Environment, say: Say, raw: Path) -> Union[Lock, None]:
-    """Return what locks this run's GPUs against other runs; None if the target or the engine uses none of this machine.
-
-    Runs of this machine lock files. An engine that clients of other machines use as well keeps a lease beside it, which they see. A run
-    that shares all visible GPUs locks each of them by its number once the facts stage has counted them, so that each can be released.
-    """
+    """Return what locks this run's GPUs against other runs; None if the target or the engine uses none of this machine. Runs of this
+    machine lock files. An engine that clients of other machines use as well keeps a lease beside it, which they see. A run that shares all
+    visible GPUs locks each of them by its number once the facts stage has counted them, so that each can be released."""
     where = request.options.where
     if not ENGINES[engine.name].local_gpus or not (request.target.visible_devices or request.target.probe.require):
         return None

@@ -1,6 +1,4 @@
-"""Ask git which files of a package differ from another commit."""
-
-from __future__ import annotations
+"""Choose tests: by what has changed since a commit, by what failed in an earlier run, or by their ids."""
 
 import ast
 import difflib
@@ -16,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from warpwave.collect.raw_folder import collect_all, find_raw
 from warpwave.errors import InfrastructureError, NothingRanError, UsageError
 from warpwave.git import ask_git
-from warpwave.records import HARMLESS, TargetRun, Verdict
+from warpwave.records import HARMLESS, Verdict
 from warpwave.records.selection import is_load
 
 _PATIENCE_S = 120.0
@@ -31,103 +29,71 @@ class Change:
 
 
 def changed_files(root: Path, ref: str) -> Change:
-    """Return what has changed below `root` since it left `ref`: committed, uncommitted and untracked, but not ignored.
-
-    Raises:
-        UsageError: the folder is in no repository, or there is no such commit.
-        InfrastructureError: git is missing, or does not answer.
-    """
+    """Return what has changed below `root` since it left `ref`: committed, uncommitted and untracked, but not ignored. Raises UsageError if
+    the folder is in no repository, or there is no such commit, and InfrastructureError if git is missing, or does not answer."""
     if _git(root, "rev-parse", "--is-inside-work-tree") is None:
-        raise UsageError(
-            f"--changed-since: {root} is in no git repository.", "A change is what git says it is.", "Leave --changed-since out."
-        )
+        happened = f"--changed-since: {root} is in no git repository."
+        raise UsageError(happened, "A change is what git says it is.", "Leave --changed-since out.")
     commit = _git(root, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
     if not commit:
-        raise UsageError(
-            f"--changed-since: git knows no commit {ref!r} in {root}.",
-            "It is misspelt, or this clone does not have it: CI systems fetch one commit only.",
-            f"Fetch it first, for example with `git fetch origin {ref}`, and give FETCH_HEAD.",
-        )
+        meaning = "It is misspelt, or this clone does not have it: CI systems fetch one commit only."
+        remedy = f"Fetch it first, for example with `git fetch origin {ref}`, and give FETCH_HEAD."
+        raise UsageError(f"--changed-since: git knows no commit {ref!r} in {root}.", meaning, remedy)
     # What others have added to the branch since does not count. A shallow clone may not hold the commit that both began with.
     base = _git(root, "merge-base", commit.strip(), "HEAD") or commit
     tracked = _git(root, "diff", "--relative", "--name-only", "--no-renames", "-z", base.strip(), "--", ".")
     new = _git(root, "ls-files", "--others", "--exclude-standard", "-z", "--", ".")
     if tracked is None or new is None:
-        raise InfrastructureError(
-            f"--changed-since: git could not list what has changed since {ref}.",
-            "The clone is damaged, or lacks files of that commit.",
-            f"`git -C {root} diff --name-only {base.strip()}` says why.",
-        )
+        meaning = "The clone is damaged, or lacks files of that commit."
+        remedy = f"`git -C {root} diff --name-only {base.strip()}` says why."
+        raise InfrastructureError(f"--changed-since: git could not list what has changed since {ref}.", meaning, remedy)
     files = tuple(sorted({name for name in (tracked + new).split("\0") if name}))
     return Change(base.strip()[:12], files)
 
 
 def _git(root: Path, *words: str) -> str | None:
-    """Return what git prints, or None if it fails."""
     if shutil.which("git") is None:
         raise InfrastructureError("--changed-since: there is no git.", "It is not installed, or not on PATH.", "Install git.")
     return ask_git(root, *words, limit_s=_PATIENCE_S)
 
 
-# What an earlier run says of a package's tests: which of them failed, and how long each file took.
-
-
 def failed_tests(run: Path) -> tuple[str, ...]:
-    """Return the ids of the tests that did not pass in a run, in its order: on any target, in the test stage or the compile stage.
-
-    Raises:
-        NothingRanError: all tests passed.
-        UsageError: the run has no result of any test.
-        InvalidInputError: the folder holds no run.
-    """
+    """Return the ids of the tests that did not pass in a run, in its order: on any target, in the test stage or the compile stage. Raises
+    NothingRanError if all tests passed, UsageError if the run has no result of any test, and InvalidInputError if the folder holds no
+    run."""
     runs = collect_all(find_raw([run]))
     seen = [(case.id, case.verdict) for each in runs for case in each.cases]
     seen += [(row.origin, row.verdict) for each in runs for row in each.compiled if _is_a_test(row.origin)]
     if not seen:
-        raise UsageError(
-            f"--last-failed: the run in {run} has no result of any test.", "It ran no test stage, or it ended before.", "Give another run."
-        )
+        happened = f"--last-failed: the run in {run} has no result of any test."
+        raise UsageError(happened, "It ran no test stage, or it ended before.", "Give another run.")
     failed = dict.fromkeys(name for name, verdict in seen if verdict not in HARMLESS and _is_a_test(name))
     if not failed:
-        raise NothingRanError(
-            f"--last-failed: no test failed in {run}.", "There is nothing to run again.", "Leave --last-failed out to run all tests."
-        )
+        remedy = "Leave --last-failed out to run all tests."
+        raise NothingRanError(f"--last-failed: no test failed in {run}.", "There is nothing to run again.", remedy)
     return tuple(failed)
 
 
 def failed_in_time(run: Path) -> tuple[str, ...]:
-    """Return the ids of the tests that failed in a run and did not run into their limit: those that a budget has time for.
-
-    Raises:
-        InvalidInputError: the folder holds no run.
-    """
+    """Return the ids of the tests that failed in a run, which must be there, and not by their limit: those that a budget has time for."""
     slow = (*HARMLESS, Verdict.TIMEOUT)
     cases = [case for each in collect_all(find_raw([run])) for case in each.cases]
     return tuple(dict.fromkeys(case.id for case in cases if case.verdict not in slow and _is_a_test(case.id)))
 
 
 def seconds_by_file(run: Path) -> dict[str, float]:
-    """Return how long a run took for each of its files, in s, over all of its targets: its tests, and what they launch compiled.
-
-    What is compiled for the points of a benchmark is under the benchmark's kernel.
-
-    Raises:
-        UsageError: the run timed nothing.
-        InvalidInputError: the folder holds no run.
-    """
+    """Return how long a run took for each of its files, in s, over all of its targets: its tests, and what they launch compiled. What is
+    compiled for the points of a benchmark is under the benchmark's kernel. Raises UsageError if the run timed nothing, and
+    InvalidInputError if the folder holds no run."""
     found: defaultdict[str, float] = defaultdict(float)
     for each in collect_all(find_raw([run])):
-        for name, seconds in _timed(each):
+        timed = [(case.id.partition("::")[0], case.seconds) for case in each.cases]
+        timed += [(row.origin.partition("::")[0] if _is_a_test(row.origin) else row.kernel, row.seconds) for row in each.compiled]
+        for name, seconds in timed:
             found[name] += seconds if math.isfinite(seconds) else 0.0
     if not any(found.values()):
         raise UsageError(f"--shard-times: the run in {run} timed no test.", "It ended before its first test.", "Give another run.")
     return dict(found)
-
-
-def _timed(run: TargetRun) -> list[tuple[str, float]]:
-    tests = [(case.id.partition("::")[0], case.seconds) for case in run.cases]
-    rows = [(row.origin.partition("::")[0] if _is_a_test(row.origin) else row.kernel, row.seconds) for row in run.compiled]
-    return tests + rows
 
 
 def _is_a_test(name: str) -> bool:
@@ -135,17 +101,11 @@ def _is_a_test(name: str) -> bool:
     return "::" in name or name.endswith(".py")
 
 
-# What a Python file of a package imports from the package, as its source says. Nothing is run.
-#
-# The answer errs on the side of too much: a name that two files may stand for stands for both, and a module on a path that a test puts
-# together itself is found by its name alone.
-
-
 class ImportGraph:
-    """The files of a package and what each needs. Paths are relative to `root`, with forward slashes.
-
-    `files` are its Python files, also those that a change has deleted. Modules are imported from the folders `bases`.
-    """
+    """The files of a package and what each imports, as its source says. Paths are relative to `root`, with forward slashes. `files` are its
+    Python files, also those that a change has deleted. Modules are imported from the folders `bases`. The answer errs on the side of too
+    much: a name that two files may stand for stands for both, and a module on a path that a test puts together itself is found by its name
+    alone."""
 
     def __init__(self, root: Path, files: Iterable[str], bases: Iterable[str] = (".",)) -> None:
         self.root, self.files = root, frozenset(files)
@@ -219,6 +179,9 @@ def _ends_with(path: str, name: tuple[str, ...]) -> bool:
     return parts[-len(name) :] == name
 
 
+_IMPORTERS = {"import_module", "__import__"}
+
+
 def _imports(text: str, path: PurePosixPath) -> Iterator[tuple[PurePosixPath | None, tuple[str, ...]]]:
     """Yield the modules that a source names: the folder that a relative one starts from, and the words of the name."""
     try:
@@ -232,7 +195,11 @@ def _imports(text: str, path: PurePosixPath) -> Iterator[tuple[PurePosixPath | N
             base = _up(path, node.level) if node.level else None
             module = tuple(node.module.split(".")) if node.module else ()
             yield from ((base, module if alias.name == "*" else (*module, alias.name)) for alias in node.names)
-        elif isinstance(node, ast.Call) and _called(node.func) in ("import_module", "__import__") and node.args:
+        elif (
+            isinstance(node, ast.Call)
+            and node.args
+            and getattr(node.func, "attr", getattr(node.func, "id", "")) in ("import_module", "__import__")
+        ):
             yield from _of_text(node.args[0], path)
         elif isinstance(node, ast.Assign) and any(isinstance(each, ast.Name) and each.id == "pytest_plugins" for each in node.targets):
             for value in ast.walk(node.value):
@@ -250,20 +217,12 @@ def _up(path: PurePosixPath, level: int) -> PurePosixPath:
     return path.parents[min(level, len(path.parents)) - 1]
 
 
-def _called(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-
-
-# Find ids that name no test, without running the package: by the names that are written in its file.
-
 _MAKERS = {"globals", "locals", "vars", "setattr", "exec", "__dict__"}  # what makes a name that is written nowhere
 
 
 def missing(nodeid: str, kernels: Path) -> str | None:
     """Return in pytest's words that an id (relative to `kernels`) names no test, with the names that are close; None if it may name one.
-
-    The parameters in brackets are not checked: only running the file tells them.
-    """
+    The parameters in brackets are not checked: only running the file tells them."""
     file, *names = nodeid.partition("[")[0].split("::")
     path = kernels / file
     if path.suffix != ".py" or is_load(nodeid) or not names or names[0] == path.stem or not all(map(str.isidentifier, names)):
@@ -302,68 +261,47 @@ def _close(name: str, body: Sequence[ast.stmt]) -> str:
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
-# Node ids as users have them → ids relative to the kernels folder.
-
 _MOST_BYTES = 4 << 20  # of all ids together: job.json holds them, and a report reads at most 8 MiB of it
 _MOST_IDS = 50_000
 
 
 def placed(ids: Iterable[str], option: str, kernels: Path, root: Path) -> tuple[str, ...]:
-    """Return ids relative to the kernels folder. A path may be relative to it, to the package's root or to this folder, or absolute.
-
-    Raises:
-        UsageError: there is no such file or folder in the package, or the ids are too many.
-    """
-    found = [_placed(nodeid, kernels, root) for nodeid in ids]
+    """Return ids relative to the kernels folder. A path may be relative to it, to the package's root or to this folder, or absolute. Raises
+    UsageError if there is no such file or folder in the package, or the ids are too many."""
+    found = [place_of(nodeid, kernels, root) for nodeid in ids]
     for nodeid, asked in zip(found, ids, strict=True):
         if nodeid is None:
-            raise UsageError(
-                f"{option}: there is no file {asked.partition('::')[0]!r} in {kernels}.",
-                "An id begins with a file, as pytest and the report print it: relative to --kernels, or to the package's root.",
-                f"For example {option} 'tests/test_add.py::test_add[1]'. `pytest --collect-only -q` lists the ids of a package.",
-            )
+            meaning = "An id begins with a file, as pytest and the report print it: relative to --kernels, or to the package's root."
+            remedy = f"For example {option} 'tests/test_add.py::test_add[1]'. `pytest --collect-only -q` lists the ids of a package."
+            raise UsageError(f"{option}: there is no file {asked.partition('::')[0]!r} in {kernels}.", meaning, remedy)
     return checked((nodeid for nodeid in found if nodeid is not None), option)
 
 
 def named(ids: Sequence[str], option: str, kernels: Path) -> tuple[str, ...]:
-    """Return ids relative to the kernels folder, each of a test that its file may have.
-
-    Raises:
-        UsageError: a file has no test of that name.
-    """
+    """Return ids relative to the kernels folder, each of a test that its file may have. Raises UsageError if a file has no test of that
+    name."""
     for nodeid in ids:
         if (said := missing(nodeid, kernels)) is not None:
-            raise UsageError(
-                f"{option}: {said}",
-                "The file has no test of that name, so nothing was started.",
-                "`pytest --collect-only -q` lists the ids of a package; a file or a folder is an id, too.",
-            )
+            remedy = "`pytest --collect-only -q` lists the ids of a package; a file or a folder is an id, too."
+            raise UsageError(f"{option}: {said}", "The file has no test of that name, so nothing was started.", remedy)
     return tuple(ids)
 
 
 def still_there(ids: Iterable[str], option: str, kernels: Path, run: Path) -> tuple[str, ...]:
-    """Return those ids of an earlier run whose files are still in the package. A broken `conftest.py` stands for its folder.
-
-    Raises:
-        UsageError: none of them is, or they are too many.
-    """
+    """Return those ids of an earlier run whose files are still in the package. A broken `conftest.py` stands for its folder. Raises
+    UsageError if none of them is, or they are too many."""
     names = list(ids)
-    found = [nodeid for name in names if (nodeid := _placed(name, kernels, kernels)) is not None]
+    found = [nodeid for name in names if (nodeid := place_of(name, kernels, kernels)) is not None]
     if not found:
-        raise UsageError(
-            f"{option}: none of the {len(names)} tests that failed in {run} is in {kernels}.",
-            "That run was of another package, or had another --kernels. Ids are relative to it.",
-            "Give the --kernels of that run.",
-        )
+        happened = f"{option}: none of the {len(names)} tests that failed in {run} is in {kernels}."
+        meaning = "That run was of another package, or had another --kernels. Ids are relative to it."
+        raise UsageError(happened, meaning, "Give the --kernels of that run.")
     return checked(found, option)
 
 
 def listed(file: Path, option: str) -> list[str]:
-    """Return the ids in a file: one a line. Empty lines, and those that begin with #, do not count.
-
-    Raises:
-        UsageError: there is no such file, or no id in it.
-    """
+    """Return the ids in a file: one a line. Empty lines, and those that begin with #, do not count. Raises UsageError if there is no such
+    file, or no id in it."""
     if not file.is_file():
         raise UsageError(f"{option}: there is no file {file}.", "The path is misspelt.", "Give a file with one node id a line.")
     lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
@@ -374,22 +312,16 @@ def listed(file: Path, option: str) -> list[str]:
 
 
 def checked(ids: Iterable[str], option: str) -> tuple[str, ...]:
-    """Return each id once.
-
-    Raises:
-        UsageError: they are more than a job can hold.
-    """
+    """Return each id once. Raises UsageError if they are more than a job can hold."""
     found = tuple(dict.fromkeys(ids))
     if len(found) > _MOST_IDS or sum(len(nodeid.encode(errors="replace")) for nodeid in found) > _MOST_BYTES:
-        raise UsageError(
-            f"{option} lists {len(found)} ids.",
-            f"A run takes at most {_MOST_IDS}, of {_MOST_BYTES >> 20} MiB.",
-            "Name files or functions: they stand for all tests in them.",
-        )
+        meaning = f"A run takes at most {_MOST_IDS}, of {_MOST_BYTES >> 20} MiB."
+        raise UsageError(f"{option} lists {len(found)} ids.", meaning, "Name files or functions: they stand for all tests in them.")
     return found
 
 
-def _placed(nodeid: str, kernels: Path, root: Path) -> str | None:
+def place_of(nodeid: str, kernels: Path, root: Path) -> str | None:
+    """Return an id relative to the kernels folder; None if there is no such file or folder in it."""
     name, colons, rest = nodeid.partition("::")
     for base in (kernels, root, Path.cwd()):
         path = Path(os.path.normpath(base / name))
@@ -398,8 +330,6 @@ def _placed(nodeid: str, kernels: Path, root: Path) -> str | None:
             return path.relative_to(kernels).as_posix() + colons + rest
     return None
 
-
-# Which test files and benches a change touches, and why.
 
 # Files that decide how everything below their folder is built, installed or tested.
 _SETTINGS = re.compile(
@@ -446,18 +376,14 @@ def touched(graph: ImportGraph, wanted: Iterable[str], changed: Collection[str])
         above = next((file for file in settings if PurePosixPath(file).parent in PurePosixPath(path).parents), None)
         hit = path if path in modules and not modules[path] else next(iter(sorted(reached & modules.keys())), None)
         if hit is not None:
-            reasons[path] = _reason(path, hit, modules[hit])
+            needed = f"{hit}, which it needs, " if hit != path and modules[hit] else ""
+            changed_file = "it has changed" if hit == path else f"needs {hit}"
+            reasons[path] = f"{needed}may read {modules[hit]}" if modules[hit] else changed_file
         elif above is not None:
             reasons[path] = f"{above} governs it"
     effective = {hit for path in reasons for hit in graph.reached(path) & modules.keys()}
     used = effective | {modules[hit] for hit in effective} | {file for file in settings if reasons}
     return Touched(reasons, tuple(path for path in changed if path not in used))
-
-
-def _reason(path: str, hit: str, data: str) -> str:
-    if data:
-        return f"{hit}, which it needs, may read {data}" if hit != path else f"may read {data}"
-    return "it has changed" if hit == path else f"needs {hit}"
 
 
 def _users_of(path: str, known: Iterable[str], graph: ImportGraph) -> list[str]:
@@ -473,5 +399,5 @@ def _users_of(path: str, known: Iterable[str], graph: ImportGraph) -> list[str]:
 
 
 def _is_no_code(path: str) -> bool:
-    pure = PurePosixPath(path)
-    return any(part.startswith(".") for part in pure.parts) or _NO_CODE.fullmatch(pure.name) is not None
+    *_, name = parts = PurePosixPath(path).parts
+    return any(part.startswith(".") for part in parts) or _NO_CODE.fullmatch(name) is not None

@@ -1,8 +1,5 @@
-"""Reserve disk space for results, so that a run can write its final record even if the disk is full by then."""
+"""Where results go by default, the check of the user's folder before any work is done, and space for the last record of a run."""
 
-from __future__ import annotations
-
-import contextlib
 import os
 import secrets
 import tempfile
@@ -19,18 +16,13 @@ BYTES = 64 << 10  # a run.json has 2 to 20 KiB
 
 
 class Reserve:
-    """An open file without a name. The code under test can neither see nor remove it, and a killed process frees its space."""
+    """Space for a run's final record if the disk is full by then: an open file without a name, which code under test cannot remove."""
 
     def __init__(self) -> None:
-        """Reserve nothing yet."""
         self._file: Union[IO[bytes], None] = None
 
     def take(self, folder: Path) -> None:
-        """Reserve the space.
-
-        Raises:
-            OSError: the disk is full, or the folder cannot be written to.
-        """
+        """Reserve the space. Raises OSError if the disk is full, or the folder cannot be written to."""
         self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by `free`
         os.posix_fallocate(self._file.fileno(), 0, BYTES)
 
@@ -42,19 +34,15 @@ class Reserve:
             self._file = None
 
 
-# Where results go by default, and the check of the user's folder before any work is done.
-
 RUNS = Path("reports") / "runs"  # in the current folder, which is usually the user's repository
 
 
 def ignored_by_git(path: Path) -> Path:
-    """Return the path. If warpwave chose it (a folder in `RUNS`), git ignores it from now on, like the caches of other tools.
-
-    What a user names is the user's, and may be meant for a commit. So is a `.gitignore` that is there already.
-    """
+    """Return the path. If warpwave chose it (a folder in `RUNS`), git ignores it from now on, like the caches of other tools. What a user
+    names is the user's, and may be meant for a commit. So is a `.gitignore` that is there already."""
     if path.resolve().parent == RUNS.resolve():
         check_no_links(RUNS)
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             RUNS.mkdir(parents=True, exist_ok=True)
             with (RUNS / ".gitignore").open("x", encoding="utf-8") as file:
                 file.write("# Made by warpwave: results of runs.\n*\n")
@@ -69,7 +57,7 @@ def point_to_latest(run: Path) -> None:
     link = RUNS / LATEST
     if run.resolve().parent != RUNS.resolve() or (link.exists() and not link.is_symlink()):
         return
-    with contextlib.suppress(OSError):  # a disk without links
+    with suppress(OSError):  # a disk without links
         new = link.with_name(f".{LATEST}-{secrets.token_hex(4)}")
         new.symlink_to(run.name)
         new.replace(link)
@@ -88,32 +76,22 @@ def new_run_id() -> str:
 
 
 def check_no_links(path: Path, results: Path | None = None) -> None:
-    """Refuse to write through a link that the user may not have made: it could lead to any file of theirs.
-
-    That is a link which git tracks, one in the results of a run (`results`, or any other), and one below the current folder if git cannot
-    say whose it is.
-
-    Raises:
-        UsageError: there is one.
-    """
+    """Refuse to write through a link that the user may not have made: it could lead to any file of theirs. That is a link which git tracks,
+    one in the results of a run (`results`, or any other), and one below the current folder if git cannot say whose it is. Raises UsageError
+    if there is one."""
     whole = Path.cwd() / path
     for link in (each for each in (*reversed(whole.parents), whole) if each.is_symlink()):
         known = ask_git(link.parent, "ls-files", "-z", "--", link.name)
         in_results = any(above == results or any((above / "raw").glob("*/run.json")) for above in link.parents)
         if in_results or known or (known is None and link.is_relative_to(Path.cwd())):
-            raise UsageError(
-                f"{path} leads through the link {link}.",
-                "It came with the package or with results, or its origin is unknown. It may lead to any file of yours.",
-                f"Remove it; or name the place itself, if you want to write there: {whole.resolve()}.",
-            )
+            happened = f"{path} leads through the link {link}."
+            meaning = "It came with the package or with results, or its origin is unknown. It may lead to any file of yours."
+            raise UsageError(happened, meaning, f"Remove it; or name the place itself, if you want to write there: {whole.resolve()}.")
 
 
 def check_writable(folder: Path) -> None:
     """Create the folder, and a file in it that is deleted at once. A full disk passes: it is the machine's fault, and found when writing.
-
-    Raises:
-        UsageError: nothing can be created there: the path is wrong, not writable for this user, or on a read-only disk.
-    """
+    Raises UsageError if nothing can be created there: the path is wrong, not writable for this user, or on a read-only disk."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

@@ -1,10 +1,6 @@
 """Collect the inputs that decide a run's results: the kernel package, the harness, and the environment, as the host sees them.
-
 `raw/<target>/inputs.json` stores them when a run starts. A run is resumed only if none of them has changed since. The results of a finished
-run are accepted on the same condition. Collecting them starts no container and uses no GPU.
-"""
-
-from __future__ import annotations
+run are accepted on the same condition. Collecting them starts no container and uses no GPU."""
 
 import hashlib
 import json
@@ -108,9 +104,7 @@ def still_there(request: Request, recorded: Environment) -> Environment:
 
 def package(options: RunOptions) -> dict[str, str]:
     """Return a digest of each file of the kernels folder, by path, and of what the rest of the package may add: modules and settings.
-
-    Caches, editors' files and results of runs do not count.
-    """
+    Caches, editors' files and results of runs do not count."""
     found = dict(_files(options.package.kernels, options.where.folder, options.package.folder))
     if options.package.folder != options.package.kernels:
         found |= dict(islice(_sources(options), _MOST_SOURCES))
@@ -122,18 +116,31 @@ def package(options: RunOptions) -> dict[str, str]:
     return {top: _digest("\n".join(lines).encode()) for top, lines in folded.items()}
 
 
+def _walk(root: Path, results: Path, kernels: Path | None = None) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """Walk a package, without `kernels`, environments, caches and results of runs."""
+    for folder, folders, files in os.walk(root):
+        here = Path(folder)
+        real = Path(os.path.realpath(folder))
+        if real in (results, kernels) or any(name in files for name in _FOLDER_MARKS) or any((here / "raw").glob("*/run.json")):
+            folders.clear()
+            continue
+        # Not even a digest of a password leaves this machine: records are shared, and short passwords can be guessed.
+        folders[:] = sorted(name for name in folders if name not in _FOLDERS and not secret(here / name))
+        yield here, folders, sorted(files)
+
+
 def _sources(options: RunOptions) -> Iterator[tuple[str, str]]:
     """Return the digests of a package's modules and settings outside the kernels folder: `../my_ops/relu.py`. Its data may be large."""
     root, kernels = options.package.folder, options.package.kernels
-    for folder, folders, files in os.walk(root):
-        here = Path(folder)
-        if here in (kernels, options.where.folder) or any(name in files for name in _FOLDER_MARKS) or _is_run(here):
-            folders.clear()
-            continue
-        folders[:] = sorted(name for name in folders if name not in _FOLDERS | _BUILT and not name.startswith("."))
-        for name in sorted(name for name in files if name.endswith(".py") or name in _SETTINGS):
-            path = here / name
-            yield os.fsencode(os.path.relpath(path, kernels)).decode("utf-8", "backslashreplace"), _content(path, root)
+    for here, folders, files in _walk(root, options.where.folder, kernels):
+        folders[:] = [name for name in folders if name not in _BUILT and not name.startswith(".")]
+        for path in (here / name for name in files if name.endswith(".py") or name in _SETTINGS):
+            yield _as_text(os.path.relpath(path, kernels)), _content(path, root)
+
+
+def _as_text(path: str) -> str:
+    """Return a path for a record, which holds text, while a path is bytes."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def snapshot_of(options: RunOptions) -> str:
@@ -150,23 +157,10 @@ def harness_code() -> str:
 
 
 def _files(root: Path, results: Path, package_root: Path) -> Iterator[tuple[str, str]]:
-    for folder, folders, files in os.walk(root):
-        real = os.path.realpath(folder)
-        if Path(real) == results or any(name in files for name in _FOLDER_MARKS) or _is_run(Path(folder)):
-            folders.clear()
-            continue
-        # Not even a digest of a password leaves this machine: records are shared, and short passwords can be guessed.
-        folders[:] = sorted(name for name in folders if name not in _FOLDERS and not secret(Path(folder, name)))
-        linked = [name for name in folders if (Path(folder) / name).is_symlink()]
-        for name in sorted(name for name in [*files, *linked] if not _FILES.fullmatch(name) and not secret(Path(folder, name))):
-            path = Path(folder, name)
-            # A file name is bytes, but a record holds text.
-            yield os.fsencode(path.relative_to(root).as_posix()).decode("utf-8", "backslashreplace"), _content(path, package_root)
-
-
-def _is_run(folder: Path) -> bool:
-    """Return whether this folder holds the results of a run."""
-    return any((folder / "raw").glob("*/run.json"))
+    for here, folders, files in _walk(root, results):
+        linked = [name for name in folders if (here / name).is_symlink()]
+        for path in (here / name for name in sorted([*files, *linked]) if not _FILES.fullmatch(name) and not secret(here / name)):
+            yield _as_text(path.relative_to(root).as_posix()), _content(path, package_root)
 
 
 def _content(path: Path, root: Path) -> str:
@@ -203,8 +197,7 @@ def _installed(environment: Environment) -> dict[str, str]:
 
 
 def _is_elsewhere(environment: Environment) -> bool:
-    entry = ENGINES.get(environment.engine)
-    return entry is not None and entry.needs_host
+    return environment.engine in ENGINES and ENGINES[environment.engine].needs_host
 
 
 def _calling(environment: Environment) -> dict[str, str]:
@@ -228,14 +221,10 @@ def _image_id(request: Request, recorded: Environment) -> str | None:
 
 
 def _hardware(target: Target) -> dict[str, str]:
-    """Return the driver and the cards of this machine. Those of another one are not known here: the results of its leg name them."""
-    return {"driver": _text(target.probe.driver_file), "cards": " ".join(_cards(target.doctor.pci))}
-
-
-def _cards(vendor: str | None) -> list[str]:
-    """Return the PCI device numbers of a vendor's cards."""
-    found = Path("/sys/bus/pci/devices").glob("*/vendor") if vendor else ()
-    return sorted(_text(str(path.with_name("device"))) for path in found if _text(str(path)) == vendor)
+    """Return the driver and the cards of this machine, by PCI device number. Those of another one are named in its leg's results."""
+    found = Path("/sys/bus/pci/devices").glob("*/vendor") if target.doctor.pci else ()
+    cards = sorted(_text(str(path.with_name("device"))) for path in found if _text(str(path)) == target.doctor.pci)
+    return {"driver": _text(target.probe.driver_file), "cards": " ".join(cards)}
 
 
 def _text(path: str | None) -> str:
@@ -249,18 +238,17 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-# Hand kernels that another run compiled to this one: `--compiled`. The host finds them, checks their hash, and copies them.
-
 _MOST_FILES, _MOST_LIST, _MOST_BYTES, _MOST_TOGETHER = 100_000, 32 << 20, 256 << 20, 4 << 30  # files; bytes of their list, of each, of all
 _REMEDY = "Compile again with --save-compiled, and hand over that run."
 
 
-def find(folder: Path) -> Path:
-    """Return the compiled kernels in a run's folder, in its `raw/`, or in a target's folder.
+def _refused(happened: str, meaning: str = "The artifact was damaged or forged.") -> UsageError:
+    return UsageError(happened, meaning, _REMEDY)
 
-    Raises:
-        UsageError: there are none, or those of several targets.
-    """
+
+def find(folder: Path) -> Path:
+    """Return the compiled kernels in a run's folder, in its `raw/`, or in a target's folder. Raises UsageError if there are none, or those
+    of several targets."""
     places = [folder, *sorted((folder / "raw").glob("*")), *sorted(folder.glob("*"))]
     found = list(dict.fromkeys(place / COMPILED_FOLDER for place in places if (place / COMPILED_FOLDER / COMPILED_MANIFEST).is_file()))
     if len(found) != 1:
@@ -273,27 +261,20 @@ def find(folder: Path) -> Path:
 
 
 def digest_of(folder: Path, expected: str = "") -> str:
-    """Return the SHA-256 of the kernels' list, which holds the hash of each file.
-
-    Raises:
-        UsageError: it is not the `expected` one, or cannot be read.
-    """
+    """Return the SHA-256 of the kernels' list, which holds the hash of each file. Raises UsageError if it is not the `expected` one, or
+    cannot be read."""
     digest = hashlib.sha256(_read(folder, COMPILED_MANIFEST, _MOST_LIST)).hexdigest()
     if expected and digest != expected:
-        raise UsageError(
+        raise _refused(
             f"{folder} does not hold the kernels that were planned: the SHA-256 of their list is {digest}.",
             "--compiled names another one, so the artifact was replaced or is of another run.",
-            _REMEDY,
         )
     return digest
 
 
 def copy(folder: Path, raw: Path, planned: str) -> None:
-    """Copy the kernels into a target's folder, where the inside looks for them. Nothing outside of their list is taken, and no link.
-
-    Raises:
-        UsageError: they have changed since `planned`, the SHA-256 of their list; it names something else; or they would fill the disk.
-    """
+    """Copy the kernels into a target's folder, where the inside looks for them. Nothing outside of their list is taken, and no link. Raises
+    UsageError if they have changed since `planned`, the SHA-256 of their list; it names something else; or they would fill the disk."""
     digest_of(folder, planned)
     text = _read(folder, COMPILED_MANIFEST, _MOST_LIST)
     try:
@@ -301,19 +282,15 @@ def copy(folder: Path, raw: Path, planned: str) -> None:
         if not isinstance(files, dict) or len(files) > _MOST_FILES or not all(COMPILED_NAME.fullmatch(name) for name in files):
             raise ValueError("it names something other than files of kernels")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UsageError(f"The list of the kernels in {folder} cannot be read: {error}.", "It was damaged or forged.", _REMEDY) from None
+        raise _refused(f"The list of the kernels in {folder} cannot be read: {error}.") from None
     room = _MOST_TOGETHER
     for name, digest in files.items():
         data = _read(folder, name, _MOST_BYTES)
         room -= len(data)
         if room < 0:
-            raise UsageError(
-                f"The kernels in {folder} have more than {_MOST_TOGETHER >> 30} GiB.",
-                "A package's kernels take far less, so their list was forged or damaged.",
-                _REMEDY,
-            )
+            raise _refused(f"The kernels in {folder} have more than {_MOST_TOGETHER >> 30} GiB, and a package's kernels take far less.")
         if hashlib.sha256(data).hexdigest() != digest:
-            raise UsageError(f"{folder / name} was changed after it was compiled.", "The artifact was damaged or forged.", _REMEDY)
+            raise _refused(f"{folder / name} was changed after it was compiled.")
         _write(raw / COMPILED_HERE / name, data)
     _write(raw / COMPILED_HERE / COMPILED_MANIFEST, text)
 
@@ -323,11 +300,10 @@ def _read(folder: Path, name: str, most: int) -> bytes:
         with opened(folder, name, most) as file:
             return file.read()
     except (RejectedError, OSError) as error:
-        raise UsageError(f"{folder / name}: {error}.", "The kernels of --compiled are not complete.", _REMEDY) from None
+        raise _refused(f"{folder / name}: {error}.", "The kernels of --compiled are not complete.") from None
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write a file before anything of the package runs."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
     with open(handle, "wb") as file:

@@ -1,7 +1,5 @@
 """What a run consists of: legs, and which of them may run side by side."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import importlib
@@ -22,11 +20,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from warpwave.config.targets import Target
 from warpwave.engines import waiting
-from warpwave.engines import waiting as signals
 from warpwave.engines.snapshot import take_once
 from warpwave.errors import UsageError, WarpwaveError
 from warpwave.options import RunOptions
-from warpwave.records import RunRecord
+from warpwave.records import RunRecord, grouped
 from warpwave.records.registry import ENGINES
 from warpwave.run.target import run_target
 
@@ -77,18 +74,11 @@ class Leg:
 
 
 def lanes(legs: Sequence[Leg]) -> list[list[Leg]]:
-    """Return the legs in lanes: those of one lane run one after the other, the lanes side by side.
-
-    All legs of this machine share a lane, also those without a card: they use every core, and would spoil the times of the others.
-    """
-    found: dict[Hashable, list[Leg]] = {}
-    for leg in legs:
-        found.setdefault(leg._machine, []).append(leg)
-    return list(found.values())
+    """Return the legs in lanes: those of one lane run one after the other, the lanes side by side. All legs of this machine share a lane,
+    also those without a card: they use every core, and would spoil the times of the others."""
+    return list(grouped((leg._machine, leg) for leg in legs).values())
 
 
-# Run one leg in a child process, forked after all imports: it shares this process's memory, and has signals and a log of its own.
-#
 # The child tells what happens in lines of JSON through a pipe. It ends as a run of its own would: a signal stops its kernels gracefully,
 # and
 # its results are kept. If this process is killed, the child gets SIGTERM.
@@ -108,7 +98,7 @@ class LegProcess:
     """One leg, running in a child process. `pipe` is readable when it has told something. `siblings` are the pipes of other legs."""
 
     def __init__(self, leg: Leg, siblings: Collection[int] = ()) -> None:
-        self.leg = leg
+        self.leg, self.told_its_end = leg, False
         self.status: Union[int, None] = None
         self._held = b""
         leg.log.parent.mkdir(parents=True, exist_ok=True)
@@ -150,7 +140,10 @@ def _run(leg: Leg, pipe: int, parent: int, mask: set[Any], siblings: Collection[
         os.setsid()  # the terminal's Ctrl-C goes to the parent, which passes it on once
         with waiting.held(), _redirected(leg) as log, open(pipe, "wb", buffering=0) as stream:
             tell = _teller(stream, log)
-            _die_with(parent)
+            with suppress(OSError, AttributeError):  # end with the parent, however it ends
+                ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, int(signal.SIGTERM), 0, 0, 0)
+            if os.getppid() != parent:
+                os.kill(os.getpid(), signal.SIGTERM)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             try:
                 record = run_target(leg.target, leg.options, lambda line: tell(SAY, line), lambda event: tell(EVENT, event))
@@ -182,7 +175,6 @@ def _teller(stream: BinaryIO, log: TextIO) -> Tell:
 
 
 def _logged(kind: str, value: Any) -> str:
-    """Return the line of the log for what happened; empty for what passes."""
     if kind == SAY:
         text = str(value)
     elif kind == EVENT:
@@ -199,7 +191,6 @@ def _logged(kind: str, value: Any) -> str:
 
 @contextmanager
 def _redirected(leg: Leg) -> Iterator[TextIO]:
-    """Send what this process prints to the leg's log, and yield the log."""
     descriptor = os.open(leg.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
     with open(os.devnull) as nothing, open(descriptor, "w", buffering=1, encoding="utf-8", errors="backslashreplace") as log:
         os.dup2(nothing.fileno(), 0)
@@ -208,124 +199,79 @@ def _redirected(leg: Leg) -> Iterator[TextIO]:
         yield log
 
 
-def _die_with(parent: int) -> None:
-    """Get SIGTERM if the parent ends, however it ends."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, int(signal.SIGTERM), 0, 0, 0)
-    if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGTERM)
-
-
-# Run legs side by side: a child process for each, one watcher for all. A signal stops all of them, gracefully.
-
 _TICK_S = 0.25
 
 
 class Watcher(Protocol):
-    """Shows what the legs do."""
+    """Shows what the legs do: that one has started, a line of progress, an event of the inside, how it ended; and that time passes."""
 
-    def started(self, leg: Leg) -> None:
-        """Show that a leg has started."""
-        ...
-
-    def say(self, leg: Leg, line: str) -> None:
-        """Show one line of progress."""
-        ...
-
-    def on_event(self, leg: Leg, event: dict[str, Any]) -> None:
-        """Show an event of the inside."""
-        ...
-
-    def ended(self, leg: Leg, verdict: str, reason: str) -> None:
-        """Show how a leg ended."""
-        ...
-
-    def tick(self) -> None:
-        """Show that time passes; called about four times a second."""
-        ...
+    def started(self, leg: Leg) -> None: ...  # noqa: D102
+    def say(self, leg: Leg, line: str) -> None: ...  # noqa: D102
+    def on_event(self, leg: Leg, event: dict[str, Any]) -> None: ...  # noqa: D102
+    def ended(self, leg: Leg, verdict: str, reason: str) -> None: ...  # noqa: D102
+    def tick(self) -> None: ...  # noqa: D102
 
 
 def run_side_by_side(lanes: Sequence[Sequence[Leg]], watcher: Watcher) -> tuple[list[RunRecord], list[WarpwaveError]]:
-    """Run the legs of each lane one after the other, and the lanes side by side. Return the records, and why legs were refused.
-
-    If the user stops the run, every running leg stops, and no other starts. A leg whose process was killed has no record here: its
-    `run.json` says that it has not ended.
-
-    Raises:
-        UsageError: the package cannot be sent to another machine. Nothing was started.
-    """
+    """Run the legs of each lane one after the other, and the lanes side by side. Return the records, and why legs were refused. If the user
+    stops the run, every running leg stops, and no other starts. A leg whose process was killed has no record here: its `run.json` says that
+    it has not ended. Raises UsageError if the package cannot be sent to another machine. Nothing was started."""
     _prepare(lanes)
-    waiting = [deque(lane) for lane in lanes]
-    watch = _Watch(watcher)
-    with signals.held(), selectors.DefaultSelector() as selector:
+    records: list[RunRecord] = []
+    refused: list[WarpwaveError] = []
+    with waiting.held(), selectors.DefaultSelector() as selector:
         running: dict[int, tuple[LegProcess, deque[Leg]]] = {}
 
         def start_next(lane: deque[Leg]) -> None:
-            if lane and not signals.asked():
+            if lane and not waiting.asked():
                 child = LegProcess(lane.popleft(), list(running))
                 running[child.pipe] = (child, lane)
                 selector.register(child.pipe, selectors.EVENT_READ)
                 watcher.started(child.leg)
 
-        for lane in waiting:
-            start_next(lane)
+        for lane in lanes:
+            start_next(deque(lane))
         passed_on = False
         while running:
             for key, _ in selector.select(_TICK_S):
                 child, lane = running[key.fd]
                 for kind, value in child.read():
-                    watch.take(child.leg, kind, value)
+                    _take(child, kind, value, watcher, records, refused)
                 if child.status is not None:
                     selector.unregister(key.fd)
                     del running[key.fd]
-                    watch.close(child.leg, child.status)
+                    if not child.told_its_end:
+                        reason = f"its process ended before it could tell how (status {child.status}); --resume continues the leg"
+                        watcher.ended(child.leg, "incomplete", reason)
                     start_next(lane)
-            if signals.asked() and not passed_on:
+            if waiting.asked() and not passed_on:
                 passed_on = True
                 for child, _ in running.values():
-                    child.stop(signal.SIGTERM if signals.terminated() else signal.SIGINT)
+                    child.stop(signal.SIGTERM if waiting.terminated() else signal.SIGINT)
             watcher.tick()
-    return watch.records, watch.refused
+    return records, refused
 
 
-class _Watch:
-    """Takes what the children tell."""
-
-    def __init__(self, watcher: Watcher) -> None:
-        self.records: list[RunRecord] = []
-        self.refused: list[WarpwaveError] = []
-        self._watcher = watcher
-        self._ended: set[str] = set()
-        self._reader = TypeAdapter(RunRecord)
-
-    def take(self, leg: Leg, kind: str, value: Any) -> None:
-        """Take one thing that a leg's process told."""
-        if kind == SAY:
-            self._watcher.say(leg, value)
-        elif kind == EVENT:
-            self._watcher.on_event(leg, value)
-        elif kind == REFUSED:
-            self.refused.append(UsageError(*value))
-            self._end(leg, "refused", value[0])
-        elif kind == FAILED:
-            self._end(leg, "infra", f"warpwave itself failed: {value}" + (f"; see {leg.log}" if leg.log.is_file() else ""))
-        elif kind == RECORD:
-            try:
-                record = self._reader.validate_python(value)
-            except ValidationError as error:  # the folder has the same record
-                self._end(leg, "infra", f"its record cannot be read: {error.errors()[0]['msg']}")
-                return
-            self.records.append(record)
-            self._end(leg, record.verdict.value, record.reason)
-
-    def close(self, leg: Leg, status: int) -> None:
-        """Note that a leg's process has ended, perhaps without telling how."""
-        if leg.name not in self._ended:
-            self._end(leg, "incomplete", f"its process ended before it could tell how (status {status}); --resume continues the leg")
-
-    def _end(self, leg: Leg, verdict: str, reason: str) -> None:
-        self._ended.add(leg.name)
-        self._watcher.ended(leg, verdict, reason)
+def _take(child: LegProcess, kind: str, value: Any, watcher: Watcher, records: list[RunRecord], refused: list[WarpwaveError]) -> None:
+    leg = child.leg
+    child.told_its_end = child.told_its_end or kind in (RECORD, REFUSED, FAILED)
+    if kind == SAY:
+        watcher.say(leg, value)
+    elif kind == EVENT:
+        watcher.on_event(leg, value)
+    elif kind == REFUSED:
+        refused.append(UsageError(*value))
+        watcher.ended(leg, "refused", value[0])
+    elif kind == FAILED:
+        watcher.ended(leg, "infra", f"warpwave itself failed: {value}" + (f"; see {leg.log}" if leg.log.is_file() else ""))
+    elif kind == RECORD:
+        try:
+            record = TypeAdapter(RunRecord).validate_python(value)
+        except ValidationError as error:  # the folder has the same record
+            watcher.ended(leg, "infra", f"its record cannot be read: {error.errors()[0]['msg']}")
+        else:
+            records.append(record)
+            watcher.ended(leg, record.verdict.value, record.reason)
 
 
 def _prepare(lanes: Sequence[Sequence[Leg]]) -> None:

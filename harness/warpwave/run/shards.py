@@ -1,9 +1,5 @@
-"""Divide a package's test files and benches into shards, so that several machines can share it.
-
-The package and the options alone decide which shard gets a file, so the machines need not communicate. Each file is in exactly one shard.
-"""
-
-from __future__ import annotations
+"""Divide a package's test files and benches into shards, so that several machines can share it. The package and the options alone decide
+which shard gets a file, so the machines need not communicate. Each file is in exactly one shard."""
 
 import glob
 import hashlib
@@ -30,17 +26,12 @@ class Part:
 
 
 def parse_shard(text: str) -> Shard:
-    """Parse a shard such as `2/4`, the second of four.
-
-    Raises:
-        UsageError: the text is not a shard.
-    """
+    """Parse a shard such as `2/4`, the second of four. Raises UsageError if the text is not a shard."""
     try:
         return Shard.parse(text)
     except ValueError:
-        raise UsageError(
-            f"--shard {text!r} is not a shard.", f"Shards are numbered from 1, and at most {MOST_SHARDS}.", "For example --shard 1/4."
-        ) from None
+        meaning = f"Shards are numbered from 1, and at most {MOST_SHARDS}."
+        raise UsageError(f"--shard {text!r} is not a shard.", meaning, "For example --shard 1/4.") from None
 
 
 def part_of(options: RunOptions, shard: Shard) -> Part:
@@ -62,10 +53,8 @@ def files_of(options: RunOptions) -> list[str]:
 
 
 def divide(weights: Mapping[str, float], shards: int) -> list[list[str]]:
-    """Return the files of each shard: the heaviest first, each to the shard that has least so far.
-
-    The largest sum is at most 4/3 of the best possible one (R. L. Graham, 1969: Bounds on Multiprocessing Timing Anomalies).
-    """
+    """Return the files of each shard: the heaviest first, each to the shard that has least so far. The largest sum is at most 4/3 of the
+    best possible one (R. L. Graham, 1969: Bounds on Multiprocessing Timing Anomalies)."""
     shares: list[list[str]] = [[] for _ in range(shards)]
     loads = [(0.0, 0, number) for number in range(shards)]
     for path in sorted(weights, key=lambda path: (-weights[path], path)):
@@ -76,21 +65,20 @@ def divide(weights: Mapping[str, float], shards: int) -> list[list[str]]:
 
 
 def _weights(options: RunOptions, files: Sequence[str]) -> dict[str, float]:
-    """Return the seconds that each file took in an earlier run, or its bytes; a file that was not timed is estimated by its bytes.
-
-    A file that the chosen stages do not run weighs nothing: a shard of tests alone would have nothing to measure.
-    """
+    """Return the seconds that each file took in an earlier run, or its bytes; a file that was not timed is estimated by its bytes. A file
+    that the chosen stages do not run weighs nothing: a shard of tests alone would have nothing to measure."""
     sizes = {path: max(1, (options.package.kernels / path).stat().st_size) for path in files}
     known = {path: _seconds(options, path) for path in files}
     timed = {path: seconds for path, seconds in known.items() if seconds is not None}
     rate = sum(timed.values()) / sum(sizes[path] for path in timed) if timed else 1.0
-    return {path: timed.get(path, size * rate) if _runs(options, path) else 0.0 for path, size in sizes.items()}
+    benches = {path for path in files if is_bench(path, options.what.benches)}
+    stages = set(options.what.stages) or set(Stage)
 
+    def runs(path: str) -> bool:
+        """Whether a chosen stage runs a file. The compile stage runs tests and benches."""
+        return bool({Stage.BENCH if path in benches else Stage.TEST, Stage.COMPILE} & stages)
 
-def _runs(options: RunOptions, path: str) -> bool:
-    """Whether a chosen stage runs a file. The compile stage runs tests and benches."""
-    own = Stage.BENCH if is_bench(path, options.what.benches) else Stage.TEST
-    return not options.what.stages or bool({own, Stage.COMPILE} & set(options.what.stages))
+    return {path: timed.get(path, size * rate) if runs(path) else 0.0 for path, size in sizes.items()}
 
 
 def _seconds(options: RunOptions, path: str) -> float | None:

@@ -1,9 +1,5 @@
-"""Run one target: make its folder, run it (twice if the machine failed), and return its record.
-
-Whatever happens, `raw/<target>/run.json` records it, so that the comparison lists a target even if it could not run.
-"""
-
-from __future__ import annotations
+"""Run one target: make its folder, run it (twice if the machine failed), and return its record. Whatever happens, `raw/<target>/run.json`
+records it, so that the comparison lists a target even if it could not run."""
 
 import os
 from contextlib import ExitStack
@@ -27,13 +23,9 @@ _FOLDER_WAIT_S = 60.0  # the processes of a killed run end within their grace
 
 
 def run_target(target: Target, options: RunOptions, say: Say, on_event: OnEvent) -> RunRecord:
-    """Run one target and leave its results in `raw/<target>/`. A failure of the target is recorded, not raised.
-
-    If the machine or the engine failed, run the unfinished part once more in a fresh container. A failed test is never run again.
-
-    Raises:
-        UsageError: the request makes no sense, or differs from the run to resume. Nothing was started and nothing changed.
-    """
+    """Run one target and leave its results in `raw/<target>/`. A failure of the target is recorded, not raised. If the machine or the
+    engine failed, run the unfinished part once more in a fresh container. A failed test is never run again. Raises UsageError if the
+    request makes no sense, or differs from the run to resume. Nothing was started and nothing changed."""
     stages, raw = check_target(target, options), options.where.out / "raw" / target.name
     if options.where.resume:
         check_run(options)
@@ -44,7 +36,10 @@ def run_target(target: Target, options: RunOptions, say: Say, on_event: OnEvent)
     try:
         resumed = _make(raw, options)
         if resumed and (record := finished(raw)):
-            _check_finished(request, stages, record)
+            if record.environment is not None:
+                check_inputs(raw, gather(request, still_there(request, record.environment)))
+            layout = Layout("", str(options.package.kernels), str(raw), str(options.package.folder))
+            check_same(raw, job_of(layout, request, stages))
             say(f"{target.name}: there is nothing left to do")
             return record
         with waiting.held(), ExitStack() as stack:
@@ -64,23 +59,20 @@ def run_target(target: Target, options: RunOptions, say: Say, on_event: OnEvent)
 
 
 def check_target(target: Target, options: RunOptions) -> tuple[Stage, ...]:
-    """Return the stages of a target that the user asked for.
-
-    Raises:
-        UsageError: the request makes no sense for this target, or its folder exists already. Nothing is started.
-    """
+    """Return the stages of a target that the user asked for. Raises UsageError if the request makes no sense for this target, or its folder
+    exists already. Nothing is started."""
     stages = _stages(target, options)
-    _check_shareable(target, options)
+    if options.where.share and target.probe.require and not target.visible_devices:  # one without a GPU has nothing to share
+        happened = f"The target {target.name!r} cannot share its work between GPUs."
+        meaning = "Its entry in the targets file does not name the variable that selects which cards a process sees."
+        raise UsageError(happened, meaning, f"Add it as targets.{target.name}.visible_devices, or give one card with --gpu.")
     if options.what.profile and not target.emulate:
-        raise UsageError(
-            f"--profile was given, and the target {target.name!r} does not emulate its kernels.",
-            "What a kernel asks of a card is counted where its machine code is executed on the CPU.",
-            "Run an emulated target, such as gfx942-emulated, or leave --profile out.",
-        )
+        happened = f"--profile was given, and the target {target.name!r} does not emulate its kernels."
+        meaning = "What a kernel asks of a card is counted where its machine code is executed on the CPU."
+        raise UsageError(happened, meaning, "Run an emulated target, such as gfx942-emulated, or leave --profile out.")
     if target.visible_devices in options.package.variables:
-        raise UsageError(
-            f"--env {target.visible_devices}: warpwave sets {target.visible_devices} itself.", "It selects the GPUs of a run.", "Use --gpu."
-        )
+        meaning = "It selects the GPUs of a run."
+        raise UsageError(f"--env {target.visible_devices}: warpwave sets {target.visible_devices} itself.", meaning, "Use --gpu.")
     raw = options.where.out / "raw" / target.name
     if os.path.lexists(raw) and not (options.where.resume and raw.is_dir() and not raw.is_symlink()):
         raise _taken(raw)
@@ -100,29 +92,17 @@ def _once_more(request: Request, stages: tuple[Stage, ...], record: RunRecord, s
         return record
 
 
-def _check_finished(request: Request, stages: tuple[Stage, ...], record: RunRecord) -> None:
-    """Refuse finished results if their inputs, or the job, have changed since.
-
-    Raises:
-        UsageError: something has changed.
-    """
-    if record.environment is not None:
-        check_inputs(request.raw, gather(request, still_there(request, record.environment)))
-    layout = Layout("", str(request.options.package.kernels), str(request.raw), str(request.options.package.folder))
-    check_same(request.raw, job_of(layout, request, stages))
+_CODES = {
+    Verdict.PASSED: ExitCode.GOOD,
+    Verdict.NOT_RUN: ExitCode.NOTHING_RAN,
+    **dict.fromkeys((Verdict.FAILED, Verdict.ERROR), ExitCode.FAILED),
+    **dict.fromkeys((Verdict.ABSENT, Verdict.INFRA), ExitCode.INFRASTRUCTURE),
+}
 
 
 def exit_code_of(verdict: Verdict) -> ExitCode:
     """Return the exit code for a verdict."""
-    codes = {
-        Verdict.PASSED: ExitCode.GOOD,
-        Verdict.FAILED: ExitCode.FAILED,
-        Verdict.ERROR: ExitCode.FAILED,
-        Verdict.ABSENT: ExitCode.INFRASTRUCTURE,
-        Verdict.INFRA: ExitCode.INFRASTRUCTURE,
-        Verdict.NOT_RUN: ExitCode.NOTHING_RAN,
-    }
-    return codes.get(verdict, ExitCode.INCOMPLETE)
+    return _CODES.get(verdict, ExitCode.INCOMPLETE)
 
 
 def commit_of(folder: Path) -> str:
@@ -133,45 +113,23 @@ def commit_of(folder: Path) -> str:
 
 
 def _stages(target: Target, options: RunOptions) -> tuple[Stage, ...]:
-    """Return the target's stages, or those of them that the user asked for."""
     if not options.what.stages:
         return target.stages
     chosen = tuple(stage for stage in target.stages if stage in options.what.stages)
-    if not chosen and target.emulate:
-        raise UsageError(
-            f"The target {target.name!r} has no stage {' or '.join(stage.value for stage in options.what.stages)}.",
-            "Emulated targets measure nothing: a CPU executes the machine code, and its time says nothing about a card.",
-            f"Choose from {', '.join(stage.value for stage in target.stages)}, or measure on a target with a card.",
-        )
     if not chosen:
-        raise UsageError(
-            f"The target {target.name!r} has no stage {' or '.join(stage.value for stage in options.what.stages)}.",
-            "Each target lists its stages in targets.yml. A target without a GPU has no stage that measures time.",
-            f"Choose from {', '.join(stage.value for stage in target.stages)}. Targets with a card can measure: `warpwave list`.",
-        )
+        meaning = "Each target lists its stages in targets.yml. A target without a GPU has no stage that measures time."
+        if target.emulate:
+            meaning = "Emulated targets measure nothing: a CPU executes the machine code, and its time says nothing about a card."
+        happened = f"The target {target.name!r} has no stage {' or '.join(stage.value for stage in options.what.stages)}."
+        remedy = f"Choose from {', '.join(stage.value for stage in target.stages)}. Targets with a card can measure: `warpwave list`."
+        raise UsageError(happened, meaning, remedy)
     return chosen
-
-
-def _check_shareable(target: Target, options: RunOptions) -> None:
-    """Refuse to share work between GPUs if the target does not name the variable that selects them.
-
-    A target without a GPU has nothing to share, and runs as usual.
-    """
-    if options.where.share and target.probe.require and not target.visible_devices:
-        raise UsageError(
-            f"The target {target.name!r} cannot share its work between GPUs.",
-            "Its entry in the targets file does not name the variable that selects which cards a process sees.",
-            f"Add it as targets.{target.name}.visible_devices, or give one card with --gpu.",
-        )
 
 
 def _make(raw: Path, options: RunOptions) -> bool:
     """Make a new, empty folder, so that old results never count as new. Return True if the folder exists and the run is to be resumed.
-
-    Raises:
-        UsageError: the folder was created after `check_target` looked.
-        OSError: the folder cannot be made. (An earlier check has reported a wrong path.)
-    """
+    Raises UsageError if the folder was created after `check_target` looked, and OSError if the folder cannot be made. (An earlier check has
+    reported a wrong path.)"""
     try:
         raw.mkdir(parents=True)
     except FileExistsError:
@@ -182,8 +140,6 @@ def _make(raw: Path, options: RunOptions) -> bool:
 
 
 def _taken(raw: Path) -> UsageError:
-    return UsageError(
-        f"{raw} exists already.",
-        "A target's results are written to a new folder, so that old results never count as new.",
-        "Give another --out, or remove that folder. To continue a run that was stopped, use --resume RUN.",
-    )
+    happened = f"{raw} exists already."
+    meaning = "A target's results are written to a new folder, so that old results never count as new."
+    return UsageError(happened, meaning, "Give another --out, or remove that folder. To continue a run that was stopped, use --resume RUN.")

@@ -1,7 +1,5 @@
 """Ask a question of one step after another. Answers are kept on disk, so a search that was stopped continues."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -23,16 +21,10 @@ from warpwave.run.attempt import OnEvent
 from warpwave.run.legs import Leg
 from warpwave.run.shards import files_of
 
-# Run a target on a toolchain, unless it has run there already, and read its results.
-
 
 def run_legs(legs: Sequence[Target], options: RunOptions, say: Say, on_event: OnEvent) -> list[RunRecord]:
-    """Run each leg in turn. One whose folder exists is resumed, which does nothing if it is finished.
-
-    Raises:
-        UsageError: a leg makes no sense, or its folder holds another run.
-        StoppedError: the user stopped it.
-    """
+    """Run each leg in turn. One whose folder exists is resumed, which does nothing if it is finished. Raises UsageError if a leg makes no
+    sense, or its folder holds another run, and StoppedError if the user stopped it."""
     asked = [(leg, options.placed(resume=(options.where.out / "raw" / leg.name).exists())) for leg in legs]
     for leg, own in asked:
         check_target(leg, own)  # before the first one runs
@@ -43,15 +35,6 @@ def run_legs(legs: Sequence[Target], options: RunOptions, say: Say, on_event: On
             remedy = f"The same command with --out {options.where.out} continues."
             raise StoppedError("Stopped by the user or the CI system.", "What is finished has been kept.", remedy)
     return records
-
-
-def read_runs(folders: Sequence[Path]) -> list[TargetRun]:
-    """Return all runs at or below these folders, the shards of one joined.
-
-    Raises:
-        InvalidInputError: there is none.
-    """
-    return join(collect_all(find_raw(folders)))
 
 
 _TRIES = 3  # of a step whose answer is ambiguous
@@ -71,11 +54,9 @@ class Step:
 
 
 class Steps:
-    """The steps of one search, below the folder `out`. Each step is compared with the first one.
-
-    The first two are its ends, good and bad. A step in between whose files do not import is skipped, for its tests say nothing.
-    If the files of an end do not import, that is the fault which is searched for, and counts as a failed test in every step.
-    """
+    """The steps of one search, below the folder `out`. Each step is compared with the first one. The first two are its ends, good and bad.
+    A step in between whose files do not import is skipped, for its tests say nothing. If the files of an end do not import, that is the
+    fault which is searched for, and counts as a failed test in every step."""
 
     def __init__(self, question: Question, about: dict[str, object], out: Path, say: Say, on_event: OnEvent) -> None:
         self.question, self.out, self.say, self.on_event = question, out, say, on_event
@@ -86,12 +67,8 @@ class Steps:
         _check_same(out, {"question": question.words, "fixed": question.fixed, **about})
 
     def ask(self, step: Step) -> Reply:
-        """Return the step's answer: the recorded one, or that of a run. An ambiguous one is asked again, at most three times in all.
-
-        Raises:
-            UsageError: the step's run makes no sense for its target.
-            StoppedError: the user stopped it.
-        """
+        """Return the step's answer: the recorded one, or that of a run. An ambiguous one is asked again, at most three times in all. Raises
+        UsageError if the step's run makes no sense for its target, and StoppedError if the user stopped it."""
         self._first = self._first or step
         self._asked += 1
         record = self.folder(step) / _ANSWER
@@ -107,10 +84,7 @@ class Steps:
 
     def ask_for(self, name: str, make: Callable[[], Step]) -> Reply:
         """Make a step and return its answer. One that cannot be made, such as a Triton that cannot compile for the target, is skipped.
-
-        Raises:
-            UsageError: it is the first step.
-        """
+        Raises UsageError if it is the first step."""
         try:
             step = make()
         except _IMPOSSIBLE as error:
@@ -136,7 +110,7 @@ class Steps:
             options = replace(step.options.placed(out=folder), what=replace(step.options.what, stages=wanted))
             run_legs([step.leg], options, self.say, self.on_event)
             write_text(folder / "done", "")
-        return read_runs([folder])
+        return join(collect_all(find_raw([folder])))
 
     def folder(self, step: Step) -> Path:
         """Return where a step's runs and its answer are."""
@@ -165,36 +139,24 @@ class Steps:
 
 
 def _check_same(out: Path, about: dict[str, object]) -> None:
-    """Refuse to mix two searches in one folder."""
     path = out / _RECORD
     if not path.is_file():
         out.mkdir(parents=True, exist_ok=True)
         write_text(path, json.dumps(about, indent=1) + "\n")
     elif (before := json.loads(path.read_text())) != about:
         name = next(key for key in {**before, **about} if before.get(key) != about.get(key))
-        raise UsageError(
-            f"The search in {out} is another one: its {name} was {before.get(name)!r}, now it is {about.get(name)!r}.",
-            "A search continues in its own folder, with the answers that it has.",
-            "Give the options of that search, or another --out.",
-        )
+        happened = f"The search in {out} is another one: its {name} was {before.get(name)!r}, now it is {about.get(name)!r}."
+        meaning = "A search continues in its own folder, with the answers that it has."
+        raise UsageError(happened, meaning, "Give the options of that search, or another --out.")
 
-
-def stepper(steps: Steps, make: Callable[[str], Step]) -> Callable[[str], Reply]:
-    """Return a function from a step's name to its answer."""
-    return lambda name: steps.ask_for(name, lambda: make(name))
-
-
-# The order in which the legs of a comparison run: those that measure take turns.
 
 _MOST_TURNS = 8  # each turn starts two processes, or two containers
 
 
 def in_turns(toolchains: Sequence[Target], options: RunOptions) -> list[Leg]:
-    """Return the legs of one target on several toolchains, in the order in which they run.
-
-    Where they measure, the package is divided into shards. All toolchains run the first shard, then all run the second one, and so on, each
-    time in the reverse order. A card that becomes warmer, or a machine that becomes busier, then slows down no toolchain more than another.
-    """
+    """Return the legs of one target on several toolchains, in the order in which they run. Where they measure, the package is divided into
+    shards. All toolchains run the first shard, then all run the second one, and so on, each time in the reverse order. A card that becomes
+    warmer, or a machine that becomes busier, then slows down no toolchain more than another."""
     measured = Stage.BENCH in (options.what.stages or tuple(Stage)) and any(Stage.BENCH in target.stages for target in toolchains)
     benches = [path for path in files_of(options) if is_bench(path, options.what.benches)]
     turns = min(len(benches), _MOST_TURNS)

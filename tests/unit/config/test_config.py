@@ -6,11 +6,11 @@ from typing import Literal
 import pytest
 from pydantic import BaseModel, ConfigDict
 
+from warpwave.compare.upgrade import Tuned
 from warpwave.config.files import refuse, validate
-from warpwave.config.hardware import named, nearest
 from warpwave.config.hosts import load_hosts
-from warpwave.config.pyproject import PackageEnvironment, load_environment, load_gates, load_tuned, load_what
-from warpwave.config.targets import compiling_for, load_architectures, load_targets, named_architectures
+from warpwave.config.pyproject import PackageEnvironment, load_environment, load_gates, load_what, tuned_configurations
+from warpwave.config.targets import compiling_for, load_architectures, load_targets, named, named_architectures, nearest
 from warpwave.errors import ConfigError, UsageError
 from warpwave.records import COUNTERS, Architecture, BenchScript, Gates, Waiver, What, Which, from_json, to_json
 
@@ -46,7 +46,9 @@ def test_each_key_arrives_once_and_paths_are_those_of_the_file(package, tmp_path
     assert (what["launches"], what["peers"], what["autotune"]) == (("bench", "test"), ("torch", "copy"), "all")
     assert what["bench_scripts"] == (BenchScript("benchmarks/*.py", ("--dtype", "bf16")), BenchScript("b.py"))
     assert load_environment(kernels) == PackageEnvironment((tmp_path / "needs.txt", tmp_path / "more" / "needs.txt"), {"TRITON_DEBUG": "1"})
-    assert load_tuned(kernels) == (tmp_path, [{"files": "configs/*.json", "function": "fused", "key": "3"}])
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "a.json").write_text('{"3": {"16": {"BLOCK": 64}}}')
+    assert tuned_configurations(kernels) == [Tuned("configs/a.json", "16", {"BLOCK": 64}, "fused")]
 
 
 @pytest.mark.parametrize("text", ["", "[project]\nname = 'a'\n"])
@@ -55,7 +57,7 @@ def test_without_the_table_there_are_the_defaults(package, text):
 
     assert load_gates(kernels) == Gates()
     assert What(**load_what(kernels, kernels)) == What(gates=Gates())
-    assert (load_environment(kernels), load_tuned(kernels)) == (PackageEnvironment(), (None, []))
+    assert (load_environment(kernels), tuned_configurations(kernels)) == (PackageEnvironment(), [])
 
 
 def test_the_nearest_file_counts(package):

@@ -48,7 +48,7 @@ from warpwave.run import cards as lease_module
 from warpwave.run import legs as leg_process
 from warpwave.run import legs as side_by_side
 from warpwave.run import run_target
-from warpwave.run.attempt import Diagnosis, diagnose
+from warpwave.run.attempt import Ending, diagnose
 from warpwave.run.choice import missing
 from warpwave.run.legs import Leg, lanes, run_side_by_side
 from warpwave.run.shards import NOTHING, divide, files_of, part_of
@@ -560,7 +560,7 @@ def test_only_one_ending_passes():
     ):
         found = diagnose(Exit(code, 1.0, oom, late, stopped, error), reports, 60.0, "")
         undisturbed = code == 0 and not late and not stopped and not error
-        assert (found == Diagnosis(Verdict.PASSED)) == (undisturbed and reports is GOOD)
+        assert (found == Ending(Verdict.PASSED)) == (undisturbed and reports is GOOD)
         assert found.reason or found.verdict is Verdict.PASSED
 
 

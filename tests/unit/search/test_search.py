@@ -20,6 +20,12 @@ from warpwave.search.steps import Step, Steps, in_turns
 GOOD, DOUBTFUL = run(samples=(sample(),)), run(samples=(sample(weak="a low clock"),))
 
 
+def read_from(monkeypatch, runs):
+    """Let a search read the runs that are made up for its folders."""
+    for name, stand_in in {"find_raw": list, "collect_all": runs, "join": list}.items():
+        monkeypatch.setattr(steps, name, stand_in)
+
+
 @pytest.fixture
 def told(monkeypatch):
     """What each try of the step `head` measures, in order; every other run measures the same as the first step. Collects what ran."""
@@ -27,7 +33,7 @@ def told(monkeypatch):
     monkeypatch.setattr(
         steps, "run_legs", lambda legs, options, say, on_event: (options.where.out.mkdir(parents=True), ran.append(options.where.out))
     )
-    monkeypatch.setattr(steps, "read_runs", lambda folders: [tries[int(folders[0].name) - 1] if "head" in str(folders[0]) else GOOD])
+    read_from(monkeypatch, lambda folders: [tries[int(folders[0].name) - 1] if "head" in str(folders[0]) else GOOD])
     return tries, ran
 
 
@@ -71,7 +77,7 @@ def test_files_that_do_not_import(tmp_path, monkeypatch, ends, asked):
         "broken": run(cases=(case("t.py", verdict=Verdict.ERROR, message="SyntaxError"),)),
     }
     monkeypatch.setattr(steps, "run_legs", lambda legs, options, say, on_event: options.where.out.mkdir(parents=True))
-    monkeypatch.setattr(steps, "read_runs", lambda folders: [found[folders[0].parent.name.partition("-")[2]]])
+    read_from(monkeypatch, lambda folders: [found[folders[0].parent.name.partition("-")[2]]])
     names = [f"{number}-{name}" for number, name in enumerate(f"{ends} broken good".split())]
     for _ in range(2):
         one = search(tmp_path, Question(Kind.TEST, "t.py"))

@@ -9,7 +9,8 @@ from contextlib import suppress
 from typing import Any
 
 from warpwave.engines.docker.deadlines import within
-from warpwave.engines.docker.errors import no_engine, sdk_missing
+from warpwave.engines.docker.errors import WITHOUT, no_engine
+from warpwave.errors import InfrastructureError
 
 try:
     import docker
@@ -31,13 +32,12 @@ _OLDEST_API = (1, 40)  # Docker 19.03: device requests
 
 
 def client_at(address: str) -> DockerClient:
-    """Connect to the engine at an address; if it is empty, to that of DOCKER_HOST, or the default one.
-
-    Raises:
-        InfrastructureError: the SDK is missing, or no usable engine answers.
-    """
+    """Connect to the engine at an address; if it is empty, to that of DOCKER_HOST, or the default one. Raises InfrastructureError if the
+    SDK is missing, or no usable engine answers."""
     if docker is None or not hasattr(docker, "from_env"):
-        raise sdk_missing()
+        happened = "The Docker SDK for Python is not installed."
+        meaning = "The package is called `docker`. Without it, Python may find this repository's folder `docker` instead."
+        raise InfrastructureError(happened, meaning, f"`python3 -m pip install 'docker>=7.1'`. {WITHOUT}")
     where = address or os.environ.get("DOCKER_HOST") or _DEFAULT
 
     def make() -> DockerClient:

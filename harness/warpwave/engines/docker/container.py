@@ -5,14 +5,12 @@ mounts. Each way to weaken them has a name. Users must ask for it by that name, 
 Engine API (`POST /containers/create`), which Podman accepts too, so the tests check exactly what the engine receives.
 """
 
-from __future__ import annotations
-
 import glob
 import os
 import re
 import resource
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -26,8 +24,6 @@ from warpwave.engines.snapshot import secrets_in
 from warpwave.errors import ConfigError, InfrastructureError, UsageError
 from warpwave.records import Environment
 from warpwave.records.isolated import isolated
-
-# Read and adjust this machine for a container run: device nodes, owners of files, and which earlier runs are still alive.
 
 NOBODY = 65534
 OPEN_FILES = 65536
@@ -51,9 +47,9 @@ class Host:
     cpus: int
     memory_bytes: int
     open_files: int
-    pid: int
-    boot: str
-    created: str
+    pid: int = 0
+    boot: str = "remote"
+    created: str = ""
     nodes: tuple[Node, ...] = ()
     rootless: bool = False
     file_bytes: int = -1  # the largest file that this process may write; -1 means no limit
@@ -66,11 +62,8 @@ class Host:
 
 
 def observe(request: Request, info: Mapping[str, Any], podman: bool = False) -> Host:
-    """Read the facts of this machine. `info` is the engine's description of itself.
-
-    Raises:
-        InfrastructureError: a device node that the target needs is missing.
-    """
+    """Read the facts of this machine. `info` is the engine's description of itself. Raises InfrastructureError if a device node that the
+    target needs is missing."""
     return Host(
         uid=os.getuid(),
         gid=os.getgid(),
@@ -108,10 +101,8 @@ def boot() -> str:
 
 
 def owner_is_dead(labels: Mapping[str, str], prefix: str, running: bool) -> bool:
-    """Return whether the run that a container belongs to has certainly ended.
-
-    A running container counts as alive if it is from another boot, or from another machine or container that shares this engine.
-    """
+    """Return whether the run that a container belongs to has certainly ended. A running container counts as alive if it is from another
+    boot, or from another machine or container that shares this engine."""
     if labels.get(f"{prefix}.boot") != boot() or boot() == "unknown":
         return not running
     try:
@@ -125,11 +116,9 @@ def owner_is_dead(labels: Mapping[str, str], prefix: str, running: bool) -> bool
 
 @contextmanager
 def lent(folder: Path, owner: tuple[int, int], host: Host) -> Iterator[None]:
-    """Lend the results folder to a container. Afterwards the caller owns it again, and it contains only files and folders.
-
-    The owner changes only if the caller is root and the container's user is not. Links, pipes and devices are removed, so that no later
-    step on the host reads or writes through something that the code under test has planted.
-    """
+    """Lend the results folder to a container. Afterwards the caller owns it again, and it contains only files and folders. The owner
+    changes only if the caller is root and the container's user is not. Links, pipes and devices are removed, so that no later step on the
+    host reads or writes through something that the code under test has planted."""
     given = host.uid == 0 and owner[0] != 0
     if given:
         tidy(folder, owner)
@@ -140,17 +129,12 @@ def lent(folder: Path, owner: tuple[int, int], host: Host) -> Iterator[None]:
 
 
 def check_readable(folder: Path, owner: tuple[int, int], host: Host) -> None:
-    """Refuse a folder that the container could not read. This concerns only a caller who is root and does not run as root inside.
-
-    Raises:
-        InfrastructureError: other users cannot read the folder.
-    """
+    """Refuse a folder that the container could not read. This concerns only a caller who is root and does not run as root inside. Raises
+    InfrastructureError if other users cannot read the folder."""
     if host.uid == 0 and owner[0] != 0 and folder.stat().st_mode & 0o005 != 0o005:
-        raise InfrastructureError(
-            f"{folder} cannot be read by other users.",
-            "You are root, but the container runs as the user nobody, so that the code under test never runs as the host's root.",
-            f"`chmod -R o+rX {folder}`, run as an ordinary user, or give up that protection with `--weaken user=root`.",
-        )
+        meaning = "You are root, but the container runs as the user nobody, so that the code under test never runs as the host's root."
+        remedy = f"`chmod -R o+rX {folder}`, run as an ordinary user, or give up that protection with `--weaken user=root`."
+        raise InfrastructureError(f"{folder} cannot be read by other users.", meaning, remedy)
 
 
 def _nodes(request: Request) -> Iterator[Node]:
@@ -159,50 +143,28 @@ def _nodes(request: Request) -> Iterator[Node]:
         states = [(path, os.stat(path)) for path in sorted(glob.glob(pattern))]  # noqa: PTH116, PTH207
         found = [Node(path, state.st_gid) for path, state in states if stat.S_ISCHR(state.st_mode)]
         if not found:
-            raise InfrastructureError(
-                f"{request.target.name}: there is no device node {pattern} on this machine.",
-                "It has no such GPU, or its kernel driver is not loaded.",
-                request.target.probe.fix or "Load the driver of the GPU, or choose another target.",
-            )
+            meaning = "It has no such GPU, or its kernel driver is not loaded."
+            remedy = request.target.probe.fix or "Load the driver of the GPU, or choose another target."
+            raise InfrastructureError(f"{request.target.name}: there is no device node {pattern} on this machine.", meaning, remedy)
         yield from found
 
 
-# The named ways to weaken a container's isolation. Each removes one protection, and the results record it.
-
 Body = dict[str, Any]
-
-
-def _set(key: str, value: object) -> Callable[[Body], None]:
-    return lambda body: body["HostConfig"].update({key: value})
-
-
-def _security(option: str) -> Callable[[Body], None]:
-    return lambda body: body["HostConfig"]["SecurityOpt"].append(option)
-
-
-def _as_root(body: Body) -> None:
+# The named ways to weaken a container's isolation, each with what it changes of the `HostConfig`. The results record them.
+WEAKENINGS: dict[str, dict[str, Any]] = {
+    "seccomp=unconfined": {"SecurityOpt": ["seccomp=unconfined"]},
+    "label=disable": {"SecurityOpt": ["label=disable"]},
+    "network=bridge": {"NetworkMode": "bridge"},
+    "network=host": {"NetworkMode": "host"},
+    "ipc=host": {"IpcMode": "host"},
+    "writable-root": {"ReadonlyRootfs": False},
     # Without capabilities, even root could not write to a results folder that another user owns.
-    body["User"] = "0:0"
-    body["HostConfig"]["CapAdd"] = ["DAC_OVERRIDE"]
-
-
-WEAKENINGS: dict[str, Callable[[Body], None]] = {
-    "seccomp=unconfined": _security("seccomp=unconfined"),
-    "label=disable": _security("label=disable"),
-    "network=bridge": _set("NetworkMode", "bridge"),
-    "network=host": _set("NetworkMode", "host"),
-    "ipc=host": _set("IpcMode", "host"),
-    "writable-root": _set("ReadonlyRootfs", False),
-    "user=root": _as_root,
+    "user=root": {"CapAdd": ["DAC_OVERRIDE"]},
 }
 
 
 def check_weakenings(names: Sequence[str]) -> None:
-    """Refuse an unknown weakening, before anything is built.
-
-    Raises:
-        UsageError: a name is unknown.
-    """
+    """Refuse an unknown weakening, before anything is built. Raises UsageError if a name is unknown."""
     for name in names:
         if name not in WEAKENINGS:
             meaning = "Each protection of the container is given up by its own name, so that the report can show it."
@@ -211,25 +173,22 @@ def check_weakenings(names: Sequence[str]) -> None:
 
 LABEL = "io.warpwave"
 _HARNESS, _RESULTS = "/warpwave", "/results"
-
 PACKAGE = Path(__file__).resolve().parents[2]
 GIB = 1 << 30
 _MOST_MASKS = 500
 _TMP = 2 * GIB  # the size of /tmp; the limit on the size of a file applies there too
 
 
-def layout(request: Request) -> Layout:
+def layout(request: Request, packages: str = "/packages", output: str = _RESULTS) -> Layout:
     """Return the mount points. The package keeps its folder's name, because a package may import itself by that name."""
     root, kernels = request.options.package.folder.resolve(), request.options.package.kernels.resolve()
-    package = PurePosixPath("/packages", root.name)
-    return Layout(_HARNESS, str(package / kernels.relative_to(root)), _RESULTS, str(package))
+    package = PurePosixPath(packages, root.name)
+    return Layout(_HARNESS, str(package / kernels.relative_to(root)), output, str(package))
 
 
 def container_user(request: Request, host: Host) -> tuple[int, int]:
-    """Return the user and group of the container: the caller's, so that the caller owns the results.
-
-    The container never runs as the host's root, unless the user asks for it by name.
-    """
+    """Return the user and group of the container: the caller's, so that the caller owns the results. The container never runs as the host's
+    root, unless the user asks for it by name."""
     if host.rootless or "user=root" in request.options.build.weaken:
         return 0, 0
     return (NOBODY, NOBODY) if host.uid == 0 else (host.uid, host.gid)
@@ -253,10 +212,8 @@ def slug(text: str) -> str:
 def container_options(
     request: Request, environment: Environment, host: Host, command: Sequence[str] = (), folders: Sequence[Body] | None = None
 ) -> Body:
-    """Return the complete body of the create call.
-
-    `command` replaces the inside. `folders` replace the mounts of the harness, the package and the results.
-    """
+    """Return the complete body of the create call. `command` replaces the inside. `folders` replace the mounts of the harness, the package
+    and the results."""
     program = tuple(command) or inside(environment.python)
     uid, gid = container_user(request, host)
     devices = request.target.devices
@@ -298,8 +255,10 @@ def container_options(
             "GroupAdd": [str(group) for group in sorted(groups)],
         },
     }
+    given_up = body["HostConfig"]
     for name in request.options.build.weaken:
-        WEAKENINGS[name](body)
+        for key, value in WEAKENINGS[name].items():
+            given_up[key] = [*given_up.get(key, ()), *value] if isinstance(value, list) else value
     return body
 
 
@@ -391,16 +350,14 @@ def _is_mask(mount: dict[str, Any]) -> bool:
 
 
 def _volumes(request: Request) -> list[dict[str, Any]]:
-    """Return the mounts that the target names."""
     mounts = []
     for position, volume in enumerate(request.target.devices.volumes):
-        source, _, rest = volume.partition(":")
-        destination, _, mode = rest.partition(":")
-        if not source.startswith("/") or not destination.startswith("/") or mode not in ("", "ro", "rw"):
+        found = re.fullmatch(r"(/[^:]*):(/[^:]*)(?::(ro|rw)?)?", volume)
+        if not found:
             where = f"targets.{request.target.name}.devices.volumes[{position}]"
             allowed = "absolute paths as source:destination, source:destination:ro or source:destination:rw"
             raise ConfigError(f"{where}: found {volume!r}, allowed is {allowed}.", "A part is missing or relative.", "Fix that entry.")
-        mounts.append(_mount(source, destination, mode == "ro"))
+        mounts.append(_mount(found[1], found[2], found[3] == "ro"))
     return mounts
 
 

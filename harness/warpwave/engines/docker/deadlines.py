@@ -1,10 +1,6 @@
-"""Put a deadline on every call to a container engine: each call runs in its own thread, and is given up when its time is over.
-
-A socket timeout covers one read only, so an engine that sends one byte a second would keep us waiting for ever. A thread that was given up
-ends with the process. The main thread waits for an event, so Ctrl-C still works.
-"""
-
-from __future__ import annotations
+"""Put a deadline on every call to a container engine: each call runs in its own thread, and is given up when its time is over. A socket
+timeout covers one read only, so an engine that sends one byte a second would keep us waiting for ever. A thread that was given up ends with
+the process. The main thread waits for an event, so Ctrl-C still works."""
 
 import threading
 import time
@@ -25,10 +21,7 @@ Beat = Callable[[], object]
 
 def within(seconds: float, call: Callable[[], T], late: str, beat: Union[Beat, None] = None) -> T:
     """Return or raise what `call` returns or raises. During a long call, call `beat` at intervals; an exception from it ends the wait.
-
-    Raises:
-        TimeoutError: the call did not return within `seconds`, with the message `late`.
-    """
+    Raises TimeoutError if the call did not return within `seconds`, with the message `late`."""
     future: Future[T] = Future()
 
     def run() -> None:
@@ -48,11 +41,8 @@ def within(seconds: float, call: Callable[[], T], late: str, beat: Union[Beat, N
 
 
 def paced(seconds: float, messages: Iterator[T], what: str, beat: Beat) -> Iterator[T]:
-    """Yield the messages of an answer that comes in pieces, with a deadline for the whole answer.
-
-    Raises:
-        TimeoutError: the answer did not end within `seconds`.
-    """
+    """Yield the messages of an answer that comes in pieces, with a deadline for the whole answer. Raises TimeoutError if the answer did not
+    end within `seconds`."""
     until, late = time.monotonic() + seconds, f"it did not come to the end of {what} within {seconds:g} s"
     while (message := within(until - time.monotonic(), lambda: next(messages, None), late, beat)) is not None:
         yield message

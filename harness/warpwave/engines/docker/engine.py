@@ -1,8 +1,5 @@
-"""Run jobs in Docker Engine, or in Podman through its socket.
-
-Images are built with the classic build API: it needs no client program, and Podman supports it. So the Dockerfiles use no feature that only
-BuildKit has.
-"""
+"""Run jobs in Docker Engine, or in Podman through its socket. Images are built with the classic build API: it needs no client program, and
+Podman supports it. So the Dockerfiles use no feature that only BuildKit has."""
 
 from __future__ import annotations
 
@@ -47,15 +44,13 @@ from warpwave.engines.docker.images import (
     proxies,
     read_packages,
     recipe,
-    unnamed_stages,
     usable,
 )
 from warpwave.engines.packages.environments import FAILED, LOG, install_failed
 from warpwave.engines.packages.plan import is_wanted
 from warpwave.engines.protocol import Layout, Request, Say
+from warpwave.engines.remote.container import Claim, leased, release, sweep, time_in
 from warpwave.engines.remote.container import labels_of as lease_labels
-from warpwave.engines.remote.container import time_in
-from warpwave.engines.remote.lease import Claim, leased, release, sweep
 from warpwave.engines.results import NO_QUOTA, Quota, Watch, clear, put
 from warpwave.engines.waiting import Reader
 from warpwave.errors import InfrastructureError
@@ -68,10 +63,7 @@ if TYPE_CHECKING:
     from warpwave.engines.docker.client import DockerClient
 
 
-# Watch one container: enforce its deadline, stop it gracefully, and find containers of dead runs.
-#
 # Every error of the SDK's HTTP calls is an `OSError` (through `requests`), so this file does not import the SDK.
-
 _POLL_S = 1.0
 _RECONNECT_S = 15.0
 _TERMINATE_S = 10.0
@@ -95,10 +87,8 @@ def watch(
     quota: Quota = NO_QUOTA,
     poll_s: float = _POLL_S,
 ) -> Exit:
-    """Watch a started container until it ends, exceeds a limit, or the user stops it. Then make sure that it is not running.
-
-    `poll_s` is how often to ask for its state; the end of its output is noticed at once.
-    """
+    """Watch a started container until it ends, exceeds a limit, or the user stops it. Then make sure that it is not running. `poll_s` is
+    how often to ask for its state; the end of its output is noticed at once."""
     started = time.monotonic()
     reader = Reader(output, on_line)
     timed_out = interrupted = False
@@ -131,10 +121,8 @@ def watch(
 
 
 def end(api: Any, container: str, grace_s: float, patient_with: int = 0, quota: Quota = NO_QUOTA) -> None:
-    """Send SIGINT, then SIGTERM, then SIGKILL, with a wait after each. A GPU runtime that is killed at once can leak its memory.
-
-    More than `patient_with` requests to stop skip the waits, and so do results over twice their limit.
-    """
+    """Send SIGINT, then SIGTERM, then SIGKILL, with a wait after each. A GPU runtime that is killed at once can leak its memory. More than
+    `patient_with` requests to stop skip the waits, and so do results over twice their limit."""
     for rung, patience in (("SIGINT", grace_s), ("SIGTERM", min(grace_s, _TERMINATE_S))):
         if patience > 0 and waiting.asked() <= patient_with and not quota.hopeless:
             with suppress(OSError):
@@ -209,6 +197,8 @@ def _is_over(api: Any, container: str, patience_s: float, patient_with: float = 
         time.sleep(_SLICE_S)
 
 
+# Build stages that hold wheels: large, and useless once the image is built.
+_UNNAMED = {"dangling": True, "label": f"{LABEL}.stage=builder"}
 _LONGEST_S = 3 * 3600.0  # for building an image, before the run's own limit is known
 
 
@@ -267,15 +257,8 @@ class DockerEngine:
             if lines:
                 put(request.raw / LOG, "\n".join(lines) + "\n")
         found = read_packages(self._api, image, f"{container_name(request)}-packages", self._labels(request))
-        return replace(
-            below,
-            python=found.python,
-            image=parts.tag,
-            image_id=image,
-            built=below.built or built,
-            packages=found.versions,
-            notes=found.notes,
-        )
+        built = below.built or built
+        return replace(below, python=found.python, image=parts.tag, image_id=image, built=built, packages=found.versions, notes=found.notes)
 
     def image_id(self, request: Request) -> str | None:
         """Return the id of the target's image: empty if its base image was replaced, None if the engine does not have the image."""
@@ -329,11 +312,8 @@ class DockerEngine:
 
     @contextmanager
     def leased(self, request: Request, environment: Environment) -> Iterator[None]:
-        """Hold the run's cards in this engine too, where clients of other machines look. The lock of this machine is held already.
-
-        Raises:
-            InfrastructureError: a client of another machine has one of them, and did not release it in time.
-        """
+        """Hold the run's cards in this engine too, where clients of other machines look. The lock of this machine is held already. Raises
+        InfrastructureError if a client of another machine has one of them, and did not release it in time."""
         options, image = request.options, str(environment.image_id or environment.image)
         chosen = tuple(options.where.gpu.split(",")) if options.where.gpu else ()
         cards = chosen if all(card.isdigit() for card in chosen) else ()  # a card that is named by its UUID may be any of them
@@ -350,12 +330,10 @@ class DockerEngine:
             return dict(self._api.info())
 
     def clean(self, dry_run: bool) -> list[str]:
-        """Remove what finished runs left behind: containers (also kept ones) and unnamed build stages. Return their names.
-
-        With `dry_run`, only return the names.
-        """
+        """Remove what finished runs left behind: containers (also kept ones) and unnamed build stages. Return their names. With `dry_run`,
+        only return the names."""
         with self._answering():
-            containers, stages = leftovers(self._api, kept=True), unnamed_stages(self._api)
+            containers, stages = leftovers(self._api, kept=True), list(self._api.images(quiet=True, filters=_UNNAMED))
             if not dry_run:
                 for container, _ in containers:
                     self._remove(container)
@@ -363,9 +341,8 @@ class DockerEngine:
                     with suppress(*BROKEN):  # another image may be built on it
                         self._api.remove_image(stage)
             remote = sweep(self._api, self._now(), dry_run)
-        return (
-            [f"container {name}" for _, name in containers] + remote + [f"build stage {stage.rpartition(':')[2][:12]}" for stage in stages]
-        )
+        found = [f"container {name}" for _, name in containers] + remote
+        return found + [f"build stage {stage.rpartition(':')[2][:12]}" for stage in stages]
 
     def _sweep(self, request: Request) -> None:
         """Remove containers of killed runs, which may still hold a GPU, and the container of an earlier attempt at this run."""
@@ -409,9 +386,6 @@ def planned(request: Request) -> tuple[str, tuple[str, ...]]:
 
 
 def connect(host: HostEntry | None = None) -> DockerEngine:
-    """Connect to the engine of this machine that hosts.yml or DOCKER_HOST names, or to the default one.
-
-    Raises:
-        InfrastructureError: the SDK is missing, or no usable engine answers.
-    """
+    """Connect to the engine of this machine that hosts.yml or DOCKER_HOST names, or to the default one. Raises InfrastructureError if the
+    SDK is missing, or no usable engine answers."""
     return DockerEngine(client_at(socket_of(host)))

@@ -1,7 +1,5 @@
 """Turn a container engine's errors into messages for the user: what happened, what it means, what to do. Makes no calls."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +10,7 @@ from warpwave.errors import InfrastructureError
 
 _FIND_SOCKET = "`docker context inspect --format '{{.Endpoints.docker.Host}}'`"
 _INSTALL = "https://docs.docker.com/engine/install/"
-_WITHOUT = "Or run without Docker: `--engine local`."
+WITHOUT = "Or run without Docker: `--engine local`."
 _DEVICE_WORDS = ("device driver", "cdi device", "-container-cli", "no such device", "error gathering device information", "prestart hook")
 _BUILD_CAUSES = (
     (("no space left on device",), "The disk of the engine is full.", "Make room: `docker system df`, then `docker image prune`."),
@@ -30,48 +28,30 @@ _BUILD_CAUSES = (
 _UNKNOWN = ("The lines above are the end of the build's output.", "Fix what they name. --rebuild starts without the cached steps.")
 
 
-def sdk_missing() -> InfrastructureError:
-    """Report that the SDK is not installed."""
-    return InfrastructureError(
-        "The Docker SDK for Python is not installed.",
-        "The package is called `docker`. Without it, Python may find this repository's folder `docker` instead.",
-        f"`python3 -m pip install 'docker>=7.1'`. {_WITHOUT}",
-    )
-
-
 def no_engine(error: BaseException, where: str = "") -> InfrastructureError:
     """Report that no engine answers, or that its answer is wrong."""
     text = _reason(error).removeprefix("Error while fetching server API version: ")
     low = text.lower()
     if isinstance(error, TimeoutError) or "read timed out" in low:
         meaning = "The engine is there, but does not answer in time: it hangs, or the machine is overloaded."
-        remedy = f"Check its log (`journalctl -u docker`), and restart it: `sudo systemctl restart docker`. {_WITHOUT}"
+        remedy = f"Check its log (`journalctl -u docker`), and restart it: `sudo systemctl restart docker`. {WITHOUT}"
     elif "permission denied" in low or "permissionerror" in low:
         meaning = "The engine runs, but this user may not use its socket."
-        remedy = f"`sudo usermod -aG docker $USER`, then log in again; or use a rootless engine. {_WITHOUT}"
+        remedy = f"`sudo usermod -aG docker $USER`, then log in again; or use a rootless engine. {WITHOUT}"
     elif any(word in low for word in ("no such file", "refused", "timed out", "timeout", "name resolution", "unreachable")):
         meaning = "The daemon is not installed, is not running, or does not listen at DOCKER_HOST (or /var/run/docker.sock)."
         start = f"`sudo systemctl start docker`, once it is installed ({_INSTALL})"
-        remedy = f"{start}; or export DOCKER_HOST as {_FIND_SOCKET} prints it. {_WITHOUT}"
+        remedy = f"{start}; or export DOCKER_HOST as {_FIND_SOCKET} prints it. {WITHOUT}"
     elif any(word in low for word in ("connection aborted", "connection reset", "broken pipe", "remote end closed")):
         meaning = "The engine stopped or restarted during the request, or the program that listens there is not an engine."
-        remedy = f"Check that it runs (`docker version`, `journalctl -u docker`), then run again. {_WITHOUT}"
+        remedy = f"Check that it runs (`docker version`, `journalctl -u docker`), then run again. {WITHOUT}"
     elif "api version" in low or "client version" in low:
         meaning = "The engine is older than Docker 19.03, or the SDK is older than the engine."
-        remedy = f"Update Docker Engine, and `python3 -m pip install --upgrade docker`. {_WITHOUT}"
+        remedy = f"Update Docker Engine, and `python3 -m pip install --upgrade docker`. {WITHOUT}"
     else:
         meaning = "A program answers there, but not as Docker Engine does; or DOCKER_HOST and DOCKER_TLS_VERIFY contradict each other."
-        remedy = f"Compare `docker version` with the value of DOCKER_HOST. {_WITHOUT}"
+        remedy = f"Compare `docker version` with the value of DOCKER_HOST. {WITHOUT}"
     return InfrastructureError(f"Docker cannot be used{f' at {where}' if where else ''}: {text}.", meaning, remedy)
-
-
-def pull_failed(base: str, reason: str) -> InfrastructureError:
-    """Report that the base image is not on this machine and cannot be pulled."""
-    return InfrastructureError(
-        f"The base image {base} is not on this machine and could not be pulled: {_short(reason)}.",
-        "This machine cannot reach the registry, the name is misspelt, or the registry limits anonymous pulls.",
-        "`docker login`, or use --base-image with one of `docker images` (and build.wheelhouse in a targets file if pip has no index).",
-    )
 
 
 def build_failed(target: str, step: str, reason: str, tail: Sequence[str]) -> InfrastructureError:
@@ -79,9 +59,8 @@ def build_failed(target: str, step: str, reason: str, tail: Sequence[str]) -> In
     shown = "".join(f"\n    {line}" for line in tail)
     output = " ".join([reason, *tail]).lower()
     meaning, remedy = next((cause[1:] for cause in _BUILD_CAUSES if any(word in output for word in cause[0])), _UNKNOWN)
-    return InfrastructureError(
-        f"{target}: the image could not be built, {step or 'before its first step'}: {_short(reason)}.{shown}", meaning, remedy
-    )
+    happened = f"{target}: the image could not be built, {step or 'before its first step'}: {short(reason)}.{shown}"
+    return InfrastructureError(happened, meaning, remedy)
 
 
 def not_created(error: BaseException, request: Request) -> InfrastructureError:
@@ -104,25 +83,18 @@ def not_created(error: BaseException, request: Request) -> InfrastructureError:
 
 
 def _reason(error: BaseException) -> str:
-    return _short(str(getattr(error, "explanation", None) or error or type(error).__name__))
+    return short(str(getattr(error, "explanation", None) or error or type(error).__name__))
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """Return a text of an engine on one line, and not too long."""
     line = " ".join(text.split()).rstrip(".")
     return line if len(line) <= 400 else f"{line[:400]} …"
 
 
-# Find the socket of an engine on this machine.
-
-_ROOTS = "/run/podman/podman.sock"
-
-
 def socket_of(host: Host | None) -> str:
-    """Return the address of the engine that hosts.yml names for this machine; empty for Docker's usual one.
-
-    Raises:
-        InfrastructureError: Podman is asked for, and no socket of it is there.
-    """
+    """Return the address of the engine that hosts.yml names for this machine; empty for Docker's usual one. Raises InfrastructureError if
+    Podman is asked for, and no socket of it is there."""
     if host is None or not (host.socket or host.engine == "podman"):
         return ""
     if host.socket:
@@ -130,12 +102,10 @@ def socket_of(host: Host | None) -> str:
     if os.environ.get("DOCKER_HOST", "").endswith("/podman.sock"):
         return os.environ["DOCKER_HOST"]
     own = Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}") / "podman" / "podman.sock"
-    path = Path(_ROOTS) if os.getuid() == 0 else own
+    path = Path("/run/podman/podman.sock") if os.getuid() == 0 else own
     if not path.is_socket():
         start = "sudo systemctl start podman.socket" if os.getuid() == 0 else "systemctl --user start podman.socket"
-        raise InfrastructureError(
-            f"There is no socket of Podman at {path}.",
-            "Podman has no daemon: its service listens only after it was started.",
-            f"`{start}`, or without systemd: `podman system service --time 0 unix://{path} &`.",
-        )
+        happened = f"There is no socket of Podman at {path}."
+        meaning = "Podman has no daemon: its service listens only after it was started."
+        raise InfrastructureError(happened, meaning, f"`{start}`, or without systemd: `podman system service --time 0 unix://{path} &`.")
     return f"unix://{path}"

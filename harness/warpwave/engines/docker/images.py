@@ -1,7 +1,5 @@
 """Find, pull and build images through the engine's API. As in `engine`, every error of the SDK's calls is an `OSError`."""
 
-from __future__ import annotations
-
 import glob
 import hashlib
 import io
@@ -19,28 +17,22 @@ from typing import IO, Any
 
 from warpwave.config.targets import default_file
 from warpwave.engines.docker.container import LABEL, slug
-from warpwave.engines.docker.errors import build_failed, pull_failed
+from warpwave.engines.docker.errors import build_failed, short
 from warpwave.engines.incoming import first_file
 from warpwave.engines.packages.environments import Packages, read_result
 from warpwave.engines.packages.plan import is_wanted, make_plan
 from warpwave.engines.protocol import Request, Say
 from warpwave.engines.snapshot import packing
-from warpwave.errors import ConfigError, UsageError
-
-# Collect what an image is built from: the files sent to the engine, the build arguments, and the hash that names the image.
-#
-# The same inputs give the same tag, so an image is built once per machine. A changed Dockerfile, pin or wheel gives another tag.
+from warpwave.errors import ConfigError, InfrastructureError, UsageError
 
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that decides an image. `files` are small and hashed whole; for `wheels`, only names and sizes are hashed.
-
+    """Everything that decides an image, and so its tag. `files` are small and hashed whole; for `wheels`, only names and sizes are hashed.
     `layer` is the key of the packages if this is a layer on top of a target's image: a package's sources are among its files, and an edit
-    of a kernel does not change what is installed.
-    """
+    of a kernel does not change what is installed."""
 
     target: str
     base: str
@@ -79,12 +71,8 @@ class Recipe:
 
 
 def recipe(request: Request) -> Recipe:
-    """Read the files that a build needs.
-
-    Raises:
-        ConfigError: the target's Dockerfile cannot be read.
-        UsageError: a file or folder given on the command line cannot be read.
-    """
+    """Read the files that a build needs. Raises ConfigError if the target's Dockerfile cannot be read, and UsageError if a file or folder
+    given on the command line cannot be read."""
     target, build = request.target, request.options.build
     script = target.dockerfile.parent / "install.sh"
     script = script if script.exists() else default_file().parent / "install.sh"
@@ -117,20 +105,15 @@ def pinned(base: str, digest: str | None) -> str:
 
 
 def proxies(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the proxy settings among a machine's variables, as build arguments.
-
-    Engines know these names and keep them out of the image's history.
-    """
+    """Return the proxy settings among a machine's variables, as build arguments. Engines know these names and keep them out of the image's
+    history."""
     names = [spelling for name in _PROXIES for spelling in (name, name.lower())]
     return {name: environment[name] for name in names if environment.get(name)}
 
 
 def pack(parts: Recipe) -> IO[bytes]:
-    """Write the build context to a tar file on disk. Equal input gives equal bytes, so the engine's cache of build steps works.
-
-    Raises:
-        InfrastructureError: the disk has no room for it.
-    """
+    """Write the build context to a tar file on disk. Equal input gives equal bytes, so the engine's cache of build steps works. Raises
+    InfrastructureError if the disk has no room for it."""
     with packing(f"The build context of {parts.target}") as pack:
         contents = {**parts.files, "ca-bundle.crt": parts.ca_bundle.read_bytes()} if parts.ca_bundle else parts.files
         for name, content in contents.items():
@@ -150,9 +133,8 @@ def _read(path: Path, what: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise UsageError(
-            f"The {what} at {path} cannot be read: {error.strerror}.", "The path is misspelt.", "Give a readable file."
-        ) from None
+        happened = f"The {what} at {path} cannot be read: {error.strerror}."
+        raise UsageError(happened, "The path is misspelt.", "Give a readable file.") from None
 
 
 def _wheels(folder: Path) -> tuple[Path, ...]:
@@ -193,10 +175,7 @@ def build(
     api: Any, request: Request, parts: Recipe, say: Say, on_line: Say | None = None, proxies: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, Any]:
     """Build the image of a recipe, and print a line for each step. `on_line` gets every line. `proxies` are those of the engine's machine.
-
-    Raises:
-        InfrastructureError: the base image cannot be pulled, or a step failed.
-    """
+    Raises InfrastructureError if the base image cannot be pulled, or a step failed."""
     base = find(api, parts.base) or _pull(api, parts.base, say)
     say(f"{parts.target}: building {parts.tag} on {parts.base}")
     tail: deque[str] = deque(maxlen=_TAIL)
@@ -231,11 +210,6 @@ def build(
     return image
 
 
-def unnamed_stages(api: Any) -> list[str]:
-    """Return the unnamed build stages that hold wheels. They are large, and useless once the image is built."""
-    return list(api.images(quiet=True, filters={"dangling": True, "label": f"{LABEL}.stage=builder"}))
-
-
 def digest(image: Mapping[str, Any]) -> str:
     """Return an image's digest in a registry, or its id if it never was in one."""
     digests = image.get("RepoDigests") or []
@@ -260,10 +234,12 @@ def _pull(api: Any, base: str, say: Say) -> dict[str, Any]:
         pause_s *= random.uniform(0.5, 1.5)  # noqa: S311 - spreads the machines in time; this is no secret
         say(f"{reason.rstrip('.')}: trying again in {pause_s:.0f} s")
         time.sleep(pause_s)
-    raise pull_failed(base, reason or "the engine ended the pull without an image")
+    raise InfrastructureError(
+        f"The base image {base} is not on this machine and could not be pulled: {short(reason or 'the pull gave none')}.",
+        "This machine cannot reach the registry, the name is misspelt, or the registry limits anonymous pulls.",
+        "`docker login`, or use --base-image with one of `docker images` (and build.wheelhouse in a targets file if pip has no index).",
+    )
 
-
-# A layer on top of a target's image: what the package needs beside torch and Triton. Its name is a hash of what decides it.
 
 PYTHON = "/opt/packages/bin/python"
 _RESULT = "/opt/packages/warpwave.json"

@@ -1,7 +1,5 @@
 """The environments in the user's cache folder: where they are, which of them a run uses, and how to remove old ones."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import json
@@ -15,6 +13,7 @@ import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from warpwave.engines.packages.plan import Plan, installer_files, is_wanted
 from warpwave.engines.protocol import Request, Say
@@ -25,8 +24,7 @@ _MARK = "warpwave.json"
 _PART = ".part"  # behind the name of an environment that is not complete
 
 
-@dataclass(frozen=True)
-class Unused:
+class Unused(NamedTuple):
     """An environment that no run uses: its folder, the days since a run used it, and its size in bytes."""
 
     folder: Path
@@ -45,15 +43,14 @@ def use(venv: Path) -> None:
     with suppress(OSError):  # a cache that is read-only works, too
         os.utime(venv / _MARK)
         # Never closed: the end of this process closes it, and so ends the lock.
-        fcntl.flock(os.open(_lock_of(venv), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(
+            os.open(venv.with_name(f"{venv.name}.used"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), fcntl.LOCK_SH | fcntl.LOCK_NB
+        )
 
 
 def unused(days: float, *, remove: bool = False) -> list[Unused]:
     """Return the environments that no run has used for so many days, the oldest first; those of a stopped installation too. With `remove`,
-    remove them.
-
-    One that a run uses, or that is being made, is left alone.
-    """
+    remove them. One that a run uses, or that is being made, is left alone."""
     found = []
     folder = environments()
     for venv in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -63,7 +60,7 @@ def unused(days: float, *, remove: bool = False) -> list[Unused]:
         idle = (time.time() - (venv if part else venv / _MARK).stat().st_mtime) / _DAY_S
         if idle < days:
             continue
-        lock = venv.with_suffix(".lock") if part else _lock_of(venv)
+        lock = venv.with_suffix(".lock") if part else venv.with_name(f"{venv.name}.used")
         with lock.open("ab") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -77,14 +74,8 @@ def unused(days: float, *, remove: bool = False) -> list[Unused]:
     return sorted(found, key=lambda one: -one.days)
 
 
-def _lock_of(venv: Path) -> Path:
-    return venv.with_name(f"{venv.name}.used")
-
-
-# The local engine's packages: a virtual environment in the user's cache folder, on top of the chosen Python.
-#
-# It is made once for each set of inputs, in a folder of another name, and renamed when it is complete: a killed run leaves no half of
-# one. The folder stays if the run is stopped, and the next run with the same inputs continues there.
+# An environment is made once for each set of inputs, in a folder of another name, and renamed when it is complete: a killed run leaves no
+# half of one. That folder stays if the run is stopped, and the next run with the same inputs continues there.
 
 LOG = "install.log"
 FAILED = "warpwave: "  # how the installer's last line begins if it failed
@@ -121,11 +112,7 @@ def venv_of(request: Request, plan: Plan) -> Path:
 
 
 def provide(request: Request, plan: Plan, say: Say) -> Packages:
-    """Find the environment of a plan, or make it.
-
-    Raises:
-        InfrastructureError: something cannot be installed.
-    """
+    """Find the environment of a plan, or make it. Raises InfrastructureError if something cannot be installed."""
     venv = venv_of(request, plan)
     venv.parent.mkdir(parents=True, exist_ok=True)
     with venv.with_name(f"{venv.name}.lock").open("ab") as file:  # keeps other runs from making the same environment at the same time
@@ -206,25 +193,14 @@ def install_failed(target: str, output: str, log: Path) -> InfrastructureError:
     """Return the error of an installation, with the last line of pip."""
     said = [line.removeprefix(FAILED) for line in output.splitlines() if line.startswith(FAILED)]
     last = said[-1] if said else next((line for line in reversed(output.splitlines()) if line.strip()), "it printed nothing")
-    return InfrastructureError(
-        f"{target}: the packages could not be installed: {last.strip()[:300].rstrip('.')}.",
-        f"A requirement has no version for this Python, or the package index cannot be reached. {log} holds all of pip's output.",
-        "Fix the requirement, or give a source with `build` in a targets file: wheelhouse, pip_config or ca_bundle.",
-    )
-
-
-# The local engine's toolchain: a virtual environment with another Triton, on top of the chosen Python.
-#
-# It has Triton alone: torch and everything else come from the Python below, unless the toolchain names another torch. One environment
-# serves every package, and two of them are there side by side.
+    meaning = f"A requirement has no version for this Python, or the package index cannot be reached. {log} holds all of pip's output."
+    remedy = "Fix the requirement, or give a source with `build` in a targets file: wheelhouse, pip_config or ca_bundle."
+    return InfrastructureError(f"{target}: the packages could not be installed: {last.strip()[:300].rstrip('.')}.", meaning, remedy)
 
 
 def provide_toolchain(request: Request, say: Say) -> tuple[Request, Packages | None]:
-    """Find the environment of the request's toolchain, or make it. Return the request with its Python, and what is in it.
-
-    Raises:
-        InfrastructureError: something cannot be installed.
-    """
+    """Find the environment of the request's toolchain, or make it. Return the request with its Python, and what is in it. Raises
+    InfrastructureError if something cannot be installed."""
     if not has_environment(request):
         return request, None
     packages = provide(request, _plan(request), say)
@@ -249,13 +225,9 @@ def has_packages(request: Request) -> bool:
 
 
 def releases(python: str | None, wheelhouse: Path | None, index: str = "") -> list[str]:
-    """Return the releases of Triton for this Python, oldest first: those of the package index, or of a folder of wheels.
-
-    `index` is another package index. Builds that are no releases count there, too: it is one of nightly builds.
-
-    Raises:
-        InfrastructureError: the index cannot be asked.
-    """
+    """Return the releases of Triton for this Python, oldest first: those of the package index, or of a folder of wheels. `index` is another
+    package index. Builds that are no releases count there, too: it is one of nightly builds. Raises InfrastructureError if the index cannot
+    be asked."""
     if wheelhouse is not None:
         found = [match[1] for path in wheelhouse.glob("triton-*.whl") if (match := re.match(r"triton-([^-]+)-", path.name))]
         return sorted(set(found), key=_order)

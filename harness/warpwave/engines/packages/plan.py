@@ -1,7 +1,5 @@
 """What a run asks to install → a folder of files that `installing` works from, and the key under which the result is kept."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -50,11 +48,7 @@ def installer_files() -> dict[str, bytes]:
 
 
 def make_plan(request: Request) -> Plan:
-    """Read the requirement files and the package.
-
-    Raises:
-        UsageError: a file cannot be read.
-    """
+    """Read the requirement files and the package. Raises UsageError if a file cannot be read."""
     options = request.options
     wanted, constraints = [], []
     for path in options.package.install.requirements:
@@ -89,18 +83,14 @@ def make_plan(request: Request) -> Plan:
 
 
 def _flat(path: Path, repository: Path, seen: frozenset[Path] = frozenset()) -> tuple[list[str], list[str]]:
-    """Return the lines of a requirements file with the files that it includes, and those of its constraints.
-
-    A file of the package's repository may include others of it.
-    """
+    """Return the lines of a requirements file with the files that it includes, and those of its constraints. A file of the package's
+    repository may include others of it."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"The requirements {path} cannot be read: {error}.",
-            "The path is misspelt, or another requirements file includes a file that is missing.",
-            "Give a readable file with --requirements.",
-        ) from None
+        happened = f"The requirements {path} cannot be read: {error}."
+        meaning = "The path is misspelt, or another requirements file includes a file that is missing."
+        raise UsageError(happened, meaning, "Give a readable file with --requirements.") from None
     wanted: list[str] = []
     constraints: list[str] = []
     for line in re.sub(r"\\\r?\n", " ", text).splitlines():
@@ -110,11 +100,9 @@ def _flat(path: Path, repository: Path, seen: frozenset[Path] = frozenset()) -> 
             if other in seen:
                 continue
             if path.resolve().is_relative_to(repository) and not other.is_relative_to(repository):
-                raise UsageError(
-                    f"{path} includes {other}, which lies outside of {repository}.",
-                    "A package's requirements name files of its own repository only: its author must not choose others of yours.",
-                    f"If you want it, name it yourself: --requirements {other}.",
-                )
+                happened = f"{path} includes {other}, which lies outside of {repository}."
+                meaning = "A package's requirements name files of its own repository only: its author must not choose others of yours."
+                raise UsageError(happened, meaning, f"If you want it, name it yourself: --requirements {other}.")
             lines, more = _flat(other, repository, seen | {path.resolve()})
             constraints += more
             (constraints if found[1].lstrip("-").startswith("c") else wanted).extend(lines)

@@ -1,7 +1,5 @@
 """The output of a container that may have been started by another client, over a connection that may break."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,12 +27,7 @@ class Followed:
         self._stream: Any = None
 
     def __next__(self) -> bytes:
-        """Return the next piece.
-
-        Raises:
-            StopIteration: the container has ended.
-            OSError: the machine cannot be reached any more.
-        """
+        """Return the next piece. Raises StopIteration if the container has ended, and OSError if the machine cannot be reached any more."""
         while not self._enough:
             piece = next(self._pieces, None)
             if piece:
@@ -82,8 +75,6 @@ def _unseen(pieces: Any, seen: int) -> Iterator[bytes]:
             seen = 0
 
 
-# Keep calls to an engine alive across a connection that breaks: connect anew and ask again, as long as asking twice does no harm.
-
 _PATIENCE_S = 180.0
 _NOTICED_S = 2.0  # ssh ends a moment after the connection
 _PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0)
@@ -107,12 +98,8 @@ class Reconnecting:
         api.send = self.send
 
     def send(self, request: Any, **options: Any) -> Any:
-        """Send one request. If the connection breaks, make a new one, and send again what only asks or removes.
-
-        Raises:
-            LostError: the machine cannot be reached for a while.
-            OSError: the engine fails, or the call must not be made twice.
-        """
+        """Send one request. If the connection breaks, make a new one, and send again what only asks or removes. Raises LostError if the
+        machine cannot be reached for a while, and OSError if the engine fails, or the call must not be made twice."""
         while True:
             try:
                 return self._send(request, **options)
@@ -134,11 +121,7 @@ class Reconnecting:
         return True
 
     def reconnect(self, error: BaseException) -> None:
-        """Connect anew, with patience.
-
-        Raises:
-            LostError: the machine cannot be reached for a while, or the user does not want to wait.
-        """
+        """Connect anew, with patience. Raises LostError if the machine cannot be reached for a while, or the user does not want to wait."""
         with self._lock:
             if self._lost:
                 raise LostError(self._lost) from error

@@ -1,10 +1,6 @@
-"""The engine of another machine, reached with ssh: Docker, or Podman through its socket.
-
-A run there needs no client. A container ends itself at its limits, and its results wait in a volume. So a connection that breaks loses
-nothing: the client connects again, or `--resume` finds the container by its name.
-"""
-
-from __future__ import annotations
+"""The engine of another machine, reached with ssh: Docker, or Podman through its socket. A run there needs no client. A container ends
+itself at its limits, and its results wait in a volume. So a connection that breaks loses nothing: the client connects again, or `--resume`
+finds the container by its name."""
 
 import os
 import re
@@ -12,7 +8,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import datetime, timezone
 from typing import Any
 
 from warpwave.config.hosts import Host as HostEntry
@@ -27,6 +22,7 @@ from warpwave.engines.docker.container import (
     container_name,
     container_user,
     is_rootless,
+    layout,
     process_limit,
     readable,
 )
@@ -36,9 +32,25 @@ from warpwave.engines.docker.images import PYTHON, final_recipe, proxies
 from warpwave.engines.packages.plan import is_wanted
 from warpwave.engines.protocol import Answer, Layout, Request, Say
 from warpwave.engines.remote.connection import Followed, LostError, Reconnecting
-from warpwave.engines.remote.container import ARCHIVE, MADE, UNTIL, guard, labels_of, layout, options_of, results_volume
-from warpwave.engines.remote.files import bring_code, bring_results, collect, make_volumes
-from warpwave.engines.remote.lease import Claim, leased, release, sweep
+from warpwave.engines.remote.container import (
+    ARCHIVE,
+    CODE,
+    MADE,
+    OUTPUT,
+    UNTIL,
+    Claim,
+    bring_code,
+    bring_results,
+    collect,
+    guard,
+    labels_of,
+    leased,
+    make_volumes,
+    options_of,
+    release,
+    results_volume,
+    sweep,
+)
 from warpwave.engines.ssh.command import answer_of, look, not_forwarded, place_in, place_of
 from warpwave.engines.ssh.tunnel import Tunnel, opened
 from warpwave.errors import InfrastructureError, UnreachableError
@@ -83,7 +95,7 @@ class RemoteEngine(DockerEngine):
 
     def layout(self, request: Request) -> Layout:
         """Return the paths in the container, which are the same for every target."""
-        return layout(request)
+        return layout(request, f"{CODE}/{snapshot.PACKAGE}", OUTPUT)
 
     def clean(self, dry_run: bool) -> list[str]:
         """Remove the containers and volumes whose time is over. Return their names."""
@@ -149,7 +161,6 @@ class RemoteEngine(DockerEngine):
         return ended if ended.code == 0 or ended.interrupted or ended.timed_out or ended.exceeded else None
 
     def _followed(self, request: Request, container: str, on_line: Say, limit_s: float) -> Exit:
-        """Watch a started container to its end, and bring its results back."""
         options, api = request.options, self._api
 
         def runs() -> bool:
@@ -167,26 +178,21 @@ class RemoteEngine(DockerEngine):
         except OSError as error:
             if self._tunnel.is_broken():
                 return replace(ended, code=None, error=self._waits(f"the connection to {self._place.name} was lost", request))
-            raise InfrastructureError(
-                f"The results on {self._place.name} could not be brought back: {' '.join(str(error).split())[:300]}.",
-                "The engine there fails, or the disk here is full.",
-                "Fix that, then continue with --resume.",
-            ) from None
+            happened = f"The results on {self._place.name} could not be brought back: {' '.join(str(error).split())[:300]}."
+            meaning = "The engine there fails, or the disk here is full."
+            raise InfrastructureError(happened, meaning, "Fix that, then continue with --resume.") from None
         if ended.code == OVERFULL:  # these two codes are those of the guard
             return replace(ended, exceeded=f"it wrote too much to its results; the limit is {request.options.limits.cap}")
         return replace(ended, timed_out=True) if ended.code == OVERTIME else ended
 
     def _waits(self, why: str, request: Request) -> str:
-        ends = datetime.fromtimestamp(time.time() + request.options.limits.target_s, timezone.utc)
-        return f"{why}; the container goes on there until {ends:%H:%M} UTC at the latest, and --resume collects what it has"
+        ends = time.strftime("%H:%M", time.gmtime(time.time() + request.options.limits.target_s))
+        return f"{why}; the container goes on there until {ends} UTC at the latest, and --resume collects what it has"
 
     @contextmanager
     def _cards(self, request: Request, image: str) -> Iterator[None]:
-        """Lease the cards of a run, if its target uses any.
-
-        Raises:
-            InfrastructureError: the machine has other cards than the chosen ones, or another run does not release one in time.
-        """
+        """Lease the cards of a run, if its target uses any. Raises InfrastructureError if the machine has other cards than the chosen ones,
+        or another run does not release one in time."""
         target, chosen = request.target, request.options.where.gpu.split(",") if request.options.where.gpu else []
         if not (target.visible_devices or target.probe.require):
             yield
@@ -194,11 +200,9 @@ class RemoteEngine(DockerEngine):
         with waiting.interruptible(), self._answering():
             known = self._known_cards(request)
             if lacking := [card for card in chosen if known and card.isdigit() and card not in known]:
-                raise InfrastructureError(
-                    f"{self._place.name} has no GPU {', '.join(lacking)} of {target.kind}.",
-                    f"It has {', '.join(known)}.",
-                    "Choose one of them with --gpu, or with `gpu` in hosts.yml.",
-                )
+                happened = f"{self._place.name} has no GPU {', '.join(lacking)} of {target.kind}."
+                meaning = f"It has {', '.join(known)}."
+                raise InfrastructureError(happened, meaning, "Choose one of them with --gpu, or with `gpu` in hosts.yml.")
             # A card that is named in another way, such as by its UUID, may be any of them.
             cards = tuple(dict.fromkeys(chosen)) if chosen and all(card in known for card in chosen) else known
             labels = labels_of(request, self._now())
@@ -253,15 +257,12 @@ class RemoteEngine(DockerEngine):
         return proxies(dict(line.partition("=")[::2] for line in lines if line.isprintable()))
 
     def _host(self, request: Request) -> Host:
-        """Return the facts of that machine, as far as the container's options depend on them."""
         info, podman, target, name = self._api.info(), self._is_podman(), request.target, self._place.name
         there = look(self._place, target.devices.nodes)
         if target.devices.nodes and not there.nodes:
-            raise InfrastructureError(
-                f"{target.name}: there is no device node {' or '.join(target.devices.nodes)} on {name}.",
-                "It has no such GPU, or its kernel driver is not loaded.",
-                target.probe.fix or "Load the driver of the GPU, or choose another machine.",
-            )
+            happened = f"{target.name}: there is no device node {' or '.join(target.devices.nodes)} on {name}."
+            meaning = "It has no such GPU, or its kernel driver is not loaded."
+            raise InfrastructureError(happened, meaning, target.probe.fix or "Load the driver of the GPU, or choose another machine.")
         limited = podman or there.uid == 0 or is_rootless(info)
         return Host(
             uid=0,  # the container's user is then `nobody`: no folder of the user there has to be written to
@@ -270,9 +271,6 @@ class RemoteEngine(DockerEngine):
             memory_bytes=int(info.get("MemTotal") or 8 << 30),
             # An engine that may not raise limits has those of its user. The limits of a user in a group of an engine say nothing about it.
             open_files=min(OPEN_FILES, there.files) if limited and there.files >= 0 else OPEN_FILES,
-            pid=0,
-            boot="remote",
-            created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             nodes=tuple(Node(path, group) for path, group in there.nodes),
             processes=process_limit(there.processes) if podman else None,
         )
@@ -281,15 +279,12 @@ class RemoteEngine(DockerEngine):
         return labels_of(request, self._now())
 
     def _refused(self, error: Exception, request: Request) -> Exception:
-        """Return the error of making or starting a container, in words."""
         if isinstance(error, LostError):
             return UnreachableError(f"{error}.", "It is off, or the network between is.", "Continue with --resume when it answers again.")
         if "no space left on device" in str(getattr(error, "explanation", error)).lower():
-            return InfrastructureError(
-                f"The disk of the engine on {self._place.name} is full.",
-                f"The package and its results need room there: up to {request.options.limits.cap.bytes / GIB:g} GiB.",
-                f"On {self._place.name}: `docker system df`, then `docker system prune`; then continue with --resume.",
-            )
+            meaning = f"The package and its results need room there: up to {request.options.limits.cap.bytes / GIB:g} GiB."
+            remedy = f"On {self._place.name}: `docker system df`, then `docker system prune`; then continue with --resume."
+            return InfrastructureError(f"The disk of the engine on {self._place.name} is full.", meaning, remedy)
         return not_created(error, request)
 
 
@@ -299,12 +294,8 @@ def planned(request: Request) -> tuple[str, tuple[str, ...]]:
 
 
 def connect(host: HostEntry | None = None) -> RemoteEngine:
-    """Connect to the engine of the machine that hosts.yml names, or else DOCKER_HOST.
-
-    Raises:
-        UnreachableError: the machine does not answer.
-        InfrastructureError: it has no engine that this user may use.
-    """
+    """Connect to the engine of the machine that hosts.yml names, or else DOCKER_HOST. Raises UnreachableError if the machine does not
+    answer, and InfrastructureError if it has no engine that this user may use."""
     place = place_of(host) if host and host.ssh else place_in(os.environ.get("DOCKER_HOST", ""))
     tunnel = opened(place, look(place))
     try:
@@ -316,9 +307,6 @@ def connect(host: HostEntry | None = None) -> RemoteEngine:
 
 
 def ask(host: HostEntry, argv: Sequence[str], limit_s: float) -> Answer:
-    """Run a command on the machine itself, such as a vendor's question for `doctor`. Its exit code is no error.
-
-    Raises:
-        UnreachableError: the machine does not answer.
-    """
+    """Run a command on the machine itself, such as a vendor's question for `doctor`. Its exit code is no error. Raises UnreachableError if
+    the machine does not answer."""
     return answer_of(place_of(host), argv, limit_s)

@@ -1,9 +1,5 @@
-"""The Slurm engine: runs each leg as a job of a Slurm cluster, submitted on this machine or on a login node over ssh.
-
-A job needs no client: it ends by its own time limit, its files stay until someone collects them, and a later client finds it by its name.
-"""
-
-from __future__ import annotations
+"""The Slurm engine: runs each leg as a job of a Slurm cluster, submitted on this machine or on a login node over ssh. A job needs no
+client: it ends by its own time limit, its files stay until someone collects them, and a later client finds it by its name."""
 
 import math
 import re
@@ -47,8 +43,6 @@ from warpwave.errors import ConfigError, InfrastructureError, UnreachableError, 
 from warpwave.options import RunOptions
 from warpwave.records import Environment, Exit
 
-# Follow a job from the queue to its end: show its state, pass on its output, and stop it if the user wants to.
-#
 # Slurm's controller serves a whole site, so we ask it rarely. While a job runs, we look at the files that it writes.
 
 _WORDS = 6  # lines, of a job that fails before the inside says anything
@@ -99,12 +93,8 @@ class Follower:
         return ended if self._heard else not_begun(ended, self.job, self.status, self.host.container, self._words)
 
     def _pieces(self) -> Iterator[bytes]:
-        """Look again and again, and yield what is new.
-
-        Raises:
-            InfrastructureError: the site does not answer any more. The job goes on.
-            UsageError: Slurm will never start the job. It was cancelled.
-        """
+        """Look again and again, and yield what is new. Raises InfrastructureError if the site does not answer any more, and UsageError if
+        Slurm will never start the job. The job goes on. It was cancelled."""
         pause = _FIRST_S
         while True:
             seen = self._look(ask=not self._running or time.monotonic() - self._asked_at >= _ASK_S, read=True)
@@ -205,7 +195,6 @@ class Follower:
                 time.sleep(_FIRST_S)
 
     def _cancel(self) -> None:
-        """Cancel the job, and wait until its processes have ended."""
         self.site.run(["scancel", self.job])
         until = time.monotonic() + _CANCEL_S
         while time.monotonic() < until and not self._look(ask=True).is_over:
@@ -238,17 +227,13 @@ class SlurmEngine:
         self._say = say
         host, options = self._host, request.options
         if has_packages(request):
-            raise UsageError(
-                f"{host.name}: warpwave installs no packages and no toolchain on a Slurm site.",
-                "--requirements, --install and --toolchain build an image or an environment, which a site does its own way.",
-                "Install them in the site's Python or image, and leave the option out.",
-            )
+            happened = f"{host.name}: warpwave installs no packages and no toolchain on a Slurm site."
+            meaning = "--requirements, --install and --toolchain build an image or an environment, which a site does its own way."
+            raise UsageError(happened, meaning, "Install them in the site's Python or image, and leave the option out.")
         if options.where.gpu:
-            raise UsageError(
-                f"{host.name}: a card was chosen ({options.where.gpu}), and Slurm assigns the cards there.",
-                "A job sees the cards that it was given, and no other.",
-                "Ask for a number of cards with `slurm.gpus` in hosts.yml.",
-            )
+            happened = f"{host.name}: a card was chosen ({options.where.gpu}), and Slurm assigns the cards there."
+            meaning = "A job sees the cards that it was given, and no other."
+            raise UsageError(happened, meaning, "Ask for a number of cards with `slurm.gpus` in hosts.yml.")
         weakened = protections(host, options.build.weaken)
         say(f"{host.name}: protections given up with `container: {host.container}`: {', '.join(weakened)}")
         take_once(options)
@@ -361,12 +346,8 @@ def planned(request: Request) -> tuple[str, tuple[str, ...]]:
 
 
 def ask(host: Host, argv: Sequence[str], limit_s: float) -> Answer:
-    """Run one command on a node with the leg's card, in a job of its own, and return what it prints.
-
-    Raises:
-        InfrastructureError: no card becomes free in time, or the site refuses the job.
-        UnreachableError: the login node does not answer.
-    """
+    """Run one command on a node with the leg's card, in a job of its own, and return what it prints. Raises InfrastructureError if no card
+    becomes free in time, or the site refuses the job, and UnreachableError if the login node does not answer."""
     engine, started = connect(host), time.monotonic()
     assert host.slurm is not None  # `connect` has looked
     words = ["srun", "--quiet", f"--immediate={math.ceil(limit_s)}", "--time=2", "--ntasks=1", "--job-name=warpwave-doctor"]
@@ -381,12 +362,8 @@ def ask(host: Host, argv: Sequence[str], limit_s: float) -> Answer:
 
 
 def connect(host: Host | None = None) -> SlurmEngine:
-    """Find Slurm's commands on this machine, or on the login node that the leg names.
-
-    Raises:
-        InfrastructureError: they are missing, or the login node cannot be reached.
-        ConfigError: the leg does not say how to run.
-    """
+    """Find Slurm's commands on this machine, or on the login node that the leg names. Raises InfrastructureError if they are missing, or
+    the login node cannot be reached, and ConfigError if the leg does not say how to run."""
     if host is None or host.slurm is None:
         raise ConfigError("The engine slurm has no host.", "The partition and the container are in hosts.yml.", "Name a leg of hosts.yml.")
     runtime_of(host)

@@ -1,7 +1,5 @@
 """Look at a job: its state in the queue, its status file, and its new output."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -109,11 +107,8 @@ def look_at_node(site: Site, folder: str, job: str, ask: bool, offset: int | Non
 
 
 def look(site: Site, folder: str, job: str, ask: bool, offset: int | None) -> Seen:
-    """Return what a job shows of itself. `ask` for its state in the queue; read its output from `offset`, in bytes, or none.
-
-    Raises:
-        SiteLostError: the site does not answer.
-    """
+    """Return what a job shows of itself. `ask` for its state in the queue; read its output from `offset`, in bytes, or none. Raises
+    SiteLostError if the site does not answer."""
     done = site.script(_LOOK, folder, job, FORMAT if ask else "", str((offset or 0) + 1), "0" if offset is None else str(PIECE))
     head, _, output = done.out.partition(b"\n--\n")
     status, entry, gone, trouble = [], None, False, ""
@@ -170,8 +165,6 @@ def read_status(text: str) -> Status:
     )
 
 
-# Turn the way a job ended into an `Exit`, in words with Slurm's own state. Pure.
-#
 # If Slurm or an operator ends a job, the kernels are not to blame: it is an error of the infrastructure.
 
 _RESUME = "Continue with --resume: what is finished does not run again."

@@ -1,9 +1,5 @@
-"""Write the text that sbatch gets: a fixed batch script, with the folder of this job's leg as a quoted word.
-
-What a leg runs is in the file `job` in its folder, which only its owner may read: variables may be secrets, and Slurm keeps batch scripts.
-"""
-
-from __future__ import annotations
+"""Write the text that sbatch gets: a fixed batch script, with the folder of this job's leg as a quoted word. What a leg runs is in the file
+`job` in its folder, which only its owner may read: variables may be secrets, and Slurm keeps batch scripts."""
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -60,11 +56,8 @@ exit "$code"
 
 
 def batch_script(leg: str, sent: bool = False) -> str:
-    """Return the script of a job that runs in the folder `leg`.
-
-    `sent` says that this folder is on the node itself: the job makes it, waits for its files, and keeps its results until they are
-    collected.
-    """
+    """Return the script of a job that runs in the folder `leg`. `sent` says that this folder is on the node itself: the job makes it, waits
+    for its files, and keeps its results until they are collected."""
     body = _BODY.lstrip()
     if sent:
         body = body.replace("cd -- ", f"{_ARRIVE}cd -- ", 1).replace('exit "$code"\n', f'{_WAIT}exit "$code"\n')
@@ -101,12 +94,9 @@ Words = Sequence[Union[str, Scratch]]
 def leg_file(
     command: Words, variables: Mapping[str, str], *, forward: str = "", modules: Sequence[str], cards: str, relays: bool = True
 ) -> str:
-    """Return the file `job` of a leg, which the script sources: modules, variables, and the command.
-
-    A runtime that passes on no variable of the node gets Slurm's choice of cards under names that begin with `forward`. `cards` is the
-    variable that selects the cards that a process sees, which Slurm sets; empty if the target has none. A command that `relays` passes
-    SIGTERM on to the inside.
-    """
+    """Return the file `job` of a leg, which the script sources: modules, variables, and the command. A runtime that passes on no variable
+    of the node gets Slurm's choice of cards under names that begin with `forward`. `cards` is the variable that selects the cards that a
+    process sees, which Slurm sets; empty if the target has none. A command that `relays` passes SIGTERM on to the inside."""
     lines = [] if relays else ["relays="]
     if modules:
         # Where sites define `module`. Their files may use unset variables, and the script sets no -u.
@@ -151,12 +141,9 @@ class Places:
 
 @dataclass(frozen=True)
 class Runtime:
-    """A way to start the inside.
-
-    `weakened` are the protections that it cannot give, `can_weaken` those that the user may give up. It takes variables into the container
-    whose names have the `prefix`, or what it starts there `renames` them. It `relays` SIGTERM to the inside; srun would cancel the whole
-    step, so its inside is asked by a file.
-    """
+    """A way to start the inside. `weakened` are the protections that it cannot give, `can_weaken` those that the user may give up. It takes
+    variables into the container whose names have the `prefix`, or what it starts there `renames` them. It `relays` SIGTERM to the inside;
+    srun would cancel the whole step, so its inside is asked by a file."""
 
     words: Callable[[Host, Target, Places, RunOptions], Words]
     contains: bool
@@ -194,11 +181,9 @@ def variables_of(host: Host, target: Target, places: Places, chosen: Mapping[str
 
 
 def exported(host: Host, target: Target, places: Places, chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of the inside under the names that they have on the node.
-
-    On the node they would steer the shell, srun and every other program: LD_PRELOAD there is code. So each has a prefix. Only those of the
-    targets file keep their names where enroot's own hooks read them.
-    """
+    """Return the variables of the inside under the names that they have on the node. On the node they would steer the shell, srun and every
+    other program: LD_PRELOAD there is code. So each has a prefix. Only those of the targets file keep their names where enroot's own hooks
+    read them."""
     runtime, variables = runtime_of(host), variables_of(host, target, places, chosen)
     own = set(variables) - _renamed(target, variables, chosen) if runtime.renames else set()
     return {name if name in own else f"{runtime.prefix}{name}": value for name, value in variables.items()}
@@ -209,11 +194,8 @@ def _renamed(target: Target, variables: Mapping[str, str], chosen: Mapping[str, 
 
 
 def protections(host: Host, asked: Sequence[str]) -> tuple[str, ...]:
-    """Return the protections that a leg lacks: those that its runtime cannot give, and those that the user gives up.
-
-    Raises:
-        UsageError: the user gives up a protection that this runtime does not have.
-    """
+    """Return the protections that a leg lacks: those that its runtime cannot give, and those that the user gives up. Raises UsageError if
+    the user gives up a protection that this runtime does not have."""
     runtime = runtime_of(host)
     for name in asked:
         if name not in (*runtime.can_weaken, *runtime.weakened):
@@ -271,11 +253,9 @@ exec "$@\"""".replace("PREFIX", _PREFIX)
 def _mounts(places: Places) -> list[tuple[str, str, str]]:
     for path in (places.harness, places.packages, places.results):
         if unsafe := _UNSAFE & set(path):
-            raise ConfigError(
-                f"{path} cannot be mounted into a container.",
-                f"{' '.join(sorted(unsafe))} separates the parts of a mount in this runtime's options.",
-                "Set `slurm.folder` in hosts.yml to a folder without such a character in its path.",
-            )
+            happened = f"{path} cannot be mounted into a container."
+            meaning = f"{' '.join(sorted(unsafe))} separates the parts of a mount in this runtime's options."
+            raise ConfigError(happened, meaning, "Set `slurm.folder` in hosts.yml to a folder without such a character in its path.")
     return [
         (f"{places.harness}/warpwave", "/warpwave/warpwave", "ro"),
         (places.packages, "/packages", "ro"),

@@ -1,7 +1,5 @@
-"""Run commands where Slurm is: on this machine, or on a login node over the system's ssh.
-
-Each command is a list of words. Over ssh it becomes one line for the login shell, which may be any: bash, fish and tcsh quote differently.
-"""
+"""Run commands where Slurm is: on this machine, or on a login node over the system's ssh. Each command is a list of words. Over ssh it
+becomes one line for the login shell, which may be any: bash, fish and tcsh quote differently."""
 
 from __future__ import annotations
 
@@ -57,11 +55,8 @@ class Site:
         return replace(self, name=f"the node of Slurm job {job}", before=step)
 
     def run(self, words: Sequence[str], given: Union[bytes, IO[bytes]] = b"", limit_s: float = _CALL_S) -> Done:
-        """Run a command to its end, with `given` as its standard input.
-
-        Raises:
-            SiteLostError: it cannot be started, ssh has no connection, or the time is up.
-        """
+        """Run a command to its end, with `given` as its standard input. Raises SiteLostError if it cannot be started, ssh has no
+        connection, or the time is up."""
         with self.start(words, stdin=subprocess.PIPE if isinstance(given, bytes) else given) as process:
             try:
                 out, error = process.communicate(given if isinstance(given, bytes) else None, timeout=limit_s)
@@ -80,11 +75,8 @@ class Site:
     def start(
         self, words: Sequence[str], stdin: Union[int, IO[bytes]] = subprocess.DEVNULL, stderr: int = subprocess.PIPE
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """Start a command; at the end of the block it has ended. It has a session of its own, so Ctrl-C does not reach it.
-
-        Raises:
-            SiteLostError: it cannot be started.
-        """
+        """Start a command; at the end of the block it has ended. It has a session of its own, so Ctrl-C does not reach it. Raises
+        SiteLostError if it cannot be started."""
         words = [*self.before, *words]
         if self.ssh:  # one line for any login shell: what varies in it are letters, digits and + / = only
             encoded = b64encode(shlex.join(words).encode(errors="surrogateescape")).decode()
@@ -108,11 +100,9 @@ class Site:
     def unreachable(self, why: str) -> SiteLostError:
         """Return the error for a site that does not answer."""
         if not self.ssh:
-            return SiteLostError(
-                f"Slurm's commands cannot be used on this machine: {why}.",
-                "This machine is no login node of a Slurm cluster, or its commands are not in PATH.",
-                "Run this on a login node; or name one with `ssh: LOGIN-NODE` beside `slurm:` in hosts.yml.",
-            )
+            meaning = "This machine is no login node of a Slurm cluster, or its commands are not in PATH."
+            remedy = "Run this on a login node; or name one with `ssh: LOGIN-NODE` beside `slurm:` in hosts.yml."
+            return SiteLostError(f"Slurm's commands cannot be used on this machine: {why}.", meaning, remedy)
         return SiteLostError(
             f"{self.name} cannot be reached over ssh: {why}.",
             "The machine is down, or ssh has no key or no known host for it. A job that was submitted goes on; it ends by its time limit.",

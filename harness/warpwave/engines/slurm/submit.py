@@ -1,7 +1,5 @@
 """Submit a job: the words that sbatch gets, and the script that it gets on its standard input."""
 
-from __future__ import annotations
-
 import fcntl
 import io
 import math
@@ -24,8 +22,6 @@ from warpwave.engines.snapshot import PACKAGE, Snapshot, packing
 from warpwave.errors import InfrastructureError, UsageError, WarpwaveError
 from warpwave.options import RunOptions
 from warpwave.records import Cap
-
-# Turn what sbatch says into errors with three parts: what happened, what it usually means, what to do.
 
 # What sbatch says, the part of hosts.yml that it is about, what it means, and what lists the right values. The first that fits counts.
 _MISTAKES = (
@@ -96,11 +92,9 @@ def not_submitted(host: Host, said: str, code: int) -> WarpwaveError:
 
 def hopeless(host: Host, job: str, entry: Entry) -> UsageError:
     """Return the error for a job that would wait for ever."""
-    return UsageError(
-        f"{host.name}: Slurm job {job} could never start ({entry.reason}); it was cancelled.",
-        "The job asks for more than its partition, account or QOS may ever give: most often a longer time.",
-        f"Set {host.name}.slurm.time in hosts.yml to less; `scontrol show partition` and `sacctmgr show qos` list the limits.",
-    )
+    meaning = "The job asks for more than its partition, account or QOS may ever give: most often a longer time."
+    remedy = f"Set {host.name}.slurm.time in hosts.yml to less; `scontrol show partition` and `sacctmgr show qos` list the limits."
+    return UsageError(f"{host.name}: Slurm job {job} could never start ({entry.reason}); it was cancelled.", meaning, remedy)
 
 
 _WRITING_S = 30.0  # on top of the grace: Slurm sends its signal up to this much late
@@ -118,12 +112,9 @@ printf '%s\n' "$id"
 
 
 def submit(site: Site, host: Host, options: RunOptions, leg: str, place: str, name: str) -> str:
-    """Submit the job of a leg, and return its id. `leg` is its folder where sbatch runs, `place` the one on the node.
-
-    Raises:
-        InfrastructureError: Slurm does not answer, or has no room for it.
-        UsageError: the leg names a partition, an account or something else that Slurm does not have.
-    """
+    """Submit the job of a leg, and return its id. `leg` is its folder where sbatch runs, `place` the one on the node. Raises
+    InfrastructureError if Slurm does not answer, or has no room for it, and UsageError if the leg names a partition, an account or
+    something else that Slurm does not have."""
     assert host.slurm is not None
     words = sbatch_words(host.slurm, options, name, host.slurm.time or _time(site, host.slurm, options))
     script = batch_script(place, host.slurm.stage == "sbcast").encode(errors="surrogateescape")
@@ -174,8 +165,6 @@ def job_name(options: RunOptions, leg: str) -> str:
     return re.sub(r"[^\w.+-]", "-", f"warpwave-{options.where.run_id}-{leg}", flags=re.ASCII)
 
 
-# Bring a leg's files to where the nodes see them, and its results back.
-#
 # A run has one folder on the shared file system. In it, `tree-HASH` is read by all legs, and each leg has a folder: with `job` (what to
 # run), `status`, `output`, and `results`, the only one that a container can write to. What comes back is unpacked as if a stranger had sent
 # it.
@@ -307,11 +296,9 @@ def clean(site: Site, folders: Folders) -> None:
 def _must(site: Site, script: str, folder: str, given: Union[bytes, IO[bytes]], *more: str) -> None:
     done = site.script(script, folder, *more, given=given, limit_s=_SEND_S)
     if done.code != 0:
-        raise InfrastructureError(
-            f"The files of the job could not be written to {folder} on {site.name}: {done.said or f'exit code {done.code}'}.",
-            "The disk or a quota is full, or this user may not write there.",
-            "Make room there, or name another folder that the nodes see with `slurm.folder` in hosts.yml; then continue with --resume.",
-        )
+        happened = f"The files of the job could not be written to {folder} on {site.name}: {done.said or f'exit code {done.code}'}."
+        remedy = "Make room there, or name another folder that the nodes see with `slurm.folder` in hosts.yml; then continue with --resume."
+        raise InfrastructureError(happened, "The disk or a quota is full, or this user may not write there.", remedy)
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """Build the command line of ssh(1). Every word is an argument of its own; no shell of this machine reads any of it."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re
@@ -48,20 +46,12 @@ class Place:
 
 
 def place_of(host: Host) -> Place:
-    """Return where a leg of hosts.yml runs.
-
-    Raises:
-        ConfigError: the destination is not one.
-    """
+    """Return where a leg of hosts.yml runs. Raises ConfigError if the destination is not one."""
     return Place(host.ssh, checked(host.ssh), host.engine, host.socket, host.ssh_config)
 
 
 def place_in(address: str) -> Place:
-    """Return what `DOCKER_HOST=ssh://[USER@]HOST[:PORT][/SOCKET]` names.
-
-    Raises:
-        ConfigError: it names no machine, or holds a password.
-    """
+    """Return what `DOCKER_HOST=ssh://[USER@]HOST[:PORT][/SOCKET]` names. Raises ConfigError if it names no machine, or holds a password."""
     try:
         parts = urlsplit(address)
         good = address.startswith("ssh://") and parts.hostname and parts.password is None and not parts.query and not parts.fragment
@@ -69,34 +59,23 @@ def place_in(address: str) -> Place:
     except ValueError:
         good, port = False, None
     if not good:
-        raise ConfigError(
-            f"DOCKER_HOST is {hidden(address)!r}, which names no machine.",
-            "ssh:// is followed by a host, with a user, a port and the path of a socket where needed; never by a password.",
-            "Write it as ssh://USER@HOST, or use a name of ~/.ssh/config: ssh://NAME.",
-        )
+        shown = re.sub(r"(//[^:/@]*):[^@/]*@", r"\1:…@", address)  # without a password in it
+        happened = f"DOCKER_HOST is {shown!r}, which names no machine."
+        meaning = "ssh:// is followed by a host, with a user, a port and the path of a socket where needed; never by a password."
+        raise ConfigError(happened, meaning, "Write it as ssh://USER@HOST, or use a name of ~/.ssh/config: ssh://NAME.")
     destination = checked(f"{parts.username}@{parts.hostname}" if parts.username else str(parts.hostname))
     destination = f"ssh://{destination}:{port}" if port else destination
     return Place(str(parts.hostname), destination, "docker", unquote(parts.path.rstrip("/")))
 
 
-def hidden(address: str) -> str:
-    """Return an address without a password in it."""
-    return re.sub(r"(//[^:/@]*):[^@/]*@", r"\1:…@", address)
-
-
 def checked(destination: str) -> str:
-    """Return the destination if ssh reads it as one, and as nothing else.
-
-    Raises:
-        ConfigError: it could be read as an option, or it holds characters that no host name has.
-    """
+    """Return the destination if ssh reads it as one, and as nothing else. Raises ConfigError if it could be read as an option, or it holds
+    characters that no host name has."""
     host = destination.removeprefix("ssh://").rpartition("@")[2]
     if not _DESTINATION.fullmatch(destination) or destination.startswith("-") or host.startswith("-") or not host:
-        raise ConfigError(
-            f"{destination[:80]!r} is no destination for ssh.",
-            "It begins with a dash, or has characters that no user and no host name has.",
-            "Write HOST or USER@HOST, or give the machine a name in ~/.ssh/config and use that.",
-        )
+        happened = f"{destination[:80]!r} is no destination for ssh."
+        meaning = "It begins with a dash, or has characters that no user and no host name has."
+        raise ConfigError(happened, meaning, "Write HOST or USER@HOST, or give the machine a name in ~/.ssh/config and use that.")
     return destination
 
 
@@ -122,8 +101,6 @@ def surroundings() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SSH_ASKPASS", "LC_", "LANG"))}
     return {**kept, "LC_ALL": "C"}
 
-
-# Turn what ssh says into messages for the user: what happened, what it means, what to do. Makes no calls.
 
 _TRY = "`ssh {} true` must work without a question"
 # What ssh prints, what it means, and what to do. The first that fits counts.
@@ -167,57 +144,36 @@ def not_reached(place: Place, said: str) -> UnreachableError:
 
 def too_slow(place: Place, seconds: float) -> UnreachableError:
     """Report that the machine took the connection and then said nothing."""
-    return UnreachableError(
-        f"{place.name} did not answer within {seconds:g} s.",
-        "It takes connections, but hangs: it is out of memory, its disk is gone, or its ssh server has stopped.",
-        f"`ssh {place.destination} true` shows whether it answers later; then run again.",
-    )
+    happened = f"{place.name} did not answer within {seconds:g} s."
+    meaning = "It takes connections, but hangs: it is out of memory, its disk is gone, or its ssh server has stopped."
+    return UnreachableError(happened, meaning, f"`ssh {place.destination} true` shows whether it answers later; then run again.")
 
 
 def no_ssh() -> InfrastructureError:
     """Report that this machine has no ssh."""
-    return InfrastructureError(
-        "There is no program `ssh` on this machine.",
-        "warpwave reaches other machines with the system's own OpenSSH.",
-        "Install it: `sudo apt-get install openssh-client`.",
-    )
-
-
-def no_shell(place: Place, said: str) -> InfrastructureError:
-    """Report that the other side is no shell, or printed something else."""
-    return InfrastructureError(
-        f"{place.name} does not run commands: {_last(said) or 'it printed nothing'}.",
-        "The account there has no POSIX shell, is limited to one command, or its start-up files end the session.",
-        f"`echo 'echo ok' | ssh {place.destination} sh -s` must print ok.",
-    )
+    meaning = "warpwave reaches other machines with the system's own OpenSSH."
+    return InfrastructureError("There is no program `ssh` on this machine.", meaning, "Install it: `sudo apt-get install openssh-client`.")
 
 
 def no_engine_there(place: Place, user: str, refused: str, programs: Sequence[str]) -> InfrastructureError:
     """Report that there is no socket to use. `refused` is one that exists; `programs` are the engines that are installed."""
     if refused:
-        return InfrastructureError(
-            f"{user} may not use the engine at {refused} on {place.name}.",
-            "An engine runs there, but this user is not in the group that its socket belongs to.",
-            f"On {place.name}: `sudo usermod -aG docker {user}`, then log in again; or use a rootless engine (`engine: podman`).",
-        )
+        meaning = "An engine runs there, but this user is not in the group that its socket belongs to."
+        remedy = f"On {place.name}: `sudo usermod -aG docker {user}`, then log in again; or use a rootless engine (`engine: podman`)."
+        return InfrastructureError(f"{user} may not use the engine at {refused} on {place.name}.", meaning, remedy)
     installed = f" ({' and '.join(programs)} {'are' if len(programs) > 1 else 'is'} installed)" if programs else ""
-    looked = (
-        f"no socket of an engine at {place.socket}" if place.socket else f"no {place.engine or 'container'} engine that runs{installed}"
-    )
-    return InfrastructureError(
-        f"{place.name} has {looked}.",
-        "It is not installed or not started, or its socket is in an unusual place.",
-        f"On {place.name}: `sudo systemctl start docker`, or install Podman; or name the socket in hosts.yml (`socket: /path`).",
-    )
+    engine = f"{place.engine or 'container'} engine that runs{installed}"
+    looked = f"no socket of an engine at {place.socket}" if place.socket else f"no {engine}"
+    meaning = "It is not installed or not started, or its socket is in an unusual place."
+    remedy = f"On {place.name}: `sudo systemctl start docker`, or install Podman; or name the socket in hosts.yml (`socket: /path`)."
+    return InfrastructureError(f"{place.name} has {looked}.", meaning, remedy)
 
 
 def not_forwarded(place: Place, said: str) -> InfrastructureError:
     """Report that ssh connects, but does not pass the engine's socket on."""
-    return InfrastructureError(
-        f"The engine's socket on {place.name} cannot be reached through ssh: {_last(said) or 'the connection was closed'}.",
-        "The ssh server there forbids forwarding to sockets, or the engine stopped a moment ago.",
-        f"On {place.name}: `AllowStreamLocalForwarding yes` in sshd_config (it is the default), and check that the engine runs.",
-    )
+    happened = f"The engine's socket on {place.name} cannot be reached through ssh: {_last(said) or 'the connection was closed'}."
+    remedy = f"On {place.name}: `AllowStreamLocalForwarding yes` in sshd_config (it is the default), and check that the engine runs."
+    return InfrastructureError(happened, "The ssh server there forbids forwarding to sockets, or the engine stopped a moment ago.", remedy)
 
 
 def _last(said: str) -> str:
@@ -228,8 +184,6 @@ def _last(said: str) -> str:
     return printable(text)[-300:].rstrip(". ")
 
 
-# Ask another machine what an engine needs to know of it: the socket, the limits of its user, device nodes, cards.
-#
 # The script goes to the standard input of `sh` there, so it is in no process list. What varies in it is quoted. Its answer is distrusted:
 # lines of a fixed form are read, the rest is ignored.
 
@@ -287,9 +241,7 @@ look() {
 @dataclass(frozen=True)
 class There:
     """What a machine says of itself. `socket` is the engine's; if it is empty, Podman's service is to be started in the folder `start`.
-
-    `files` and `processes` are the hard limits of the user there; -1 if there are none. `nodes` are device nodes with their groups.
-    """
+    `files` and `processes` are the hard limits of the user there; -1 if there are none. `nodes` are device nodes with their groups."""
 
     uid: int
     files: int
@@ -300,17 +252,16 @@ class There:
 
 
 def look(place: Place, patterns: Sequence[str] = ()) -> There:
-    """Ask for the engine's socket, and for the device nodes that match `patterns`.
-
-    Raises:
-        InfrastructureError: the machine cannot be reached, or has no engine that this user may use.
-    """
+    """Ask for the engine's socket, and for the device nodes that match `patterns`. Raises InfrastructureError if the machine cannot be
+    reached, or has no engine that this user may use."""
     known = f"engine={shlex.quote(place.engine)}\nwanted={shlex.quote(place.socket)}\n"
     said = talk(place, f"{_LOOK}{known}look {shlex.join(patterns)}\n")
     answers = [(found[1], found[2].strip()) for line in said.splitlines() if (found := _LINE.fullmatch(line))]
     facts = dict(answers)
     if "end" not in facts:
-        raise no_shell(place, said)
+        happened = f"{place.name} does not run commands: {_last(said) or 'it printed nothing'}."
+        meaning = "The account there has no POSIX shell, is limited to one command, or its start-up files end the session."
+        raise InfrastructureError(happened, meaning, f"`echo 'echo ok' | ssh {place.destination} sh -s` must print ok.")
     socket, start = _path(facts.get("socket", "")), _path(facts.get("start", ""))
     if not socket and not start:
         programs = [value for name, value in answers if name == "program" and value in _PROGRAMS]
@@ -323,11 +274,8 @@ def look(place: Place, patterns: Sequence[str] = ()) -> There:
 
 
 def answer_of(place: Place, command: Sequence[str], limit_s: float) -> Answer:
-    """Run a command there, such as a vendor's question of the targets file, and return what it prints. Its exit code is no error.
-
-    Raises:
-        UnreachableError: the machine does not answer.
-    """
+    """Run a command there, such as a vendor's question of the targets file, and return what it prints. Its exit code is no error. Raises
+    UnreachableError if the machine does not answer."""
     started = time.monotonic()
     # The connection itself may take time. A command that hangs in a driver cannot be killed, so warpwave does not wait for it.
     asked = f'{shlex.join(command)} </dev/null 2>&1; code=$?; echo; echo "ww:code $code"'
@@ -343,11 +291,8 @@ def answer_of(place: Place, command: Sequence[str], limit_s: float) -> Answer:
 
 
 def talk(place: Place, script: str, limit_s: float | None = None) -> str:
-    """Run a script in a POSIX shell there, and return the beginning of what it prints.
-
-    Raises:
-        InfrastructureError: the machine cannot be reached, or did not answer in time.
-    """
+    """Run a script in a POSIX shell there, and return the beginning of what it prints. Raises InfrastructureError if the machine cannot be
+    reached, or did not answer in time."""
     limit_s = limit_s or ANSWER_S
     try:
         done = subprocess.run(

@@ -1,10 +1,6 @@
-"""Keep a socket of another machine within reach: a socket of this machine that ssh forwards to it.
-
-ssh runs in a session of its own, so that Ctrl-C does not end it before the kernels. It ends with this process, however that ends: the shell
-at its other end waits for the end of its input, which this process holds open.
-"""
-
-from __future__ import annotations
+"""Keep a socket of another machine within reach: a socket of this machine that ssh forwards to it. ssh runs in a session of its own, so
+that Ctrl-C does not end it before the kernels. It ends with this process, however that ends: the shell at its other end waits for the end
+of its input, which this process holds open."""
 
 import os
 import secrets
@@ -59,11 +55,7 @@ class Tunnel:
         self._forward = ""
 
     def open(self) -> None:
-        """Connect, for the first time or again.
-
-        Raises:
-            InfrastructureError: the machine cannot be reached, or forwards nothing.
-        """
+        """Connect, for the first time or again. Raises InfrastructureError if the machine cannot be reached, or forwards nothing."""
         self._end()
         self.path.unlink(missing_ok=True)
         socket = self._there.socket or f"{self._there.start}/warpwave-{secrets.token_hex(6)}.sock"
@@ -118,7 +110,6 @@ class Tunnel:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _ready(self, process: subprocess.Popen[bytes]) -> bool:
-        """Return whether the other side says that it is ready, within the time for an answer."""
         assert process.stdout is not None
         until, text = time.monotonic() + ANSWER_S, b""
         while (left := until - time.monotonic()) > 0:
@@ -161,11 +152,7 @@ class Tunnel:
 
 
 def opened(place: Place, there: There) -> Tunnel:
-    """Return a tunnel that is connected.
-
-    Raises:
-        InfrastructureError: the machine cannot be reached, or forwards nothing.
-    """
+    """Return a tunnel that is connected. Raises InfrastructureError if the machine cannot be reached, or forwards nothing."""
     tunnel = Tunnel(place, there)
     try:
         tunnel.open()

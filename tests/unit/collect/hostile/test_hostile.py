@@ -200,7 +200,7 @@ def test_no_archive_is_ever_read():
         "harness/warpwave/inside/process/forks.py": {"pickle"},
         "harness/warpwave/render/html/shell.py": {"zlib"},
         "harness/warpwave/engines/docker/images.py": set(),
-        "harness/warpwave/engines/remote/files.py": set(),
+        "harness/warpwave/engines/remote/container.py": set(),
         "harness/warpwave/engines/snapshot.py": {"tarfile"},
         "harness/warpwave/engines/packages/installing/requirements.py": {"zipfile"},
     }

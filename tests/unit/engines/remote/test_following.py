@@ -8,10 +8,9 @@ import pytest
 from warpwave.engines import waiting
 from warpwave.engines.remote import connection as module
 from warpwave.engines.remote import connection as output_module
-from warpwave.engines.remote import lease as lease_module
+from warpwave.engines.remote import container as lease_module
 from warpwave.engines.remote.connection import Followed, LostError, Reconnecting
-from warpwave.engines.remote.container import MADE, OWNER, RUN, UNTIL
-from warpwave.engines.remote.lease import Claim, leased
+from warpwave.engines.remote.container import MADE, OWNER, RUN, UNTIL, Claim, leased
 from warpwave.errors import InfrastructureError
 
 

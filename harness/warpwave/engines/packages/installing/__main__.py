@@ -5,8 +5,6 @@ pip works out what is needed, and then installs exactly that without them. The r
 line of the output begins with `warpwave: `. What a stopped installation with the same SCRATCH and VENV finished is not done again.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import os
@@ -44,8 +42,6 @@ from .requirements import (
     without_protected,
 )
 
-# Build the package. If that fails, as without a GPU's toolkit, find out at least what it needs.
-
 _BUILD_LIMIT_S = 1800
 _DESCRIBE_LIMIT_S = 300
 
@@ -77,10 +73,8 @@ def build(plan: Path, about: dict[str, Any], scratch: Path, locked: bool, notes:
 
 
 def _tools(plan: Path, tree: Path, tools: Path, version: str, locked: bool) -> dict[str, str]:
-    """Install what the build needs, and return its variables.
-
-    Without pip's isolation, which would download another torch for a package that needs torch to be built.
-    """
+    """Install what the build needs, and return its variables. Without pip's isolation, which would download another torch for a package
+    that needs torch to be built."""
     requires = read_toml(tree / "pyproject.toml").get("build-system", {}).get("requires", ["setuptools>=40.8", "wheel"])
     wanted = [line for line in requires if not is_protected(name_of(line))]
     done = tools.with_suffix(".done")
@@ -117,15 +111,9 @@ def _described(plan: Path, tree: Path, report: Path, variables: dict[str, str]) 
     return {"name": "", "version": "", "requires_dist": [], **metadata}
 
 
-# Install a toolchain: Triton without what it names, and torch if it is another one than this Python has.
-
-
 def install_toolchain(plan: Path, wanted: dict[str, Any]) -> dict[str, Any]:
-    """Install what this Python does not have already, and return what is in the environment.
-
-    Raises:
-        FailedError: a version cannot be had.
-    """
+    """Install what this Python does not have already, and return what is in the environment. Raises FailedError if a version cannot be
+    had."""
     here = present()
     notes: list[str] = []
     if wanted["torch"] and here.get("torch", "").split("+")[0] != wanted["torch"]:
@@ -139,7 +127,6 @@ def install_toolchain(plan: Path, wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def _install_torch(plan: Path, wanted: dict[str, Any]) -> None:
-    """Install torch, and what it needs but another Triton."""
     source = _source(wanted["torch_index"])
     run_pip(plan, "install", "--no-deps", "--ignore-installed", *source, f"torch=={wanted['torch']}")
     importlib.invalidate_caches()
@@ -151,35 +138,32 @@ def _install_torch(plan: Path, wanted: dict[str, Any]) -> None:
 
 
 def _source(index: str) -> list[str]:
-    """Return pip's options for an index, or for a folder of wheels."""
     if not index:
         return []
     return ["--no-index", "--find-links", index] if Path(index).is_dir() else ["--index-url", index]
 
-
-# Work out what is needed beside the package, and install it all.
 
 _RESOLVE_LIMIT_S = 1800
 _IMPORT_LIMIT_S = 300
 
 
 def install(plan: Path, scratch: Path) -> dict[str, Any]:
-    """Install everything, and return the packages that are new and what a user should know.
-
-    Raises:
-        FailedError: something that was asked for cannot be installed.
-    """
+    """Install everything, and return the packages that are new and what a user should know. Raises FailedError if something that was asked
+    for cannot be installed."""
     about = json.loads((plan / "plan.json").read_text())
     if "toolchain" in about:
         return install_toolchain(plan, about["toolchain"])
     notes: list[str] = []
     lines = (plan / "requirements.txt").read_text().splitlines()
     locked = any("--hash" in line for line in lines)
-    _forget_half_installed()
+    for metadata in Path(sysconfig.get_paths()["purelib"]).glob("*.dist-info"):  # of a stopped installation: pip names itself at the end
+        if not (metadata / "INSTALLER").is_file():
+            shutil.rmtree(metadata)
     wheel, needed = build(plan, about, scratch, locked, notes) if about["mode"] else (None, [])
     options, wanted = sort_out(lines, notes)
     if locked:
-        _install_locked(plan, scratch, options + wanted)
+        (scratch / "locked.txt").write_text("\n".join(options + wanted) + "\n")
+        run_pip(plan, "install", "--require-hashes", "--no-deps", "--requirement", str(scratch / "locked.txt"))
     else:
         tree, alone = plan / "package", about["mode"] != "all"
         skipped = {plain(name) for name in about["skipped"]}
@@ -201,14 +185,6 @@ def install(plan: Path, scratch: Path) -> dict[str, Any]:
     return {"packages": own_packages(), "notes": notes}
 
 
-def _forget_half_installed() -> None:
-    """Remove the metadata of packages whose installation was stopped, so that pip installs them again. It names itself at the end."""
-    folder = Path(sysconfig.get_paths()["purelib"])
-    for metadata in folder.glob("*.dist-info"):
-        if not (metadata / "INSTALLER").is_file():
-            shutil.rmtree(metadata)
-
-
 def _without(skipped: set[str], lines: list[str], notes: list[str]) -> list[str]:
     """Leave out the requirements that the package's own file skips, each with a note."""
     left_out = [line for line in lines if name_of(line) in skipped]
@@ -216,18 +192,10 @@ def _without(skipped: set[str], lines: list[str], notes: list[str]) -> list[str]
     return [line for line in lines if line not in left_out]
 
 
-def _install_locked(plan: Path, scratch: Path, lines: list[str]) -> None:
-    """Install exactly what is locked by hash, and nothing else."""
-    (scratch / "locked.txt").write_text("\n".join(lines) + "\n")
-    run_pip(plan, "install", "--require-hashes", "--no-deps", "--requirement", str(scratch / "locked.txt"))
-
-
 def _install(plan: Path, scratch: Path, options: list[str], wanted: list[str], declared_lines: list[str], notes: list[str]) -> None:
-    """Let pip work out what is needed, and install that without what is protected.
-
-    What the user asked for must be there. Of what the package declares, that which cannot be had is left out: a library that is built with
-    a GPU's toolkit would else keep every test from running, also those that do not need it.
-    """
+    """Let pip work out what is needed, and install that without what is protected. What the user asked for must be there. Of what the
+    package declares, that which cannot be had is left out: a library that is built with a GPU's toolkit would else keep every test from
+    running, also those that do not need it."""
     if not (wanted or declared_lines):
         return
     declared_lines = list(map(any_companion, declared_lines))
@@ -262,11 +230,8 @@ def _install(plan: Path, scratch: Path, options: list[str], wanted: list[str], d
 
 
 def _keep_if_it_fits(plan: Path, scratch: Path, name: str, notes: list[str]) -> None:
-    """Replace a package that was compiled for another build of torch by the version for this one, or remove it.
-
-    A package that something else needs may be pinned to an older torch. What would use one that does not fit cannot be imported either, but
-    works without it.
-    """
+    """Replace a package that was compiled for another build of torch by the version for this one, or remove it. A package that something
+    else needs may be pinned to an older torch. What would use one that does not fit cannot be imported either, but works without it."""
     if not (why := _refuses_torch(name)):
         return
     run_pip(plan, "uninstall", "--yes", name)
@@ -290,12 +255,9 @@ def _refuses_torch(name: str) -> str:
 
 
 def _resolved(plan: Path, scratch: Path, lines: list[str], notes: list[str]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return what pip would install, and the options that it needs to build it.
-
-    First with the versions of uv.lock, if the package has one, and with torch as it is; a note says if they do not go together. If no
-    versions go together with torch, without that condition. A package that wants torch for its build gets the one that is there; then the
-    last error says most.
-    """
+    """Return what pip would install, and the options that it needs to build it. First with the versions of uv.lock, if the package has one,
+    and with torch as it is; a note says if they do not go together. If no versions go together with torch, without that condition. A
+    package that wants torch for its build gets the one that is there; then the last error says most."""
     (scratch / "wanted.txt").write_text("\n".join(lines) + "\n")
     report, own, first = scratch / "report.json", plan / "constraints.txt", ""
     given = ["--constraint", str(own)] if own.stat().st_size else []

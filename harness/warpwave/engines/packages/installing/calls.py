@@ -1,7 +1,5 @@
 """Call pip with the plan's sources, and say why it failed."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -27,11 +25,7 @@ class FailedError(Exception):
 
 
 def run_pip(plan: Path, command: str, *words: str, limit_s: float | None = None, **variables: str) -> None:
-    """Run pip. What it prints goes to this process's output.
-
-    Raises:
-        FailedError: it failed, with its last line, or it took too long.
-    """
+    """Run pip. What it prints goes to this process's output. Raises FailedError if it failed, with its last line, or it took too long."""
     source = [] if command == "uninstall" or "--no-index" in words else source_options(plan)
     line = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", command, *source, *words]
     say(f"+ pip {command} {' '.join(words)}\n")

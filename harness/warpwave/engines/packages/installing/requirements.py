@@ -1,7 +1,5 @@
 """What is asked for, and what this environment has. torch, Triton and pytest stay what they are."""
 
-from __future__ import annotations
-
 import ast
 import configparser
 import importlib.metadata
@@ -100,10 +98,8 @@ def in_extra(line: str, extra: str) -> str:
 
 
 def any_companion(line: str) -> str:
-    """Return a requirement without its versions if it is compiled for one build of torch: that of the torch which is here will do.
-
-    pip would else look for another torch that goes with those versions, and download it to read what it needs.
-    """
+    """Return a requirement without its versions if it is compiled for one build of torch: that of the torch which is here will do. pip
+    would else look for another torch that goes with those versions, and download it to read what it needs."""
     found = parse(line) if is_companion(name_of(line)) else None
     return line if found is None or found.url else found.name + (f"; {found.marker}" if found.marker else "")
 
@@ -118,8 +114,6 @@ def plain(name: str) -> str:
     """Return a package's name in its normalized form."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
-
-# What a package's own files say of it, without running them.
 
 _EXTRAS = ("test", "tests", "testing", "dev")
 _TOOLS = re.compile(
@@ -182,10 +176,6 @@ def wheel_requires(wheel: Path) -> list[str]:
     return _metadata(wheel).get_all("Requires-Dist") or []
 
 
-def _provided(wheel: Path) -> list[str]:
-    return list(map(plain, _metadata(wheel).get_all("Provides-Extra") or []))
-
-
 def _metadata(wheel: Path) -> Message:
     with zipfile.ZipFile(wheel) as archive:
         file = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
@@ -206,9 +196,7 @@ def helpers_of(tree: Path, wheel: Path | None) -> list[str]:
 
 def extra_lines(tree: Path, wheel: Path | None, name: str) -> list[str] | None:
     """Return what an extra of the package needs, or a dependency group, or a file such as `requirements-NAME.txt`; None if it has none.
-
-    Extras that the extra itself names, as in `all = ["ops[a,b]"]`, are part of it.
-    """
+    Extras that the extra itself names, as in `all = ["ops[a,b]"]`, are part of it."""
     project = read_toml(tree / "pyproject.toml")
     extras = _extras(project, wheel)
     if plain(name) in extras:
@@ -238,12 +226,12 @@ def known_extras(tree: Path, wheel: Path | None) -> list[str]:
 def _extras(project: dict[str, Any], wheel: Path | None) -> dict[str, list[str]]:
     if wheel:
         lines = wheel_requires(wheel)
-        return {name: [alone for line in lines if (alone := in_extra(line, name))] for name in _provided(wheel)}
+        names = map(plain, _metadata(wheel).get_all("Provides-Extra") or [])
+        return {name: [alone for line in lines if (alone := in_extra(line, name))] for name in names}
     return {plain(name): list(map(str, lines)) for name, lines in project.get("project", {}).get("optional-dependencies", {}).items()}
 
 
 def _grouped(project: dict[str, Any], name: str, seen: frozenset[str] = frozenset()) -> list[str]:
-    """Return the requirements of a dependency group, with those of the groups that it includes."""
     lines: list[str] = []
     for entry in project.get("dependency-groups", {}).get(name, ()) if name not in seen else ():
         if isinstance(entry, str):
@@ -254,7 +242,6 @@ def _grouped(project: dict[str, Any], name: str, seen: frozenset[str] = frozense
 
 
 def _filed(tree: Path, name: str) -> list[str]:
-    """Return the packages of the requirements files that are named after what they are for."""
     names = (f"requirements-{name}.txt", f"requirements_{name}.txt", f"{name}-requirements.txt", f"requirements/{name}.txt")
     return [line for file in names for line in listed(tree / file)]
 
