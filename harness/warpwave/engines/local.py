@@ -5,6 +5,7 @@ Use it on a laptop, in a Kubernetes runner pod (which is a container already), a
 
 from __future__ import annotations
 
+import compileall
 import ctypes
 import math
 import os
@@ -144,7 +145,9 @@ class LocalEngine:
         links = Path(layout.harness)
         links.mkdir(exist_ok=True)  # a killed run leaves it behind
         (links / "warpwave").unlink(missing_ok=True)
-        (links / "warpwave").symlink_to(Path(warpwave.__file__).parent)
+        (links / "warpwave").symlink_to(harness := Path(warpwave.__file__).parent)
+        if not sys.dont_write_bytecode:  # the inside must write none beside the package's code, and some installers leave ours out, too
+            compileall.compile_dir(harness / "inside", quiet=2)
         command = _command(environment.python, layout)
         with waiting.held(), adopted() as end_orphans:
             try:
