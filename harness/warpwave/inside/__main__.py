@@ -27,7 +27,20 @@ from warpwave.inside.process.journal import PIPE_VARIABLE
 from warpwave.inside.process.outcomes import doubted
 from warpwave.inside.process.supervise import describe_exit
 from warpwave.inside.process.workers import FOLDER_VARIABLE, UNTIL_VARIABLE, Worker, end
-from warpwave.records import AHEAD_FILE, BUDGET_UP, STAGES, UNWRITABLE, Job, Stage, StageReport, Stages, Verdict, to_text, write_text
+from warpwave.records import (
+    AHEAD_FILE,
+    BUDGET_UP,
+    FORKS_VARIABLE,
+    STAGES,
+    UNWRITABLE,
+    Job,
+    Stage,
+    StageReport,
+    Stages,
+    Verdict,
+    to_text,
+    write_text,
+)
 
 _GRACE_S = 20.0
 _LONGER = "Raise --timeout (seconds), or continue with --resume: what is finished does not run again. --quick runs less."
@@ -50,7 +63,9 @@ def run(job: Job, job_path: Path) -> None:
     reports = [finished.get(report.stage, report) for report in reports]
     _save(job, reports, finished=False)
     (folder := Path(job.output, Stage.FACTS.value)).mkdir(exist_ok=True)
-    warm = forks.Warm({**os.environ, **job.declared.variables}, folder / "log.txt")
+    kept = os.environ.pop(FORKS_VARIABLE, "")
+    usable = int(kept) if kept and not job.declared.variables else None
+    warm = forks.Warm({**os.environ, **job.declared.variables}, folder / "log.txt", usable)
     until, ahead, compiled = time.monotonic() + _total_s(job), not job.needs_card, 0
     notes: tuple[str, ...] = ()
     known = {card.name for card in job.architectures}
@@ -230,7 +245,7 @@ def _wait(process: Worker, until: float) -> None:
 def _end(process: Worker, warm: forks.Warm | None) -> None:
     """End a stage's process, and what it left behind. What a fork of `warm` left, that ends."""
     end(process, _GRACE_S)
-    sealing.end_orphans(process.pid, *([warm.process.pid] if warm else []))
+    sealing.end_orphans(process.pid, *([warm.process.pid] if warm and warm.process else []))
 
 
 def _relay(pipe: int, reports: list[StageReport]) -> None:

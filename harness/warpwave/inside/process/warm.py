@@ -1,5 +1,6 @@
-"""The interpreter from which the stages of a run are forked: `python -m warpwave.inside.process.warm`, started by the inside.
+"""The interpreter from which the stages of a run are forked: `python -m warpwave.inside.process.warm`.
 
+The inside starts it, or an engine that keeps it for the next run.
 It imports what every stage needs. Triton is imported in the forks: it decides at its import whether it interprets. No code of the package
 runs here, and no fork can look into this process. It adopts what a stage leaves behind, and ends it before that stage's end is told.
 """
@@ -13,6 +14,7 @@ import socket
 import sys
 
 from warpwave.inside.process import forks, sealing
+from warpwave.records import FORKS_VARIABLE
 
 _NEEDED = ("torch", "pytest", "warpwave.inside.multi_gpu.share", "warpwave.inside.codegen.recorder")
 
@@ -26,7 +28,7 @@ def main() -> None:
         with contextlib.suppress(ImportError):  # the facts stage reports what is missing
             importlib.import_module(module)
     _compare_without_dtensor()
-    channel = socket.socket(fileno=int(os.environ.pop(forks.CHANNEL_VARIABLE)))
+    channel = socket.socket(fileno=int(os.environ.pop(FORKS_VARIABLE)))
     channel.send(b".")
     forks.run(forks.serve(channel, sealing.end_orphans))
 

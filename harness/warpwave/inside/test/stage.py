@@ -166,7 +166,8 @@ class Results:
         self.pace.note(event, event.get(SEAT))
         if kind == "collected":
             self.announced = True
-            self.collected |= (ids := Counter(event["ids"]))  # a new worker announces only what is left
+            ids = Counter[str](event["ids"])
+            self.collected |= ids  # a new worker announces only what is left
             self._collected_by[event.get(SEAT)] |= ids
             self.total = self.collected.total()
             self.deselected = max(self.deselected, int(event.get("deselected", 0)))

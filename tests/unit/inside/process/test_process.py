@@ -24,6 +24,7 @@ from synthetic import facts
 
 from warpwave.collect import collect
 from warpwave.config.targets import load_targets
+from warpwave.engines import local
 from warpwave.inside import __main__ as inside
 from warpwave.inside import environment
 from warpwave.inside.environment import is_of_the_disk, why_unwritable
@@ -616,3 +617,27 @@ def test_variables_that_were_read_at_an_import_need_a_new_python(tmp_path, monke
         found = warm.start(forks.Task("module", (), {"PATH": "/bin", name: "1"}), 1, {}, 9.0)
 
     assert found == ("a fork" if fits else None)
+
+
+def test_a_kept_interpreter_reads_an_edited_module_anew(tmp_path):
+    """Two runs are forked from the same one, and nothing of the package, of the run's folder or of its end stays in it."""
+    kernels, seen = tmp_path / "kernels", tmp_path / "seen"
+    kernels.mkdir()
+    (kernels / "test_value.py").write_text(
+        "import os, pathlib, value, warpwave.inside.watchdog\n"  # what no stage has imported before
+        "def parents(pid):\n"
+        "    text = pathlib.Path(f'/proc/{pid}/stat').read_text()\n"
+        "    return [pid, *parents(int(text.rpartition(')')[2].split()[1]))] if pid > 1 else []\n"
+        f"def test_value():\n    pathlib.Path({str(seen)!r}).write_text(' '.join(map(str, [value.VALUE, *parents(os.getpid())])))\n"
+    )
+    target = dataclasses.replace(load_targets()["cpu"], stages=(Stage.TEST,))
+    with local.keeping_warm():
+        for value in ("one", "other"):
+            (kernels / "value.py").write_text(f"VALUE = {value!r}\n")
+            options = make_options(f"run-{value}", tmp_path / value, kernels, benches=(), python=light_python())
+            assert run_target(target, options, lambda line: None, lambda event: None).verdict is Verdict.PASSED
+            (warm,) = local._kept.values()
+            found, *parents = seen.read_text().split()
+            assert found == value
+            assert str(warm.process.pid) in parents
+    assert warm.process.poll() is not None
