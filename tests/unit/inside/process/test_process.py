@@ -33,7 +33,7 @@ from warpwave.inside.facts.stage import UnusableError
 from warpwave.inside.process import forks, supervise, workers
 from warpwave.inside.process.outcomes import describe, statement, with_child
 from warpwave.inside.process.supervise import Death, _explain
-from warpwave.records import DeviceFacts, Stage, Verdict, to_json
+from warpwave.records import DeviceFacts, Stage, StageReport, Verdict, to_json
 from warpwave.records.isolated import isolated
 from warpwave.run import run_target
 
@@ -301,7 +301,7 @@ def variables_of(tmp_path, monkeypatch):
 
     def ask(stage):
         with pytest.raises(Started) as started:
-            inside._run_stage(job, tmp_path / "job.json", stage, 9.0) if stage else inside._compile_ahead(job, tmp_path / "job.json", 9.0)
+            inside._run_stage(job, tmp_path / "job.json", stage, 9.0) if stage else inside._Ahead(job, tmp_path / "job.json", 9.0)
         return started.value.args[0]
 
     return ask
@@ -641,3 +641,45 @@ def test_a_kept_interpreter_reads_an_edited_module_anew(tmp_path):
             assert found == value
             assert str(warm.process.pid) in parents
     assert warm.process.poll() is not None
+
+
+@pytest.mark.parametrize(
+    ("stages", "compiled", "happened"),
+    [
+        ("test bench", False, ["begin", "test beside it", "wait", "bench", "remember"]),
+        ("bench", False, ["begin", "wait", "bench", "remember"]),
+        ("test", False, ["begin", "test beside it", "kill", "remember"]),
+        ("test bench", True, ["test", "bench"]),
+    ],
+)
+def test_tests_begin_while_kernels_are_compiled_and_nothing_is_measured_then(tmp_path, monkeypatch, stages, compiled, happened):
+    """Unless an earlier run of the same sources has compiled everything: then nothing is begun."""
+    seen: list[str] = []
+
+    class Ahead:
+        goes_on = True
+
+        def __init__(self, *given):
+            seen.append("begin")
+
+        def end(self, warm, waits=True):
+            self.goes_on = False
+            seen.append("wait" if waits else "kill")
+            return 0, ()
+
+        def remember(self):
+            seen.append("remember")
+
+    def run_stage(job, path, stage, left_s, warm, beside):
+        seen.extend([stage.value + " beside it" * bool(beside and beside.goes_on)] if stage is not Stage.FACTS else [])
+        return StageReport(stage, Verdict.PASSED)
+
+    monkeypatch.setattr(inside, "_Ahead", Ahead)
+    monkeypatch.setattr(inside, "_run_stage", run_stage)
+    monkeypatch.setattr(inside.remembered, "is_compiled", lambda job: compiled)
+    monkeypatch.setattr(inside, "devices_here", lambda job: [{"architecture": "gfx942"}])
+    card = next(card for card in load_targets()["cpu"].architectures if card.name == "gfx942")
+    job = make_job("r", "rocm", tuple(map(Stage, stages.split())), str(tmp_path), str(tmp_path), interpret=False, architectures=(card,))
+    inside.run(job, tmp_path / "job.json")
+
+    assert seen == happened
