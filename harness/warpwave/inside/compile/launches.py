@@ -123,7 +123,9 @@ def run_tests(
     """
     collection = Collection(elsewhere=choice.benches, stage="compile")
     runner = _Runner(choice, collection, on_collected, on_start, on_end)
-    ended = pytest.main(["-q", "--no-header", "--tb=no", "--capture=no", *options], plugins=[collection, runner, *plugins])
+    # For a summary, plugins import all that they have: with some, most of what a worker does.
+    quiet = ["-q", "--no-header", "--no-summary", "--tb=no", "--capture=no"]
+    ended = pytest.main([*quiet, *options], plugins=[collection, runner, *plugins])
     cut = ended is pytest.ExitCode.INTERRUPTED and is_last(choice.budget)
     reported = ended is pytest.ExitCode.USAGE_ERROR and bool(collection.raised)  # a conftest.py that does not import
     if ended in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.INTERRUPTED) and not (cut or reported):
