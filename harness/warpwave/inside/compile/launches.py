@@ -60,6 +60,10 @@ class _Runner:
         self.on_collected, self.on_start, self.on_end = on_collected, on_start, on_end
         self.ended: BaseException | None = None
 
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Have no summary written: for it, plugins import all that they have. With some, that is most of what a worker does."""
+        vars(session.config.hook)["pytest_terminal_summary"] = lambda **given: []
+
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Iterator[None]:
         """Announce what will run, after all other plugins selected tests. Deselect what an earlier worker has run."""
@@ -123,9 +127,7 @@ def run_tests(
     """
     collection = Collection(elsewhere=choice.benches, stage="compile")
     runner = _Runner(choice, collection, on_collected, on_start, on_end)
-    # For a summary, plugins import all that they have: with some, most of what a worker does.
-    quiet = ["-q", "--no-header", "--no-summary", "--tb=no", "--capture=no"]
-    ended = pytest.main([*quiet, *options], plugins=[collection, runner, *plugins])
+    ended = pytest.main(["-q", "--no-header", "--tb=no", "--capture=no", *options], plugins=[collection, runner, *plugins])
     cut = ended is pytest.ExitCode.INTERRUPTED and is_last(choice.budget)
     reported = ended is pytest.ExitCode.USAGE_ERROR and bool(collection.raised)  # a conftest.py that does not import
     if ended in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.INTERRUPTED) and not (cut or reported):
