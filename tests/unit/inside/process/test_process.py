@@ -683,3 +683,22 @@ def test_tests_begin_while_kernels_are_compiled_and_nothing_is_measured_then(tmp
     inside.run(job, tmp_path / "job.json")
 
     assert seen == happened
+
+
+COMPARES = """
+import sys, torch
+from warpwave.inside.process import warm
+comparison = sys.modules["torch.testing._comparison"]
+comparison._unwrap_dtensor_for_comparison = lambda *given: (asked.append(given), given)[1]
+asked = []
+warm._compare_without_dtensor()
+for _ in range(2):
+    torch.testing.assert_close(torch.ones(2), torch.ones(2))
+    print(len(asked), "torch.distributed.tensor" in sys.modules)
+    sys.modules["torch.distributed.tensor"] = sys
+"""
+
+
+def test_a_comparison_asks_for_distributed_tensors_only_where_there_may_be_some():
+    done = subprocess.run([sys.executable, "-c", COMPARES], capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["0 False", "1 True"], done.stderr
