@@ -3,7 +3,8 @@
 Usage: python tests/bench/wall.py [--target cpu|cuda|…] [--tests 13,130,1300] [--rounds N] [--cold]
 Makes packages of as many tests, with 16 points of benchmarks, and runs each in turns with plain commands and with warpwave. On a target
 without benchmarks, both sides run the tests alone, in Triton's interpreter. Each side has its own cache of Triton; `--cold` empties both
-before each round. Prints seconds as median (lowest to highest), their ratio, and the memory of the largest process.
+before each round. Prints seconds of the clock and of processors as median (lowest to highest), their ratio, and the memory of the largest
+process. On a machine that others use, compare the seconds of processors.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -62,16 +64,24 @@ def package(folder: Path, tests: int, device: str) -> None:
         (folder / f"test_scale_{number}.py").write_text(TEST.format(rows=max(1, round(min(300, tests - first) / 3)), device=device))
 
 
-def timed(commands: list[list[str]], where: Path, variables: dict[str, str]) -> float:
-    started = time.monotonic()
+def timed(commands: list[list[str]], where: Path, variables: dict[str, str]) -> tuple[float, float]:
+    """Run commands one after the other. Return their seconds together, of the clock and of processors."""
+    started, used = time.monotonic(), used_s()
     for command in commands:
         done = subprocess.run(command, cwd=where, env={**os.environ, **variables}, capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"{command} ended with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
-    return time.monotonic() - started
+    return time.monotonic() - started, used_s() - used
 
 
-def summary(seconds: list[float]) -> str:
+def used_s() -> float:
+    """Return the seconds of processors that ended children have used."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def summary(seconds: Sequence[float]) -> str:
+    """Return median, lowest and highest."""
     return f"{statistics.median(seconds):.1f} ({min(seconds):.1f} to {max(seconds):.1f})"
 
 
@@ -93,7 +103,7 @@ def main() -> None:
             caches = {side: {"TRITON_CACHE_DIR": str(folder / f"cache-{side}")} for side in ("plain", "ours")}
             words = [sys.executable, "-m", "warpwave", "run", asked.target, "--engine", "local", "--kernels", ".", "--quiet"]
             words += ["--stage", "test,bench" if card else "test", "--no-report"]
-            found: dict[str, list[float]] = {"plain": [], "ours": []}
+            found: dict[str, list[tuple[float, float]]] = {"plain": [], "ours": []}
             for turn in range(-1, asked.rounds):  # the first one only fills the caches
                 if asked.cold:
                     for side in found:
@@ -104,14 +114,11 @@ def main() -> None:
                 }
                 for side in found:
                     found[side] += [seconds[side]] if turn >= 0 else []
-        ratio = statistics.median(ours / alone for ours, alone in zip(found["ours"], found["plain"], strict=True))
-        most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
-        kind = "cold" if asked.cold else "warm"
-        print(
-            f"{tests} tests, {kind}: plain {summary(found['plain'])} s, warpwave {summary(found['ours'])} s, {ratio:.2f} times; "
-            f"largest process {most} MiB",
-            flush=True,
-        )
+        most, kind = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10, "cold" if asked.cold else "warm"
+        print(f"{tests} tests, {kind}, largest process {most} MiB", flush=True)
+        for unit, plain_s, ours_s in zip(("s", "CPU s"), zip(*found["plain"], strict=True), zip(*found["ours"], strict=True), strict=True):
+            ratio = statistics.median(ours / alone for ours, alone in zip(ours_s, plain_s, strict=True))
+            print(f"  plain {summary(plain_s)} {unit}, warpwave {summary(ours_s)} {unit}, {ratio:.2f} times", flush=True)
 
 
 if __name__ == "__main__":

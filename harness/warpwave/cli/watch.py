@@ -10,6 +10,7 @@ from warpwave.cli.options import POSITIONAL
 from warpwave.cli.show import print_error
 from warpwave.config.package import find_root
 from warpwave.engines import waiting
+from warpwave.engines.local import keeping_warm
 from warpwave.errors import Outcome, UsageError, WarpwaveError
 from warpwave.run.choice import package_files
 from warpwave.run.folders import RUNS
@@ -32,6 +33,11 @@ def watch(options: dict[str, Any], run: Callable[..., Outcome]) -> Outcome:
             meaning = f"--watch runs several times, and {option} is for one run."
             raise UsageError(f"--watch and {option} were both given.", meaning, "Leave one of them out.")
     root = find_root(options["kernels"])
+    with keeping_warm():
+        return _watched(root, options, run)
+
+
+def _watched(root: Path, options: dict[str, Any], run: Callable[..., Outcome]) -> Outcome:
     before = _times(root)
     ended = run(**options)
     while not waiting.asked():

@@ -3,19 +3,22 @@ pod (which is a container already), and for a target that needs no GPU."""
 
 from __future__ import annotations
 
+import compileall
 import ctypes
 import math
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import warpwave
 from warpwave.config.hosts import Host
@@ -26,7 +29,7 @@ from warpwave.engines.protocol import Layout, Request, Say, import_path
 from warpwave.engines.results import Watch, tidy
 from warpwave.engines.waiting import Reader
 from warpwave.errors import InfrastructureError
-from warpwave.records import Environment, Exit
+from warpwave.records import FORKS_VARIABLE, Environment, Exit
 from warpwave.records.isolated import isolated
 
 _SET_CHILD_SUBREAPER = 36
@@ -89,6 +92,60 @@ def connect(host: Host | None = None) -> LocalEngine:
     return LocalEngine()
 
 
+class _Warm:
+    """The interpreter that the stages of several runs are forked from. It imports torch, and never code of the package."""
+
+    def __init__(self, python: str, variables: Callable[[str], dict[str, str]]) -> None:
+        self._folder = TemporaryDirectory(prefix="warpwave-")  # forks import more of the harness, and the link of a run is gone after it
+        Path(self._folder.name, "warpwave").symlink_to(Path(warpwave.__file__).parent)
+        self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self.process = subprocess.Popen(
+                [python, "-m", "warpwave.inside.process.warm"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd=os.sep,
+                env={**variables(self._folder.name), FORKS_VARIABLE: str(theirs.fileno())},
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+
+    def end(self) -> None:
+        self.channel.close()
+        self.process.kill()
+        self.process.wait()
+        self._folder.cleanup()
+
+
+_kept: dict[tuple[object, ...], _Warm] | None = None  # by Python and variables
+
+
+@contextmanager
+def keeping_warm() -> Iterator[None]:
+    """Within this, a run forks its stages from the interpreter of an earlier run with the same Python and variables."""
+    global _kept
+    _kept = {}
+    try:
+        yield
+    finally:
+        for warm in _kept.values():
+            warm.end()
+        _kept = None
+
+
+def _kept_for(request: Request, environment: Environment) -> _Warm | None:
+    if _kept is None:
+        return None
+    variables = partial(_variables, request, environment)
+    made_for = environment.python, *sorted(variables("").items())
+    if made_for in _kept and _kept[made_for].process.poll() is not None:
+        _kept.pop(made_for).end()
+    if made_for not in _kept:
+        _kept[made_for] = _Warm(str(environment.python), variables)
+    return _kept[made_for]
+
+
 class LocalEngine:
     """Runs the inside as a child of this process, in the caller's own environment."""
 
@@ -133,11 +190,14 @@ class LocalEngine:
         links = Path(layout.harness)
         links.mkdir(exist_ok=True)  # a killed run leaves it behind
         (links / "warpwave").unlink(missing_ok=True)
-        (links / "warpwave").symlink_to(Path(warpwave.__file__).parent)
+        (links / "warpwave").symlink_to(harness := Path(warpwave.__file__).parent)
+        if not sys.dont_write_bytecode:  # the inside must write none beside the package's code, and some installers leave ours out, too
+            compileall.compile_dir(harness / "inside", quiet=2)
         command = isolated(environment.python, layout.harness, "warpwave.inside", f"{layout.output}/job.json")
+        warm = _kept_for(request, environment)  # before all new children are orphans
         with waiting.held(), adopted() as end_orphans:
             try:
-                return environment, _run(command, request, environment, layout, on_line, end_orphans)
+                return environment, _run(command, request, environment, layout, on_line, end_orphans, warm)
             finally:
                 tidy(request.raw)  # removes the link to the harness too
                 with suppress(OSError):  # the code under test may have written to it
@@ -153,19 +213,26 @@ def planned(request: Request) -> tuple[str, tuple[str, ...]]:
 
 
 def _run(
-    command: Sequence[str], request: Request, environment: Environment, layout: Layout, on_line: Say, end_orphans: Callable[[float], None]
+    command: Sequence[str],
+    request: Request,
+    environment: Environment,
+    layout: Layout,
+    on_line: Say,
+    end_orphans: Callable[[float], None],
+    warm: _Warm | None,
 ) -> Exit:
     started = time.monotonic()
+    channel = {FORKS_VARIABLE: warm.channel.fileno()} if warm else {}
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         bufsize=0,
         cwd=layout.output,
-        env=_variables(request, environment, layout),
+        env={**_variables(request, environment, layout.harness), **{name: str(number) for name, number in channel.items()}},
         start_new_session=True,
         # If this process is killed, the lock keeps other runs out of the folder until the child has ended too.
-        pass_fds=() if request.lock is None else (request.lock,),
+        pass_fds=(*channel.values(), *(() if request.lock is None else (request.lock,))),
     )
     assert process.stdout is not None  # asked for above
     reader = Reader(iter(partial(process.stdout.read, _PIECE), b""), on_line)
@@ -188,7 +255,7 @@ def _run(
     return Exit(process.returncode, seconds, timed_out=timed_out, interrupted=interrupted, exceeded=exceeded)
 
 
-def _variables(request: Request, environment: Environment, layout: Layout) -> dict[str, str]:
+def _variables(request: Request, environment: Environment, harness: str) -> dict[str, str]:
     """Return the caller's environment variables, overridden by the target's. Their PYTHONPATHs come behind the harness."""
     chosen = {
         "PYTHONUNBUFFERED": "1",
@@ -205,7 +272,7 @@ def _variables(request: Request, environment: Environment, layout: Layout) -> di
     return {
         **os.environ,
         **chosen,
-        "PYTHONPATH": import_path(layout.harness, os.environ, request.target.environment, request.options.package.variables),
+        "PYTHONPATH": import_path(harness, os.environ, request.target.environment, request.options.package.variables),
     }
 
 

@@ -20,14 +20,27 @@ import time
 from pathlib import Path
 from typing import Any
 
-from warpwave.inside.environment import NO_ROOM, devices_here, for_compiling
+from warpwave.inside.environment import NO_ROOM, compiled_kernels, devices_here, for_compiling
 from warpwave.inside.precompile import remembered
 from warpwave.inside.process import forks, sealing
 from warpwave.inside.process.journal import PIPE_VARIABLE
 from warpwave.inside.process.outcomes import doubted
 from warpwave.inside.process.supervise import describe_exit
 from warpwave.inside.process.workers import FOLDER_VARIABLE, UNTIL_VARIABLE, Worker, end
-from warpwave.records import AHEAD_FILE, BUDGET_UP, STAGES, UNWRITABLE, Job, Stage, StageReport, Stages, Verdict, to_text, write_text
+from warpwave.records import (
+    AHEAD_FILE,
+    BUDGET_UP,
+    FORKS_VARIABLE,
+    STAGES,
+    UNWRITABLE,
+    Job,
+    Stage,
+    StageReport,
+    Stages,
+    Verdict,
+    to_text,
+    write_text,
+)
 
 _GRACE_S = 20.0
 _LONGER = "Raise --timeout (seconds), or continue with --resume: what is finished does not run again. --quick runs less."
@@ -50,9 +63,11 @@ def run(job: Job, job_path: Path) -> None:
     reports = [finished.get(report.stage, report) for report in reports]
     _save(job, reports, finished=False)
     (folder := Path(job.output, Stage.FACTS.value)).mkdir(exist_ok=True)
-    warm = forks.Warm({**os.environ, **job.declared.variables}, folder / "log.txt")
-    until, ahead, compiled = time.monotonic() + _total_s(job), not job.needs_card, 0
-    notes: tuple[str, ...] = ()
+    kept = os.environ.pop(FORKS_VARIABLE, "")
+    usable = int(kept) if kept and not job.declared.variables else None
+    warm = forks.Warm({**os.environ, **job.declared.variables}, folder / "log.txt", usable)
+    until, looked = time.monotonic() + _total_s(job), not job.needs_card
+    ahead: _Ahead | None = None
     known = {card.name for card in job.architectures}
     for position, planned in enumerate(reports):
         if planned.stage in finished:
@@ -64,16 +79,25 @@ def run(job: Job, job_path: Path) -> None:
         # A sanitizer's checks are compiled in, so that nothing compiled ahead is of use.
         useful = not job.limits.budget and not job.what.sanitize
         known_here = useful and any(device.get("architecture") in known for device in devices_here(job)[:1])
-        if planned.stage in _ON_CARD and not ahead and known_here:
-            ahead = True
-            compiled, notes = _compile_ahead(job, job_path, left / 2, warm)
+        if planned.stage in _ON_CARD and not looked and known_here:
+            looked = True
+            if remembered.is_compiled(job):
+                (marker := Path(job.output, AHEAD_FILE)).parent.mkdir(exist_ok=True)
+                write_text(marker, json.dumps({"workers": 0, "reason": "an earlier run compiled the same sources"}) + "\n")
+            else:
+                ahead = _Ahead(job, job_path, left / 2)
+        compiled, notes = 0, tuple[str, ...]()
+        # Tests begin meanwhile, unless kernels that were compiled elsewhere come first. Nothing is measured beside it.
+        if ahead and ahead.goes_on and (planned.stage is not Stage.TEST or job.what.compiled):
+            compiled, notes = ahead.end(warm)
             left = until - time.monotonic()
         given = left / (1 + later) if job.limits.budget else left * max(_LATER, 1 - _LATER * later)
         # Facts are needed, and have a limit of their own.
         given = job.limits.stage_s if job.limits.budget and planned.stage is Stage.FACTS else given
-        report = _run_stage(job, job_path, planned.stage, given, warm)
+        report = _run_stage(job, job_path, planned.stage, given, warm, ahead)
+        if ahead and ahead.goes_on and not any(other.stage in _ON_CARD for other in reports[position + 1 :]):
+            notes = ahead.end(warm, waits=False)[1]
         report = dataclasses.replace(report, compiled_ahead=report.compiled_ahead + compiled, notes=(*report.notes, *notes))
-        compiled, notes = 0, ()
         reports[position] = report
         if job.lease:
             _say({"event": "lease", "stage": planned.stage.value, "wanted": False})
@@ -85,6 +109,8 @@ def run(job: Job, job_path: Path) -> None:
         by = "--quick" if job.what.quick else "--budget"
         _say({"event": "stage-end", "left_out_by": by, **{name: getattr(report, name) for name in _SHOWN}})
     warm.end()
+    if ahead and all(report.verdict in _ORDERLY[:1] + _ORDERLY[2:] for report in reports if report.stage in _ON_CARD):
+        ahead.remember()
     _save(job, reports, finished=True)
 
 
@@ -108,8 +134,10 @@ def _finished(job: Job) -> dict[Stage, StageReport]:
     }
 
 
-def _run_stage(job: Job, job_path: Path, stage: Stage, left_s: float, warm: forks.Warm | None = None) -> StageReport:
-    """Run one stage in its own process group, within its time limit and what is left for it.
+def _run_stage(
+    job: Job, job_path: Path, stage: Stage, left_s: float, warm: forks.Warm | None = None, ahead: _Ahead | None = None
+) -> StageReport:
+    """Run one stage in its own process group, within its time limit and what is left for it. What compiles ahead may go on.
 
     Return its report, or one that says how it died.
     """
@@ -134,15 +162,16 @@ def _run_stage(job: Job, job_path: Path, stage: Stage, left_s: float, warm: fork
     )
     os.close(writing)
     reports: list[StageReport] = []
+    beside = [ahead.process.pid] if ahead and ahead.goes_on else []
     relay = threading.Thread(target=_relay, args=(reading, reports), daemon=True)
     timed_out = False
     try:
         relay.start()  # inside `try`, because a Ctrl-C can arrive while it starts
-        _wait(process, started + limit)
+        _wait(process, started + limit, *beside)
     except subprocess.TimeoutExpired:
         timed_out = True
     finally:
-        _end(process, warm)
+        _end(process, warm, *beside)
     relay.join(_GRACE_S)
     seconds = round(time.monotonic() - started, 3)
     # A stage that has reported in time may be interrupted while it ends.
@@ -183,36 +212,49 @@ def _start(
         )
 
 
-def _compile_ahead(job: Job, job_path: Path, limit_s: float, warm: forks.Warm | None = None) -> tuple[int, tuple[str, ...]]:
-    """Compile what tests and sweeps launch, before this run takes its card. What fails here is compiled when it is launched.
+class _Ahead:
+    """A process that compiles what tests and sweeps launch. What it has not reached, or what fails in it, is compiled at its launch.
 
-    Return how many kernels were compiled, and what became of those that were compiled elsewhere.
+    It is no fork of the warm interpreter: that one ends what a stage leaves behind when the last fork has ended, and this one goes on.
     """
-    if remembered.is_compiled(job):
-        (Path(job.output) / AHEAD_FILE).parent.mkdir(exist_ok=True)
-        write_text(Path(job.output) / AHEAD_FILE, json.dumps({"workers": 0, "reason": "an earlier run compiled the same sources"}) + "\n")
-        return 0, ()
-    before = remembered.entries()
-    until, log = time.monotonic() + limit_s, Path(job.output) / "log-ahead.txt"
-    variables = {**os.environ, **job.declared.variables}
-    process = _start(warm, "warpwave.inside.precompile.process", job_path, variables, log, {}, limit_s)
-    try:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            _wait(process, until)
-    finally:
-        _end(process, warm)
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        done = json.loads((Path(job.output) / AHEAD_FILE).read_text(encoding="utf-8"))
+
+    def __init__(self, job: Job, job_path: Path, limit_s: float) -> None:
+        self._job, self._before, self._until = job, remembered.entries(), time.monotonic() + limit_s
+        variables = {**os.environ, **job.declared.variables}
+        log = Path(job.output) / "log-ahead.txt"
+        self.process = _start(None, "warpwave.inside.precompile.process", job_path, variables, log, {}, limit_s)
+        self.goes_on = True
+
+    def end(self, warm: forks.Warm | None = None, waits: bool = True) -> tuple[int, tuple[str, ...]]:
+        """End it: if `waits`, once it is done or its time is up.
+
+        Return how many kernels were compiled meanwhile, and what became of those that were compiled elsewhere.
+        """
+        before, self.goes_on = compiled_kernels(), False
+        try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                _wait(self.process, self._until if waits else 0.0)
+        finally:
+            _end(self.process, warm)
+        done = self._told()
         note = f"{done['handed_over']} kernels were compiled elsewhere" if done.get("handed_over") else ""
         note = f"the kernels of --compiled were refused: {done['refused']}" if done.get("refused") else note
-        if process.returncode == 0 and done["workers"] and not any(done["exit_codes"]) and "generated" not in done:
-            remembered.remember(job, remembered.entries() - before)
-        return max(0, int(done["compiled"])), tuple(filter(None, [note]))
-    return 0, ()
+        return max(0, min(compiled_kernels() - before, int(done.get("compiled", 0)))), tuple(filter(None, [note]))
+
+    def remember(self) -> None:
+        """Note that the cache has all that this run launched, unless torch's compiler made some of it: that has a cache of its own."""
+        if "generated" not in self._told():
+            remembered.remember(self._job, remembered.entries() - self._before)
+
+    def _told(self) -> dict[str, Any]:
+        with contextlib.suppress(OSError, ValueError):
+            told = json.loads((Path(self._job.output) / AHEAD_FILE).read_text(encoding="utf-8"))
+            return told if isinstance(told, dict) else {}
+        return {}
 
 
-def _wait(process: Worker, until: float) -> None:
-    """Wait for a stage, and reap orphans meanwhile.
+def _wait(process: Worker, until: float, *beside: int) -> None:
+    """Wait for a stage, and reap orphans meanwhile, but for what goes on beside it.
 
     Raises:
         subprocess.TimeoutExpired: it is still running.
@@ -224,13 +266,13 @@ def _wait(process: Worker, until: float) -> None:
         except subprocess.TimeoutExpired:
             if time.monotonic() >= until:
                 raise
-            sealing.reap(process.pid)
+            sealing.reap(process.pid, *beside)
 
 
-def _end(process: Worker, warm: forks.Warm | None) -> None:
+def _end(process: Worker, warm: forks.Warm | None, *beside: int) -> None:
     """End a stage's process, and what it left behind. What a fork of `warm` left, that ends."""
     end(process, _GRACE_S)
-    sealing.end_orphans(process.pid, *([warm.process.pid] if warm else []))
+    sealing.end_orphans(process.pid, *beside, *([warm.process.pid] if warm and warm.process else []))
 
 
 def _relay(pipe: int, reports: list[StageReport]) -> None:

@@ -314,6 +314,7 @@ def host_copy(raw: Path, name: str) -> Path:
 
 # In a stage's folder: the host's answer to a stage that asked for its card. Empty if the host has locked it.
 LEASE_FILE = "lease"
+FORKS_VARIABLE = "WARPWAVE_FORKS"  # the descriptor of a channel to what forks processes: to it, or of its own end
 # In a target's folder: kernels for another run, and those that another run compiled for this one; their list, and names of files in it.
 COMPILED_FOLDER = "compile/triton-cache"
 COMPILED_HERE = "compiled"

@@ -60,6 +60,10 @@ class _Runner:
         self.on_collected, self.on_start, self.on_end = on_collected, on_start, on_end
         self.ended: BaseException | None = None
 
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Have no summary written: for it, plugins import all that they have. With some, that is most of what a worker does."""
+        vars(session.config.hook)["pytest_terminal_summary"] = lambda **given: []
+
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Iterator[None]:
         """Announce what will run, after all other plugins selected tests. Deselect what an earlier worker has run."""

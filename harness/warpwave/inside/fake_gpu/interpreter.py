@@ -205,7 +205,8 @@ def first_code(kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> F
     given = (*args, *kwargs.values())
     if not any(_masked_loads(each.fn) for each in _reached([kernel, *given])):
         return FirstCode()
-    vars(kernel).setdefault(_FIRST, _FirstCode(kernel.fn, **kernel.kwargs))
+    if _FIRST not in vars(kernel):
+        vars(kernel)[_FIRST] = _FirstCode(kernel.fn, **kernel.kwargs)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return vars(kernel)[_FIRST].run(*args, **{**kwargs, "grid": (1,), "warmup": True}) or FirstCode()

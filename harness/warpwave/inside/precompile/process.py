@@ -1,12 +1,13 @@
 """Take what was compiled elsewhere, and compile the rest on all cores: `python -m warpwave.inside.precompile.process job.json`.
 
-This is a process of its own. The card stays free meanwhile. Each of its workers runs its share of the points, then tests as it claims them.
-Tests run without data, as in the compile stage. Where a test decides by data, a guess takes its place. What it launches on another path is
-compiled when the test reaches it.
+This is a process of its own, which does not use the card. Tests may run beside it, and get the cores first. Each of its workers runs its
+share of the points, then tests as it claims them. Tests run without data, as in the compile stage. Where a test decides by data, a guess
+takes its place. What it launches on another path is compiled when the test reaches it.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from warpwave.records import Architecture, Job, Stage
 
 # Neighbours in a file mostly launch the same kernels: small pieces balance the work, large ones compile less twice.
 _PIECES = 6
+_NICE = 10
 
 
 def work(job: Job, card: Architecture, share: int, shares: int) -> None:
@@ -70,6 +72,7 @@ class _Claims:
 
 def main() -> None:
     """Run all workers, and write `bench/ahead.json`: the bench stage then compiles nothing itself."""
+    os.nice(_NICE)
     job = Job.load(Path(sys.argv[1]))
     marker = ahead.marker_of(job)
     marker.parent.mkdir(parents=True, exist_ok=True)

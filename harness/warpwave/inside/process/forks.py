@@ -29,7 +29,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn, Union
 
-CHANNEL_VARIABLE = "WARPWAVE_FORKS"
+from warpwave.records import FORKS_VARIABLE
+
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4  # <linux/prctl.h>
 _NUMBER = struct.Struct("i")
 _MOST_FILES = 16
@@ -251,12 +252,17 @@ def open_channel() -> tuple[socket.socket, socket.socket]:
 
 
 class Warm:
-    """Starts the warm interpreter of a run as a child of this process, and asks it to fork stages."""
+    """Asks the warm interpreter of a run to fork stages. It is a child of this process, unless an engine keeps it between runs."""
 
-    def __init__(self, variables: Mapping[str, str], log: Path) -> None:
-        """Start it. It imports while this process goes on."""
-        self._channel, theirs = open_channel()
+    process: subprocess.Popen[bytes] | None = None
+
+    def __init__(self, variables: Mapping[str, str], log: Path, kept: int | None = None) -> None:
+        """Start it, unless `kept` is the descriptor of a channel to it. It imports while this process goes on."""
         self._variables, self._is_ready = variables, False
+        if kept is not None:
+            self._channel = socket.socket(fileno=kept)
+            return
+        self._channel, theirs = open_channel()
         command = [sys.executable, "-m", "warpwave.inside.process.warm"]
         with theirs, open(log, "ab") as output:
             # `-m` first looks for modules in the current folder. The package can write to ours, and may have left a json.py there.
@@ -264,7 +270,7 @@ class Warm:
                 command,
                 stdout=output,
                 stderr=output,
-                env={**variables, CHANNEL_VARIABLE: str(theirs.fileno())},
+                env={**variables, FORKS_VARIABLE: str(theirs.fileno())},
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
                 cwd=os.sep,
@@ -277,17 +283,18 @@ class Warm:
             return None
         with contextlib.suppress(OSError):
             self._channel.settimeout(limit_s)
-            self._is_ready = self._is_ready or bool(self._channel.recv(1))
+            self._is_ready = self._is_ready or bool(self._channel.recv(1, socket.MSG_PEEK))  # the next run asks, too
             self._channel.settimeout(None)
             return start(self._channel, task, output, named) if self._is_ready else None
         self.end()
         return None
 
     def end(self) -> None:
-        """End it, and what was forked from it."""
+        """End it, and what was forked from it; of one that is kept, no fork is left."""
         self._channel.close()
-        self.process.kill()
-        self.process.wait()
+        if self.process:
+            self.process.kill()
+            self.process.wait()
 
 
 def module_of(command: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""The journal of a worker: what it reports is on disk before the next case starts."""
+"""The journal of a worker: what it reports is in the file before the next case starts, whatever becomes of the process."""
 
 from __future__ import annotations
 
@@ -227,21 +227,24 @@ def _is_whole(event: Event) -> bool:
     return is_told and isinstance(seconds, (int, float)) and math.isfinite(seconds)
 
 
-# Events that must survive a power cut. Writing one to disk also writes the rows before it.
+# Events that must survive a power cut. Writing one to disk also writes the rows before it. Results follow each other fast, and writing each
+# would take longer than a short test: those of the last moment run again after a power cut.
 _DURABLE = ("collected", "finish", "death", "end")
+_MOMENT_S = 0.2
 
 
 # Bind these before a package is imported: if it replaces json.dumps or os.fsync, results stay unchanged.
-_dumps, _time, _open, _write, _fsync, _close = json.dumps, time.time, os.open, os.write, os.fsync, os.close
+_dumps, _time, _open, _write, _fsync, _close, _now = json.dumps, time.time, os.open, os.write, os.fsync, os.close, time.monotonic
 
 
 class Journal:
     """An append-only file of events, one JSON object per line, each written at once: a kill can only damage the last line."""
 
-    __slots__ = ("a_workers", "durable", "path")
+    __slots__ = ("a_workers", "durable", "path", "synced")
 
     def __init__(self, path: Path, a_workers: bool = False, durable: Collection[str] = _DURABLE) -> None:
         self.path, self.a_workers, self.durable = path, a_workers, durable
+        self.synced = 0.0  # when the file was written to disk last
 
     @classmethod
     def from_environment(cls, durable: Collection[str] = _DURABLE) -> Journal:
@@ -252,7 +255,7 @@ class Journal:
         """Append one event."""
         line = _dumps({"event": event, "at": _time(), **fields}, ensure_ascii=False, default=str) + "\n"
         try:
-            self._append(line.encode("utf-8", "replace"), event in self.durable)
+            self._append(line.encode("utf-8", "replace"), event in self.durable and (event != "finish" or _now() > self.synced + _MOMENT_S))
         except OSError as error:
             if self.a_workers and error.errno in NO_ROOM:
                 os._exit(UNWRITABLE)  # an exception might be caught and become the verdict of a test
@@ -265,6 +268,7 @@ class Journal:
                 data = data[_write(handle, data) :]
             if durable:
                 _fsync(handle)
+                self.synced = _now()
         finally:
             _close(handle)
 

@@ -10,8 +10,9 @@ dependency in the container.
 If the device stops answering, the worker writes `poisoned` instead of `finish`, with the same fields, and exits. The next worker checks
 whether the device answers a new process. If so, that case is the culprit. If not, the device is `lost`, and no case is to blame.
 
-The result of a case is on disk before the next one starts. A run that was killed as a whole continues from its journal: its events are
-reported again, and only missing cases run. Violations of the journal's rules are reported as `wrong` after the last worker: see `audit`.
+The result of a case is in the journal before the next one starts. A run that was killed as a whole continues from its journal: its events
+are reported again, and only missing cases run. Violations of the journal's rules are reported as `wrong` after the last worker: see
+`audit`.
 
 A case's limit does not count the time in which its worker was ready to run and other processes had the cores.
 """

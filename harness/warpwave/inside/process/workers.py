@@ -18,7 +18,7 @@ from typing import Any, Union
 
 from warpwave.inside.environment import NO_ROOM
 from warpwave.inside.process import forks
-from warpwave.records import UNWRITABLE, Budget, Job
+from warpwave.records import FORKS_VARIABLE, UNWRITABLE, Budget, Job
 
 JOURNAL_VARIABLE = "WARPWAVE_JOURNAL"
 FOLDER_VARIABLE = "WARPWAVE_FOLDER"  # the working folder of a stage and of what it runs
@@ -113,14 +113,14 @@ class _Forks:
             cls._of_compiling, theirs = forks.open_channel()
             task = forks.Task(_serve_compiling, (), dict(os.environ))
             with theirs:
-                cls._server = forks.start(stage, task, _output(), {forks.CHANNEL_VARIABLE: theirs.fileno()})
+                cls._server = forks.start(stage, task, _output(), {FORKS_VARIABLE: theirs.fileno()})
             return ask(cls._of_compiling)
 
 
 def _serve_compiling() -> None:
     importlib.import_module("warpwave.inside.compile.preload")
     forks.shut()
-    forks.run(forks.serve(socket.socket(fileno=int(os.environ.pop(forks.CHANNEL_VARIABLE)))))
+    forks.run(forks.serve(socket.socket(fileno=int(os.environ.pop(FORKS_VARIABLE)))))
 
 
 def end(worker: Worker, grace_s: float) -> None:

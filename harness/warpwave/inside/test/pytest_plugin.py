@@ -201,7 +201,7 @@ class Reporter:
             self.neighbours.begin()
         self.journal.write("start", id=nodeid)
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    @pytest.hookimpl(wrapper=True, trylast=True)  # within all other wrappers: each call of theirs would cost the profiler's time
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
         """Check that the test itself is called."""
         with watched(code_of(item)) as self.called:

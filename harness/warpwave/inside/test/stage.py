@@ -140,9 +140,10 @@ class Results:
     def __init__(self, job: Job, folder: Path) -> None:
         self.job, self.folder, self.several = job, folder, False
         self.lease = Lease(job, Stage.TEST)
-        self.used, self.compiled_before = defaultdict[Union[int, None], Used](Used), compiled_kernels()
+        self.used, self.compiled_before = defaultdict[Union[int, None], Used](Used), 0 if job.interpret else compiled_kernels()
         self.cases: dict[tuple[str, int], CaseResult] = {}
         self.collected: Counter[str] = Counter()
+        self.total = 0  # of what was collected: tens of thousands are not added up for each of them
         self._collected_by: defaultdict[Any, Counter[str]] = defaultdict(Counter)  # of each worker, if there are several
         self._ran: defaultdict[str, set[Any]] = defaultdict(set)  # by file: the workers that ran tests of it
         self.wrong: dict[str, None] = {}
@@ -167,14 +168,16 @@ class Results:
         self.pace.note(event, event.get(SEAT))
         if kind == "collected":
             self.announced = True
-            self.collected |= Counter(event["ids"])  # a new worker announces only what is left
-            self._collected_by[event.get(SEAT)] |= Counter(event["ids"])
+            ids = Counter[str](event["ids"])
+            self.collected |= ids  # a new worker announces only what is left
+            self._collected_by[event.get(SEAT)] |= ids
+            self.total = self.collected.total()
             self.deselected = max(self.deselected, int(event.get("deselected", 0)))
             self.left_out = max(self.left_out, int(event.get("left_out", 0)))
             self.left = self.left or dict(event.get("left", {}))
         elif kind == "start":
             self.running[event["id"]] = time.monotonic()
-            emit("case", stage="test", id=event["id"], done=len(self.cases), total=self.collected.total())
+            emit("case", stage="test", id=event["id"], done=len(self.cases), total=self.total)
         elif kind in ("finish", "death"):
             case = self._case(event)
             if (over := self.over.pop(case.id, None)) and case.verdict is Verdict.PASSED:
@@ -477,7 +480,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         reached=dict(reached.most_common(_MOST_FILES)),
         budget_s=cut.seconds if cut else None,
         used_s=round(sum(used.seconds for used in results.used.values()), 3) if job.needs_card else None,
-        compiled_here=compiled_kernels() - results.compiled_before,
+        compiled_here=0 if job.interpret else compiled_kernels() - results.compiled_before,
         notes=tuple(filter(None, [missing_of(about, root_of(results.job)), *notes])),
     )
     return doubted(with_reasons(report, Counter(case.not_run for case in cases if case.not_run)), results.wrong)

@@ -23,7 +23,7 @@ from warpwave.inside import __main__ as inside
 from warpwave.inside.benchmarks import Point, one_of_each_first
 from warpwave.inside.fake_gpu.unknown import Guesses, decide
 from warpwave.inside.handed_over import pack, unpack
-from warpwave.inside.precompile import ahead, torch_ahead
+from warpwave.inside.precompile import ahead, remembered, torch_ahead
 from warpwave.inside.process.workers import UNTIL_VARIABLE
 from warpwave.records import COMPILED_FOLDER, COMPILED_HERE, COMPILED_MANIFEST, Budget, DeviceFacts, Facts, Limits, Stage, dump
 from warpwave.run import inputs
@@ -326,7 +326,11 @@ def test_nothing_is_started_if_an_earlier_run_compiled_the_same_sources(job_of_u
     job = having(job_of_unpack, kernels=str(module.parent))
 
     def compiled():
-        count, _ = inside._compile_ahead(job, tmp_path / "job.json", 200.0)
+        if remembered.is_compiled(job):
+            return 0, 0
+        ahead = inside._Ahead(job, tmp_path / "job.json", 200.0)
+        count, _ = ahead.end()
+        ahead.remember()
         told = json.loads((tmp_path / "bench" / "ahead.json").read_text())
         shutil.rmtree(tmp_path / "test", ignore_errors=True)  # each run has its own
         return count, told["workers"]

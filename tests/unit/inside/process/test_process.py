@@ -26,6 +26,7 @@ from synthetic import facts
 
 from warpwave.collect import collect
 from warpwave.config.targets import load_targets
+from warpwave.engines import local
 from warpwave.inside import __main__ as inside
 from warpwave.inside import environment, watchdog
 from warpwave.inside import environment as imports
@@ -37,7 +38,7 @@ from warpwave.inside.process.outcomes import describe, statement, with_child
 from warpwave.inside.process.supervise import Death, _explain
 from warpwave.inside.test import pytest_plugin
 from warpwave.inside.watchdog import watch
-from warpwave.records import OVERFULL, OVERTIME, DeviceFacts, Stage, Verdict, to_json
+from warpwave.records import OVERFULL, OVERTIME, DeviceFacts, Stage, StageReport, Verdict, to_json
 from warpwave.records.isolated import isolated
 from warpwave.run import run_target
 
@@ -267,7 +268,7 @@ def variables_of(tmp_path, monkeypatch):
 
     def ask(stage):
         with pytest.raises(Started) as started:
-            inside._run_stage(job, tmp_path / "job.json", stage, 9.0) if stage else inside._compile_ahead(job, tmp_path / "job.json", 9.0)
+            inside._run_stage(job, tmp_path / "job.json", stage, 9.0) if stage else inside._Ahead(job, tmp_path / "job.json", 9.0)
         return started.value.args[0]
 
     return ask
@@ -701,3 +702,88 @@ class _Ended:
 
 def test_a_fork_that_ends_while_it_is_ended_is_no_error():
     workers.end(_Ended(), 1.0)
+
+
+def test_a_kept_interpreter_reads_an_edited_module_anew(tmp_path):
+    """Two runs are forked from the same one, and nothing of the package, of the run's folder or of its end stays in it."""
+    kernels, seen = tmp_path / "kernels", tmp_path / "seen"
+    kernels.mkdir()
+    (kernels / "test_value.py").write_text(
+        "import os, pathlib, value, warpwave.inside.watchdog\n"  # what no stage has imported before
+        "def parents(pid):\n"
+        "    text = pathlib.Path(f'/proc/{pid}/stat').read_text()\n"
+        "    return [pid, *parents(int(text.rpartition(')')[2].split()[1]))] if pid > 1 else []\n"
+        f"def test_value():\n    pathlib.Path({str(seen)!r}).write_text(' '.join(map(str, [value.VALUE, *parents(os.getpid())])))\n"
+    )
+    target = dataclasses.replace(load_targets()["cpu"], stages=(Stage.TEST,))
+    with local.keeping_warm():
+        for value in ("one", "other"):
+            (kernels / "value.py").write_text(f"VALUE = {value!r}\n")
+            options = make_options(f"run-{value}", tmp_path / value, kernels, benches=(), python=light_python())
+            assert run_target(target, options, lambda line: None, lambda event: None).verdict is Verdict.PASSED
+            (warm,) = local._kept.values()
+            found, *parents = seen.read_text().split()
+            assert found == value
+            assert str(warm.process.pid) in parents
+    assert warm.process.poll() is not None
+
+
+@pytest.mark.parametrize(
+    ("stages", "compiled", "happened"),
+    [
+        ("test bench", False, ["begin", "test beside it", "wait", "bench", "remember"]),
+        ("bench", False, ["begin", "wait", "bench", "remember"]),
+        ("test", False, ["begin", "test beside it", "kill", "remember"]),
+        ("test bench", True, ["test", "bench"]),
+    ],
+)
+def test_tests_begin_while_kernels_are_compiled_and_nothing_is_measured_then(tmp_path, monkeypatch, stages, compiled, happened):
+    """Unless an earlier run of the same sources has compiled everything: then nothing is begun."""
+    seen: list[str] = []
+
+    class Ahead:
+        goes_on = True
+
+        def __init__(self, *given):
+            seen.append("begin")
+
+        def end(self, warm, waits=True):
+            self.goes_on = False
+            seen.append("wait" if waits else "kill")
+            return 0, ()
+
+        def remember(self):
+            seen.append("remember")
+
+    def run_stage(job, path, stage, left_s, warm, beside):
+        seen.extend([stage.value + " beside it" * bool(beside and beside.goes_on)] if stage is not Stage.FACTS else [])
+        return StageReport(stage, Verdict.PASSED)
+
+    monkeypatch.setattr(inside, "_Ahead", Ahead)
+    monkeypatch.setattr(inside, "_run_stage", run_stage)
+    monkeypatch.setattr(inside.remembered, "is_compiled", lambda job: compiled)
+    monkeypatch.setattr(inside, "devices_here", lambda job: [{"architecture": "gfx942"}])
+    card = next(card for card in load_targets()["cpu"].architectures if card.name == "gfx942")
+    job = make_job("r", "rocm", tuple(map(Stage, stages.split())), str(tmp_path), str(tmp_path), interpret=False, architectures=(card,))
+    inside.run(job, tmp_path / "job.json")
+
+    assert seen == happened
+
+
+COMPARES = """
+import sys, torch
+from warpwave.inside.process import warm
+comparison = sys.modules["torch.testing._comparison"]
+comparison._unwrap_dtensor_for_comparison = lambda *given: (asked.append(given), given)[1]
+asked = []
+warm._compare_without_dtensor()
+for _ in range(2):
+    torch.testing.assert_close(torch.ones(2), torch.ones(2))
+    print(len(asked), "torch.distributed.tensor" in sys.modules)
+    sys.modules["torch.distributed.tensor"] = sys
+"""
+
+
+def test_a_comparison_asks_for_distributed_tensors_only_where_there_may_be_some():
+    done = subprocess.run([sys.executable, "-c", COMPARES], capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["0 False", "1 True"], done.stderr

@@ -425,7 +425,7 @@ def test_a_stage_leaves_time_to_those_after_it(monkeypatch, tmp_path, stages, sh
 
     given = []
 
-    def instant(job, path, stage, left_s, warm):
+    def instant(job, path, stage, left_s, *rest):
         given.append(left_s / job.limits.stage_s)
         return StageReport(stage, Verdict.PASSED)
 
