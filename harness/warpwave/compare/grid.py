@@ -148,7 +148,7 @@ def _rights(
         for cell in row.cells:
             if cell.target in known:
                 verdict = cell.result.verdict
-                kind = "passed" if verdict is Verdict.PASSED else "failed" if verdict in FAILING else "others"
+                kind = verdict.value if verdict in (Verdict.PASSED, Verdict.KNOWN) else "failed" if verdict in FAILING else "others"
                 for key in keys:
                     counts[(*key, cell.target)][kind] += 1
                     counts[(*key, cell.target)]["suspected"] += kind == "failed" and cell.target in row.suspected

@@ -638,13 +638,14 @@ class GridCell(Strict):
 
 @dataclass(frozen=True)
 class Right(Strict):
-    """The tests of a kernel function on one target. `others` neither passed nor failed; `suspected` of the failed ones only the emulator
-    has seen."""
+    """The tests of a kernel function on one target. `known` fail as listed, `others` neither passed nor failed; `suspected` of the failed
+    ones only the emulator has seen."""
 
     passed: int = 0
     failed: int = 0
     suspected: int = 0
     others: int = 0
+    known: int = 0
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ from warpwave.records import (
     to_json,
     worst,
 )
-from warpwave.records.selection import RAN_NO_TEST
+from warpwave.records.selection import RAN_NO_TEST, is_load
 
 # Case results → JUnit XML in pytest's shape (classname, name, properties per case), with verdicts that pytest does not have.
 
@@ -141,6 +141,7 @@ class Results:
         self.used, self.compiled_before = defaultdict[Union[int, None], Used](Used), compiled_kernels()
         self.cases: dict[tuple[str, int], CaseResult] = {}
         self.collected: Counter[str] = Counter()
+        self._loads: list[str] = []  # of files of benchmarks, which are no tests that somebody wrote
         self._collected_by: defaultdict[Any, Counter[str]] = defaultdict(Counter)  # of each worker, if there are several
         self._ran: defaultdict[str, set[Any]] = defaultdict(set)  # by file: the workers that ran tests of it
         self.wrong: dict[str, None] = {}
@@ -166,13 +167,15 @@ class Results:
         if kind == "collected":
             self.announced = True
             self.collected |= Counter(event["ids"])  # a new worker announces only what is left
+            self._loads = list(filter(is_load, self.collected))
             self._collected_by[event.get(SEAT)] |= Counter(event["ids"])
             self.deselected = max(self.deselected, int(event.get("deselected", 0)))
             self.left_out = max(self.left_out, int(event.get("left_out", 0)))
             self.left = self.left or dict(event.get("left", {}))
         elif kind == "start":
             self.running[event["id"]] = time.monotonic()
-            emit("case", stage="test", id=event["id"], done=len(self.cases), total=self.collected.total())
+            done = len(self.cases) - sum((test, 0) in self.cases for test in self._loads)
+            emit("case", stage="test", id=event["id"], done=done, total=self.collected.total() - len(self._loads))
         elif kind in ("finish", "death"):
             case = self._case(event)
             if (over := self.over.pop(case.id, None)) and case.verdict is Verdict.PASSED:

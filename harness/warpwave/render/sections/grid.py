@@ -36,14 +36,17 @@ def grid(found: Grid, most: int | None = None, more: str = "in comparison.json")
 
 
 def right(tests: Right | None) -> Line:
-    """`✓ 199`, `2 fail`, `1 suspected`: the tests of a function on a target."""
+    """`✓ 199`, `2 fail`, `1 suspected`, `1 known`: the tests of a function on a target."""
     if tests is None:
         return say(NOTHING)
     if tests.failed > tests.suspected:
         return say(Bit(f"{tests.failed} fail{'s' if tests.failed == 1 else ''}", Verdict.FAILED))
     if tests.suspected:
         return say(Bit(f"{tests.suspected} suspected", Verdict.ABSENT))
-    return say(Bit("✓", Verdict.PASSED), f" {tests.passed}") if tests.passed else say(Bit("none ran", Verdict.NOT_RUN))
+    known = say(Bit(f"{tests.known} known", Verdict.KNOWN)) if tests.known else ()
+    if tests.passed:
+        return say(Bit("✓", Verdict.PASSED), f" {tests.passed}{', ' if known else ''}", *known)
+    return known or say(Bit("none ran", Verdict.NOT_RUN))
 
 
 def cell(found: GridCell | None) -> Line:
