@@ -37,7 +37,7 @@ class Excused:
         return ("test", str(event.get("verdict")), str(event.get("id"))) in self._keys
 
     def may_explain(self, stage: str) -> bool:
-        """Return whether the list has entries about rows of a stage that has no event for each: the report tells whether they explain it."""
+        """Return whether the list has entries about rows of a stage that reports none of them by an event: the report judges them."""
         return stage != "test" and any(key[0] in KINDS_OF.get(stage, ()) for key in self._keys)
 
 

@@ -185,9 +185,7 @@ def _planned(leg: Leg) -> dict[str, str]:
     }
 
 
-def _run_in_turn(
-    legs: Sequence[Leg], known: Known | None, *, quiet: bool, verbose: bool
-) -> tuple[list[RunRecord], list[WarpwaveError]]:
+def _run_in_turn(legs: Sequence[Leg], known: Known | None, *, quiet: bool, verbose: bool) -> tuple[list[RunRecord], list[WarpwaveError]]:
     """Run each leg in turn, until the user stops the run. If a leg is refused, the others still run."""
     from warpwave.cli.progress import Progress
     from warpwave.run import run_target

@@ -10,7 +10,7 @@ from warpwave.compare.answer import headline, overview
 from warpwave.compare.changed_codegen import one_vendor
 from warpwave.compare.grid import cause
 from warpwave.compare.model import Fit
-from warpwave.records import HOST_CODE, Hardware, NotRun, Verdict
+from warpwave.records import HOST_CODE, Defect, Hardware, NotRun, Verdict
 
 CARDS = (Hardware("sy_90", "Sy", "S90"), Hardware("syn942", "Syn", "N300"), Hardware("syn950", "Syn", "N350"))
 RAISED = "it runs on sy_90 and raises KeyError on syn950: 'x'"
@@ -53,6 +53,32 @@ def test_what_cannot_launch_is_the_first_sentence():
     assert said(without_card(*code)) == (
         "Not portable: `_softmax_fwd` cannot launch on N300: 65,792 bytes of shared memory (LDS), 65,536 there."
     )
+
+
+BAD = case(TESTS[0].id, Verdict.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("more", "clause"),
+    [
+        ({"findings": (finding(case=TESTS[0].id, defect=Defect.RACE),)}, "1 memory finding (race in `_softmax_fwd`)"),
+        ({}, "1 test fails on cpu"),
+    ],
+)
+def test_a_second_kind_of_fault_is_in_the_first_sentence_too(more, clause):
+    """Each clause has at most twelve words; why the kernel cannot launch stands behind."""
+    code = [dataclasses.replace(one, **MEMORY) for one in everywhere()]
+    found = compare([without_card(*code, tests=(BAD, *TESTS[1:]), **more)])
+    lead = headline(found, overview(found))
+    first, second, *_ = lead.text.removesuffix(".").split("; ")
+
+    assert (first, second) == ("Not portable: `_softmax_fwd` cannot launch on S90, N300, N350", clause)
+    assert lead.more == "65,792 bytes of shared memory (LDS), 65,536 there."
+
+
+def test_what_is_known_in_a_test_that_passes_is_no_fault():
+    """A finding counts with the test that it fails."""
+    assert "memory" not in said(without_card(*everywhere(), findings=(finding(case=TESTS[0].id, defect=Defect.RACE),)))
 
 
 def test_what_runs_everywhere_is_said_of_cards_by_name():

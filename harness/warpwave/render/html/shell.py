@@ -32,12 +32,13 @@ def draw(
     rest: str | None = None,
     more: str = "",
     faulty: bool = False,
+    small: bool = False,
     **values: Any,
 ) -> str:
     """Render a template that extends `shell.html.jinja`. `script` runs after the script of the theme; without it, neither is there.
 
     The headline is the sentence and `rest` comes below it; without `rest`, the sentence is split at its first colon. `more` stands right
-    below it. `faulty`: it names something to look at, whatever the exit code.
+    below it. `faulty`: it names something to look at, whatever the exit code. `small`: it needs a smaller font.
     """
     style, code = _style(), packaged_script("theme.js") + script if script else ""
     allowed = f"style-src '{_digest(style)}'; " + (f"script-src '{_digest(code)}'; " if code else "")
@@ -53,6 +54,7 @@ def draw(
             good=exit_code == 0,
             more=more,
             faulty=faulty,
+            small=small,
             exit_code=exit_code,
             kind=kind,
             policy=f"default-src 'none'; {allowed}base-uri 'none'; form-action 'none'",

@@ -174,7 +174,8 @@ def test_progress_counts_tests_and_not_the_load_of_a_benchmark_file(tmp_path, mo
     results.on_event({"event": "collected", "ids": tests})
     for test in tests:
         results.on_event({"event": "start", "id": test})
-        results.on_event({"event": "finish", "id": test, "outcome": "passed", "seconds": 0.1, "message": "", "detail": "", "properties": {}})
+        ended = {"outcome": "passed", "seconds": 0.1, "message": "", "detail": "", "properties": {}}
+        results.on_event({"event": "finish", "id": test, **ended})
 
     assert [(fields["done"], fields["total"]) for event, fields in told if event == "case"] == [(0, 2), (0, 2), (1, 2)]
 
