@@ -121,7 +121,7 @@ def _run(**options: Any) -> Outcome:
         judged = outcome(compare(read_runs([asked.where.out]), known=known)) if known is not None else None
         return show_records(records, asked.where.out, options, ended, judged)
     made = make_report([asked.where.out], asked.where.out, [target.name for target, _ in chosen], records, known=known)
-    return show_report(made, asked.where.out, options, ended, next_too=True)
+    return show_report(made, asked.where.out, [asked.where.out], options, ended, next_too=True)
 
 
 def _show_plan(legs: Sequence[Leg], options: dict[str, Any]) -> Outcome:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import re
 
 import pytest
 from hostile import TERMINAL_NAMES, large
@@ -15,6 +16,7 @@ from warpwave.compare import compare
 from warpwave.records import Narrowed, Stage, StageReport, Verdict
 from warpwave.render.html.page import render_html
 from warpwave.render.markdown import render_markdown
+from warpwave.render.sections.outline import brief
 from warpwave.render.sections.speeds import draw_bar
 from warpwave.render.terminal import render_terminal
 from warpwave.safe_text import visible
@@ -82,8 +84,6 @@ softmax on alpha: 81% of the copy
   $ warpwave run alpha --stage bench,compile --bench 'softmax/bench_*.py' --full
   This report has no code of these cases for the card of alpha: run the compile
   stage.
-
---full shows every test, case and configuration.
 """
 
 
@@ -97,12 +97,29 @@ def test_one_complete_and_one_absent_target():
 def test_by_default_it_is_one_screen(made, width):
     """What is cut is counted, and the option that shows it is named."""
     text = io.StringIO()
-    Console(file=text, width=width, force_terminal=False, highlight=False).print(render_terminal(made()))
+    Console(file=text, width=width, force_terminal=False, highlight=False).print(render_terminal(made(), again="warpwave report x --full"))
     lines = text.getvalue().splitlines()
 
     assert len(lines) <= 55  # the command prints five more
     assert max(map(cell_len, lines)) <= width
-    assert lines[-1] == "--full shows every test, case and configuration."
+    assert lines[-1] == "Every test, case and configuration: warpwave report x --full"
+
+
+def test_a_section_without_room_is_named_with_its_lines():
+    """Nothing goes missing in silence: each section is on the screen, or in the last lines."""
+    comparison = many()
+    sections = [section.title for section, _ in brief(comparison, comparison).sections]
+    text = show_screen(comparison)
+    missing = [title for title in sections if not re.search(rf"^{re.escape(title)}$", text, re.MULTILINE)]
+
+    assert missing
+    assert all(re.search(rf"Not on this screen:.*{re.escape(title)} \(\d+ lines?\)", " ".join(text.split())) for title in missing)
+
+
+def show_screen(comparison):
+    text = io.StringIO()
+    Console(file=text, width=80, force_terminal=False, highlight=False).print(render_terminal(comparison), crop=False)
+    return text.getvalue()
 
 
 def test_a_command_is_one_line_in_a_narrow_terminal():

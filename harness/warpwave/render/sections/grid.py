@@ -19,8 +19,8 @@ LEGEND = (
 _VERDICTS = {Fit.RUNS: Verdict.PASSED, Fit.ADVICE: Verdict.ABSENT, Fit.UNKNOWN: Verdict.NOT_RUN}
 
 
-def grid(found: Grid, most: int | None = None, more: str = "in comparison.json") -> list[Section]:
-    """Return the table of the `most` worst functions; `more` says where the others are."""
+def grid(found: Grid, most: int | None = None) -> list[Section]:
+    """Return the table of the `most` worst functions."""
     if not found.rows:
         return []
     shown = found.rows[:most]
@@ -30,7 +30,7 @@ def grid(found: Grid, most: int | None = None, more: str = "in comparison.json")
     vendors = grouped((card.vendor, position) for position, card in enumerate(found.cards, start=first))
     groups = [("right", tuple(range(1, first))), *((vendor or "other", tuple(columns)) for vendor, columns in vendors.items())]
     rest = found.rows[len(shown) :]
-    lines = (say(f"… and {plural(len(rest), 'kernel')} more, no worse than these: {more}"),) if rest else ()
+    lines = (say(f"… and {plural(len(rest), 'kernel')} more, no worse than these: in comparison.json"),) if rest else ()
     legend = LEGEND if found.cards else ()
     return [Section(TITLE, heads, rows, lines, legend, groups=tuple(group for group in groups if group[1]))]
 

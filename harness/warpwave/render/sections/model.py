@@ -24,7 +24,6 @@ class Bit:
 Line = tuple[Bit, ...]
 BREAK = Bit("\n")  # a cell goes on below, where cells have several lines; elsewhere it is a space
 MOST_LINES = 2000  # per section, even if all were requested
-REST = " in comparison.json"  # where a list that was cut is whole
 _LONGEST = 2000  # characters of a name
 
 
@@ -107,16 +106,15 @@ def names(texts: Iterable[str]) -> tuple[Line, ...]:
     return tuple((name(text),) if text else () for text in texts)
 
 
-def shorten(lines: Iterable[Line], few: int | None, total: int | None = None, rest: str = REST) -> tuple[Line, ...]:
-    """Return the first `few` lines (2,000 if None) and a note on the rest. `total` gives their number, so that
-    the rest is never made; `rest` says where it is."""
+def shorten(lines: Iterable[Line], few: int | None, total: int | None = None) -> tuple[Line, ...]:
+    """Return the first `few` lines (2,000 if None) and a note on the rest. `total` gives their number, so that the rest is never made."""
     most = MOST_LINES if few is None else few
     if total is None:
         lines = list(lines)
         total = len(lines)
     if total <= most:
         return tuple(lines)
-    return (*itertools.islice(lines, most), say(f"… and {total - most} more lines{rest}"))
+    return (*itertools.islice(lines, most), say(f"… and {total - most} more lines in comparison.json"))
 
 
 def lacking(comparison: Comparison, there: set[str], what: str) -> tuple[Line, ...]:

@@ -19,7 +19,7 @@ from warpwave.records.selection import FOR_TIME, is_load
 from warpwave.render.commands import repro
 from warpwave.render.sections import codegen, grid, speeds, testing
 from warpwave.render.sections.changes import ONE_VENDOR, vendor_section
-from warpwave.render.sections.model import REST, Bit, Line, Section, name, names, say, shorten
+from warpwave.render.sections.model import Bit, Line, Section, name, names, say, shorten
 from warpwave.render.sections.profile import profile_sections
 from warpwave.render.sections.testing import suspicion
 from warpwave.render.text import NOTHING, asked_for, counts, first_line, gravest, left_out_of, number, plural
@@ -179,15 +179,15 @@ def _tests(comparison: Comparison, few: int | None) -> list[Section]:
     ]
 
 
-def did_not_pass(comparison: Comparison, few: int | None, rest: str = REST) -> list[Section]:
+def did_not_pass(comparison: Comparison, few: int | None) -> list[Section]:
     """Return the tests that failed, and below each a line per target on which it did not pass; the first `few` lines.
 
-    `rest` says where the others are. Below them is the command that runs the first one alone. Its id is pytest's own, quoted for a shell.
+    Below them is the command that runs the first one alone. Its id is pytest's own, quoted for a shell.
     """
     failed = [row for row in comparison.tests if _failed(row)]
     look = (line for row in failed for line in _story(row, comparison.targets))
     stories = sum(1 + _behind(row) + len(row.suspected) for row in failed)
-    sections = _listing("Tests that did not pass", look, few, stories, rest=rest)
+    sections = _listing("Tests that did not pass", look, few, stories)
     targets = {target.target: target for target in comparison.targets}
     real = [row for row in failed if not any(is_mistyped(cell.result) for cell in row.cells)]
     bad = next((cell for cell in real[0].cells if cell.result.verdict in FAILING), None) if real else None
@@ -271,8 +271,8 @@ def _refusal(refusal: Refusal) -> Line:
     )
 
 
-def _listing(title: str, lines: Iterable[Line], few: int | None, total: int, *, folded: bool = False, rest: str = REST) -> list[Section]:
-    return [Section(title, lines=shorten(lines, few, total, rest), folded=folded)] if total else []
+def _listing(title: str, lines: Iterable[Line], few: int | None, total: int, *, folded: bool = False) -> list[Section]:
+    return [Section(title, lines=shorten(lines, few, total), folded=folded)] if total else []
 
 
 # Comparison → the sections of the answer: what the terminal shows on one screen, and Markdown unfolded. Pure.
@@ -290,13 +290,10 @@ class Brief:
     sections: tuple[tuple[Section, int], ...]
 
 
-def brief(
-    whole: Comparison, comparison: Comparison, *, failures: int = 4, rows: int | None = None, figures: bool = False, rest: str = REST
-) -> Brief:
+def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, rows: int | None = None, figures: bool = False) -> Brief:
     """Return the answer. The headline is about the `whole`, the sections about the part of it that a page shows.
 
-    `failures` are the lines about failed tests, `rows` those of the grid, and `rest` says where the others are. With `figures`, every gap
-    is listed with all figures of its code.
+    `failures` are the lines about failed tests, `rows` those of the grid. With `figures`, every gap is listed with all figures of its code.
     """
     lines = overview(comparison)
     found = shortfalls(comparison, lines)
@@ -304,15 +301,15 @@ def brief(
     shown = (codegen.UNCOMPILED, codegen.RAISED, codegen.BROKEN, codegen.ADVICE, codegen.NOT_JUDGED)
     bad = [section for section in broken if section.title in shown]
     without_card = not comparison.has_card and bool(comparison.grid.rows)
-    table = grid.grid(comparison.grid, rows, rest.removeprefix(": ")) if without_card else speeds.kernels(comparison, lines, found)
+    table = grid.grid(comparison.grid, rows) if without_card else speeds.kernels(comparison, lines, found)
     beside = bool(comparison.beside)
     parts: Sequence[tuple[list[Section], int]] = (
         (pills(comparison) if beside else [], 8),
         (table, 40 if without_card else 20 if beside or len(comparison.targets) <= 3 else 16),
-        (did_not_pass(comparison, failures, rest) if without_card else [], 9),
+        (did_not_pass(comparison, failures) if without_card else [], 9),
         (grid.checked(comparison) if without_card else [], 8),
         ([] if beside else _brief_targets(comparison, counted=without_card), 9),
-        (did_not_pass(comparison, failures, rest) if not without_card else [], 9),
+        (did_not_pass(comparison, failures) if not without_card else [], 9),
         (_not_checked(comparison, _CAUSES), 2 * _CAUSES + 1),
         (testing.finding_sections(comparison, min(failures, 3)), 6),
         (testing.known_sections(comparison, failures), 7),
