@@ -26,7 +26,7 @@ from warpwave.render.text import NOTHING, asked_for, counts, first_line, gravest
 
 _FEW = 30  # lines per section before "and n more"
 _HINT = 1000  # characters: a hint ends with the path of its log, which must stay whole
-_MOST_ATTEMPTS, _MOST_GPUS = 20, 64  # per target
+_MOST_ATTEMPTS, _MOST_NOTES, _MOST_GPUS = 20, 200, 64  # per target
 _MOST_CELLS = 50_000  # tests times targets: nobody reads a larger table, and a summary cannot hold it
 
 
@@ -68,7 +68,7 @@ def nothing(target: TargetSummary) -> Line:
 
 
 def _targets(comparison: Comparison) -> Section:
-    rows, lines = [], []
+    rows = []
     for target in comparison.targets:
         tests, compiled = counts(target.tests, target.tests_not_run), counts(target.compiled, target.compiled_not_run)
         hosted = f"{'' if compiled == NOTHING else f'{compiled}; '}host code: {counts(target.host_code, target.host_code_not_run)}"
@@ -76,36 +76,48 @@ def _targets(comparison: Comparison) -> Section:
         time = say(f"{target.seconds:.0f} s" if target.seconds else NOTHING)
         gpus = say(name(target.hardware) if target.hardware else NOTHING)
         rows.append((say(name(target.target)), say(Bit(target.verdict.value, target.verdict)), gpus, *done, time))
-        lines += [say(name(target.target), ": ", name(first_line(target.reason, 400)))] if target.reason else []
+    heads = tuple(say(head) for head in ("target", "verdict", "GPU", "tests", "points", "compiled", "time"))
+    lines = _each_target(comparison, full=True)
+    return Section("Targets", heads, tuple(rows), shorten(lines, None), right=(6,))
+
+
+def _each_target(comparison: Comparison, *, full: bool, counted: bool = False) -> list[Line]:
+    """Return what each target did, or why it did not and what to do; and what was given up, and left out unless that is `counted` above.
+
+    `full` has every attempt and note, and how tests were chosen.
+    """
+    lines: list[Line] = []
+    few = None if full else _REMARKS
+    made = [cell for cell in comparison.compiled_cells if cell.compiled.was_compiled]
+    compiled = grouped((target, hardware) for target, hardware in dict.fromkeys((cell.target, cell.compiled.hardware) for cell in made))
+    gravest_first = sorted(comparison.targets, key=lambda target: target.complete)
+    alike = grouped(((target.target, "") if target.complete else (target.reason, target.hint), target) for target in gravest_first)
+    groups = list(alike.values())
+    for target, *others in groups[: None if full else _TARGETS]:
+        lines.append(say(name(*together([target, *others])), *([f" ({target.hardware})"] if target.emulated else [])))
+        where = [] if target.devices else sorted(compiled.get(target.target, ()), key=by_generation)
+        lines += [say("  compiled for ", name(", ".join(where)))] if 0 < len(where) <= _ARCHITECTURES else []
+        lines += [say(f"  {use}") for use in (testing.use_of_cards(target), testing.use_of_time(target)) if use]
+        lines += [say(name(f"  {remark}")) for remark in testing.remarks(target)[:few]]
+        lines += [
+            say(name(f"  attempt {position}: {attempt.verdict.value}: {first_line(attempt.reason, 300)}".rstrip(": ")))
+            for position, attempt in enumerate(target.attempts[: _MOST_ATTEMPTS if full else few], start=1)
+        ]
+        notes = [*(target.environment.notes if target.environment else ()), *(note for stage in target.stages for note in stage.notes)]
+        lines += [say(name(f"  {first_line(note, 400)}")) for note in notes[:_MOST_NOTES] if full or note.startswith(_SHOWN)]
+        lines += [say("  what to do: ", name(first_line(target.hint, _HINT)))] if target.hint else []
+        lines += _nothing_to_run(comparison, target)
         by = tuple(option for option in target.narrowed if option not in FOR_TIME)
         if by:
-            ran = sum(target.tests.values()) + target.left_out
-            lines.append(say(name(target.target), ": ", name(asked_for(target.deselected, ran, by))))
-            lines += [say(name(f"{target.target}: {first_line(line, 300)}")) for line in target.chosen]
-        elif target.deselected:
-            unwanted = f", {plural(target.deselected, 'test')} deselected, by an option of the run or by the package"
-            lines.append(say(name(target.target), unwanted))
-        if target.left_out:
-            lines.append(say(name(target.target), ": ", left_out_of(target)))
-        for position, attempt in enumerate(target.attempts[:_MOST_ATTEMPTS], start=1):
-            lines.append(
-                say(name(f"{target.target}, attempt {position}: {attempt.verdict.value}: {first_line(attempt.reason, 300)}".rstrip(": ")))
-            )
-        if len(target.attempts) > _MOST_ATTEMPTS:
-            lines.append(say(name(target.target), f": {len(target.attempts) - _MOST_ATTEMPTS} more attempts"))
-        lines += [
-            say(name(f"{target.target}, {stage.stage.value}: {first_line(note, 400)}"))
-            for stage in target.stages
-            for note in stage.notes[:_FEW]
-        ]
-        lines += [say(name(target.target), f": {use}")] if (use := testing.use_of_cards(target)) else []
-        notes = target.environment.notes if target.environment else ()
-        lines += [say(name(f"{target.target}: {first_line(note, 400)}")) for note in notes]
+            lines.append(say("  ", name(asked_for(target.deselected, sum(target.tests.values()) + target.left_out, by))))
+            lines += [say(name(f"  {first_line(line, 300)}")) for line in target.chosen if full]
+        elif target.deselected and full:
+            lines.append(say(f"  {plural(target.deselected, 'test')} deselected, by an option of the run or by the package"))
+        lines += [say("  ", left_out_of(target))] if target.left_out and not counted else []
         if target.environment and target.environment.weakened:
-            lines.append(say(name(target.target), ", protections given up: ", name(", ".join(target.environment.weakened))))
-        lines += [say(name(target.target), ", what to do: ", name(first_line(target.hint, _HINT)))] if target.hint else []
-    heads = tuple(say(head) for head in ("target", "verdict", "GPU", "tests", "points", "compiled", "time"))
-    return Section("Targets", heads, tuple(rows), shorten(lines, None), right=(6,))
+            lines.append(say("  protections given up: ", name(", ".join(target.environment.weakened))))
+    shown = sum(map(len, groups if full else groups[:_TARGETS]))
+    return [*lines, say(f"… and {len(comparison.targets) - shown} more targets")] if shown < len(comparison.targets) else lines
 
 
 def _facts(comparison: Comparison) -> list[Section]:
@@ -355,38 +367,7 @@ def _tested(target: TargetSummary) -> Line:
 
 
 def _brief_targets(comparison: Comparison, counted: bool) -> list[Section]:
-    """Return what each target did, or why it did not and what to do; and what was given up, and left out unless that is `counted` above."""
-    lines: list[Line] = []
-    made = [cell for cell in comparison.compiled_cells if cell.compiled.was_compiled]
-    compiled = grouped((target, hardware) for target, hardware in dict.fromkeys((cell.target, cell.compiled.hardware) for cell in made))
-    gravest_first = sorted(comparison.targets, key=lambda target: target.complete)
-    alike = grouped(((target.target, "") if target.complete else (target.reason, target.hint), target) for target in gravest_first)
-    groups = list(alike.values())
-    for target, *others in groups[:_TARGETS]:
-        lines.append(say(name(*together([target, *others])), *([f" ({target.hardware})"] if target.emulated else [])))
-        where = [] if target.devices else sorted(compiled.get(target.target, ()), key=by_generation)
-        lines += [say("  compiled for ", name(", ".join(where)))] if 0 < len(where) <= _ARCHITECTURES else []
-        lines += [say(f"  {use}")] if (use := testing.use_of_cards(target)) else []
-        lines += [say(f"  {use}")] if (use := testing.use_of_time(target)) else []
-        lines += [say(name(f"  {remark}")) for remark in testing.remarks(target)[:_REMARKS]]
-        lines += [
-            say(name(f"  attempt {position}: {attempt.verdict.value}: {first_line(attempt.reason, 200)}".rstrip(": ")))
-            for position, attempt in enumerate(target.attempts[:_REMARKS], start=1)
-        ]
-        notes = [*(target.environment.notes if target.environment else ()), *(note for stage in target.stages for note in stage.notes)]
-        lines += [say(name(f"  {note}")) for note in notes if note.startswith(_SHOWN)]
-        lines += [say("  what to do: ", name(first_line(target.hint, _HINT)))] if target.hint else []
-        lines += _nothing_to_run(comparison, target)
-        by = tuple(option for option in target.narrowed if option not in FOR_TIME)
-        ran = sum(target.tests.values())
-        if by:
-            lines.append(say("  ", name(asked_for(target.deselected, ran + target.left_out, by))))
-        if target.left_out and not counted:
-            lines.append(say("  ", left_out_of(target)))
-        if target.environment and target.environment.weakened:
-            lines.append(say("  protections given up: ", name(", ".join(target.environment.weakened))))
-    if len(groups) > _TARGETS:
-        lines.append(say(f"… and {sum(map(len, groups[_TARGETS:]))} more targets"))
+    lines = _each_target(comparison, full=False, counted=counted)
     lines += [say(name(first_line(problem, 200))) for problem in comparison.problems[:_PROBLEMS]]
     return [Section("What each target did", lines=tuple(lines))] if lines else []
 
