@@ -1,4 +1,4 @@
-"""Which configurations belong together, which kernels share a row, what lives on one vendor only, and what a card launched."""
+"""Which configurations belong together, which kernels share a row, and what a card launched."""
 
 from __future__ import annotations
 
@@ -14,14 +14,10 @@ import command
 import pytest
 from recorded import recorded
 from rich.console import Console
-from synthetic import BASE, FAILED, compiled, facts, other, record, row, run
+from synthetic import BASE, facts, other, record, row, run
 
 from warpwave.collect.untrusted import read_lines
 from warpwave.compare import compare
-from warpwave.compare.changed_codegen import (
-    Split,
-    one_vendor,
-)
 from warpwave.compare.codegen import (
     Room,
     align,
@@ -142,29 +138,6 @@ def test_pairing_has_a_bound_over_all_launches():
 # Both vendors side by side.
 
 
-def test_a_split_field_by_field():
-    """Each failing configuration is one split, with the verdict and reason of its first architecture."""
-    alive = [row(constants={"BLOCK": n}) for n in (1, 2)]
-    dying = [row(name, constants={"BLOCK": n}, **{**FAILED, "reason": f"{name} {n}"}) for name in ("syn942", "syn950") for n in (1, 2)]
-
-    assert one_vendor([*alive, *dying]) == tuple(
-        Split(
-            *("softmax", "_softmax_fwd", "bench", f"BLOCK={n}", ("sy_90",), ("syn942", "syn950")),
-            verdict=Verdict.FAILED,
-            reason=f"syn942 {n}",
-        )
-        for n in (1, 2)
-    )
-
-
-def test_stages_tell_where_both_vendors_have_them():
-    """The same number of stages died there, another lives: that is no matter of vendors."""
-    rows = [row(num_stages=2), row(num_stages=3, **FAILED), row("syn942", num_stages=2), row("syn942", num_stages=3, **FAILED)]
-
-    assert one_vendor(rows) == ()
-    assert len(one_vendor([*rows[:1], row(num_stages=3), *rows[2:]])) == 1
-
-
 def test_architectures_are_sorted_by_their_number():
     """In every report the same; a name of digits alone, or of none, is one, too."""
     names = ["gfx1100", "sm_100", "sm_90", "gfx942", "gfx90a", "sm_90a", "none", "7"]
@@ -228,46 +201,6 @@ def test_a_waivers_use_is_counted_over_all_targets():
     }
 
     assert use_of_waivers(runs) == (WaiverUse(first, 3, 2), WaiverUse(second, 4, 0))
-
-
-TAKEN = {
-    "by nobody": [row(**FAILED), row("syn942", **FAILED)],
-    "by everybody": [row(), row("syn942")],
-    "by some of each": [row(), row("sy_80", **FAILED), row("syn942", **FAILED), row("syn950")],
-    "by one that has it alone": [row(), row("syn942", **FAILED, constants={"BLOCK": 9}), row("syn942")],
-    "but for a gate": [row(), row("syn942", verdict=Verdict.FAILED, broken={"spills": "1"})],
-    "in code that no GPU is there for": [row(), row("syn942", **{**FAILED, "verdict": Verdict.NOT_RUN})],
-}
-
-
-@pytest.mark.parametrize("rows", TAKEN.values(), ids=TAKEN)
-def test_what_is_no_matter_of_vendors_is_not_reported(rows):
-    """A launch is listed only if it compiles on all of one vendor's GPUs and fails on another's."""
-    assert one_vendor(rows) == ()
-
-
-def test_a_vendor_s_own_tile_is_found_by_its_case():
-    """Tuning tables differ by vendor; what launches their entries is the same."""
-    (split,) = one_vendor([row(), row("syn942", **FAILED, constants={"BLOCK": 4096})])
-
-    assert split.lives == ("sy_90",)
-
-
-def test_a_crash_of_the_compiler_is_found_by_its_case():
-    """It left no configuration, only the name of the case."""
-    crash = compiled("syn942", function="(host code)", verdict=Verdict.CRASHED, signature={}, constants={}, reason="SIGABRT")
-    (split,) = one_vendor([row(), crash])
-
-    assert (split.lives, split.dies, split.verdict) == (("sy_90",), ("syn942",), Verdict.CRASHED)
-
-
-def test_the_report_has_the_section_only_where_there_is_something():
-    """In the terminal and in Markdown."""
-    split, whole = ([run(compiled=(row(), row("syn942", **more)))] for more in (FAILED, {}))
-    drawn = [(str(render_markdown(compare(runs, ["alpha"]))), _terminal(compare(runs, ["alpha"]))) for runs in (split, whole)]
-
-    assert [["Can run on one vendor only" in text for text in texts] for texts in drawn] == [[True, True], [False, False]]
-    assert "fails on syn942: failed: out of LDS" in drawn[0][1]
 
 
 def _terminal(comparison, full=False):

@@ -3,11 +3,10 @@
 import dataclasses
 
 import pytest
-from synthetic import FAILED, case, compiled, emulated, finding, record, row, run
+from synthetic import case, compiled, emulated, finding, record, run
 
 from warpwave.compare import compare
 from warpwave.compare.answer import headline, overview
-from warpwave.compare.changed_codegen import one_vendor
 from warpwave.compare.grid import cause
 from warpwave.compare.model import Fit
 from warpwave.records import HOST_CODE, Defect, Hardware, NotRun, Verdict
@@ -211,12 +210,3 @@ def test_targets_that_could_not_run_for_one_reason_share_a_clause():
 
     assert said(*runs).count("no disk") == 1
     assert "a and b could not run (no disk)" in compare(runs).sentence
-
-
-def test_a_launch_that_another_card_of_the_vendor_takes_is_no_matter_of_vendors():
-    """It fails for what one card has, not for whose it is."""
-    some = one_vendor([row("sy_90"), row("syn942", **FAILED), row("syn950")])
-    none = one_vendor([row("sy_90"), row("syn942", **FAILED), row("syn950", **FAILED)])
-
-    assert some == ()
-    assert {(split.lives, split.dies) for split in none} == {(("sy_90",), ("syn942", "syn950"))}

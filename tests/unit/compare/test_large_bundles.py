@@ -17,7 +17,7 @@ from warpwave.collect import collect_all, untrusted
 from warpwave.compare import codegen, compare, speeds
 from warpwave.compare import tests as collecting_parity
 from warpwave.compare.answer import overview, shortfalls
-from warpwave.compare.changed_codegen import Concern, bundle, diff, one_vendor
+from warpwave.compare.changed_codegen import Concern, bundle, diff
 from warpwave.compare.changed_speeds import changed_speeds
 from warpwave.records import DeviceFacts, GateLimits, Gates, Verdict, Waiver, Which
 from warpwave.render import excerpt as limits
@@ -104,7 +104,6 @@ def everything(runs) -> None:
     shortfalls(comparison, overview(comparison))
     for look in (sweeps, numerics, parity, shown):
         look(comparison)
-    one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells)
     if any(each.samples for each in runs):
         changed_speeds(runs, runs)
     if any(each.compiled for each in runs):

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from warpwave.compare.answer import Headline, headline, overview, shortfalls
-from warpwave.compare.changed_codegen import one_vendor
 from warpwave.compare.codegen import by_generation
 from warpwave.compare.model import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary
 from warpwave.compare.tests import is_mistyped
@@ -18,7 +17,6 @@ from warpwave.records import BUDGET_UP, GPU_PROPERTY, HARMLESS, MOSTLY_UNSEEN, N
 from warpwave.records.selection import FOR_TIME, is_load
 from warpwave.render.commands import repro
 from warpwave.render.sections import codegen, grid, speeds, testing
-from warpwave.render.sections.changes import ONE_VENDOR, vendor_section
 from warpwave.render.sections.model import Bit, Line, Section, name, names, say, shorten
 from warpwave.render.sections.profile import profile_sections
 from warpwave.render.sections.testing import suspicion
@@ -50,7 +48,6 @@ def outline(comparison: Comparison, full: bool) -> list[Section]:
         *codegen.fidelity_sections(comparison, few),
         *codegen.gate_sections(comparison, few),
     ]
-    sections += vendor_section(ONE_VENDOR, one_vendor(cell.compiled for cell in comparison.compiled_cells), few)
     sections += _listing("Not compared", map(_refusal, comparison.refusals), few, len(comparison.refusals), folded=True)
     problems = (say(name(problem)) for problem in comparison.problems)
     sections += _listing("Files that could not be used", problems, few, len(comparison.problems))
@@ -328,7 +325,6 @@ def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, rows:
         (profile_sections(comparison), 26),
         (speeds.gaps(comparison, found, len(found) if figures else _GAPS, figures=figures), 5 if bad else 20),
         (bad, 6),
-        (vendor_section(ONE_VENDOR, one_vendor(cell.compiled for cell in comparison.compiled_cells), 4), 6),
         (_brief_targets(comparison, counted=without_card) if beside else [], 9),
     )
     sections = tuple((section, most) for group, most in parts for section in group)
