@@ -24,7 +24,7 @@ from warpwave.render import excerpt as limits
 from warpwave.render.charts.sweeps import sweeps
 from warpwave.render.excerpt import shown
 from warpwave.render.html import render_html
-from warpwave.render.html.tests import numerics, parity
+from warpwave.render.html.tests import numerics
 from warpwave.render.markdown import render_markdown
 from warpwave.render.sections.changes import code_sentence
 
@@ -102,7 +102,7 @@ def everything(runs) -> None:
     """Compute everything that is computed before drawing; drawing itself is limited by what is shown."""
     comparison = compare(runs)
     shortfalls(comparison, overview(comparison))
-    for look in (sweeps, numerics, parity, shown):
+    for look in (sweeps, numerics, shown):
         look(comparison)
     if any(each.samples for each in runs):
         changed_speeds(runs, runs)

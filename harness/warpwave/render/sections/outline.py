@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from warpwave.compare.answer import Headline, headline, overview, shortfalls
 from warpwave.compare.codegen import by_generation
-from warpwave.compare.model import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary
+from warpwave.compare.model import FAILING, Comparison, DeviceSummary, Parity, ParityRow, Refusal, TargetSummary
 from warpwave.compare.tests import is_mistyped
 from warpwave.compare.unchecked import cause_lines
 from warpwave.compare.verdict import together
-from warpwave.records import BUDGET_UP, GPU_PROPERTY, HARMLESS, MOSTLY_UNSEEN, NO_STAGE, NotRun, Verdict, grouped
+from warpwave.records import BUDGET_UP, GPU_PROPERTY, HARMLESS, MOSTLY_UNSEEN, NO_STAGE, NotRun, Verdict, grouped, with_card
 from warpwave.records.selection import FOR_TIME, is_load
 from warpwave.render.commands import repro
 from warpwave.render.sections import codegen, grid, speeds, testing
@@ -24,7 +23,7 @@ from warpwave.render.text import NOTHING, asked_for, counts, first_line, gravest
 
 _FEW = 30  # lines per section before "and n more"
 _HINT = 1000  # characters: a hint ends with the path of its log, which must stay whole
-_MOST_ATTEMPTS, _MOST_NOTES, _MOST_GPUS = 20, 200, 64  # per target
+_MOST_ATTEMPTS, _MOST_NOTES, _MOST_GPUS, _MOST_PACKAGES = 20, 200, 16, 200  # per target
 _MOST_CELLS = 50_000  # tests times targets: nobody reads a larger table, and a summary cannot hold it
 
 
@@ -33,8 +32,7 @@ def outline(comparison: Comparison, full: bool) -> list[Section]:
     few = None if full else _FEW
     sections = [
         _targets(comparison),
-        *_facts(comparison),
-        *testing.card_sections(comparison),
+        *environment(comparison),
         *_tests(comparison, few),
         *_not_checked(comparison, few),
         *testing.finding_sections(comparison, few),
@@ -48,10 +46,15 @@ def outline(comparison: Comparison, full: bool) -> list[Section]:
         *codegen.fidelity_sections(comparison, few),
         *codegen.gate_sections(comparison, few),
     ]
-    sections += _listing("Not compared", map(_refusal, comparison.refusals), few, len(comparison.refusals), folded=True)
-    problems = (say(name(problem)) for problem in comparison.problems)
-    sections += _listing("Files that could not be used", problems, few, len(comparison.problems))
+    sections += refused(comparison, few)
     return [*sections, *everything(comparison)] if full else sections
+
+
+def refused(comparison: Comparison, few: int | None) -> list[Section]:
+    """Return the cases that have no ratio, and the files that could not be used."""
+    problems = (say(name(first_line(problem, 400))) for problem in comparison.problems)
+    sections = _listing("Not compared", map(_refusal, comparison.refusals), few, len(comparison.refusals), folded=True)
+    return [*sections, *_listing("Files that could not be used", problems, few, len(comparison.problems))]
 
 
 def everything(comparison: Comparison) -> list[Section]:
@@ -117,52 +120,50 @@ def _each_target(comparison: Comparison, *, full: bool, counted: bool = False) -
     return [*lines, say(f"… and {len(comparison.targets) - shown} more targets")] if shown < len(comparison.targets) else lines
 
 
-def _facts(comparison: Comparison) -> list[Section]:
-    """Return the environment of a single target, or the differences between several."""
-    reporting = [target for target in comparison.targets if target.facts]
-    gpus = tuple(
-        _gpu(target.target if len(reporting) > 1 else "", target, index)
-        for target in reporting
-        for index in range(len(target.devices[:_MOST_GPUS]))
-    )
-    gpus = shorten(gpus, None)
-    if len(reporting) == 1:
-        line = say(name(", ".join(f"{fact} {value}" for fact, value in _known(reporting[0]))))
-        return [Section("Environment", lines=(line, *gpus))]
-    if not reporting:
-        return []
-    rows = tuple(
-        (
-            say(difference.name + (" (no ratios)" if difference.refuses else "")),
-            *names(difference.values.get(target.target, "unknown") for target in reporting),
-        )
-        for difference in comparison.differences
-    )
-    heads = (say("fact"), *names(target.target for target in reporting)) if rows else ()
-    differing = {difference.name for difference in comparison.differences}
-    shared = tuple((fact, value) for fact, value in _known(reporting[0]) if fact not in differing)
-    same = (say("The same on all: ", name(", ".join(f"{fact} {value}" for fact, value in shared))),) if shared else ()
-    return [Section("What differs between the targets", heads, rows, same + gpus)]
+def environment(comparison: Comparison) -> list[Section]:
+    """Return what every target ran on, a column for each, with what differs marked; and the GPUs that shared the work of one."""
+    known = list(map(_facts, comparison.targets))
+    refuses = {difference.name: difference.refuses for difference in comparison.differences}
+    rows = []
+    for fact in dict.fromkeys(fact for found in known for fact in found):
+        if any(values := [found.get(fact, "") for found in known]):
+            mark = Bit(" differs: no ratios" if refuses[fact] else " differs", Verdict.ABSENT) if fact in refuses else ""
+            rows.append((say(fact, mark), *(say(name(value) if value else NOTHING) for value in values)))
+    heads = (say("fact"), *names(target.target for target in comparison.targets))
+    return [Section("Environment", heads, tuple(rows)), *testing.card_sections(comparison)] if rows else []
 
 
-def _known(target: TargetSummary) -> list[tuple[str, str]]:
-    facts = target.facts
-    if facts is None:
-        return []
-    runtime = "" if facts.runtime == "none" else facts.runtime
-    found = {"torch": facts.torch, "triton": facts.triton, "runtime": runtime, "driver": facts.driver, "FP fusion": facts.fp_fusion}
-    installed = list(target.environment.packages.items()) if target.environment else []
-    few = [f"{package} {version}" for package, version in installed[:_FEW]]
-    found["installed for it:"] = ", ".join([*few, *([f"{len(installed) - _FEW} more"] if len(installed) > _FEW else [])])
-    return [(fact, value) for fact, value in found.items() if value]
+def _facts(target: TargetSummary) -> dict[str, str]:
+    seen, ran = target.facts, target.environment
+    gpus = (f"{device.name}, {device.architecture}, {device.memory_bytes / (1 << 30):.0f} GiB" for device in target.devices)
+    found = {
+        "GPU": _joined(gpus),
+        "emulated": with_card(target.emulated, target.card),
+        "copy bandwidth": _joined(map(_copy, target.devices)),
+    }
+    if seen is not None:
+        runtime = "" if seen.runtime == "none" else seen.runtime
+        found |= {"driver": seen.driver or "", "runtime": runtime, "torch": seen.torch, "triton": seen.triton, "python": seen.python}
+        found |= {"FP fusion": seen.fp_fusion or "", "kernel sources": seen.kernels_hash[:12], "platform": seen.platform}
+    found |= {"host": target.host, "commit": target.commit, "snapshot": target.snapshot}
+    if ran is not None:
+        digest = f" {ran.image_id[:19]}" if ran.image_id else ""
+        found |= {"engine": ran.engine, "image": (ran.image or "") + digest, "protections given up": ", ".join(ran.weakened)}
+        found["installed for it"] = _joined((f"{package} {version}" for package, version in ran.packages.items()), _MOST_PACKAGES)
+        found["set up otherwise"] = "; ".join(ran.notes)
+    took = f"{target.seconds:.0f} s" if target.seconds else ""
+    return found | {"use of the card": testing.use_of_cards(target), "run": target.run_id, "started": target.started, "took": took}
 
 
-def _gpu(prefix: str, target: TargetSummary, index: int) -> Line:
-    device = target.devices[index]
-    measured = f", copy {number(device.ceiling_gbps)} GB/s measured" if device.ceiling_gbps else ""
-    derived = f", {number(device.derived_gbps)} GB/s by its driver's figures" if device.derived_gbps else ""
-    lead = say(name(prefix), ", ") if prefix else ()
-    return lead + say(f"GPU {device.index}: ", name(device.name), " ", name(device.architecture), measured, derived)
+def _joined(texts: Iterable[str], most: int = _MOST_GPUS) -> str:
+    known = list(dict.fromkeys(filter(None, texts)))
+    return " + ".join(known if len(known) <= most else [*known[:most], f"{len(known) - most} more"])
+
+
+def _copy(device: DeviceSummary) -> str:
+    measured = f"{number(device.ceiling_gbps)} GB/s measured" if device.ceiling_gbps else ""
+    derived = f"{number(device.derived_gbps)} by its driver's figures" if device.derived_gbps else ""
+    return ", ".join(filter(None, (measured, derived)))
 
 
 def _tests(comparison: Comparison, few: int | None) -> list[Section]:
@@ -178,14 +179,7 @@ def _tests(comparison: Comparison, few: int | None) -> list[Section]:
     failed = {entry.kernel for entry in comparison.kernels if any(entry.counts.get(verdict.value) for verdict in FAILING)}
     quiet = frozenset(position for position, kernel in enumerate(kernels) if kernel not in failed)
     heads = (say("kernel"), *names(target.target for target in comparison.targets))
-    gaps = [row for row in comparison.tests if row.parity is Parity.MISSING_ON]
-    missing = (say(name(_id(row)), " missing on ", name(", ".join(row.on))) for row in gaps)
-    return [
-        Section("Tests", heads, tuple(rows), _parity(comparison), quiet=quiet),
-        *did_not_pass(comparison, few),
-        *testing.tests(comparison, few),
-        *_listing("Tests missing on some targets", missing, few and _FEW // 3, len(gaps)),
-    ]
+    return [Section("Tests", heads, tuple(rows), quiet=quiet), *did_not_pass(comparison, few), *parity(comparison, few)]
 
 
 def did_not_pass(comparison: Comparison, few: int | None) -> list[Section]:
@@ -206,16 +200,26 @@ def did_not_pass(comparison: Comparison, few: int | None) -> list[Section]:
     return [replace(section, legend=legend, paste=repro(targets[bad.target], real[0].id)) for section in sections]
 
 
-def _parity(comparison: Comparison) -> tuple[Line, ...]:
-    """`80 passed on every target, 2 failed on b`: a gap counts only if another target passed the test."""
-    found = Counter((row.parity, row.on) for row in comparison.tests)
-    words = {Parity.ALL_PASSED: "passed on every target that ran tests", Parity.PASSED_NOWHERE: "passed on none of the targets"}
-    lines = (
-        say(f"{plural(count, 'test')} {words.get(parity) or parity.value.replace('-', ' ') + ' '}", *([name(", ".join(on))] if on else []))
-        for (parity, on), count in found.items()
-        if parity is not Parity.ONE_TARGET
-    )
-    return shorten(lines, None)
+def parity(comparison: Comparison, few: int | None) -> list[Section]:
+    """Return how many tests passed on every target, and the others by kernel, targets and reason, but for those that failed."""
+    if not comparison.tests:
+        return []
+    passed, found = 0, []
+    for row in comparison.tests:
+        behind = row.on or tuple(cell.target for cell in row.cells if cell.result.verdict is not Verdict.PASSED)
+        passed += not behind
+        if behind and not _failed(row):
+            results = [cell.result for cell in row.cells if cell.target in behind]
+            missing = row.parity is Parity.MISSING_ON
+            kinds = ["missing"] if missing else dict.fromkeys((one.not_run.words if one.not_run else one.verdict.value) for one in results)
+            reasons = dict.fromkeys(first_line(one.message or one.detail, 400) for one in results)
+            found.append(((row.kernel, ", ".join(kinds), behind, "; ".join(filter(None, reasons))), row))
+    lines = [say(f"{passed} of {plural(len(comparison.tests), 'test')} passed on every target that ran tests")]
+    for (kernel, kinds, behind, reason), rows in grouped(found).items():
+        lead = say(name(_id(rows[0])), f" and {len(rows) - 1} more" if len(rows) > 1 else "", " of ", name(kernel), " on ")
+        why = (": ", name(reason)) if reason else ()
+        lines.append(lead + say(name(", ".join(behind)), ": ", Bit(kinds, Verdict.NOT_RUN), *why))
+    return [Section("Tests that did not pass everywhere", lines=shorten(lines, few))]
 
 
 def _behind(row: ParityRow) -> int:
