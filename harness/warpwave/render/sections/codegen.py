@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from warpwave.compare.codegen import by_generation, configuration
-from warpwave.compare.model import FAILING, CodegenCell, CodegenRow, Comparison, Deviation, Fidelity, Likeness, WaiverUse
+from warpwave.compare.model import FAILING, CodegenCell, CodegenRow, Comparison, Fidelity, WaiverUse
 from warpwave.records import HOST_CODE, CompiledKernel, Gates, NotRun, Verdict, Which, grouped
 from warpwave.render.sections.model import MOST_LINES, Bit, Line, Section, lacking, name, say, shorten
 from warpwave.render.text import NOTHING, first_line, plural, stacked
@@ -20,32 +20,22 @@ TITLE = "Generated code against the card's own JIT"
 
 
 def fidelity_sections(comparison: Comparison, few: int | None) -> list[Section]:
-    """Return a line per target and compile stage.
-
-    Launches are listed by name with `few` None, or if a binary differs for no known reason.
-    """
-    if not comparison.fidelity:
-        return []
+    """Return a line per target and compile stage, and below it the launches that differ."""
     lines: list[Line] = []
     for entry in comparison.fidelity:
-        listed = [deviation for deviation in entry.deviations if few is None or deviation.likeness is Likeness.ANOTHER_BINARY]
-        lines += [line(entry), *map(_deviation, listed)]
-    return [Section(TITLE, lines=shorten(lines, few))]
+        lines += [line(entry), *(say("  ", name(first_line(text, 400))) for text in entry.differing)]
+    return [Section(TITLE, lines=shorten(lines, few))] if lines else []
 
 
 def line(entry: Fidelity) -> Line:
-    """`cuda against cpu: of 47 launches of the card's own JIT, 46 equal byte for byte, 1 specialized otherwise.`"""
+    """`cuda against cpu: of 47 launches of the card's own JIT, 46 equal byte for byte, 1 differs`."""
     lead = say(name(entry.target), *((" against ", name(entry.against)) if entry.against else ()), ": ")
+    launches = f"{plural(entry.launched, 'launch', 'launches')} of the card's own JIT"
     if not entry.against:
-        return lead + say(f"{plural(entry.launched, 'launch', 'launches')} of the card's own JIT, not compared: ", name(entry.reason))
-    counts = [f"{entry.equal} equal byte for byte"]
-    counts += [f"{entry.count(kind)} {kind.value}" for kind in Likeness if kind is not Likeness.EQUAL and entry.count(kind)]
-    return lead + say(f"of {plural(entry.launched, 'launch', 'launches')} of the card's own JIT, {', '.join(counts)}")
-
-
-def _deviation(entry: Deviation) -> Line:
-    where = (" in ", name(entry.origin)) if entry.origin else ()
-    return say("  ", name(f"{entry.kernel} {entry.function}"), *where, ": ", name(first_line(entry.reason)))
+        return lead + say(f"{launches}, not compared: ", name(entry.reason))
+    others = len(entry.differing)
+    differ = f", {others} {'differs' if others == 1 else 'differ'}" if others else ""
+    return lead + say(f"of {launches}, {entry.equal} equal byte for byte{differ}")
 
 
 # Comparison → sections, third part: gates that are broken, not judged, waived or open, and providers that were left out.
@@ -256,7 +246,7 @@ def codegen(comparison: Comparison, every: bool) -> list[Section]:
     sections = [_codegen(comparison, part, heads, every) for part in _pages(columns, twice)]
     legend = ["r: registers a thread, the most of all configurations. s: registers spilled to memory."]
     if every:
-        legend += ["16B, 4K: shared memory (LDS) of a block in bytes or KiB. 3/2 stages: differs between architectures."]
+        legend += ["16B, 4K: shared memory (LDS) of a block in bytes or KiB. No stages: each backend chooses."]
         legend += ["4x8w regs: a multiprocessor (SM, CU, WGP) holds 4 programs of 8 warps at a time, and this resource limits it:"]
         legend += ["registers, shared memory, slots of programs or warps, scalar registers. None named: all warp slots are in use."]
     without = () if every else lacking(comparison, {cell.target for cell in cells}, "nothing compiled")

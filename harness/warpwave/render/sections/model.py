@@ -33,8 +33,8 @@ class Section:
 
     Columns in `right` are right-aligned numbers. Columns from `narrow` on break their cells before they take room from earlier ones.
     `groups` are columns that belong together, with their common head; a page that is too narrow draws some of them below the others.
-    `quiet` are the positions of rows that need no attention. In the first `merged` columns, an empty cell repeats the one above. Where room
-    is scarce, the column `under` stands below the first one.
+    `quiet` are the positions of rows that need no attention. Where room is scarce, the column `under`
+    stands below the first one.
     """
 
     title: str
@@ -46,7 +46,6 @@ class Section:
     narrow: int | None = None
     folded: bool = False
     quiet: frozenset[int] = frozenset()
-    merged: int = 0
     paste: str = ""
     groups: tuple[tuple[str, tuple[int, ...]], ...] = ()
     under: int | None = None
@@ -78,12 +77,8 @@ def split(section: Section) -> list[Section]:
     """Split off the quiet rows into a folded section. Return one section if either part would be empty."""
     if not section.quiet or section.folded:
         return [section]
-    filled: list[tuple[Line, ...]] = []
-    for row in section.rows:
-        lead = tuple(cell or filled[-1][column] if filled else cell for column, cell in enumerate(row[: section.merged]))
-        filled.append(lead + row[section.merged :])
-    loud = tuple(row for position, row in enumerate(filled) if position not in section.quiet)
-    quiet = tuple(row for position, row in enumerate(filled) if position in section.quiet)
+    loud = tuple(row for position, row in enumerate(section.rows) if position not in section.quiet)
+    quiet = tuple(row for position, row in enumerate(section.rows) if position in section.quiet)
     if not loud:
         lines = [Section(section.title, lines=section.lines)] if section.lines else []
         return [replace(section, rows=quiet, folded=True, lines=(), quiet=frozenset()), *lines]

@@ -38,7 +38,6 @@ def outline(comparison: Comparison, full: bool) -> list[Section]:
         *testing.finding_sections(comparison, few),
         *testing.known_sections(comparison, few),
         *profile_sections(comparison, few),
-        *speeds.speeds(comparison),
         *(replace(section, folded=True) for section in grid.grid(comparison.grid, few) if comparison.has_card and comparison.grid.cards),
     ]
     sections += [
