@@ -185,8 +185,7 @@ def generated(comparison: Comparison) -> Generated:
         ]
         source = next((entry for entry in sources if entry[1]), sources[0] if sources else ("", ""))
         functions.append(Function(kernel, name, len(entries), tuple(_figures(group.get(column, [])) for column in columns), *source))
-    notes = [section for section in codegen.codegen(comparison, every=False) if not section.heads]
-    notes += codegen.fidelity_sections(comparison, _FEW) + codegen.gate_sections(comparison, _FEW)
+    notes = codegen.uncompiled(comparison) + codegen.fidelity_sections(comparison, _FEW) + codegen.gate_sections(comparison, _FEW)
     broken = [note for note in notes if note.title in (codegen.UNCOMPILED, codegen.BROKEN)]
     several = len({target for _, target in columns}) > 1
     return Generated(columns, functions, broken, [note for note in notes if note not in broken], several)

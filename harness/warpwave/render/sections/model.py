@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from warpwave.compare.answer import Distance
-from warpwave.compare.model import Comparison
 from warpwave.records import Verdict
 
 
@@ -110,9 +109,3 @@ def shorten(lines: Iterable[Line], few: int | None, total: int | None = None) ->
     if total <= most:
         return tuple(lines)
     return (*itertools.islice(lines, most), say(f"… and {total - most} more lines in comparison.json"))
-
-
-def lacking(comparison: Comparison, there: set[str], what: str) -> tuple[Line, ...]:
-    """Return a line per target without an entry in a table, with its verdict if that explains it."""
-    left = [target for target in comparison.targets if target.target not in there]
-    return tuple(say(name(target.target), f": {what}{'' if target.complete else f', {target.verdict.value}'}") for target in left)

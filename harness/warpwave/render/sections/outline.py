@@ -41,7 +41,7 @@ def outline(comparison: Comparison, full: bool) -> list[Section]:
         *(replace(section, folded=True) for section in grid.grid(comparison.grid, few) if comparison.has_card and comparison.grid.cards),
     ]
     sections += [
-        *codegen.codegen(comparison, every=False),
+        *codegen.uncompiled(comparison),
         *codegen.fidelity_sections(comparison, few),
         *codegen.gate_sections(comparison, few),
     ]
@@ -58,7 +58,7 @@ def refused(comparison: Comparison, few: int | None) -> list[Section]:
 
 def everything(comparison: Comparison) -> list[Section]:
     """Return the long tables: every test, every case and every configuration."""
-    return [*_every_test(comparison), *speeds.cases(comparison), *codegen.codegen(comparison, every=True)]
+    return [*_every_test(comparison), *speeds.cases(comparison), *codegen.codegen(comparison)]
 
 
 def nothing(target: TargetSummary) -> Line:
@@ -309,7 +309,7 @@ def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, rows:
     """
     lines = overview(comparison)
     found = shortfalls(comparison, lines)
-    broken = [*codegen.codegen(comparison, every=False), *codegen.gate_sections(comparison, 3)]
+    broken = [*codegen.uncompiled(comparison), *codegen.gate_sections(comparison, 3)]
     shown = (codegen.UNCOMPILED, codegen.RAISED, codegen.BROKEN, codegen.ADVICE, codegen.NOT_JUDGED)
     bad = [section for section in broken if section.title in shown]
     without_card = not comparison.has_card and bool(comparison.grid.rows)

@@ -10,7 +10,7 @@ from warpwave.compare.speeds import explain
 from warpwave.records import Verdict, grouped
 from warpwave.render.commands import bench_patterns, look_closer
 from warpwave.render.sections.model import BREAK, Bit, Line, Section, name, names, say
-from warpwave.render.text import NOTHING, UNVERIFIED_MARK, counts, first_line, gravest, marked, number, plural, trend
+from warpwave.render.text import NOTHING, UNTESTED, UNVERIFIED_MARK, counts, first_line, gravest, marked, number, plural, trend
 
 
 def cases(comparison: Comparison) -> list[Section]:
@@ -190,8 +190,8 @@ def _kernel_legend(
         words.append("Since base: its speed over that of the base run; ▲ ▼: some cases are faster, slower for sure.")
     if ported:
         words.append("Portable: Pennycook's performance portability.")
-    if not comparison.untested and any(not one.verified for one in reached):
-        words.append("?: unverified, not all of its tests passed there.")
+    if any(not one.verified for one in reached):
+        words.append(UNTESTED if comparison.untested else "?: unverified, not all of its tests passed there.")
     return (" ".join(words),) if words else ()
 
 
