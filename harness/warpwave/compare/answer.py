@@ -360,7 +360,9 @@ def _right(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
     clauses = [] if comparison.has_card else list(filter(None, [portable(comparison.grid)]))
     clauses += [*filter(None, [checked_of(comparison.targets)]), *_raised(comparison)]
     clauses += [f"all {others} pass on {', '.join(tested[:_MOST])}{more}"] if tested else []
-    clauses += _advice(comparison)
+    rows = (cell.compiled for cell in comparison.compiled_cells)
+    advised = {(row.kernel, row.function) for row in rows if row.advice.keys() - row.waived}
+    clauses += [f"{len(advised)} {'kernel has' if len(advised) == 1 else 'kernels have'} advice"] if advised else []
     untested = [target.target for target in comparison.targets if target.is_untested]
     clauses += [f"no test was found on {', '.join(untested[:_MOST])}"] if untested else []
     late = [target.target for target in comparison.targets if target.is_late]
@@ -383,24 +385,6 @@ def _known(comparison: Comparison) -> list[str]:
     left = len(known.unneeded)
     gone = f"{left} listed {'failure is' if left == 1 else 'failures are'} gone"
     return ([known.words] if known.count else []) + ([gone] if left else [])
-
-
-# What advice says of a kernel, by gate; what was found stands in the middle.
-_ADVICE = {"spills": "spills {}", "private_bytes": "keeps {} in private memory", "explicit_precision": "has a precision {}"}
-
-
-def _advice(comparison: Comparison) -> list[str]:
-    """Return `1 kernel has advice: order_kernel spills 28 registers on sm_90`."""
-    found: dict[tuple[str, str], tuple[str, str, str]] = {}
-    for made in (cell.compiled for cell in comparison.compiled_cells):
-        for gate in made.advice.keys() - made.waived.keys():
-            found.setdefault((made.kernel, made.function), (gate, made.advice[gate], made.architecture))
-    if not found:
-        return []
-    (_, function), (gate, what, architecture) = min(found.items())
-    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-    noun = "1 kernel has" if len(found) == 1 else f"{len(found)} kernels have"
-    return [f"{noun} advice: {function} {_ADVICE.get(gate, gate + ': {}').format(what)} on {architecture}{more}"]
 
 
 def _by_target(comparison: Comparison, named: Iterable[str]) -> dict[str, int]:

@@ -292,7 +292,6 @@ class Change:
 
     `origin` is the first case that launched it. `variant` distinguishes it from the launch's other configurations; empty if it is the only
     one. `moved` lists what was retuned (`4 → 8 warps`). `before` is None if the configuration was added, `after` if it was removed.
-    `survivors` counts the launch's configurations that still compile, if this one stopped compiling.
     """
 
     kernel: str
@@ -305,7 +304,6 @@ class Change:
     deltas: tuple[Delta, ...]
     before: CompiledKernel | None
     after: CompiledKernel | None
-    survivors: int | None = None
 
     @property
     def hardware(self) -> str:
@@ -386,7 +384,6 @@ class _Side:
             self.launches[_launch(row)].append(row)
             if row.verdict is Verdict.PASSED:
                 self.ran.add((row.kernel, row.architecture, row.origin))
-        self.survivors = cache(lambda launch: sum(not dead(other) for other in self.launches[launch]))
         self.telling = cache(lambda launch: telling(self.launches[launch]))
 
 
@@ -396,9 +393,7 @@ def _change(old: CompiledKernel | None, new: CompiledKernel | None, before: _Sid
         if not found and not retuned:
             return None
         text = variant(new, after.telling(launch).difference(differing(old, new)))
-        died = dead(new) and not dead(old) and len(after.launches[launch]) > 1
-        survivors = after.survivors(launch) if died else None
-        return Change(new.kernel, new.function, new.architecture, _kind(found), new.origin, text, retuned, found, old, new, survivors)
+        return Change(new.kernel, new.function, new.architecture, _kind(found), new.origin, text, retuned, found, old, new)
     row, side = (new, after) if new else (old, before)
     assert row is not None
     failure = _new_failure(row, before) if new else ()

@@ -34,7 +34,11 @@ def align(cells: Iterable[CodegenCell]) -> tuple[CodegenRow, ...]:
         key = made.kernel, made.function, configuration(made, stages=_without_stages(made) in tuned)
         seen[key, _column(cell)] += 1
         rows.setdefault((*key, seen[key, _column(cell)]), []).append(cell)
-    return tuple(CodegenRow(kernel, function, text, tuple(found)) for (kernel, function, text, _), found in rows.items())
+    return tuple(CodegenRow(kernel, function, _label(found), tuple(found)) for (kernel, function, *_), found in rows.items())
+
+
+def _label(cells: Sequence[CodegenCell]) -> str:
+    return configuration(cells[0].compiled, stages=len({cell.compiled.num_stages for cell in cells}) == 1)
 
 
 def configuration(kernel: CompiledKernel, stages: bool = True) -> str:

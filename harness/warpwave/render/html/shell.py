@@ -17,7 +17,6 @@ from markupsafe import Markup, escape
 
 from warpwave.render.charts.svg import DARK, LIGHT, rules, variables
 from warpwave.render.sections.model import Section, blocks
-from warpwave.render.sections.model import split as split_section
 from warpwave.render.text import counts, first_line, number, plural, trend
 from warpwave.safe_text import visible
 
@@ -175,7 +174,6 @@ class Part:
 
 def render_sections(sentence: str, sections: Sequence[Section], *, exit_code: int, kind: str, source: str) -> str:
     """Return one HTML document. `kind` is shown beside the product name; `source` says where a reader finds everything."""
-    found = [part for section in sections for part in split_section(section)]
-    parts = [Part(f"s{position}", section) for position, section in enumerate(found)]
+    parts = [Part(f"s{position}", section) for position, section in enumerate(sections)]
     whole = "" if len(sentence) <= _HEADING else None
     return draw("sections.html.jinja", sentence=sentence, rest=whole, exit_code=exit_code, kind=kind, source=source, parts=parts)

@@ -105,9 +105,6 @@ def _story(change: Change, failing: Collection[Concern]) -> Line:
         story += _moved(delta, failing)
         if delta.concern is Concern.VERDICT and change.after is not None:
             story += _because(change.after.reason)
-            if change.survivors is not None:
-                verb = "compiles" if change.survivors == 1 else "compile"
-                story += say(f" ({plural(change.survivors, 'other configuration')} of this launch still {verb})")
     return story
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from warpwave.compare.answer import Distance
 from warpwave.records import Verdict
@@ -32,8 +32,7 @@ class Section:
 
     Columns in `right` are right-aligned numbers. Columns from `narrow` on break their cells before they take room from earlier ones.
     `groups` are columns that belong together, with their common head; a page that is too narrow draws some of them below the others.
-    `quiet` are the positions of rows that need no attention. Where room is scarce, the column `under`
-    stands below the first one.
+    Where room is scarce, the column `under` stands below the first one.
     """
 
     title: str
@@ -44,7 +43,6 @@ class Section:
     right: tuple[int, ...] = ()
     narrow: int | None = None
     folded: bool = False
-    quiet: frozenset[int] = frozenset()
     paste: str = ""
     groups: tuple[tuple[str, tuple[int, ...]], ...] = ()
     under: int | None = None
@@ -70,19 +68,6 @@ def blocks(lines: Iterable[Line]) -> list[Block]:
         else:
             found.append(Block(line, ()))
     return found
-
-
-def split(section: Section) -> list[Section]:
-    """Split off the quiet rows into a folded section. Return one section if either part would be empty."""
-    if not section.quiet or section.folded:
-        return [section]
-    loud = tuple(row for position, row in enumerate(section.rows) if position not in section.quiet)
-    quiet = tuple(row for position, row in enumerate(section.rows) if position in section.quiet)
-    if not loud:
-        lines = [Section(section.title, lines=section.lines)] if section.lines else []
-        return [replace(section, rows=quiet, folded=True, lines=(), quiet=frozenset()), *lines]
-    rest = replace(section, title=f"{section.title}, the rest", rows=quiet, lines=(), legend=(), folded=True, quiet=frozenset())
-    return [replace(section, rows=loud, quiet=frozenset()), rest]
 
 
 def say(*parts: str | Bit) -> Line:

@@ -19,7 +19,7 @@ from warpwave.render.sections import codegen, grid, speeds, testing
 from warpwave.render.sections.model import Bit, Line, Section, name, names, say, shorten
 from warpwave.render.sections.profile import profile_sections
 from warpwave.render.sections.testing import suspicion
-from warpwave.render.text import NOTHING, asked_for, counts, first_line, gravest, left_out_of, number, plural
+from warpwave.render.text import NOTHING, asked_for, counts, first_line, left_out_of, number, plural
 
 _FEW = 30  # lines per section before "and n more"
 _HINT = 1000  # characters: a hint ends with the path of its log, which must stay whole
@@ -33,7 +33,8 @@ def outline(comparison: Comparison, full: bool) -> list[Section]:
     sections = [
         _targets(comparison),
         *environment(comparison),
-        *_tests(comparison, few),
+        *did_not_pass(comparison, few),
+        *parity(comparison, few),
         *_not_checked(comparison, few),
         *testing.finding_sections(comparison, few),
         *testing.known_sections(comparison, few),
@@ -59,11 +60,6 @@ def refused(comparison: Comparison, few: int | None) -> list[Section]:
 def everything(comparison: Comparison) -> list[Section]:
     """Return the long tables: every test, every case and every configuration."""
     return [*_every_test(comparison), *speeds.cases(comparison), *codegen.codegen(comparison)]
-
-
-def nothing(target: TargetSummary) -> Line:
-    """Return the cell of a target that has no entry in a table: the target's verdict, if that explains why."""
-    return say(Bit("none" if target.complete else target.verdict.value, Verdict.NOT_RUN))
 
 
 def _targets(comparison: Comparison) -> Section:
@@ -163,22 +159,6 @@ def _copy(device: DeviceSummary) -> str:
     measured = f"{number(device.ceiling_gbps)} GB/s measured" if device.ceiling_gbps else ""
     derived = f"{number(device.derived_gbps)} by its driver's figures" if device.derived_gbps else ""
     return ", ".join(filter(None, (measured, derived)))
-
-
-def _tests(comparison: Comparison, few: int | None) -> list[Section]:
-    if not comparison.kernels:
-        return []
-    found = {(entry.kernel, entry.target): entry for entry in comparison.kernels}
-    kernels = list(dict.fromkeys(entry.kernel for entry in comparison.kernels))
-    rows = []
-    for kernel in kernels:
-        entries = [(target, found.get((kernel, target.target))) for target in comparison.targets]
-        cells = [say(Bit(counts(one.counts, one.not_run), gravest(one.counts))) if one else nothing(target) for target, one in entries]
-        rows.append((say(name(kernel)), *cells))
-    failed = {entry.kernel for entry in comparison.kernels if any(entry.counts.get(verdict.value) for verdict in FAILING)}
-    quiet = frozenset(position for position, kernel in enumerate(kernels) if kernel not in failed)
-    heads = (say("kernel"), *names(target.target for target in comparison.targets))
-    return [Section("Tests", heads, tuple(rows), quiet=quiet), *did_not_pass(comparison, few), *parity(comparison, few)]
 
 
 def did_not_pass(comparison: Comparison, few: int | None) -> list[Section]:
