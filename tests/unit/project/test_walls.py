@@ -28,7 +28,6 @@ OWNERS = {
     "yaml": {"config/files.py"},
     "xml.parsers": {"collect/cases.py"},
     "xml.etree": set(),
-    "junitparser": {"render/junit.py"},
     "torch": set(),
     "triton": set(),
     "warpwave.inside": set(),
