@@ -190,9 +190,10 @@ def parity(comparison: Comparison, few: int | None) -> list[Section]:
         if behind and not _failed(row):
             results = [cell.result for cell in row.cells if cell.target in behind]
             missing = row.parity is Parity.MISSING_ON
-            kinds = ["missing"] if missing else dict.fromkeys((one.not_run.words if one.not_run else one.verdict.value) for one in results)
+            words = (one.not_run.words if one.not_run else one.verdict.value for one in results)
+            how: Iterable[str] = ["missing"] if missing else dict.fromkeys(words)
             reasons = dict.fromkeys(first_line(one.message or one.detail, 400) for one in results)
-            found.append(((row.kernel, ", ".join(kinds), behind, "; ".join(filter(None, reasons))), row))
+            found.append(((row.kernel, ", ".join(how), behind, "; ".join(filter(None, reasons))), row))
     lines = [say(f"{passed} of {plural(len(comparison.tests), 'test')} passed on every target that ran tests")]
     for (kernel, kinds, behind, reason), rows in grouped(found).items():
         lead = say(name(_id(rows[0])), f" and {len(rows) - 1} more" if len(rows) > 1 else "", " of ", name(kernel), " on ")
