@@ -247,40 +247,26 @@ def _texts(row: CompiledKernel) -> dict[str, str]:
     return {name: f"{kind} {type(value).__name__} {value}" for name, (kind, value) in parts(row).items()}
 
 
-# Each target's launches are compared with every compile stage of the same Triton. For 1,000 targets that would be a million comparisons.
-_MOST_LANES, _MOST_LAUNCHES = 8, 300_000
+_MOST_LOOKED = 8  # compile stages of other targets, for each target with launches
 _MOST_NAMED = 20  # differences listed per launch
 
 
 def compare_launches(runs: Mapping[str, TargetRun]) -> tuple[Fidelity, ...]:
-    """Return a row per target with launches and per compile stage, its own or another target's, that can be compared with it."""
+    """Return a row per target with launches: against its own compile stage, or else the first one of another target that fits."""
     found: list[Fidelity] = []
-    lanes: dict[str, dict[str, TargetRun]] = {}
-    compiled: dict[str, set[str]] = {}  # architectures by version of Triton
-    for name, run in runs.items():
-        if rows := [row for row in run.compiled if row.was_compiled]:
-            lanes.setdefault(_triton(run), {})[name] = run
-            compiled.setdefault(_triton(run), set()).update(row.architecture for row in rows)
-    room = _MOST_LAUNCHES
+    compiling = {name: run for name, run in runs.items() if any(row.was_compiled for row in run.compiled)}
     for name, run in runs.items():
         if not run.launched:
             continue
-        there, held = lanes.get(_triton(run), {}), []
-        architectures = {row.architecture for row in run.launched}
-        for other in _chosen(name, there):
-            room -= len(run.launched) + len(there[other].compiled)
-            rows = [row for row in there[other].compiled if row.was_compiled and row.architecture in architectures] if room > 0 else []
-            if rows:
-                held.append(Fidelity(name, other, _triton(run), len(run.launched), *held_against(run.launched, rows)))
-        reason = _why_none(run, compiled) if room > 0 else "there are too many launches and compiled kernels to compare them all"
-        found += held or [Fidelity(name, "", _triton(run), len(run.launched), reason=reason)]
+        triton, architectures = _triton(run), {row.architecture for row in run.launched}
+        held = Fidelity(name, "", triton, len(run.launched), reason=_why_none(run, compiling.values()))
+        others = (other for other in compiling if other != name and _triton(compiling[other]) == triton)
+        for other in [name, *itertools.islice(others, _MOST_LOOKED)]:
+            compiled = compiling[other].compiled if other in compiling and not held.against else ()
+            if rows := [row for row in compiled if row.was_compiled and row.architecture in architectures]:
+                held = Fidelity(name, other, triton, len(run.launched), *held_against(run.launched, rows))
+        found.append(held)
     return tuple(found)
-
-
-def _chosen(name: str, lanes: Mapping[str, TargetRun]) -> list[str]:
-    """Return the first compile stages in order, and always the target's own."""
-    first = list(itertools.islice(lanes, _MOST_LANES))
-    return first if name in first or name not in lanes else [*first, name]
 
 
 def held_against(launched: Iterable[CompiledKernel], compiled: Sequence[CompiledKernel]) -> tuple[int, tuple[str, ...]]:
@@ -307,9 +293,9 @@ def _triton(run: TargetRun) -> str:
     return run.facts.triton if run.facts else "unknown"
 
 
-def _why_none(run: TargetRun, compiled: Mapping[str, set[str]]) -> str:
+def _why_none(run: TargetRun, compiling: Iterable[TargetRun]) -> str:
     launched = {row.architecture for row in run.launched}
-    others = sorted(triton for triton, architectures in compiled.items() if launched & architectures)
+    others = sorted({_triton(other) for other in compiling if any(row.architecture in launched for row in other.compiled)})
     if others:
         return f"the code compiled without a GPU is from Triton {first_names(others)}, the launches are from {_triton(run)}"
     return f"nothing was compiled for {first_names(sorted(launched))} without a GPU"
