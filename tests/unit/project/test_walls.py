@@ -28,6 +28,7 @@ OWNERS = {
     "yaml": {"config/files.py"},
     "xml.parsers": {"collect/cases.py"},
     "xml.etree": set(),
+    "junitparser": {"render/junit.py"},
     "torch": set(),
     "triton": set(),
     "warpwave.inside": set(),
