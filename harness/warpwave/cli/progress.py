@@ -14,12 +14,13 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
+from warpwave.compare.known import KINDS_OF, LISTABLE, Known
 from warpwave.records import HARMLESS, reasons
 from warpwave.render.text import left_out
 from warpwave.run.legs import Leg
 from warpwave.safe_text import visible
 
-_STYLES = {"passed": "green", "xfailed": "green", "not-run": "yellow", "absent": "yellow"}
+_STYLES = {"passed": "green", "xfailed": "green", "not-run": "yellow", "absent": "yellow", "known": "dim", "ended": "dim"}
 # Without a terminal nobody watches a counter: a stage has one line, and a long one shows now and then that it is alive.
 _PLAIN_PERIOD_S = 300.0
 _ENOUGH = 5  # cases from which the time of the others is estimated
@@ -27,14 +28,32 @@ _MOST_FAILURES = 10  # shown of each leg
 _MORE = "more failures follow; all of them are in the report"
 
 
+class Excused:
+    """What the list of known failures has about one target, as far as events tell it."""
+
+    def __init__(self, known: Known | None, target: str) -> None:
+        self._keys = known.on(target) if known else set()
+
+    def has(self, event: dict[str, Any]) -> bool:
+        """Return whether the result of a test is listed."""
+        return ("test", str(event.get("verdict")), str(event.get("id"))) in self._keys
+
+    def may_explain(self, stage: str) -> bool:
+        """Return whether the list has entries about rows of a stage that reports none of them by an event: the report judges them."""
+        return stage != "test" and any(key[0] in KINDS_OF.get(stage, ()) for key in self._keys)
+
+
 class Progress:
     """Follows one target's events. Use as a context manager. `place` says which of several targets it is: `1 of 2`."""
 
-    def __init__(self, console: Console, target: str, quiet: bool = False, verbose: bool = False, place: str = "") -> None:
+    def __init__(
+        self, console: Console, target: str, quiet: bool = False, verbose: bool = False, place: str = "", known: Known | None = None
+    ) -> None:
         self.console, self.target, self.quiet, self.verbose = console, target, quiet, verbose and not quiet
+        self._known = Excused(known, target)
         self._label = f"{target} ({place})" if place else target
         self._status: Status | None = None
-        self._bad = 0
+        self._bad = self._excused = 0
         self._said = self._began = time.monotonic()
 
     def __enter__(self) -> Progress:
@@ -56,18 +75,28 @@ class Progress:
         """Handle one event from the inside. The code under test can print events too, so the fields may hold anything."""
         kind = event.get("event")
         if kind == "stage":
-            self._bad, self._began = 0, time.monotonic()
+            self._bad, self._excused, self._began = 0, 0, time.monotonic()
             self._show(f"{event.get('stage')} …")
         elif kind == "case":
             clock = _clock(self._began, time.monotonic()) + _estimate(event, time.monotonic() - self._began)
             self._show(_case(event, f"  {clock}"), counter=True)
-        elif kind == "result" and (self.verbose or event.get("verdict") not in HARMLESS):
-            self._bad += not self.verbose
+        elif kind == "result" and self.verbose:
+            self.say(_result(self.target, event))
+        elif kind == "result" and self._known.has(event):
+            self._excused += 1
+        elif kind == "result" and event.get("verdict") not in HARMLESS:
+            self._bad += 1
             if self._bad <= _MOST_FAILURES + 1:
                 self.say(_result(self.target, event) if self._bad <= _MOST_FAILURES else f"{self.target}: {_MORE}")
         elif kind == "stage-end":
             seconds = event.get("seconds")
-            self._end(str(event.get("stage")), str(event.get("verdict")), seconds if isinstance(seconds, float) else 0.0, _note(event))
+            stage, verdict = str(event.get("stage")), str(event.get("verdict"))
+            note = _note(event)
+            if verdict in LISTABLE and self._excused and not self._bad:
+                verdict = "known"
+            elif verdict in LISTABLE and self._known.may_explain(stage):
+                verdict, note = "ended", "; ".join(filter(None, (note, "the report tells known failures from new ones")))
+            self._end(stage, verdict, seconds if isinstance(seconds, float) else 0.0, note)
 
     def _show(self, text: str, counter: bool = False) -> None:
         if self._status is not None:
@@ -142,10 +171,13 @@ class _Row:
 class LegsView:
     """Follows legs that run side by side: a table in a terminal, plain lines otherwise. Use as a context manager."""
 
-    def __init__(self, console: Console, legs: Sequence[Leg], quiet: bool = False, verbose: bool = False) -> None:
+    def __init__(
+        self, console: Console, legs: Sequence[Leg], quiet: bool = False, verbose: bool = False, known: Known | None = None
+    ) -> None:
         self.console, self.quiet = console, quiet
         self._rows = {leg.name: _Row(leg) for leg in legs}
-        self._plain = {leg.name: Progress(console, leg.name, quiet, verbose) for leg in legs}
+        self._plain = {leg.name: Progress(console, leg.name, quiet, verbose, known=known) for leg in legs}
+        self._known = {leg.name: Excused(known, leg.target.name) for leg in legs}
         self._live: Union[Live, None] = None
         self._drawn = 0.0
 
@@ -184,7 +216,7 @@ class LegsView:
             row.state = f"{event.get('stage')} …"
         elif kind == "case":
             row.state = _case(event, f", {row.bad} failed" if row.bad else "")
-        elif kind == "result" and event.get("verdict") not in HARMLESS:
+        elif kind == "result" and event.get("verdict") not in HARMLESS and not self._known[leg.name].has(event):
             row.bad += 1
             if row.bad <= _MOST_FAILURES + 1:
                 self._plain[leg.name].say(_result(leg.name, event) if row.bad <= _MOST_FAILURES else f"{leg.name}: {_MORE}")

@@ -58,7 +58,7 @@ def report(folders: tuple[Path, ...], out: Path | None, expect: tuple[str, ...],
         made = make_report(list(folders), where, expected, base=options["base"], known=listed)
         if options["svg"] is not None:
             draw_report(made.comparison, options["svg"], full=options["full"])
-        return show_report(made, where, options)
+        return show_report(made, where, folders, {**options, "expect": expect, "overlay": overlay})
 
 
 @click.command(name="open")

@@ -25,6 +25,7 @@ from warpwave.engines import waiting
 from warpwave.errors import ExitCode, Outcome, UsageError, WarpwaveError
 
 if TYPE_CHECKING:
+    from warpwave.compare.known import Known
     from warpwave.records import RunRecord
     from warpwave.run.legs import Leg
 
@@ -107,9 +108,9 @@ def _run(**options: Any) -> Outcome:
     point_to_latest(asked.where.out)
     several = lanes(legs)
     if len(several) > 1:
-        records, refused = _run_lanes(several, legs, quiet=options["quiet"], verbose=options["verbose"])
+        records, refused = _run_lanes(several, legs, known, quiet=options["quiet"], verbose=options["verbose"])
     else:
-        records, refused = _run_in_turn(legs, quiet=options["quiet"], verbose=options["verbose"])
+        records, refused = _run_in_turn(legs, known, quiet=options["quiet"], verbose=options["verbose"])
     if refused and not records:
         raise refused[0]
     ended = _cut_short(records, refused)
@@ -118,7 +119,7 @@ def _run(**options: Any) -> Outcome:
         judged = outcome(compare(read_runs([asked.where.out]), known=known)) if known is not None else None
         return show_records(records, asked.where.out, options, ended, judged)
     made = make_report([asked.where.out], asked.where.out, [target.name for target, _ in chosen], records, known=known)
-    return show_report(made, asked.where.out, options, ended, next_too=True)
+    return show_report(made, asked.where.out, [asked.where.out], options, ended, next_too=True)
 
 
 def _show_plan(legs: Sequence[Leg], options: dict[str, Any]) -> Outcome:
@@ -181,7 +182,7 @@ def _planned(leg: Leg) -> dict[str, str]:
     }
 
 
-def _run_in_turn(legs: Sequence[Leg], *, quiet: bool, verbose: bool) -> tuple[list[RunRecord], list[WarpwaveError]]:
+def _run_in_turn(legs: Sequence[Leg], known: Known | None, *, quiet: bool, verbose: bool) -> tuple[list[RunRecord], list[WarpwaveError]]:
     from warpwave.cli.progress import Progress
     from warpwave.run import run_target
 
@@ -189,7 +190,7 @@ def _run_in_turn(legs: Sequence[Leg], *, quiet: bool, verbose: bool) -> tuple[li
     refused: list[WarpwaveError] = []
     for number, leg in enumerate(legs, start=1):
         place = f"{number} of {len(legs)}" if len(legs) > 1 else ""
-        with Progress(console.terminal(err=True), leg.name, quiet=quiet, verbose=verbose, place=place) as progress:
+        with Progress(console.terminal(err=True), leg.name, quiet=quiet, verbose=verbose, place=place, known=known) as progress:
             for line in _said_before([leg], first=leg is legs[0]):
                 progress.say(line)
             try:
@@ -202,7 +203,7 @@ def _run_in_turn(legs: Sequence[Leg], *, quiet: bool, verbose: bool) -> tuple[li
 
 
 def _run_lanes(
-    several: Sequence[Sequence[Leg]], legs: Sequence[Leg], *, quiet: bool, verbose: bool
+    several: Sequence[Sequence[Leg]], legs: Sequence[Leg], known: Known | None, *, quiet: bool, verbose: bool
 ) -> tuple[list[RunRecord], list[WarpwaveError]]:
     """Run the lanes side by side, and name the legs' logs at the end."""
     from warpwave.cli.progress import LegsView
@@ -210,7 +211,7 @@ def _run_lanes(
 
     for line in [] if quiet else _said_before(legs):
         console.say(line, err=True)
-    with LegsView(console.terminal(err=True), legs, quiet=quiet, verbose=verbose) as view:
+    with LegsView(console.terminal(err=True), legs, quiet=quiet, verbose=verbose, known=known) as view:
         records, refused = run_side_by_side(several, view)
     names = [leg.log.name for leg in legs if leg.log.is_file()]
     if names and not quiet:

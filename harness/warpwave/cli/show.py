@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -47,9 +48,11 @@ def read_runs(folders: Sequence[Path]) -> list[TargetRun]:
     return join(collect_all(find_raw(folders)))
 
 
-def show_report(made: Report, out: Path, options: dict[str, Any], ended: Outcome | None = None, *, next_too: bool = False) -> Outcome:
-    """Print the comparison. If something `ended` the command early, that comes first and decides the outcome. With `next_too`, the command
-    that most users type next comes at the end."""
+def show_report(
+    made: Report, out: Path, folders: Sequence[Path], options: dict[str, Any], ended: Outcome | None = None, *, next_too: bool = False
+) -> Outcome:
+    """Print the comparison of `folders`. If something `ended` the command early, that comes first and decides the outcome. With `next_too`,
+    the command that most users type next comes at the end."""
     from warpwave.compare import outcome
     from warpwave.compare.answer import headline, overview
     from warpwave.render.commands import next_commands, show_page
@@ -64,7 +67,7 @@ def show_report(made: Report, out: Path, options: dict[str, Any], ended: Outcome
     head = f'{json_text({**ended.fields(), "headline": said, "out": str(out)})[:-1]}, "comparison": '
     if print_answer(options["json"], itertools.chain([head], (piece.replace("\n", "") for piece in json_pieces(comparison)), ["}\n"])):
         return ended
-    console.show(render_terminal(comparison, full=options["full"]))
+    console.show(render_terminal(comparison, options["full"], again=_show_all(out, folders, options)))
     endings = [f".{ending}" for ending in ("html", "md", "json") if f"comparison.{ending}" in made.files]
     pages = f"comparison{' and '.join(filter(None, (', '.join(endings[:-1]), endings[-1])))}" if endings else ""
     names = ", ".join(name for name in (pages, "junit.xml", "bandwidth.csv") if name and (name == pages or name in made.files))
@@ -74,6 +77,17 @@ def show_report(made: Report, out: Path, options: dict[str, Any], ended: Outcome
         known = [f"Known failures: {each}" for each in listing]
         console.say([f"Next: {command}", *known, *([f"Page: {page}"] if command != page else [])])
     return replace(ended, shown=ended.reason in made.comparison.sentence)
+
+
+def _show_all(out: Path, folders: Sequence[Path], options: dict[str, Any]) -> str:
+    """Return the shell command that makes the same report again and shows all of it."""
+    words = ["warpwave", "report", *map(_shorten, folders), *(["--out", _shorten(out)] if list(folders) != [out] else [])]
+    named = {"expect": "--expect", "base": "--base", "overlay": "--targets", "known": "--known", "known_base": "--known-base"}
+    for key, option in {**named, "fail_on": "--fail-on", "strict": "--strict", "known_strict": "--known-strict"}.items():
+        value = options.get(key)
+        for each in value if isinstance(value, tuple) else [value] if value else []:
+            words += [option] if each is True else [option, each]
+    return shlex.join([*map(str, words), "--full"])
 
 
 def show_page(

@@ -243,20 +243,25 @@ def headline(comparison: Comparison, lines: Sequence[KernelLine]) -> Headline:
     """Return `6 tests fail on b; 3 kernels reach less than 70% of the copy there.`, or else what is known to be good.
 
     If the command was stopped or a file could not be written, that stands before the comparison's own sentence, and comes first here too.
-    Above the cards of several targets it has at most twelve words: as many of its clauses as fit.
+    Above the cards of several targets it has at most twelve words: as many of its clauses as fit. What a card's limit is comes behind the
+    sentence, if that names another fault.
     """
     own = sentence(comparison.targets)
     lead = comparison.sentence.removesuffix(own).strip() if comparison.sentence.endswith(own) else ""
     words = mistyped(comparison.targets, comparison.tests)
     lead = lead.removeprefix(f"{words}.").strip() if words else lead  # the command's reason may be the same words
-    said = [words[0].upper() + words[1:]] if words else _wrong(comparison, lines)
+    limit, why = ("", "") if comparison.has_card or words else not_portable(comparison.grid)
+    said = [words[0].upper() + words[1:]] if words else _wrong(comparison, lines, limit)
     faulty = bool(said)
+    if len(said) == 1 and limit:
+        said, why = [f"{limit}: {why}"], ""
     said += [counted] if said and not words and (counted := checked_of(comparison.targets)) else []
     said = said or ([] if comparison.exit_code and not lead else _right(comparison, lines))
     said += _known(comparison) if said and not words else []
     if comparison.beside and said:
         return Headline(*_in_short([*([lead.removesuffix(".")] if lead else []), *said]), faulty)
-    return Headline(" ".join(filter(None, (lead, f"{'; '.join(said)}."))) if said else comparison.sentence, faulty=faulty)
+    text = " ".join(filter(None, (lead, f"{'; '.join(said)}."))) if said else comparison.sentence
+    return Headline(text, f"{why[0].upper()}{why[1:]}." if why else "", faulty)
 
 
 def _in_short(said: Sequence[str]) -> tuple[str, str]:
@@ -273,8 +278,9 @@ def _in_short(said: Sequence[str]) -> tuple[str, str]:
     return f"{' '.join(kept)}{'.' if len(kept) == len(short.split()) else ' …'}", f"{'; '.join(said)}."
 
 
-def _wrong(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
-    """Return a clause for each kind of fault, the gravest first. A clause about the one target of the clause before says `there`."""
+def _wrong(comparison: Comparison, lines: Sequence[KernelLine], limit: str) -> list[str]:
+    """Return a clause for each kind of fault, the gravest first. A clause about the one target of the clause before says `there`. `limit`
+    is the first clause, if a kernel cannot run on a card."""
     targets = comparison.targets
     cells = [cell.compiled for cell in comparison.compiled_cells]
     unloaded = _unloaded(comparison)
@@ -283,15 +289,14 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
         named = list(dict.fromkeys(made.hardware for made in cells if is_wrong(made)))
         return ", ".join(named) if len(named) <= _FEW_CARDS else f"{len(named)} architectures"
 
-    named = "" if comparison.has_card else not_portable(comparison.grid)
     failed = {target.target: count for target in targets if (count := _failed(target) - unloaded.get(target.target, 0))}
     unmeasured = {target.target: count for target in targets if (count := _unmeasured(target))}
     faults = (  # how many on each target, of what, and the verb for one and for many
         (failed, "test", "fails", "fail", ""),
         (unloaded, "benchmark file", "does", "do", " not load"),
         (_origins(comparison), "case", "fails", "fail", " in host code"),
-        (_kernels(comparison, _is_uncompiled) if named == "" else {}, "kernel", "does", "do", f" not compile for {cards(_is_uncompiled)}"),
-        (_kernels(comparison, _is_refused) if named == "" else {}, "kernel", "cannot", "cannot", f" be launched on {cards(_is_refused)}"),
+        ({} if limit else _kernels(comparison, _is_uncompiled), "kernel", "does", "do", f" not compile for {cards(_is_uncompiled)}"),
+        ({} if limit else _kernels(comparison, _is_refused), "kernel", "cannot", "cannot", f" be launched on {cards(_is_refused)}"),
         (_kernels(comparison, lambda made: made.only_gates), "kernel", "breaks", "break", " a gate"),
         (unmeasured, "point", "could", "could", " not be measured"),
         (_slower(lines), "kernel", "is", "are", " slower than in the base run"),
@@ -299,9 +304,10 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
         (_far(lines, "product"), "kernel", "reaches", "reach", f" less than {_LIMIT} of a product"),
         (_far(lines, "peer"), "kernel", f"is below {_LIMIT} of its fastest peer", f"are below {_LIMIT} of their fastest peers", ""),
     )
-    clauses = [named] if named else []
+    clauses = [limit] if limit else []
     clauses += together(target for target in targets if not target.complete)[:_MOST]
-    clauses += [] if named else _on_some_architectures(cells)
+    clauses += [] if limit else _on_some_architectures(cells)
+    clauses += _memory(comparison)
     remarks = {target.target: remark for target in targets if (remark := _remark(target))}
     before: list[str] = []
     for counted, noun, one, many, rest in faults:
@@ -310,6 +316,17 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
             clauses.append(_clause(counted, noun, one + rest, many + rest, there=there, remarks=remarks if noun == "test" else {}))
             before = list(counted)
     return clauses
+
+
+def _memory(comparison: Comparison) -> list[str]:
+    """Return `3 memory findings (race in `sum_kernel`, …)`: the lines with a defect in tests that fail."""
+    failing = {(cell.target, row.id) for row in comparison.tests for cell in row.cells if cell.result.verdict in FAILING}
+    found = [entry.finding for entry in comparison.findings if (entry.target, entry.finding.case) in failing]
+    lines = {(one.function, one.place, one.defect): f"{one.defect.value} in `{one.function}`" for one in found}
+    if not lines:
+        return []
+    noun = "1 memory finding" if len(lines) == 1 else f"{len(lines)} memory findings"
+    return [f"{noun} ({next(iter(lines.values()))}{', …' if len(lines) > 1 else ''})"]
 
 
 def _clause(counted: Mapping[str, int], noun: str, one: str, many: str, *, there: bool, remarks: Mapping[str, str]) -> str:
@@ -343,7 +360,9 @@ def _right(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
     clauses = [] if comparison.has_card else list(filter(None, [portable(comparison.grid)]))
     clauses += [*filter(None, [checked_of(comparison.targets)]), *_raised(comparison)]
     clauses += [f"all {others} pass on {', '.join(tested[:_MOST])}{more}"] if tested else []
-    clauses += _advice(comparison)
+    rows = (cell.compiled for cell in comparison.compiled_cells)
+    advised = {(row.kernel, row.function) for row in rows if row.advice.keys() - row.waived}
+    clauses += [f"{len(advised)} {'kernel has' if len(advised) == 1 else 'kernels have'} advice"] if advised else []
     untested = [target.target for target in comparison.targets if target.is_untested]
     clauses += [f"no test was found on {', '.join(untested[:_MOST])}"] if untested else []
     late = [target.target for target in comparison.targets if target.is_late]
@@ -366,24 +385,6 @@ def _known(comparison: Comparison) -> list[str]:
     left = len(known.unneeded)
     gone = f"{left} listed {'failure is' if left == 1 else 'failures are'} gone"
     return ([known.words] if known.count else []) + ([gone] if left else [])
-
-
-# What advice says of a kernel, by gate; what was found stands in the middle.
-_ADVICE = {"spills": "spills {}", "private_bytes": "keeps {} in private memory", "explicit_precision": "has a precision {}"}
-
-
-def _advice(comparison: Comparison) -> list[str]:
-    """Return `1 kernel has advice: order_kernel spills 28 registers on sm_90`."""
-    found: dict[tuple[str, str], tuple[str, str, str]] = {}
-    for made in (cell.compiled for cell in comparison.compiled_cells):
-        for gate in made.advice.keys() - made.waived.keys():
-            found.setdefault((made.kernel, made.function), (gate, made.advice[gate], made.architecture))
-    if not found:
-        return []
-    (_, function), (gate, what, architecture) = min(found.items())
-    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-    noun = "1 kernel has" if len(found) == 1 else f"{len(found)} kernels have"
-    return [f"{noun} advice: {function} {_ADVICE.get(gate, gate + ': {}').format(what)} on {architecture}{more}"]
 
 
 def _by_target(comparison: Comparison, named: Iterable[str]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Compare the generated code of two runs, or of two vendors in one run: what changed, figure by figure, worst first. Pure.
+"""Compare the generated code of two runs: what changed, figure by figure, worst first. Pure.
 
 A figure is compared only if both binaries have it. Otherwise two readers would be compared, not two binaries.
 """
@@ -8,12 +8,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import Enum
 from functools import cache
-from typing import Any
 
 from warpwave.compare.codegen import Room, differing, identity, moved, pair, telling, variant
 from warpwave.compare.model import FAILING
@@ -320,7 +319,6 @@ class Change:
 
     `origin` is the first case that launched it. `variant` distinguishes it from the launch's other configurations; empty if it is the only
     one. `moved` lists what was retuned (`4 → 8 warps`). `before` is None if the configuration was added, `after` if it was removed.
-    `survivors` counts the launch's configurations that still compile, if this one stopped compiling.
     """
 
     kernel: str
@@ -333,7 +331,6 @@ class Change:
     deltas: tuple[Delta, ...]
     before: CompiledKernel | None
     after: CompiledKernel | None
-    survivors: int | None = None
 
     @property
     def hardware(self) -> str:
@@ -414,7 +411,6 @@ class _Side:
             self.launches[_launch(row)].append(row)
             if row.verdict is Verdict.PASSED:
                 self.ran.add((row.kernel, row.architecture, row.origin))
-        self.survivors = cache(lambda launch: sum(not dead(other) for other in self.launches[launch]))
         self.telling = cache(lambda launch: telling(self.launches[launch]))
 
 
@@ -424,9 +420,7 @@ def _change(old: CompiledKernel | None, new: CompiledKernel | None, before: _Sid
         if not found and not retuned:
             return None
         text = variant(new, after.telling(launch).difference(differing(old, new)))
-        died = dead(new) and not dead(old) and len(after.launches[launch]) > 1
-        survivors = after.survivors(launch) if died else None
-        return Change(new.kernel, new.function, new.architecture, _kind(found), new.origin, text, retuned, found, old, new, survivors)
+        return Change(new.kernel, new.function, new.architecture, _kind(found), new.origin, text, retuned, found, old, new)
     row, side = (new, after) if new else (old, before)
     assert row is not None
     failure = _new_failure(row, before) if new else ()
@@ -554,105 +548,3 @@ def _faults(run: TargetRun) -> list[str]:
     shards = [f"{run.record.target}: {run.missing}"] if run.missing else []
     reports = (report for report in run.stages if report.stage is Stage.COMPILE and report.verdict is not Verdict.NOT_RUN)
     return shards + [f"{run.record.target}: {_ending_of(report)}" for report in reports if not report.explained]
-
-
-@dataclass(frozen=True)
-class Split:
-    """A launch that can run on all tried architectures of one vendor, `lives`, and on none of another, `dies`.
-
-    `reason` is the first failure's. `variant` distinguishes it from the launch's other configurations; empty if it is the only one.
-    """
-
-    kernel: str
-    function: str
-    origin: str
-    variant: str
-    lives: tuple[str, ...]
-    dies: tuple[str, ...]
-    verdict: Verdict
-    reason: str
-
-
-def one_vendor(rows: Iterable[CompiledKernel]) -> tuple[Split, ...]:
-    """Return each launch that fails on every architecture of one vendor and can run on every one of another."""
-    run = _Run(rows)
-    splits: dict[tuple[str, str, str, tuple[str, ...]], list[CompiledKernel]] = defaultdict(list)
-    for row in filter(dead, run.rows):
-        if _dies_everywhere(row, run) and (lives := _lives(row, run)):
-            splits[row.kernel, row.function, variant(row, run.telling(_launch(row))), lives].append(row)
-    found = []
-    for (kernel, function, text, lives), dying in splits.items():
-        dies = tuple(dict.fromkeys(row.architecture for row in dying))
-        found.append(Split(kernel, function, dying[0].origin, text, lives, dies, dying[0].verdict, dying[0].reason))
-    return tuple(found)
-
-
-_MOST_ARCHITECTURES = 128  # where a launch is looked up: the first ones that were compiled for
-
-
-class _Run:
-    """The kernels of one run, indexed for look-ups."""
-
-    def __init__(self, rows: Iterable[CompiledKernel]) -> None:
-        self.rows = [row for row in rows if row.verdict is not Verdict.NOT_RUN]
-        self.architectures = tuple(itertools.islice(dict.fromkeys(row.architecture for row in self.rows), _MOST_ARCHITECTURES))
-        self.launches: dict[Launch, list[CompiledKernel]] = defaultdict(list)
-        self.telling = cache(lambda launch: telling(self.launches[launch]))
-        self.cases: dict[tuple[str, str, str], list[CompiledKernel]] = defaultdict(list)
-        self.constants: dict[tuple[object, ...], list[CompiledKernel]] = defaultdict(list)
-        self._fates: dict[tuple[Any, ...], bool | None] = {}
-        for row in self.rows:
-            self.launches[_launch(row)].append(row)
-            self.cases[row.kernel, row.architecture, row.origin].append(row)
-            self.constants[self.key(row)].append(row)
-
-    def key(self, row: CompiledKernel, architecture: str = "") -> tuple[object, ...]:
-        """Return a configuration without its stages: each vendor's backend has its own default."""
-        constants = tuple(sorted((name, repr(value)) for name, value in row.constants.items()))
-        return row.kernel, row.function, architecture or row.architecture, constants, row.num_warps, tuple(sorted(row.signature.items()))
-
-    def died(self, row: CompiledKernel, architecture: str) -> bool | None:
-        """Return whether the same kernel failed on another architecture; None if it was not tried there.
-
-        If the compiler crashed its process, only the case's name is known: compare by that. Otherwise compare the configuration with the
-        same types, constants and warps. If each vendor has its own tile, and the launch has one configuration on each, compare those.
-        """
-        if not row.signature and not row.constants:
-            return self._fate((row.kernel, architecture, row.origin), lambda key: self.cases.get(key, []))
-        fate = self._fate((*self.key(row, architecture), row.num_stages), lambda key: _nearest(self.constants.get(key[:-1], []), row))
-        if fate is not None:
-            return fate
-        mine = self.launches[_launch(row)]
-        theirs = self.launches.get((row.kernel, row.function, architecture, row.origin), [])
-        return dead(theirs[0]) if len(mine) == len(theirs) == 1 else None
-
-    def _fate(self, key: tuple[Any, ...], find: Callable[[Any], list[CompiledKernel]]) -> bool | None:
-        """Return whether any kernel that `find` returns failed. Equal keys are looked up once."""
-        if key not in self._fates:
-            same = find(key)
-            self._fates[key] = any(map(dead, same)) if same else None
-        return self._fates[key]
-
-
-def _nearest(found: list[CompiledKernel], row: CompiledKernel) -> list[CompiledKernel]:
-    """Return those with the same number of stages if there are any, else all: each vendor's backend has its own default."""
-    return [other for other in found if row.num_stages is None or other.num_stages in (None, row.num_stages)] or found
-
-
-def _dies_everywhere(row: CompiledKernel, run: _Run) -> bool:
-    """Return whether it fails on each architecture of its vendor on which it was tried."""
-    own = (name for name in run.architectures if _vendor(name) == _vendor(row.architecture) and name != row.architecture)
-    return all(run.died(row, name) is not False for name in own)
-
-
-def _lives(row: CompiledKernel, run: _Run) -> tuple[str, ...]:
-    """Return the architectures of the other vendors on which it compiles. A vendor with one failure is left out."""
-    fates: dict[str, dict[str, bool]] = defaultdict(dict)
-    for architecture in run.architectures:
-        if _vendor(architecture) != _vendor(row.architecture) and (died := run.died(row, architecture)) is not None:
-            fates[_vendor(architecture)][architecture] = not died
-    return tuple(name for found in fates.values() if all(found.values()) for name in found)
-
-
-def _vendor(architecture: str) -> str:  # the letters at the start: `sm_90` and `sm_100`, `gfx942` and `gfx1201`
-    return re.sub(r"\d.*", "", architecture)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Union
 
-from warpwave.compare.model import FAILING, Cell, Change, Exclusion, Noise, Since
+from warpwave.compare.model import FAILING, Cell, Change, Noise, Since
 from warpwave.compare.speeds import Doubts, as_text, cells, noise, other_settings, speedup, threshold
 from warpwave.errors import UsageError
 from warpwave.records import Sample, TargetRun, Verdict, grouped
@@ -48,7 +48,7 @@ class PointChange:
 
 @dataclass(frozen=True)
 class GroupChange:
-    """All points of a kernel and provider on a target. `mean` is the geometric mean of the `n` speedups; `exclusions` name the rest."""
+    """All points of a kernel and provider on a target. `mean` is the geometric mean of the `n` speedups."""
 
     kernel: str
     provider: str
@@ -56,7 +56,6 @@ class GroupChange:
     n: int
     mean: Union[float, None]
     changes: dict[str, int]
-    exclusions: tuple[Exclusion, ...]
 
 
 @dataclass(frozen=True)
@@ -218,9 +217,8 @@ def _point(
 def _groups(points: Iterable[PointChange]) -> Iterable[GroupChange]:
     for key, found in grouped(((point.kernel, point.provider, point.target), point) for point in points).items():
         values = [point.speedup for point in found if point.speedup is not None]
-        excluded = tuple(Exclusion(point.case, point.reason) for point in found if point.speedup is None)
         counts = dict(Counter("skipped" if point.skipped else str(point.change.value) for point in found))
-        yield GroupChange(*key, len(values), geometric_mean(values) if values else None, counts, excluded)
+        yield GroupChange(*key, len(values), geometric_mean(values) if values else None, counts)
 
 
 def _key(sample: Sample) -> _Key:

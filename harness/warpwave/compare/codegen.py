@@ -12,83 +12,43 @@ from fnmatch import translate
 from functools import cache
 from typing import Any
 
-from warpwave.compare.model import CodegenCell, CodegenRow, Deviation, Fidelity, Likeness, WaiverUse
+from warpwave.compare.model import CodegenCell, CodegenRow, Fidelity, WaiverUse
 from warpwave.compare.speeds import as_text, first_names
 from warpwave.records import CompiledKernel, Scalar, TargetRun, Waiver, Which
 
 Column = tuple[str, str]  # target and architecture
-_MOST_COLUMNS = 200  # a row takes in other configurations of its case up to this many columns
 
 
 def align(cells: Iterable[CodegenCell]) -> tuple[CodegenRow, ...]:
     """Return rows with at most one cell per target and architecture.
 
-    Backends choose different default numbers of stages. That alone does not make another configuration. If each vendor has its own tile,
-    and the case launches one configuration on each, both go into one row. A configuration that was compiled twice for the same architecture
-    on one target gets a row for each.
+    Backends choose different default numbers of stages. That alone does not make another configuration, and the row then names none. A
+    configuration that was compiled twice for the same architecture on one target gets a row for each.
     """
     known = list(cells)
-    tuned, alone = _tuned(known), Counter(map(_launch, known))
-    rows: dict[tuple[object, ...], list[CodegenCell]] = {}
+    tuned = _tuned(known)
+    rows: dict[tuple[str, str, str, int], list[CodegenCell]] = {}
     seen: Counter[tuple[object, ...]] = Counter()
     for cell in known:
         made = cell.compiled
-        key: tuple[object, ...] = (made.kernel, made.function, configuration(made, stages=_without_stages(made) in tuned))
-        seen[(*key, _column(cell))] += 1
-        rows.setdefault((*key, seen[(*key, _column(cell))]), []).append(cell)
-    joined: list[list[CodegenCell]] = []
-    by_case: dict[tuple[str, str, str], list[tuple[list[CodegenCell], set[Column]]]] = defaultdict(list)
-    for row in rows.values():
-        first = row[0].compiled
-        cases = by_case[first.kernel, first.function, first.origin]
-        single = all(alone[_launch(cell)] == 1 and cell.compiled.origin == first.origin for cell in row)
-        columns = set(map(_column, row))
-        fitting = ((other, there) for other, there in cases if len(there) <= _MOST_COLUMNS and there.isdisjoint(columns))
-        other, there = next(fitting, (None, set())) if single else (None, set())
-        if other is not None:
-            other.extend(row)
-            there |= columns
-            continue
-        joined.append(row)
-        if single:
-            cases.append((row, columns))
-    return tuple(_row(row) for row in joined)
+        key = made.kernel, made.function, configuration(made, stages=_without_stages(made) in tuned)
+        seen[key, _column(cell)] += 1
+        rows.setdefault((*key, seen[key, _column(cell)]), []).append(cell)
+    return tuple(CodegenRow(kernel, function, _label(found), tuple(found)) for (kernel, function, *_), found in rows.items())
 
 
-def configuration(kernel: CompiledKernel, *others: CompiledKernel, stages: bool = True) -> str:
-    """Return a launch in one line: argument types, constants, warps, stages, options. Values that differ between kernels read `8/4`."""
-    all_of_them = (kernel, *others)
-    types = " ".join(dict.fromkeys(text for row in all_of_them for text in row.signature.values() if text != "constexpr"))
-    constants = " ".join(f"{name}={'/'.join(values)}" for name, values in _values([row.constants for row in all_of_them]).items())
-    options = [{name: value for name, value in row.options.items() if name not in row.constants} for row in all_of_them]
-    asked = " ".join(f"{name}={'/'.join(values)}" for name, values in _values(options).items())
-    warps = _either(row.num_warps for row in all_of_them if row.num_warps is not None)
-    depth = _either(row.num_stages for row in all_of_them if row.num_stages is not None) if stages else ""
-    return ", ".join(part for part in (types, constants, warps and f"{warps} warps", depth and f"{depth} stages", asked) if part)
+def _label(cells: Sequence[CodegenCell]) -> str:
+    return configuration(cells[0].compiled, stages=len({cell.compiled.num_stages for cell in cells}) == 1)
 
 
-def _values(rows: Sequence[Mapping[str, Scalar]]) -> dict[str, list[str]]:
-    """Return the distinct values of each name, in row order; `-` if a row lacks the name. Linear in the size of the rows."""
-    found: dict[str, dict[str, None]] = {}
-    count: dict[str, int] = {}
-    for position, row in enumerate(rows):
-        for name, value in row.items():
-            values = found.setdefault(name, {})
-            if count.get(name, 0) < position:
-                values.setdefault("-")  # a row before this one had none
-            values.setdefault(str(value))
-            count[name] = count.get(name, 0) + 1
-    return {name: [*values, *(["-"] if count[name] < len(rows) and "-" not in values else [])] for name, values in found.items()}
-
-
-def _either(values: Iterable[object]) -> str:
-    return "/".join(dict.fromkeys(map(str, values)))
-
-
-def _row(cells: Sequence[CodegenCell]) -> CodegenRow:
-    # Workers finish in any order. Sort, so that a label is the same every time.
-    made = sorted((cell.compiled for cell in cells), key=lambda row: by_generation(row.architecture))
-    return CodegenRow(made[0].kernel, made[0].function, configuration(*made), tuple(cells))
+def configuration(kernel: CompiledKernel, stages: bool = True) -> str:
+    """Return a launch in one line: argument types, constants, warps, stages, options."""
+    types = " ".join(dict.fromkeys(text for text in kernel.signature.values() if text != "constexpr"))
+    constants = " ".join(f"{name}={value}" for name, value in kernel.constants.items())
+    asked = " ".join(f"{name}={value}" for name, value in kernel.options.items() if name not in kernel.constants)
+    warps = "" if kernel.num_warps is None else f"{kernel.num_warps} warps"
+    depth = "" if kernel.num_stages is None or not stages else f"{kernel.num_stages} stages"
+    return ", ".join(filter(None, (types, constants, warps, depth, asked)))
 
 
 def by_generation(architecture: str) -> tuple[str, int, str]:
@@ -99,10 +59,6 @@ def by_generation(architecture: str) -> tuple[str, int, str]:
 
 def _column(cell: CodegenCell) -> Column:
     return cell.target, cell.compiled.architecture
-
-
-def _launch(cell: CodegenCell) -> tuple[str, str, str, Column]:
-    return cell.compiled.kernel, cell.compiled.function, cell.compiled.origin, _column(cell)
 
 
 def _without_stages(kernel: CompiledKernel) -> tuple[str, str, str]:
@@ -291,70 +247,55 @@ def _texts(row: CompiledKernel) -> dict[str, str]:
     return {name: f"{kind} {type(value).__name__} {value}" for name, (kind, value) in parts(row).items()}
 
 
-# Each target's launches are compared with every compile stage of the same Triton. For 1,000 targets that would be a million comparisons.
-_MOST_LANES, _MOST_LAUNCHES = 8, 300_000
+_MOST_LOOKED = 8  # compile stages of other targets, for each target with launches
 _MOST_NAMED = 20  # differences listed per launch
 
 
 def compare_launches(runs: Mapping[str, TargetRun]) -> tuple[Fidelity, ...]:
-    """Return a row per target with launches and per compile stage, its own or another target's, that can be compared with it."""
+    """Return a row per target with launches: against its own compile stage, or else the first one of another target that fits."""
     found: list[Fidelity] = []
-    lanes: dict[str, dict[str, TargetRun]] = {}
-    compiled: dict[str, set[str]] = {}  # architectures by version of Triton
-    for name, run in runs.items():
-        if rows := [row for row in run.compiled if row.was_compiled]:
-            lanes.setdefault(_triton(run), {})[name] = run
-            compiled.setdefault(_triton(run), set()).update(row.architecture for row in rows)
-    room = _MOST_LAUNCHES
+    compiling = {name: run for name, run in runs.items() if any(row.was_compiled for row in run.compiled)}
     for name, run in runs.items():
         if not run.launched:
             continue
-        there, held = lanes.get(_triton(run), {}), []
-        architectures = {row.architecture for row in run.launched}
-        for other in _chosen(name, there):
-            room -= len(run.launched) + len(there[other].compiled)
-            rows = [row for row in there[other].compiled if row.was_compiled and row.architecture in architectures] if room > 0 else []
-            if rows:
-                equal, deviations = held_against(run.launched, rows)
-                held.append(Fidelity(name, other, _triton(run), len(run.launched), equal, deviations))
-        reason = _why_none(run, compiled) if room > 0 else "there are too many launches and compiled kernels to compare them all"
-        found += held or [Fidelity(name, "", _triton(run), len(run.launched), reason=reason)]
+        triton, architectures = _triton(run), {row.architecture for row in run.launched}
+        held = Fidelity(name, "", triton, len(run.launched), reason=_why_none(run, compiling.values()))
+        others = (other for other in compiling if other != name and _triton(compiling[other]) == triton)
+        for other in [name, *itertools.islice(others, _MOST_LOOKED)]:
+            compiled = compiling[other].compiled if other in compiling and not held.against else ()
+            if rows := [row for row in compiled if row.was_compiled and row.architecture in architectures]:
+                held = Fidelity(name, other, triton, len(run.launched), *held_against(run.launched, rows))
+        found.append(held)
     return tuple(found)
 
 
-def _chosen(name: str, lanes: Mapping[str, TargetRun]) -> list[str]:
-    """Return the first compile stages in order, and always the target's own."""
-    first = list(itertools.islice(lanes, _MOST_LANES))
-    return first if name in first or name not in lanes else [*first, name]
-
-
-def held_against(launched: Iterable[CompiledKernel], compiled: Sequence[CompiledKernel]) -> tuple[int, tuple[Deviation, ...]]:
-    """Return how many launches were compiled to the same bytes, and how each of the others differs."""
+def held_against(launched: Iterable[CompiledKernel], compiled: Sequence[CompiledKernel]) -> tuple[int, tuple[str, ...]]:
+    """Return how many launches were compiled to the same bytes, and a sentence on each of the others."""
     exactly = {_key(row): row for row in compiled}
     nearly = {(row.function, row.architecture, row.origin): row for row in compiled}
-    equal, deviations = 0, []
+    equal, differing = 0, []
     for row in launched:
         found = exactly.get(_key(row))
         if found is not None and found.binary_hash == row.binary_hash:
             equal += 1
             continue
         if found is not None:
-            likeness, reason = Likeness.ANOTHER_BINARY, f"the same specialization gives another binary{_measured(row, found)}"
+            reason = f"the same specialization gives another binary{_measured(row, found)}"
         elif (near := nearly.get((row.function, row.architecture, row.origin))) is not None:
-            likeness, reason = Likeness.RESPECIALIZED, f"specialized otherwise: {_differing(row, near)}"
+            reason = f"specialized otherwise: {_differing(row, near)}"
         else:
-            likeness, reason = Likeness.NOT_SEEN, "not launched there without a GPU"
-        deviations.append(Deviation(row.kernel, row.function, row.architecture, row.origin, likeness, reason))
-    return equal, tuple(deviations)
+            reason = "not launched there without a GPU"
+        differing.append(f"{row.kernel} {row.function}{f' in {row.origin}' if row.origin else ''}: {reason}")
+    return equal, tuple(differing)
 
 
 def _triton(run: TargetRun) -> str:
     return run.facts.triton if run.facts else "unknown"
 
 
-def _why_none(run: TargetRun, compiled: Mapping[str, set[str]]) -> str:
+def _why_none(run: TargetRun, compiling: Iterable[TargetRun]) -> str:
     launched = {row.architecture for row in run.launched}
-    others = sorted(triton for triton, architectures in compiled.items() if launched & architectures)
+    others = sorted({_triton(other) for other in compiling if any(row.architecture in launched for row in other.compiled)})
     if others:
         return f"the code compiled without a GPU is from Triton {first_names(others)}, the launches are from {_triton(run)}"
     return f"nothing was compiled for {first_names(sorted(launched))} without a GPU"

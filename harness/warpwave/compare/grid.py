@@ -13,7 +13,7 @@ from warpwave.records.selection import is_load
 
 Key = tuple[str, str]  # a kernel and its function
 _BYTES_OF_A_REGISTER = 4
-_FEW = 4  # cards named in a sentence
+_FEW = 3  # cards named in a sentence
 _LONGEST = 120  # characters of a reason in a sentence
 # What a reason says → two words. The first five are warpwave's own sentences about limits of a card, the others are the compiler's.
 _CAUSES = (
@@ -148,26 +148,30 @@ def _rights(
         for cell in row.cells:
             if cell.target in known:
                 verdict = cell.result.verdict
-                kind = "passed" if verdict is Verdict.PASSED else "failed" if verdict in FAILING else "others"
+                kind = verdict.value if verdict in (Verdict.PASSED, Verdict.KNOWN) else "failed" if verdict in FAILING else "others"
                 for key in keys:
                     counts[(*key, cell.target)][kind] += 1
                     counts[(*key, cell.target)]["suspected"] += kind == "failed" and cell.target in row.suspected
     return {key: Right(**count) for key, count in counts.items()}
 
 
-def not_portable(grid: Grid) -> str:
-    """Say which function cannot run on which cards, and why, and how many more there are; empty if all of them can."""
+def not_portable(grid: Grid) -> tuple[str, str]:
+    """Say which function cannot run on which cards; and why, and how many more there are. Both are empty if all of them can."""
     bad = [row for row in grid.rows if row.gravest.cannot_run]
     if not bad:
-        return ""
+        return "", ""
     cells = [(card, cell) for card, cell in zip(grid.cards, bad[0].cells, strict=True) if cell and cell.fit.cannot_run]
     groups = grouped(((cell.fit, cell.cause), card.name) for card, cell in cells)
     reasons = {(cell.fit, cell.cause): cell.reason for _, cell in reversed(cells)}
-    said = [f"{fit.value} {'for' if fit is Fit.UNCOMPILED else 'on'} {_listed(names, grid)}: " for (fit, _), names in groups.items()]
+    said = [f"{fit.value} {'for' if fit is Fit.UNCOMPILED else 'on'} {_listed(names, grid)}" for (fit, _), names in groups.items()]
     causes = [_in_short(reasons[key]) for key in groups]
     others = len(bad) - 1
     more = f"; and {others} more kernel{'s' if others > 1 else ''}" if others else ""
-    return f"Not portable: `{bad[0].function}` " + ", and ".join(map("".join, zip(said, causes, strict=True))) + more
+    who = f"Not portable: `{bad[0].function}`"
+    if len(groups) == 1:
+        return f"{who} {said[0]}", causes[0] + more
+    where = _listed([card.name for card, _ in cells], grid)
+    return f"{who} cannot run on {where}", ", and ".join(f"it {did}: {why}" for did, why in zip(said, causes, strict=True)) + more
 
 
 def portable(grid: Grid) -> str:
@@ -184,7 +188,7 @@ def portable(grid: Grid) -> str:
 def _listed(names: Sequence[str], grid: Grid) -> str:
     if len(names) == len(grid.cards) > _FEW:
         return f"all {len(names)} cards"
-    return ", ".join(names[:_FEW]) + (f" and {len(names) - _FEW} more" if len(names) > _FEW else "")
+    return ", ".join(names) if len(names) <= _FEW else f"{len(names)} of {len(grid.cards)} cards"
 
 
 def _in_short(reason: str) -> str:

@@ -22,7 +22,7 @@ from typing import Union
 from warpwave.compare.model import FAILING, KnownFailures, KnownUse, Standing
 from warpwave.errors import ANY, NEW, NOTHING, WORSE, ConfigError, ExitCode, Outcome
 from warpwave.records import HOST_CODE, RUNS_ON, CaseResult, CompiledKernel, Sample, Stage, StageReport, TargetRun, Verdict, worst
-from warpwave.records.run import plain_target
+from warpwave.records.run import MARK, plain_target
 from warpwave.records.selection import FOR_TIME
 
 FILE = "known-failures.txt"
@@ -35,6 +35,7 @@ KINDS = {
     "test": ("reason", "test"),
     "seen": ("budget in seconds", "number", "stage", "test file or architecture"),
 }
+KINDS_OF = {"test": ("test",), "compile": ("kernel", "gate", "case"), "bench": ("bench",)}  # by stage
 SEEN = "seen"  # no failure: how many tests of a file, or for an architecture, the run had that a budget cut short
 LISTABLE = (*FAILING, Verdict.INVALID)
 _HEADER = (
@@ -97,6 +98,15 @@ class Known:
     fail_on: str = NEW
     strict: bool = False
     seen: tuple[Entry, ...] = ()
+
+    def counting(self) -> tuple[Entry, ...]:
+        """Return the entries that excuse something today."""
+        return tuple(entry for entry in self.entries if not entry.until or entry.until >= self.today)
+
+    def on(self, target: str) -> set[Key]:
+        """Return what is known to fail on a target, which may be on a toolchain: `cpu@triton-3.8`."""
+        names = ("*", target, target.partition(MARK)[0])
+        return {entry.key for entry in (*self.counting(), *self.base) if entry.target in names}
 
 
 def parse(text: str, source: str) -> Listed:
@@ -276,8 +286,7 @@ def _complete(run: TargetRun) -> set[str]:
     left_out = any(report.left_out or report.out_of_time for report in run.stages) or ("--quick" in run.narrowed.by and has_sweeps)
     if narrowed or left_out or run.missing or run.record.shard or run.some_launches:
         return set()
-    kinds = {Stage.TEST: ("test",), Stage.COMPILE: ("kernel", "gate", "case"), Stage.BENCH: ("bench",)}
-    return {kind for report in run.stages if report.explained for kind in kinds.get(report.stage, ())}
+    return {kind for report in run.stages if report.explained for kind in KINDS_OF.get(report.stage.value, ())}
 
 
 # Entries against runs.
@@ -313,7 +322,7 @@ def apply(runs: Sequence[TargetRun], known: Known) -> tuple[list[TargetRun], Kno
 
     A stage that failed by nothing else has passed, and so has its run.
     """
-    counting = [entry for entry in known.entries if not entry.until or entry.until >= known.today]
+    counting = known.counting()
     there = {(entry.key, entry.target) for entry in known.entries}
     base = [entry for entry in known.base if (entry.key, entry.target) not in there]
     marked = []

@@ -76,32 +76,12 @@ class WaiverUse(Strict):
     used: int
 
 
-class Likeness(str, Enum):
-    """How a launch that the JIT compiled on a GPU compares with what the compile stage made without one."""
-
-    EQUAL = "equal"
-    RESPECIALIZED = "specialized otherwise"
-    ANOTHER_BINARY = "another binary"
-    NOT_SEEN = "not seen"
-
-
-@dataclass(frozen=True)
-class Deviation(Strict):
-    """A launch on a GPU that the compile stage compiled differently or not at all."""
-
-    kernel: str
-    function: str
-    architecture: str
-    origin: str
-    likeness: Likeness
-    reason: str
-
-
 @dataclass(frozen=True)
 class Fidelity(Strict):
     """The JIT compiled `launched` kernels on the GPUs of `target`; `equal` are byte for byte what `against` made without a GPU.
 
-    Both use the same Triton. If nothing could be compared with the launches, `against` is empty and `reason` says why.
+    `differing` has a sentence on each of the others. Both use the same Triton. If nothing could be compared with the launches, `against` is
+    empty and `reason` says why.
     """
 
     target: str
@@ -109,12 +89,8 @@ class Fidelity(Strict):
     triton: str
     launched: int
     equal: int = 0
-    deviations: tuple[Deviation, ...] = ()
+    differing: tuple[str, ...] = ()
     reason: str = ""
-
-    def count(self, likeness: Likeness) -> int:
-        """Return how many of the launches have this likeness."""
-        return self.equal if likeness is Likeness.EQUAL else sum(entry.likeness is likeness for entry in self.deviations)
 
 
 class Change(str, Enum):
@@ -198,7 +174,7 @@ class Ratio(Strict):
 
 @dataclass(frozen=True)
 class Row(Strict):
-    """One case under one provider, on all targets. `portability`: harmonic mean of the shares, 0 if a benchmarked target has none."""
+    """One case under one provider, on all targets."""
 
     kernel: str
     case: str
@@ -207,7 +183,6 @@ class Row(Strict):
     params: dict[str, Scalar]
     cells: tuple[Cell, ...]
     ratios: tuple[Ratio, ...] = ()
-    portability: Union[float, None] = None
 
 
 @dataclass(frozen=True)
@@ -231,8 +206,8 @@ class Noise(Strict):
 class Speed(Strict):
     """The sweep of one kernel and provider on one GPU, condensed to `n` numbers; `left_out` were invalid or suspect.
 
-    `largest` is the value at the largest product of the numeric parameters. Each share belongs to the same point as its value. `busy` and
-    `busy_share` are medians over the cases that are not launch-bound; `launch_bound` counts the others.
+    Each share belongs to the same point as its value. `busy` and `busy_share` are medians over the cases that are not launch-bound;
+    `launch_bound` counts the others.
     """
 
     kernel: str
@@ -247,23 +222,11 @@ class Speed(Strict):
     best: Union[float, None] = None
     best_share: Union[float, None] = None
     share_of: str = ""
-    best_case: str = ""
     median: Union[float, None] = None
     median_share: Union[float, None] = None
     busy: Union[float, None] = None
     busy_share: Union[float, None] = None
     launch_bound: int = 0
-    largest: Union[float, None] = None
-    largest_share: Union[float, None] = None
-    largest_case: str = ""
-
-
-@dataclass(frozen=True)
-class Exclusion(Strict):
-    """A case that a geometric mean leaves out."""
-
-    case: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -277,7 +240,6 @@ class Geomean(Strict):
     baseline: str
     n: int
     ratio: Union[float, None]
-    exclusions: tuple[Exclusion, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -309,7 +271,6 @@ class Portability(Strict):
     efficiencies: dict[str, float]
     n: int
     value: float
-    exclusions: tuple[Exclusion, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -638,13 +599,14 @@ class GridCell(Strict):
 
 @dataclass(frozen=True)
 class Right(Strict):
-    """The tests of a kernel function on one target. `others` neither passed nor failed; `suspected` of the failed ones only the emulator
-    has seen."""
+    """The tests of a kernel function on one target. `known` fail as listed, `others` neither passed nor failed; `suspected` of the failed
+    ones only the emulator has seen."""
 
     passed: int = 0
     failed: int = 0
     suspected: int = 0
     others: int = 0
+    known: int = 0
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Union
 
-from warpwave.compare.model import FAILING, Cell, Change, Exclusion, Geomean, Noise, Portability, Ratio, Refusal, Row, Speed
+from warpwave.compare.model import FAILING, Cell, Change, Geomean, Noise, Portability, Ratio, Refusal, Row, Speed
 from warpwave.records import HARMLESS, LAUNCHED_PROPERTY, CaseResult, Ceiling, Sample, Stage, TargetRun, Verdict, grouped
 from warpwave.records.words import gbps_of, is_memory, is_time, tflops_of
 from warpwave.stats import LARGEST, Interval, geometric_mean, harmonic_mean, measurable, median, median_interval, quantile, ratio_of_medians
@@ -377,7 +377,6 @@ def compare_speeds(runs: Mapping[str, TargetRun], noises: Mapping[str, Union[Noi
     The baseline is None if fewer than two targets measured anything. `noises` are the findings of A/A runs, per target.
     """
     measured = [name for name, run in runs.items() if run.samples]
-    asked = benched(runs)
     baseline = measured[0] if len(measured) > 1 else None
     barriers = {name: _barriers(baseline, name, runs) for name in measured if baseline and name != baseline}
     found: dict[tuple[str, str, str], dict[str, list[_Measured]]] = {}
@@ -395,8 +394,6 @@ def compare_speeds(runs: Mapping[str, TargetRun], noises: Mapping[str, Union[Noi
             for name in (barriers if few and baseline in first else first)
             if baseline and name in barriers and (few or baseline in first)
         ]
-        sound = [cell.share for _, cell in first.values() if cell.sound and cell.share]
-        bandwidth = is_bandwidth(every[0][0].unit) and len(asked) > 1
         rows.append(
             Row(
                 kernel=kernel,
@@ -406,8 +403,6 @@ def compare_speeds(runs: Mapping[str, TargetRun], noises: Mapping[str, Union[Noi
                 params=every[0][0].params,
                 cells=tuple(cell for _, cell in every),
                 ratios=tuple(ratios),
-                # 0 if a target that was asked to measure has no share. Every target with a share is one of those.
-                portability=(harmonic_mean(sound) if len(sound) == len(asked) else 0.0) if bandwidth else None,
             )
         )
     return baseline, tuple(rows)
@@ -633,21 +628,20 @@ def condense(rows: Iterable[Row]) -> tuple[Speed, ...]:
 
 
 def geomeans(rows: Iterable[Row]) -> tuple[Geomean, ...]:
-    """Return the mean ratio per kernel, provider and unit over the cases that are sound on both, with the other cases listed."""
+    """Return the mean ratio per kernel, provider and unit over the cases that are sound on both."""
     ratios = ((row, ratio) for row in rows for ratio in row.ratios)
-    groups = grouped(((row.kernel, row.provider, row.unit, one.target, one.baseline), (row.case, one)) for row, one in ratios)
+    groups = grouped(((row.kernel, row.provider, row.unit, one.target, one.baseline), one.value) for row, one in ratios)
     means = []
     for key, group in groups.items():
-        values = [ratio.value for _, ratio in group if ratio.value is not None]
-        excluded = tuple(Exclusion(case, ratio.reason) for case, ratio in group if ratio.value is None)
-        means.append(Geomean(*key, len(values), geometric_mean(values) if values else None, excluded))
+        values = [value for value in group if value is not None]
+        means.append(Geomean(*key, len(values), geometric_mean(values) if values else None))
     return tuple(means)
 
 
 def portabilities(rows: Iterable[Row], targets: Sequence[str]) -> tuple[Portability, ...]:
     """Return a portability per kernel and provider, over the targets that were asked to measure; empty for one target or more than 100.
 
-    A case that is not sound on every target is left out and listed. Otherwise two targets would be judged by different shapes. A target
+    A case that is not sound on every target is left out. Otherwise two targets would be judged by different shapes. A target
     without a single sound case of the kernel cannot run it, and then the portability is 0.
     """
     comparable = [row for row in rows if is_bandwidth(row.unit)] if 1 < len(targets) <= _MOST_TARGETS else []
@@ -663,15 +657,12 @@ def _portability(kernel: str, provider: str, rows: Sequence[Row], targets: Seque
     ]
     able = [target for target in targets if any(target in found for found in sound)]
     shares: dict[str, list[float]] = {target: [] for target in targets}
-    exclusions = []
-    for row, found in zip(rows, sound, strict=True):
-        if missing := [target for target in able or targets if target not in found]:
-            exclusions.append(Exclusion(row.case, f"no sound share of a ceiling on {first_names(missing)}"))
-            continue
+    whole = [found for found in sound if able and all(target in found for target in able)]
+    for found in whole:
         for target in able:
             shares[target].append(found[target])
     means = {target: geometric_mean(found) if found else 0.0 for target, found in shares.items()}
-    return Portability(kernel, provider, means, len(rows) - len(exclusions), harmonic_mean(list(means.values())), tuple(exclusions))
+    return Portability(kernel, provider, means, len(whole), harmonic_mean(list(means.values())))
 
 
 def refusals(rows: Iterable[Row]) -> tuple[Refusal, ...]:
@@ -689,8 +680,7 @@ def _summarize(kernel: str, provider: str, unit: str, group: list[tuple[Row, Cel
     if not good:
         return empty
     pick = min if lower_is_better(unit) else max
-    _, best_row, best = pick(good, key=lambda entry: entry[0])
-    _, last_row, last = max(reversed(good), key=lambda entry: _size(entry[1]))
+    best = pick(good, key=lambda entry: entry[0])[2]
     shares = [cell.share for _, _, cell in good if cell.share is not None]
     busy = [(value, cell.share) for value, _, cell in good if not cell.launch_bound]
     busy_shares = [share for _, share in busy if share is not None]
@@ -700,19 +690,9 @@ def _summarize(kernel: str, provider: str, unit: str, group: list[tuple[Row, Cel
         best=best.value,
         best_share=best.share,
         share_of=ceilings.pop() if len(ceilings) == 1 else "the product of each dtype" if ceilings else "",
-        best_case=best_row.case,
         median=median([value for value, _, _ in good]),
         median_share=median(shares) if shares else None,
         busy=median([value for value, _ in busy]) if busy else None,
         busy_share=median(busy_shares) if busy_shares else None,
         launch_bound=sum(cell.launch_bound for _, _, cell in good),
-        largest=last.value,
-        largest_share=last.share,
-        largest_case=last_row.case,
     )
-
-
-def _size(row: Row) -> float:
-    """Return the product of the numeric parameters: what a sweep increases."""
-    numbers = [value for value in row.params.values() if isinstance(value, int | float) and not isinstance(value, bool) and value > 0]
-    return math.prod(map(float, numbers)) if numbers else 0.0

@@ -6,6 +6,7 @@ All limits of the page are applied here, so that no renderer has to. A report th
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -39,7 +40,7 @@ class Shown:
 def shown(comparison: Comparison) -> Shown:
     """Return what the page shows: the gravest targets, kernels that failed, and then the first of the others."""
     sentences: list[str] = []
-    for cut in (_targets, _kernels, _providers, _points, _speeds, _compiled):
+    for cut in (_targets, _kernels, _points, _compiled):
         comparison, sentence = cut(comparison)
         sentences += [f"{sentence}. Everything is in comparison.json."] if sentence else []
     return Shown(comparison, tuple(sentences))
@@ -100,40 +101,21 @@ def _kernels(whole: Comparison) -> tuple[Comparison, str]:
     return cut, f"{most} of {len(names)} kernels are in the tables by kernel, those with a failed test first"
 
 
-def _providers(whole: Comparison) -> tuple[Comparison, str]:
+def _points(whole: Comparison) -> tuple[Comparison, str]:
+    """Keep the first units, providers of a kernel, and points; the lines of speeds are those of the same providers and units."""
+    units = set(list(dict.fromkeys(row.unit for row in whole.rows))[:MOST_UNITS])
     found: dict[str, dict[str, None]] = {}
     for row in whole.rows:
         found.setdefault(row.kernel, {}).setdefault(row.provider)
-    if all(len(providers) <= MOST_PROVIDERS for providers in found.values()):
-        return whole, ""
     kept = {(kernel, provider) for kernel, providers in found.items() for provider in list(providers)[:MOST_PROVIDERS]}
-    cut = _only(whole, lambda entry: (entry.kernel, entry.provider) in kept, "speeds", "geomeans", "rows")
-    more = sum(map(len, found.values())) - len(kept)
-    return cut, f"of a kernel the first {MOST_PROVIDERS} providers are shown, {more} more are not"
-
-
-def _points(whole: Comparison) -> tuple[Comparison, str]:
-    rows: list[Row] = []
-    units: dict[str, None] = {}
-    room, columns = MOST_POINTS, len({speed.target for speed in whole.speeds})
-    for row in whole.rows:
-        if row.unit in units or len(units) < MOST_UNITS:
-            units.setdefault(row.unit)
-            room -= max(len(row.cells), columns)
-            if room < 0:
-                break
-            rows.append(row)
-    if len(rows) == len(whole.rows):
+    cut = _only(whole, lambda entry: (entry.kernel, entry.provider) in kept and entry.unit in units, "speeds", "geomeans", "rows")
+    cut = dataclasses.replace(cut, speeds=cut.speeds[:MOST_SPEEDS])
+    columns = len({speed.target for speed in cut.speeds})
+    sizes = itertools.accumulate(max(len(row.cells), columns) for row in cut.rows)
+    cut = dataclasses.replace(cut, rows=tuple(row for row, size in zip(cut.rows, sizes, strict=True) if size <= MOST_POINTS))
+    if len(cut.rows) == len(whole.rows) and len(cut.speeds) == len(whole.speeds):
         return whole, ""
-    return dataclasses.replace(whole, rows=tuple(rows)), f"{len(rows)} of {plural(len(whole.rows), 'case')} are drawn and listed"
-
-
-def _speeds(whole: Comparison) -> tuple[Comparison, str]:
-    units = set(list(dict.fromkeys(speed.unit for speed in whole.speeds))[:MOST_UNITS])
-    kept = tuple(speed for speed in whole.speeds if speed.unit in units)[:MOST_SPEEDS]
-    if len(kept) == len(whole.speeds):
-        return whole, ""
-    return dataclasses.replace(whole, speeds=kept), f"{len(kept)} of {len(whole.speeds)} lines of speeds are shown"
+    return cut, f"{len(cut.rows)} of {plural(len(whole.rows), 'case')} are drawn and listed, of at most {MOST_PROVIDERS} providers a kernel"
 
 
 def _compiled(whole: Comparison) -> tuple[Comparison, str]:
@@ -142,13 +124,13 @@ def _compiled(whole: Comparison) -> tuple[Comparison, str]:
     if total <= MOST_COMPILED and len(columns) <= MOST_COLUMNS and len(columns) * len(whole.codegen) <= 10 * MOST_COMPILED:
         return whole, ""
     kept = set(list(columns)[:MOST_COLUMNS])
-    rows: list[CodegenRow] = []
-    count = 0
-    for row in whole.codegen:
-        cells = tuple(cell for cell in row.cells if (cell.target, cell.compiled.architecture) in kept)
-        count += len(cells)
-        if count > MOST_COMPILED or len(rows) * len(kept) > 10 * MOST_COMPILED:
-            count -= len(cells)
-            break
-        rows += [dataclasses.replace(row, cells=cells)] if cells else []
+    cut = [[cell for cell in row.cells if (cell.target, cell.compiled.architecture) in kept] for row in whole.codegen]
+    sizes = itertools.accumulate(map(len, cut))
+    most = 10 * MOST_COMPILED // max(1, len(kept))  # rows
+    rows = [
+        dataclasses.replace(row, cells=tuple(cells))
+        for row, cells, size in itertools.islice(zip(whole.codegen, cut, sizes, strict=True), most)
+        if cells and size <= MOST_COMPILED
+    ]
+    count = sum(len(row.cells) for row in rows)
     return dataclasses.replace(whole, codegen=tuple(rows)), f"{count} of {plural(total, 'binary', 'binaries')} are shown"

@@ -14,7 +14,7 @@ from itertools import groupby
 from warpwave.compare.model import Comparison
 from warpwave.records import Verdict
 from warpwave.render.excerpt import rest, shown
-from warpwave.render.sections.model import BREAK, Bit, Line, Section, split
+from warpwave.render.sections.model import BREAK, Bit, Line, Section
 from warpwave.render.sections.outline import brief, everything, outline
 from warpwave.safe_text import visible
 
@@ -32,7 +32,7 @@ def render_markdown(comparison: Comparison, limit: int = LIMIT_BYTES) -> str:
     opened = [section for section, _ in answer.sections]
     known = {section.title for section in opened}
     details = [*outline(excerpt.comparison, full=False), *everything(excerpt.comparison)]
-    folded = [replace(section, folded=True, quiet=frozenset()) for section in details if section.title not in known]
+    folded = [replace(section, folded=True) for section in details if section.title not in known]
     sections = [*rest(excerpt), *opened, *folded]
     found = answer.headline
     sign = "❌" if comparison.exit_code else "⚠️" if found.faulty else "✅"
@@ -50,9 +50,7 @@ def render_page(
 def _page(text: str, sections: Sequence[Section], all_in: str, limit: int) -> str:
     left_out = []
     room = limit - _size(text) - _size(_left_out([section.title for section in sections], all_in))
-    for section in sorted(
-        (part for section in sections for part in split(section)), key=lambda section: section.folded
-    ):  # the sort is stable: open sections first, otherwise in order
+    for section in sorted(sections, key=lambda section: section.folded):  # the sort is stable: open sections first, otherwise in order
         drawn = _section(section)
         if _size(drawn) > room:
             left_out.append(section.title)

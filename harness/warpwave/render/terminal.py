@@ -21,9 +21,9 @@ from warpwave.compare.answer import Distance, Headline
 from warpwave.compare.model import Comparison
 from warpwave.records import Verdict
 from warpwave.render.excerpt import rest, shown
-from warpwave.render.sections.model import BREAK, REST, Bit, Line, Section
+from warpwave.render.sections.model import BREAK, Bit, Line, Section
 from warpwave.render.sections.outline import brief, outline
-from warpwave.render.text import stacked
+from warpwave.render.text import plural, stacked
 from warpwave.safe_text import visible
 
 _STYLES = {
@@ -38,48 +38,60 @@ _WIDEST = 10_000  # no table is as wide
 _GRID_HEAD = 4  # lines of a head of the grid, with the empty one above
 _HEAD = 9  # characters of a head of the grid
 _GRID = 24  # lines of a table that is drawn in groups, on one screen
-_SCREEN = 52  # lines; the last lines of the command come below: all in all 60
+_SCREEN = 49  # lines; what is not on it and the last lines of the command come below: all in all 60
 
 
-def render_terminal(comparison: Comparison, full: bool = False) -> RenderableType:
-    """Return the report: the answer on one screen. `full` adds every test, case, configuration and reason below it."""
+def render_terminal(comparison: Comparison, full: bool = False, again: str = "") -> RenderableType:
+    """Return the report: the answer on one screen. `full` adds every test, case, configuration and reason below it.
+
+    `again` is the command that shows all of it; the screen ends with it.
+    """
     found = shown(comparison)
     good = comparison.exit_code == 0
-    answer = brief(comparison, found.comparison, figures=full, rest=REST if full else ": --full")
+    answer = brief(comparison, found.comparison, figures=full)
     if full:
         sections = [section for section, _ in answer.sections]
         sections += [*rest(found), *outline(found.comparison, full)]
         return Group(_headline(answer.headline, good=good), *(part for section in sections for part in _draw(section)))
     parts = [*((section, 4) for section in rest(found)), *answer.sections]
-    return Screen(_headline(answer.headline, good=good), parts)
+    return Screen(_headline(answer.headline, good=good), parts, again)
 
 
 @dataclass(frozen=True)
 class Screen:
-    """A verdict and sections, each cut to its number of lines, and all together to one screen. Wrapped lines count as they are shown."""
+    """A verdict and sections, each cut to its number of lines, and all together to one screen. Wrapped lines count as they are shown.
+
+    `again` is the command that shows everything.
+    """
 
     verdict: Text
     sections: Sequence[tuple[Section, int]]
+    again: str
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw whole lines only: what is cut is counted."""
+        """Draw whole lines only. What is cut is counted; a section without room is named, too."""
         room = _SCREEN
         lines = console.render_lines(self.verdict, options, pad=False)[: _SCREEN // 4]
         taken = len(lines)
+        hidden = []
         for section, most in self.sections:
             drawn = [line for part in _draw(section, cut=True) for line in _lines(part, console, options)]
             rows = [-(-max(1, Segment.get_line_length(line)) // options.max_width) for line in drawn]
             allowed = min(most + 2, room - taken)  # its title and the empty line above it
             if allowed < 4:
-                break
+                hidden.append(f"{section.title} ({plural(sum(rows[2:]), 'line')})")
+                continue
             if sum(rows) > allowed:
                 kept = max(at for at in range(len(rows)) if sum(rows[:at]) < allowed)
-                more = Text(f"… {sum(rows[kept:])} more lines: --full", style="dim")
+                more = Text(f"… {plural(sum(rows[kept:]), 'more line')}", style="dim")
                 drawn, rows = [*drawn[:kept], *console.render_lines(more, options, pad=False)], [*rows[:kept], 1]
             lines += drawn
             taken += sum(rows)
-        more = Text("\n--full shows every test, case and configuration.", style="dim")
-        for line in [*lines, *console.render_lines(more, options, pad=False)]:
+        end = [Text(visible(f"Not on this screen: {', '.join(hidden)}"), style="dim")] if hidden else []
+        end += [_command(f"Every test, case and configuration: {self.again}")] if self.again else []
+        for part in [Text(), *end] if end else []:
+            lines += _lines(part, console, options)
+        for line in lines:
             yield from line
             yield Segment.line()
 
@@ -158,7 +170,7 @@ class _Grouped:
                 yield Text()
             yield self._table(groups, rows)
         if len(rows) < len(self.section.rows):
-            yield Text(f"… and {len(self.section.rows) - len(rows)} more, no worse than these: --full", style="dim")
+            yield Text(f"… and {len(self.section.rows) - len(rows)} more, no worse than these", style="dim")
 
     def _table(self, groups: Sequence[tuple[str, tuple[int, ...]]], rows: Sequence[tuple[Line, ...]]) -> Table:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)

@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import json
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -183,6 +184,26 @@ def test_results_of_another_run_are_kept_and_a_report_is_made_again(finished, wa
 
     assert done.returncode == 0
     assert (tmp_path / "again" / "comparison.json").read_text() == (folder / "out" / "comparison.json").read_text()
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_the_command_that_shows_everything_works_when_pasted(tmp_path, monkeypatch, capsys, several):
+    """Of a run in a folder with a space, and of two folders, whose report is elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    folders = [f"run {number}" for number in range(1 + several)]
+    for number, folder in enumerate(folders):
+        write_raw(tmp_path / folder / "raw" / f"t{number}", run(f"t{number}"))
+    _run_cli(["report", *folders, "--expect", "cuda,t0"])
+    printed = capsys.readouterr().out
+    _, words = next(line for line in printed.splitlines() if line.startswith("Every test")).split(": ")
+    program, *again = shlex.split(words)
+    _run_cli(again)
+    full = capsys.readouterr().out
+
+    assert program == "warpwave"
+    assert printed.splitlines()[0] == full.splitlines()[0]
+    assert len(full) > len(printed)
+    assert printed.splitlines()[-1] == full.splitlines()[-1]  # the same files
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)])

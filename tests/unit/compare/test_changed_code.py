@@ -350,7 +350,6 @@ def test_a_change_field_by_field():
                 deltas=(Delta(Concern.VERDICT, WORSE, "verdict", "passed", "failed", 5.0),),
                 before=old,
                 after=new,
-                survivors=1,
             ),
         ),
         compared=2,

@@ -3,14 +3,13 @@
 import dataclasses
 
 import pytest
-from synthetic import FAILED, case, compiled, emulated, finding, record, row, run
+from synthetic import case, compiled, emulated, finding, record, run
 
 from warpwave.compare import compare
 from warpwave.compare.answer import headline, overview
-from warpwave.compare.changed_codegen import one_vendor
 from warpwave.compare.grid import cause
 from warpwave.compare.model import Fit
-from warpwave.records import HOST_CODE, Hardware, NotRun, Verdict
+from warpwave.records import HOST_CODE, Defect, Hardware, NotRun, Verdict
 
 CARDS = (Hardware("sy_90", "Sy", "S90"), Hardware("syn942", "Syn", "N300"), Hardware("syn950", "Syn", "N350"))
 RAISED = "it runs on sy_90 and raises KeyError on syn950: 'x'"
@@ -53,6 +52,32 @@ def test_what_cannot_launch_is_the_first_sentence():
     assert said(without_card(*code)) == (
         "Not portable: `_softmax_fwd` cannot launch on N300: 65,792 bytes of shared memory (LDS), 65,536 there."
     )
+
+
+BAD = case(TESTS[0].id, Verdict.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("more", "clause"),
+    [
+        ({"findings": (finding(case=TESTS[0].id, defect=Defect.RACE),)}, "1 memory finding (race in `_softmax_fwd`)"),
+        ({}, "1 test fails on cpu"),
+    ],
+)
+def test_a_second_kind_of_fault_is_in_the_first_sentence_too(more, clause):
+    """Each clause has at most twelve words; why the kernel cannot launch stands behind."""
+    code = [dataclasses.replace(one, **MEMORY) for one in everywhere()]
+    found = compare([without_card(*code, tests=(BAD, *TESTS[1:]), **more)])
+    lead = headline(found, overview(found))
+    first, second, *_ = lead.text.removesuffix(".").split("; ")
+
+    assert (first, second) == ("Not portable: `_softmax_fwd` cannot launch on S90, N300, N350", clause)
+    assert lead.more == "65,792 bytes of shared memory (LDS), 65,536 there."
+
+
+def test_what_is_known_in_a_test_that_passes_is_no_fault():
+    """A finding counts with the test that it fails."""
+    assert "memory" not in said(without_card(*everywhere(), findings=(finding(case=TESTS[0].id, defect=Defect.RACE),)))
 
 
 def test_what_runs_everywhere_is_said_of_cards_by_name():
@@ -185,12 +210,3 @@ def test_targets_that_could_not_run_for_one_reason_share_a_clause():
 
     assert said(*runs).count("no disk") == 1
     assert "a and b could not run (no disk)" in compare(runs).sentence
-
-
-def test_a_launch_that_another_card_of_the_vendor_takes_is_no_matter_of_vendors():
-    """It fails for what one card has, not for whose it is."""
-    some = one_vendor([row("sy_90"), row("syn942", **FAILED), row("syn950")])
-    none = one_vendor([row("sy_90"), row("syn942", **FAILED), row("syn950", **FAILED)])
-
-    assert some == ()
-    assert {(split.lives, split.dies) for split in none} == {(("sy_90",), ("syn942", "syn950"))}

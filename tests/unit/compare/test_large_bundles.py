@@ -17,14 +17,14 @@ from warpwave.collect import collect_all, untrusted
 from warpwave.compare import codegen, compare, speeds
 from warpwave.compare import tests as collecting_parity
 from warpwave.compare.answer import overview, shortfalls
-from warpwave.compare.changed_codegen import Concern, bundle, diff, one_vendor
+from warpwave.compare.changed_codegen import Concern, bundle, diff
 from warpwave.compare.changed_speeds import changed_speeds
 from warpwave.records import DeviceFacts, GateLimits, Gates, Verdict, Waiver, Which
 from warpwave.render import excerpt as limits
 from warpwave.render.charts.sweeps import sweeps
 from warpwave.render.excerpt import shown
 from warpwave.render.html import render_html
-from warpwave.render.html.tests import numerics, parity
+from warpwave.render.html.tests import numerics
 from warpwave.render.markdown import render_markdown
 from warpwave.render.sections.changes import code_sentence
 
@@ -102,9 +102,8 @@ def everything(runs) -> None:
     """Compute everything that is computed before drawing; drawing itself is limited by what is shown."""
     comparison = compare(runs)
     shortfalls(comparison, overview(comparison))
-    for look in (sweeps, numerics, parity, shown):
+    for look in (sweeps, numerics, shown):
         look(comparison)
-    one_vendor(cell.compiled for row in comparison.codegen for cell in row.cells)
     if any(each.samples for each in runs):
         changed_speeds(runs, runs)
     if any(each.compiled for each in runs):

@@ -8,14 +8,15 @@ from xml.etree import ElementTree
 
 import pytest
 from hostile import PAGE_NAMES, hostile
-from synthetic import CEILING, case, record, run, sample, two_targets, write_raw
+from synthetic import CEILING, case, profile, record, run, sample, two_targets, write_raw
 
 from warpwave.__main__ import _run_cli
 from warpwave.compare import compare
 from warpwave.compare.answer import overview
+from warpwave.compare.profile import largest
 from warpwave.records import Ceiling, Verdict
 from warpwave.render.charts.pictures import pictures
-from warpwave.render.charts.roofline import roofline
+from warpwave.render.charts.roofline import counted, roofline
 from warpwave.render.charts.svg import draw, size_ticks, sizes_scale, values_scale
 from warpwave.render.charts.sweeps import sweeps
 from warpwave.render.commands import repro
@@ -289,3 +290,17 @@ def test_without_bytes_or_products_there_is_no_roofline():
     for given in (without_bytes, without_products):
         assert roofline(compare([given])) is None
         assert 'id="roofline"' not in render_html(compare([given]))
+
+
+def test_counts_of_an_emulated_kernel_have_the_same_drawing():
+    """36,864 bytes and ten times as many operations; memory needs 4.1 µs, so that the kernel stands on its slope."""
+    counts = dict.fromkeys(("read_bytes", "written_bytes"), 18432) | {"flop": 368640}
+    comparison = compare([run(profiles=(profile(counters=counts, bounds={"memory": 4.096}),))])
+    found = counted(largest(comparison.profiles))
+    drawing = render_html(comparison).partition("Roofline of the counts")[2]
+
+    assert found is not None
+    assert "10.0 operations a byte, at most 0.09 TFLOP/s" in found.words
+    assert "memory 9 GB/s" in drawing
+    assert drawing.count("<title>_softmax_fwd on alpha") == 1
+    assert counted(largest(compare([run(profiles=(profile(),))]).profiles)) is None  # nothing counted its operations

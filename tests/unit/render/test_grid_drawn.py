@@ -11,10 +11,12 @@ from rich.console import Console
 from synthetic import ARCHITECTURES, case, compiled, finding, record, run, two_targets
 
 from warpwave.compare import compare
+from warpwave.compare.model import Right
 from warpwave.records import Hardware, NotRun, Verdict
 from warpwave.render.commands import next_commands
 from warpwave.render.html import render_html
 from warpwave.render.markdown import render_markdown
+from warpwave.render.sections.grid import right
 from warpwave.render.terminal import render_terminal
 
 CARDS = tuple(Hardware(name, "Sy" if "_" in name else "Syn", f"C{name[-3:]}") for name in ARCHITECTURES)
@@ -58,7 +60,7 @@ def test_a_long_grid_shows_the_worst_and_counts_the_rest():
     text, full = terminal(package(40)), terminal(package(40), full=True)
 
     assert "_softmax_0 " in text
-    assert "and 32 more, no worse than these: --full" in text
+    assert "and 32 more, no worse than these" in text
     assert all(f"_softmax_{n}" in full for n in range(40))
 
 
@@ -70,6 +72,19 @@ def test_every_renderer_has_the_grid_and_what_was_checked(draw):
     assert "nothing out of bounds" in text
     assert "threads" in text
     assert all(card.name in text for card in CARDS)
+
+
+@pytest.mark.parametrize(
+    ("tests", "text"),
+    [
+        (Right(known=2), "2 known"),
+        (Right(passed=3, known=1, others=1), "✓ 3, 1 known"),
+        (Right(failed=1, known=1), "1 fails"),
+        (Right(others=1), "none ran"),
+    ],
+)
+def test_a_known_failure_ran(tests, text):
+    assert "".join(bit.text for bit in right(tests)) == text
 
 
 def test_markdown_names_the_vendor_of_each_column():

@@ -84,7 +84,7 @@ def test_what_a_reader_needs_is_there_without_the_script():
         "1.20 n = 7",
         "layer_norm on beta: 74% of the copy #",
         "copy, measured 4000",
-        "failed on beta AssertionError: max_abs_err 0.3 > 1e-5",
+        "failed AssertionError: max_abs_err 0.3 > 1e-5",
         "warpwave run beta --stage test --test 'softmax/test_softmax.py::test_softmax[fp32-1823x781]'",
         "different flush sizes: alpha 268435456, beta 134217728",
         "12 spilled",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import shutil
 
 import pytest
 from hostile import large
-from synthetic import case, compiled, run
+from synthetic import case, compiled, finding, run
 
-from warpwave.records import Verdict
+from warpwave.records import Defect, Verdict
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, so no browser can be driven")
 
@@ -216,6 +217,40 @@ def test_a_long_sentence_is_a_heading_of_two_lines_on_a_phone(show, reason):
     assert page.locator("h1").evaluate(lines) < 2.1
     assert "cannot launch on MI250X, MI300X, MI350X" in page.locator("h1").inner_text()
     assert re.search(r"65,536|1024", page.locator(".more-said").inner_text())
+
+
+LONG = "_fused_attention_backward_dkdv_kernel"
+
+
+@pytest.mark.parametrize("width", [390, 1120])
+@pytest.mark.parametrize("name", ["copy_kernel", LONG, f"{LONG}_with_paged_cache"])
+def test_a_heading_of_two_kinds_of_faults_has_two_lines(show, width, name):
+    """It names both; what has no room in it stands below it."""
+    bad = {"verdict": Verdict.FAILED, "binary_hash": "ab" * 32, "reason": "it needs 65792 bytes of shared memory, gfx942 has 65536"}
+    code = tuple(compiled(architecture, function=name, card=card, **bad) for architecture, card in CARDS.items())
+    failed, race = case(verdict=Verdict.FAILED), finding(function=name, defect=Defect.RACE)
+    page = show(compare([run("cpu", None, cases=(failed,), samples=(), ceilings=(), compiled=code, findings=(race,))]))
+    page.set_viewport_size({"width": width, "height": 844})
+    lines = "found => found.getBoundingClientRect().height / parseFloat(getComputedStyle(found).lineHeight)"
+    heading = page.locator("h1")
+
+    assert heading.evaluate(lines) < 2.1
+    assert "Not portable" in heading.inner_text()
+    assert "memory finding" in heading.inner_text()
+    assert float(heading.evaluate("found => parseFloat(getComputedStyle(found).fontSize)")) >= 13
+    assert name in page.locator("#verdict").inner_text()
+    assert "65,536" in page.locator(".more-said").inner_text()
+
+
+@pytest.mark.parametrize("width", [390, 1120])
+def test_a_sentence_without_a_joint_is_cut_and_stands_below_in_full(show, width):
+    sentence = f"An unexpected sentence that has {' '.join(f'word{n}' for n in range(40))} and no joint at all"
+    page = show(dataclasses.replace(compare([]), sentence=sentence))
+    page.set_viewport_size({"width": width, "height": 844})
+    lines = "found => found.getBoundingClientRect().height / parseFloat(getComputedStyle(found).lineHeight)"
+
+    assert page.locator("h1").evaluate(lines) < 2.1
+    assert sentence in page.locator("#verdict").inner_text()
 
 
 @pytest.mark.parametrize("width", [390, 1280])

@@ -15,6 +15,8 @@ from rich.console import Console
 
 from warpwave.cli import progress as progress_module
 from warpwave.cli.progress import LegsView, Progress
+from warpwave.compare.known import Entry as KnownEntry
+from warpwave.compare.known import Known
 from warpwave.config.hosts import Host, Slurm
 from warpwave.config.targets import load_targets
 from warpwave.engines import waiting
@@ -255,6 +257,50 @@ def test_events_may_hold_anything(event):
         progress.on_event(event)
 
     assert "\x1b" not in text.getvalue()
+
+
+def shown_by(known, *events):
+    text = io.StringIO()
+    with Progress(Console(file=text, force_terminal=False), "cpu", known=known) as progress:
+        for event in events:
+            progress.on_event(event)
+    return text.getvalue()
+
+
+ENDED = {"event": "stage-end", "seconds": 1.0, "verdict": "failed"}
+
+
+@pytest.mark.parametrize(
+    ("failing", "word"),
+    [
+        (["test_x.py::test_listed"], "known"),
+        (["test_x.py::test_listed", "test_x.py::test_new"], "failed"),
+    ],
+)
+def test_a_known_failure_is_not_called_failed_while_it_runs(failing, word):
+    """Neither the test nor its stage; a new failure beside it is."""
+    known = Known((KnownEntry(("test", "failed", "test_x.py::test_listed"), "cpu"),))
+    results = [{"event": "result", "stage": "test", "id": test, "verdict": "failed"} for test in failing]
+    text = shown_by(known, {"event": "stage", "stage": "test"}, *results, {**ENDED, "stage": "test"})
+
+    assert text.splitlines()[-1].split()[2] == word
+    assert ("failed" in text) == (word == "failed")
+    assert "test_listed" not in text
+
+
+def test_a_stage_whose_kernels_may_be_known_failures_is_not_called_failed():
+    """Which of its rows fail is known at the end; without an entry about it, it failed."""
+    known = Known((KnownEntry(("kernel", "a", "gfx942", "k", "f"), "cpu"),))
+
+    assert ": compile ended" in " ".join(shown_by(known, {**ENDED, "stage": "compile"}).split())
+    assert "failed" in shown_by(known, {**ENDED, "stage": "bench"})
+    assert "failed" in shown_by(None, {**ENDED, "stage": "compile"})
+
+
+def test_a_test_stage_that_fails_by_nothing_that_is_listed_failed():
+    known = Known((KnownEntry(("test", "failed", "test_x.py::test_listed"), "cpu"),))
+
+    assert "failed" in shown_by(known, {"event": "stage", "stage": "test"}, {**ENDED, "stage": "test"})
 
 
 @pytest.mark.parametrize(

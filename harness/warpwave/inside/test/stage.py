@@ -70,7 +70,7 @@ from warpwave.records import (
     to_json,
     worst,
 )
-from warpwave.records.selection import RAN_NO_TEST
+from warpwave.records.selection import RAN_NO_TEST, is_load
 
 # Case results → JUnit XML in pytest's shape (classname, name, properties per case), with verdicts that pytest does not have.
 
@@ -144,6 +144,7 @@ class Results:
         self.cases: dict[tuple[str, int], CaseResult] = {}
         self.collected: Counter[str] = Counter()
         self.total = 0  # of what was collected: tens of thousands are not added up for each of them
+        self._loads: list[str] = []  # of files of benchmarks, which are no tests that somebody wrote
         self._collected_by: defaultdict[Any, Counter[str]] = defaultdict(Counter)  # of each worker, if there are several
         self._ran: defaultdict[str, set[Any]] = defaultdict(set)  # by file: the workers that ran tests of it
         self.wrong: dict[str, None] = {}
@@ -171,13 +172,15 @@ class Results:
             ids = Counter[str](event["ids"])
             self.collected |= ids  # a new worker announces only what is left
             self._collected_by[event.get(SEAT)] |= ids
-            self.total = self.collected.total()
+            self._loads = list(filter(is_load, self.collected))
+            self.total = self.collected.total() - len(self._loads)
             self.deselected = max(self.deselected, int(event.get("deselected", 0)))
             self.left_out = max(self.left_out, int(event.get("left_out", 0)))
             self.left = self.left or dict(event.get("left", {}))
         elif kind == "start":
             self.running[event["id"]] = time.monotonic()
-            emit("case", stage="test", id=event["id"], done=len(self.cases), total=self.total)
+            done = len(self.cases) - sum((test, 0) in self.cases for test in self._loads)
+            emit("case", stage="test", id=event["id"], done=done, total=self.total)
         elif kind in ("finish", "death"):
             case = self._case(event)
             if (over := self.over.pop(case.id, None)) and case.verdict is Verdict.PASSED:

@@ -1,4 +1,4 @@
-"""Comparison → the roofline: each point by operations a byte and operations a second, below what the card was measured to reach. Pure.
+"""The roofline: each point by operations a byte and operations a second, below what the card was measured, or is published, to reach. Pure.
 
 Williams, Waterman, Patterson: Roofline: an insightful visual performance model (CACM 52-4, 2009). The roofs are measured in the same run:
 the slope is the copy, and a level is a matrix product of a dtype. The bytes are those of the tensors that a point's kernels were given, so
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from warpwave.compare.answer import own_providers
 from warpwave.compare.model import Comparison, TargetSummary
+from warpwave.compare.profile import Largest
 from warpwave.compare.speeds import copies_gbps, products_tflops
 from warpwave.records.words import tflops_of
 from warpwave.render.charts.svg import Scale, mark, tag
@@ -37,11 +38,12 @@ class Placed:
 
 @dataclass(frozen=True)
 class Roof:
-    """What a target's card reached in the run: the copy in GB/s, and products by dtype in TFLOP/s."""
+    """What a target's card reaches: GB/s of the `slope`, such as the copy, and products by dtype in TFLOP/s."""
 
     target: str
     gbps: float
     products: dict[str, float]
+    slope: str = "copy"
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,28 @@ def roofline(comparison: Comparison) -> Roofline | None:
     return Roofline(_draw(found[:_MOST], roofs, targets), _WIDTH, _HEIGHT, tuple(kernels), tuple(targets), _words(found, roofs))
 
 
+def counted(profiles: Sequence[Largest]) -> Roofline | None:
+    """Return the drawing of emulated kernels, each as high as the largest of its least times allows; None without operations and bytes."""
+    kernels: dict[str, int] = {}
+    targets: dict[str, int] = {}
+    found: list[Placed] = []
+    memory: dict[str, float] = {}
+    for one in profiles:
+        profile = one.profile
+        moved, flop = (sum(profile.counters.get(name, 0) for name in names) for names in (("read_bytes", "written_bytes"), ("flop",)))
+        if moved and flop and profile.bounds.get("memory"):
+            at, speed = flop / moved, flop / max(profile.bounds.values()) / 1e6
+            words = f"{profile.function} on {one.target}: {number(at)} operations a byte, at most {number(speed)} TFLOP/s"
+            style, shape = kernels.setdefault(profile.function, len(kernels)), targets.setdefault(one.target, len(targets))
+            found.append(Placed(at, speed, words, style, shape, sound=True))
+            memory[one.target] = max(memory.get(one.target, 0.0), moved / profile.bounds["memory"] / 1e3)
+    if not found:
+        return None
+    roofs = [Roof(target, gbps, {}, "memory") for target, gbps in memory.items()]
+    body = _draw(found[:_MOST], roofs, targets)
+    return Roofline(body, _WIDTH, _HEIGHT, tuple(kernels), tuple(targets), "; ".join(point.words for point in found[:_MOST]))
+
+
 def _roof(target: TargetSummary) -> Roof | None:
     copies, products = copies_gbps(target.ceilings), products_tflops(target.ceilings)
     best: dict[str, float] = {}
@@ -90,7 +114,7 @@ def _roof(target: TargetSummary) -> Roof | None:
 def _draw(points: Sequence[Placed], roofs: Sequence[Roof], targets: dict[str, int]) -> str:
     left, right, top, bottom = 56, _WIDTH - 150, 24, _HEIGHT - 40
     tops = [speed for roof in roofs for speed in roof.products.values()]
-    ridges = [max(roof.products.values()) * 1e3 / roof.gbps for roof in roofs]
+    ridges = [max(roof.products.values()) * 1e3 / roof.gbps for roof in roofs if roof.products]
     x = _decades([*(point.intensity for point in points), *ridges], left, right)
     y = _decades([*(point.tflops for point in points), *tops], bottom, top)
     parts = [tag("text", "TFLOP/s", x=left - 8, y=top - 10, _class="unit", text_anchor="end")]
@@ -100,7 +124,7 @@ def _draw(points: Sequence[Placed], roofs: Sequence[Roof], targets: dict[str, in
     for tick in _ticks(x):
         parts.append(tag("line", x1=x(tick), x2=x(tick), y1=top, y2=bottom, _class="grid"))
         parts.append(tag("text", f"{tick:g}", x=x(tick), y=bottom + 17, _class="tick", text_anchor="middle"))
-    parts.append(tag("text", "FLOP for each byte of its tensors", x=(left + right) / 2, y=_HEIGHT - 5, _class="unit", text_anchor="middle"))
+    parts.append(tag("text", "FLOP for each byte", x=(left + right) / 2, y=_HEIGHT - 5, _class="unit", text_anchor="middle"))
     drawn = [_lines(roof, x, y, f"ceiling t{targets[roof.target] % 4}", place, several=len(roofs) > 1) for place, roof in enumerate(roofs)]
     parts += [line for lines, _ in drawn for line in lines]
     parts += [
@@ -111,16 +135,16 @@ def _draw(points: Sequence[Placed], roofs: Sequence[Roof], targets: dict[str, in
 
 
 def _lines(roof: Roof, x: Scale, y: Scale, css: str, place: int, *, several: bool) -> tuple[list[str], str]:
-    """Draw the slope of the copy up to the highest level, and each level from the slope on. Return them and the label of the slope."""
-    highest = max(roof.products.values())
+    """Draw the slope up to the highest level, and each level from the slope on. Return them and the label of the slope."""
+    highest = max(roof.products.values(), default=math.inf)
     slope = roof.gbps * 1e-3  # TFLOP/s for each FLOP a byte
     begin = max(x.low, y.low / slope)
-    end = min(x.high, highest / slope)
+    end = min(x.high, y.high / slope, highest / slope)
     whose = f"{roof.target} " if several else ""
     found, text = [], ""
     if begin < end:
         found.append(tag("line", x1=x(begin), y1=y(begin * slope), x2=x(end), y2=y(end * slope), _class=css))
-        label = f"{whose}copy {number(roof.gbps)} GB/s"
+        label = f"{whose}{roof.slope} {number(roof.gbps)} GB/s"
         at = begin**0.8 * end**0.2  # near its lower end, where the levels are not; of several, below each other
         text = tag("text", label, x=x(at) + 14, y=y(at * slope) + 14 + 16 * place, _class="ceiling-label over")
     for speed in roof.products.values():

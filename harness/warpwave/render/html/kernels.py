@@ -14,7 +14,6 @@ from typing import Any
 from markupsafe import Markup
 
 from warpwave.compare.answer import KernelLine, Reached, Shortfall, Square, causes, distance
-from warpwave.compare.changed_codegen import one_vendor
 from warpwave.compare.codegen import by_generation
 from warpwave.compare.model import FAILING, CodegenCell, Comparison, Speed
 from warpwave.compare.speeds import is_bandwidth
@@ -26,7 +25,6 @@ from warpwave.render.commands import bench_patterns, look_closer, source_link
 from warpwave.render.html.tests import Numeric
 from warpwave.render.sections import codegen
 from warpwave.render.sections import grid as grids
-from warpwave.render.sections.changes import ONE_VENDOR, vendor_section
 from warpwave.render.sections.model import Line
 from warpwave.render.text import counts, distinct, first_line, gravest, number, plural
 from warpwave.safe_text import visible
@@ -187,9 +185,7 @@ def generated(comparison: Comparison) -> Generated:
         ]
         source = next((entry for entry in sources if entry[1]), sources[0] if sources else ("", ""))
         functions.append(Function(kernel, name, len(entries), tuple(_figures(group.get(column, [])) for column in columns), *source))
-    notes = [section for section in codegen.codegen(comparison, every=False) if not section.heads]
-    notes += codegen.fidelity_sections(comparison, _FEW) + codegen.gate_sections(comparison, _FEW)
-    notes += vendor_section(ONE_VENDOR, one_vendor(cell.compiled for cell in comparison.compiled_cells), _FEW)
+    notes = codegen.uncompiled(comparison) + codegen.fidelity_sections(comparison, _FEW) + codegen.gate_sections(comparison, _FEW)
     broken = [note for note in notes if note.title in (codegen.UNCOMPILED, codegen.BROKEN)]
     several = len({target for _, target in columns}) > 1
     return Generated(columns, functions, broken, [note for note in notes if note not in broken], several)

@@ -23,17 +23,28 @@ from warpwave.render.text import UNTESTED
 _SCRIPTS = ("data", "switches", "read_out", "long_tables", "kernels", "overview", "copy", "links")
 
 
-_HEADING = 70  # characters that two lines of a phone hold
+# Characters that two lines of a phone hold, in the usual size and in the smaller one.
+_HEADING, _SMALL_HEADING = 70, 88
 
 
 def _heading(text: str, more: str) -> tuple[str, str]:
-    """Return the heading, and what stands below it: of a long sentence, what is behind its last colon or semicolon that fits."""
-    ends = [found.start() for found in re.finditer(r"; |: | \(", text[: _HEADING + 2])] if len(text) > _HEADING else []
-    end = max(ends, default=0)
-    if end < _HEADING // 3:
+    """Return the heading, and what stands below it.
+
+    A long sentence ends at a colon, a semicolon or a bracket. Its names are cut if it would end before the second kind of fault.
+    """
+    if len(text) <= _HEADING:
         return text, more
-    rest = text[end:].lstrip(":; ")
-    return f"{text[:end]}.", f"{rest[0].upper()}{rest[1:]} {more}".strip()
+    shorter, end = text, 0
+    for longest in (len(text), 24, 14):
+        shorter = re.sub(rf"`(\w{{{longest}}})\w+`", r"`\1…`", text)
+        joints = [found.start() for found in re.finditer(r"; |: | \(|\.$", shorter)]
+        end = max((at for at in joints if len(shorter[:at].replace("`", "")) <= _SMALL_HEADING), default=0)
+        if "; " in shorter[:end] or "; " not in text:
+            break
+    if end < _HEADING // 3:
+        return f"{text[:_HEADING].rpartition(' ')[0]} …", f"{text} {more}".strip()
+    rest = text[end:].strip(":;. ") if text.startswith(shorter[:end]) else text.removesuffix(".")
+    return f"{shorter[:end]}.", f"{rest[0].upper()}{rest[1:]}. {more}".strip() if rest else more
 
 
 def render_html(comparison: Comparison) -> str:
@@ -63,6 +74,7 @@ def render_html(comparison: Comparison) -> str:
         "comparison/page.html.jinja",
         sentence=heading,
         faulty=lead.faulty,
+        small=len(heading) > _HEADING,
         more=below,
         rest=comparison.sentence if comparison.sentence != lead.text else "",
         exit_code=comparison.exit_code,
@@ -70,8 +82,7 @@ def render_html(comparison: Comparison) -> str:
         script=packaged_script(*(f"comparison/script/{name}.js" for name in _SCRIPTS)),
         comparison=comparison,
         untested=UNTESTED,
-        facts=tests.facts(comparison),
-        cards=tests.cards(comparison),
+        environment=outline.environment(comparison),
         grid=kernels.grid(comparison, idents) if without_card else None,
         rows=kernels.rows(lines, idents, [target.target for target in comparison.beside or comparison.targets], short),
         pills=outline.pills(comparison)[0] if comparison.beside else None,
@@ -79,7 +90,6 @@ def render_html(comparison: Comparison) -> str:
         more_gaps=more_gaps,
         roof=roof,
         roof_marks=[Markup(mark(5, 5, 7, shape, 3.4, sound=True)) for shape in range(4)],  # noqa: S704 - numbers only
-        roof_body=Markup(roof.body if roof else ""),  # noqa: S704 - the chart escapes all texts
         pages=pages,
         bodies=bodies_shown,
         failures=tests.failures(comparison),
@@ -87,7 +97,8 @@ def render_html(comparison: Comparison) -> str:
         costs=costs(comparison),
         no_speed=NO_SPEED,
         poor_order=POOR_ORDER,
-        parity=tests.parity(comparison),
+        parity=outline.parity(comparison, tests.MOST_FINDINGS),
+        refused=outline.refused(comparison, tests.MOST_FINDINGS),
         left_out=left_out,
         generated=generated,
         data=pack(kernels.embedded(comparison, figures) | {"bodies": bodies_packed}),

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
-
-from markupsafe import Markup
 
 from warpwave.compare.model import Comparison
 from warpwave.compare.profile import Largest, advice, fed, largest
 from warpwave.records import Profile, ProfiledLine, grouped
-from warpwave.render.charts.svg import Scale, mark, tag
+from warpwave.render.charts.roofline import counted
 from warpwave.render.text import number
 
 _KERNELS, _LINES = 20, 60
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 720, 300, 60, 40
 _WASTEFUL = 2  # times the fewest
 
 
@@ -23,12 +20,10 @@ def costs(comparison: Comparison) -> dict[str, Any] | None:
     found = largest(comparison.profiles)
     if not found:
         return None
-    body, words = _roofline([one.profile for one in found[:_KERNELS]])
     return {
         "kernels": list(map(_kernel, found[:_KERNELS])),
         "left_out": max(0, len(found) - _KERNELS),
-        "roofline": Markup(body),  # noqa: S704 - `tag` escapes
-        "roofline_words": words,
+        "roof": counted(found[:_KERNELS]),
     }
 
 
@@ -82,37 +77,3 @@ def _line(line: ProfiledLine, most: dict[str, int]) -> dict[str, Any]:
     count = has("instructions", 0)
     bars.append(_bar(f"{count:,} instructions", count / most["instructions"]) if count else None)
     return {"number": line.line, "text": line.text, "bars": bars, "advice": advice(line)}
-
-
-def _roofline(profiles: Sequence[Profile]) -> tuple[str, str]:
-    """Return the drawing of kernels by operations a byte of memory, and by the most operations a second that their bounds allow."""
-    points = []
-    for one in profiles:
-        moved, flop = one.counters.get("read_bytes", 0) + one.counters.get("written_bytes", 0), one.counters.get("flop", 0)
-        if moved and flop and one.bounds.get("memory"):
-            points.append((flop / moved, flop / max(one.bounds.values()) / 1e6, moved / one.bounds["memory"] / 1e6, one))
-    if not points:
-        return "", ""
-    slope = max(tbps for *_, tbps, _ in points)  # TB/s; one card in most runs
-    low, high = min(x for x, *_ in points) / 4, max(x for x, *_ in points) * 4
-    x = Scale(low, high, _LEFT, _WIDTH - 20, log=True)
-    y = Scale(min(rate for _, rate, *_ in points) / 4, high * slope, _HEIGHT - _BOTTOM, 30, log=True)
-    parts = [tag("line", x1=x(low), y1=_y(y, low * slope), x2=x(high), y2=_y(y, high * slope), _class="ceiling")]
-    parts.append(tag("text", f"memory, {number(slope)} TB/s", x=_WIDTH - 150, y=34, _class="ceiling-label", text_anchor="end"))
-    parts.append(tag("line", x1=_LEFT, x2=_WIDTH - 20, y1=_HEIGHT - _BOTTOM, y2=_HEIGHT - _BOTTOM, _class="axis"))
-    parts.append(tag("text", "operations a byte of memory", x=_WIDTH / 2, y=_HEIGHT - 8, _class="unit", text_anchor="middle"))
-    parts.append(tag("text", "TFLOP/s at most", x=_LEFT - 50, y=12, _class="unit"))
-    for share in (0.0, 0.5, 1.0):
-        at, rate = low * (high / low) ** share, y.low * (y.high / y.low) ** share
-        parts.append(tag("text", number(at), x=x(at), y=_HEIGHT - _BOTTOM + 16, _class="tick", text_anchor="middle"))
-        parts.append(tag("text", number(rate), x=_LEFT - 8, y=y(rate) + 4, _class="tick", text_anchor="end"))
-    for style, (intensity, rate, _, one) in enumerate(points):
-        anchor, beside = ("end", -8) if x(intensity) > _WIDTH - 200 else ("start", 8)
-        parts.append(mark(x(intensity), y(rate), style % 8, 0, 4.5, sound=True))
-        parts.append(tag("text", one.function, x=x(intensity) + beside, y=y(rate) - 7, _class="label", text_anchor=anchor))
-    words = "; ".join(f"{one.function}: {number(at)} operations a byte, at most {number(rate)} TFLOP/s" for at, rate, _, one in points)
-    return "".join(parts), words
-
-
-def _y(scale: Scale, value: float) -> float:
-    return scale(min(max(value, scale.low), scale.high))

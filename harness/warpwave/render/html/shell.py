@@ -17,7 +17,6 @@ from markupsafe import Markup, escape
 
 from warpwave.render.charts.svg import DARK, LIGHT, rules, variables
 from warpwave.render.sections.model import Section, blocks
-from warpwave.render.sections.model import split as split_section
 from warpwave.render.text import counts, first_line, number, plural, trend
 from warpwave.safe_text import visible
 
@@ -32,12 +31,13 @@ def draw(
     rest: str | None = None,
     more: str = "",
     faulty: bool = False,
+    small: bool = False,
     **values: Any,
 ) -> str:
     """Render a template that extends `shell.html.jinja`. `script` runs after the script of the theme; without it, neither is there.
 
     The headline is the sentence and `rest` comes below it; without `rest`, the sentence is split at its first colon. `more` stands right
-    below it. `faulty`: it names something to look at, whatever the exit code.
+    below it. `faulty`: it names something to look at, whatever the exit code. `small`: it needs a smaller font.
     """
     style, code = _style(), packaged_script("theme.js") + script if script else ""
     allowed = f"style-src '{_digest(style)}'; " + (f"script-src '{_digest(code)}'; " if code else "")
@@ -53,6 +53,7 @@ def draw(
             good=exit_code == 0,
             more=more,
             faulty=faulty,
+            small=small,
             exit_code=exit_code,
             kind=kind,
             policy=f"default-src 'none'; {allowed}base-uri 'none'; form-action 'none'",
@@ -173,7 +174,6 @@ class Part:
 
 def render_sections(sentence: str, sections: Sequence[Section], *, exit_code: int, kind: str, source: str) -> str:
     """Return one HTML document. `kind` is shown beside the product name; `source` says where a reader finds everything."""
-    found = [part for section in sections for part in split_section(section)]
-    parts = [Part(f"s{position}", section) for position, section in enumerate(found)]
+    parts = [Part(f"s{position}", section) for position, section in enumerate(sections)]
     whole = "" if len(sentence) <= _HEADING else None
     return draw("sections.html.jinja", sentence=sentence, rest=whole, exit_code=exit_code, kind=kind, source=source, parts=parts)

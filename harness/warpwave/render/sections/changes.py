@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
-from warpwave.compare.changed_codegen import Bundle, Change, Concern, Delta, Diff, Kind, Split, Trend, notes, one_vendor
+from warpwave.compare.changed_codegen import Bundle, Change, Concern, Delta, Diff, Kind, Trend, notes
 from warpwave.compare.changed_speeds import GroupChange, PointChange, SpeedChanges, TargetPair
 from warpwave.compare.history import Line as HistoryLine
 from warpwave.compare.history import Step
@@ -16,7 +16,6 @@ from warpwave.records import Verdict, grouped
 from warpwave.render.sections.model import MOST_LINES, Bit, Line, Section, name, names, say, shorten
 from warpwave.render.text import NOTHING, first_line, number, plural
 
-ONE_VENDOR = "Can run on one vendor only"
 FEW = 10  # blocks per section before "and n more"
 _FEW_CASES = 3  # of an added or removed function; above that, only their number is shown
 
@@ -61,24 +60,9 @@ def diff_sections(base: Bundle, head: Bundle, diff: Diff, failing: Sequence[Conc
     sections += _one_sided("Added: only HEAD has them", others[Kind.ADDED], few)
     sections += _changed("Changed, neither better nor worse", others[Kind.CHANGED], failing, few, folded=True)
     sections += _changed("Better", others[Kind.BETTER], failing, few, folded=True)
-    known = {(split.kernel, split.function, split.variant, split.dies) for split in one_vendor(base.kernels)}
-    fresh = [split for split in one_vendor(head.kernels) if (split.kernel, split.function, split.variant, split.dies) not in known]
-    sections += vendor_section(f"{ONE_VENDOR}, new in HEAD", fresh, few)
     if diff.changes:
         sections[0] = dataclasses.replace(sections[0], legend=_LEGEND)
     return [_sides(base, head), *sections]
-
-
-def vendor_section(title: str, splits: Iterable[Split], few: int | None = FEW) -> list[Section]:
-    """Return a block per launch that compiles for one vendor only, with where it compiles and why it fails elsewhere."""
-    blocks = []
-    for split in splits:
-        head = _head(split.kernel, split.function, split.origin)
-        variant = say(" [", name(split.variant), "]") if split.variant else ()
-        lives = say("  can run on ", name(", ".join(split.lives)))
-        dies = say("  fails on ", name(", ".join(split.dies)), ": ", Bit(split.verdict.value, split.verdict))
-        blocks.append([head + variant, lives, dies + _because(split.reason)])
-    return [Section(title, lines=_shorten(blocks, few))] if blocks else []
 
 
 def _sides(base: Bundle, head: Bundle) -> Section:
@@ -121,9 +105,6 @@ def _story(change: Change, failing: Collection[Concern]) -> Line:
         story += _moved(delta, failing)
         if delta.concern is Concern.VERDICT and change.after is not None:
             story += _because(change.after.reason)
-            if change.survivors is not None:
-                verb = "compiles" if change.survivors == 1 else "compile"
-                story += say(f" ({plural(change.survivors, 'other configuration')} of this launch still {verb})")
     return story
 
 

@@ -11,41 +11,31 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from warpwave.compare.codegen import by_generation, configuration
-from warpwave.compare.model import FAILING, CodegenCell, CodegenRow, Comparison, Deviation, Fidelity, Likeness, WaiverUse
+from warpwave.compare.model import FAILING, CodegenCell, CodegenRow, Comparison, Fidelity, WaiverUse
 from warpwave.records import HOST_CODE, CompiledKernel, Gates, NotRun, Verdict, Which, grouped
-from warpwave.render.sections.model import MOST_LINES, Bit, Line, Section, lacking, name, say, shorten
+from warpwave.render.sections.model import MOST_LINES, Bit, Line, Section, name, say, shorten
 from warpwave.render.text import NOTHING, first_line, plural, stacked
 
 TITLE = "Generated code against the card's own JIT"
 
 
 def fidelity_sections(comparison: Comparison, few: int | None) -> list[Section]:
-    """Return a line per target and compile stage.
-
-    Launches are listed by name with `few` None, or if a binary differs for no known reason.
-    """
-    if not comparison.fidelity:
-        return []
+    """Return a line per target and compile stage, and below it the launches that differ."""
     lines: list[Line] = []
     for entry in comparison.fidelity:
-        listed = [deviation for deviation in entry.deviations if few is None or deviation.likeness is Likeness.ANOTHER_BINARY]
-        lines += [line(entry), *map(_deviation, listed)]
-    return [Section(TITLE, lines=shorten(lines, few))]
+        lines += [line(entry), *(say("  ", name(first_line(text, 400))) for text in entry.differing)]
+    return [Section(TITLE, lines=shorten(lines, few))] if lines else []
 
 
 def line(entry: Fidelity) -> Line:
-    """`cuda against cpu: of 47 launches of the card's own JIT, 46 equal byte for byte, 1 specialized otherwise.`"""
+    """`cuda against cpu: of 47 launches of the card's own JIT, 46 equal byte for byte, 1 differs`."""
     lead = say(name(entry.target), *((" against ", name(entry.against)) if entry.against else ()), ": ")
+    launches = f"{plural(entry.launched, 'launch', 'launches')} of the card's own JIT"
     if not entry.against:
-        return lead + say(f"{plural(entry.launched, 'launch', 'launches')} of the card's own JIT, not compared: ", name(entry.reason))
-    counts = [f"{entry.equal} equal byte for byte"]
-    counts += [f"{entry.count(kind)} {kind.value}" for kind in Likeness if kind is not Likeness.EQUAL and entry.count(kind)]
-    return lead + say(f"of {plural(entry.launched, 'launch', 'launches')} of the card's own JIT, {', '.join(counts)}")
-
-
-def _deviation(entry: Deviation) -> Line:
-    where = (" in ", name(entry.origin)) if entry.origin else ()
-    return say("  ", name(f"{entry.kernel} {entry.function}"), *where, ": ", name(first_line(entry.reason)))
+        return lead + say(f"{launches}, not compared: ", name(entry.reason))
+    others = len(entry.differing)
+    differ = f", {others} {'differs' if others == 1 else 'differ'}" if others else ""
+    return lead + say(f"of {launches}, {entry.equal} equal byte for byte{differ}")
 
 
 # Comparison → sections, third part: gates that are broken, not judged, waived or open, and providers that were left out.
@@ -239,12 +229,18 @@ UNCOMPILED = "Does not compile, or cannot launch"
 RAISED = "Raised in host code while it was compiled"
 
 
+_LEGEND = (
+    "r: registers a thread, the most of all configurations. s: registers spilled to memory.",
+    "16B, 4K: shared memory (LDS) of a block in bytes or KiB. No stages: each backend chooses.",
+    "4x8w regs: a multiprocessor (SM, CU, WGP) holds 4 programs of 8 warps at a time, and this resource limits it:",
+    "registers, shared memory, slots of programs or warps, scalar registers. None named: all warp slots are in use.",
+)
 # Words short enough for a column of five characters.
 _LIMITED_BY = {"warps": "warps", "programs": "progs", "registers": "regs", "scalars": "sregs", "shared": "smem"}
 
 
-def codegen(comparison: Comparison, every: bool) -> list[Section]:
-    """Return a line per kernel function and a column per architecture. With `every`, a line per configuration."""
+def codegen(comparison: Comparison) -> list[Section]:
+    """Return a line per configuration and a column per architecture."""
     cells = list(comparison.compiled_cells)
     if not cells:
         return []
@@ -253,22 +249,19 @@ def codegen(comparison: Comparison, every: bool) -> list[Section]:
     counted = Counter(architecture for architecture, _ in columns)
     twice = {architecture for architecture in order if counted[architecture] > 1}
     heads = {column: say(name(column[0])) + (say(" ", name(column[1])) if column[0] in twice else ()) for column in columns}
-    sections = [_codegen(comparison, part, heads, every) for part in _pages(columns, twice)]
-    legend = ["r: registers a thread, the most of all configurations. s: registers spilled to memory."]
-    if every:
-        legend += ["16B, 4K: shared memory (LDS) of a block in bytes or KiB. 3/2 stages: differs between architectures."]
-        legend += ["4x8w regs: a multiprocessor (SM, CU, WGP) holds 4 programs of 8 warps at a time, and this resource limits it:"]
-        legend += ["registers, shared memory, slots of programs or warps, scalar registers. None named: all warp slots are in use."]
-    without = () if every else lacking(comparison, {cell.target for cell in cells}, "nothing compiled")
-    sections[-1] = dataclasses.replace(sections[-1], lines=without, legend=tuple(legend))
-    if every:
-        return sections
+    sections = [_codegen(comparison, part, heads) for part in _pages(columns, twice)]
+    return [*sections[:-1], dataclasses.replace(sections[-1], legend=_LEGEND)]
+
+
+def uncompiled(comparison: Comparison) -> list[Section]:
+    """Return what does not compile or cannot launch, what raised, and what did not run without a card, with the reasons."""
+    cells = list(comparison.compiled_cells)
     skipped = [cell for cell in cells if not cell.compiled.was_compiled]
     raised = [cell for cell in skipped if cell.compiled.not_run is NotRun.RAISED]
     failing = [cell for cell in cells if cell.compiled.verdict in FAILING and not cell.compiled.only_gates]
     others = [cell for cell in skipped if cell.compiled.not_run is not NotRun.RAISED]
     words = _failed(comparison)
-    sections += [*_not_compiled(UNCOMPILED, failing, words), *_not_compiled(RAISED, raised, words)]
+    sections = [*_not_compiled(UNCOMPILED, failing, words), *_not_compiled(RAISED, raised, words)]
     return [*sections, *_not_compiled("Not compiled: host code that does not run without a GPU", others)]
 
 
@@ -313,21 +306,21 @@ def _pages(columns: list[tuple[str, str]], twice: set[str]) -> list[list[tuple[s
     return [columns[start : start + size] for start in range(0, len(columns), size)]
 
 
-def _codegen(comparison: Comparison, columns: list[tuple[str, str]], heads: dict[tuple[str, str], Line], every: bool) -> Section:
+def _codegen(comparison: Comparison, columns: list[tuple[str, str]], heads: dict[tuple[str, str], Line]) -> Section:
     rows = []
-    for label, entries in grouped((_label(row, every), row) for row in comparison.codegen).items():
+    for label, entries in grouped((_label(row), row) for row in comparison.codegen).items():
         group = grouped(((cell.compiled.hardware, cell.target), cell.compiled) for row in entries for cell in row.cells)
-        rows.append((say(name(label)), *(_generated(group.get(column, []), every) for column in columns)))
-    title = "Generated code, every configuration" if every else "Generated code"
-    return Section(title, (say("function"), *(heads[column] for column in columns)), tuple(rows), narrow=1, folded=True)
+        rows.append((say(name(label)), *(_generated(group.get(column, [])) for column in columns)))
+    heading = (say("function"), *(heads[column] for column in columns))
+    return Section("Generated code, every configuration", heading, tuple(rows), narrow=1, folded=True)
 
 
-def _label(row: CodegenRow, every: bool) -> str:
+def _label(row: CodegenRow) -> str:
     title = row.function if row.function.lstrip("_").startswith(row.kernel) else f"{row.kernel} {row.function}"
-    return f"{title}, {row.config}" if every else title
+    return f"{title}, {row.config}"
 
 
-def _generated(kernels: list[CompiledKernel], every: bool) -> Line:
+def _generated(kernels: list[CompiledKernel]) -> Line:
     if kernels and all(kernel.is_discarded for kernel in kernels):
         return say(Bit("discarded", Verdict.NOT_RUN))
     kernels = [kernel for kernel in kernels if not kernel.is_discarded]
@@ -338,10 +331,10 @@ def _generated(kernels: list[CompiledKernel], every: bool) -> Line:
         return say(Bit("failed" if failed == len(kernels) else f"{failed}/{len(kernels)} failed", Verdict.FAILED))
     registers = max((kernel.registers for kernel in kernels if kernel.registers is not None), default=None)
     spills = max(kernel.spills or 0 for kernel in kernels)
-    shared = max(kernel.shared_bytes or 0 for kernel in kernels) if every else 0
+    shared = max(kernel.shared_bytes or 0 for kernel in kernels)
     text = ("ok" if registers is None else f"{registers}r") + (f" {spills}s" if spills else "") + (f" {_memory(shared)}" if shared else "")
     verdict = Verdict.FAILED if any(kernel.only_gates for kernel in kernels) else Verdict.ABSENT if spills else None
-    return say(Bit(text + (_resident(kernels) if every else ""), verdict))
+    return say(Bit(text + _resident(kernels), verdict))
 
 
 def _memory(count: int) -> str:

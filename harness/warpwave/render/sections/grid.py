@@ -19,8 +19,8 @@ LEGEND = (
 _VERDICTS = {Fit.RUNS: Verdict.PASSED, Fit.ADVICE: Verdict.ABSENT, Fit.UNKNOWN: Verdict.NOT_RUN}
 
 
-def grid(found: Grid, most: int | None = None, more: str = "in comparison.json") -> list[Section]:
-    """Return the table of the `most` worst functions; `more` says where the others are."""
+def grid(found: Grid, most: int | None = None) -> list[Section]:
+    """Return the table of the `most` worst functions."""
     if not found.rows:
         return []
     shown = found.rows[:most]
@@ -30,20 +30,23 @@ def grid(found: Grid, most: int | None = None, more: str = "in comparison.json")
     vendors = grouped((card.vendor, position) for position, card in enumerate(found.cards, start=first))
     groups = [("right", tuple(range(1, first))), *((vendor or "other", tuple(columns)) for vendor, columns in vendors.items())]
     rest = found.rows[len(shown) :]
-    lines = (say(f"… and {plural(len(rest), 'kernel')} more, no worse than these: {more}"),) if rest else ()
+    lines = (say(f"… and {plural(len(rest), 'kernel')} more, no worse than these: in comparison.json"),) if rest else ()
     legend = LEGEND if found.cards else ()
     return [Section(TITLE, heads, rows, lines, legend, groups=tuple(group for group in groups if group[1]))]
 
 
 def right(tests: Right | None) -> Line:
-    """`✓ 199`, `2 fail`, `1 suspected`: the tests of a function on a target."""
+    """`✓ 199`, `2 fail`, `1 suspected`, `1 known`: the tests of a function on a target."""
     if tests is None:
         return say(NOTHING)
     if tests.failed > tests.suspected:
         return say(Bit(f"{tests.failed} fail{'s' if tests.failed == 1 else ''}", Verdict.FAILED))
     if tests.suspected:
         return say(Bit(f"{tests.suspected} suspected", Verdict.ABSENT))
-    return say(Bit("✓", Verdict.PASSED), f" {tests.passed}") if tests.passed else say(Bit("none ran", Verdict.NOT_RUN))
+    known = say(Bit(f"{tests.known} known", Verdict.KNOWN)) if tests.known else ()
+    if tests.passed:
+        return say(Bit("✓", Verdict.PASSED), f" {tests.passed}{', ' if known else ''}", *known)
+    return known or say(Bit("none ran", Verdict.NOT_RUN))
 
 
 def cell(found: GridCell | None) -> Line:

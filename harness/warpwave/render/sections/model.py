@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from warpwave.compare.answer import Distance
-from warpwave.compare.model import Comparison
 from warpwave.records import Verdict
 
 
@@ -24,7 +23,6 @@ class Bit:
 Line = tuple[Bit, ...]
 BREAK = Bit("\n")  # a cell goes on below, where cells have several lines; elsewhere it is a space
 MOST_LINES = 2000  # per section, even if all were requested
-REST = " in comparison.json"  # where a list that was cut is whole
 _LONGEST = 2000  # characters of a name
 
 
@@ -34,8 +32,7 @@ class Section:
 
     Columns in `right` are right-aligned numbers. Columns from `narrow` on break their cells before they take room from earlier ones.
     `groups` are columns that belong together, with their common head; a page that is too narrow draws some of them below the others.
-    `quiet` are the positions of rows that need no attention. In the first `merged` columns, an empty cell repeats the one above. Where room
-    is scarce, the column `under` stands below the first one.
+    Where room is scarce, the column `under` stands below the first one.
     """
 
     title: str
@@ -46,8 +43,6 @@ class Section:
     right: tuple[int, ...] = ()
     narrow: int | None = None
     folded: bool = False
-    quiet: frozenset[int] = frozenset()
-    merged: int = 0
     paste: str = ""
     groups: tuple[tuple[str, tuple[int, ...]], ...] = ()
     under: int | None = None
@@ -75,23 +70,6 @@ def blocks(lines: Iterable[Line]) -> list[Block]:
     return found
 
 
-def split(section: Section) -> list[Section]:
-    """Split off the quiet rows into a folded section. Return one section if either part would be empty."""
-    if not section.quiet or section.folded:
-        return [section]
-    filled: list[tuple[Line, ...]] = []
-    for row in section.rows:
-        lead = tuple(cell or filled[-1][column] if filled else cell for column, cell in enumerate(row[: section.merged]))
-        filled.append(lead + row[section.merged :])
-    loud = tuple(row for position, row in enumerate(filled) if position not in section.quiet)
-    quiet = tuple(row for position, row in enumerate(filled) if position in section.quiet)
-    if not loud:
-        lines = [Section(section.title, lines=section.lines)] if section.lines else []
-        return [replace(section, rows=quiet, folded=True, lines=(), quiet=frozenset()), *lines]
-    rest = replace(section, title=f"{section.title}, the rest", rows=quiet, lines=(), legend=(), folded=True, quiet=frozenset())
-    return [replace(section, rows=loud, quiet=frozenset()), rest]
-
-
 def say(*parts: str | Bit) -> Line:
     """Return a line of the report's own words and of bits."""
     return tuple(part if isinstance(part, Bit) else Bit(part) for part in parts if part)
@@ -107,19 +85,12 @@ def names(texts: Iterable[str]) -> tuple[Line, ...]:
     return tuple((name(text),) if text else () for text in texts)
 
 
-def shorten(lines: Iterable[Line], few: int | None, total: int | None = None, rest: str = REST) -> tuple[Line, ...]:
-    """Return the first `few` lines (2,000 if None) and a note on the rest. `total` gives their number, so that
-    the rest is never made; `rest` says where it is."""
+def shorten(lines: Iterable[Line], few: int | None, total: int | None = None) -> tuple[Line, ...]:
+    """Return the first `few` lines (2,000 if None) and a note on the rest. `total` gives their number, so that the rest is never made."""
     most = MOST_LINES if few is None else few
     if total is None:
         lines = list(lines)
         total = len(lines)
     if total <= most:
         return tuple(lines)
-    return (*itertools.islice(lines, most), say(f"… and {total - most} more lines{rest}"))
-
-
-def lacking(comparison: Comparison, there: set[str], what: str) -> tuple[Line, ...]:
-    """Return a line per target without an entry in a table, with its verdict if that explains it."""
-    left = [target for target in comparison.targets if target.target not in there]
-    return tuple(say(name(target.target), f": {what}{'' if target.complete else f', {target.verdict.value}'}") for target in left)
+    return (*itertools.islice(lines, most), say(f"… and {total - most} more lines in comparison.json"))

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from warpwave.compare.answer import Headline, headline, overview, shortfalls
-from warpwave.compare.changed_codegen import one_vendor
 from warpwave.compare.codegen import by_generation
-from warpwave.compare.model import FAILING, Comparison, Parity, ParityRow, Refusal, TargetSummary
+from warpwave.compare.model import FAILING, Comparison, DeviceSummary, Parity, ParityRow, Refusal, TargetSummary
 from warpwave.compare.tests import is_mistyped
 from warpwave.compare.unchecked import cause_lines
 from warpwave.compare.verdict import together
-from warpwave.records import BUDGET_UP, GPU_PROPERTY, HARMLESS, MOSTLY_UNSEEN, NO_STAGE, NotRun, Verdict, grouped
+from warpwave.records import BUDGET_UP, GPU_PROPERTY, HARMLESS, MOSTLY_UNSEEN, NO_STAGE, NotRun, Verdict, grouped, with_card
 from warpwave.records.selection import FOR_TIME, is_load
 from warpwave.render.commands import repro
 from warpwave.render.sections import codegen, grid, speeds, testing
-from warpwave.render.sections.changes import ONE_VENDOR, vendor_section
-from warpwave.render.sections.model import REST, Bit, Line, Section, name, names, say, shorten
+from warpwave.render.sections.model import Bit, Line, Section, name, names, say, shorten
 from warpwave.render.sections.profile import profile_sections
 from warpwave.render.sections.testing import suspicion
-from warpwave.render.text import NOTHING, asked_for, counts, first_line, gravest, left_out_of, number, plural
+from warpwave.render.text import NOTHING, asked_for, counts, first_line, left_out_of, number, plural
 
 _FEW = 30  # lines per section before "and n more"
 _HINT = 1000  # characters: a hint ends with the path of its log, which must stay whole
-_MOST_ATTEMPTS, _MOST_GPUS = 20, 64  # per target
+_MOST_ATTEMPTS, _MOST_NOTES, _MOST_GPUS, _MOST_PACKAGES = 20, 200, 16, 200  # per target
 _MOST_CELLS = 50_000  # tests times targets: nobody reads a larger table, and a summary cannot hold it
 
 
@@ -35,40 +32,38 @@ def outline(comparison: Comparison, full: bool) -> list[Section]:
     few = None if full else _FEW
     sections = [
         _targets(comparison),
-        *_facts(comparison),
-        *testing.card_sections(comparison),
-        *_tests(comparison, few),
+        *environment(comparison),
+        *did_not_pass(comparison, few),
+        *parity(comparison, few),
         *_not_checked(comparison, few),
         *testing.finding_sections(comparison, few),
         *testing.known_sections(comparison, few),
         *profile_sections(comparison, few),
-        *speeds.speeds(comparison),
         *(replace(section, folded=True) for section in grid.grid(comparison.grid, few) if comparison.has_card and comparison.grid.cards),
     ]
     sections += [
-        *codegen.codegen(comparison, every=False),
+        *codegen.uncompiled(comparison),
         *codegen.fidelity_sections(comparison, few),
         *codegen.gate_sections(comparison, few),
     ]
-    sections += vendor_section(ONE_VENDOR, one_vendor(cell.compiled for cell in comparison.compiled_cells), few)
-    sections += _listing("Not compared", map(_refusal, comparison.refusals), few, len(comparison.refusals), folded=True)
-    problems = (say(name(problem)) for problem in comparison.problems)
-    sections += _listing("Files that could not be used", problems, few, len(comparison.problems))
+    sections += refused(comparison, few)
     return [*sections, *everything(comparison)] if full else sections
+
+
+def refused(comparison: Comparison, few: int | None) -> list[Section]:
+    """Return the cases that have no ratio, and the files that could not be used."""
+    problems = (say(name(first_line(problem, 400))) for problem in comparison.problems)
+    sections = _listing("Not compared", map(_refusal, comparison.refusals), few, len(comparison.refusals), folded=True)
+    return [*sections, *_listing("Files that could not be used", problems, few, len(comparison.problems))]
 
 
 def everything(comparison: Comparison) -> list[Section]:
     """Return the long tables: every test, every case and every configuration."""
-    return [*_every_test(comparison), *speeds.cases(comparison), *codegen.codegen(comparison, every=True)]
-
-
-def nothing(target: TargetSummary) -> Line:
-    """Return the cell of a target that has no entry in a table: the target's verdict, if that explains why."""
-    return say(Bit("none" if target.complete else target.verdict.value, Verdict.NOT_RUN))
+    return [*_every_test(comparison), *speeds.cases(comparison), *codegen.codegen(comparison)]
 
 
 def _targets(comparison: Comparison) -> Section:
-    rows, lines = [], []
+    rows = []
     for target in comparison.targets:
         tests, compiled = counts(target.tests, target.tests_not_run), counts(target.compiled, target.compiled_not_run)
         hosted = f"{'' if compiled == NOTHING else f'{compiled}; '}host code: {counts(target.host_code, target.host_code_not_run)}"
@@ -76,118 +71,105 @@ def _targets(comparison: Comparison) -> Section:
         time = say(f"{target.seconds:.0f} s" if target.seconds else NOTHING)
         gpus = say(name(target.hardware) if target.hardware else NOTHING)
         rows.append((say(name(target.target)), say(Bit(target.verdict.value, target.verdict)), gpus, *done, time))
-        lines += [say(name(target.target), ": ", name(first_line(target.reason, 400)))] if target.reason else []
-        by = tuple(option for option in target.narrowed if option not in FOR_TIME)
-        if by:
-            ran = sum(target.tests.values()) + target.left_out
-            lines.append(say(name(target.target), ": ", name(asked_for(target.deselected, ran, by))))
-            lines += [say(name(f"{target.target}: {first_line(line, 300)}")) for line in target.chosen]
-        elif target.deselected:
-            unwanted = f", {plural(target.deselected, 'test')} deselected, by an option of the run or by the package"
-            lines.append(say(name(target.target), unwanted))
-        if target.left_out:
-            lines.append(say(name(target.target), ": ", left_out_of(target)))
-        for position, attempt in enumerate(target.attempts[:_MOST_ATTEMPTS], start=1):
-            lines.append(
-                say(name(f"{target.target}, attempt {position}: {attempt.verdict.value}: {first_line(attempt.reason, 300)}".rstrip(": ")))
-            )
-        if len(target.attempts) > _MOST_ATTEMPTS:
-            lines.append(say(name(target.target), f": {len(target.attempts) - _MOST_ATTEMPTS} more attempts"))
-        lines += [
-            say(name(f"{target.target}, {stage.stage.value}: {first_line(note, 400)}"))
-            for stage in target.stages
-            for note in stage.notes[:_FEW]
-        ]
-        lines += [say(name(target.target), f": {use}")] if (use := testing.use_of_cards(target)) else []
-        notes = target.environment.notes if target.environment else ()
-        lines += [say(name(f"{target.target}: {first_line(note, 400)}")) for note in notes]
-        if target.environment and target.environment.weakened:
-            lines.append(say(name(target.target), ", protections given up: ", name(", ".join(target.environment.weakened))))
-        lines += [say(name(target.target), ", what to do: ", name(first_line(target.hint, _HINT)))] if target.hint else []
     heads = tuple(say(head) for head in ("target", "verdict", "GPU", "tests", "points", "compiled", "time"))
+    lines = _each_target(comparison, full=True)
     return Section("Targets", heads, tuple(rows), shorten(lines, None), right=(6,))
 
 
-def _facts(comparison: Comparison) -> list[Section]:
-    """Return the environment of a single target, or the differences between several."""
-    reporting = [target for target in comparison.targets if target.facts]
-    gpus = tuple(
-        _gpu(target.target if len(reporting) > 1 else "", target, index)
-        for target in reporting
-        for index in range(len(target.devices[:_MOST_GPUS]))
-    )
-    gpus = shorten(gpus, None)
-    if len(reporting) == 1:
-        line = say(name(", ".join(f"{fact} {value}" for fact, value in _known(reporting[0]))))
-        return [Section("Environment", lines=(line, *gpus))]
-    if not reporting:
-        return []
-    rows = tuple(
-        (
-            say(difference.name + (" (no ratios)" if difference.refuses else "")),
-            *names(difference.values.get(target.target, "unknown") for target in reporting),
-        )
-        for difference in comparison.differences
-    )
-    heads = (say("fact"), *names(target.target for target in reporting)) if rows else ()
-    differing = {difference.name for difference in comparison.differences}
-    shared = tuple((fact, value) for fact, value in _known(reporting[0]) if fact not in differing)
-    same = (say("The same on all: ", name(", ".join(f"{fact} {value}" for fact, value in shared))),) if shared else ()
-    return [Section("What differs between the targets", heads, rows, same + gpus)]
+def _each_target(comparison: Comparison, *, full: bool, counted: bool = False) -> list[Line]:
+    """Return what each target did, or why it did not and what to do; and what was given up, and left out unless that is `counted` above.
+
+    `full` has every attempt and note, and how tests were chosen.
+    """
+    lines: list[Line] = []
+    few = None if full else _REMARKS
+    made = [cell for cell in comparison.compiled_cells if cell.compiled.was_compiled]
+    compiled = grouped((target, hardware) for target, hardware in dict.fromkeys((cell.target, cell.compiled.hardware) for cell in made))
+    gravest_first = sorted(comparison.targets, key=lambda target: target.complete)
+    alike = grouped(((target.target, "") if target.complete else (target.reason, target.hint), target) for target in gravest_first)
+    groups = list(alike.values())
+    for target, *others in groups[: None if full else _TARGETS]:
+        lines.append(say(name(*together([target, *others])), *([f" ({target.hardware})"] if target.emulated else [])))
+        where = [] if target.devices else sorted(compiled.get(target.target, ()), key=by_generation)
+        lines += [say("  compiled for ", name(", ".join(where)))] if 0 < len(where) <= _ARCHITECTURES else []
+        lines += [say(f"  {use}") for use in (testing.use_of_cards(target), testing.use_of_time(target)) if use]
+        lines += [say(name(f"  {remark}")) for remark in testing.remarks(target)[:few]]
+        lines += [
+            say(name(f"  attempt {position}: {attempt.verdict.value}: {first_line(attempt.reason, 300)}".rstrip(": ")))
+            for position, attempt in enumerate(target.attempts[: _MOST_ATTEMPTS if full else few], start=1)
+        ]
+        notes = [*(target.environment.notes if target.environment else ()), *(note for stage in target.stages for note in stage.notes)]
+        lines += [say(name(f"  {first_line(note, 400)}")) for note in notes[:_MOST_NOTES] if full or note.startswith(_SHOWN)]
+        lines += [say("  what to do: ", name(first_line(target.hint, _HINT)))] if target.hint else []
+        lines += _nothing_to_run(comparison, target)
+        by = tuple(option for option in target.narrowed if option not in FOR_TIME)
+        if by:
+            lines.append(say("  ", name(asked_for(target.deselected, sum(target.tests.values()) + target.left_out, by))))
+            lines += [say(name(f"  {first_line(line, 300)}")) for line in target.chosen if full]
+        elif target.deselected and full:
+            lines.append(say(f"  {plural(target.deselected, 'test')} deselected, by an option of the run or by the package"))
+        lines += [say("  ", left_out_of(target))] if target.left_out and not counted else []
+        if target.environment and target.environment.weakened:
+            lines.append(say("  protections given up: ", name(", ".join(target.environment.weakened))))
+    shown = sum(map(len, groups if full else groups[:_TARGETS]))
+    return [*lines, say(f"… and {len(comparison.targets) - shown} more targets")] if shown < len(comparison.targets) else lines
 
 
-def _known(target: TargetSummary) -> list[tuple[str, str]]:
-    facts = target.facts
-    if facts is None:
-        return []
-    runtime = "" if facts.runtime == "none" else facts.runtime
-    found = {"torch": facts.torch, "triton": facts.triton, "runtime": runtime, "driver": facts.driver, "FP fusion": facts.fp_fusion}
-    installed = list(target.environment.packages.items()) if target.environment else []
-    few = [f"{package} {version}" for package, version in installed[:_FEW]]
-    found["installed for it:"] = ", ".join([*few, *([f"{len(installed) - _FEW} more"] if len(installed) > _FEW else [])])
-    return [(fact, value) for fact, value in found.items() if value]
-
-
-def _gpu(prefix: str, target: TargetSummary, index: int) -> Line:
-    device = target.devices[index]
-    measured = f", copy {number(device.ceiling_gbps)} GB/s measured" if device.ceiling_gbps else ""
-    derived = f", {number(device.derived_gbps)} GB/s by its driver's figures" if device.derived_gbps else ""
-    lead = say(name(prefix), ", ") if prefix else ()
-    return lead + say(f"GPU {device.index}: ", name(device.name), " ", name(device.architecture), measured, derived)
-
-
-def _tests(comparison: Comparison, few: int | None) -> list[Section]:
-    if not comparison.kernels:
-        return []
-    found = {(entry.kernel, entry.target): entry for entry in comparison.kernels}
-    kernels = list(dict.fromkeys(entry.kernel for entry in comparison.kernels))
+def environment(comparison: Comparison) -> list[Section]:
+    """Return what every target ran on, a column for each, with what differs marked; and the GPUs that shared the work of one."""
+    known = list(map(_facts, comparison.targets))
+    refuses = {difference.name: difference.refuses for difference in comparison.differences}
     rows = []
-    for kernel in kernels:
-        entries = [(target, found.get((kernel, target.target))) for target in comparison.targets]
-        cells = [say(Bit(counts(one.counts, one.not_run), gravest(one.counts))) if one else nothing(target) for target, one in entries]
-        rows.append((say(name(kernel)), *cells))
-    failed = {entry.kernel for entry in comparison.kernels if any(entry.counts.get(verdict.value) for verdict in FAILING)}
-    quiet = frozenset(position for position, kernel in enumerate(kernels) if kernel not in failed)
-    heads = (say("kernel"), *names(target.target for target in comparison.targets))
-    gaps = [row for row in comparison.tests if row.parity is Parity.MISSING_ON]
-    missing = (say(name(_id(row)), " missing on ", name(", ".join(row.on))) for row in gaps)
-    return [
-        Section("Tests", heads, tuple(rows), _parity(comparison), quiet=quiet),
-        *did_not_pass(comparison, few),
-        *testing.tests(comparison, few),
-        *_listing("Tests missing on some targets", missing, few and _FEW // 3, len(gaps)),
-    ]
+    for fact in dict.fromkeys(fact for found in known for fact in found):
+        if any(values := [found.get(fact, "") for found in known]):
+            mark = Bit(" differs: no ratios" if refuses[fact] else " differs", Verdict.ABSENT) if fact in refuses else ""
+            rows.append((say(fact, mark), *(say(name(value) if value else NOTHING) for value in values)))
+    heads = (say("fact"), *names(target.target for target in comparison.targets))
+    return [Section("Environment", heads, tuple(rows)), *testing.card_sections(comparison)] if rows else []
 
 
-def did_not_pass(comparison: Comparison, few: int | None, rest: str = REST) -> list[Section]:
+def _facts(target: TargetSummary) -> dict[str, str]:
+    seen, ran = target.facts, target.environment
+    gpus = (f"{device.name}, {device.architecture}, {device.memory_bytes / (1 << 30):.0f} GiB" for device in target.devices)
+    found = {
+        "GPU": _joined(gpus),
+        "emulated": with_card(target.emulated, target.card),
+        "copy bandwidth": _joined(map(_copy, target.devices)),
+    }
+    if seen is not None:
+        runtime = "" if seen.runtime == "none" else seen.runtime
+        found |= {"driver": seen.driver or "", "runtime": runtime, "torch": seen.torch, "triton": seen.triton, "python": seen.python}
+        found |= {"FP fusion": seen.fp_fusion or "", "kernel sources": seen.kernels_hash[:12], "platform": seen.platform}
+    found |= {"host": target.host, "commit": target.commit, "snapshot": target.snapshot}
+    if ran is not None:
+        digest = f" {ran.image_id[:19]}" if ran.image_id else ""
+        found |= {"engine": ran.engine, "image": (ran.image or "") + digest, "protections given up": ", ".join(ran.weakened)}
+        found["installed for it"] = _joined((f"{package} {version}" for package, version in ran.packages.items()), _MOST_PACKAGES)
+        found["set up otherwise"] = "; ".join(ran.notes)
+    took = f"{target.seconds:.0f} s" if target.seconds else ""
+    return found | {"use of the card": testing.use_of_cards(target), "run": target.run_id, "started": target.started, "took": took}
+
+
+def _joined(texts: Iterable[str], most: int = _MOST_GPUS) -> str:
+    known = list(dict.fromkeys(filter(None, texts)))
+    return " + ".join(known if len(known) <= most else [*known[:most], f"{len(known) - most} more"])
+
+
+def _copy(device: DeviceSummary) -> str:
+    measured = f"{number(device.ceiling_gbps)} GB/s measured" if device.ceiling_gbps else ""
+    derived = f"{number(device.derived_gbps)} by its driver's figures" if device.derived_gbps else ""
+    return ", ".join(filter(None, (measured, derived)))
+
+
+def did_not_pass(comparison: Comparison, few: int | None) -> list[Section]:
     """Return the tests that failed, and below each a line per target on which it did not pass; the first `few` lines.
 
-    `rest` says where the others are. Below them is the command that runs the first one alone. Its id is pytest's own, quoted for a shell.
+    Below them is the command that runs the first one alone. Its id is pytest's own, quoted for a shell.
     """
     failed = [row for row in comparison.tests if _failed(row)]
     look = (line for row in failed for line in _story(row, comparison.targets))
     stories = sum(1 + _behind(row) + len(row.suspected) for row in failed)
-    sections = _listing("Tests that did not pass", look, few, stories, rest=rest)
+    sections = _listing("Tests that did not pass", look, few, stories)
     targets = {target.target: target for target in comparison.targets}
     real = [row for row in failed if not any(is_mistyped(cell.result) for cell in row.cells)]
     bad = next((cell for cell in real[0].cells if cell.result.verdict in FAILING), None) if real else None
@@ -197,16 +179,27 @@ def did_not_pass(comparison: Comparison, few: int | None, rest: str = REST) -> l
     return [replace(section, legend=legend, paste=repro(targets[bad.target], bad.result)) for section in sections]
 
 
-def _parity(comparison: Comparison) -> tuple[Line, ...]:
-    """`80 passed on every target, 2 failed on b`: a gap counts only if another target passed the test."""
-    found = Counter((row.parity, row.on) for row in comparison.tests)
-    words = {Parity.ALL_PASSED: "passed on every target that ran tests", Parity.PASSED_NOWHERE: "passed on none of the targets"}
-    lines = (
-        say(f"{plural(count, 'test')} {words.get(parity) or parity.value.replace('-', ' ') + ' '}", *([name(", ".join(on))] if on else []))
-        for (parity, on), count in found.items()
-        if parity is not Parity.ONE_TARGET
-    )
-    return shorten(lines, None)
+def parity(comparison: Comparison, few: int | None) -> list[Section]:
+    """Return how many tests passed on every target, and the others by kernel, targets and reason, but for those that failed."""
+    if not comparison.tests:
+        return []
+    passed, found = 0, []
+    for row in comparison.tests:
+        behind = row.on or tuple(cell.target for cell in row.cells if cell.result.verdict is not Verdict.PASSED)
+        passed += not behind
+        if behind and not _failed(row):
+            results = [cell.result for cell in row.cells if cell.target in behind]
+            missing = row.parity is Parity.MISSING_ON
+            words = (one.not_run.words if one.not_run else one.verdict.value for one in results)
+            how: Iterable[str] = ["missing"] if missing else dict.fromkeys(words)
+            reasons = dict.fromkeys(first_line(one.message or one.detail, 400) for one in results)
+            found.append(((row.kernel, ", ".join(how), behind, "; ".join(filter(None, reasons))), row))
+    lines = [say(f"{passed} of {plural(len(comparison.tests), 'test')} passed on every target that ran tests")]
+    for (kernel, kinds, behind, reason), rows in grouped(found).items():
+        lead = say(name(_id(rows[0])), f" and {len(rows) - 1} more" if len(rows) > 1 else "", " of ", name(kernel), " on ")
+        why = (": ", name(reason)) if reason else ()
+        lines.append(lead + say(name(", ".join(behind)), ": ", Bit(kinds, Verdict.NOT_RUN), *why))
+    return [Section("Tests that did not pass everywhere", lines=shorten(lines, few))]
 
 
 def _behind(row: ParityRow) -> int:
@@ -271,8 +264,8 @@ def _refusal(refusal: Refusal) -> Line:
     )
 
 
-def _listing(title: str, lines: Iterable[Line], few: int | None, total: int, *, folded: bool = False, rest: str = REST) -> list[Section]:
-    return [Section(title, lines=shorten(lines, few, total, rest), folded=folded)] if total else []
+def _listing(title: str, lines: Iterable[Line], few: int | None, total: int, *, folded: bool = False) -> list[Section]:
+    return [Section(title, lines=shorten(lines, few, total), folded=folded)] if total else []
 
 
 # Comparison → the sections of the answer: what the terminal shows on one screen, and Markdown unfolded. Pure.
@@ -290,36 +283,32 @@ class Brief:
     sections: tuple[tuple[Section, int], ...]
 
 
-def brief(
-    whole: Comparison, comparison: Comparison, *, failures: int = 4, rows: int | None = None, figures: bool = False, rest: str = REST
-) -> Brief:
+def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, rows: int | None = None, figures: bool = False) -> Brief:
     """Return the answer. The headline is about the `whole`, the sections about the part of it that a page shows.
 
-    `failures` are the lines about failed tests, `rows` those of the grid, and `rest` says where the others are. With `figures`, every gap
-    is listed with all figures of its code.
+    `failures` are the lines about failed tests, `rows` those of the grid. With `figures`, every gap is listed with all figures of its code.
     """
     lines = overview(comparison)
     found = shortfalls(comparison, lines)
-    broken = [*codegen.codegen(comparison, every=False), *codegen.gate_sections(comparison, 3)]
+    broken = [*codegen.uncompiled(comparison), *codegen.gate_sections(comparison, 3)]
     shown = (codegen.UNCOMPILED, codegen.RAISED, codegen.BROKEN, codegen.ADVICE, codegen.NOT_JUDGED)
     bad = [section for section in broken if section.title in shown]
     without_card = not comparison.has_card and bool(comparison.grid.rows)
-    table = grid.grid(comparison.grid, rows, rest.removeprefix(": ")) if without_card else speeds.kernels(comparison, lines, found)
+    table = grid.grid(comparison.grid, rows) if without_card else speeds.kernels(comparison, lines, found)
     beside = bool(comparison.beside)
     parts: Sequence[tuple[list[Section], int]] = (
         (pills(comparison) if beside else [], 8),
         (table, 40 if without_card else 20 if beside or len(comparison.targets) <= 3 else 16),
-        (did_not_pass(comparison, failures, rest) if without_card else [], 9),
+        (did_not_pass(comparison, failures) if without_card else [], 9),
         (grid.checked(comparison) if without_card else [], 8),
         ([] if beside else _brief_targets(comparison, counted=without_card), 9),
-        (did_not_pass(comparison, failures, rest) if not without_card else [], 9),
+        (did_not_pass(comparison, failures) if not without_card else [], 9),
         (_not_checked(comparison, _CAUSES), 2 * _CAUSES + 1),
         (testing.finding_sections(comparison, min(failures, 3)), 6),
         (testing.known_sections(comparison, failures), 7),
         (profile_sections(comparison), 26),
         (speeds.gaps(comparison, found, len(found) if figures else _GAPS, figures=figures), 5 if bad else 20),
         (bad, 6),
-        (vendor_section(ONE_VENDOR, one_vendor(cell.compiled for cell in comparison.compiled_cells), 4), 6),
         (_brief_targets(comparison, counted=without_card) if beside else [], 9),
     )
     sections = tuple((section, most) for group, most in parts for section in group)
@@ -358,38 +347,7 @@ def _tested(target: TargetSummary) -> Line:
 
 
 def _brief_targets(comparison: Comparison, counted: bool) -> list[Section]:
-    """Return what each target did, or why it did not and what to do; and what was given up, and left out unless that is `counted` above."""
-    lines: list[Line] = []
-    made = [cell for cell in comparison.compiled_cells if cell.compiled.was_compiled]
-    compiled = grouped((target, hardware) for target, hardware in dict.fromkeys((cell.target, cell.compiled.hardware) for cell in made))
-    gravest_first = sorted(comparison.targets, key=lambda target: target.complete)
-    alike = grouped(((target.target, "") if target.complete else (target.reason, target.hint), target) for target in gravest_first)
-    groups = list(alike.values())
-    for target, *others in groups[:_TARGETS]:
-        lines.append(say(name(*together([target, *others])), *([f" ({target.hardware})"] if target.emulated else [])))
-        where = [] if target.devices else sorted(compiled.get(target.target, ()), key=by_generation)
-        lines += [say("  compiled for ", name(", ".join(where)))] if 0 < len(where) <= _ARCHITECTURES else []
-        lines += [say(f"  {use}")] if (use := testing.use_of_cards(target)) else []
-        lines += [say(f"  {use}")] if (use := testing.use_of_time(target)) else []
-        lines += [say(name(f"  {remark}")) for remark in testing.remarks(target)[:_REMARKS]]
-        lines += [
-            say(name(f"  attempt {position}: {attempt.verdict.value}: {first_line(attempt.reason, 200)}".rstrip(": ")))
-            for position, attempt in enumerate(target.attempts[:_REMARKS], start=1)
-        ]
-        notes = [*(target.environment.notes if target.environment else ()), *(note for stage in target.stages for note in stage.notes)]
-        lines += [say(name(f"  {note}")) for note in notes if note.startswith(_SHOWN)]
-        lines += [say("  what to do: ", name(first_line(target.hint, _HINT)))] if target.hint else []
-        lines += _nothing_to_run(comparison, target)
-        by = tuple(option for option in target.narrowed if option not in FOR_TIME)
-        ran = sum(target.tests.values())
-        if by:
-            lines.append(say("  ", name(asked_for(target.deselected, ran + target.left_out, by))))
-        if target.left_out and not counted:
-            lines.append(say("  ", left_out_of(target)))
-        if target.environment and target.environment.weakened:
-            lines.append(say("  protections given up: ", name(", ".join(target.environment.weakened))))
-    if len(groups) > _TARGETS:
-        lines.append(say(f"… and {sum(map(len, groups[_TARGETS:]))} more targets"))
+    lines = _each_target(comparison, full=False, counted=counted)
     lines += [say(name(first_line(problem, 200))) for problem in comparison.problems[:_PROBLEMS]]
     return [Section("What each target did", lines=tuple(lines))] if lines else []
 

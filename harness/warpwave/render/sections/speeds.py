@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from warpwave.compare.answer import KernelLine, Reached, Shortfall, Square, causes, distance
-from warpwave.compare.model import Cell, Change, Comparison, Geomean, Speed
+from warpwave.compare.answer import KernelLine, Shortfall, Square, causes, distance
+from warpwave.compare.model import Cell, Comparison
 from warpwave.compare.speeds import explain
 from warpwave.records import Verdict, grouped
 from warpwave.render.commands import bench_patterns, look_closer
-from warpwave.render.sections.model import BREAK, Bit, Line, Section, lacking, name, names, say
-from warpwave.render.text import NOTHING, UNTESTED, UNVERIFIED_MARK, counts, first_line, gravest, marked, number, plural, trend, with_share
-
-
-def speeds(comparison: Comparison) -> list[Section]:
-    """Return a table per unit, with a line per kernel, provider and target."""
-    return [_speeds(comparison, unit) for unit in dict.fromkeys(speed.unit for speed in comparison.speeds)]
+from warpwave.render.sections.model import BREAK, Bit, Line, Section, name, names, say
+from warpwave.render.text import NOTHING, UNTESTED, UNVERIFIED_MARK, counts, first_line, gravest, marked, number, plural, trend
 
 
 def cases(comparison: Comparison) -> list[Section]:
@@ -43,8 +38,10 @@ def _cases(comparison: Comparison, unit: str) -> Section:
     legend = [f"Value{share} and ±: half the spread from the 20th to the 80th percentile, over the median."]
     if any(cell.suspect for cell in shown):
         legend.append("! suspect: more than 1.1 times the copy bandwidth measured on that GPU; not used in ratios.")
+    legend += [explain(comparison.noise)] if comparison.noise else []
     right = tuple(range(2, len(heads)))
-    return Section(f"Every case, {unit or 'no unit'}", heads, tuple(rows), legend=tuple(legend), right=right, folded=True)
+    title, lines = f"Every case, {unit or 'no unit'}", _unreliable(comparison, unit)
+    return Section(title, heads, tuple(rows), lines, tuple(legend), right=right, folded=True)
 
 
 def _reached(cell: Cell, untested: bool) -> Line:
@@ -52,41 +49,6 @@ def _reached(cell: Cell, untested: bool) -> Line:
     if cell.value is not None and cell.median_ms and cell.p20_ms is not None and cell.p80_ms is not None:
         spread = f" ±{(cell.p80_ms - cell.p20_ms) / 2 / cell.median_ms:.1%}"
     return say(Bit(marked(cell, untested=untested) + spread + (" weak" if cell.weak else "") + small, cell.verdict))
-
-
-def _speeds(comparison: Comparison, unit: str) -> Section:
-    means = {(mean.kernel, mean.provider, mean.target): mean for mean in comparison.geomeans if mean.unit == unit}
-    shown = [speed for speed in comparison.speeds if speed.unit == unit]
-    order = {key: position for position, key in enumerate(dict.fromkeys((speed.kernel, speed.provider) for speed in shown))}
-    shown.sort(key=lambda speed: order[speed.kernel, speed.provider])
-    labels = list(dict.fromkeys(f"{mean.target}/{mean.baseline}" for mean in means.values()))
-    look = {(speed.kernel, speed.provider) for speed in shown if not speed.verified or speed.left_out}
-    for row in comparison.rows:
-        if row.unit == unit and any(ratio.change in (Change.FASTER, Change.SLOWER) for ratio in row.ratios):
-            look.add((row.kernel, row.provider))
-    quiet = frozenset(position for position, speed in enumerate(shown) if (speed.kernel, speed.provider) not in look)
-    single = all(speed.n + speed.left_out <= 1 for speed in shown)
-    rows: list[tuple[Line, ...]] = []
-    before = ("", "")
-    for speed in shown:
-        key = (speed.kernel, speed.provider)
-        lead = names(("" if speed.kernel == before[0] else speed.kernel, "" if key == before else speed.provider))
-        mean = [_mean(means.get((*key, speed.target)))] if means else []
-        reached = _reaches(speed, comparison.untested)
-        rows.append((*lead, say(name(speed.target)), *(reached[:1] if single else [say(str(speed.n)), *reached]), *mean))
-        before = key
-    heads = tuple(say(head) for head in ("kernel", "provider", "target", *(["value"] if single else ["n", "best", "median", "largest"])))
-    return Section(
-        f"Speed, {unit or 'no unit'}",
-        heads + ((say(name(" ".join(labels))),) if means else ()),
-        tuple(rows),
-        lacking(comparison, {speed.target for speed in comparison.speeds}, "no speeds") + _unreliable(comparison, unit),
-        _legend(shown, bool(means), single=single, untested=comparison.untested)
-        + ((explain(comparison.noise),) if comparison.noise else ()),
-        right=(3, 4, 5, 6, 7),
-        quiet=quiet,
-        merged=2,
-    )
 
 
 def _unreliable(comparison: Comparison, unit: str) -> tuple[Line, ...]:
@@ -104,38 +66,8 @@ def _unreliable(comparison: Comparison, unit: str) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def _legend(shown: list[Speed], compared: bool, *, single: bool, untested: bool) -> tuple[str, ...]:
-    left = sum(speed.left_out for speed in shown)
-    legend = [] if single else ["n cases; best and median over them; largest: at the largest size."]
-    if any(speed.best_share is not None for speed in shown):
-        of = {speed.share_of for speed in shown if speed.share_of}
-        legend.append(f"%: of {' or '.join(sorted(of)) or 'the copy'}, measured on that GPU in the same run.")
-    if untested:
-        legend.append(UNTESTED)
-    elif any(not speed.verified for speed in shown):
-        legend.append("? unverified: the kernel's tests did not pass, or do not exist, on that target; not used in ratios.")
-    if compared:
-        legend.append("Ratio: geometric mean over the cases that are sound on both, and their number.")
-    return (*legend, f"{plural(left, 'point')} left out: invalid or suspect.") if left else tuple(legend)
-
-
-def _reaches(speed: Speed, untested: bool) -> list[Line]:
-    """Return its best, its median, and its value at the largest size."""
-    mark = "" if speed.verified or untested else UNVERIFIED_MARK
-    pairs = ((speed.best, speed.best_share), (speed.median, speed.median_share), (speed.largest, speed.largest_share))
-    return [say(with_share(value, share) + (mark if value is not None else "")) for value, share in pairs]
-
-
-def _mean(mean: Geomean | None) -> Line:
-    if mean is None:
-        return ()
-    return say(f"{mean.ratio:.2f} ({mean.n})") if mean.ratio is not None else say(Bit("none", Verdict.NOT_RUN))
-
-
 # Comparison → sections: the table of every kernel on every target, and where the gap is. Pure.
 
-_CELLS = 4  # of a bar
-_EIGHTHS = " ▏▎▍▌▋▊▉█"
 _PEER = "*"
 _PRODUCT = "^"  # of a matrix product
 _GROUNDS = {"peer": _PEER, "product": _PRODUCT}
@@ -194,8 +126,8 @@ def gaps(comparison: Comparison, found: Sequence[Shortfall], most: int, *, figur
 
 def _cells(line: KernelLine, comparison: Comparison, *, wide: bool, shown: Sequence[str]) -> list[tuple[str | None, list[Line]]]:
     """Return the cells of each row of a kernel, and the target that the row is about; None if it is about all of them."""
-    draw = _on_card if comparison.beside and wide else _square
-    squares = [draw(square, untested=comparison.untested) for square in line.squares if square.target in shown]
+    below = bool(comparison.beside) and wide
+    squares = [_square(square, untested=comparison.untested, below=below) for square in line.squares if square.target in shown]
     if wide:
         return [(None, squares)]
     return [
@@ -205,28 +137,8 @@ def _cells(line: KernelLine, comparison: Comparison, *, wide: bool, shown: Seque
     ] or [(None, [say(NOTHING), say(NOTHING)])]
 
 
-def _square(square: Square, *, untested: bool) -> Line:
-    """`██▎· 56% 4 failed`. Tests that all pass are not mentioned beside a share: an unverified one has a mark."""
-    shares = [one for one in square.reached if one.share is not None]
-    bits = [bit for one in shares or square.reached for bit in _kernel_reached(one, untested=untested)]
-    if square.failed:
-        bits.append(Bit(f"{square.failed} failed", gravest(square.counts)))
-    elif square.counts and not shares:
-        passed, known = (square.counts.get(verdict.value, 0) for verdict in (Verdict.PASSED, Verdict.KNOWN))
-        bits.append(Bit(f"{passed} passed" if passed else counts(square.counts, square.not_run)))
-        bits += [Bit(f" {known} known", Verdict.KNOWN)] if passed and known else []
-    made = square.compiled
-    if made.failed:
-        bits.append(Bit(f"{' ' if bits and bits[-1].text != ' ' else ''}{made.failed} uncompiled", Verdict.FAILED))
-    elif made.n and not bits:
-        bits.append(Bit(f"{made.n} compiled"))
-    if bits and bits[-1].text == " ":
-        bits.pop()
-    return say(*bits) or say(NOTHING)
-
-
-def _on_card(square: Square, *, untested: bool) -> Line:
-    """`56% 2190 GB/s?`, and below it `4 fail`: the share, the value that belongs to it, and the tests."""
+def _square(square: Square, *, untested: bool, below: bool) -> Line:
+    """`56% 2190 GB/s? 4 fail`: the share, the value that belongs to it, and the tests, which stand `below` if there is room."""
     one, bits = square.furthest, []
     if one is not None and one.share is not None:
         bits.append(Bit(f"{one.share:.0%}{_GROUNDS.get(one.ground, '')} ", far=distance(one.share)))
@@ -234,31 +146,16 @@ def _on_card(square: Square, *, untested: bool) -> Line:
         mark = "" if one.verified or untested else UNVERIFIED_MARK
         bits += [Bit(f"{number(one.typical)} "), name(one.unit), Bit(mark)]
         bits += [Bit(" launch-bound", Verdict.NOT_RUN)] if one.is_small else []
-        bits.append(BREAK)
+        bits.append(BREAK if below else Bit(" "))
     passed, known = (square.counts.get(verdict.value, 0) for verdict in (Verdict.PASSED, Verdict.KNOWN))
     if square.failed:
         bits.append(Bit(f"{square.failed} fail{'s' if square.failed == 1 else ''}", gravest(square.counts)))
     elif square.counts:
         bits.append(Bit(f"✓ {passed}", Verdict.PASSED) if passed else Bit(counts(square.counts, square.not_run), Verdict.NOT_RUN))
-        bits += [Bit(f" {known} known", Verdict.KNOWN)] if known else []
-    bits += [Bit(f" {square.compiled.failed} uncompiled", Verdict.FAILED)] if square.compiled.failed else []
-    return say(*bits) or say(NOTHING)
-
-
-def draw_bar(share: float) -> str:
-    """Return a bar of four characters, filled by eighths of one: `██▎·` is 56%."""
-    eighths = min(8 * _CELLS, max(0, round(share * 8 * _CELLS)))
-    whole, part = divmod(eighths, 8)
-    return ("█" * whole + (_EIGHTHS[part] if part else "")).ljust(_CELLS, "·")
-
-
-def _kernel_reached(one: Reached, *, untested: bool) -> list[Bit]:
-    mark = "" if one.verified or untested else UNVERIFIED_MARK
-    if one.share is None:
-        small = [Bit("launch-bound ", Verdict.NOT_RUN)] if one.is_small else []
-        return [Bit(f"{number(one.best)} "), name(one.unit), Bit(f"{mark} "), *small] if one.best is not None else []
-    of = _GROUNDS.get(one.ground, "")
-    return [Bit(f"{draw_bar(one.share)} {one.share:.0%}{of}{mark}", far=distance(one.share)), Bit(" ")]
+        bits += [Bit(f" {known} known", Verdict.KNOWN)] if passed and known else []
+    made = square.compiled
+    bits += [Bit(f"{' ' if bits else ''}{made.failed} uncompiled", Verdict.FAILED)] if made.failed else []
+    return say(*(bits or [Bit(f"{made.n} compiled")] if made.n else bits)) or say(NOTHING)
 
 
 def _ratio(line: KernelLine, pairs: Sequence[tuple[str, str]]) -> Line:
@@ -293,8 +190,8 @@ def _kernel_legend(
         words.append("Since base: its speed over that of the base run; ▲ ▼: some cases are faster, slower for sure.")
     if ported:
         words.append("Portable: Pennycook's performance portability.")
-    if not comparison.untested and any(not one.verified for one in reached):
-        words.append("?: unverified, not all of its tests passed there.")
+    if any(not one.verified for one in reached):
+        words.append(UNTESTED if comparison.untested else "?: unverified, not all of its tests passed there.")
     return (" ".join(words),) if words else ()
 
 

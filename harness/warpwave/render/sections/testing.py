@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from warpwave.compare.model import Comparison, DeviceSummary, ParityRow, Standing, TargetSummary, TestFinding
-from warpwave.records import HOST_ERROR_PROPERTY, NotRun, Verdict, grouped, with_card
+from warpwave.records import HOST_ERROR_PROPERTY, Verdict, grouped, with_card
 from warpwave.render.sections.model import MOST_LINES, Bit, Line, Section, name, say, shorten
 from warpwave.render.text import NOTHING, first_line, number, plural
 
@@ -62,27 +62,6 @@ def known_sections(comparison: Comparison, few: int | None) -> list[Section]:
     legend = [PRUNE] if known.unneeded else []
     legend += ["What this change adds to the list counts once it is merged."] if known.of(Standing.ADDED) else []
     return [Section(f"Known failures, by {known.source}", lines=shorten(lines, few), legend=tuple(legend))]
-
-
-# Comparison → the tests that did not run and that nobody skipped, by their reason.
-
-
-def tests(comparison: Comparison, few: int | None) -> list[Section]:
-    """Return a line per target and reason, with the first test and how many more there are."""
-    cells = ((row.id, cell.target, cell.result) for row in comparison.tests for cell in row.cells)
-    groups = grouped(
-        ((target, result.not_run, first_line(result.message)), test)
-        for test, target, result in cells
-        if result.not_run and result.not_run is not NotRun.SKIPPED
-    )
-    order = list(NotRun)
-    lines = [_line(*key, ids) for key, ids in sorted(groups.items(), key=lambda group: -order.index(group[0][1]))]
-    return [Section("Tests that did not run", lines=shorten(lines, few))] if lines else []
-
-
-def _line(target: str, why: NotRun, message: str, ids: list[str]) -> Line:
-    more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
-    return say(name(ids[0]), more, " on ", name(target), ": ", Bit(why.words, Verdict.NOT_RUN), ": ", name(message))
 
 
 # What to say of a test that failed in the emulator and passed elsewhere: whose fault it is. Pure.

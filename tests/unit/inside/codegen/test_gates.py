@@ -193,7 +193,7 @@ def test_advice_fails_no_row():
     waived = Gates(waivers=(Waiver("spills", "on purpose", Which()),))
 
     assert comparison.exit_code == 0
-    assert "1 kernel has advice: _softmax_fwd spills 6 registers on sy_90" in text.replace("\\", "")
+    assert "1 kernel has advice" in text.replace("\\", "")
     assert "`softmax _softmax_fwd` on `alpha` for `sy_90`: ⚠️ spills: `6 registers`, at `ops/softmax.py:41" in text
     assert "advice" not in render_markdown(compare([run(compiled=(judge(spilling, waived),), gates=waived)]))
 

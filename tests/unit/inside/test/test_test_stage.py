@@ -141,6 +141,23 @@ def test_scripts_with_a_hard_coded_device_run_in_the_interpreter(run_inside, dat
     assert (report["verdict"], report["counts"]) == ("passed", {"passed": 1}), (output / "test" / "log.txt").read_text()
 
 
+def test_progress_counts_tests_and_not_the_load_of_a_benchmark_file(tmp_path, monkeypatch):
+    """As the last line of the command does: 2 of 2, and not 3 of 3."""
+    from warpwave.inside.test import stage  # imports torch
+
+    told = []
+    monkeypatch.setattr(stage, "emit", lambda event, **fields: told.append((event, fields)))
+    results = stage.Results(make_job("r", "t", (), "/kernels", "/out"), tmp_path)
+    tests = ["a/bench_a.py::module", "a/test_a.py::one", "a/test_a.py::two"]
+    results.on_event({"event": "collected", "ids": tests})
+    for test in tests:
+        results.on_event({"event": "start", "id": test})
+        ended = {"outcome": "passed", "seconds": 0.1, "message": "", "detail": "", "properties": {}}
+        results.on_event({"event": "finish", "id": test, **ended})
+
+    assert [(fields["done"], fields["total"]) for event, fields in told if event == "case"] == [(0, 2), (0, 2), (1, 2)]
+
+
 def test_an_expression_that_pytest_refuses_is_shown_in_its_own_words(tmp_path):
     (tmp_path / "log.txt").write_text("collected 5 items\nERROR: Wrong expression passed to '-k': test_(: at column 7\n")
     from warpwave.inside.test import stage  # imports torch
