@@ -178,7 +178,7 @@ def operations(arch: str, compared: Compared) -> Iterator[Operation]:
     """Yield the operations that the emulator has on a card and that have pseudocode; note the others that it has."""
     family, seen = FAMILIES[arch], set()
     have = core(WAVES[arch]).operations
-    numbers = {one.address: one for one in have.values()}
+    numbers = {one.number: one for one in have.values()}
     for (encoding, opcode), (mnemonic, text) in table(family).items():
         if encoding not in ENCODINGS:
             continue

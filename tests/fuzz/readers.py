@@ -38,6 +38,7 @@ from warpwave.render.sections.changes import changed_speed_sections, changed_tes
 from warpwave.render.terminal import draw_page, render_terminal
 from warpwave.report import WRITERS, write_files
 from warpwave.run.attempt import _dispatch
+from warpwave.run.cards import Lease
 from warpwave.safe_text import json_text
 
 # In memory where there is such a place: a fuzzer writes thousands of files a second.
@@ -126,7 +127,7 @@ def events(data: bytes) -> None:
     with Progress(Console(file=screen, highlight=False), "alpha") as progress:
         for line in split_lines(data[start : start + 100] for start in range(0, len(data), 100)):
             assert len(line) < MAX_LINE + 100
-            _dispatch(line, noise, progress.on_event)
+            _dispatch(line, noise, progress.on_event, deque(maxlen=1), Lease(None, FOLDER))
     assert all(character.isprintable() for line in screen.getvalue().split("\n") for character in line)
 
 

@@ -107,8 +107,7 @@ def test_a_file_that_was_not_written_is_not_listed(tmp_path, monkeypatch, name):
     """This holds even if a file of an earlier run is in the way. The message says which file is missing."""
     write_raw(tmp_path / "raw" / "alpha", run())
     monkeypatch.setitem(report.WRITERS, name, lambda *_: 1 / 0)
-    monkeypatch.setattr(report, "_remove", lambda _: None)
-    (tmp_path / name).write_text("of an earlier run")
+    (tmp_path / name).mkdir()  # it cannot be removed as a file
 
     code, said = invoke("report", tmp_path)
     listed = next(line for line in said.splitlines() if line.startswith("Reports: "))

@@ -77,7 +77,7 @@ def test_broken_tests_of_an_emulated_target_run_again(monkeypatch, tmp_path):
     asked = []
     monkeypatch.setattr("warpwave.cli.parse.parse_options", lambda options: make_options("x", tmp_path / "out", tmp_path))
     monkeypatch.setattr("warpwave.search.steps.run_legs", lambda legs, options, *rest: asked.append((legs, options)))
-    monkeypatch.setattr("warpwave.search.steps.read_runs", lambda folders: told)
+    monkeypatch.setattr("warpwave.cli.toolchains.read_runs", lambda folders: told)
     found = toolchains._passes(upgrade([old, new], *(side.name for side in sides)), sides, {"overlay": None})
 
     ((legs, options),) = asked

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from warpwave.compare.upgrade import Tuned
 from warpwave.config.files import refuse, validate
 from warpwave.config.hosts import load_hosts
-from warpwave.config.pyproject import PackageEnvironment, load_environment, load_gates, load_what, tuned_configurations
+from warpwave.config.pyproject import VALUES, PackageEnvironment, load_environment, load_gates, load_what, tuned_configurations
 from warpwave.config.targets import compiling_for, load_architectures, load_targets, named, named_architectures, nearest
 from warpwave.errors import ConfigError, UsageError
 from warpwave.records import COUNTERS, Architecture, BenchScript, Gates, Waiver, What, Which, from_json, to_json
@@ -101,7 +101,7 @@ def test_of_a_larger_packages_waivers_those_of_its_other_kernels_are_left_out(pa
     assert [waiver.reason for waiver in load_gates(tmp_path).waivers] == ["of ours", "of a neighbour", "of nobody"]
 
 
-GATES = "spills, private_bytes, occupancy, load_bits, store_bits, matrix, explicit_precision, lds_waits, release_waits, undefined_lanes"
+GATES = ", ".join(VALUES)
 SCRIPTS = 'a list of globs, each with its arguments behind --, such as ["benchmarks/*.py -- --dtype bf16"]'
 TUNED = 'a list of tables such as {files = "configs/*.json", function = "fused_kernel"}, with `key` if the entries are below one'
 ENV = 'a table of texts, such as {NAME = "VALUE"}; a file never takes a value of yours'

@@ -110,14 +110,13 @@ def allocator(purpose: str, driver: Any) -> Any:
 Asked = Mapping[str, Mapping[str, str]]  # by kernel, what its configuration must have: `{"matmul": {"BLOCK": "128"}}`
 
 
-def told(config: Any) -> str:
+def configuration_text(config: Any) -> str:
     """Return a configuration in words: `BLOCK=128, num_warps=4, num_stages=2`. What the user left open is not said."""
     return ", ".join(f"{name}={value}" for name, value in _parts(config).items())
 
 
 def _parts(config: Any) -> dict[str, str]:
-    found = {**config.kwargs, **{name: getattr(config, name, None) for name in ("num_warps", "num_stages", "num_ctas", "maxnreg")}}
-    return {name: str(value) for name, value in found.items() if value is not None and (name, value) != ("num_ctas", 1)}
+    return {name: str(value) for name, value in config.all_kwargs().items() if value is not None and (name, value) != ("num_ctas", 1)}
 
 
 def as_asked(asked: Asked, tuner: Any, configs: Sequence[Any]) -> list[Any]:
@@ -126,10 +125,11 @@ def as_asked(asked: Asked, tuner: Any, configs: Sequence[Any]) -> list[Any]:
     Raises:
         ValueError: there is none.
     """
-    wanted = asked.get(name := tuner.base_fn.__name__, {}).items()
+    if not (wanted := asked.get(name := tuner.base_fn.__name__, {}).items()):
+        return [*configs]
     found = [config for config in configs if wanted <= _parts(config).items()]
     if not found:
-        has = "; ".join(map(told, configs))
+        has = "; ".join(map(configuration_text, configs))
         raise ValueError(f"no configuration of `{name}` has {', '.join(map('='.join, wanted))}, which --config asks for. It has: {has}")
     return found
 

@@ -14,7 +14,7 @@ from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime.autotuner import Autotuner
 
 from warpwave.inside.fake_gpu.compiled import Contents
-from warpwave.inside.fake_gpu.launches import Asked, as_asked, told
+from warpwave.inside.fake_gpu.launches import Asked, as_asked, configuration_text
 from warpwave.inside.fake_gpu.streams import Graph
 from warpwave.records import Architecture
 
@@ -88,7 +88,7 @@ class Tuning:
         self._tuners.append(tuner)
         self.most = max(self.most, len(left))
         place = f" ({pruned.index(left[number]) + 1} of {len(pruned)})" if len(pruned) > 1 else ""
-        self.chosen[tuner.base_fn.__name__] = f"{told(left[number])}{place}"
+        self.chosen[tuner.base_fn.__name__] = f"{configuration_text(left[number])}{place}"
         if len(left) > 1 and call.tuner is tuner and not Graph.capturing:
             key = _key(tuner, kwargs)
             if key not in self._tuned and key not in self._tuned_now:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from warpwave.inside.fake_gpu.launches import Asked, Launched, as_asked, told
+from warpwave.inside.fake_gpu.launches import Asked, Launched, as_asked, configuration_text
 from warpwave.inside.process.journal import Journal
 from warpwave.records.selection import CONFIGURATION_OF
 
@@ -30,7 +30,7 @@ class Timed:
                 return run(tuner, *args, **kwargs)
             finally:
                 if len(tuner.configs) > 1 and (chosen := getattr(tuner, "best_config", None)) is not None:
-                    self.chosen[tuner.base_fn.__name__] = f"{told(chosen)} (chosen by the tuner)"
+                    self.chosen[tuner.base_fn.__name__] = f"{configuration_text(chosen)} (chosen by the tuner)"
 
         Autotuner.run = running
         if asked:

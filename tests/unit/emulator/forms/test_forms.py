@@ -135,7 +135,7 @@ def decoded(arch: str) -> list[tuple[str, Instruction]]:
 def test_every_line_has_an_operation_and_every_operation_a_line():
     listed, have = set(), set()
     for arch, wave in WAVES.items():
-        names = {one.address: name for name, one in core(wave).operations.items()}
+        names = {one.number: name for name, one in core(wave).operations.items()}
         lines = decoded(arch)
         assert [line for line, one in lines if one.operation is None] == []
         have |= set(names.values())
