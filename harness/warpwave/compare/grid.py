@@ -188,7 +188,7 @@ def portable(grid: Grid) -> str:
 def _listed(names: Sequence[str], grid: Grid) -> str:
     if len(names) == len(grid.cards) > _FEW:
         return f"all {len(names)} cards"
-    return ", ".join(names) if len(names) <= _FEW else f"{len(names)} of {len(grid.cards)} cards"
+    return ", ".join(names) if len(names) <= _FEW else f"{', '.join(names[: _FEW - 1])} and {len(names) - _FEW + 1} more cards"
 
 
 def _in_short(reason: str) -> str:
