@@ -54,6 +54,14 @@ class _Commands(click.Group):
         command: click.Command = next(each for each in vars(module).values() if isinstance(each, click.Command) and each.name == name)
         return command
 
+    def resolve_command(self, context: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that was typed. Of a wrong name, the message has the nearest right one."""
+        from difflib import get_close_matches
+
+        if args[0] not in COMMANDS and (near := get_close_matches(args[0], COMMANDS, 1)):
+            context.fail(f"No such command '{args[0]}'. Did you mean '{near[0]}'?")
+        return super().resolve_command(context, args)
+
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands, without importing them."""
         with formatter.section("Commands"):

@@ -310,8 +310,9 @@ def _matters(fault: Fault, report: StageReport | None, run: RunRecord) -> bool:
         return False
     if fault.name == "facts.json" and report is None:
         return run.verdict in _COMPLETE
-    # A stage that crashed, or that was never reached, has said why.
-    return report is not None and (report.verdict in _COMPLETE or report.exit_code == 0) and report.verdict is not Verdict.NOT_RUN
+    # A stage that crashed, that could not run here, or that was never reached, has said why.
+    said_why = (Verdict.NOT_RUN, Verdict.INFRA)
+    return report is not None and (report.verdict in _COMPLETE or report.exit_code == 0) and report.verdict not in said_why
 
 
 def _disagreements(record: RunRecord | None, job: Job | None, stages: Stages | None) -> list[tuple[Verdict, str]]:

@@ -425,6 +425,15 @@ def test_a_stage_that_passed_and_left_no_file_is_incomplete(raw, name):
     assert [report.verdict for report in found.stages if report.verdict is not Verdict.PASSED] == [Verdict.INCOMPLETE]
 
 
+def test_facts_that_say_why_there_are_none_miss_no_file(tmp_path):
+    whole = run()
+    stages = tuple(StageReport(each.stage, Verdict.INFRA, reason="no driver", exit_code=0) for each in whole.stages[:1])
+    raw = write_raw(tmp_path / "alpha", dataclasses.replace(whole, stages=stages))
+    (raw / "facts.json").unlink()
+
+    assert not any("facts.json" in problem for problem in collect(raw).problems)
+
+
 # Raw folders of emulated targets: what could be taken for results of a card is invalid.
 
 

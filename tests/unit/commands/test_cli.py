@@ -125,6 +125,12 @@ MISTAKES = {
 }
 
 
+def test_a_wrong_command_is_answered_with_the_nearest(warpwave):
+    for typed, answer in (("rnu", "No such command 'rnu'. Did you mean 'run'?"), ("xyzzy", "No such command 'xyzzy'.\n")):
+        done = warpwave(typed)
+        assert (done.returncode, answer in done.stderr) == (2, True)
+
+
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_gets_three_beats_and_its_exit_code(warpwave, tmp_path, mistake):
     arguments, code, happened, remedy = MISTAKES[mistake]
