@@ -181,7 +181,9 @@ def history(folders: tuple[Path, ...], kernel: str | None, last: int, markdown: 
     counts = (plural(runs, "run"), plural(len(drawn), "line"), f"{plural(slower, 'step')} down and {len(steps) - slower} up")
     lead = ended.lead(f"{', '.join(counts)}.")
     body = {"lines": [asdict(line) for line in drawn], "series": [asdict(one) for one in found], "left_out": left_out}
-    return show_page(lead, history_sections(drawn, left_out), ended, body, kind="history", json=json, markdown=markdown)
+    return show_page(
+        lead, history_sections(drawn, left_out, with_peers=kernel is not None), ended, body, kind="history", json=json, markdown=markdown
+    )
 
 
 _FOLDERS = click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FOLDER...")

@@ -22,7 +22,8 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 @dataclass(frozen=True)
 class Measured:
-    """One point of one run: the median time in ms, and half its 95% interval over the median. `toolchain` is its Triton and torch."""
+    """One point of one run: the median time in ms, half its 95% interval over the median, and the `value` in its series' unit.
+    `toolchain` is its Triton and torch."""
 
     run_id: str
     started: str
@@ -30,11 +31,13 @@ class Measured:
     median_ms: float
     half_width: Union[float, None]
     toolchain: str = ""
+    value: Union[float, None] = None
 
 
 @dataclass(frozen=True)
 class Series:
-    """One case under one provider on one target's GPU, oldest run first. It holds sound points only, all measured alike."""
+    """One case under one provider on one target's GPU, oldest run first. It holds sound points only, all measured alike. `own`: it is the
+    kernel's own provider, the first of its benchmark."""
 
     kernel: str
     case: str
@@ -44,6 +47,8 @@ class Series:
     timer: str
     flush_bytes: int
     points: tuple[Measured, ...]
+    unit: str = ""
+    own: bool = True
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,8 @@ class Line:
     """The cases of one dtype of a kernel, or one case, under a provider on a target's GPU. Oldest run first.
 
     `speeds` are relative to the first run: one geometric mean per run over the `n` cases that every run has. Otherwise a case that is
-    added or removed would look like a change. Without such a case, there are no speeds.
+    added or removed would look like a change. Without such a case, there are no speeds. `latest` is the median of their values in the last
+    run, in `unit`; None if they have several units. `own`: as in `Series`.
     """
 
     name: str
@@ -91,6 +97,9 @@ class Line:
     runs: tuple[Measured, ...]
     speeds: tuple[float, ...]
     steps: tuple[Step, ...]
+    latest: Union[float, None] = None
+    unit: str = ""
+    own: bool = True
 
     @property
     def bars(self) -> str:
@@ -106,6 +115,8 @@ class Line:
 def series(runs: Iterable[TargetRun]) -> tuple[list[Series], list[str]]:
     """Return the series of runs in any order, and a sentence for each run that gives none. A run that is given twice counts once."""
     found: dict[tuple[str, str, str, str, str, str, int], dict[str, Measured]] = {}
+    units: dict[tuple[str, str, str, str, str, str, int], str] = {}
+    own: dict[str, str] = {}
     left_out: list[str] = []
     seen: set[tuple[str, str]] = set()
     for run in runs:
@@ -118,15 +129,18 @@ def series(runs: Iterable[TargetRun]) -> tuple[list[Series], list[str]]:
         toolchain = f"triton {(facts and facts.triton) or 'unknown'}, torch {(facts and facts.torch) or 'unknown'}"
         sound = 0
         for sample, cell in cells(record.target, run):
+            own.setdefault(sample.kernel, sample.provider)
             if not cell.sound or cell.weak or cell.median_ms is None:
                 continue
             key = (sample.kernel, sample.case, sample.provider, record.target, cell.gpu, cell.timer, cell.flush_bytes)
-            point = Measured(record.run_id, record.started, record.commit, cell.median_ms, cell.half_width, toolchain)
+            point = Measured(record.run_id, record.started, record.commit, cell.median_ms, cell.half_width, toolchain, cell.value)
+            units.setdefault(key, sample.unit)
             found.setdefault(key, {}).setdefault(record.run_id, point)  # of several GPUs of one name, the first
             sound += 1
         if not sound:
             left_out.append(f"{record.target} of {record.run_id}: it has no sound speed ({record.verdict.value})")
-    return [Series(*key, points=_ordered(points)) for key, points in found.items()], left_out
+    whole = (Series(*key, _ordered(points), units[key], own[key[0]] == key[2]) for key, points in found.items())
+    return list(whole), left_out
 
 
 def _unusable(run: TargetRun) -> str:
@@ -154,7 +168,10 @@ def _line(key: tuple[str, str, str, str, str], group: Sequence[Series], last: in
     cases = [{point.run_id: point for point in one.points} for one in group]
     whole = [case for case in cases if all(run.run_id in case for run in runs)]
     speeds = tuple(geometric_mean([case[runs[0].run_id].median_ms / case[run.run_id].median_ms for case in whole]) for run in runs if whole)
-    return Line(*key, len(whole), runs, speeds, steps(cases, runs))
+    values = [value for case in whole if (value := case[runs[-1].run_id].value) is not None]
+    units = {one.unit for one in group}
+    latest = median(values) if values and len(units) == 1 else None
+    return Line(*key, len(whole), runs, speeds, steps(cases, runs), latest, "".join(units) if latest is not None else "", group[0].own)
 
 
 def steps(cases: Sequence[Mapping[str, Measured]], runs: Sequence[Measured], limit: float = ASSUMED) -> tuple[Step, ...]:

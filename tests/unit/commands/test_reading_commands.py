@@ -231,6 +231,21 @@ def runs(tmp_path, monkeypatch):
     return tmp_path
 
 
+def test_values_have_their_unit_and_other_providers_are_folded():
+    """The kernel's own provider is the first of its benchmark, also where its first point is weak."""
+    weak = dataclasses.replace(sample(2), weak="the clock was low")
+    found, _ = series([run(samples=(weak, sample(provider="torch", value=2000.0), sample()))])
+    drawn = lines(found, 20)
+
+    assert {line.provider: (line.own, line.latest, line.unit) for line in drawn} == {
+        "triton": (True, 3000.0, "GB/s"),
+        "torch": (False, 2000.0, "GB/s"),
+    }
+    folded, whole = (history_sections(drawn, (), with_peers)[0] for with_peers in (False, True))
+    assert ["".join(bit.text for bit in row[6]) for row in folded.rows] == ["3000 GB/s"]
+    assert ("1 line of torch left out" in texts([folded]), len(whole.rows), "left out" in texts([whole])) == (True, 2, False)
+
+
 def test_the_command_shows_lines_and_steps(runs, capsys):
     assert _run_cli(["history", "all/3", "all/4", "all/1", "all/2", "empty", "--markdown", "page.md", "--json", "all.json"]) == 0
     told = " ".join(capsys.readouterr().out.split())

@@ -276,26 +276,34 @@ def _because_of_speed(point: PointChange) -> Line:
     return say(": ", name(first_line(point.reason)))
 
 
-def history_sections(found: Sequence[HistoryLine], left_out: Sequence[str]) -> list[Section]:
-    """Return a row per kernel and dtype, or per case, with the oldest run on the left; the steps; and the runs that are left out."""
+def history_sections(found: Sequence[HistoryLine], left_out: Sequence[str], with_peers: bool = False) -> list[Section]:
+    """Return a row per kernel and dtype, or per case, with the oldest run on the left; the steps; and the runs that are left out. Lines of
+    other providers than the kernel's own are counted, unless they are asked for."""
     rows = []
-    for line in found[:MOST_LINES]:
+    drawn = [line for line in found if line.own or with_peers]
+    peers = list(dict.fromkeys(line.provider for line in found if not line.own and not with_peers))
+    for line in drawn[:MOST_LINES]:
         last = f"{line.speeds[-1] / line.speeds[-2] - 1:+.1%}" if len(line.speeds) > 1 else NOTHING
-        figures = (str(line.n), f"{line.speeds[-1]:.3f}" if line.speeds else NOTHING, last, line.bars)
-        rows.append((*names((line.name, line.dtype, line.provider, line.target, line.gpu)), *map(say, figures)))
-    heads = tuple(say(head) for head in ("kernel", "dtype", "provider", "target", "GPU", "n", "speed", "last", "runs"))
-    latest = dict.fromkeys(f"{run.started[:16]} {run.run_id} {run.commit}".strip() for line in found for run in line.runs[-1:])
-    more = [say(_IN_JSON.format(len(found) - len(rows)))] if len(rows) < len(found) else []
+        latest = say(number(line.latest), " ", name(line.unit)) if line.latest is not None else say(NOTHING)
+        figures = (f"{line.speeds[-1]:.3f}" if line.speeds else NOTHING, last, line.bars)
+        rows.append((*names((line.name, line.dtype, line.provider, line.target, line.gpu)), say(str(line.n)), latest, *map(say, figures)))
+    heads = tuple(say(head) for head in ("kernel", "dtype", "provider", "target", "GPU", "n", "latest", "speed", "last", "runs"))
+    newest = dict.fromkeys(f"{run.started[:16]} {run.run_id} {run.commit}".strip() for line in found for run in line.runs[-1:])
+    more = [say(_IN_JSON.format(len(drawn) - len(rows)))] if len(rows) < len(drawn) else []
+    if peers:
+        folded = plural(len(found) - len(drawn), "line")
+        more.append(say(f"{folded} of ", name(", ".join(peers)), " left out: --kernel NAME shows those of a kernel"))
     legend = (
-        "n: cases that all these runs have. speed: geometric mean relative to the oldest run. last: relative to the run before.",
+        "n: cases that all these runs have. latest: their median in the last run. speed: geometric mean relative to the oldest run. "
+        "last: relative to the run before.",
         "Runs with another GPU, timer or flush get their own line. Weak and unsound points are left out. For verdicts: `warpwave compare`.",
     )
     steps = [(line, step) for line in found for step in line.steps]
     steps.sort(key=lambda pair: (pair[1].speedup >= 1, min(pair[1].speedup, 1 / pair[1].speedup)))
     stayed = ("A step is a change of more than 3% that stayed, against the three runs before it. Slower ones come first.",)
-    lines = (*more, *_shorten_lines([say("latest: ", name(text)) for text in latest], _FEW))
+    lines = (*more, *_shorten_lines([say("latest: ", name(text)) for text in newest], _FEW))
     sections = [
-        Section("Speeds", heads, tuple(rows), lines, legend, right=(5, 6, 7)),
+        Section("Speeds", heads, tuple(rows), lines, legend, right=(5, 6, 7, 8)),
         Section("Steps", lines=_shorten_lines([_step(line, step) for line, step in steps], None), legend=stayed),
         Section("Left out", lines=_shorten_lines([say(name(text)) for text in left_out], None)),
     ]
