@@ -147,9 +147,9 @@ def use_of_time(target: TargetSummary) -> str:
 
 
 def use_of_cards(target: TargetSummary) -> str:
-    """Return for how long the run had its cards and what for, in one sentence; empty if it had none, or gave them back at once."""
+    """Return for how long the run had its cards and what for, in one sentence; empty if it had none."""
     use = target.card_use
-    if use is None or use.held_s < 0.5:
+    if use is None:
         return ""
     share = f" ({use.used_s / use.held_s:.0%})" if use.held_s else ""
     several = "cards" if len(target.devices) > 1 else "card"
