@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 def check_expected(names: Sequence[str], overlay: Path | None, folders: Sequence[Path]) -> None:
-    """Refuse an expected target that exists nowhere: neither in a targets file nor in the folders. Its absence would be no news. Raises
-    UsageError if there is such a name."""
+    """Refuse an expected target that exists nowhere: neither in a targets file nor in the folders. Raises
+    UsageError if a name is in none of them."""
     from warpwave.collect import find_raw
     from warpwave.config.targets import load_targets
 

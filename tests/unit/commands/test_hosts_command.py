@@ -209,7 +209,7 @@ def test_a_host_adds_to_the_options(tmp_path):
     assert options.package.variables == {"A": "mine", "B": "host"}
     assert (options.build.base_image, options.build.args) == ("mine", {"X": "mine", "Y": "host"})
 
-    # Whoever wrote it, they reach its stages alone; those of the user's own file are the user's.
+    # An untrusted hosts file sets variables for the package's stages alone; the user's own file sets the user's.
     entry = "{ssh: a, environment: {TRITON_DEBUG: file}}"
     (own,), (theirs,) = legs(tmp_path, entry), legs(tmp_path, entry, trusted=False)
 

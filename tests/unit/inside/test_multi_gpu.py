@@ -102,7 +102,7 @@ def test_every_case_once_with_its_card(shared):
     """Points that pass, one that kills its process, a bench that loads nowhere, tests of all sorts: each once, and both cards had some.
 
     A sample's card is the one whose journal has it, a test's the one that it saw itself; each has a ceiling of its own. Providers of a case
-    take turns on a card, or a drift would hit one alone; what lies on disk is in the authors' order, whoever was first.
+    take turns on a card, or a drift would hit only one of them. The files list them in the authors' order, whichever ran first.
     """
     folder, said = shared
     told = collect(folder / "out" / "raw" / "stub")

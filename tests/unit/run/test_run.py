@@ -623,7 +623,7 @@ exec sleep LASTS
 
 
 class Watcher(LegsView):
-    """Notes what the view is told, and shows it to nobody who looks."""
+    """Notes what the view gets, and draws nothing."""
 
     def __init__(self, legs, act=None, terminal=False):
         self.out, self.act, self.told = io.StringIO(), act or (lambda leg, what: None), []

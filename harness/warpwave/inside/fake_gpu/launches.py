@@ -160,7 +160,7 @@ class Launched:
 
     @classmethod
     def with_configurations(cls, message: str) -> str:
-        """Return what is said of a failed test; behind its first line, the configurations that one of several was chosen for."""
+        """Return the message of a failed test. Its first line ends with the configurations that were chosen for autotuned kernels."""
         chosen = [f"{name} with {text}" for name, text in cls.tuned.items() if text.endswith(")")]
         first, *rest = message.split("\n", 1)
         return "\n".join([f"{first} [{'; '.join(chosen)}]", *rest]) if chosen else message
@@ -215,7 +215,7 @@ class Account:
     def __init__(self, card: str, lanes: int, seconds: float) -> None:
         self.card, self.seconds, self.limit = card, seconds, int(seconds * LANES_PER_SECOND / lanes)
         self.profiles: Any = None  # what counts the instructions of launches, if they are counted
-        self.passes: Any = None  # what executes the code behind each pass of the compiler, if that is asked for
+        self.passes: Any = None  # executes the code after each compiler pass; None without `upgrade`'s request
         self._resident = 0
         self.begin()
 

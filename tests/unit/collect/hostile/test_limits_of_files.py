@@ -207,7 +207,7 @@ def test_a_text_is_clipped_and_tests_are_counted(tmp_path, monkeypatch):
 
     assert (clip("abc", 3), clip("abcd", 3)) == ("abc", "abc … 1 characters cut")
 
-    # Read in pieces; without a hash, or without the file, nothing is told here.
+    # The file is read in pieces. Without a hash or without the file, there is no finding.
     monkeypatch.setattr(raw_folder, "_PIECE", 3)
     put(tmp_path, "12345678", "a")
     digest = hashlib.sha256(b"12345678").hexdigest()

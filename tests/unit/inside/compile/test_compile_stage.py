@@ -90,7 +90,7 @@ def test_what_comes_from_a_cache_has_the_cost_of_its_compilation(tmp_path, monke
 
 
 def test_lines_without_a_kernel_of_the_package_are_not_run(run_inside, data):
-    """Nothing of theirs is compiled, and nothing that goes wrong in them is told; the others' kernels are there."""
+    """Such lines are not compiled, and their errors are not reported. The other lines have their kernels."""
     card = next(card for card in load_targets()["cpu"].architectures if card.name == "gfx942")
     output = run_inside(data / "scripted", Stage.COMPILE, architectures=(card,), peers=("broken", "tuned"))
     rows = [json.loads(line) for line in (output / "compile" / "kernels.jsonl").read_text().splitlines()]

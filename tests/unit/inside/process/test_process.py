@@ -686,7 +686,7 @@ def test_what_is_imported(told):
 
 
 class _Ended:
-    """A fork that has ended, whose exit code is told a moment later."""
+    """A fork that has ended. Its exit code is known only at the third question."""
 
     def __init__(self) -> None:
         child = subprocess.Popen(["true"])

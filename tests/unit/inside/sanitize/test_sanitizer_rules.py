@@ -388,7 +388,7 @@ def test_what_torch_reads(run_inside, tmp_path):
 # Five faults are planted in a package; the lane without a GPU finds each of them where it is, and nothing beside them.
 
 
-# What is launched → architecture → what is said of it; where nothing is, it passes.
+# Launch → architecture → the words of the refusal. A launch without an entry passes.
 FAULTS = {
     "spill": {"sm_90": "spills: "},
     "shared memory": {"gfx942": "bytes of shared memory, gfx942 has 65536"},
