@@ -26,7 +26,7 @@ from warpwave.inside.process import forks, sealing
 from warpwave.inside.process.journal import PIPE_VARIABLE
 from warpwave.inside.process.outcomes import doubted
 from warpwave.inside.process.supervise import describe_exit
-from warpwave.inside.process.workers import FOLDER_VARIABLE, UNTIL_VARIABLE, Worker, end
+from warpwave.inside.process.workers import FOLDER_VARIABLE, GO_VARIABLE, UNTIL_VARIABLE, Worker, end
 from warpwave.records import (
     AHEAD_FILE,
     BUDGET_UP,
@@ -66,29 +66,24 @@ def run(job: Job, job_path: Path) -> None:
     kept = os.environ.pop(FORKS_VARIABLE, "")
     usable = int(kept) if kept and not job.declared.variables else None
     warm = forks.Warm({**os.environ, **job.declared.variables}, folder / "log.txt", usable)
-    until, looked = time.monotonic() + _total_s(job), not job.needs_card
+    until = time.monotonic() + _total_s(job)
+    # Compiling ahead is of no use within a budget, which may end before most of it is used, nor to a sanitizer, whose checks are compiled in.
+    to_look = job.needs_card and not job.limits.budget and not job.what.sanitize
     ahead: _Ahead | None = None
-    known = {card.name for card in job.architectures}
+    if to_look and job.architectures and not remembered.is_known(job):
+        ahead = _Ahead(job, job_path, _total_s(job) / 2)
     for position, planned in enumerate(reports):
         if planned.stage in finished:
             continue
         _say({"event": "stage", "stage": planned.stage.value})
         later = sum(other.stage not in finished for other in reports[position + 1 :])
         left = until - time.monotonic()
-        # Only a card that the targets file knows can be pretended, and so compiled for ahead. A budget may end before most of that is used.
-        # A sanitizer's checks are compiled in, so that nothing compiled ahead is of use.
-        useful = not job.limits.budget and not job.what.sanitize
-        known_here = useful and any(device.get("architecture") in known for device in devices_here(job)[:1])
-        if planned.stage in _ON_CARD and not looked and known_here:
-            looked = True
-            if remembered.is_compiled(job):
-                (marker := Path(job.output, AHEAD_FILE)).parent.mkdir(exist_ok=True)
-                write_text(marker, json.dumps({"workers": 0, "reason": "an earlier run compiled the same sources"}) + "\n")
-            else:
-                ahead = _Ahead(job, job_path, left / 2)
+        if planned.stage in _ON_CARD and to_look:
+            to_look = False
+            ahead = _for_card_here(job, job_path, ahead, left / 2, warm)
         compiled, notes = 0, tuple[str, ...]()
         # Tests begin meanwhile, unless kernels that were compiled elsewhere come first. Nothing is measured beside it.
-        if ahead and ahead.goes_on and (planned.stage is not Stage.TEST or job.what.compiled):
+        if ahead and ahead.goes_on and (planned.stage is Stage.BENCH or (planned.stage is Stage.TEST and job.what.compiled)):
             compiled, notes = ahead.end(warm)
             left = until - time.monotonic()
         given = left / (1 + later) if job.limits.budget else left * max(_LATER, 1 - _LATER * later)
@@ -104,6 +99,8 @@ def run(job: Job, job_path: Path) -> None:
         if report.stage is Stage.FACTS and report.verdict is not Verdict.PASSED:
             why = f"the environment is not usable: {report.reason}"
             reports[1:] = [finished.get(later.stage, StageReport(later.stage, Verdict.NOT_RUN, reason=why)) for later in reports[1:]]
+            if ahead:
+                ahead.end(warm, waits=False)
             break
         _save(job, reports, finished=False)
         by = "--quick" if job.what.quick else "--budget"
@@ -112,6 +109,26 @@ def run(job: Job, job_path: Path) -> None:
     if ahead and all(report.verdict in _ORDERLY[:1] + _ORDERLY[2:] for report in reports if report.stage in _ON_CARD):
         ahead.remember()
     _save(job, reports, finished=True)
+
+
+def _for_card_here(job: Job, job_path: Path, ahead: _Ahead | None, limit_s: float, warm: forks.Warm) -> _Ahead | None:
+    """Return what compiles for the card that the facts stage found; None, and end what began, if all is compiled or no card can be pretended.
+
+    Only a card that the targets file knows can be pretended.
+    """
+    known = {card.name for card in job.architectures}
+    pretends = any(device.get("architecture") in known for device in devices_here(job)[:1])
+    compiled = pretends and remembered.is_compiled(job)
+    if pretends and not compiled:
+        ahead = ahead or _Ahead(job, job_path, limit_s)
+        ahead.go()
+        return ahead
+    if ahead:
+        ahead.end(warm, waits=False)
+    if compiled:
+        (marker := Path(job.output, AHEAD_FILE)).parent.mkdir(exist_ok=True)
+        write_text(marker, json.dumps({"workers": 0, "reason": "an earlier run compiled the same sources"}) + "\n")
+    return None
 
 
 def _total_s(job: Job) -> float:
@@ -215,15 +232,22 @@ def _start(
 class _Ahead:
     """A process that compiles what tests and sweeps launch. What it has not reached, or what fails in it, is compiled at its launch.
 
-    It is no fork of the warm interpreter: that one ends what a stage leaves behind when the last fork has ended, and this one goes on.
+    It begins before the card is known, since its imports take as long as the facts stage, and then waits for `go`. It is no fork of the warm interpreter: that one ends what a stage leaves behind when the last fork has ended, and this one goes on.
     """
 
     def __init__(self, job: Job, job_path: Path, limit_s: float) -> None:
         self._job, self._before, self._until = job, remembered.entries(), time.monotonic() + limit_s
         variables = {**os.environ, **job.declared.variables}
         log = Path(job.output) / "log-ahead.txt"
-        self.process = _start(None, "warpwave.inside.precompile.process", job_path, variables, log, {}, limit_s)
+        waiting, self._go = os.pipe()
+        self.process = _start(None, "warpwave.inside.precompile.process", job_path, variables, log, {GO_VARIABLE: waiting}, limit_s)
+        os.close(waiting)
         self.goes_on = True
+
+    def go(self) -> None:
+        """Let it compile, for the card that the facts stage found."""
+        with contextlib.suppress(BrokenPipeError):  # it has died
+            os.write(self._go, b".")
 
     def end(self, warm: forks.Warm | None = None, waits: bool = True) -> tuple[int, tuple[str, ...]]:
         """End it: if `waits`, once it is done or its time is up.
@@ -235,6 +259,7 @@ class _Ahead:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 _wait(self.process, self._until if waits else 0.0)
         finally:
+            os.close(self._go)
             _end(self.process, warm)
         done = self._told()
         note = f"{done['handed_over']} kernels were compiled elsewhere" if done.get("handed_over") else ""

@@ -1,6 +1,6 @@
 """Take what was compiled elsewhere, and compile the rest on all cores: `python -m warpwave.inside.precompile.process job.json`.
 
-This is a process of its own, which does not use the card. Tests may run beside it, and get the cores first. Each of its workers runs its
+This is a process of its own, which does not use the card. It imports beside the facts stage, then waits for what that finds. Tests may run beside it, and get the cores first. Each of its workers runs its
 share of the points, then tests as it claims them. Tests run without data, as in the compile stage. Where a test decides by data, a guess
 takes its place. What it launches on another path is compiled when the test reaches it.
 """
@@ -19,7 +19,7 @@ from warpwave.inside.fake_gpu.unknown import Guesses
 from warpwave.inside.handed_over import unpack
 from warpwave.inside.multi_gpu.ledger import Ledger
 from warpwave.inside.precompile import ahead, torch_ahead
-from warpwave.inside.process.workers import as_stage
+from warpwave.inside.process.workers import GO_VARIABLE, answered, as_stage
 from warpwave.inside.test.settings import is_narrowed, pytest_options, test_paths
 from warpwave.records import Architecture, Job, Stage
 
@@ -74,6 +74,9 @@ def main() -> None:
     """Run all workers, and write `bench/ahead.json`: the bench stage then compiles nothing itself."""
     os.nice(_NICE)
     job = Job.load(Path(sys.argv[1]))
+    answered(os.getpid)  # imports what compiling needs
+    if (go := os.environ.pop(GO_VARIABLE, "")) and not os.read(int(go), 1):
+        return
     marker = ahead.marker_of(job)
     marker.parent.mkdir(parents=True, exist_ok=True)
     if card := ahead.card_of(job):

@@ -29,13 +29,16 @@ def entries() -> set[str]:
     return set()
 
 
+def is_known(job: Job) -> bool:
+    """Return whether an earlier run compiled ahead what this job launches, for some card."""
+    return not job.what.compiled and _record(job).exists()  # what was compiled elsewhere is checked and unpacked
+
+
 def is_compiled(job: Job) -> bool:
-    """Return whether an earlier run compiled ahead what this job launches, and all of it is still there."""
-    if job.what.compiled:  # what was compiled elsewhere is checked and unpacked
-        return False
+    """Return whether an earlier run compiled ahead, for the card that is here, what this job launches, and all of it is still there."""
     try:
-        names = json.loads(_record(job).read_text(encoding="utf-8"))
-        return isinstance(names, list) and entries().issuperset(names)
+        card, names = json.loads(_record(job).read_text(encoding="utf-8"))
+        return not job.what.compiled and card == _card(job) and entries().issuperset(names)
     except (OSError, ValueError, TypeError):
         return False
 
@@ -45,20 +48,23 @@ def remember(job: Job, made: Iterable[str]) -> None:
     names = sorted(made)
     if len(names) <= _MOST_NAMES:
         with contextlib.suppress(OSError):
-            write_text(_record(job), json.dumps(names) + "\n")
+            write_text(_record(job), json.dumps([_card(job), names]) + "\n")
 
 
 def _record(job: Job) -> Path:
     digest = hashlib.sha256()
-    device = next(iter(devices_here(job)), {})
     asked = [job.kernels, sorted(map(str, job.what.stages)), repr(job.what), repr(job.declared)]
-    facts = [sys.version, _version("triton"), _version("torch"), device.get("name"), device.get("architecture")]
-    digest.update(json.dumps([*asked, *facts]).encode())
+    digest.update(json.dumps([*asked, sys.version, _version("triton"), _version("torch")]).encode())
     for path in modules_of(root_of(job)):
         digest.update(os.fsencode(path) + b"\0")
         with contextlib.suppress(OSError):
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     return cache_folder() / f"warpwave-ahead-{digest.hexdigest()[:32]}.json"
+
+
+def _card(job: Job) -> list[object]:
+    device = next(iter(devices_here(job)), {})
+    return [device.get("name"), device.get("architecture")]
 
 
 def _version(name: str) -> str:

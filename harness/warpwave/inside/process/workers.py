@@ -23,6 +23,7 @@ from warpwave.records import FORKS_VARIABLE, UNWRITABLE, Budget, Job
 JOURNAL_VARIABLE = "WARPWAVE_JOURNAL"
 FOLDER_VARIABLE = "WARPWAVE_FOLDER"  # the working folder of a stage and of what it runs
 UNTIL_VARIABLE = "WARPWAVE_UNTIL"  # when the time of a stage is up, on the monotonic clock, which all processes share
+GO_VARIABLE = "WARPWAVE_GO"  # a pipe: what compiles ahead begins once a byte is in it
 _TO_END_S = 4.0  # a process that is interrupted takes seconds to print where it was
 _ANSWER_VARIABLE = "WARPWAVE_ANSWER"
 

@@ -329,6 +329,7 @@ def test_nothing_is_started_if_an_earlier_run_compiled_the_same_sources(job_of_u
         if remembered.is_compiled(job):
             return 0, 0
         ahead = inside._Ahead(job, tmp_path / "job.json", 200.0)
+        ahead.go()
         count, _ = ahead.end()
         ahead.remember()
         told = json.loads((tmp_path / "bench" / "ahead.json").read_text())

@@ -731,14 +731,16 @@ def test_a_kept_interpreter_reads_an_edited_module_anew(tmp_path):
 @pytest.mark.parametrize(
     ("stages", "compiled", "happened"),
     [
-        ("test bench", False, ["begin", "test beside it", "wait", "bench", "remember"]),
-        ("bench", False, ["begin", "wait", "bench", "remember"]),
-        ("test", False, ["begin", "test beside it", "kill", "remember"]),
-        ("test bench", True, ["test", "bench"]),
+        ("test bench", "", ["begin", "facts beside it", "go", "test beside it", "wait", "bench", "remember"]),
+        ("bench", "", ["begin", "facts beside it", "go", "wait", "bench", "remember"]),
+        ("test", "", ["begin", "facts beside it", "go", "test beside it", "kill", "remember"]),
+        ("test bench", "for this card", ["facts", "test", "bench"]),
+        ("test", "for another card", ["facts", "begin", "go", "test beside it", "kill", "remember"]),
+        ("test", "no such card", ["begin", "facts beside it", "kill", "test"]),
     ],
 )
 def test_tests_begin_while_kernels_are_compiled_and_nothing_is_measured_then(tmp_path, monkeypatch, stages, compiled, happened):
-    """Unless an earlier run of the same sources has compiled everything: then nothing is begun."""
+    """It imports beside the facts stage. If an earlier run of the same sources has compiled everything for this card, nothing is begun."""
     seen: list[str] = []
 
     class Ahead:
@@ -746,6 +748,9 @@ def test_tests_begin_while_kernels_are_compiled_and_nothing_is_measured_then(tmp
 
         def __init__(self, *given):
             seen.append("begin")
+
+        def go(self):
+            seen.append("go")
 
         def end(self, warm, waits=True):
             self.goes_on = False
@@ -756,13 +761,14 @@ def test_tests_begin_while_kernels_are_compiled_and_nothing_is_measured_then(tmp
             seen.append("remember")
 
     def run_stage(job, path, stage, left_s, warm, beside):
-        seen.extend([stage.value + " beside it" * bool(beside and beside.goes_on)] if stage is not Stage.FACTS else [])
+        seen.append(stage.value + " beside it" * bool(beside and beside.goes_on))
         return StageReport(stage, Verdict.PASSED)
 
     monkeypatch.setattr(inside, "_Ahead", Ahead)
     monkeypatch.setattr(inside, "_run_stage", run_stage)
-    monkeypatch.setattr(inside.remembered, "is_compiled", lambda job: compiled)
-    monkeypatch.setattr(inside, "devices_here", lambda job: [{"architecture": "gfx942"}])
+    monkeypatch.setattr(inside.remembered, "is_known", lambda job: compiled.startswith("for"))
+    monkeypatch.setattr(inside.remembered, "is_compiled", lambda job: compiled == "for this card")
+    monkeypatch.setattr(inside, "devices_here", lambda job: [{"architecture": "gfx999" if "no such" in compiled else "gfx942"}])
     card = next(card for card in load_targets()["cpu"].architectures if card.name == "gfx942")
     job = make_job("r", "rocm", tuple(map(Stage, stages.split())), str(tmp_path), str(tmp_path), interpret=False, architectures=(card,))
     inside.run(job, tmp_path / "job.json")
