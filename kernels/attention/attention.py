@@ -128,7 +128,7 @@ def _hopper(direction: str, query: Tensor, key: Tensor, value: Tensor, causal: b
     """
     if choose(ATTENTION).design != "hopper":
         return None
-    module = _module(f"kernels.attention.hopper.{direction}")
+    module = _module(f"kernels.attention.hopper.{direction if query.dtype != torch.float32 else 'fp32'}")
     return module if module.supports(query, key, value, causal) else None
 
 

@@ -59,6 +59,19 @@ def test_several_blocks_of_grouped_heads(dtype, width, causal, draw, compare):
     compare(attention, F.scaled_dot_product_attention, q, k, v, is_causal=causal, enable_gqa=True)
 
 
+@pytest.mark.parametrize("width, v_width", [(64, 64), (40, 128)], ids=str)
+def test_many_rows_of_fp32(width, v_width, causal, draw, compare):
+    """On Hopper, each number is split into three bf16 beforehand. No last tile is full."""
+    q, k, v = draw(1, 4, 130, width), draw(1, 2, 200, width), draw(1, 2, 200, v_width)
+    compare(attention, F.scaled_dot_product_attention, q, k, v, is_causal=causal, enable_gqa=True)
+
+
+def test_a_score_of_minus_infinity_weighs_nothing(draw):
+    q, k, v = draw(1, 1, 130, 16).abs(), draw(1, 1, 140, 16), draw(1, 1, 140, 16)
+    k[:, :, -1, 3] = -torch.inf
+    torch.testing.assert_close(attention(q, k, v), attention(q, k[:, :, :-1], v[:, :, :-1]))
+
+
 def test_a_program_of_several_grouped_heads(causal, draw, compare):
     """On Hopper, with more programs than multiprocessors, each walks over all heads of its keys."""
     if choose(ATTENTION).design != "hopper":

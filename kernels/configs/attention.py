@@ -64,7 +64,8 @@ class Decode:
 
 @dataclass(frozen=True)
 class Config:
-    """`narrow`: fp16 and bf16. `wide`: fp32. `decode`: few queries, fp16 and bf16. Each by head dimension, the smallest first.
+    """`narrow`: fp16 and bf16. `wide`: fp32. `in_parts`: fp32 that is split into bf16 beforehand. `decode`: few queries, fp16 and bf16.
+    Each by head dimension, the smallest first.
 
     `design`: "hopper" takes the warp-specialised kernels where they support a shape. `precision`: of products, see
     `kernels/attention/plain/tiles.py`; fp32 is multiplied as such, or split into three bf16, which hold all of its digits, also where the
@@ -74,6 +75,7 @@ class Config:
     narrow: tuple[Tiles, ...]
     wide: tuple[Tiles, ...]
     decode: tuple[Decode, ...]
+    in_parts: tuple[Tiles, ...] = ()
     design: str = "tl"
     precision: str = "ieee"
 
@@ -136,6 +138,10 @@ ATTENTION = {
             Tiles(256, forward=_tma(128, 64, 8, 2), query=_tma(128, 32, 8, 2), key_value=_tma(32, 128, 8, 2, split=True)),
         ),
         wide=_BF16X6,
+        in_parts=(
+            Tiles(64, forward=Tile(128, 64, 8, 2), query=Tile(128, 64, 8, 2), key_value=Tile(64, 128, 8, 2)),
+            Tiles(128, forward=Tile(128, 32, 8, 2), query=Tile(64, 32, 4, 2), key_value=Tile(32, 64, 4, 2, split=True)),
+        ),
         decode=_DECODE_HOPPER,
         design="hopper",
         precision="bf16x6",
