@@ -10,19 +10,27 @@ Hopper's tensor cores round a sum toward zero at each step. So the sum over all 
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels.attention.plain.tiles import padded, readable, steps
-from kernels.configs import choose
+from kernels.configs import Card, card, choose
 from kernels.configs.attention import ATTENTION, Tile, Tiles
+from kernels.dispatch import cdiv
+from kernels.launches.bound import Bound, descriptors, on_boundary
 
+Shape = tuple[int, ...]
 _ROWS = 128  # tiles divide it, so that no tile reaches into the next part or head
-_FEW = 128
+_BLOCK = 32  # rows that a program splits
 _WIDEST = 128
-_MOST_ROWS = 2**31  # tensor descriptors count in 32 bits
+_LEAST_WORK = 2**29  # queries by keys by columns, of all heads: below, the launches take longer than is saved
 
 
 @triton.jit
@@ -38,13 +46,13 @@ def _three(x):
 def _product(a, b, SCORES: tl.constexpr):
     """Return `a @ b` of two numbers in three parts, the smallest products first.
 
-    An infinity times a part that is 0 is no number. For `SCORES`, the product of the first parts alone decides then: a score may be -inf.
+    For `SCORES`, which may be -inf, the product of the first parts alone decides where others are infinite or no number.
     """
     a0, a1, a2 = a
     b0, b1, b2 = b
     acc = tl.dot(a0, b1, tl.dot(a1, b0, tl.dot(a0, b2, tl.dot(a1, b1, tl.dot(a2, b0)))))
     if SCORES:
-        acc = tl.where(acc == acc, acc, 0.0)
+        acc = tl.where(tl.abs(acc) < float("inf"), acc, 0.0)
     return tl.dot(a0, b0, acc)
 
 
@@ -64,7 +72,7 @@ def _transposed(tile):
 def attention_fp32_split_kernel(
     x, x_strides, parts, out, delta, heads, rows, padded_rows, WIDTH: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """Split a block of rows, with zeros past the last row and column. With the output `out`, also write `delta`, the row sums of x * out."""
+    """Split a block of rows, with zeros past the last row and column. With the output `out`, also write `delta`: row sums of x * out."""
     pair = tl.program_id(1).to(tl.int64)
     row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     column = tl.arange(0, COLUMNS)
@@ -185,81 +193,108 @@ def attention_fp32_key_value_kernel(
         tl.store(dv_ptr + to * V_WIDTH + column, dv, mask=(key < keys)[:, None] & (column < V_WIDTH))
 
 
-def _tiles(query: torch.Tensor, value: torch.Tensor) -> Tiles:
-    width = padded(max(query.shape[-1], value.shape[-1]))
+def _tiles(width: int, v_width: int) -> Tiles:
+    width = padded(max(width, v_width))
     return next(tiles for tiles in choose(ATTENTION).in_parts if width <= tiles.width)
 
 
-def supports(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, causal: bool) -> bool:
+def supports(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> bool:
     """Return whether it takes fp32 of these shapes, and is faster than the plain kernels, which split for themselves."""
-    batch, heads, rows, _ = query.shape
-    fits = (
-        max(query.shape[-1], value.shape[-1]) <= _WIDEST
-        and batch * heads * 3 * max(rows, key.shape[2]) < _MOST_ROWS - 2 * _ROWS * batch * heads * 3
+    batch, heads, rows, width = query.shape
+    keys, v_width = value.shape[2:]
+    work = batch * heads * rows * keys * max(width, v_width) // (1 + causal)
+    few = batch * heads * 3 * (max(rows, keys) + _ROWS) < 2**31  # a tensor descriptor counts rows in 32 bits
+    return query.dtype == torch.float32 and max(width, v_width) <= _WIDEST and work >= _LEAST_WORK and few
+
+
+class _Splitter:
+    """Splits tensors of one shape (batch, heads, rows, width) into their parts, the rows of a matrix; `step` is how many a part has."""
+
+    def __init__(self, shape: tuple[int, ...], *blocks: int) -> None:
+        """Describe the parts for tiles of `blocks` rows."""
+        batch, self._heads, self._rows, width = shape
+        self.step = cdiv(self._rows, _ROWS) * _ROWS
+        self._size = (batch * self._heads * 3 * self.step, padded(width))
+        options = {"WIDTH": width, "COLUMNS": padded(width), "BLOCK": _BLOCK}
+        self._split = Bound(attention_fp32_split_kernel, (self.step // _BLOCK, batch * self._heads), options)
+        self._describe = [descriptors(lambda x, n=n: TensorDescriptor.from_tensor(x, [n, x.shape[1]])) for n in blocks]
+
+    def __call__(self, x: Tensor, out: Tensor | None = None, delta: Tensor | None = None) -> list[TensorDescriptor]:
+        parts = torch.empty(self._size, dtype=torch.bfloat16, device=x.device)
+        self._split(x, steps(x), parts, out, delta, self._heads, self._rows, self.step)
+        return [describe(parts) for describe in self._describe]
+
+
+def _options(tile: Tile, causal: bool, **more: int) -> dict[str, Any]:
+    return {**more, "M": tile.m, "N": tile.n, "CAUSAL": causal, "num_warps": tile.warps, "num_stages": tile.stages}
+
+
+def forward(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
+    """Return the output (batch, heads, rows, width of v), dense, and the natural logarithms of the sums of exponentials."""
+    q, k, v = (readable(x) for x in (q, k, v))
+    out = torch.empty((*q.shape[:3], v.shape[3]), dtype=q.dtype, device=q.device)
+    lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
+    _forward_plan(card(), *[size for x in (q, k, v) for size in (x.shape, steps(x))], on_boundary(q, k, v), causal)(
+        q, k, v, out, lse, scale
     )
-    return query.dtype == torch.float32 and min(rows, key.shape[2]) >= _FEW and fits
-
-
-class _Parts:
-    """Three bf16 for each number of (batch, heads, rows, width), as rows of one matrix. `step`: rows of a part."""
-
-    def __init__(self, x: torch.Tensor, out: torch.Tensor | None = None, delta: torch.Tensor | None = None) -> None:
-        batch, heads, rows, width = x.shape
-        self.step, columns = -(-rows // _ROWS) * _ROWS, padded(width)
-        self._parts = torch.empty((batch * heads * 3 * self.step, columns), dtype=torch.bfloat16, device=x.device)
-        x = readable(x)
-        grid = (self.step // 32, batch * heads)
-        attention_fp32_split_kernel[grid](x, steps(x), self._parts, out, delta, heads, rows, self.step, width, columns, BLOCK=32)
-
-    def by(self, rows: int) -> TensorDescriptor:
-        """Return a tensor descriptor of tiles of so many rows."""
-        return TensorDescriptor.from_tensor(self._parts, [rows, self._parts.shape[1]])
-
-
-def _options(tile: Tile, causal: bool) -> dict[str, object]:
-    return {"M": tile.m, "N": tile.n, "CAUSAL": causal, "num_warps": tile.warps, "num_stages": tile.stages}
-
-
-def forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the output, dense, and the natural logarithms of the sums of exponentials."""
-    tile = _tiles(q, v).forward
-    batch, heads, rows, _ = q.shape
-    kv_heads, keys, width = v.shape[-3:]
-    out = torch.empty((batch, heads, rows, width), dtype=q.dtype, device=q.device)
-    lse = torch.empty((batch, heads, rows), dtype=torch.float32, device=q.device)
-    queries, keys_, values = _Parts(q), _Parts(k), _Parts(v)
-    count = -(-rows // tile.m)
-    operands = (queries.by(tile.m), keys_.by(tile.n), values.by(tile.n))
-    sizes = (count, heads // kv_heads, rows, keys, queries.step, keys_.step, scale, width, padded(width))
-    attention_fp32_forward_kernel[(count * batch * heads,)](*operands, out, lse, *sizes, **_options(tile, causal))
     return out, lse
 
 
+@functools.lru_cache(maxsize=1024)
+def _forward_plan(
+    on: Card, q: Shape, _q: Shape, k: Shape, _k: Shape, v: Shape, _v: Shape, boundaries: Any, causal: bool
+) -> Callable[..., None]:
+    """Return the launches for shapes and strides."""
+    (batch, heads, rows, width), (kv_heads, keys, v_width) = q, v[1:]
+    tile = _tiles(width, v_width).forward
+    tiles = cdiv(rows, tile.m)
+    split_q, split_k, split_v = _Splitter(q, tile.m), _Splitter(k, tile.n), _Splitter(v, tile.n)
+    options = _options(tile, causal, V_WIDTH=v_width, V_COLUMNS=padded(v_width))
+    attend = Bound(attention_fp32_forward_kernel, (tiles * batch * heads,), options)
+    sizes = (tiles, heads // kv_heads, rows, keys, split_q.step, split_k.step)
+
+    def launch(q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, scale: float) -> None:
+        attend(*split_q(q), *split_k(k), *split_v(v), out, lse, *sizes, scale)
+
+    return launch
+
+
 def backward(
-    dout: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor, lse: torch.Tensor, causal: bool, scale: float
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, causal: bool, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of q, k and v, dense. The arguments are those and the results of `forward`."""
-    tiles = _tiles(q, v)
-    batch, heads, rows, width = q.shape
-    kv_heads, keys, v_width = v.shape[-3:]
     dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
-    delta = torch.empty_like(lse)
-    queries, keys_, values, douts = _Parts(q), _Parts(k), _Parts(v), _Parts(dout, out.contiguous(), delta)
-    sizes = (heads // kv_heads, rows, keys, queries.step, keys_.step, scale)
-
-    def operands(tile: Tile) -> list[TensorDescriptor]:
-        return [queries.by(tile.m), keys_.by(tile.n), values.by(tile.n), douts.by(tile.m)]
-
-    tile = tiles.query
-    count = -(-rows // tile.m)
-    attention_fp32_query_kernel[(count * batch * heads,)](
-        *operands(tile), lse, delta, dq, count, *sizes, width, padded(width), **_options(tile, causal)
-    )
-    tile = tiles.key_value
-    count = -(-keys // tile.n)
-    widths = (width, v_width, padded(width), padded(v_width))
-    for wanted in ({"DK": True, "DV": False}, {"DK": False, "DV": True}) if tile.split else ({"DK": True, "DV": True},):
-        attention_fp32_key_value_kernel[(count * batch * kv_heads,)](
-            *operands(tile), lse, delta, dk, dv, count, *sizes, *widths, **wanted, **_options(tile, causal)
-        )
+    q, k, v, dout, out = (readable(q), readable(k), readable(v), readable(dout), out.contiguous())
+    layouts = [size for x in (q, k, v, dout) for size in (x.shape, steps(x))]
+    _backward_plan(card(), *layouts, on_boundary(q, k, v, dout, out, lse), causal)(dout, q, k, v, out, lse, scale, dq, dk, dv)
     return dq, dk, dv
+
+
+@functools.lru_cache(maxsize=1024)
+def _backward_plan(
+    on: Card, q: Shape, _q: Shape, k: Shape, _k: Shape, v: Shape, _v: Shape, dout: Shape, _dout: Shape, boundaries: Any, causal: bool
+) -> Callable[..., None]:
+    """Return the launches for shapes and strides."""
+    (batch, heads, rows, width), (kv_heads, keys, v_width) = q, v[1:]
+    of_query, of_keys = (tiles := _tiles(width, v_width)).query, tiles.key_value
+    split_q, split_dout = (_Splitter(x, of_query.m, of_keys.m) for x in (q, dout))
+    split_k, split_v = (_Splitter(x, of_query.n, of_keys.n) for x in (k, v))
+    query_tiles, key_tiles = cdiv(rows, of_query.m), cdiv(keys, of_keys.n)
+    options = _options(of_query, causal, WIDTH=width, COLUMNS=padded(width))
+    query = Bound(attention_fp32_query_kernel, (query_tiles * batch * heads,), options)
+    options = _options(of_keys, causal, WIDTH=width, COLUMNS=padded(width), V_WIDTH=v_width, V_COLUMNS=padded(v_width))
+    wanted: list[dict[str, int]] = [{"DK": True, "DV": False}, {"DK": False, "DV": True}] if of_keys.split else [{"DK": True, "DV": True}]
+    key_value = [Bound(attention_fp32_key_value_kernel, (key_tiles * batch * kv_heads,), options | which) for which in wanted]
+    sizes = (heads // kv_heads, rows, keys, split_q.step, split_k.step)
+
+    def launch(
+        dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, scale: float, dq: Tensor, dk: Tensor, dv: Tensor
+    ) -> None:
+        delta = torch.empty_like(lse)
+        split = [split_q(q), split_k(k), split_v(v), split_dout(dout, out, delta)]
+        for_query, for_keys = zip(*split, strict=True)
+        query(*for_query, lse, delta, dq, query_tiles, *sizes, scale)
+        for each in key_value:
+            each(*for_keys, lse, delta, dk, dv, key_tiles, *sizes, scale)
+
+    return launch
