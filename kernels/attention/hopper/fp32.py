@@ -35,9 +35,9 @@ _LEAST_WORK = 2**29  # queries by keys by columns, of all heads: below, the laun
 
 @triton.jit
 def _three(x):
-    """Return three bf16 whose sum is `x`."""
+    """Return three bf16 whose sum is `x`, which is finite."""
     first = x.to(tl.bfloat16)
-    rest = tl.where(tl.abs(x) == float("inf"), 0.0, x - first.to(tl.float32))
+    rest = x - first.to(tl.float32)
     second = rest.to(tl.bfloat16)
     return first, second, (rest - second.to(tl.float32)).to(tl.bfloat16)
 
@@ -79,7 +79,9 @@ def attention_fp32_split_kernel(
     inside = (row < rows)[:, None] & (column < WIDTH)
     at = x + pair // heads * x_strides[0] + pair % heads * x_strides[1] + row.to(tl.int64)[:, None] * x_strides[2] + column
     tile = tl.load(at, mask=inside, other=0.0)
-    first, second, third = _three(tile)
+    infinite = tl.abs(tile) == float("inf")
+    first, second, third = _three(tl.where(infinite, 0.0, tile))
+    first = tl.where(infinite, tile, first.to(tl.float32)).to(tl.bfloat16)
     to = parts + (pair * 3 * padded_rows + row[:, None]) * COLUMNS + column
     tl.store(to, first)
     tl.store(to + padded_rows * COLUMNS, second)
@@ -103,7 +105,7 @@ def attention_fp32_forward_kernel(
     highest = tl.full((M,), -float("inf"), tl.float32)
     total = tl.zeros((M,), tl.float32)
     out = tl.zeros((M, V_COLUMNS), tl.float32)
-    for start in tl.range(0, tl.minimum(keys, first + M) if CAUSAL else keys, N):
+    for start in tl.range(0, tl.minimum(keys, first + M) if CAUSAL else keys, N, disable_licm=True):
         at_keys = head // group * 3 * k_step + start
         scores = _product(q_tile, _transposed(_load(k, at_keys, k_step)), True) * scale
         scores = tl.where((start + tl.arange(0, N))[None, :] <= last[:, None], scores, -float("inf"))
@@ -136,7 +138,7 @@ def attention_fp32_query_kernel(
     delta = tl.load(delta_ptr + at, mask=row < rows, other=0.0)
     last = tl.minimum(row, keys - 1) if CAUSAL else tl.full((M,), keys - 1, tl.int32)
     dq = tl.zeros((M, COLUMNS), tl.float32)
-    for start in tl.range(0, tl.minimum(keys, first + M) if CAUSAL else keys, N):
+    for start in tl.range(0, tl.minimum(keys, first + M) if CAUSAL else keys, N, disable_licm=True):
         at_keys = head // group * 3 * k_step + start
         k_tile = _load(k, at_keys, k_step)
         p = tl.exp(_product(q_tile, _transposed(k_tile), True) * scale - lse[:, None])
@@ -167,7 +169,7 @@ def attention_fp32_key_value_kernel(
     key = first + tl.arange(0, N)
     begin = first // M * M if CAUSAL else 0
     blocks = tl.cdiv(tl.maximum(rows - begin, 0), M)
-    for block in tl.range(0, blocks * group):
+    for block in tl.range(0, blocks * group, disable_licm=DK != DV):
         query_head = head * group + block // blocks
         start = begin + block % blocks * M
         row = start + tl.arange(0, M)
