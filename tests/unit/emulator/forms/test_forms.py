@@ -196,9 +196,7 @@ def test_denormals_of_scalars(kind, mode):
     """MODE of a kind changes what reads or writes that kind; where it flushes everything, the other kind's instructions run as well."""
     both = used("gfx1201") | unused("gfx1201")
     # Some take no part of MODE: they flush always.
-    floats = {
-        one: text for one, text in both.items() if re.match(r"s_\w+_f(16|32)", one) and scalars.name_of(one.split()[0]) in scalars.SCALARS
-    }
+    floats = {one: text for one, text in both.items() if re.match(r"s_\w+_f(16|32)", one)}
     rows, width = denormals(scalars.given("gfx1201")), int(kind[1:])
     sources = rows if mode & KEEPS_SOURCES else [flushed(row, width, 64 // width) for row in rows]
     set_ = mode | 0b1100 if kind == "f32" else mode << 2 | 0b11
@@ -207,10 +205,9 @@ def test_denormals_of_scalars(kind, mode):
         mnemonic = one.split()[0]
         if kind not in mnemonic and mode:
             continue
-        name = scalars.name_of(mnemonic)
-        reads = re.findall(r"_([iuf]\d+)", name)[-1]  # of a conversion, the last kind that its name has
+        reads = re.findall(r"_([iuf]\d+)", mnemonic)[-1]  # of a conversion, the last kind that its name has
         case = scalars.Scalar("gfx1201", one, example, sources if reads == kind else rows)
-        writes = scalars.kind_of_result(name) if case.values else ""
+        writes = scalars.kind_of_result(mnemonic) if case.values else ""
         if writes.removeprefix("2") == kind and not mode & KEEPS_RESULTS:
             case.values = flushed(case.values, width, 2 if writes[0] == "2" else 1)
         if case.values:
