@@ -32,7 +32,7 @@ from warpwave.inside.process.supervise import LOST_DEVICE, Death, supervise
 from warpwave.inside.process.workers import as_stage, budget_is_up, spawned, time_is_up
 from warpwave.inside.scripts.script import how_to_run_scripts
 from warpwave.inside.test.budget import LONGER_BUDGET, Pace, function_of
-from warpwave.inside.test.notes import again_alone, executed_by_emulator, refusal, replaced_compiler
+from warpwave.inside.test.notes import notes_of, refusal
 from warpwave.inside.test.settings import counter_limits, files_with_tests, is_narrowed, pytest_options, selection_of, test_paths
 from warpwave.records import (
     BUDGET_UP,
@@ -437,8 +437,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
     job, cut = results.job, results.job.limits.budget if results.out_of_time or results.left_out else None
     reached = Counter({_file_of(case.id): 0 for case in cases if cut})
     reached.update(_file_of(case.id) for case in cases if cut and "::" in case.id)
-    notes = [*results.notes, *_unjudged(results)]
-    notes += [*again_alone(len(results.postponed)), *executed_by_emulator(results.job, cases), *replaced_compiler(cases)]
+    notes = [*results.notes, *_unjudged(results), *notes_of(results.job, cases, len(results.postponed))]
     report = StageReport(
         Stage.TEST,
         verdict,
