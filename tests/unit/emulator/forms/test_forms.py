@@ -47,7 +47,7 @@ def wrong_on(arch: str, examples: dict[str, str]) -> list[tuple[str, str]]:
         elif mnemonic.startswith(("s_", "v_s_")):
             on_scalars.append(scalars.Scalar(arch, one, example, rows))
         else:
-            kinds = max(map(cases.drawn_kinds, one.split(" :: ")), key=lambda each: sum(kind != "u" for kind in each))
+            kinds = max((cases.drawn_kinds(arch, half) for half in one.split(" :: ")), key=lambda each: sum(kind != "u" for kind in each))
             on_lanes[kinds].append((one, example))
     wrong = scalars.run(arch, on_scalars, rows)
     for numbers, in_group in in_memory.items():
@@ -56,7 +56,7 @@ def wrong_on(arch: str, examples: dict[str, str]) -> list[tuple[str, str]]:
             wrong += cases.execute_cases(machine, in_group, memory.begin, findings)
             wrong += [(one.place.instruction, one.check.name) for one in findings or () if one.check is not Check.OUT_OF_RANGE]
     for kinds, in_group in on_lanes.items():
-        machine = cases.Machine(arch, kinds)
+        machine = cases.Machine(arch, kinds, cases.FEW)
         wrong += cases.execute_cases(machine, [cases.case(machine, *each) for each in in_group])
     return wrong
 
