@@ -361,7 +361,7 @@ SAMPLE = (
 )
 
 
-@pytest.mark.parametrize("arch", ["gfx942", "gfx950", "gfx1100", "gfx1201"])
+@pytest.mark.parametrize("arch", ["gfx950", "gfx1100"])  # for the others, forms/test_forms.py has all of them each time
 def test_operations_do_what_the_pseudocode_says(arch):
     found = compare(arch, 64, seed=3, only=SAMPLE)
 

@@ -1,4 +1,5 @@
-"""Every instruction that compiled kernels use, and every other one that the core executes, against a second statement of its meaning.
+"""Every instruction that compiled kernels use, and every other one that the core executes, against a second statement of its meaning:
+AMD's pseudocode, or one in numpy.
 
 A form without a statement fails, and so do an operation of the core that no list names and a shape of a bundled kernel on no list.
 """
