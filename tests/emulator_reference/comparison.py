@@ -238,8 +238,6 @@ def cases(one: Operation, count: int, seed: int) -> list[tuple[int, int, int, in
 def expected(family: str, one: Operation, row: tuple[int, int, int, int, int], lane: int, ieee: bool) -> dict[str, Any]:
     """Return the registers that the pseudocode leaves."""
     s0, s1, s2, d0, bit = row
-    if FLUSHING.match(one.name):
-        s0 = s0 if s0 & 0x7F800000 else s0 & 0x80000000
     full = (1 << (64 if family == "cdna" else 32)) - 1
     registers: dict[str, Any] = {
         name: Number("b", 64, value) for name, value in zip(("S0", "S1", "S2", "D0"), (s0, s1, s2, d0), strict=True)
@@ -261,11 +259,18 @@ def expected(family: str, one: Operation, row: tuple[int, int, int, int, int], l
         "OPSEL": Number("u", 4, 0),
         "OPSEL_HI": Number("u", 3, 7),
     }
-    registers |= {"ROUND_MODE": "ROUND_NEAREST_EVEN"}
     if "div_scale" in one.name:
         registers["D0"] = registers["S0"]
-    left = function(one.text)(family, registers, ieee)
-    if FLUSHING.match(one.name) and not left["D0"].raw & 0x7F800000:
+    return evaluated(family, one.name, one.text, registers, ieee)
+
+
+def evaluated(family: str, name: str, text: str, registers: dict[str, Any], ieee: bool) -> dict[str, Any]:
+    """Return the registers that pseudocode leaves, where approximations flush denormals."""
+    flushes = FLUSHING.match(name)
+    if flushes and not registers["S0"].raw & 0x7F800000:
+        registers["S0"] = Number("b", 64, registers["S0"].raw & 0x80000000)
+    left = function(text)(family, {"ROUND_MODE": "ROUND_NEAREST_EVEN", **registers}, ieee)
+    if flushes and not left["D0"].raw & 0x7F800000:
         left["D0"] = Number("f", 32, left["D0"].raw & 0x80000000)
     return left
 

@@ -9,10 +9,9 @@ import math
 import re
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 FIELDS = {16: (5, 10), 32: (8, 23), 64: (11, 52)}  # bits of exponent and fraction
 CANONICAL = {16: 0x7E00, 32: 0x7FC00000, 64: 0x7FF8 << 48}
@@ -23,8 +22,7 @@ class NotPseudocode(Exception):  # noqa: N818
     """A function, register or statement of the pseudocode that has no meaning here."""
 
 
-@dataclass(frozen=True)
-class Number:
+class Number(NamedTuple):
     """Bits, and what they are: "u" and "i" whole numbers, "f" and "bf" floats, "b" plain bits."""
 
     kind: str

@@ -251,5 +251,10 @@ def _plain(value: Any) -> Scalar:
     """Return a parameter as JSON can hold it; dtypes by their short names."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return finite(value)
-    text = str(value).removeprefix("torch.")
+    return short_dtype(value)
+
+
+def short_dtype(value: object) -> str:
+    """Return the short name of a dtype; the text of anything else."""
+    text = str(value).removeprefix("torch.").removeprefix("triton.language.")
     return _SHORT.get(text, text)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib
+import itertools
 import json
 import os
 import shutil
 import sys
 import tempfile
+import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes.util import find_library
@@ -44,17 +46,18 @@ def devices_here(job: Job) -> list[dict[str, Any]]:
 
 
 def modules_of(root: Path) -> list[Path]:
-    """Return the Python files of a whole package, without those of environments and builds in its folder, which differ between machines."""
-    found: list[Path] = []
+    """Return the Python files of a whole package, in an order that is the same on each machine."""
+    return list(itertools.islice((path for path in files_below(root) if path.suffix == ".py"), _MOST_MODULES))
+
+
+def files_below(root: Path) -> Iterator[Path]:
+    """Yield the files of a package, without those of environments and builds in its folder."""
     for folder, folders, files in os.walk(root):
         if "pyvenv.cfg" in files:
             folders.clear()
             continue
         folders[:] = [name for name in sorted(folders) if name not in _NOT_SOURCES and not name.startswith(".")]
-        found += [Path(folder, name) for name in sorted(files) if name.endswith(".py")]
-        if len(found) > _MOST_MODULES:
-            break
-    return found
+        yield from (Path(folder, name) for name in sorted(files))
 
 
 def names_any(job: Job, *names: str) -> bool:
@@ -206,11 +209,7 @@ def is_of_the_disk(error: BaseException | None) -> bool:
     """Return whether Triton's cache raised this error because its disk is full, broken or read-only. No kernel is to blame for it."""
     if not isinstance(error, OSError) or error.errno not in NO_ROOM:
         return False
-    files, trace = set(), error.__traceback__
-    while trace is not None:
-        files.add(trace.tb_frame.f_code.co_filename)
-        trace = trace.tb_next
-    return any(file.endswith("triton/runtime/cache.py") for file in files)
+    return any(frame.f_code.co_filename.endswith("triton/runtime/cache.py") for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def compiled_kernels() -> int:

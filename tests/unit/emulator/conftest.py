@@ -1,8 +1,11 @@
 """Shared by the emulator's tests."""
 
 import sys
+from pathlib import Path
 
 import pytest
+
+sys.path += [str(Path(__file__).parents[2] / name) for name in ("emulator_reference", "fuzz")]
 
 
 @pytest.fixture(autouse=True)

@@ -2,23 +2,19 @@
 
 import math
 import re
-import sys
 from fractions import Fraction
-from pathlib import Path
 
 import machine_code
 import numpy as np
+import programs
 import pytest
 import torch
 import triton
 import triton.language as tl
+from comparison import compare
 from machine_code import _ASSEMBLY, WAVES, lanes, run
 
 from warpwave.emulator import Unimplemented
-
-sys.path += [str(Path(__file__).parents[2] / name) for name in ("emulator_reference", "fuzz")]
-import programs
-from comparison import compare
 
 RANDOM = np.random.default_rng(5)
 KINDS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
@@ -365,7 +361,7 @@ SAMPLE = (
 )
 
 
-@pytest.mark.parametrize("arch", ["gfx942", "gfx950", "gfx1100", "gfx1201"])
+@pytest.mark.parametrize("arch", ["gfx950", "gfx1100"])  # for the others, forms/test_forms.py has all of them each time
 def test_operations_do_what_the_pseudocode_says(arch):
     found = compare(arch, 64, seed=3, only=SAMPLE)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
 import pytest
 
@@ -21,10 +20,10 @@ from warpwave.inside.process.outcomes import Pretended, describe, reason_of
 from warpwave.inside.process.workers import is_last
 from warpwave.inside.scripts.hooks import TIMER_METHODS, Hooks, Measurement
 from warpwave.inside.scripts.script import Call, Names, Script, benches_of, run, scripts_of
-from warpwave.inside.test.budget import by_function, in_order
-from warpwave.inside.test.collection import Collection, Failure, few_of_each, last_line
-from warpwave.inside.test.settings import is_narrowed, pytest_options, test_paths
-from warpwave.records import BUDGET_UP, BY_TORCH, Budget, Job, NotRun, Stage, Verdict
+from warpwave.inside.test.budget import planned
+from warpwave.inside.test.collection import Collection, Failure, last_line
+from warpwave.inside.test.settings import pytest_options, test_paths
+from warpwave.records import BUDGET_UP, BY_TORCH, Job, NotRun, Stage, Verdict
 
 # Run a package's tests on a fake device for their launches, not for their results.
 #
@@ -37,26 +36,13 @@ OnEnd = Callable[[str, "BaseException | Failure | None"], None]
 OnCollected = Callable[[list[str], int, "Counter[str]"], None]
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Which tests to run: not those that are `done`, nor the `benches`. `narrowed`: the user asked for some only.
-
-    `budget` is their order, and with the architecture `card` how many of them.
-    """
-
-    done: set[str]
-    quick: bool
-    narrowed: bool
-    benches: tuple[str, ...] = ()
-    budget: Union[Budget, None] = None
-    card: str = ""
-
-
 class _Runner:
     """The plugin: report each test's start and end, and ignore its result."""
 
-    def __init__(self, choice: Choice, collection: Collection, on_collected: OnCollected, on_start: OnStart, on_end: OnEnd) -> None:
-        self.choice, self.collection = choice, collection
+    def __init__(
+        self, job: Job, done: set[str], card: str, collection: Collection, on_collected: OnCollected, on_start: OnStart, on_end: OnEnd
+    ) -> None:
+        self.job, self.done, self.card, self.collection = job, done, card, collection
         self.on_collected, self.on_start, self.on_end = on_collected, on_start, on_end
         self.ended: BaseException | None = None
 
@@ -69,19 +55,11 @@ class _Runner:
         """Announce what will run, after all other plugins selected tests. Deselect what an earlier worker has run."""
         found = [item.nodeid for item in items]
         yield
-        unchosen = self.collection.choose(items)
-        selected = [item.nodeid for item in items]
-        for failure in [*self.collection.without_tests(found, selected, self.choice.narrowed), *unchosen]:
+        plan = planned(items, found, self.collection, self.job, self.done, self.card)
+        for failure in plan.failures:
             self._not_collected(failure)
-        if self.choice.quick:
-            items[:] = few_of_each(items)
-        ordered = in_order(items, self.choice.budget, self.choice.card) if self.choice.budget else items[:]
-        reached = set(map(id, ordered))
-        items[:] = [item for item in items if id(item) in reached]
-        left = by_function(selected) - by_function(item.nodeid for item in items) + self.collection.left
-        ids = [item.nodeid for item in items if item.nodeid not in self.choice.done]
-        self.on_collected(ids, max(0, len(found) - len(selected)), left)
-        items[:] = [item for item in ordered if item.nodeid not in self.choice.done]
+        self.on_collected(plan.ids, plan.deselected, plan.left)
+        items[:] = plan.ordered
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Report a module or a conftest.py that does not import: it launches nothing."""
@@ -92,8 +70,8 @@ class _Runner:
             self._not_collected(Failure(report.nodeid, text, NotRun.SKIPPED))
 
     def _not_collected(self, failure: Failure) -> None:
-        if failure.id not in self.choice.done:
-            self.choice.done.add(failure.id)
+        if failure.id not in self.done:
+            self.done.add(failure.id)
             self.on_start(failure.id)
             self.on_end(failure.id, failure)
 
@@ -104,7 +82,7 @@ class _Runner:
         self.on_start(item.nodeid)
         result = yield
         self.on_end(item.nodeid, self.ended)
-        if is_last(self.choice.budget):
+        if is_last(self.job.limits.budget):
             item.session.shouldstop = BUDGET_UP
         return result
 
@@ -119,16 +97,24 @@ class _Runner:
 
 
 def run_tests(
-    options: list[str], choice: Choice, on_collected: OnCollected, on_start: OnStart, on_end: OnEnd, plugins: Sequence[object] = ()
+    job: Job,
+    stage: Stage,
+    done: set[str],
+    on_collected: OnCollected = lambda *told: None,
+    on_start: OnStart = lambda nodeid: None,
+    on_end: OnEnd = lambda nodeid, ended: None,
+    card: str = "",
+    plugins: Sequence[object] = (),
 ) -> bool:
-    """Run every chosen test that these options select. `on_end` receives what ended it early, or None.
+    """Run the job's tests that are not `done`, with the options of a stage. `on_end` receives what ended one early, or None.
 
     Return whether the budget was up before all of them had run.
     """
-    collection = Collection(elsewhere=choice.benches, stage="compile")
-    runner = _Runner(choice, collection, on_collected, on_start, on_end)
+    collection = Collection(elsewhere=job.what.benches, stage="compile")
+    runner = _Runner(job, done, card, collection, on_collected, on_start, on_end)
+    options = [*pytest_options(job, Path(job.output) / stage.value), *test_paths(job)]
     ended = pytest.main(["-q", "--no-header", "--tb=no", "--capture=no", *options], plugins=[collection, runner, *plugins])
-    cut = ended is pytest.ExitCode.INTERRUPTED and is_last(choice.budget)
+    cut = ended is pytest.ExitCode.INTERRUPTED and is_last(job.limits.budget)
     reported = ended is pytest.ExitCode.USAGE_ERROR and bool(collection.raised)  # a conftest.py that does not import
     if ended in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.INTERRUPTED) and not (cut or reported):
         how = pytest.ExitCode(ended).name.lower().replace("_", " ")
@@ -179,9 +165,8 @@ def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
     def on_collected(ids: list[str], deselected: int, left: Counter[str]) -> None:
         journal.write("collected", ids=ids, deselected=deselected, left_out=left.total(), left=left)
 
-    options = [*pytest_options(job, Path(job.output) / Stage.COMPILE.value), *test_paths(job)]
-    choice = Choice(journal.done(), job.what.quick, is_narrowed(job), job.what.benches, job.limits.budget, recorder.card.name)
-    if is_last(choice.budget) or run_tests(options, choice, on_collected, on_start, on_end):
+    card = recorder.card.name
+    if is_last(job.limits.budget) or run_tests(job, Stage.COMPILE, journal.done(), on_collected, on_start, on_end, card):
         journal.write("note", text=f"{BUDGET_UP} before all tests were compiled")
 
 

@@ -15,7 +15,7 @@ import sys
 import threading
 import unittest.case
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -195,21 +195,11 @@ def noticed(recorder: Recorder, journal: Journal) -> Iterator[None]:
         yield
 
 
-class Expected:
-    """The supervisor's side: the rows that tests expect."""
-
-    def __init__(self) -> None:
-        self._names: set[str] = set()
-
-    def note(self, event: Event) -> None:
-        """Take a journal event of an error that a test caught."""
-        self._names.add(event["row"])
-
-    def mark(self, row: CompiledKernel) -> CompiledKernel:
-        """Return the row; as one that its author skips, if the test expects that it does not compile."""
-        if row.verdict is not Verdict.FAILED or _name(row) not in self._names:
-            return row
-        return dataclasses.replace(row, verdict=Verdict.NOT_RUN, not_run=NotRun.SKIPPED, reason=f"the test expects this: {row.reason}")
+def _as_expected(row: CompiledKernel, expected: Container[str]) -> CompiledKernel:
+    """Return the row; as one that its author skips, if a test expects that it does not compile."""
+    if row.verdict is not Verdict.FAILED or _name(row) not in expected:
+        return row
+    return dataclasses.replace(row, verdict=Verdict.NOT_RUN, not_run=NotRun.SKIPPED, reason=f"the test expects this: {row.reason}")
 
 
 def _behind(error: BaseException | None) -> Iterator[BaseException]:
@@ -229,7 +219,7 @@ def compile_all(job: Job) -> StageReport:
     unseen = {"deselected": 0, "left_out": 0}  # tests, the same for every architecture
     cases = {card.shown: Cases() for card in job.architectures}
     notes: dict[str, None] = {}
-    discarded, expected = Discarded(), Expected()
+    discarded, expected = Discarded(), set[str]()  # names of the rows whose errors tests caught
     lock, stop = threading.Lock(), threading.Event()
     sealing.remove(folder / "kernels.jsonl")  # from an interrupted run; the journals hold everything
 
@@ -240,7 +230,7 @@ def compile_all(job: Job) -> StageReport:
     def report() -> StageReport:
         """Only now is every launch known, and with it which candidates an autotuner discards, and which errors tests expect."""
         before = list(rows)
-        rows[:] = (fails_here_only(discarded.mark(expected.mark(row)), cases) for row in _once(rows))
+        rows[:] = (fails_here_only(discarded.mark(_as_expected(row, expected)), cases) for row in _once(rows))
         if rows != before:
             sealing.replace(folder / "kernels.jsonl", "".join(f"{to_json(row)}\n" for row in rows))
         over = budget_is_up(job) or any(note.startswith(BUDGET_UP) for note in notes)
@@ -276,7 +266,7 @@ def compile_all(job: Job) -> StageReport:
                 elif kind == "candidates":
                     discarded.note(event)
                 elif kind == "expected":
-                    expected.note(event)
+                    expected.add(event["row"])
                 elif kind == "wrong":
                     wrong[f"{card.name}: {event['reason']}"] = None
                 elif kind == "collected":

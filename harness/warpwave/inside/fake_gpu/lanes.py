@@ -25,23 +25,26 @@ from warpwave.inside.fake_gpu.unknown import UnknownInt
 from warpwave.inside.process.outcomes import describe
 from warpwave.records import CODE, PASSES
 
+Given = Iterator[tuple[str, Any]]
 
-def flatten(signature: Iterable[Any], values: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+
+def flatten(signature: Iterable[Any], values: Iterable[Any], descriptor: Union[Callable[[str, Any], Given], None] = None) -> Given:
     """Yield type and value of each argument that the kernel has at run time, in the kernel's order.
 
     `signature` holds Triton's names of types: `*fp32`, `i32`, `constexpr`, `tensordesc<fp16[64, 64]>`, or a tuple of such.
+    `descriptor` yields what stands for a tensor descriptor; by default, as on a card without hardware for it.
     """
     for kind, value in zip(signature, values, strict=True):
         if isinstance(kind, tuple):
-            yield from flatten(kind, value)
+            yield from flatten(kind, value, descriptor)
         elif kind.startswith("tensordesc"):
-            yield from _descriptor(value)
+            yield from (descriptor or _descriptor)(kind, value)
         elif kind != "constexpr":
             yield kind, value
 
 
-def _descriptor(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what stands for a tensor descriptor on a card without hardware for it: base, shape, strides, flags; shape and strides again."""
+def _descriptor(kind: str, value: Any) -> Given:
+    """Yield what stands for a tensor descriptor on a card: base, shape, strides, flags; shape and strides again."""
     yield "*", value.base
     yield from (("i64", size) for size in (*value.shape, *value.strides))
     yield "i1", value.padding == "nan"
@@ -154,7 +157,7 @@ def lanes_of(ttir: str, signature: Mapping[str, Any], values: Sequence[Any], gri
 
 
 def _followed(ttir: str, signature: Mapping[str, Any], values: Sequence[Any], grid: Sequence[Any], has_data: bool) -> Followed:
-    given = [*(_with_descriptors if "!tt.tensordesc" in ttir else flatten)(signature.values(), values)]
+    given = [*flatten(signature.values(), values, _in_first_code if "!tt.tensordesc" in ttir else None)]
     numbers, unknown = list[Any](), set[int]()
     for at, (kind, value) in enumerate(given):
         is_known = not isinstance(value, UnknownInt) and (has_data or kind.startswith("*") or value != SOME_NUMBER)
@@ -174,17 +177,11 @@ def _followed(ttir: str, signature: Mapping[str, Any], values: Sequence[Any], gr
     return _kept[key]
 
 
-def _with_descriptors(signature: Iterable[Any], values: Iterable[Any]) -> Iterator[tuple[str, Any]]:
-    """Yield type and value of each argument where a descriptor is one, with its sizes and strides behind it."""
-    for kind, value in zip(signature, values, strict=True):
-        if isinstance(kind, tuple):
-            yield from _with_descriptors(kind, value)
-        elif kind.startswith("tensordesc"):
-            yield kind, [*value.shape]
-            yield from (("i32", size) for size in value.shape)
-            yield from (("i64", stride) for stride in value.strides)
-        elif kind != "constexpr":
-            yield kind, value
+def _in_first_code(kind: str, value: Any) -> Given:
+    """Yield a descriptor as it is, and its sizes and strides behind it."""
+    yield kind, [*value.shape]
+    yield from (("i32", size) for size in value.shape)
+    yield from (("i64", stride) for stride in value.strides)
 
 
 def _digest(start: int, size: int) -> int:

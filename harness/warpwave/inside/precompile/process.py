@@ -14,13 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from warpwave.inside.compile.launches import Choice, run_tests
+from warpwave.inside.compile.launches import run_tests
 from warpwave.inside.fake_gpu.unknown import Guesses
 from warpwave.inside.handed_over import unpack
 from warpwave.inside.multi_gpu.ledger import Ledger
 from warpwave.inside.precompile import ahead, torch_ahead
 from warpwave.inside.process.workers import GO_VARIABLE, answered, as_stage
-from warpwave.inside.test.settings import is_narrowed, pytest_options, test_paths
 from warpwave.records import Architecture, Job, Stage
 
 # Neighbours in a file mostly launch the same kernels: small pieces balance the work, large ones compile less twice.
@@ -42,10 +41,8 @@ def work(job: Job, card: Architecture, share: int, shares: int) -> None:
 def _launch_tests(job: Job, share: int, shares: int) -> None:
     folder = Path(job.output) / Stage.TEST.value
     folder.mkdir(exist_ok=True)
-    options = [*pytest_options(job, folder), *test_paths(job)]
-    choice = Choice(set(), job.what.quick, narrowed=is_narrowed(job), benches=job.what.benches)
     claims = _Claims(Ledger(folder / "ledger-ahead.jsonl", share), shares)
-    run_tests(options, choice, lambda *told: None, lambda nodeid: None, lambda nodeid, ended: None, [claims])
+    run_tests(job, Stage.TEST, set(), plugins=[claims])
 
 
 class _Claims:

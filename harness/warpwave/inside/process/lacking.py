@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import ast
 import functools
-import os
 import re
 import sys
+import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
 from importlib.machinery import PathFinder
 from pathlib import Path
+
+from warpwave.inside.environment import files_below
 
 NOT_BUILT = "is compiled code of the package, which is not built here"
 
@@ -46,7 +48,6 @@ _SAYS_SO = re.compile(
 )
 _BUILDING = "/torch/utils/cpp_extension.py"
 _COMPILED = (".c", ".h", ".mm")  # how the suffixes of C++ and its kin begin
-_NOT_SOURCES = frozenset({"build", "dist", "node_modules", "__pycache__"})
 _MOST_FILES, _MOST_BYTES = 4000, 1 << 20
 _MOST_IMPORTED = 1000  # files, the nearest first: a large package imports thousands, and it takes seconds to parse them
 
@@ -103,21 +104,12 @@ def compiled_sources() -> tuple[tuple[str, str], ...]:
 @functools.lru_cache(maxsize=4)
 def _sources_of(root: Path) -> tuple[tuple[str, str], ...]:
     found = []
-    for path in _files_below(root):
+    for path in files_below(root):
         if path.suffix.startswith(_COMPILED) and path.stat().st_size < _MOST_BYTES:
             found.append((path.relative_to(root).as_posix(), path.read_text(encoding="utf-8", errors="replace")))
             if len(found) == _MOST_FILES:
                 break
     return tuple(found)
-
-
-def _files_below(root: Path) -> Iterator[Path]:
-    for folder, folders, files in os.walk(root):
-        if "pyvenv.cfg" in files:
-            folders.clear()
-            continue
-        folders[:] = [name for name in sorted(folders) if name not in _NOT_SOURCES and not name.startswith(".")]
-        yield from (Path(folder, name) for name in sorted(files))
 
 
 # Modules of other packages that are not installed.
@@ -160,7 +152,7 @@ def _own_modules(root: Path) -> frozenset[str]:
 
     A requirement may have the name of a module within a package, which `import NAME` does not reach: `src/mine/transformers/`.
     """
-    files = [path.relative_to(root) for path in _files_below(root) if path.suffix == ".py"]
+    files = [path.relative_to(root) for path in files_below(root) if path.suffix == ".py"]
     packages = {path.parent for path in files if path.name == "__init__.py"}
     places = {place for path in files for place in (path.with_suffix(""), *path.parents) if place.name}
     within = {place.name for place in places} - {place.name for place in places if place.parent not in packages}
@@ -176,13 +168,9 @@ def _declared(root: Path) -> frozenset[str]:
 
 def _importing(error: BaseException) -> Path | None:
     """Return the first file of the package that an import passed: the one that was to be imported."""
-    trace = error.__traceback__
-    while trace is not None:
-        file = Path(trace.tb_frame.f_code.co_filename)
-        if Package.root and file.is_relative_to(Package.root) and trace.tb_frame.f_code.co_name == "<module>":
-            return file
-        trace = trace.tb_next
-    return None
+    passed = (frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__))
+    files = (Path(code.co_filename) for code in passed if code.co_name == "<module>")
+    return next((file for file in files if Package.root and file.is_relative_to(Package.root)), None)
 
 
 def _imports_from(file: Path) -> Iterator[str]:

@@ -343,9 +343,7 @@ def reason_of(error: BaseException) -> tuple[NotRun, str]:
             return NotRun.NOT_PRETENDED, ""
         if isinstance(each, BrokenProcessPool) or (isinstance(each, subprocess.CalledProcessError) and _is_python(each.cmd)):
             return NotRun.NEEDS_CARD, ""  # other processes do not see the pretended card
-        if isinstance(each, OSError) and (library := _NO_LIBRARY.search(text)) and library[1] in _drivers():
-            return NotRun.NEEDS_CARD, ""
-        if isinstance(each, ImportError) and (library := _NO_LIBRARY.search(text)) and library[1] in _drivers():
+        if isinstance(each, (OSError, ImportError)) and (library := _NO_LIBRARY.search(text)) and library[1] in _drivers():
             return NotRun.NEEDS_CARD, ""
     return _of_an_import(error)
 
@@ -478,7 +476,7 @@ def missing_of(messages: Iterable[str], root: Path | None = None) -> str:
     if declared:
         told.append(_declared(declared))
     if absent := [name for name in absent if name not in declared]:
-        told.append(f"Missing here: {_listed(absent)}. {_ALREADY if _is_installed(root) else _INSTALL} {_OWN_MODULE}")
+        told.append(f"Missing here: {few(absent, _FEW)}. {_ALREADY if _is_installed(root) else _INSTALL} {_OWN_MODULE}")
     if other_version:
         has = ", ".join(dict.fromkeys(other_version.values()))
         told.append(
@@ -501,10 +499,6 @@ def _declared(found: Mapping[str, tuple[str, str]]) -> str:
         parts.append(f"{text} ({place})" if place else text)
     options = dict.fromkeys(re.sub(r"(?<=\S) (?=--)", "\n", " ".join(options for _, options in found.values())).split("\n"))
     return f"Missing here: {', '.join(parts)}: {' '.join(options)}."
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:_FEW]) + (f" and {len(names) - _FEW} more" if len(names) > _FEW else "")
 
 
 def _installed(module: str) -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
-from warpwave.inside.benchmarks import find_benches, kernel_name, triton_settings_kept
+from warpwave.inside.benchmarks import find_benches, kernel_name, short_dtype, triton_settings_kept
 from warpwave.inside.environment import modules_of, root_of
 from warpwave.inside.process.outcomes import few
 from warpwave.records import Job, Scalar, finite
@@ -156,7 +156,6 @@ _NOT_THESE = frozenset({"device", "self", "cls"})
 # Numbers of this name were measured, and differ from run to run.
 _MEASURED = re.compile(r"(.*_)?(ms|us|ns|sec|secs|seconds|time|times|latency|elapsed|gbps|tflops|speedup)", re.IGNORECASE)
 _MOST, _LONGEST = 16, 60  # values in a name, and characters of a text
-_SHORT = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float64": "fp64"}
 _INSTALLED = ("site-packages", "dist-packages")
 _SCOPES = (ast.For, ast.AsyncFor, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -298,8 +297,7 @@ def _plain(value: Any) -> Scalar:
     if isinstance(value, str):
         return value if 0 < len(value) <= _LONGEST and "\n" not in value and not value.startswith(("/", "~", "./", "../")) else None
     if type(value).__name__ == "dtype":
-        text = str(value).removeprefix("torch.").removeprefix("triton.language.")
-        return _SHORT.get(text, text)
+        return short_dtype(value)
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"{'x'.join(map(str, value.shape)) or '1'}:{_plain(value.dtype)}"
     if isinstance(value, (list, tuple)) and 0 < len(value) <= 8:

@@ -4,17 +4,49 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import pytest
 
 from warpwave.inside.multi_gpu.pytest_plugin import PART
 from warpwave.inside.process.journal import Event
-from warpwave.inside.test.collection import few_of_each
-from warpwave.records import Budget
+from warpwave.inside.test.collection import Collection, Failure, few_of_each
+from warpwave.inside.test.settings import is_narrowed
+from warpwave.records import Budget, Job
 from warpwave.records.selection import at_and_above, file_of
 
 LONGER_BUDGET = "Give a longer --budget: importing torch and collecting tests takes its time, too."
+
+
+class Planned(NamedTuple):
+    """What a worker announces: files and ids without a test, the `ids` to run, and how many tests were left out, by function."""
+
+    failures: list[Failure]
+    ids: list[str]
+    deselected: int
+    left: Counter[str]
+    ordered: list[pytest.Item]
+
+
+def planned(
+    items: list[pytest.Item], found: Sequence[str], collection: Collection, job: Job, done: Container[str], of: str = ""
+) -> Planned:
+    """Keep the tests of this job of those that pytest `found`, in place. `ordered` are those not `done`, as they are to run.
+
+    `of` is the architecture, in the compile stage.
+    """
+    unchosen = collection.choose(items)
+    selected = [item.nodeid for item in items]
+    failures = [*collection.without_tests(found, selected, is_narrowed(job)), *unchosen]
+    if job.what.quick:
+        items[:] = few_of_each(items)
+    ordered = in_order(items, job.limits.budget, of) if job.limits.budget else items[:]
+    reached = set(map(id, ordered))
+    items[:] = [item for item in items if id(item) in reached]
+    left = by_function(selected) - by_function(item.nodeid for item in items) + collection.left
+    ids = [item.nodeid for item in items if item.nodeid not in done]
+    return Planned(failures, ids, max(0, len(found) - len(selected)), left, [item for item in ordered if item.nodeid not in done])
 
 
 def in_order(items: Sequence[pytest.Item], budget: Budget, of: str = "") -> list[pytest.Item]:

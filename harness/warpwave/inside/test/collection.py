@@ -20,9 +20,9 @@ from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.outcomes import DecidedByData, unchecked, with_place
 from warpwave.inside.process.workers import seconds_left
 from warpwave.inside.scripts.script import IS_SCRIPT
-from warpwave.inside.test.settings import budget, selection, settings
+from warpwave.inside.test.settings import selection_of, settings
 from warpwave.records import Budget, Chosen, NotRun, Selection
-from warpwave.records.selection import NO_SUCH_TEST, TEST_FILES, at_and_above, file_of, is_bench, is_test
+from warpwave.records.selection import NO_SUCH_TEST, at_and_above, file_of, is_bench, is_test
 
 _FEWEST, _A_SECOND = 100, 10  # tests of one function: this many at least, and so many for each second of a budget
 _COLLECTING = 0.4  # of a budget's time: files that come later are left out
@@ -65,9 +65,10 @@ class Collection:
 
     def pytest_configure(self, config: pytest.Config) -> None:
         """Learn the root, and which files to leave out."""
-        self.root, self.selection = config.rootpath, selection()
+        job = settings().job
+        self.root, self.selection = config.rootpath, selection_of(job)
         if self.selection.chosen.tests is None and not (config.option.keyword or config.option.markexpr):
-            self.budget = budget()
+            self.budget = job.limits.budget
         if self.budget:
             self.enough_s = (1 - _COLLECTING) * seconds_left()
         if self.budget and self.budget.seen:
@@ -82,7 +83,7 @@ class Collection:
             return None
         name = collection_path.relative_to(self.root).as_posix()
         if self.seen and name.endswith(".py") and name not in self.seen:
-            if is_test(name, settings().get("python_files", TEST_FILES)):
+            if is_test(name, settings().job.declared.pytest.python_files):
                 self.left[name] = 1  # at least
             return True
         return None if self.selection.looks_into(name) and name not in self.deadly else True
@@ -122,7 +123,7 @@ class Collection:
         return self.budget is not None and name in {*self.budget.changed, *map(file_of, self.budget.failed)}
 
     def _is_elsewhere(self, path: str) -> bool:
-        return is_bench(path, self.elsewhere) and not is_test(path, settings().get("python_files", TEST_FILES))
+        return is_bench(path, self.elsewhere) and not is_test(path, settings().job.declared.pytest.python_files)
 
     def unknown(self, found: Iterable[str]) -> str:
         """Return a note on ids that were to be left out and that no test has; empty if there is none."""
@@ -200,7 +201,7 @@ class Collection:
         if (self.root / nodeid).is_dir():
             self.below[nodeid] = Failure(f"{nodeid}/conftest.py".removeprefix("./"), reason, NotRun.SKIPPED)
 
-    def without_tests(self, before: list[str], after: list[str], narrowed: bool) -> Iterator[Failure]:
+    def without_tests(self, before: Sequence[str], after: Sequence[str], narrowed: bool) -> Iterator[Failure]:
         """Yield each matched file without a row, and why it has none.
 
         `before` and `after` are the ids that pytest found, and those that are left after deselection. If the user `narrowed` the run to
@@ -214,7 +215,7 @@ class Collection:
                 yield Failure(name, _why_empty(self.root, name), NotRun.EMPTY)
             elif not narrowed:
                 yield Failure(name, "all tests of this file are deselected", NotRun.SKIPPED)
-        patterns = settings().get("python_files", TEST_FILES)
+        patterns = settings().job.declared.pytest.python_files
         for folder, failure in self.below.items():
             for path in sorted((self.root / folder).rglob("*.py")):
                 name = path.relative_to(self.root).as_posix()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 
 from warpwave.inside.fake_gpu.launches import Account, LaunchRefusedError, executed
@@ -13,29 +14,20 @@ from warpwave.records import CaseResult, Job
 COMPILED = "torch.compile"  # the property of a test without a card that called a function which torch would have compiled
 
 
-def executed_by_emulator(job: Job, cases: list[CaseResult]) -> list[str]:
-    """Say how much of an emulated run the emulator did: a test may pass without a launch."""
-    if job.emulate is None or not cases:
-        return []
-    counts = [count for case in cases if (count := executed(case.properties)) is not None]
-    did = f"{len(counts)} of {len(cases)} tests launched kernels, which executed {sum(counts):,} wave-instructions of {job.emulate.name}"
-    return [did]
+def notes_of(job: Job, cases: list[CaseResult], again: int) -> Iterator[str]:
+    """Say how many tests ran `again` without neighbours on their card, how much of a run was emulated, and what was not compiled."""
+    if again:
+        yield f"{_tests(again)} ran again alone, because other tests on the card may have disturbed the first try; see test/log.txt"
+    if job.emulate is not None and cases:  # a test may pass without a launch
+        counts = [count for case in cases if (count := executed(case.properties)) is not None]
+        did = f"executed {sum(counts):,} wave-instructions of {job.emulate.name}"
+        yield f"{len(counts)} of {len(cases)} tests launched kernels, which {did}"
+    if several := sum(COMPILED in case.properties for case in cases):
+        yield f"torch.compile was replaced by the function itself in {_tests(several)}: what it generates was not tested"
 
 
-def replaced_compiler(cases: list[CaseResult]) -> list[str]:
-    """Say how many tests ran as plain Python what torch.compile would compile on a card."""
-    if not (several := sum(COMPILED in case.properties for case in cases)):
-        return []
-    many = "1 test" if several == 1 else f"{several} tests"
-    return [f"torch.compile was replaced by the function itself in {many}: what it generates was not tested"]
-
-
-def again_alone(several: int) -> list[str]:
-    """Say how many tests ran again without neighbours on their card."""
-    if not several:
-        return []
-    many = "1 test" if several == 1 else f"{several} tests"
-    return [f"{many} ran again alone, because other tests on the card may have disturbed the first try; see test/log.txt"]
+def _tests(several: int) -> str:
+    return "1 test" if several == 1 else f"{several} tests"
 
 
 def refusal(log: Path) -> str:

@@ -35,7 +35,6 @@ from warpwave.inside.test.mismatch import with_numbers
 from warpwave.records import Architecture, Limits
 
 _NOT_PRETENDED = "not checked: "
-PASSES_VARIABLE = "WARPWAVE_PASSES"
 
 
 def provide(
@@ -48,13 +47,15 @@ def provide(
     every: bool = False,
     asked: Asked | None = None,
     profile: bool = False,
+    passes: bool = False,
     journal: Journal | None = None,
 ) -> Any:
     """Pretend the card until pytest ends. Return the account of what is executed, if it is emulated.
 
     `kinds` are torch's names for the type of device. With `seconds`, kernels are compiled and their machine code is executed, and a test
     may take so long; without, they are interpreted. With `sanitize`, a test fails if its kernels do wrong to memory. `every`: tests run
-    once with each configuration of an autotuned kernel, or of those `asked` for. With `profile`, what emulated kernels do is counted.
+    once with each configuration of an autotuned kernel, or of those `asked` for. With `profile`, what emulated kernels do is counted; with
+    `passes`, their code behind each pass of the compiler is executed.
     """
     plugins = config.pluginmanager
     account = None
@@ -69,7 +70,7 @@ def provide(
 
             checks = check(plugins, journal)
         tuning, undo = emulated_device(card, kinds, account, checks)
-        if os.environ.get(PASSES_VARIABLE):
+        if passes:
             from warpwave.inside.fake_gpu.lanes import Passes
 
             account.passes = Passes()

@@ -30,17 +30,15 @@ from warpwave.inside.process.outcomes import OF_ENVIRONMENT, Pretended, unchecke
 from warpwave.inside.process.workers import is_last
 from warpwave.inside.scripts.hooks import noted
 from warpwave.inside.test.autotuned import RUNNER, Autotuned, Timed
-from warpwave.inside.test.budget import by_function, in_order
-from warpwave.inside.test.collection import Collection, Failure, few_of_each, last_line
+from warpwave.inside.test.budget import planned
+from warpwave.inside.test.collection import Collection, Failure, last_line
 from warpwave.inside.test.notes import COMPILED
 from warpwave.inside.test.pretend import begin_test, provide, words_of
-from warpwave.inside.test.settings import budget, settings
-from warpwave.records import BUDGET_UP, HOST_ERROR_PROPERTY, LAUNCHED_PROPERTY, UNWRITABLE, Architecture, Budget, NotRun, from_json
-from warpwave.records.selection import TEST_FILES, is_bench, is_test, parse_configuration
+from warpwave.inside.test.settings import counter_limits, settings
+from warpwave.records import BUDGET_UP, HOST_ERROR_PROPERTY, LAUNCHED_PROPERTY, UNWRITABLE, NotRun, What
+from warpwave.records.selection import is_bench, is_test, parse_configuration
 
 # Bench files as smoke tests: each must load.
-
-BENCHES_VARIABLE = "WARPWAVE_BENCHES"
 
 
 class BenchModule(pytest.File):
@@ -56,8 +54,9 @@ class BenchItem(pytest.Item):
 
     def runtest(self) -> None:
         """Run the module's top level."""
-        module = load_module(self.path, Path(settings().get("kernels", self.config.rootpath)))
-        if os.environ.get(PROFILE_VARIABLE) == "benches":
+        module = load_module(self.path, Path(settings().job.kernels))
+        job = settings().job
+        if (job.what.profile or counter_limits(job)) and job.what.benches != What.benches:
             for point in smallest_points(module):
                 point.run()
 
@@ -68,10 +67,9 @@ class BenchItem(pytest.Item):
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Collect the job's benches, except those that pytest collects as test files anyway."""
-    patterns = os.environ.get(BENCHES_VARIABLE, "").split(os.pathsep)
-    root = parent.config.rootpath
+    job, root = settings().job, parent.config.rootpath
     path = file_path.relative_to(root).as_posix() if file_path.is_relative_to(root) else file_path.name
-    if is_test(path, settings().get("python_files", TEST_FILES)) or not is_bench(path, patterns):
+    if is_test(path, job.declared.pytest.python_files) or not is_bench(path, job.what.benches):
         return None
     module: pytest.Collector = BenchModule.from_parent(parent, path=file_path)
     return module
@@ -114,15 +112,6 @@ def watched(code: CodeType | None) -> Iterator[list[bool]]:
             sys.setprofile(None)
 
 
-CARD_VARIABLE = "WARPWAVE_CARD"
-DEVICES_VARIABLE = "WARPWAVE_TORCH_DEVICES"
-EMULATED_VARIABLE = "WARPWAVE_EMULATED"  # the seconds that a test has in the emulator
-QUICK_VARIABLE = "WARPWAVE_QUICK"
-AUTOTUNE_VARIABLE = "WARPWAVE_AUTOTUNE_ALL"
-CONFIG_VARIABLE = "WARPWAVE_CONFIG"  # a line for each kernel whose configuration the user asks for
-NARROWED_VARIABLE = "WARPWAVE_NARROWED"  # the user asked for some of the tests only
-SANITIZE_VARIABLE = "WARPWAVE_SANITIZE"
-PROFILE_VARIABLE = "WARPWAVE_PROFILE"  # "tests", or "benches" if the user named some
 _CUT = 20_000  # characters kept of a traceback; the stage's log has all of it
 
 
@@ -144,7 +133,6 @@ class Reporter:
         self.printed_before = -1  # bytes of the log
         self.printed: str | None = None  # what child processes of a failed test wrote to it
         self.stopped = ""
-        self.budget: Budget | None = None
         self.session: pytest.Session | None = None
         self.replaced: list[str] = []
         self._process = os.getpid()
@@ -163,22 +151,13 @@ class Reporter:
         self.done = self.journal.done()
         if unknown := self.collection.unknown(found):
             self.journal.write("note", text=unknown)
-        unchosen = self.collection.choose(items)
-        selected = [item.nodeid for item in items]
-        narrowed = bool(os.environ.get(NARROWED_VARIABLE))
-        for failure in [*self.collection.without_tests(found, selected, narrowed), *unchosen]:
+        plan = planned(items, found, self.collection, settings().job, self.done)
+        for failure in plan.failures:
             self._not_collected(failure)
-        if os.environ.get(QUICK_VARIABLE):
-            items[:] = few_of_each(items)
-        self.budget = budget()
-        ordered = in_order(items, self.budget) if self.budget else items[:]
-        reached = set(map(id, ordered))
-        items[:] = [item for item in items if id(item) in reached]
-        left = by_function(selected) - by_function(item.nodeid for item in items) + self.collection.left
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in self.done])
-        deselected, ids = max(0, len(found) - len(selected)), [item.nodeid for item in items if item.nodeid not in self.done]
-        self.journal.write("collected", ids=ids, deselected=deselected, left_out=left.total(), left=left)
-        items[:] = [item for item in ordered if item.nodeid not in self.done]
+        told = {"ids": plan.ids, "deselected": plan.deselected, "left_out": plan.left.total(), "left": plan.left}
+        self.journal.write("collected", **told)
+        items[:] = plan.ordered
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Report a module or a conftest.py that does not import as a case, once."""
@@ -269,7 +248,7 @@ class Reporter:
             kind = "poisoned" if wrong else "finish"
             took = {"seconds": sum(report.duration for report in self.reports), "compiling_s": round(self.compiling.seconds, 3)}
             self._finish(nodeid, outcome, message[:2000], detail[-_CUT:], kind, **took, properties=properties, not_run=why)
-        if is_last(self.budget) and self.session:
+        if is_last(settings().job.limits.budget) and self.session:
             self.session.shouldstop = BUDGET_UP
         if wrong:
             os._exit(1)  # a normal exit would run teardowns against a dead device
@@ -363,37 +342,34 @@ def _note_launches() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Provide a fake GPU if tests run in Triton's interpreter or in the emulator: the first conftest.py may ask for one."""
-    await_card_at_first_use(Journal.from_environment())
-    seconds = float(os.environ.get(EMULATED_VARIABLE) or 0)
-    asked = dict(map(parse_configuration, os.environ.get(CONFIG_VARIABLE, "").splitlines()))
-    pretended = CARD_VARIABLE in os.environ and (seconds or _interpreted())
-    if not pretended and os.environ.get(SANITIZE_VARIABLE):
+    journal, job = Journal.from_environment(), settings().job
+    await_card_at_first_use(journal)
+    asked = dict(map(parse_configuration, job.what.configs))
+    card = job.emulate or job.interpret_as or next(iter(job.architectures), None)
+    if card and (job.emulate or _interpreted()):
+        early_config.stash[_ACCOUNT] = provide(
+            early_config,
+            card,
+            job.torch_devices,
+            seconds=job.limits.test_s if job.emulate else 0.0,
+            sanitize=job.sanitizes,
+            every=job.what.autotune == "all",
+            asked=asked,
+            profile=bool(job.what.profile or counter_limits(job)),
+            passes=job.what.passes,
+            journal=journal,
+        )
+        return
+    if job.sanitizes:
         from warpwave.inside.sanitize.on_card import of_kernels_on_a_card
 
-        of_kernels_on_a_card(early_config.pluginmanager, Journal.from_environment())
-    if not pretended:
-        # A package that keeps Triton's own `run`, to see later whether a tool watches launches, must keep the one that notes them.
-        with suppress(ImportError):
-            import triton  # noqa: F401
+        of_kernels_on_a_card(early_config.pluginmanager, journal)
+    # A package that keeps Triton's own `run`, to see later whether a tool watches launches, must keep the one that notes them.
+    with suppress(ImportError):
+        import triton  # noqa: F401
 
-            _note_launches()
-            early_config.pluginmanager.register(
-                Autotuned(Timed(asked), every=False, journal=Journal.from_environment()), "warpwave-autotuned"
-            )
-        return
-    card = from_json(Architecture, os.environ[CARD_VARIABLE])
-    kinds = os.environ.get(DEVICES_VARIABLE, "cuda").split(os.pathsep)
-    early_config.stash[_ACCOUNT] = provide(
-        early_config,
-        card,
-        kinds,
-        seconds=seconds,
-        sanitize=bool(os.environ.get(SANITIZE_VARIABLE)),
-        every=bool(os.environ.get(AUTOTUNE_VARIABLE)),
-        asked=asked,
-        profile=bool(os.environ.get(PROFILE_VARIABLE)),
-        journal=Journal.from_environment(),
-    )
+        _note_launches()
+        early_config.pluginmanager.register(Autotuned(Timed(asked), every=False, journal=journal), "warpwave-autotuned")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -7,18 +7,17 @@ that pytest would have chosen. The package's `addopts` are applied by `settings_
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.metadata
 import importlib.util
-import json
 import os
 import sys
 from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any, Union
 
 from warpwave.inside.environment import package_folders, python_path, root_of
-from warpwave.records import Budget, Chosen, Job, Selection, from_json, to_json
+from warpwave.records import CounterLimit, Job, Selection, What, from_json, to_json
 from warpwave.records.selection import is_test, narrowed
 
 SETTINGS_VARIABLE = "WARPWAVE_PYTEST"
@@ -27,10 +26,28 @@ _PATHS = ("--ignore", "--ignore-glob")
 _EARLY = ("-p", "-o", "--override-ini", "--import-mode")
 
 
-def settings() -> dict[str, Any]:
-    """Return what the stage told this worker of the package's settings; nothing if no stage started it."""
-    found: dict[str, Any] = json.loads(os.environ.get(SETTINGS_VARIABLE) or "{}")
-    return found
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What a stage tells its workers: the job, the folder of the package's settings, and its `addopts`, of which some were `dropped`."""
+
+    job: Job
+    rootdir: str = ""
+    addopts: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+
+_OF_NO_STAGE = Settings(Job("", "", ".", "", what=What(benches=())))
+
+
+def settings() -> Settings:
+    """Return what the stage told this worker; an empty job if no stage started it."""
+    path = os.environ.get(SETTINGS_VARIABLE)
+    return _read(path) if path else _OF_NO_STAGE
+
+
+@functools.cache
+def _read(path: str) -> Settings:
+    return from_json(Settings, Path(path).read_text(encoding="utf-8"))
 
 
 def pytest_options(job: Job, folder: Path) -> list[str]:
@@ -39,18 +56,11 @@ def pytest_options(job: Job, folder: Path) -> list[str]:
     file = root / job.declared.pytest.file if job.declared.pytest.file else _no_settings(folder)
     above = file.parent if job.declared.pytest.file else root
     early, addopts, dropped = _early(list(job.declared.pytest.addopts), [*package_folders(job), str(above), *python_path(job), *sys.path])
-    os.environ[SETTINGS_VARIABLE] = json.dumps(
-        {
-            "folders": package_folders(job),
-            "rootdir": str(above),
-            "kernels": job.kernels,
-            "root": str(root),
-            "addopts": addopts,
-            "dropped": dropped,
-            "python_files": job.declared.pytest.python_files,
-            "selection": _kept_selection(job, folder),
-        }
-    )
+    told, path = Settings(job, str(above), tuple(addopts), tuple(dropped)), folder / "settings.json"
+    made = path.with_name(f"settings-{os.getpid()}.json")  # the workers of all architectures write it, and read it at once
+    made.write_text(to_json(told), encoding="utf-8")
+    made.replace(path)
+    os.environ[SETTINGS_VARIABLE] = str(path)
     fixed = ["-p", "warpwave.inside.test.settings_plugin", "--rootdir", job.kernels, "-c", str(file), "--confcutdir", str(above)]
     fixed += ["-p", "no:cacheprovider", "--continue-on-collection-errors", "-v", "--color=no", "-o", "addopts=", *early]
     fixed += ["--no-header"]  # plugins import all that they have, a second in each worker, to say of which version it is
@@ -84,37 +94,9 @@ def selection_of(job: Job) -> Selection:
     return Selection(job.what.chosen, job.files)
 
 
-def selection() -> Selection:
-    """Return what the stage told this worker of the tests to run; all if no stage started it."""
-    path = settings().get("selection")
-    if not path:
-        return Selection(Chosen())
-    kept = from_json(_Kept, Path(path).read_text(encoding="utf-8"))
-    return Selection(kept.chosen, kept.files)
-
-
-def budget() -> Budget | None:
-    """Return what the stage told this worker of its budget; None without one."""
-    path = settings().get("selection")
-    return from_json(_Kept, Path(path).read_text(encoding="utf-8")).budget if path else None
-
-
-@dataclasses.dataclass(frozen=True)
-class _Kept:
-    chosen: Chosen
-    files: Union[tuple[str, ...], None]
-    budget: Union[Budget, None] = None
-
-
-def _kept_selection(job: Job, folder: Path) -> str:
-    """Write the choice of tests to a file and return its path: a variable cannot hold 100,000 ids. Empty if all tests are to run."""
-    if job.what.chosen.tests is None and not job.what.chosen.without and job.files is None and job.limits.budget is None:
-        return ""
-    path = folder / "selection.json"
-    made = path.with_name(f"selection-{os.getpid()}.json")  # the workers of all architectures write it, and read it at once
-    made.write_text(to_json(_Kept(job.what.chosen, job.files, job.limits.budget)), encoding="utf-8")
-    made.replace(path)
-    return str(path)
+def counter_limits(job: Job) -> tuple[CounterLimit, ...]:
+    """Return what the package's file allows of counters; nothing where they are not counted."""
+    return job.what.gates.counters if job.emulate and job.what.gates else ()
 
 
 def _placed(words: Sequence[str], kernels: str) -> list[str]:

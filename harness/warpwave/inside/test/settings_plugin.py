@@ -7,13 +7,13 @@ A plugin that is installed and does not load is left out, too.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from warpwave.inside.environment import package_folders, root_of
 from warpwave.inside.imports import enter_package, load_leniently
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.workers import JOURNAL_VARIABLE
@@ -31,7 +31,8 @@ _PATHS = ("--ignore", "--ignore-glob", "--confcutdir")
 
 
 # At once: a plugin of the package (`-p tests.helpers`) is imported before pytest calls any hook.
-enter_package(settings().get("folders", ()), root=Path(settings()["root"]) if "root" in settings() else None)
+if settings().rootdir:
+    enter_package(package_folders(settings().job), root=root_of(settings().job))
 
 
 def pytest_plugin_registered(manager: pytest.PytestPluginManager) -> None:
@@ -44,9 +45,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
     """Put the package's `addopts` before the options of the run, once its conftest files have added theirs."""
     result = yield
     known = settings()
-    kept, dropped = split(parser, list(known.get("addopts", ())), Path(known.get("rootdir", ".")), Path(known.get("kernels", ".")))
+    kept, dropped = split(parser, list(known.addopts), Path(known.rootdir), Path(known.job.kernels))
     args[:0] = kept
-    missing = [*known.get("dropped", ()), *dropped]
+    missing = [*known.dropped, *dropped]
     if missing and JOURNAL_VARIABLE in os.environ:
         Journal.from_environment().write("note", text=f"options of the package's addopts that were left out: {' '.join(missing)}")
     return result
@@ -55,8 +56,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """From here on, ids stay as they are, and tests that ask for the root of the package find it."""
-    with contextlib.suppress(KeyError, AttributeError):
-        session.config._rootpath = Path(settings()["rootdir"])  # type: ignore[attr-defined]
+    if settings().rootdir:
+        session.config._rootpath = Path(settings().rootdir)  # type: ignore[attr-defined]
 
 
 def split(parser: pytest.Parser, words: list[str], rootdir: Path, kernels: Path) -> tuple[list[str], list[str]]:

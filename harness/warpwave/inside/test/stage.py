@@ -32,21 +32,8 @@ from warpwave.inside.process.supervise import LOST_DEVICE, Death, supervise
 from warpwave.inside.process.workers import as_stage, budget_is_up, spawned, time_is_up
 from warpwave.inside.scripts.script import how_to_run_scripts
 from warpwave.inside.test.budget import LONGER_BUDGET, Pace, function_of
-from warpwave.inside.test.notes import again_alone, executed_by_emulator, refusal, replaced_compiler
-from warpwave.inside.test.pretend import PASSES_VARIABLE
-from warpwave.inside.test.pytest_plugin import (
-    AUTOTUNE_VARIABLE,
-    BENCHES_VARIABLE,
-    CARD_VARIABLE,
-    CONFIG_VARIABLE,
-    DEVICES_VARIABLE,
-    EMULATED_VARIABLE,
-    NARROWED_VARIABLE,
-    PROFILE_VARIABLE,
-    QUICK_VARIABLE,
-    SANITIZE_VARIABLE,
-)
-from warpwave.inside.test.settings import files_with_tests, is_narrowed, pytest_options, selection_of, test_paths
+from warpwave.inside.test.notes import notes_of, refusal
+from warpwave.inside.test.settings import counter_limits, files_with_tests, is_narrowed, pytest_options, selection_of, test_paths
 from warpwave.records import (
     BUDGET_UP,
     GPU_PROPERTY,
@@ -65,7 +52,6 @@ from warpwave.records import (
     Stage,
     StageReport,
     Verdict,
-    What,
     from_json,
     to_json,
     worst,
@@ -203,7 +189,7 @@ class Results:
             self._find(event)
         elif kind == "profile":
             found = from_json(Profile, json.dumps({**event["row"], "case": event["id"], "kernel": self._kernel(event["id"])}))
-            met = [limit for limit in _counter_limits(self.job) if limit.which.covers(found)]
+            met = [limit for limit in counter_limits(self.job) if limit.which.covers(found)]
             self.met.update(met)
             self.over[found.case] += filter(None, (limit.broken_by(found) for limit in met))
             if len(self.profiles) < MOST_PROFILES:
@@ -329,11 +315,6 @@ class Results:
         self._due, self._behind = started + 20 * (time.monotonic() - started), False
 
 
-def _counter_limits(job: Job) -> tuple[CounterLimit, ...]:
-    """Return what the package's file allows of counters; nothing where they are not counted."""
-    return job.what.gates.counters if job.emulate and job.what.gates else ()
-
-
 def _unjudged(results: Results) -> Iterator[str]:
     """Say which limits of counters no kernel was held against."""
     asked = results.job.what.gates.counters if results.job.what.gates else ()
@@ -355,20 +336,8 @@ def verify(job: Job) -> StageReport:
     # Capture only Python's streams. What a GPU's runtime prints before it aborts must reach the log.
     options = ["--capture=sys", *pytest_options(job, folder)]
     command = [sys.executable, "-m", "pytest", "-p", "warpwave.inside.test.pytest_plugin", *options, *test_paths(job)]
-    os.environ[BENCHES_VARIABLE] = os.pathsep.join(job.what.benches)
-    os.environ[DEVICES_VARIABLE] = os.pathsep.join(job.torch_devices)
-    os.environ[EMULATED_VARIABLE] = str(job.limits.test_s) if job.emulate else ""
-    if card := job.emulate or job.interpret_as or next(iter(job.architectures), None):
-        os.environ[CARD_VARIABLE] = to_json(card)
-    os.environ[QUICK_VARIABLE] = "1" if job.what.quick else ""
-    os.environ[SANITIZE_VARIABLE] = "1" if job.sanitizes else ""
-    chosen = "benches" if job.what.benches != What.benches else "tests"
-    os.environ[PROFILE_VARIABLE] = chosen if job.what.profile or _counter_limits(job) else ""
-    os.environ[AUTOTUNE_VARIABLE] = "1" if job.what.autotune == "all" else ""
     if job.what.passes:
-        os.environ.update({PASSES_VARIABLE: "1", "TRITON_ALWAYS_COMPILE": "1"})
-    os.environ[CONFIG_VARIABLE] = "\n".join(job.what.configs)
-    os.environ[NARROWED_VARIABLE] = "1" if is_narrowed(job) else ""
+        os.environ["TRITON_ALWAYS_COMPILE"] = "1"
     tell_workers(job)
     why, kind, deaths, ended = "the run was stopped before this test", NotRun.STOPPED, list[Death](), False
     try:
@@ -468,8 +437,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
     job, cut = results.job, results.job.limits.budget if results.out_of_time or results.left_out else None
     reached = Counter({_file_of(case.id): 0 for case in cases if cut})
     reached.update(_file_of(case.id) for case in cases if cut and "::" in case.id)
-    notes = [*results.notes, *_unjudged(results)]
-    notes += [*again_alone(len(results.postponed)), *executed_by_emulator(results.job, cases), *replaced_compiler(cases)]
+    notes = [*results.notes, *_unjudged(results), *notes_of(results.job, cases, len(results.postponed))]
     report = StageReport(
         Stage.TEST,
         verdict,

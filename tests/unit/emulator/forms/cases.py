@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from cards import split
 from machine_code import WAVES, assembled
-from vector import DTYPES, OLDER, REAL_CDNA, SATURATED, STATED, WIDE, brains, raw_of, signed, typed
+from vector import APPROXIMATE, DTYPES, OLDER, SATURATED, STATED, WIDE, brains, by_pseudocode, raw_of, signed, typed
 
 from warpwave.emulator import Launch, execute, load
+from warpwave.emulator.decode.decoder import FAMILIES
 
 COUNT = 2048
+FEW = 128  # lanes, where the pseudocode says what each leaves
 STAGE = 4096  # bytes of output that stores of a wave may write
 PRIVATE = 192  # bytes of private memory of a lane
 ROWS = 5  # of 64 bits: four operands, and what the destination held
@@ -62,11 +64,11 @@ class Case:
 class Machine:
     """What the operands of a program hold: rows of 64 bits, drawn for one kind of numbers."""
 
-    def __init__(self, arch: str, kinds: tuple[str, ...]) -> None:
-        self.arch, self.wave = arch, WAVES[arch]
+    def __init__(self, arch: str, kinds: tuple[str, ...], count: int = COUNT) -> None:
+        self.arch, self.wave, self.count = arch, WAVES[arch], count
         self.cdna = self.wave == 64
-        self.rows = [drawn(kind, f"{arch} {n} {kind}") for n, kind in enumerate(kinds)]
-        self.lane = np.arange(COUNT) % self.wave
+        self.rows = [drawn(kind, f"{arch} {n} {kind}", count) for n, kind in enumerate(kinds)]
+        self.lane = np.arange(count) % self.wave
         gfx12 = arch.startswith("gfx12")
         self.wait = "s_wait_loadcnt_dscnt 0x0\ns_wait_storecnt 0x0" if gfx12 else "s_waitcnt 0"
         self.scalar_wait = "s_wait_kmcnt 0x0" if gfx12 else "s_waitcnt 0"
@@ -83,7 +85,7 @@ def execute_cases(
 ) -> list[tuple[str, str]]:
     """Run cases in one program; return the shapes that leave something else, and what. With a list of findings, each access is checked."""
     arch, wave, cdna = machine.arch, machine.wave, machine.cdna
-    groups = COUNT // wave
+    groups = machine.count // wave
     rows = [
         half for row in machine.rows for half in ((row & np.uint64(0xFFFFFFFF)).astype(np.uint32), (row >> np.uint64(32)).astype(np.uint32))
     ]
@@ -163,7 +165,8 @@ def difference(kind: str, found: np.ndarray, expected: np.ndarray, roughly: bool
         if kind == "f16":  # the result may be the higher half
             same &= found >> np.uint64(16) == expected >> np.uint64(16)
             high = [typed(x >> np.uint64(16), "f16") for x in (found, expected)]
-            same |= np.isnan(high).all(0) & (found & np.uint64(0xFFFF) == expected & np.uint64(0xFFFF))
+            near = np.abs(high[0].view(np.int16).astype(int) - high[1].view(np.int16)) <= roughly
+            same |= (np.isnan(high).all(0) | near) & (found & np.uint64(0xFFFF) == expected & np.uint64(0xFFFF))
     if same.all():
         return None
     at = int(np.argmin(same))
@@ -219,13 +222,14 @@ class Operand:
                 else [f"s_mov_b{64 if both else 32} {name}, {f's[{register}:{register + 1}]' if both else f's{register}'}"]
             )
         elif inner in ("exec_lo", "exec_hi", "exec"):
-            self.raw, name = np.full(COUNT, 2**64 - 1 if inner == "exec" else 2**32 - 1, np.uint64), inner
+            self.raw, name = np.full(machine.count, 2**64 - 1 if inner == "exec" else 2**32 - 1, np.uint64), inner
         elif inner == "ttmp":
-            name, self.raw = "ttmp9", np.arange(COUNT, dtype=np.uint64) // np.uint64(machine.wave)
+            name, self.raw = "ttmp9", np.arange(machine.count, dtype=np.uint64) // np.uint64(machine.wave)
         elif inner == "null":
-            name, self.raw = inner, np.zeros(COUNT, np.uint64)
+            name, self.raw = inner, np.zeros(machine.count, np.uint64)
         else:
-            name, self.raw = self._constant(inner, kind, literal, f"{n} {text} {literal}")
+            name, bits = self._constant(inner, kind, literal)
+            self.raw = np.full(machine.count, bits, np.uint64)
         self.negative, self.absolute = negative, absolute
         self.is_constant = not re.match(r"v|s|a|exec|ttmp|m0|null", inner)
         if absolute or negative:
@@ -236,13 +240,13 @@ class Operand:
         self.wave_wide = not inner.startswith(("v", "a"))
 
     @staticmethod
-    def _constant(inner: str, kind: str, literal: str | None, seed: str) -> tuple[str, np.ndarray]:
+    def _constant(inner: str, kind: str, literal: str | None) -> tuple[str, int]:
         real = re.fullmatch(r"-?\d+\.\d+", inner)
         if real or (kind.lstrip("2").startswith("f") and inner == "0.15915494"):
             value = float(inner)
             dtype = {"16": np.float16, "64": np.float64}.get(kind[-2:] if kind != "2bf16" else "", np.float32)
             bits = int(np.array([value], dtype).view(f"u{dtype().itemsize}")[0])
-            return inner, np.full(COUNT, bits | bits << 32 if kind == "2f32" else bits | bits << 16 if kind == "2f16" else bits, np.uint64)
+            return inner, bits | bits << 32 if kind == "2f32" else bits | bits << 16 if kind == "2f16" else bits
         number = int(literal, 0) if literal else int(inner, 0)
         bits = number & (2**64 - 1 if kind in ("u64", "i64", "f64") and -16 <= number <= 64 else 2**32 - 1)
         if kind == "i64":  # a literal is extended with its sign, one of u64 with zeros
@@ -251,7 +255,7 @@ class Operand:
             bits = number << 32
         if kind in ("2f32", "2u32"):
             bits |= bits << 32
-        return str(number), np.full(COUNT, bits, np.uint64)
+        return str(number), bits
 
 
 def selected(operand: Operand, kind: str, flags: dict, n: int, machine: Machine, key: str) -> np.ndarray:
@@ -307,25 +311,27 @@ def numbered(modifiers: list[str], example: str) -> list[str]:
 # Shapes of instructions on lanes as code, and what each leaves: modifiers and lane patterns in numpy.
 
 
+def plain(mnemonic: str) -> str:
+    """Return a mnemonic without its encoding."""
+    return re.sub(r"_(e32|e64|dpp|sdwa|e64_dpp)$", "", re.sub(r"_e64_dpp$", "", mnemonic)).replace("v_dual_", "v_")
+
+
 def base(mnemonic: str) -> str:
-    """Return the name of the meaning of a mnemonic: without the encoding, and as older cards have it."""
-    name = re.sub(r"_(e32|e64|dpp|sdwa|e64_dpp)$", "", re.sub(r"_e64_dpp$", "", mnemonic)).replace("v_dual_", "v_")
-    return OLDER.get(name, name)
+    """Return a mnemonic without its encoding, and as older cards have it."""
+    return OLDER.get(plain(mnemonic), plain(mnemonic))
 
 
-def statement(mnemonic: str):
+def statement(arch: str, mnemonic: str):
+    """Return the meaning of an instruction on a card, of one with variants that of the first."""
     name = base(mnemonic)
-    return (
-        STATED.get(name)
-        or next((STATED[f"{name} {first}"] for first in ("00", "0", "ocp") if f"{name} {first}" in STATED), None)
-        or STATED[name]
-    )
+    stated = next((STATED[one] for one in (name, f"{name} 00", f"{name} 0", f"{name} ocp") if one in STATED), None)
+    return stated or by_pseudocode(FAMILIES[arch], plain(mnemonic), WAVES[arch]) or by_pseudocode(FAMILIES[arch], name, WAVES[arch])
 
 
-def drawn_kinds(part: str) -> tuple[str, ...]:
+def drawn_kinds(arch: str, part: str) -> tuple[str, ...]:
     """Return what kinds of numbers the operands of an instruction should get."""
     mnemonic = part.split()[0]
-    _, operands, _ = statement(mnemonic)
+    _, operands, _ = statement(arch, mnemonic)
     if "div_scale" in mnemonic:
         return ("f32", "f32", "f32", "u", "f32")
     found = [
@@ -335,7 +341,7 @@ def drawn_kinds(part: str) -> tuple[str, ...]:
     ]
     found = ["f32" if one == "mix" else kind for one, kind in zip(operands.split(), found, strict=False)]
     rest = next(
-        ("f32" if one == "d" else next((k for k in ("f16", "f32", "f64") if k in one), "u") for one in operands.split() if one[0] == "d"),
+        (next((k for k in ("f16", "f32", "f64") if k in one), "u") for one in operands.split() if one[0] == "d"),
         "u",
     )
     return (*found, *["u"] * (D - len(found)), rest)
@@ -352,8 +358,8 @@ def part_of(
     flags = dict(one.split(":", 1) if ":" in one else (one, "") for one in modifiers)
     if "byte_sel" in flags:
         flags["src0_sel"] = "BYTE_" + dict(one.split(":") for one in numbered(modifiers, example))["byte_sel"]
-    results, types, function = meaning(machine, name, flags)
-    outs = results.lstrip("~").split()
+    results, types, function = meaning(machine, mnemonic, flags)
+    outs = results.split()
     places, texts, setup, left = [], [], [], []
     given = len(outs)
     if outs[-1] == "m" and name.startswith("v_cmpx") and len(kinds) == len(types.split()):
@@ -418,7 +424,7 @@ def modified(name: str, function, wanted: list[str], values: list, flags: dict, 
             value = np.abs(value) if operand.absolute else value
             typed_values.append(-value if operand.negative else value)
         return function(*typed_values)
-    wanted = ["f32" if kind == "d" else kind.removeprefix("d") for kind in wanted]
+    wanted = [kind.removeprefix("d") for kind in wanted]
     if any(kind.startswith("2") for kind in wanted):
         high = bits_of(flags.get("op_sel_hi", ""), len(wanted), 1)
         negated = [bits_of(flags.get(key, ""), len(wanted), 0) for key in ("neg_lo", "neg_hi")]
@@ -464,7 +470,11 @@ def finished(machine: Machine, value: np.ndarray, kind: str, flags: dict, shape:
     made = made & np.uint64(2**64 - 1 if kind in WIDE else 2**32 - 1)
     narrow = kind in ("f16", "u16", "i16")
     ends = bits_of(flags.get("op_sel", ""), 4, 0)
-    high = name == "v_fma_mixhi_f16" or text.endswith(".h") or (narrow and len(ends) == len(statement(name)[1].split()) + 1 and ends[-1])
+    high = (
+        name == "v_fma_mixhi_f16"
+        or text.endswith(".h")
+        or (narrow and len(ends) == len(statement(machine.arch, name)[1].split()) + 1 and ends[-1])
+    )
     if name == "v_bitop3_b16":
         made = made & np.uint64(0xFFFF)  # what becomes of the other half is not known: finished words are compared by their low half
     elif narrow and (not machine.cdna or name in KEEP_OTHER_HALF or high):
@@ -485,12 +495,13 @@ def finished(machine: Machine, value: np.ndarray, kind: str, flags: dict, shape:
             off = ~(int(flags["row_mask"], 0) >> (lane // 16) & 1 & int(flags["bank_mask"], 0) >> (lane % 16 // 4)).astype(bool)
         if "bound_ctrl" not in flags:
             off |= pattern < 0
-        made = np.where(np.tile(off, COUNT // machine.wave), old, made)
+        made = np.where(np.tile(off, machine.count // machine.wave), old, made)
     return made
 
 
-def meaning(machine: Machine, name: str, flags: dict):
-    """Return the statement of an instruction on a card; whole numbers that are clamped are saturated, and clamped no more."""
+def meaning(machine: Machine, mnemonic: str, flags: dict):
+    """Return the meaning of an instruction on a card; whole numbers that are clamped are saturated, and clamped no more."""
+    name = base(mnemonic)
     if f"{name} 00" in STATED:  # negations say which factors are signed
         signs = bits_of(flags.pop("neg_lo", ""), 3, 0)
         name = f"{name} {signs[0]}{signs[1]}"
@@ -502,7 +513,7 @@ def meaning(machine: Machine, name: str, flags: dict):
         return SATURATED[name]
     if f"{name} ocp" in STATED:
         return STATED[f"{name} {'fnuz' if machine.arch == 'gfx942' else 'ocp'}"]
-    return REAL_CDNA[name] if machine.cdna and name in REAL_CDNA else STATED[name]
+    return STATED[name] if name in STATED else statement(machine.arch, mnemonic)
 
 
 # On CDNA, a result of 16 bits zeroes the other half, but for these, which can choose their half.
@@ -523,7 +534,7 @@ def clamped(name: str, value: np.ndarray) -> np.ndarray:
 
 def case(machine: Machine, shape: str, example: str) -> Case:
     """Make a shape into code, and say what it leaves."""
-    made = Case(shape, roughly=statement(shape.split()[0])[0].startswith("~"))
+    made = Case(shape, roughly=bool(APPROXIMATE.match(base(shape.split()[0]))))
     halves, examples = shape.split(" :: "), example.split(" :: ")
     texts = []
     for n, (half, one) in enumerate(zip(halves, examples, strict=True)):

@@ -1,4 +1,5 @@
-"""Every instruction that compiled kernels use, and every other one that the core executes, against a second statement of its meaning.
+"""Every instruction that compiled kernels use, and every other one that the core executes, against a second statement of its meaning:
+AMD's pseudocode, or one in numpy.
 
 A form without a statement fails, and so do an operation of the core that no list names and a shape of a bundled kernel on no list.
 """
@@ -47,7 +48,7 @@ def wrong_on(arch: str, examples: dict[str, str]) -> list[tuple[str, str]]:
         elif mnemonic.startswith(("s_", "v_s_")):
             on_scalars.append(scalars.Scalar(arch, one, example, rows))
         else:
-            kinds = max(map(cases.drawn_kinds, one.split(" :: ")), key=lambda each: sum(kind != "u" for kind in each))
+            kinds = max((cases.drawn_kinds(arch, half) for half in one.split(" :: ")), key=lambda each: sum(kind != "u" for kind in each))
             on_lanes[kinds].append((one, example))
     wrong = scalars.run(arch, on_scalars, rows)
     for numbers, in_group in in_memory.items():
@@ -56,7 +57,7 @@ def wrong_on(arch: str, examples: dict[str, str]) -> list[tuple[str, str]]:
             wrong += cases.execute_cases(machine, in_group, memory.begin, findings)
             wrong += [(one.place.instruction, one.check.name) for one in findings or () if one.check is not Check.OUT_OF_RANGE]
     for kinds, in_group in on_lanes.items():
-        machine = cases.Machine(arch, kinds)
+        machine = cases.Machine(arch, kinds, cases.FEW)
         wrong += cases.execute_cases(machine, [cases.case(machine, *each) for each in in_group])
     return wrong
 
@@ -196,9 +197,7 @@ def test_denormals_of_scalars(kind, mode):
     """MODE of a kind changes what reads or writes that kind; where it flushes everything, the other kind's instructions run as well."""
     both = used("gfx1201") | unused("gfx1201")
     # Some take no part of MODE: they flush always.
-    floats = {
-        one: text for one, text in both.items() if re.match(r"s_\w+_f(16|32)", one) and scalars.name_of(one.split()[0]) in scalars.SCALARS
-    }
+    floats = {one: text for one, text in both.items() if re.match(r"s_\w+_f(16|32)", one)}
     rows, width = denormals(scalars.given("gfx1201")), int(kind[1:])
     sources = rows if mode & KEEPS_SOURCES else [flushed(row, width, 64 // width) for row in rows]
     set_ = mode | 0b1100 if kind == "f32" else mode << 2 | 0b11
@@ -207,10 +206,9 @@ def test_denormals_of_scalars(kind, mode):
         mnemonic = one.split()[0]
         if kind not in mnemonic and mode:
             continue
-        name = scalars.name_of(mnemonic)
-        reads = re.findall(r"_([iuf]\d+)", name)[-1]  # of a conversion, the last kind that its name has
+        reads = re.findall(r"_([iuf]\d+)", mnemonic)[-1]  # of a conversion, the last kind that its name has
         case = scalars.Scalar("gfx1201", one, example, sources if reads == kind else rows)
-        writes = scalars.kind_of_result(name) if case.values else ""
+        writes = scalars.kind_of_result(mnemonic) if case.values else ""
         if writes.removeprefix("2") == kind and not mode & KEEPS_RESULTS:
             case.values = flushed(case.values, width, 2 if writes[0] == "2" else 1)
         if case.values:

@@ -21,7 +21,7 @@ from slow_cases import slow_but
 
 from warpwave.config.targets import load_targets
 from warpwave.inside.compile.candidates import Candidates, Discarded, _Launch, key
-from warpwave.inside.compile.stage import Expected
+from warpwave.inside.compile.stage import _as_expected
 from warpwave.inside.process.journal import Audit
 from warpwave.records import ADVICE, OPEN, BenchScript, CompiledKernel, Gates, NotRun, Stage, Verdict, dump
 
@@ -333,12 +333,11 @@ def test_one_launch_that_needs_it_is_enough():
         assert discarded.mark(advised) == dataclasses.replace(advised, advice=left)
 
     # The same refusal in another test fails; a note without a row is left out.
-    expected, audit = Expected(), Audit()
+    expected, audit = {f"{key(row(origin='here'))} here"}, Audit()
     audit.begin()
-    expected.note({"event": "expected", "row": f"{key(row(origin='here'))} here"})
 
-    assert expected.mark(row(origin="here", seconds=1.0)).not_run is NotRun.SKIPPED
-    assert expected.mark(row(origin="elsewhere")).verdict is Verdict.FAILED
+    assert _as_expected(row(origin="here", seconds=1.0), expected).not_run is NotRun.SKIPPED
+    assert _as_expected(row(origin="elsewhere"), expected).verdict is Verdict.FAILED
     assert audit.check({"event": "expected"}) is None
 
 

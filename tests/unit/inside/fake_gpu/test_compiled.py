@@ -26,10 +26,7 @@ from warpwave.inside.fake_gpu.compiled import (
 )
 from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.process.outcomes import Pretended
-from warpwave.inside.test.notes import (
-    COMPILED,
-    replaced_compiler,
-)
+from warpwave.inside.test.notes import COMPILED, notes_of
 
 
 def bump(x, *rest):
@@ -180,8 +177,9 @@ def test_a_module_stays_itself(ops):
 def test_the_report_counts_what_ran_as_plain_python():
     """On the first screen: it limits what a green report says."""
     cases = [SimpleNamespace(properties=properties) for properties in ({COMPILED: "replaced"}, {}, {COMPILED: "replaced"})]
-    assert replaced_compiler(cases[1:2]) == []
-    notes = tuple(replaced_compiler(cases))
+    job = SimpleNamespace(emulate=None)
+    assert [*notes_of(job, cases[1:2], 0)] == []
+    notes = tuple(notes_of(job, cases, 0))
     whole = run(stages=(StageReport(Stage.TEST, Verdict.PASSED, 1.0, notes=notes),))
     screen = Console(file=io.StringIO(), width=200)
     screen.print(render_terminal(compare([whole])))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import command
 import pytest
+from engine_requests import make_job
 
 from warpwave.config.package import import_folders, load_pytest_settings
 from warpwave.config.targets import load_targets
@@ -18,8 +19,8 @@ from warpwave.inside.multi_gpu.pytest_plugin import PART
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.workers import JOURNAL_VARIABLE
 from warpwave.inside.test.budget import Pace, in_order
-from warpwave.inside.test.settings import SETTINGS_VARIABLE
-from warpwave.records import Budget, Limits, Stage
+from warpwave.inside.test.settings import SETTINGS_VARIABLE, Settings
+from warpwave.records import Budget, Limits, Stage, to_json
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
@@ -127,7 +128,8 @@ def test_a_plugin_that_does_not_load_is_off(tmp_path):
         (tmp_path / f"{name}-1.0.dist-info" / "entry_points.txt").write_text(f"[pytest11]\n{name} = {name}\n")
     (tmp_path / "test_a.py").write_text("def test_a(five): assert five == 5\n")
     journal = Journal(tmp_path / "journal")
-    told = {JOURNAL_VARIABLE: str(journal.path), SETTINGS_VARIABLE: json.dumps({"addopts": ["--old_hooks", "--fine"]})}
+    told = {JOURNAL_VARIABLE: str(journal.path), SETTINGS_VARIABLE: str(tmp_path / "settings.json")}
+    (tmp_path / "settings.json").write_text(to_json(Settings(make_job("r", "cpu", (), ".", "."), addopts=("--old_hooks", "--fine"))))
     words = [sys.executable, "-m", "pytest", "-q", "-p", "warpwave.inside.test.settings_plugin", "-p", "no:cacheprovider"]
     variables = {**os.environ, **told, "PYTHONPATH": f"{tmp_path}{os.pathsep}{REPOSITORY}", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": ""}
 
