@@ -441,11 +441,6 @@ def language() -> list[Answer]:
         put(InterpreterBuilder, "create_inline_asm", ptx.create_inline_asm, "inline PTX runs on all elements at once"),
         put(InterpreterBuilder, "get_bf16", words.constant_of_bf16, "a constant of every type but this one is there"),
         wrap(interpreter.interpreter_builder, "options", words.without_overflow, "it computes sums again, and drops the comparison"),
-        *(
-            [put(interpreter, "_patch_builtin", words.remembering(interpreter), "it looks through the language before each launch")]
-            if hasattr(interpreter, "_patch_attr")
-            else []
-        ),
     ]
 
 
