@@ -55,9 +55,10 @@ _TYPES = "_warpwave_types"  # of the rewritten function, which has not the annot
 
 
 def note_types(kernel: Any) -> None:
-    """Remember which types a kernel names for its arguments that are no pointers."""
+    """Remember which types a kernel names for its arguments that are no pointers, and its signature: each launch asks for it often."""
     function = kernel.rewrite()
     if not hasattr(function, _TYPES):
+        function.__signature__ = inspect.signature(function)
         params = [KernelParam(0, param, False, False) for param in inspect.signature(kernel.fn).parameters.values()]
         named = {param.name: param.annotation_type for param in params if param.annotation_type}
         setattr(function, _TYPES, {name: tl.str_to_ty(kind, None) for name, kind in named.items() if not kind.startswith("*")})

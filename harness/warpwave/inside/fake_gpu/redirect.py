@@ -52,7 +52,8 @@ class Redirect(torch.overrides.TorchFunctionMode):
         self._is_claimed = getattr(torch.Tensor, f"is_{claim.type}", None)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if marks.asked_by_torch():
+        is_same_anywhere = getattr(func, "__name__", "") == "__get__" and func.__self__ in _SAME_ANYWHERE
+        if is_same_anywhere or marks.asked_by_torch():
             return func(*args, **(kwargs or {}))
         outer = getattr(self._calls, "innermost", None)
         self._calls.innermost = func, args, kwargs or {}
@@ -250,6 +251,11 @@ class Redirect(torch.overrides.TorchFunctionMode):
 
 
 _places: Any = torch._C._nn
+# What a tensor says of itself wherever it is: `assert_close` alone asks for two dozen of these.
+_SAME_ANYWHERE = frozenset(
+    getattr(torch.Tensor, name)
+    for name in ("dtype", "is_leaf", "is_nested", "is_quantized", "is_sparse", "itemsize", "layout", "ndim", "requires_grad", "shape")
+)
 _OF_PLACES = (torch.device, _places._parse_to)
 # They need the numbers on the host. In an op of the package, and for `tolist`, torch's dispatcher does not say so.
 _WAIT = ("item", "tolist", "__bool__", "__int__", "__float__", "__index__", "nonzero", "masked_select", "unique", "equal")
