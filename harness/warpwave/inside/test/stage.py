@@ -131,6 +131,7 @@ _OUTCOMES = {
     "timeout": Verdict.TIMEOUT,
 }
 _MOST_FILES = 1000
+_TOLD_S = 0.1  # short tests follow each other faster than anybody reads their names
 _COLLECT_ONLY = ("--collect-only", "--co", "--collectonly")
 
 
@@ -161,6 +162,7 @@ class Results:
         self.postponed: dict[str, None] = {}
         self._reported: Counter[str] = Counter()
         self._due, self._behind = 0.0, False
+        self._shown, self._told = "", 0.0  # the test that has begun, until the host is told; when it was told of one
 
     def on_event(self, event: Event, card: int | None = None) -> None:
         """Process one journal event. `card` is the index of its GPU, if there are several."""
@@ -179,8 +181,7 @@ class Results:
             self.left = self.left or dict(event.get("left", {}))
         elif kind == "start":
             self.running[event["id"]] = time.monotonic()
-            done = len(self.cases) - sum((test, 0) in self.cases for test in self._loads)
-            emit("case", stage="test", id=event["id"], done=done, total=self.total)
+            self._shown = event["id"]
         elif kind in ("finish", "death"):
             case = self._case(event)
             if (over := self.over.pop(case.id, None)) and case.verdict is Verdict.PASSED:
@@ -218,6 +219,10 @@ class Results:
             self.notes[event["text"]] = None
         if self._behind and time.monotonic() > self._due:
             self.write()
+        if self._shown and (kind == "idle" or (kind == "start" and time.monotonic() > self._told + _TOLD_S)):
+            done = len(self.cases) - sum((test, 0) in self.cases for test in self._loads)
+            emit("case", stage="test", id=self._shown, done=done, total=self.total)
+            self._shown, self._told = "", time.monotonic()
 
     def _add(self, case: CaseResult) -> None:
         """Add a case. Each test collected under its id has a row; further results only replace a row if they are graver."""
@@ -319,14 +324,14 @@ class Results:
         self.cases = dict(sorted(self.cases.items(), key=lambda entry: (place.get(entry[0][0], len(place)), entry[0][1])))
 
     def write(self) -> None:
-        """Replace the JUnit file. This takes longer with more tests, so it may use at most a twentieth of the time."""
+        """Replace the JUnit file. This takes longer with more tests, so it may use at most a hundredth of the time."""
         started = time.monotonic()
         sealing.replace(self.folder / "junit.xml", junit_xml(self.job, list(self.cases.values())))
         if self.findings:
             sealing.replace(self.folder / "findings.jsonl", "".join(to_json(found) + "\n" for found in self.findings))
         if self.profiles:
             sealing.replace(self.folder / "profile.jsonl", "".join(to_json(found) + "\n" for found in self.profiles))
-        self._due, self._behind = started + 20 * (time.monotonic() - started), False
+        self._due, self._behind = started + 100 * (time.monotonic() - started), False
 
 
 def _counter_limits(job: Job) -> tuple[CounterLimit, ...]:
