@@ -143,6 +143,7 @@ class Results:
         self.lease = Lease(job, Stage.TEST)
         self.used, self.compiled_before = defaultdict[Union[int, None], Used](Used), 0 if job.interpret else compiled_kernels()
         self.cases: dict[tuple[str, int], CaseResult] = {}
+        self._kernels: dict[str, str] = {}  # by file
         self.collected: Counter[str] = Counter()
         self.total = 0  # of what was collected: tens of thousands are not added up for each of them
         self._loads: list[str] = []  # of files of benchmarks, which are no tests that somebody wrote
@@ -239,7 +240,10 @@ class Results:
             self.findings.append(Finding(**{**row, "defect": Defect(row["defect"])}))
 
     def _kernel(self, case: str) -> str:
-        return kernel_name(Path(self.job.kernels, case.split("::")[0]), self.job)
+        file = _file_of(case)
+        if file not in self._kernels:
+            self._kernels[file] = kernel_name(Path(self.job.kernels, file), self.job)
+        return self._kernels[file]
 
     def _case(self, event: Event) -> CaseResult:
         kernel = self._kernel(event["id"])
