@@ -159,7 +159,7 @@ def of_device(card: Architecture, device: torch.device, capability: object, free
         *(put(part, name, *answer) for part in parts for name, answer in answers.items()),
         *(put(getattr(module, part, None), name, torch_device.own(nothing), "nothing is profiled") for part, name in _MARKS),
         put(getattr(module, "nvtx", None), "range", contextlib.nullcontext, "nothing is profiled"),
-        put(torch.accelerator, "current_accelerator", lambda check_available=False: torch.device(device.type), "the card is of this type"),
+        put(torch.accelerator, "current_accelerator", always(torch.device(device.type)), "the card is of this type"),
         *(add(torch.version, name, version, "packages tell the vendor by it") for name, version in card.torch_version.items()),
         put(guards, f"_empty_strided_{device.type}", allocate, "code that torch.compile wrote calls it, and authors keep such code"),
         add(torch.UntypedStorage, "_share_cuda_ _new_shared_cuda", torch_device.no_handle, "not pretended: a driver makes such handles"),
