@@ -78,19 +78,18 @@ def run(**options: Any) -> Outcome:
 
 
 def _run(**options: Any) -> Outcome:
-    from warpwave.cli.cards import check_cards, no_target
     from warpwave.cli.known import keep_copy, read_known
     from warpwave.cli.legs import chosen_targets, legs_of
     from warpwave.cli.parse import parse_options
-    from warpwave.compare import compare, outcome
     from warpwave.config.targets import compiling_for, load_architectures, load_targets, named_architectures
-    from warpwave.report import make_report
     from warpwave.run import check_target
     from warpwave.run.folders import check_no_links, check_writable, ignored_by_git, point_to_latest
     from warpwave.run.legs import lanes
 
     targets, known_cards = load_targets(options["overlay"]), load_architectures(options["overlay"])
     if not options["names"]:
+        from warpwave.cli.cards import no_target
+
         raise no_target(targets)
     only = named_architectures(options["architectures"], known_cards, "--architectures")
     chosen = [(compiling_for(target, only), host) for target, host in chosen_targets(options, targets)]
@@ -103,6 +102,8 @@ def _run(**options: Any) -> Outcome:
     known = read_known(options, kernels=options["kernels"])
     if options["dry_run"]:
         return _show_plan(legs, options)
+    from warpwave.cli.cards import check_cards
+
     check_cards(legs, targets)
     check_writable(ignored_by_git(asked.where.out))
     point_to_latest(asked.where.out)
@@ -116,8 +117,12 @@ def _run(**options: Any) -> Outcome:
     ended = _cut_short(records, refused)
     keep_copy(known, asked.where.out)
     if options["no_report"]:
+        from warpwave.compare import compare, outcome
+
         judged = outcome(compare(read_runs([asked.where.out]), known=known)) if known is not None else None
         return show_records(records, asked.where.out, options, ended, judged)
+    from warpwave.report import make_report
+
     made = make_report([asked.where.out], asked.where.out, [target.name for target, _ in chosen], records, known=known)
     return show_report(made, asked.where.out, [asked.where.out], options, ended, next_too=True)
 

@@ -4,6 +4,7 @@ path, what was found and what is allowed."""
 from __future__ import annotations
 
 import difflib
+import functools
 import itertools
 import json
 import re
@@ -283,6 +284,14 @@ def load_builds(overlay: Path | None) -> tuple[Builds, Bounds]:
 def _load(overlay: Path | None) -> tuple[File, dict[str, Path], Path]:
     """Return the content of the files, the folder of each target's Dockerfile, and the path for messages."""
     shipped = default_file()
+    return _parsed(
+        shipped, overlay, overlay and overlay.resolve(), *(path.read_bytes() for path in (shipped, overlay) if path and path.is_file())
+    )
+
+
+@functools.lru_cache(maxsize=2)
+def _parsed(shipped: Path, overlay: Path | None, *state: object) -> tuple[File, dict[str, Path], Path]:
+    """Do this once for each `state` of the files: a run asks four times."""
     raw, where = read_yaml(shipped, _WHAT, _EXAMPLE), shipped
     folders = dict.fromkeys(raw["targets"], shipped.parent)
     if overlay is not None:

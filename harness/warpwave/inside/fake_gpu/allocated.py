@@ -29,11 +29,12 @@ class _Counter:
 
     def add(self, amount: int) -> None:
         self.current += amount
-        self.peak = max(self.peak, self.current)
-        if amount > 0:
-            self.allocated += amount
-        else:
+        if amount <= 0:
             self.freed -= amount
+            return
+        self.allocated += amount
+        if self.current > self.peak:
+            self.peak = self.current
 
 
 class _Allocated:

@@ -159,7 +159,7 @@ def of_device(card: Architecture, device: torch.device, capability: object, free
         *(put(part, name, *answer) for part in parts for name, answer in answers.items()),
         *(put(getattr(module, part, None), name, torch_device.own(nothing), "nothing is profiled") for part, name in _MARKS),
         put(getattr(module, "nvtx", None), "range", contextlib.nullcontext, "nothing is profiled"),
-        put(torch.accelerator, "current_accelerator", lambda check_available=False: torch.device(device.type), "the card is of this type"),
+        put(torch.accelerator, "current_accelerator", always(torch.device(device.type)), "the card is of this type"),
         *(add(torch.version, name, version, "packages tell the vendor by it") for name, version in card.torch_version.items()),
         put(guards, f"_empty_strided_{device.type}", allocate, "code that torch.compile wrote calls it, and authors keep such code"),
         add(torch.UntypedStorage, "_share_cuda_ _new_shared_cuda", torch_device.no_handle, "not pretended: a driver makes such handles"),
@@ -441,11 +441,6 @@ def language() -> list[Answer]:
         put(InterpreterBuilder, "create_inline_asm", ptx.create_inline_asm, "inline PTX runs on all elements at once"),
         put(InterpreterBuilder, "get_bf16", words.constant_of_bf16, "a constant of every type but this one is there"),
         wrap(interpreter.interpreter_builder, "options", words.without_overflow, "it computes sums again, and drops the comparison"),
-        *(
-            [put(interpreter, "_patch_builtin", words.remembering(interpreter), "it looks through the language before each launch")]
-            if hasattr(interpreter, "_patch_attr")
-            else []
-        ),
     ]
 
 

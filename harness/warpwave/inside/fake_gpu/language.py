@@ -6,7 +6,6 @@ import ast
 import builtins
 import dataclasses
 import functools
-import importlib
 import inspect
 from collections.abc import Callable
 from types import CodeType, FunctionType
@@ -16,6 +15,7 @@ import numpy as np
 import triton.language as tl
 from triton._C.libtriton import ir
 from triton.language.core import _unwrap_if_constexpr
+from triton.runtime import interpreter
 from triton.runtime.interpreter import InterpretedFunction, InterpreterError, TensorHandle, _get_np_dtype, interpreter_semantic
 from triton.runtime.jit import KernelParam
 
@@ -55,9 +55,10 @@ _TYPES = "_warpwave_types"  # of the rewritten function, which has not the annot
 
 
 def note_types(kernel: Any) -> None:
-    """Remember which types a kernel names for its arguments that are no pointers."""
+    """Remember which types a kernel names for its arguments that are no pointers, and its signature: each launch asks for it often."""
     function = kernel.rewrite()
     if not hasattr(function, _TYPES):
+        function.__signature__ = inspect.signature(function)
         params = [KernelParam(0, param, False, False) for param in inspect.signature(kernel.fn).parameters.values()]
         named = {param.name: param.annotation_type for param in params if param.annotation_type}
         setattr(function, _TYPES, {name: tl.str_to_ty(kind, None) for name, kind in named.items() if not kind.startswith("*")})
@@ -120,7 +121,7 @@ def _inner(code: CodeType) -> CodeType:
 # Triton's interpreter replaces the functions of `triton.language` before a launch, and again before each call of a function from a kernel.
 # That costs more than most calls. It overlooks names of a package's own, such as `gather = tl.gather`.
 
-_BUILTIN = tl.core.TRITON_BUILTIN
+_BUILTIN, _MISSING = tl.core.TRITON_BUILTIN, getattr(interpreter, "_MISSING", None)
 _LANGUAGE = "_warpwave_language"
 
 
@@ -135,16 +136,29 @@ class Modules:
             if getattr(value, _BUILTIN, False)
         }
         self.seen: dict[int, tuple[dict[str, Any], int, tuple[Any, ...]]] = {}
+        self.replaced: dict[tuple[Any, ...], _Replaced] = {}  # by the languages that a module names
 
     def forwarding(self, patch: Callable[[Any], Any], function: Any) -> Any:
         """Replace the language for a function; forward the names of its module before.
 
         The interpreter looks for the language among a kernel's globals. A module may import it elsewhere: as `triton.language`, which needs
         no name of its own, or in the function that makes the kernel.
+
+        What is replaced is the same for each launch, so it is remembered: the interpreter would look through the whole language again. If
+        something else is there than the last time, it does: a package has put it there, or a kernel is launched by another one.
         """
-        if not self._languages(function.__globals__):
+        languages = self._languages(function.__globals__)
+        if not languages:
             function.__globals__[_LANGUAGE] = tl
-        return patch(function)
+            languages = (tl,)
+        known = self.replaced.get(languages)
+        if known and known.holds():
+            return known.again()
+        is_plain = all(getattr(language.load, _BUILTIN, False) for language in languages)
+        scope = patch(function)
+        if is_plain and hasattr(scope, "_changes"):
+            self.replaced[languages] = _Replaced(scope)
+        return scope
 
     def calling(self, call: Callable[..., Any], called: Any, *args: Any, **kwargs: Any) -> Any:
         """Call a function from a kernel, without replacing again what is replaced."""
@@ -168,6 +182,36 @@ class Modules:
         languages = tuple(language for language in (tl, tl.core) if any(value is language for value in module.values()))
         self.seen[id(module)] = (module, len(module), languages)
         return languages
+
+
+class _Replaced:
+    """What one launch has replaced in the language."""
+
+    def __init__(self, scope: Any) -> None:
+        self._type, first = type(scope), dict[tuple[int, str], tuple[Any, str, Any]]()
+        for owner, name, before in scope._changes:
+            first.setdefault((id(owner), name), (owner, name, before))
+        self._changes = [*first.values()]
+        self._members = [(vars(owner), name, before) for owner, name, before in self._changes]
+        self._now = [(owner, name, vars(owner)[name]) for owner, name, _ in self._changes]
+        sizes = {id(owner): [vars(owner), len(vars(owner))] for owner, *_ in self._changes}
+        for owner, _, before in self._changes:
+            sizes[id(owner)][1] -= before is _MISSING
+        self._sizes = [*sizes.values()]
+
+    def holds(self) -> bool:
+        """Whether all that was replaced is there again, and nothing else was added."""
+        return all(members.get(name, _MISSING) is before for members, name, before in self._members) and all(
+            len(members) == size for members, size in self._sizes
+        )
+
+    def again(self) -> Any:
+        """Replace it, and return what restores it."""
+        for owner, name, value in self._now:
+            setattr(owner, name, value)
+        scope = self._type()
+        scope._changes = self._changes[:]
+        return scope
 
 
 def _forwarded(owner: Any, name: str) -> Callable[..., Any]:
@@ -455,27 +499,3 @@ def comparing_constants(transformers: type[ast.NodeTransformer]) -> Callable[...
 def constant_of_bf16(builder: Any, value: float) -> Any:
     """Return a constant, which Triton's interpreter has of every type but this one."""
     return TensorHandle(narrowed(np.array([value], dtype=np.float32), tl.bfloat16), tl.bfloat16)
-
-
-def remembering(interpreter: Any) -> Callable[..., None]:
-    """Return `_patch_builtin`, which replaces the builtin members of a module or class, with the names of each kept.
-
-    The interpreter looks through all members before each launch.
-    """
-    kept: dict[Any, tuple[int, list[str]]] = {}
-    is_builtin = importlib.import_module("triton.language.core").is_builtin
-
-    def patch_builtin(owner: Any, *rest: Any) -> None:
-        size, names = kept.get(owner, (-1, []))
-        if size != len(vars(owner)):
-            members = inspect.getmembers(owner)
-            names = [name for name, member in members if is_builtin(member)]
-            # A kernel that is launched by another one finds them replaced.
-            if not any(str(getattr(member, "__qualname__", "")).startswith("_patch_attr.") for _, member in members):
-                kept[owner] = len(vars(owner)), names
-        for name in names:
-            member = getattr(owner, name, None)
-            if is_builtin(member):
-                interpreter._patch_attr(owner, name, member, *rest)
-
-    return patch_builtin

@@ -50,10 +50,14 @@ class Redirect(torch.overrides.TorchFunctionMode):
         Redirect.current = self
         # `torch.Tensor.is_cuda` and the like; torch does not have one for every type of device.
         self._is_claimed = getattr(torch.Tensor, f"is_{claim.type}", None)
+        self._same_anywhere = _SAME_ANYWHERE - {self._is_claimed}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if marks.asked_by_torch():
+        is_getter = getattr(func, "__name__", "") == "__get__"
+        if (func.__self__ if is_getter else func) in self._same_anywhere or marks.asked_by_torch():
             return func(*args, **(kwargs or {}))
+        if is_getter:
+            return self._attribute(func, args)
         outer = getattr(self._calls, "innermost", None)
         self._calls.innermost = func, args, kwargs or {}
         try:
@@ -72,8 +76,6 @@ class Redirect(torch.overrides.TorchFunctionMode):
         name = getattr(func, "__name__", "")
         if getattr(kwargs.get("generator"), "is_default", False):
             kwargs["generator"] = None  # the numbers of the card's default generator are those of torch's own
-        if name == "__get__":
-            return self._attribute(func, args)
         if name == "__set__":
             if getattr(func, "__self__", None) is torch.Tensor.data:  # a parameter is moved so
                 (marks.put_on_host if marks.is_host(args[1]) else marks.put_on_card)(args[0])
@@ -191,7 +193,9 @@ class Redirect(torch.overrides.TorchFunctionMode):
         if owner is torch.Tensor.is_meta:
             return self.to.type != "meta" and func(*args)
         result = func(*args)
-        return marks.marked_as(args[:1], result) if isinstance(result, torch.Tensor) else result
+        if isinstance(result, torch.Tensor) and self.is_on_card(marks.marked_as(args[:1], result)):
+            ALLOCATED.note(result)
+        return result
 
     def write(self, tensor: torch.Tensor, reduced: Any, place: str) -> Any:
         """Return what pickle writes of a tensor: `reduced`, with its place, which is the card's name or `cpu`."""
@@ -250,6 +254,14 @@ class Redirect(torch.overrides.TorchFunctionMode):
 
 
 _places: Any = torch._C._nn
+# What a tensor says of itself wherever it is: `assert_close` alone asks for two dozen of these.
+_SAME_ANYWHERE = frozenset(
+    getattr(torch.Tensor, name)
+    for name in (
+        *("dtype", "is_leaf", "is_mps", "is_nested", "is_quantized", "is_sparse", "itemsize", "layout", "ndim", "requires_grad", "shape"),
+        *("dim", "element_size", "is_complex", "is_contiguous", "is_floating_point", "numel", "size", "storage_offset", "stride"),
+    )
+)
 _OF_PLACES = (torch.device, _places._parse_to)
 # They need the numbers on the host. In an op of the package, and for `tolist`, torch's dispatcher does not say so.
 _WAIT = ("item", "tolist", "__bool__", "__int__", "__float__", "__index__", "nonzero", "masked_select", "unique", "equal")

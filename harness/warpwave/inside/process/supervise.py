@@ -159,16 +159,17 @@ def _run_worker(
         while True:
             exited = worker.poll() is not None
             with _uninterrupted():
-                fresh = tail.read()
+                fresh, moved = tail.read(), False
                 for event in filter(audit.check, fresh):
                     last = kind = event["event"]
                     if kind in ("loading", "start", "turn"):
-                        running, since = event["id"], _Clock(worker.pid)
+                        running, moved = event["id"], True
                     elif kind in ("finish", "ready", "poisoned", "waiting", "postponed"):
-                        running, since = None, _Clock(worker.pid)
+                        running, moved = None, True
                     elif kind == "lost":
                         lost = event["reason"]
                     on_event(event)
+                since = _Clock(worker.pid) if moved else since
             if exited:
                 break
             if not fresh:

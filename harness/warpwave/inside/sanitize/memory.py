@@ -319,10 +319,10 @@ class Tensors:
 
 
 def _named(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, Any]]:
-    parameters = inspect.signature(function).parameters
-    known = {name: value for name, value in kwargs.items() if name in parameters}
+    signature = inspect.signature(function)
+    known = {name: value for name, value in kwargs.items() if name in signature.parameters}
     try:
-        bound = inspect.signature(function).bind_partial(*args, **known).arguments
+        bound = signature.bind_partial(*args, **known).arguments
     except TypeError:  # Triton reports it
         return []
     return [each for name, value in bound.items() for each in named_in(name, value)]

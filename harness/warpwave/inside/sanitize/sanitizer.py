@@ -298,7 +298,7 @@ def _followed(kernel: Any, args: Any, kwargs: dict[str, Any]) -> Followed:
         if not text:
             return Followed()
         named = {name: value for name, value in kwargs.items() if name in signature}
-        bound = inspect.signature(kernel.fn).bind(*args, **named)
+        bound = inspect.signature(kernel.rewrite()).bind(*args, **named)
         bound.apply_defaults()
         grid = kwargs["grid"](bound.arguments) if callable(kwargs["grid"]) else kwargs["grid"]
         return lanes_of(text, signature, [bound.arguments[name] for name in signature], grid)

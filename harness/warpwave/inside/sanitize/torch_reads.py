@@ -83,10 +83,13 @@ class TorchReads:
 
     def called(self, function: Any, args: Any, kwargs: Any, result: Any) -> None:
         """Learn from one call of torch."""
+        if not self._shadows:
+            self._shadows.called(function, args, kwargs, result)
+            return
         name, kwargs = getattr(function, "__name__", ""), kwargs or {}
         is_copy = name in _CONVERSIONS or name in (Redirect.current.kinds if Redirect.current else ())
         is_known = is_copy or name in _NUMBERS or name in _COPIES or name in _READS or name in _IN_PLACE
-        if not self._shadows or not is_known or is_packages_op(function):
+        if not is_known or is_packages_op(function):
             self._shadows.called(function, args, kwargs, result)
             return
         out = kwargs.get("out")

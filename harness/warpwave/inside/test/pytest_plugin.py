@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import CodeType, FrameType
@@ -298,7 +298,7 @@ class Reporter:
 
     def _look_for_replaced(self) -> None:
         """Note functions that run, report or compare tests and were replaced after the package was loaded."""
-        now = [(name, vars(owner).get(name.rpartition(".")[2]) is was) for name, owner, was in _ORIGINALS]
+        now = [(name, False) for name, members, key, was in _ORIGINALS if members.get(key) is not was]
         close = getattr(sys.modules.get("torch.testing"), "assert_close", None)
         now.append(("torch.testing.assert_close", close is None or getattr(close, "__module__", "").startswith("torch.testing.")))
         now.append(("the reporter's journal", type(self.journal) is Journal))
@@ -311,12 +311,13 @@ class Reporter:
             os._exit(1)
 
 
-def _originals() -> list[tuple[str, object, object]]:
+def _originals() -> list[tuple[str, Mapping[str, object], str, object]]:
     kept = [(pytest.Function, "pytest.Function.runtest"), (RUNNER, "_pytest.runner.runtestprotocol")]
     kept += [(RUNNER, "_pytest.runner.call_and_report"), (pytest.CallInfo, "pytest.CallInfo.from_call")]
     kept += [(Journal, "Journal.write"), (Journal, "Journal._append")]
     kept += [(Reporter, f"Reporter.{name}") for name, value in vars(Reporter).items() if callable(value)]
-    return [(name, owner, vars(owner).get(name.rpartition(".")[2])) for owner, name in kept]
+    keys = [(name, vars(owner), name.rpartition(".")[2]) for owner, name in kept]
+    return [(name, members, key, members.get(key)) for name, members, key in keys]
 
 
 _ORIGINALS = _originals()

@@ -63,6 +63,7 @@ def pytest_options(job: Job, folder: Path) -> list[str]:
     os.environ[SETTINGS_VARIABLE] = str(path)
     fixed = ["-p", "warpwave.inside.test.settings_plugin", "--rootdir", job.kernels, "-c", str(file), "--confcutdir", str(above)]
     fixed += ["-p", "no:cacheprovider", "--continue-on-collection-errors", "-v", "--color=no", "-o", "addopts=", *early]
+    fixed += ["-o", "console_output_style=classic"]  # for a percentage, pytest would ask for the terminal's width at each test
     fixed += ["--no-header"]  # plugins import all that they have, a second in each worker, to say of which version it is
     # A key that only a missing plugin knows is no reason to stop, even if the package turns warnings into errors.
     return [*fixed, "-W", "ignore:Unknown config option:pytest.PytestConfigWarning", *_placed(job.what.pytest_args, job.kernels)]

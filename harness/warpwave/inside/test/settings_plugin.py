@@ -58,6 +58,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """From here on, ids stay as they are, and tests that ask for the root of the package find it."""
     if settings().rootdir:
         session.config._rootpath = Path(settings().rootdir)  # type: ignore[attr-defined]
+    # The log names a test as the report does. pytest would look for a path from its working folder, twice for each test.
+    session.config.cwd_relative_nodeid = lambda nodeid: nodeid  # type: ignore[method-assign]
 
 
 def split(parser: pytest.Parser, words: list[str], rootdir: Path, kernels: Path) -> tuple[list[str], list[str]]:

@@ -117,6 +117,7 @@ _OUTCOMES = {
     "timeout": Verdict.TIMEOUT,
 }
 _MOST_FILES = 1000
+_TOLD_S = 0.1  # short tests follow each other faster than anybody reads their names
 _COLLECT_ONLY = ("--collect-only", "--co", "--collectonly")
 
 
@@ -128,6 +129,7 @@ class Results:
         self.lease = Lease(job, Stage.TEST)
         self.used, self.compiled_before = defaultdict[Union[int, None], Used](Used), 0 if job.interpret else compiled_kernels()
         self.cases: dict[tuple[str, int], CaseResult] = {}
+        self._kernels: dict[str, str] = {}  # by file
         self.collected: Counter[str] = Counter()
         self.total = 0  # of what was collected: tens of thousands are not added up for each of them
         self._loads: list[str] = []  # of files of benchmarks, which are no tests that somebody wrote
@@ -147,6 +149,7 @@ class Results:
         self.postponed: dict[str, None] = {}
         self._reported: Counter[str] = Counter()
         self._due, self._behind = 0.0, False
+        self._shown, self._told = "", 0.0  # the test that has begun, until the host is told; when it was told of one
 
     def on_event(self, event: Event, card: int | None = None) -> None:
         """Process one journal event. `card` is the index of its GPU, if there are several."""
@@ -165,8 +168,7 @@ class Results:
             self.left = self.left or dict(event.get("left", {}))
         elif kind == "start":
             self.running[event["id"]] = time.monotonic()
-            done = len(self.cases) - sum((test, 0) in self.cases for test in self._loads)
-            emit("case", stage="test", id=event["id"], done=done, total=self.total)
+            self._shown = event["id"]
         elif kind in ("finish", "death"):
             case = self._case(event)
             if (over := self.over.pop(case.id, None)) and case.verdict is Verdict.PASSED:
@@ -204,6 +206,10 @@ class Results:
             self.notes[event["text"]] = None
         if self._behind and time.monotonic() > self._due:
             self.write()
+        if self._shown and (kind == "idle" or (kind == "start" and time.monotonic() > self._told + _TOLD_S)):
+            done = len(self.cases) - sum((test, 0) in self.cases for test in self._loads)
+            emit("case", stage="test", id=self._shown, done=done, total=self.total)
+            self._shown, self._told = "", time.monotonic()
 
     def _add(self, case: CaseResult) -> None:
         """Add a case. Each test collected under its id has a row; further results only replace a row if they are graver."""
@@ -220,7 +226,10 @@ class Results:
             self.findings.append(Finding(**{**row, "defect": Defect(row["defect"])}))
 
     def _kernel(self, case: str) -> str:
-        return kernel_name(Path(self.job.kernels, case.split("::")[0]), self.job)
+        file = _file_of(case)
+        if file not in self._kernels:
+            self._kernels[file] = kernel_name(Path(self.job.kernels, file), self.job)
+        return self._kernels[file]
 
     def _case(self, event: Event) -> CaseResult:
         kernel = self._kernel(event["id"])
@@ -305,14 +314,15 @@ class Results:
         self.cases = dict(sorted(self.cases.items(), key=lambda entry: (place.get(entry[0][0], len(place)), entry[0][1])))
 
     def write(self) -> None:
-        """Replace the JUnit file. This takes longer with more tests, so it may use at most a twentieth of the time."""
-        started = time.monotonic()
+        """Replace the JUnit file. This takes longer with more tests, so it may use a twentieth of the time, and a hundredth of a core."""
+        started, used = time.monotonic(), time.thread_time()
         sealing.replace(self.folder / "junit.xml", junit_xml(self.job, list(self.cases.values())))
         if self.findings:
             sealing.replace(self.folder / "findings.jsonl", "".join(to_json(found) + "\n" for found in self.findings))
         if self.profiles:
             sealing.replace(self.folder / "profile.jsonl", "".join(to_json(found) + "\n" for found in self.profiles))
-        self._due, self._behind = started + 20 * (time.monotonic() - started), False
+        wait = max(20 * (time.monotonic() - started), 100 * (time.thread_time() - used))
+        self._due, self._behind = started + wait, False
 
 
 def _unjudged(results: Results) -> Iterator[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import types
 from functools import partial
 
 import pytest
@@ -17,52 +16,51 @@ import triton.language as tl
 from triton.runtime import interpreter
 
 from warpwave.collect.cases import read_cases
-from warpwave.inside.fake_gpu.language import remembering
+from warpwave.inside.fake_gpu.language import Modules
 from warpwave.inside.fake_gpu.torch_ops import with_out_dtype
 from warpwave.records import Stage, Verdict
 
-SEARCH = interpreter._patch_builtin
+_OWNERS = (tl, tl.core, tl.math, tl.tensor, tl.dtype, tl.condition, tl.core.tensor_descriptor_base)
 
 
-@pytest.fixture
-def replaced(monkeypatch):
-    """Returns the names that a search replaces."""
-    found = []
-    monkeypatch.setattr(interpreter, "_patch_attr", lambda owner, name, member, *rest: found.append(name))
-
-    def names(search, owner):
-        found.clear()
-        search(owner, None, None)
-        return list(found)
-
-    return names
+def members():
+    return {(owner, name): value for owner in _OWNERS for name, value in vars(owner).items()}
 
 
-@pytest.mark.parametrize("owner", [tl, tl.tensor, tl.math, tl.core.tensor_descriptor_base])
-def test_the_same_members_are_replaced_the_first_time_and_later(replaced, owner):
-    search = remembering(interpreter)
-    assert replaced(search, owner) == replaced(search, owner) == replaced(SEARCH, owner) != []
+def test_a_later_launch_replaces_the_same_and_restores_it():
+    """The interpreter itself replaces it the first time, and our memory of that does so the second time."""
+    replace = partial(Modules().forwarding, interpreter._patch_lang)
+    replace(launch := lambda: None).restore()
+    before, replaced = members(), []
+    for again in (interpreter._patch_lang, replace):
+        scope = again(launch)
+        replaced.append({key for key, value in members().items() if value is not before.get(key)})
+        scope.restore()
+
+        assert members() == before
+    assert replaced[0] == replaced[1] != set()
 
 
-def test_what_is_new_or_was_replaced_meanwhile_is_noticed(replaced, monkeypatch):
-    """A kernel that another one launches finds the members replaced: that is not what is kept."""
-    search, one = remembering(interpreter), tl.core.builtin(lambda _semantic: None)
-    module = types.ModuleType("language")
-    module.first = one
-    assert replaced(search, module) == ["first"]
-    module.second = one
-    assert replaced(search, module) == ["first", "second"]
+@pytest.mark.parametrize("name", ["load", "is_new"])
+def test_what_is_new_or_was_replaced_meanwhile_is_noticed(monkeypatch, name):
+    replace = partial(Modules().forwarding, interpreter._patch_lang)
+    replace(launch := lambda: None).restore()
+    monkeypatch.setattr(tl, name, tl.core.builtin(lambda _semantic: "theirs"), raising=False)
+    scope = replace(launch)
+    try:
+        assert getattr(tl, name)() == "theirs"
+    finally:
+        scope.restore()
 
-    module = types.ModuleType("another")
-    monkeypatch.undo()
-    module.first = one
-    scope = interpreter._LangPatchScope()
-    interpreter._patch_attr(module, "first", one, None, scope)
-    module.second = one
-    search(module, None, scope)
-    scope.restore()
-    search(module, None, scope)
-    assert "_patch_attr" in module.first.__qualname__
+
+def test_a_launch_within_a_launch_leaves_the_outer_ones_language():
+    replace, before = partial(Modules().forwarding, interpreter._patch_lang), members()
+    outer = replace(launch := lambda: None)
+    inside = members()
+    replace(launch).restore()
+    assert members() == inside
+    outer.restore()
+    assert {key: value for key, value in members().items() if key in before} == before
 
 
 # bf16 and fp8 in Triton's interpreter, against torch.

@@ -152,6 +152,7 @@ def test_progress_counts_tests_and_not_the_load_of_a_benchmark_file(tmp_path, mo
     results.on_event({"event": "collected", "ids": tests})
     for test in tests:
         results.on_event({"event": "start", "id": test})
+        results.on_event({"event": "idle"})
         ended = {"outcome": "passed", "seconds": 0.1, "message": "", "detail": "", "properties": {}}
         results.on_event({"event": "finish", "id": test, **ended})
 
