@@ -121,7 +121,7 @@ def _of_module(card: Architecture, device: torch.device, capability: object, fre
         ("graph_pool_handle", always((0, 0)), "a name, of memory that is not pooled"),
         ("make_graphed_callables", lambda callables, *args, **kwargs: callables, "called, they do the same"),
         ("cudart", always(torch_device.Runtime()), "packages mark there what a profiler should record"),
-        ("set_device ipc_collect set_per_process_memory_fraction set_sync_debug_mode _sleep", nothing, "there is nothing to set"),
+        ("set_device ipc_collect set_sync_debug_mode _sleep", nothing, "there is nothing to set"),
         ("_record_memory_history _dump_snapshot", nothing, "there is nothing to record"),
         ("reset_peak_host_memory_stats reset_accumulated_host_memory_stats", nothing, "the host's memory is not counted"),
         *((name, value, "counted on the host") for name, value in memory_answers(min(total, free_bytes or total), total).items()),

@@ -5,6 +5,7 @@ import json
 import random
 import subprocess
 import sys
+import time
 import unittest
 from concurrent.futures.process import BrokenProcessPool
 
@@ -337,9 +338,82 @@ def _interpreted_kernel():
     return InterpretedFunction(_module_skip)
 
 
+def _asked(name):
+    """Have a number that only a card knows, as `torch.cuda.memory_allocated()` gives it."""
+    Pretended.asked.add(name)
+    return 512
+
+
+def _peak(work):
+    work()
+    return elapsed_time()
+
+
+def elapsed_time():
+    return _asked("elapsed_time")
+
+
+def memory_allocated():
+    return _asked("memory_allocated")
+
+
 def _compared_memory():
-    Pretended.memory = True
-    assert torch.zeros(1).sum() > 0, "saves memory"
+    x = torch.zeros(4)
+    before = memory_allocated()
+    assert memory_allocated() - before >= x.nbytes, f"saves memory: {x}"
+
+
+def _compared_by_a_helper():
+    x, limit = torch.zeros(4), 3
+    ratio = _peak(lambda: x + 1) / _peak(x.sum)
+    if ratio < limit:
+        raise AssertionError("not faster")
+
+
+def _compared_a_list():
+    times = []
+    for _ in range(3):
+        times.append(elapsed_time())
+    unittest.TestCase().assertLess(sum(times) / len(times), 1)  # noqa: PT009 - as torch's own test classes do
+
+
+def _compared_the_hosts_clock():
+    began = time.perf_counter()
+    torch.zeros(1)
+    took = time.perf_counter() - began
+    assert took < 0
+
+
+def _divided_by_memory():
+    memory_allocated()
+    return 1 / (memory_allocated() - 512)
+
+
+def _elements_after_memory():
+    x = torch.zeros(3)
+    memory_allocated()
+    assert torch.equal(x, x + 1)
+
+
+def _an_error_after_timing():
+    x = torch.zeros(3)
+    took = elapsed_time()
+    error = (x - 1).abs().max().item()
+    assert error < 0.5, f"after {took} ms"
+
+
+def _a_shape_after_timing():
+    x = torch.zeros(3)
+    elapsed_time()
+    assert x.shape == (4,)
+
+
+def _elements_of_what_was_read():
+    from torch._inductor.utils import run_and_get_code
+
+    Pretended.compiled = True
+    y, _ = run_and_get_code(lambda: torch.zeros(3))
+    assert torch.allclose(y, y + 1)
 
 
 def _counted_graphs():
@@ -355,7 +429,7 @@ def _compared_after_compiling():
 
 
 def _compared_tensors():
-    Pretended.memory = True
+    memory_allocated()
     torch.testing.assert_close(torch.zeros(1), torch.ones(1))
 
 
@@ -426,6 +500,14 @@ CASES = {
     "a misspelt operator of torch": (lambda: torch.ops.aten.ad, NotRun.RAISED),
     "a misspelt namespace": (lambda: torch.ops.atne.add, NotRun.RAISED),
     "memory that nobody counts": (_compared_memory, NotRun.NEEDS_CARD),
+    "a number of a helper": (_compared_by_a_helper, NotRun.NEEDS_CARD),
+    "a list of numbers": (_compared_a_list, NotRun.NEEDS_CARD),
+    "the host's clock": (_compared_the_hosts_clock, NotRun.NEEDS_CARD),
+    "a division by memory": (_divided_by_memory, NotRun.NEEDS_CARD),
+    "elements, after it asked for memory": (_elements_after_memory, NotRun.RAISED),
+    "an error, after it asked for time": (_an_error_after_timing, NotRun.RAISED),
+    "a shape, after it asked for time": (_a_shape_after_timing, NotRun.RAISED),
+    "elements beside the code that torch made": (_elements_of_what_was_read, NotRun.RAISED),
     "graphs that nobody makes": (_counted_graphs, NotRun.NOT_PRETENDED),
     "its own, after torch.compile": (_compared_after_compiling, NotRun.RAISED),
     "tensors of one that asked for memory": (_compared_tensors, NotRun.RAISED),
@@ -466,11 +548,13 @@ def test_a_kernels_error_is_shown_without_the_interpreters_wrapping():
 @pytest.mark.parametrize("name", CASES)
 def test_an_exception_says_why(name):
     function, why = CASES[name]
-    Pretended.memory = Pretended.compiled = False
+    Pretended.asked.clear()
+    Pretended.compiled = False
     try:
         assert why_not_run(_raised(function)) is why
     finally:
-        Pretended.memory = Pretended.compiled = False
+        Pretended.asked.clear()
+        Pretended.compiled = False
 
 
 def test_a_stage_counts_what_did_not_run():
