@@ -120,8 +120,11 @@ _MOST_PHRASES = 50
 _MOST_NAMES = 8  # of targets in a phrase
 
 
-def absent(name: str) -> TargetSummary:
-    """Return the summary of an expected target without a raw folder."""
+def absent(name: str, given: Iterable[TargetRun] = ()) -> TargetSummary:
+    """Return the summary of an expected target without a raw folder. A run that was stopped may not have come to it."""
+    if any(run.record.exit and run.record.exit.interrupted and name in run.record.command for run in given):
+        hint = "The command that continues the run starts it, too."
+        return TargetSummary(name, name, Verdict.ABSENT, reason="not started, because the run was stopped", hint=hint)
     hint = f"Run it, or give its raw folder or artifact beside the others: raw/{name}."
     return TargetSummary(name, name, Verdict.ABSENT, reason="no raw folder was given", hint=hint)
 

@@ -55,6 +55,13 @@ def test_a_terminal_has_every_card_beside_every_function(width):
     assert text.count("✓ 34 50%") >= 3 * len(CARDS) - 1
 
 
+def test_the_legend_explains_only_what_is_there():
+    """A dash stands for a function that was not launched for a card."""
+    assert "-: not" not in terminal(package())
+    code = package().compiled
+    assert "-: not" in terminal(package(compiled=(*code, compiled(CARDS[0].architecture, function="alone", origin=TEST))))
+
+
 def test_a_long_grid_shows_the_worst_and_counts_the_rest():
     """--full shows all of it."""
     text, full = terminal(package(40)), terminal(package(40), full=True)

@@ -36,7 +36,7 @@ def judged(error: BaseException, asked: Collection[str]) -> Judged:
     function, statement = _found(frame, line)
     if statement is None:
         return ""
-    if {name.rpartition(".")[2] for name in _called(statement)} & _OF_ELEMENTS:
+    if _OF_ELEMENTS & set(_called(statement)):
         return "tensors"
     nodes = list(_origin(statement, function))
     if any(_asks(node, frame, asked) for node in nodes):
@@ -102,7 +102,12 @@ def _sources(node: ast.AST, names: Collection[str]) -> Iterator[ast.AST]:
 
 
 def _called(statement: ast.AST) -> Iterator[str]:
-    return (ast.unparse(node.func) for node in ast.walk(statement) if isinstance(node, ast.Call))
+    """Yield the names of the functions and methods that are called, but for Python's own `all` and `any`."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            yield node.func.attr
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id not in ("all", "any"):
+            yield node.func.id
 
 
 def _asks(node: ast.AST, frame: FrameType, asked: Collection[str]) -> bool:

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import functools
 import gc
+import itertools
 import linecache
 import multiprocessing.process
 import re
@@ -75,6 +76,8 @@ def describe(error: BaseException) -> str:
     while str(error).rstrip().endswith("^") and error.__cause__:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if isinstance(error, AssertionError):  # pytest writes below the author's words what was compared
+        lines = lines[:1] + list(itertools.takewhile(lambda line: not line.startswith("assert "), lines[1:]))
     if not lines:
         return type(error).__name__
     text = f"{lines[-1]} ({lines[0].rstrip(':')})" if lines[0].endswith(":") else _of_tool(lines) or lines[0]
@@ -283,6 +286,9 @@ _NO_CARD = re.compile(
     r"|Could not find `lib\w+\.so`\. Make sure it is in your LD_LIBRARY_PATH"  # Triton, of a vendor's matrix library
     # torch's CPU, on which a pretended card computes: of a dtype that it lacks, and of whole numbers divided by zero
     r"|^\"\w+\" not implemented for '\w+'$|^ZeroDivisionError$"
+    # torch built without a card's libraries, on a machine whose memory is not the card's
+    r"|Tried to instantiate dummy base class|Legacy \w+ profiling requires"
+    r"|DefaultCPUAllocator: can't allocate memory|DID NOT RAISE .*OutOfMemoryError"
     r"|\[PROTON\] (Could not load `lib|Failed to execute )",  # Triton's profiler, which asks the driver
     re.IGNORECASE,
 )
@@ -396,10 +402,13 @@ def _is_gap(error: BaseException) -> bool:
         return False
     if isinstance(error, AttributeError) and (_stands_in(getattr(error, "obj", None)) or _is_compilers_frame(error)):
         return True
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    bindings = sys.modules.get("torch._C")
+    if isinstance(error, AttributeError) and bindings and error.obj is bindings and "/torch/" in last[0].filename:
+        return True  # torch's own code asks for what only a build for cards has
     called = _CALLED.match(str(error)) if isinstance(error, TypeError) else None
     if called and any(called[1] in vars(module) for name, module in list(sys.modules.items()) if name.startswith(_FAKE_GPU)):
         return True
-    last = traceback.extract_tb(error.__traceback__)[-1:]
     # torch's own errors pass through the modes there, which only call on.
     return bool(last) and "/warpwave/inside/fake_gpu/" in last[0].filename and (last[0].line or "").startswith("raise ")
 
