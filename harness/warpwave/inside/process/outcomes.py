@@ -227,7 +227,7 @@ def _of_tool(lines: Sequence[str]) -> str:
 # Comparisons of tensors. They fail for the tensors' sake, whatever the test has asked before.
 _OF_TENSORS = ("/torch/testing/", "/numpy/testing/")
 _COUNTERS = "torch._dynamo.utils"
-_OF_COMPILER = ("counters", "metrics", "frame_count", "op_count", "run_and_get_code")
+_OF_COMPILER = ("counters", "metrics", "frame_count", "op_count")
 _METRICS = "torch._inductor.metrics"
 _READS_CODE = "torch._inductor.utils"  # `run_and_get_code` and its kin, some of which assert that there is some
 
@@ -242,12 +242,17 @@ class Pretended:
 
 def compares_pretended(error: BaseException) -> bool:
     """Return whether a test failed that compares how often torch compiled something, or that reads the code that torch made: none."""
-    if not Pretended.compiled or _is_of_tensors(error) or judged(error, _OF_COMPILER) == "tensors":
+    if not Pretended.compiled or _is_of_tensors(error):
+        return False
+    readers = [name for name in vars(sys.modules.get(_READS_CODE, ast)) if "code" in name or "kernel" in name]
+    if judged(error, (*_OF_COMPILER, *readers)) == "tensors":
         return False
     if isinstance(error, AssertionError) and _counts_graphs(error.__traceback__):
         return True
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    is_reader = any(isinstance(each, FunctionType) and each.__module__ == _READS_CODE for each in frame.f_globals.values())
+    is_reader = any(
+        isinstance(each, FunctionType) and each.__module__ == _READS_CODE for each in (*frame.f_globals.values(), *frame.f_locals.values())
+    )
     return is_reader and isinstance(error, (AssertionError, IndexError, ValueError))
 
 

@@ -416,6 +416,15 @@ def _elements_of_what_was_read():
     assert torch.allclose(y, y + 1)
 
 
+def _counted_what_was_read():
+    from torch._inductor.utils import run_and_get_kernels
+
+    Pretended.compiled = True
+    x = torch.zeros(3)
+    _, kernels = run_and_get_kernels(lambda: x + 1)
+    assert len(kernels) == 1
+
+
 def _counted_graphs():
     from torch._dynamo.utils import counters
 
@@ -508,6 +517,7 @@ CASES = {
     "an error, after it asked for time": (_an_error_after_timing, NotRun.RAISED),
     "a shape, after it asked for time": (_a_shape_after_timing, NotRun.RAISED),
     "elements beside the code that torch made": (_elements_of_what_was_read, NotRun.RAISED),
+    "code that nobody makes": (_counted_what_was_read, NotRun.NOT_PRETENDED),
     "graphs that nobody makes": (_counted_graphs, NotRun.NOT_PRETENDED),
     "its own, after torch.compile": (_compared_after_compiling, NotRun.RAISED),
     "tensors of one that asked for memory": (_compared_tensors, NotRun.RAISED),
