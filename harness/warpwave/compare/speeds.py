@@ -512,7 +512,7 @@ class Doubts:
             return Doubt(self._words(sample, tests), frozenset(tests))
         if sample.kernel in self._tested or not self._passed.isdisjoint(sample.launched):
             return Doubt()
-        return Doubt(f"no test of {sample.kernel} passed here")
+        return Doubt(f"no test of {sample.kernel} passed here" if self._counts else "no test ran here")
 
     def _words(self, sample: Sample, tests: set[tuple[str, str]]) -> str:
         known = [name for name in sample.launched if name in self._by_function] if sample.launches_noted else []

@@ -161,7 +161,7 @@ def of_device(card: Architecture, device: torch.device, capability: object, free
         *(put(part, name, *answer) for part in parts for name, answer in answers.items()),
         *(put(getattr(module, part, None), name, torch_device.own(nothing), "nothing is profiled") for part, name in _MARKS),
         put(getattr(module, "nvtx", None), "range", contextlib.nullcontext, "nothing is profiled"),
-        put(getattr(torch.backends, device.type, None), "is_built", always(True), "of a build for cards"),
+        put(getattr(torch.backends, device.type, None), "is_built", torch_device.is_built, "packages mean the card by it"),
         put(torch, "Stream", streams.Stream, "torch's own asks a driver"),
         put(torch, "Event", streams.Event, "torch's own asks a driver"),
         around(torch.profiler.profile, "__enter__", torch_device.profiling, "there are no times of kernels"),

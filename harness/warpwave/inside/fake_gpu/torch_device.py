@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType, ModuleType, SimpleNamespace
@@ -235,6 +236,11 @@ def profiling(enter: Callable[..., Any], profile: Any) -> Any:
     """Begin a profile, and note that what it says of kernels needs a card."""
     Pretended.asked.update(_OF_PROFILER)
     return enter(profile)
+
+
+def is_built() -> bool:
+    """Return whether torch is built for cards: yes to a package. torch's own code would import what only such a build has."""
+    return not sys._getframe(1).f_globals.get("__name__", "").startswith("torch.")
 
 
 def only_card(device: object = 0) -> None:

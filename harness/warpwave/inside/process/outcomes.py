@@ -310,7 +310,7 @@ _NO_DATA = re.compile(
 )
 # How Python names the function in a TypeError about its arguments: `patches.<locals>.<lambda>() takes …`
 _CALLED = re.compile(r"^([A-Za-z_]\w*)(?:[\w.<>]*)\(\) ")
-_GAPS = (AttributeError, NotImplementedError, TypeError, KeyError)
+_GAPS = (AttributeError, NotImplementedError, TypeError, KeyError, ImportError)
 
 
 # What is not checked on a card either.
@@ -409,7 +409,8 @@ def _is_gap(error: BaseException) -> bool:
         return True
     last = traceback.extract_tb(error.__traceback__)[-1:]
     bindings = sys.modules.get("torch._C")
-    if isinstance(error, AttributeError) and bindings and error.obj is bindings and "/torch/" in last[0].filename:
+    lacks = isinstance(error, AttributeError) and bindings is not None and error.obj is bindings
+    if (lacks or (isinstance(error, ImportError) and error.name == "torch._C")) and "/torch/" in last[0].filename:
         return True  # torch's own code asks for what only a build for cards has
     called = _CALLED.match(str(error)) if isinstance(error, TypeError) else None
     if called and any(called[1] in vars(module) for name, module in list(sys.modules.items()) if name.startswith(_FAKE_GPU)):
