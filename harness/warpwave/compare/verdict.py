@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -334,7 +335,8 @@ def phrase(target: TargetSummary) -> str:
     hosted = _host_code(target.host_code, target.host_code_not_run)
     gates = f"broke a gate with {target.only_gates} of them" if target.only_gates else ""
     if target.verdict is Verdict.NOT_RUN and (measured or compiled or hosted):
-        done = [f"ran no test{_because(target)}", measured, compiled, gates, hosted]
+        why = target if not target.unchecked else dataclasses.replace(target, reason=target.unchecked[0].text)
+        done = [f"ran no test{_because(why)}", measured, compiled, gates, hosted]
     elif target.complete:
         tests = _count_sentence(target.tests, "test", "passed", "failed", target.tests_not_run)
         # Two options are enough to know that these were not all tests; the report lists them all.

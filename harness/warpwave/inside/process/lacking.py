@@ -188,6 +188,16 @@ def _requirement(name: str) -> str:
     return "" if any(is_near(top, other) for other in known if len(other) > 3 and "." not in other) else top
 
 
+def missing_program(error: BaseException) -> str:
+    """Return the program that a package starts and this machine does not have; empty if its name is one of the path with a letter wrong."""
+    name = str(getattr(error, "filename", None) or "")
+    trace = traceback.extract_tb(error.__traceback__)[-1:]
+    if not isinstance(error, FileNotFoundError) or not name or "/" in name or not trace or not trace[0].filename.endswith("/subprocess.py"):
+        return ""
+    programs = {path.name for folder in map(Path, os.get_exec_path()) if folder.is_dir() for path in folder.iterdir()}
+    return "" if any(is_near(name, program) for program in programs) else name
+
+
 @functools.lru_cache(maxsize=4)
 def _own_modules(root: Path) -> frozenset[str]:
     """Return the names of all modules and folders of a package's Python files.

@@ -24,7 +24,7 @@ from types import FunctionType, ModuleType, TracebackType
 from typing import Any, ClassVar
 
 from warpwave.inside.process.judged import judged
-from warpwave.inside.process.lacking import is_near, missing_modules, unbuilt
+from warpwave.inside.process.lacking import is_near, missing_modules, missing_program, unbuilt
 from warpwave.inside.process.needs import sources
 from warpwave.records import UNCHECKED, NotRun, StageReport, Verdict, worst
 
@@ -244,6 +244,8 @@ def compares_pretended(error: BaseException) -> bool:
     """Return whether a test failed that compares how often torch compiled something, or that reads the code that torch made: none."""
     if not Pretended.compiled or _is_of_tensors(error):
         return False
+    if Pretended.ran_compiled and (name := str(error).removeprefix("DID NOT RAISE ")) != str(error):
+        return name in vars(sys.modules.get("torch._dynamo.exc", ast))
     readers = [name for name in vars(sys.modules.get(_READS_CODE, ast)) if "code" in name or "kernel" in name]
     if judged(error, (*_OF_COMPILER, *readers)) == "tensors":
         return False
@@ -293,6 +295,7 @@ _NO_CARD = re.compile(
     r"|^\"\w+\" not implemented for '\w+'$|^ZeroDivisionError$"
     # torch built without a card's libraries, on a machine whose memory is not the card's
     r"|Tried to instantiate dummy base class|Legacy \w+ profiling requires"
+    r"|from user code:\s+File \"\S+/warpwave/inside/fake_gpu/"  # torch's compiler, which follows code of ours
     r"|DefaultCPUAllocator: can't allocate memory|DID NOT RAISE .*OutOfMemoryError"
     r"|\[PROTON\] (Could not load `lib|Failed to execute )",  # Triton's profiler, which asks the driver
     re.IGNORECASE,
@@ -359,6 +362,8 @@ def reason_of(error: BaseException) -> tuple[NotRun, str]:
             return NotRun.NEEDS_CARD, ""  # other processes do not see the pretended card
         if isinstance(each, OSError) and (library := _NO_LIBRARY.search(text)) and library[1] in _drivers():
             return NotRun.NEEDS_CARD, ""
+        if program := missing_program(each):
+            return NotRun.REQUIREMENT, f"there is no program {program} on this machine"
         if isinstance(each, ImportError) and (library := _NO_LIBRARY.search(text)) and library[1] in _drivers():
             return NotRun.NEEDS_CARD, ""
     return _of_an_import(error)

@@ -8,6 +8,7 @@ import sys
 import time
 import unittest
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 
 import pytest
 from slow_cases import slow_but
@@ -502,6 +503,9 @@ CASES = {
     ),
     "no library of its own": (lambda: ctypes.CDLL("libours.so"), NotRun.RAISED),
     "no tool": (lambda: subprocess.run(["some-smi"], check=True), NotRun.NOT_PRETENDED),
+    "no program": (lambda: subprocess.run(["nobodys-compiler"], check=True), NotRun.REQUIREMENT),
+    "a misspelt program": (lambda: subprocess.run(["bassh"], check=True), NotRun.RAISED),
+    "no file of its own": (lambda: Path("nobodys-file").read_text(), NotRun.RAISED),
     "no import": (lambda: __import__("no_such_module"), NotRun.REQUIREMENT),
     "no import, and no other way": (_no_other_way, NotRun.REQUIREMENT),
     "a misspelt import": (lambda: __import__("trition"), NotRun.IMPORT),
