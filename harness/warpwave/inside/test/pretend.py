@@ -187,7 +187,8 @@ class InPytest:
             crash = getattr(report.longrepr, "reprcrash", None)
             words = words_of(error, getattr(crash, "message", "") or str(error))
             if found := unchecked(error):
-                report.outcome, report.longrepr = "skipped", (path, line, f"Skipped: {_NOT_PRETENDED}{found[1] or words}")
+                said = next(iter((found[1] or words).splitlines()), "")
+                report.outcome, report.longrepr = "skipped", (path, line, f"Skipped: {_NOT_PRETENDED}{found[0].words}: {said}")
             elif crash:
                 crash.message = words
         return report  # type: ignore[no-any-return]
