@@ -436,6 +436,16 @@ def test_an_installed_package_without_its_module_is_not_installed_again(declarin
     assert "--with fourth-of-nobody" not in hint
 
 
+def test_what_a_setup_cfg_declares(tmp_path):
+    text = "install_requires =\n    fifth-of-nobody>=8\n[options.extras_require]\nio =\n    sixth_of_nobody; python_version > '3.0'"
+    (tmp_path / "setup.cfg").write_text(f"[metadata]\nname = ops\n[options]\n{text}\n")
+
+    assert sources(["fifth_of_nobody", "sixth_of_nobody"], tmp_path) == {
+        "fifth_of_nobody": ("", "--install"),
+        "sixth_of_nobody": ("extra io", "--install --extra io"),
+    }
+
+
 def test_a_package_that_is_called_otherwise(tmp_path):
     (tmp_path / "requirements.txt").write_text("PyYAML\nopencv_python\n")
 
