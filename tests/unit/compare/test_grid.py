@@ -54,6 +54,13 @@ def test_what_cannot_launch_is_the_first_sentence():
     )
 
 
+def test_a_file_keeps_its_name_at_the_begin_of_a_sentence():
+    code = [dataclasses.replace(one, verdict=Verdict.FAILED, reason="test_a.py:7: tl.static_assert(B % 48 == 0)") for one in everywhere()]
+    found = compare([without_card(*code, tests=(BAD, *TESTS[1:]))])
+
+    assert headline(found, overview(found)).more == "test_a.py:7: tl.static_assert(B % 48 == 0)."
+
+
 BAD = case(TESTS[0].id, Verdict.FAILED)
 
 
