@@ -245,9 +245,8 @@ def is_built() -> bool:
 
 def only_card(device: object = 0) -> None:
     """Refuse any card but the first, which is the only one. It is a RuntimeError, as a driver's."""
-    index = getattr(device, "index", device)
-    index = index.rpartition(":")[2] if isinstance(index, str) else index
-    if str(index).isdigit() and int(str(index)) > 0:
+    index = str(device).rpartition(":")[2] if isinstance(device, (str, torch.device)) else str(device)
+    if index.isdigit() and int(index) > 0:
         raise NotPretended(f"one card is pretended, and this asks for card {index}")
 
 

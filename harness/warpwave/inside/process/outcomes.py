@@ -358,7 +358,8 @@ def reason_of(error: BaseException) -> tuple[NotRun, str]:
             return NotRun.NEEDS_CARD, ""
         if isinstance(each, NotPretended) or _NO_CARD.search(text) or _is_gap(each) or compares_pretended(each):
             return NotRun.NOT_PRETENDED, ""
-        if isinstance(each, BrokenProcessPool) or (isinstance(each, subprocess.CalledProcessError) and _is_python(each.cmd)):
+        child = _failed_child(each)
+        if isinstance(each, BrokenProcessPool) or _is_python(getattr(child, "cmd", None) or getattr(child, "args", None)):
             return NotRun.NEEDS_CARD, ""  # other processes do not see the pretended card
         if isinstance(each, OSError) and (library := _NO_LIBRARY.search(text)) and library[1] in _drivers():
             return NotRun.NEEDS_CARD, ""

@@ -443,6 +443,11 @@ def _compared_tensors():
     torch.testing.assert_close(torch.zeros(1), torch.ones(1))
 
 
+def _asserts_its_end():
+    done = subprocess.run([sys.executable, "-c", "1 / 0"], capture_output=True)
+    assert done.returncode == 0, done.stderr
+
+
 def _no_other_way():
     try:
         __import__("no_such_module")
@@ -468,6 +473,7 @@ CASES = {
         NotRun.NOT_PRETENDED,
     ),
     "another Python": (lambda: subprocess.run([sys.executable, "-c", "1 / 0"], check=True, capture_output=True), NotRun.NEEDS_CARD),
+    "another Python whose end is asserted": (_asserts_its_end, NotRun.NEEDS_CARD),
     "another program": (lambda: subprocess.run(["false"], check=True), NotRun.RAISED),
     "no number": (lambda: torch.empty(1, device="meta").item(), NotRun.DATA),
     "no copy": (lambda: torch.empty(1, device="meta").cpu(), NotRun.DATA),
