@@ -73,7 +73,7 @@ def _cards(hardware: Iterable[Hardware], compiled: Mapping[str, str]) -> tuple[H
 def _where(target: TargetSummary, named: Mapping[str, Hardware]) -> str:
     """Return where a target's tests ran: `interpreter`, `MI300X, emulated`, or the names of its cards."""
     if target.emulated:
-        return f"{named[target.emulated].name if target.emulated in named else target.emulated}, emulated"
+        return f"{named[target.emulated].name if target.emulated in named else target.card or target.emulated}, emulated"
     return target.gpus or "interpreter"
 
 

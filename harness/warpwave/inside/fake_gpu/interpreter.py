@@ -42,7 +42,7 @@ from warpwave.inside.fake_gpu.launches import Launched, check_descriptors, check
 from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.fake_gpu.streams import Graph
 from warpwave.inside.fake_gpu.torch_device import apply
-from warpwave.inside.process.outcomes import NotPretended, raised_in_kernel
+from warpwave.inside.process.outcomes import NotPretended, UnknownOption, raised_in_kernel
 from warpwave.records import Architecture
 
 # Let Triton compile in a process whose kernels run in its interpreter: for `kernel.asm`, and for what is made for a card alone.
@@ -322,7 +322,7 @@ def with_handle(run: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -
     """Launch, and return the compiled kernel as on a card. What the language refuses is the compiler's error there."""
     note_types(self)
     if unknown := [name for name in kwargs if name not in self.arg_names and name not in _options()]:
-        raise KeyError(f"Keyword argument {unknown[0]} was specified but unrecognised")  # Triton's words; the interpreter drops it
+        raise UnknownOption(f"Keyword argument {unknown[0]} was specified but unrecognised")  # Triton's words; the interpreter drops it
     try:
         run(self, *args, **kwargs)
     except InterpreterError as error:

@@ -40,6 +40,10 @@ class NotPretended(NotImplementedError):  # noqa: N818 - as above
     """A package asked for something that a real GPU has and the pretended one lacks: a gap of warpwave, and no fault of the package."""
 
 
+class UnknownOption(KeyError):  # noqa: N818 - Triton's own is a KeyError, too
+    """A launch has an option that no compiler knows: the author's mistake, on a card as well."""
+
+
 class NotBuilt(NotPretended):
     """A package called an extension of its own that is not built here."""
 
@@ -409,7 +413,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def _is_gap(error: BaseException) -> bool:
     """Return whether a stand-in lacks something: an attribute, a parameter, or a way to answer. A misspelt attribute is no gap."""
-    if not isinstance(error, _GAPS) or _is_misspelt(error):
+    if not isinstance(error, _GAPS) or isinstance(error, UnknownOption) or _is_misspelt(error):
         return False
     if isinstance(error, AttributeError) and (_stands_in(getattr(error, "obj", None)) or _is_compilers_frame(error)):
         return True
