@@ -109,9 +109,9 @@ def words_of(error: BaseException | None, message: str, printed: str | None = No
     raised = raised_in_kernel(error)
     is_ours = raised is not None or isinstance(error, (DecidedByData, NotPretended))
     placed = describe(error) if is_ours and error else with_place(error) if error else ""
-    first, _, rest = message.partition("\n")
-    if error is not None and first.rstrip().endswith(":"):  # only a name, or the begin of another process's traceback
-        message = f"{describe(error)}\n{rest}"
+    begin, _, below = message.partition("\n")
+    if error is not None and begin.rstrip().endswith(":"):  # only a name, or the begin of another process's traceback
+        message = f"{describe(error)}\n{below}"
     said = placed or first_of_several(error) or with_child(error, with_numbers(error, message), printed)
     if advice := Launched.advice():
         first, *rest = said.split("\n", 1)
