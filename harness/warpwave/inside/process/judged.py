@@ -19,6 +19,8 @@ Judged = Literal["asked", "tensors", ""]
 _CLOCKS = tuple(getattr(time, name) for name in ("time", "perf_counter", "monotonic", "time_ns", "perf_counter_ns", "monotonic_ns"))
 # Their answer is about the elements of tensors, whatever else is in the statement.
 _OF_ELEMENTS = frozenset({"equal", "allclose", "isclose", "array_equal", "array_equiv", "all", "any", "assert_close", "assert_allclose"})
+_ASSERTING = ("/unittest/", "/_pytest/")  # `self.assertLess(ms, 3)`, `pytest.fail(text)`
+_COLLECTING = frozenset({"append", "extend", "add", "insert", "update"})
 _DEEPEST = 3  # functions of the package that call each other
 
 
@@ -29,7 +31,8 @@ def judged(error: BaseException, asked: Collection[str]) -> Judged:
         error: An error with a traceback.
         asked: Names of functions and attributes whose answer only a card knows.
     """
-    frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if "/unittest/" not in frame.f_code.co_filename]
+    passed = traceback.walk_tb(error.__traceback__)
+    frames = [(frame, line) for frame, line in passed if not any(part in frame.f_code.co_filename for part in _ASSERTING)]
     if not frames:
         return ""
     frame, line = frames[-1]
@@ -58,7 +61,8 @@ def _found(frame: FrameType, line: int) -> tuple[ast.AST, ast.stmt | ast.expr | 
     if isinstance(inner, ast.Assert):
         return function, inner.test
     tests = [node.test for node in around if isinstance(node, ast.If)]
-    return function, tests[-1] if tests and isinstance(inner, ast.Raise) else inner
+    gives_up = isinstance(inner, ast.Raise) or (inner is not None and "fail" in _called(inner))
+    return function, tests[-1] if tests and gives_up else inner
 
 
 @functools.lru_cache(maxsize=8)
@@ -95,8 +99,8 @@ def _sources(node: ast.AST, names: Collection[str]) -> Iterator[ast.AST]:
         targets, value = [node.target], node.value
     elif isinstance(node, (ast.For, ast.comprehension)):
         targets, value = [node.target], node.iter
-    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
-        targets, value = [node.value.func.value], node.value
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _COLLECTING:
+        targets, value = [node.func.value], node
     if value is not None and any(isinstance(each, ast.Name) and each.id in names for target in targets for each in ast.walk(target)):
         yield value
 

@@ -264,7 +264,9 @@ def compares_pretended(error: BaseException) -> bool:
 
 def _compares_a_cards(error: BaseException) -> bool:
     """Return whether a test failed at how much memory or time something takes. The host's clock is no better: launches are slow here."""
-    if not isinstance(error, (AssertionError, ArithmeticError)) or _is_of_tensors(error):
+    pytest = sys.modules.get("pytest")
+    kinds = (AssertionError, ArithmeticError, *([pytest.fail.Exception] if pytest else []))
+    if not isinstance(error, kinds) or _is_of_tensors(error) or str(error).startswith("DID NOT RAISE"):
         return False
     about = judged(error, Pretended.asked)
     return about == "asked" or bool(Pretended.asked and not about)

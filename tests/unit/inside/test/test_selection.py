@@ -378,6 +378,24 @@ def _compared_a_list():
     unittest.TestCase().assertLess(sum(times) / len(times), 1)  # noqa: PT009 - as torch's own test classes do
 
 
+def _gives_up():
+    rows = {"ours": elapsed_time(), "limit": 1}
+    if not rows["ours"] < rows["limit"]:
+        pytest.fail(f"slower: {rows}")
+
+
+def _refuses_nothing():
+    elapsed_time()
+    with pytest.raises(ValueError, match="shape"):
+        torch.zeros(3)
+
+
+def _equal_after_memory():
+    x = torch.zeros(3)
+    memory_allocated()
+    unittest.TestCase().assertEqual(x.tolist(), [1, 1, 1])  # noqa: PT009 - as above
+
+
 def _compared_the_hosts_clock():
     began = time.perf_counter()
     torch.zeros(1)
@@ -523,6 +541,9 @@ CASES = {
     "a misspelt namespace": (lambda: torch.ops.atne.add, NotRun.RAISED),
     "memory that nobody counts": (_compared_memory, NotRun.NEEDS_CARD),
     "a number of a helper": (_compared_by_a_helper, NotRun.NEEDS_CARD),
+    "a call that fails it": (_gives_up, NotRun.NEEDS_CARD),
+    "a list of elements, after it asked for memory": (_equal_after_memory, NotRun.RAISED),
+    "what it should refuse, after it asked for time": (_refuses_nothing, NotRun.RAISED),
     "a list of numbers": (_compared_a_list, NotRun.NEEDS_CARD),
     "the host's clock": (_compared_the_hosts_clock, NotRun.NEEDS_CARD),
     "a division by memory": (_divided_by_memory, NotRun.NEEDS_CARD),
