@@ -11,10 +11,10 @@ import linecache
 import time
 import traceback
 from collections.abc import Collection, Iterator
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, Literal
 
-Judged = Literal["asked", "tensors", ""]
+About = Literal["asked", "tensors", ""]
 
 _CLOCKS = tuple(getattr(time, name) for name in ("time", "perf_counter", "monotonic", "time_ns", "perf_counter_ns", "monotonic_ns"))
 # Their answer is about the elements of tensors, whatever else is in the statement.
@@ -24,8 +24,9 @@ _COLLECTING = frozenset({"append", "extend", "add", "insert", "update"})
 _DEEPEST = 3  # functions of the package that call each other
 
 
-def judged(error: BaseException, asked: Collection[str]) -> Judged:
-    """Return what the package's statement that raised an error is about; empty if its source does not say.
+def judged(error: BaseException, asked: Collection[str]) -> About:
+    """Return what the package's statement that raised an error is about, or else the call of the function that it is in; empty if neither
+    says.
 
     Args:
         error: An error with a traceback.
@@ -33,9 +34,11 @@ def judged(error: BaseException, asked: Collection[str]) -> Judged:
     """
     passed = traceback.walk_tb(error.__traceback__)
     frames = [(frame, line) for frame, line in passed if not any(part in frame.f_code.co_filename for part in _ASSERTING)]
-    if not frames:
-        return ""
-    frame, line = frames[-1]
+    said = (_about(frame, line, frozenset(asked)) for frame, line in reversed(frames[-_DEEPEST:]))
+    return next((about for about in said if about), "")
+
+
+def _about(frame: FrameType, line: int, asked: frozenset[str]) -> About:
     function, statement = _found(frame, line)
     if statement is None:
         return ""
@@ -114,7 +117,7 @@ def _called(statement: ast.AST) -> Iterator[str]:
             yield node.func.id
 
 
-def _asks(node: ast.AST, frame: FrameType, asked: Collection[str]) -> bool:
+def _asks(node: ast.AST, frame: FrameType, asked: frozenset[str]) -> bool:
     """Return whether a name or an attribute is a function that only a card can answer, or one of the package that calls such a one."""
     if isinstance(node, ast.Attribute) and node.attr in asked:
         return True
@@ -132,17 +135,18 @@ def _value(node: ast.AST, frame: FrameType) -> Any:
         return frame.f_locals.get(node.id, frame.f_globals.get(node.id))
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         owner = _value(node.value, frame)
-        return vars(owner).get(node.attr) if hasattr(owner, "__spec__") else None
+        return vars(owner).get(node.attr) if isinstance(owner, ModuleType) else None
     return None
 
 
-def _calls(function: FunctionType, asked: Collection[str], depth: int) -> bool:
+@functools.lru_cache(maxsize=1024)
+def _calls(function: FunctionType, asked: frozenset[str], depth: int) -> bool:
     """Return whether the code of a function, or of others of its module that it calls, names one that only a card can answer."""
     names = set(_names(function.__code__))
     known = function.__globals__
     if "site-packages" in function.__code__.co_filename:
         return False
-    if names & set(asked) or any(known.get(name) is clock for name in names for clock in _CLOCKS):
+    if names & asked or any(known.get(name) is clock for name in names for clock in _CLOCKS):
         return True
     if known.get("time") is time and {clock.__name__ for clock in _CLOCKS} & names:
         return True

@@ -390,6 +390,20 @@ def _refuses_nothing():
         torch.zeros(3)
 
 
+def _at_most(value, limit):
+    assert value <= limit
+
+
+def _compared_elsewhere():
+    began = time.perf_counter()
+    _at_most(time.perf_counter() - began, -1)
+
+
+def _elements_compared_elsewhere():
+    elapsed_time()
+    _at_most(torch.ones(1), 0)
+
+
 def _equal_after_memory():
     x = torch.zeros(3)
     memory_allocated()
@@ -544,6 +558,8 @@ CASES = {
     "a call that fails it": (_gives_up, NotRun.NEEDS_CARD),
     "a list of elements, after it asked for memory": (_equal_after_memory, NotRun.RAISED),
     "what it should refuse, after it asked for time": (_refuses_nothing, NotRun.RAISED),
+    "a time that a helper compares": (_compared_elsewhere, NotRun.NEEDS_CARD),
+    "elements that a helper compares": (_elements_compared_elsewhere, NotRun.RAISED),
     "a list of numbers": (_compared_a_list, NotRun.NEEDS_CARD),
     "the host's clock": (_compared_the_hosts_clock, NotRun.NEEDS_CARD),
     "a division by memory": (_divided_by_memory, NotRun.NEEDS_CARD),
