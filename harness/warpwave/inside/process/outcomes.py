@@ -301,6 +301,7 @@ _NO_CARD = re.compile(
     r"|^\"\w+\" not implemented for '\w+'$|^ZeroDivisionError$"
     # torch built without a card's libraries, on a machine whose memory is not the card's
     r"|Tried to instantiate dummy base class|Legacy \w+ profiling requires"
+    r"|Could not find any \w+ library"  # torch, of a vendor's compiler
     r"|from user code:\s+File \"\S+/warpwave/inside/fake_gpu/"  # torch's compiler, which follows code of ours
     r"|DefaultCPUAllocator: can't allocate memory|DID NOT RAISE .*OutOfMemoryError"
     r"|\[PROTON\] (Could not load `lib|Failed to execute )",  # Triton's profiler, which asks the driver

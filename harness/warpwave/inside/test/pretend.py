@@ -19,6 +19,7 @@ from warpwave.inside.environment import temporary_home
 from warpwave.inside.facts.stage import UnusableError, check_emulator
 from warpwave.inside.fake_gpu.launches import Asked, Launched
 from warpwave.inside.process.journal import Journal
+from warpwave.inside.process.lacking import Package
 from warpwave.inside.process.outcomes import (
     DecidedByData,
     NotPretended,
@@ -135,6 +136,8 @@ def begin(config: pytest.Config, card: Architecture, *, emulated: bool, sanitize
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # as in a run
     until_the_end = contextlib.ExitStack()
     config.add_cleanup(until_the_end.close)
+    until_the_end.callback(setattr, Package, "root", Package.root)
+    Package.root = config.rootpath  # its sources say what its compiled code would have
     folder = until_the_end.enter_context(tempfile.TemporaryDirectory(prefix="warpwave-"))
     until_the_end.enter_context(temporary_home(Path(folder)))
     seconds = Limits.test_s if emulated else 0
@@ -173,8 +176,8 @@ class InPytest:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
         """Say whose fault a failure is, and fail a test whose kernels failed, even if its own code has caught that."""
-        error = call.excinfo.value if call.excinfo else None
         report: Any = yield
+        error = call.excinfo.value if call.excinfo else None  # of unittest, pytest puts it there meanwhile
         if call.when == "call" and self.account:
             item.user_properties += self.account.properties().items()
         fault = self.account.fault if self.account and call.when == "call" else None
