@@ -102,7 +102,8 @@ def _run_cli(arguments: list[str]) -> int:
     try:
         ended = cli.main(arguments, prog_name="warpwave", standalone_mode=False, obj=asked)
     except click.Abort:
-        error: WarpwaveError = StoppedError("Stopped by the user.", "Ctrl-C was pressed.", "What was finished has been kept.")
+        how = "The process was sent SIGTERM." if waiting.terminated() else "Ctrl-C was pressed."
+        error: WarpwaveError = StoppedError("Stopped by the user.", how, "What was finished has been kept.")
     except click.ClickException as problem:
         shown = io.StringIO()
         problem.show(file=shown)

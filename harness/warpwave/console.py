@@ -18,7 +18,7 @@ from rich.console import Console, RenderableType
 from warpwave.safe_text import Annotation, inert, inert_inside, json_text, visible
 
 _UNWRAPPED = 4000  # columns
-_ANNOTATION = re.compile(r"::(error|warning|notice)( title=[^:,]*)?::.*")
+_ANNOTATION = re.compile(r"::(error|warning|notice)( title=[^:,]*(,file=[^:,]*)?(,line=\d+)?)?::.*")
 
 
 class _Stream(io.TextIOBase):

@@ -142,7 +142,8 @@ def _note(event: dict[str, Any]) -> str:
     if isinstance(number, int) and number > 0:
         noun = "point" if event.get("stage") == "bench" else "test"
         seconds, by = event.get("left_out_s"), str(event.get("left_out_by") or "--quick")
-        parts.append(left_out(number, 0, seconds if isinstance(seconds, float) else None, by, noun))
+        known = seconds if isinstance(seconds, float) else None
+        parts.append(left_out(number, 0, known, by, noun, f"the stage {event.get('stage')}"))
     return "; ".join(parts)
 
 

@@ -182,6 +182,7 @@ def _planned(leg: Leg) -> dict[str, str]:
         "engine": f"{engine}, or {FALLBACK} if it does not answer" if falls_back else engine,
         "image": image,
         "command": shlex.join(words),
+        "compiles": f"for {', '.join(card.shown for card in leg.target.architectures)}" if leg.target.architectures else "",
         "package": seen,
         "build": f"gets {len(make_plan(request).files)} files, with the package's requirements" if is_wanted(leg.options) else "",
     }

@@ -261,7 +261,12 @@ def headline(comparison: Comparison, lines: Sequence[KernelLine]) -> Headline:
     if comparison.beside and said:
         return Headline(*_in_short([*([lead.removesuffix(".")] if lead else []), *said]), faulty)
     text = " ".join(filter(None, (lead, f"{'; '.join(said)}."))) if said else comparison.sentence
-    return Headline(text, f"{why[0].upper()}{why[1:]}." if why else "", faulty)
+    return Headline(text, f"{_capital(why)}." if why else "", faulty)
+
+
+def _capital(text: str) -> str:
+    """Return a sentence with a capital letter, unless it begins with the name of a file."""
+    return text if re.match(r"[\w/.-]+\.py\b", text) else text[0].upper() + text[1:]
 
 
 def _in_short(said: Sequence[str]) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from warpwave.compare.codegen import by_generation
 from warpwave.compare.model import FAILING, CodegenRow, Fit, Grid, GridCell, GridRow, ParityRow, Right, TargetSummary
+from warpwave.compare.speeds import launched_by
 from warpwave.records import HOST_CODE, RUNS_ON, CompiledKernel, Hardware, NotRun, Verdict, grouped
 from warpwave.records.selection import is_load
 
@@ -42,7 +43,9 @@ def make_grid(
     rights = _rights(tests, where, functions)
     tested = dict.fromkeys(row.kernel for row in tests if not is_load(row.id))
     compiled = {key[0] for key in functions}
-    keys = [*functions, *((kernel, "") for kernel in tested if kernel not in compiled)]
+    # A test that launched nothing is in a row without a function: all of such a kernel, of others those that fail.
+    failed = {key[0] for key, right in rights.items() if not key[1] and right.failed}
+    keys = [*functions, *((kernel, "") for kernel in tested if kernel not in compiled or kernel in failed)]
     found = []
     for key in keys:
         own = functions.get(key, {})
@@ -70,7 +73,7 @@ def _cards(hardware: Iterable[Hardware], compiled: Mapping[str, str]) -> tuple[H
 def _where(target: TargetSummary, named: Mapping[str, Hardware]) -> str:
     """Return where a target's tests ran: `interpreter`, `MI300X, emulated`, or the names of its cards."""
     if target.emulated:
-        return f"{named[target.emulated].name if target.emulated in named else target.emulated}, emulated"
+        return f"{named[target.emulated].name if target.emulated in named else target.card or target.emulated}, emulated"
     return target.gpus or "interpreter"
 
 
@@ -132,11 +135,16 @@ def cause(reason: str) -> str:
 def _rights(
     tests: Iterable[ParityRow], where: Iterable[str], functions: Mapping[Key, Mapping[str, Sequence[CompiledKernel]]]
 ) -> dict[tuple[str, str, str], Right]:
-    """Count the tests of each function by target. A test whose launches are not known counts for every function of its kernel."""
+    """Count the tests of each function by target. A test whose launches are not known counts for every function of its kernel.
+
+    Which functions a test launched, it says itself; in an older run the binaries do, and each of these names only one test.
+    """
     launched: dict[str, set[Key]] = defaultdict(set)
     of_kernel: dict[str, list[Key]] = defaultdict(list)
+    of_name: dict[str, list[Key]] = defaultdict(list)
     for key, made in functions.items():
         of_kernel[key[0]].append(key)
+        of_name[key[1]].append(key)
         for one in (one for rows in made.values() for one in rows):
             launched[_without_parameters(one.origin)].add(key)
     known = set(where)
@@ -144,9 +152,12 @@ def _rights(
     for row in tests:
         if is_load(row.id):
             continue
-        keys = launched.get(_without_parameters(row.id)) or of_kernel.get(row.kernel) or [(row.kernel, "")]
+        unknown = launched.get(_without_parameters(row.id)) or of_kernel.get(row.kernel) or [(row.kernel, "")]
         for cell in row.cells:
             if cell.target in known:
+                named = launched_by(cell.result)
+                own = [key for name in named or () for key in of_name[name] if key[0] == row.kernel or len(of_name[name]) == 1]
+                keys = own or ([(row.kernel, "")] if named == [] else unknown)
                 verdict = cell.result.verdict
                 kind = verdict.value if verdict in (Verdict.PASSED, Verdict.KNOWN) else "failed" if verdict in FAILING else "others"
                 for key in keys:

@@ -38,7 +38,9 @@ def compare(
     given = {name: run for name, run in named.items() if run}
     tests = compare_tests(given)
     suspected = Counter(name for row in tests for name in row.suspected)
-    targets = tuple(verdict.summarise(name, given[name], suspected[name]) if name in given else verdict.absent(name) for name in named)
+    targets = tuple(
+        verdict.summarise(name, given[name], suspected[name]) if name in given else verdict.absent(name, given.values()) for name in named
+    )
     noises = {name: noise(name, run) for name, run in given.items()}
     baseline, rows = compare_speeds(given, noises)
     asked = benched(given)

@@ -486,7 +486,7 @@ class Doubts:
         self._tested: set[str] = set()  # kernels
         self._counts = Counter(case.kernel for case in run.cases)
         for case in run.cases:
-            functions = _launched_by(case)
+            functions = launched_by(case)
             if case.verdict in HARMLESS and case.verdict is not Verdict.KNOWN:
                 self._tested.update([case.kernel] if case.verdict is Verdict.PASSED else ())
                 self._passed.update(functions or () if case.verdict is Verdict.PASSED else ())
@@ -512,7 +512,7 @@ class Doubts:
             return Doubt(self._words(sample, tests), frozenset(tests))
         if sample.kernel in self._tested or not self._passed.isdisjoint(sample.launched):
             return Doubt()
-        return Doubt(f"no test of {sample.kernel} passed here")
+        return Doubt(f"no test of {sample.kernel} passed here" if self._counts else "no test ran here")
 
     def _words(self, sample: Sample, tests: set[tuple[str, str]]) -> str:
         known = [name for name in sample.launched if name in self._by_function] if sample.launches_noted else []
@@ -522,7 +522,7 @@ class Doubts:
         return f"{len(tests)} of {self._counts[sample.kernel]} tests of {sample.kernel} did not pass here"
 
 
-def _launched_by(case: CaseResult) -> Union[list[str], None]:
+def launched_by(case: CaseResult) -> Union[list[str], None]:
     """Return the functions that a test launched; None if that was not noted, or a long list was cut."""
     text = case.properties.get(LAUNCHED_PROPERTY)
     return None if text is None or "…" in text else text.split()

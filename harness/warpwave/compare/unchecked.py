@@ -13,6 +13,7 @@ _MOST = 50  # causes kept of a target
 _MODULE = re.compile(r"No module named '([\w.]+)'|No package metadata was found for ([\w.-]+)")
 _EXCEPTION = re.compile(r"^(?:\w*Error|NotBuilt|NotPretended|NeedsCard): ")
 _HINTS = {
+    NotRun.REQUIREMENT: "Install it on this machine, or in the image of a container.",
     NotRun.NEEDS_BUILD: "Run them where the package is built and installed, or leave them out.",
     NotRun.NEEDS_CARD: "Run them on a target with a card.",
     NotRun.NOT_PRETENDED: "This is a gap of warpwave, and no fault of the package: report it with that text. On a card, these run.",
@@ -37,7 +38,7 @@ def causes(run: TargetRun) -> tuple[Cause, ...]:
     for why, subject, text in _rows(run):
         if why is NotRun.REQUIREMENT:
             modules.update(dict.fromkeys(name for match in _MODULE.finditer(text) for name in match.groups() if name))
-        found[why, "" if why is NotRun.REQUIREMENT else _EXCEPTION.sub("", text)][subject] = None
+        found[why, "" if why is NotRun.REQUIREMENT and _MODULE.search(text) else _EXCEPTION.sub("", text)][subject] = None
     # The stage has read what the package declares, and knows the options that install it.
     advice = next((note for report in run.stages for note in report.notes if note.startswith("Missing here: ")), "")
     made = [_cause(why, text, list(subjects), list(modules), advice) for (why, text), subjects in found.items()]
@@ -63,7 +64,7 @@ def _rows(run: TargetRun) -> Iterator[tuple[NotRun, str, str]]:
 
 
 def _cause(why: NotRun, text: str, subjects: Sequence[str], modules: Sequence[str], advice: str) -> Cause:
-    if why is not NotRun.REQUIREMENT:
+    if text:
         return Cause(why, len(subjects), text, _HINTS[why], subjects[0])
     names = " ".join(f"--with {name.partition('.')[0].replace('_', '-')}" for name in modules)
     hint = f"Add {names} (pip's names may differ), or --install for the package with what it declares." if names else "Add --install."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -120,8 +121,11 @@ _MOST_PHRASES = 50
 _MOST_NAMES = 8  # of targets in a phrase
 
 
-def absent(name: str) -> TargetSummary:
-    """Return the summary of an expected target without a raw folder."""
+def absent(name: str, given: Iterable[TargetRun] = ()) -> TargetSummary:
+    """Return the summary of an expected target without a raw folder. A run that was stopped may not have come to it."""
+    if any(run.record.exit and run.record.exit.interrupted and name in run.record.command for run in given):
+        hint = "The command that continues the run starts it, too."
+        return TargetSummary(name, name, Verdict.ABSENT, reason="not started, because the run was stopped", hint=hint)
     hint = f"Run it, or give its raw folder or artifact beside the others: raw/{name}."
     return TargetSummary(name, name, Verdict.ABSENT, reason="no raw folder was given", hint=hint)
 
@@ -331,7 +335,8 @@ def phrase(target: TargetSummary) -> str:
     hosted = _host_code(target.host_code, target.host_code_not_run)
     gates = f"broke a gate with {target.only_gates} of them" if target.only_gates else ""
     if target.verdict is Verdict.NOT_RUN and (measured or compiled or hosted):
-        done = [f"ran no test{_because(target)}", measured, compiled, gates, hosted]
+        why = target if not target.unchecked else dataclasses.replace(target, reason=target.unchecked[0].text)
+        done = [f"ran no test{_because(why)}", measured, compiled, gates, hosted]
     elif target.complete:
         tests = _count_sentence(target.tests, "test", "passed", "failed", target.tests_not_run)
         # Two options are enough to know that these were not all tests; the report lists them all.

@@ -343,19 +343,21 @@ def _targets_like(name: str, targets: dict[str, Target]) -> list[str]:
 
 
 def named_architectures(text: str, known: Mapping[str, Architecture], option: str) -> tuple[Architecture, ...]:
-    """Return what a list with commas means, each once and in its order; `all` means every one. `option` is named in errors. Raises
-    UsageError if a name is unknown."""
+    """Return what a list with commas means, each once and in its order; `all` means every one. Reports show the card that was named:
+    MI355X, which is a gfx950 as MI350X is. `option` is named in errors. Raises UsageError if a name is unknown."""
     if text.strip().lower() == "all":
         return tuple(known.values())
     found: dict[str, Architecture] = {}
     for name in filter(str.strip, text.split(",")):
-        if (card := named(name, known)) is None:
+        if (meant := _meant(name, known)) is None:
             like = nearest(name, known)
             names = ", ".join(with_card(card.name, ", ".join((*card.also, *card.cards))) for card in known.values())
             happened = f"{option}: there is no card or architecture named {name!r}."
             meaning = f"The nearest is {like}." if like else "The targets file does not describe it."
             raise UsageError(happened, meaning, f"Choose from: {names}. A targets file of your own (--targets) can describe more.")
-        found[card.name] = card
+        said, card = meant
+        others = tuple(other for other in card.cards if other != said)
+        found.setdefault(card.name, replace(card, cards=(said, *others)) if said in card.cards else card)
     return tuple(found.values())
 
 
@@ -482,12 +484,18 @@ def named(text: str, known: Architectures) -> Architecture | None:
     """Return the architecture that a text names, in any case, with or without spaces and dashes; None if none has that name. `7900xtx` and
     `AMD Radeon RX 7900 XTX` are the card RX 7900 XTX, `H100-SXM5-80GB` is H100, `amdgcn--gfx942:sramecc+` is gfx942.
     """
+    meant = _meant(text, known)
+    return meant[1] if meant else None
+
+
+def _meant(text: str, known: Architectures) -> tuple[str, Architecture] | None:
+    """Return the same, with that of its names that was meant."""
     words = _spelling(_SUFFIX.sub("", text.strip().lower().rpartition("--")[2]))
     while len(words) > 1 and _BUILT.fullmatch(words[-1]):
         words.pop()
     brands = next((position for position, word in enumerate(words) if re.search(r"\d", word)), 0)  # words in front of the number
     spelt = _spelt(known)
-    return next((spelt[word][1] for first in range(brands + 1) if (word := "".join(words[first:])) in spelt), None)
+    return next((spelt[word] for first in range(brands + 1) if (word := "".join(words[first:])) in spelt), None)
 
 
 def nearest(text: str, known: Architectures) -> str:

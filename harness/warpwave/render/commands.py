@@ -107,7 +107,7 @@ def look_closer(target: TargetSummary, pattern: str) -> str:
 
 # A run that ended → the command that most users type next. Pure.
 
-_SCRIPT = re.compile(r"--bench-script ('[^']+'|[\w./+-]+) runs it\b")  # as the stages write it
+_SCRIPT = re.compile(r"--bench-script ('[^']+'|[\w./+-]+) (?:runs\b|--bench-script)")  # as the stages write it
 
 
 def next_commands(comparison: Comparison, out: PurePath) -> tuple[str, ...]:

@@ -29,9 +29,10 @@ def plural(number: int, noun: str, many: str = "") -> str:
     return f"{number} {noun if number == 1 else many or noun + 's'}"
 
 
-def left_out(number: int, ran: int, seconds: float | None = None, by: str = "--quick", noun: str = "test") -> str:
-    """`--quick left out 640 of 765 tests; the rest would take about 4 min`; without the total if none `ran`."""
-    rest = f"; the rest would take about {about(seconds)}" if seconds else ""
+def left_out(number: int, ran: int, seconds: float | None = None, by: str = "--quick", noun: str = "test", stage: str = "") -> str:
+    """`--quick left out 640 of 765 tests; all stages would take about 4 min for them`; without the total if none `ran`. `seconds` are those
+    of one `stage`, or of all if it is empty."""
+    rest = f"; {stage or 'all stages'} would take about {about(seconds)} for them" if seconds else ""
     return f"{by} left out {f'{number} of {plural(number + ran, noun)}' if ran else plural(number, noun)}{rest}"
 
 

@@ -105,6 +105,8 @@ def test_what_is_said_stays_on_its_line_and_folds_into_no_order(printed):
     assert json.loads(json_text("section_end:1:x ##vso[a]")) == "section_end:1:x ##vso[a]"
 
     assert printed(console.order, command("error", "m", title="t")) == "::error title=t::m\n"
+    at_a_line = command("error", "m", title="a.py::t,x", file="a,b:c.py", line="7")
+    assert printed(console.order, at_a_line) == "::error title=a.py%3A%3At%2Cx,file=a%2Cb%3Ac.py,line=7::m\n"
     for text in (
         *("::error title=t::m", "::set-output name=x::y", "::error title=a::b\n::error::c", "::add-mask::x", "::error title=a::b\u202e"),
     ):

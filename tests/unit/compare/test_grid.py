@@ -9,7 +9,7 @@ from warpwave.compare import compare
 from warpwave.compare.answer import headline, overview
 from warpwave.compare.grid import cause
 from warpwave.compare.model import Fit
-from warpwave.records import HOST_CODE, Defect, Hardware, NotRun, Verdict
+from warpwave.records import HOST_CODE, LAUNCHED_PROPERTY, Defect, Hardware, NotRun, Verdict
 
 CARDS = (Hardware("sy_90", "Sy", "S90"), Hardware("syn942", "Syn", "N300"), Hardware("syn950", "Syn", "N350"))
 RAISED = "it runs on sy_90 and raises KeyError on syn950: 'x'"
@@ -52,6 +52,13 @@ def test_what_cannot_launch_is_the_first_sentence():
     assert said(without_card(*code)) == (
         "Not portable: `_softmax_fwd` cannot launch on N300: 65,792 bytes of shared memory (LDS), 65,536 there."
     )
+
+
+def test_a_file_keeps_its_name_at_the_begin_of_a_sentence():
+    code = [dataclasses.replace(one, verdict=Verdict.FAILED, reason="test_a.py:7: tl.static_assert(B % 48 == 0)") for one in everywhere()]
+    found = compare([without_card(*code, tests=(BAD, *TESTS[1:]))])
+
+    assert headline(found, overview(found)).more == "test_a.py:7: tl.static_assert(B % 48 == 0)."
 
 
 BAD = case(TESTS[0].id, Verdict.FAILED)
@@ -114,6 +121,22 @@ def test_a_case_that_ended_before_its_launch_is_in_the_row_of_what_it_launches_e
     row = compare([without_card(*everywhere()[:2], raised)]).grid.rows[0]
 
     assert (row.cells[2].fit, row.cells[2].cause) == (Fit.RAISES, "KeyError")
+
+
+def test_a_test_counts_for_what_it_launched():
+    """Both launch the same binary, which names only the first. One that failed before its launch has a row of its own."""
+    ids = [f"softmax/test_softmax.py::test_{name}" for name in ("right", "wrong", "early", "other")]
+    launched = ("_softmax_fwd", "_softmax_fwd", "", "other")
+    verdicts = (Verdict.PASSED, Verdict.FAILED, Verdict.FAILED, Verdict.PASSED)
+    tests = tuple(case(one, how, properties={LAUNCHED_PROPERTY: what}) for one, how, what in zip(ids, verdicts, launched, strict=True))
+    code = [compiled("sy_90", origin=ids[0]), compiled("sy_90", function="other", origin=ids[3])]
+    rows = {row.name: row.right[0] for row in compare([without_card(*code, tests=tests)]).grid.rows}
+
+    assert {name: (right.passed, right.failed) for name, right in rows.items()} == {
+        "_softmax_fwd": (1, 1),
+        "softmax other": (1, 0),
+        "softmax": (0, 1),
+    }
 
 
 def test_spills_are_shown_in_bytes_and_stop_nothing():

@@ -280,6 +280,21 @@ def test_a_target_has_the_hint_of_what_decided():
     assert (summarise("a", passed).hint, summarise("a", passed).reason) == ("", "")
 
 
+@pytest.mark.parametrize(
+    ("stopped", "command", "reason"),
+    [
+        (True, ("warpwave", "run", "alpha", "beta"), "not started, because the run was stopped"),
+        (True, ("warpwave", "run", "alpha"), "no raw folder was given"),
+        (False, ("warpwave", "run", "alpha", "beta"), "no raw folder was given"),
+    ],
+)
+def test_a_target_that_a_stopped_run_did_not_come_to(stopped, command, reason):
+    """It is not missing: the run says of itself that it was stopped, and which targets it had."""
+    first = run(record=record(verdict=Verdict.INCOMPLETE, command=command, exit=Exit(0, 1.0, interrupted=stopped)))
+
+    assert compare([first], ("alpha", "beta")).targets[1].reason == reason
+
+
 ENDED = {
     "well": (Exit(0, 1.0), (), True),
     "before there were exit codes": (None, (), True),

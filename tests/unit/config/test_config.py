@@ -361,6 +361,11 @@ def test_the_option_replaces_what_a_target_compiles_for(known):
 
     assert [card.name for card in target.architectures] == ["gfx942", "sm_90"]
     assert (target.interpret_as, target.quick) == (known["gfx942"], ())
+    assert [card.shown for card in named_architectures("mi355x,gfx942,h200", known, "")] == [
+        "gfx950 (MI355X)",
+        "gfx942 (MI300X)",
+        "sm_90 (H200)",
+    ]
     assert compiling_for(load_targets()["cpu"], ()) == load_targets()["cpu"]
     assert named_architectures("all", known, "--architectures") == tuple(known.values())
     with pytest.raises(UsageError, match=r"(?s)mi30x.*nearest is MI300X \(gfx942\)"):

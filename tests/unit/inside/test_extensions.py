@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from warpwave.config.package import import_folders, load_pytest_settings
+from warpwave.inside.fake_gpu import torch_ops
 from warpwave.inside.fake_gpu.no_data import written
 from warpwave.inside.imports import enter_package, extension_names
 from warpwave.inside.multi_gpu import pytest_plugin
@@ -120,6 +121,61 @@ def test_tests_of_a_package_with_an_extension(run_inside, tmp_path):
     assert report["not_run"] == {"needs-build": 1}
     assert "unbuilt_cuda.forward is compiled code of the package, which is not built here" in (output / "test" / "junit.xml").read_text()
     assert report["notes"] == ["unbuilt_cuda is compiled code of the package, which is not built here: what calls it does not run"]
+
+
+# What a test misses of compiled code that its package has, but has not built here; and what looks alike and is the author's mistake.
+
+CPP = """
+TORCH_LIBRARY_FRAGMENT(unbuilt_rows, m) { m.def("scale(Tensor x) -> Tensor"); }
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("fused", &fused); }
+"""
+MISSED = {
+    "None in place of the module": ("from unbuilt_ops import _C\n_C.fused()", NotRun.NEEDS_BUILD),
+    "None in place of the function": ("fused = None\nfused(1)", NotRun.NEEDS_BUILD),
+    "a library below the root": ("import ctypes\nctypes.CDLL(ROOT + '/libother.so')", NotRun.NEEDS_BUILD),
+    "a library by the name of its source": ("import ctypes\nctypes.cdll.LoadLibrary('librows.so')", NotRun.NEEDS_BUILD),
+    "an operator": ("import torch\ntorch.ops.unbuilt_rows.scale.default", NotRun.NEEDS_BUILD),
+    "a misspelt namespace": ("import torch\ntorch.ops.unbuilt_row.scale", NotRun.RAISED),
+    "a misspelt operator": ("import torch\ntorch.ops.unbuilt_rows.scle", NotRun.RAISED),
+    "None of its own": ("mine = None\nmine.scale_rows()", NotRun.RAISED),
+    "a library of another": ("import ctypes\nctypes.CDLL('/nowhere/libother.so')", NotRun.RAISED),
+}
+
+
+@pytest.mark.parametrize("text", MISSED)
+def test_what_is_missed_of_compiled_code(package, monkeypatch, text):
+    code, why = MISSED[text]
+    root = package(_C="", __init__="_C = None")
+    monkeypatch.setattr(Package, "root", root)
+    (root / "csrc").mkdir()
+    (root / "csrc" / "rows.cpp").write_text(CPP)
+    (root / "unbuilt_ops" / "asking.py").write_text(f"ROOT = {str(root)!r}\n{code}\n")
+    (root / "unbuilt_ops" / "_C.py").unlink()
+    lacking._sources_of.cache_clear()
+    with pytest.raises((AttributeError, TypeError, OSError)) as caught:
+        importlib.import_module("unbuilt_ops.asking")
+
+    assert why_not_run(caught.value) is why
+
+
+@pytest.mark.parametrize(("name", "is_fine"), [("scale", True), ("scle", False)])
+def test_a_package_describes_an_operator_that_is_not_built(package, monkeypatch, name, is_fine):
+    """At its import, with no guard: the rest of the package is tested. A misspelt one fails as on a card."""
+    root = package()
+    monkeypatch.setattr(Package, "root", root)
+    (root / "csrc").mkdir()
+    (root / "csrc" / "rows.cpp").write_text(CPP)
+    lacking._sources_of.cache_clear()
+
+    def shape(x):
+        return x
+
+    if is_fine:
+        assert torch_ops.if_built(torch.library.register_fake, f"unbuilt_rows::{name}")(shape) is shape
+        assert torch_ops.if_built(torch.library.register_fake, f"unbuilt_rows::{name}", shape) is not None
+    else:
+        with pytest.raises(RuntimeError, match="does not exist"):
+            torch_ops.if_built(torch.library.register_fake, f"unbuilt_rows::{name}")(shape)
 
 
 # A test whose process was killed while other workers ran: it runs again when they are done, on a card or without one.
@@ -378,6 +434,16 @@ def test_an_installed_package_without_its_module_is_not_installed_again(declarin
 
     assert "The installed fourth_of_nobody 0.0.0 has no fourth_of_nobody." in hint
     assert "--with fourth-of-nobody" not in hint
+
+
+def test_what_a_setup_cfg_declares(tmp_path):
+    text = "install_requires =\n    fifth-of-nobody>=8\n[options.extras_require]\nio =\n    sixth_of_nobody; python_version > '3.0'"
+    (tmp_path / "setup.cfg").write_text(f"[metadata]\nname = ops\n[options]\n{text}\n")
+
+    assert sources(["fifth_of_nobody", "sixth_of_nobody"], tmp_path) == {
+        "fifth_of_nobody": ("", "--install"),
+        "sixth_of_nobody": ("extra io", "--install --extra io"),
+    }
 
 
 def test_a_package_that_is_called_otherwise(tmp_path):

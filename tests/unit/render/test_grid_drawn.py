@@ -55,6 +55,13 @@ def test_a_terminal_has_every_card_beside_every_function(width):
     assert text.count("✓ 34 50%") >= 3 * len(CARDS) - 1
 
 
+def test_the_legend_explains_only_what_is_there():
+    """A dash stands for a function that was not launched for a card."""
+    assert "-: not" not in terminal(package())
+    code = package().compiled
+    assert "-: not" in terminal(package(compiled=(*code, compiled(CARDS[0].architecture, function="alone", origin=TEST))))
+
+
 def test_a_long_grid_shows_the_worst_and_counts_the_rest():
     """--full shows all of it."""
     text, full = terminal(package(40)), terminal(package(40), full=True)
@@ -130,9 +137,13 @@ def test_a_file_with_nothing_to_run_is_named_with_its_reason():
     assert "tools/time.py: it is a script: --bench-script tools/time.py runs it" in text
 
 
-def test_what_is_a_script_is_run_as_one_by_the_next_commands():
+@pytest.mark.parametrize("several", [False, True])
+def test_what_is_a_script_is_run_as_one_by_the_next_commands(several):
     """If nothing else ran."""
-    script = case("a/time.py", Verdict.NOT_RUN, not_run=NotRun.EMPTY, message="it is a script: --bench-script a/time.py runs it")
+    said = "it is a script: --bench-script a/time.py runs it"
+    if several:
+        said = "a/time.py, b.py are scripts that launch kernels: --bench-script a/time.py --bench-script b.py runs and compiles them"
+    script = case("a/time.py", Verdict.NOT_RUN, not_run=NotRun.EMPTY, message=said)
     nothing = package(cases=(script,), compiled=(), record=record("cpu", command=("warpwave", "run", "cpu", "--kernels", "k")))
 
     assert next_commands(compare([nothing]), PurePath("out"))[0] == "warpwave run cpu --kernels k --bench-script a/time.py"

@@ -246,7 +246,7 @@ def test_what_a_quick_run_left_out_is_counted():
     reports = (dataclasses.replace(reports[0], left_out_s=840.0), reports[1])
 
     shown = show([run(stages=reports, **quick)], full=False)
-    assert "--quick left out 640 of 643 tests; the rest would take about 14 min" in shown
+    assert "--quick left out 640 of 643 tests; all stages would take about 14 min for them" in shown
     assert "3 of 643 tests checked" in shown
     assert "--quick left out 640 tests" in show([run(stages=reports[1:], cases=(), **quick)])
     assert "--budget left out 640 of 643 tests" in show([run(stages=reports, narrowed=Narrowed(("--budget",)))], full=False)

@@ -1,6 +1,7 @@
 """Turn a container engine's errors into messages for the user: what happened, what it means, what to do. Makes no calls."""
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,6 +26,7 @@ _BUILD_CAUSES = (
         "Give its CA bundle with build.ca_bundle in a targets file.",
     ),
 )
+_OF_SYSTEM = re.compile(r"\[Errno -?\d+\] ([^'\")]+)")
 _UNKNOWN = ("The lines above are the end of the build's output.", "Fix what they name. --rebuild starts without the cached steps.")
 
 
@@ -32,6 +34,8 @@ def no_engine(error: BaseException, where: str = "") -> InfrastructureError:
     """Report that no engine answers, or that its answer is wrong."""
     text = _reason(error).removeprefix("Error while fetching server API version: ")
     low = text.lower()
+    if causes := _OF_SYSTEM.findall(text):  # behind what the libraries for HTTP say around it
+        text = causes[-1].strip()
     if isinstance(error, TimeoutError) or "read timed out" in low:
         meaning = "The engine is there, but does not answer in time: it hangs, or the machine is overloaded."
         remedy = f"Check its log (`journalctl -u docker`), and restart it: `sudo systemctl restart docker`. {WITHOUT}"

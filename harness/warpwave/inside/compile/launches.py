@@ -156,7 +156,8 @@ def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
 
     def on_start(nodeid: str) -> None:
         recorder.kernel, recorder.origin, recorder.failure = kernel_name(root / nodeid.split("::")[0], job), nodeid, None
-        Asked.since_begin = Pretended.memory = Pretended.timing = False
+        Asked.since_begin = False
+        Pretended.asked.clear()
         journal.write("start", id=nodeid)
 
     def on_end(nodeid: str, ended: BaseException | Failure | None) -> None:

@@ -138,29 +138,34 @@ def memory_answers(free: int, total: int) -> dict[str, object]:
     `free` are the bytes of the card that nobody else uses, `total` all of them.
     """
 
-    def asked(answer: Callable[[], object]) -> Callable[..., object]:
+    def asked(name: str, answer: Callable[[], object]) -> Callable[..., object]:
         def answered(*args: object, **kwargs: object) -> object:
-            Pretended.memory = True
+            Pretended.asked.add(name)
             return answer()
 
         return answered
 
     used, reserved = ALLOCATED.bytes["all"], ALLOCATED.reserved
-    answers = {
-        "memory_allocated": asked(lambda: used.current),
-        "max_memory_allocated": asked(lambda: used.peak),
-        "memory_reserved memory_cached device_memory_used": asked(lambda: reserved.current),
-        "max_memory_reserved max_memory_cached": asked(lambda: reserved.peak),
-        "memory_stats": asked(ALLOCATED.flat),
-        "memory_stats_as_nested_dict": asked(ALLOCATED.nested),
-        "host_memory_stats host_memory_stats_as_nested_dict": asked(lambda: defaultdict(int)),
-        "mem_get_info": asked(lambda: (max(0, free - reserved.current), total)),
-        "memory_summary": asked(lambda: f"allocated: {used.current} bytes now, {used.peak} at most; reserved: {reserved.current}"),
+    share = [1.0]
+    numbers: dict[str, Callable[[], object]] = {
+        "memory_allocated": lambda: used.current,
+        "max_memory_allocated": lambda: used.peak,
+        "memory_reserved memory_cached device_memory_used": lambda: reserved.current,
+        "max_memory_reserved max_memory_cached": lambda: reserved.peak,
+        "memory_stats": ALLOCATED.flat,
+        "memory_stats_as_nested_dict": ALLOCATED.nested,
+        "host_memory_stats host_memory_stats_as_nested_dict": lambda: defaultdict(int),
+        "mem_get_info": lambda: (max(0, free - reserved.current), total),
+        "memory_summary": lambda: f"allocated: {used.current} bytes now, {used.peak} at most; reserved: {reserved.current}",
+    }
+    others: dict[str, Callable[..., object]] = {
         "memory_snapshot": lambda *args, **kwargs: [],
         "_snapshot": lambda *args, **kwargs: {"segments": [], "device_traces": [[]]},
-        "get_per_process_memory_fraction": lambda *args, **kwargs: 1.0,
+        "set_per_process_memory_fraction": lambda fraction, device=None: share.__setitem__(0, fraction),
+        "get_per_process_memory_fraction": lambda device=None: share[0],
         "empty_cache": lambda *args, **kwargs: ALLOCATED.give_back(),
         "reset_peak_memory_stats reset_max_memory_allocated reset_max_memory_cached": lambda *args, **kwargs: ALLOCATED.reset_peaks(),
         "reset_accumulated_memory_stats": lambda *args, **kwargs: ALLOCATED.reset_sums(),
     }
-    return {name: answer for names, answer in answers.items() for name in names.split()}
+    found = {name: asked(name, answer) for names, answer in numbers.items() for name in names.split()}
+    return found | {name: answer for names, answer in others.items() for name in names.split()}

@@ -92,6 +92,7 @@ def _of_module(card: Architecture, device: torch.device, capability: object, fre
     """The functions and classes of the module. Each of its parts (`torch.cuda.memory`) that has one of that name gets it, too."""
     properties = torch_device.properties(card, capability)
     total = properties.total_memory
+    memory = memory_answers(min(total, free_bytes or total), total)
     generator = torch_device.CardGenerator(torch.device(device.type, 0), torch.default_generator)
     return [
         ("_lazy_init init", nothing, "no driver is there to be initialized"),
@@ -120,11 +121,12 @@ def _of_module(card: Architecture, device: torch.device, capability: object, fre
         ("is_current_stream_capturing", lambda: bool(streams.Graph.capturing), "libraries must not wait in a capture"),
         ("graph_pool_handle", always((0, 0)), "a name, of memory that is not pooled"),
         ("make_graphed_callables", lambda callables, *args, **kwargs: callables, "called, they do the same"),
-        ("cudart", always(torch_device.Runtime()), "packages mark there what a profiler should record"),
-        ("set_device ipc_collect set_per_process_memory_fraction set_sync_debug_mode _sleep", nothing, "there is nothing to set"),
+        ("cudart", always(torch_device.Runtime(memory["mem_get_info"])), "packages mark there what a profiler should record"),
+        ("set_device", torch_device.only_card, "it is the only one"),
+        ("ipc_collect set_sync_debug_mode _sleep", nothing, "there is nothing to set"),
         ("_record_memory_history _dump_snapshot", nothing, "there is nothing to record"),
         ("reset_peak_host_memory_stats reset_accumulated_host_memory_stats", nothing, "the host's memory is not counted"),
-        *((name, value, "counted on the host") for name, value in memory_answers(min(total, free_bytes or total), total).items()),
+        *((name, value, "counted on the host") for name, value in memory.items()),
         ("get_sync_debug_mode", always(0), "it does not warn"),
         ("manual_seed manual_seed_all", lambda seed: generator.manual_seed(int(seed)) and None, "the numbers are the host's"),
         ("seed seed_all", lambda: generator.seed() and None, "the numbers are the host's"),
@@ -159,6 +161,10 @@ def of_device(card: Architecture, device: torch.device, capability: object, free
         *(put(part, name, *answer) for part in parts for name, answer in answers.items()),
         *(put(getattr(module, part, None), name, torch_device.own(nothing), "nothing is profiled") for part, name in _MARKS),
         put(getattr(module, "nvtx", None), "range", contextlib.nullcontext, "nothing is profiled"),
+        put(getattr(torch.backends, device.type, None), "is_built", torch_device.is_built, "packages mean the card by it"),
+        put(torch, "Stream", streams.Stream, "torch's own asks a driver"),
+        put(torch, "Event", streams.Event, "torch's own asks a driver"),
+        around(torch.profiler.profile, "__enter__", torch_device.profiling, "there are no times of kernels"),
         put(torch.accelerator, "current_accelerator", always(torch.device(device.type)), "the card is of this type"),
         *(add(torch.version, name, version, "packages tell the vendor by it") for name, version in card.torch_version.items()),
         put(guards, f"_empty_strided_{device.type}", allocate, "code that torch.compile wrote calls it, and authors keep such code"),
@@ -176,7 +182,8 @@ def _of_bindings(card: Architecture, device: torch.device, answers: dict[str, An
         "getAccelerator": always(torch.device(device.type)),
         "getDeviceIndex exchangeDevice maybeExchangeDevice hooks_get_current_device": always(0),
         "hooks_exchange_device hooks_maybe_exchange_device": always(0),
-        "setDeviceIndex hooks_set_current_device emptyHostCache setAllocatorSettings": nothing,
+        "setDeviceIndex hooks_set_current_device": torch_device.only_card,
+        "emptyHostCache setAllocatorSettings": nothing,
         "hooks_device_count": always(1),
         "getStream": answers["current_stream"],
         "setStream": answers["set_stream"],
@@ -213,7 +220,9 @@ _MARKS += [("profiler", name) for name in ("init", "start", "stop")]
 
 
 def _asks_a_card(value: object) -> bool:
-    return isinstance(value, FunctionType) and "_C" in value.__code__.co_names
+    """Return whether a function of torch's module asks the driver, by its bindings or, as `utilization` does, by vendors' tools."""
+    names = value.__code__.co_names if isinstance(value, FunctionType) else ()
+    return "_C" in names or any("smi" in name for name in names)
 
 
 def patches(card: Architecture, device: torch.device, capability: object) -> list[Patch]:
@@ -290,6 +299,7 @@ def without_data(device: torch.device) -> list[Answer]:
         put(torch.library, "triton_op", torch_ops.of_kernels, "torch does not look into the op"),
         put(torch.library, "wrap_triton", torch_ops.Traceable, "a launch, where torch would trace"),
         around(torch.library.Library, "impl", ops.implementing, "what is for the GPU runs where torch asks for shapes"),
+        around(torch.library, _DESCRIBING, torch_ops.if_built, "packages describe operators of their compiled code when they are imported"),
         around(torch.library.Library, "_register_fake", ops.giving_shapes, "until the op has what is for the GPU"),
         # There is nothing to compare.
         put(torch, "allclose equal", lambda *args, **kwargs: unknown.UnknownTruth(), "the data are unknown"),
@@ -326,11 +336,15 @@ def autotuning(tuning: Tuning) -> list[Answer]:
     ]
 
 
+_DESCRIBING = "register_fake impl_abstract register_kernel register_autograd register_vmap register_autocast"
+
+
 def shared_ops(kinds: Iterable[str]) -> list[Answer]:
     """Custom ops: what a package registers for the GPU serves the CPU, where the tensors are."""
     ops = torch_ops.SharedOps(kinds)
     return [
         around(torch.library.Library, "impl", ops.implementing, "what is for the GPU serves the CPU, where the card's tensors are"),
+        around(torch.library, _DESCRIBING, torch_ops.if_built, "packages describe operators of their compiled code when they are imported"),
         put(torch.library, "triton_op", torch_ops.of_kernels, "interpreted kernels cannot be traced: torch does not look into it"),
         wrap(torch.library, "wrap_triton", lambda traced: lambda kernel: torch_ops.Traceable(traced(kernel)), "as above"),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import importlib
@@ -27,6 +28,7 @@ import triton
 import triton.language as tl
 import triton.language.extra as extra
 from triton._C.libtriton import ir
+from triton.backends import backends
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import make_backend
 from triton.compiler.errors import CompilationError, CompileTimeAssertionFailure
@@ -40,7 +42,7 @@ from warpwave.inside.fake_gpu.launches import Launched, check_descriptors, check
 from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.fake_gpu.streams import Graph
 from warpwave.inside.fake_gpu.torch_device import apply
-from warpwave.inside.process.outcomes import NotPretended, raised_in_kernel
+from warpwave.inside.process.outcomes import NotPretended, UnknownOption, raised_in_kernel
 from warpwave.records import Architecture
 
 # Let Triton compile in a process whose kernels run in its interpreter: for `kernel.asm`, and for what is made for a card alone.
@@ -319,11 +321,22 @@ def not_interpreted(run: Callable[..., Any], self: Any, *args: Any, warmup: bool
 def with_handle(run: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -> Any:
     """Launch, and return the compiled kernel as on a card. What the language refuses is the compiler's error there."""
     note_types(self)
+    if unknown := [name for name in kwargs if name not in self.arg_names and name not in _options()]:
+        raise UnknownOption(f"Keyword argument {unknown[0]} was specified but unrecognised")  # Triton's words; the interpreter drops it
     try:
         run(self, *args, **kwargs)
     except InterpreterError as error:
         raise as_compiled(error) from error.__cause__
     return _InterpretedKernel(self, args, kwargs)
+
+
+@functools.cache
+def _options() -> frozenset[str]:
+    """Return what a launch may name beside the kernel's own arguments: the options of every vendor's compiler. Another vendor's is refused
+    where it is compiled."""
+    compilers = [sys.modules[each.compiler.__module__] for each in backends.values()]
+    kinds = [each for module in compilers for each in vars(module).values() if isinstance(each, type) and dataclasses.is_dataclass(each)]
+    return frozenset({"grid", "warmup", "pre_run_hooks", *(field.name for kind in kinds for field in dataclasses.fields(kind))})
 
 
 _OF_COMPILED = ("asm", "kernel", "name", "src")

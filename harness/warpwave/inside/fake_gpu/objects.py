@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import multiprocessing.popen_fork
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -17,10 +18,11 @@ from warpwave.inside.fake_gpu.redirect import Redirect
 
 
 def fork(process: Any) -> Any:
-    """Start a process as a copy of this one. Threads of torch's pool do not live on in the copy."""
+    """Start a process as a copy of this one. Threads of torch's pool do not live on in the copy, and what it prints is not pytest's."""
     run = process.run
 
     def alone() -> None:
+        sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__  # a new Python has its own
         torch.set_num_threads(1)
         run()
 

@@ -15,7 +15,7 @@ from warpwave.inside.fake_gpu import compiled
 from warpwave.inside.fake_gpu import host_side as marks
 from warpwave.inside.fake_gpu.allocated import ALLOCATED
 from warpwave.inside.fake_gpu.streams import wait
-from warpwave.inside.fake_gpu.torch_device import in_fp32
+from warpwave.inside.fake_gpu.torch_device import in_fp32, only_card
 
 
 def within(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -112,6 +112,8 @@ class Redirect(torch.overrides.TorchFunctionMode):
             named = True
         else:
             named = isinstance(device, (str, torch.device)) and str(device).split(":")[0] in self.kinds
+        if named:
+            only_card(device)
         self.used = self.used or named
         return named
 

@@ -90,7 +90,7 @@ class Event:
 
     def elapsed_time(self, other: Event) -> float:
         """Return a millisecond, as callers divide by it, and note that a test has asked: nothing is timed without a card."""
-        Pretended.timing = True
+        Pretended.asked.add("elapsed_time")
         return 1.0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType, ModuleType, SimpleNamespace
@@ -13,7 +14,7 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from warpwave.inside.fake_gpu.host_side import is_meta, put_on_host
-from warpwave.inside.process.outcomes import NeedsCard, NotPretended
+from warpwave.inside.process.outcomes import NeedsCard, NotPretended, Pretended
 from warpwave.records import Architecture
 
 # Generators of random numbers on a pretended card: the numbers are the host's, the state is a card's.
@@ -211,6 +212,9 @@ class DeviceGuard:
 class Runtime:
     """Stand in for the vendor's runtime, which packages call to mark what a profiler should record: each call succeeds."""
 
+    def __init__(self, memory: object) -> None:
+        self.cudaMemGetInfo = memory
+
     def __getattr__(self, name: str) -> Callable[..., int]:
         return lambda *args: 0
 
@@ -222,6 +226,28 @@ def missing(name: str) -> Callable[..., object]:
         raise NotPretended(f"the pretended card has no {name}")
 
     return refuse
+
+
+# What packages read from torch's profiler.
+_OF_PROFILER = ("key_averages", "events", "export_chrome_trace", "cuda_time_total", "device_time_total", "self_device_time_total")
+
+
+def profiling(enter: Callable[..., Any], profile: Any) -> Any:
+    """Begin a profile, and note that what it says of kernels needs a card."""
+    Pretended.asked.update(_OF_PROFILER)
+    return enter(profile)
+
+
+def is_built() -> bool:
+    """Return whether torch is built for cards: yes to a package. torch's own code would import what only such a build has."""
+    return not sys._getframe(1).f_globals.get("__name__", "").startswith("torch.")
+
+
+def only_card(device: object = 0) -> None:
+    """Refuse any card but the first, which is the only one. It is a RuntimeError, as a driver's."""
+    index = str(device).rpartition(":")[2] if isinstance(device, (str, torch.device)) else str(device)
+    if index.isdigit() and int(index) > 0:
+        raise NotPretended(f"one card is pretended, and this asks for card {index}")
 
 
 def no_handle(*args: object, **kwargs: object) -> object:

@@ -15,6 +15,7 @@ import torch
 
 from warpwave.inside.fake_gpu.host_side import is_host, is_traced, tensors_in
 from warpwave.inside.fake_gpu.redirect import Redirect, within
+from warpwave.inside.process.lacking import unbuilt
 
 # With data: ops stay torch's own, and what a package registers for the GPU serves the CPU, too.
 
@@ -63,6 +64,23 @@ class SharedOps:
             else:
                 known[serves] = fn
                 implement(library, op_name, _chosen_by_place(fn, known), "CPU", **options)
+
+
+def if_built(register: Callable[..., Any], op: Any, *args: Any, **options: Any) -> Any:
+    """Describe an operator, as `torch.library.register_fake` does. One of compiled code that is not built here needs no description."""
+
+    def tolerant(describe: Callable[[], Any], function: Any) -> Any:
+        try:
+            return describe()
+        except RuntimeError as error:
+            if not unbuilt(error, ()):
+                raise
+            return function
+
+    done = tolerant(lambda: register(op, *args, **options), lambda function: function)
+    if args or not callable(done):
+        return done
+    return lambda function: tolerant(lambda: done(function), function)
 
 
 def of_kernels(name: str, function: Any = None, /, **options: Any) -> Any:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ast
 import functools
+import linecache
+import os
 import re
 import sys
 import traceback
@@ -32,7 +34,10 @@ _NO_OPERATOR = re.compile(
     r"'_OpNamespace' '(\w+)' object has no attribute '([A-Za-z]\w*)'|[Oo]perator (\w+)::(\w+) does not exist"
     r"|No such operator (\w+)::(\w+)|Tried to instantiate class '(\w+)\.(\w+)', but it does not exist"
 )
+_LIBRARIES = re.compile(r"\bTORCH_LIBRARY\w*\(\s*(\w+)")
 _NO_LIBRARY = re.compile(r"Could not load this library: (.+)")
+_NO_FILE = re.compile(r"(\S+\.so[.\d]*): cannot open shared object file")  # what `ctypes` says
+_NONE_HAS_NO = re.compile(r"'NoneType' object has no attribute '(\w+)'")
 # What torch says while it builds an extension, if there is no compiler for it.
 _NO_COMPILER = re.compile(
     r"\b[A-Z]+_HOME\b.* not set|Ninja is required|version file not found|No such file or directory: '[^']*(?:cc|ninja)'"
@@ -67,10 +72,36 @@ def unbuilt(error: BaseException, files: Sequence[str]) -> str:
         return f"{Path(found[1].strip()).name} {NOT_BUILT}"
     if any(file.endswith(_BUILDING) for file in files) and _NO_COMPILER.search(text):
         return f"an extension that torch.utils.cpp_extension builds {NOT_BUILT}: {' '.join(text.split())[:200]}"
+    if isinstance(error, OSError) and (found := _NO_FILE.match(text)) and _is_own_library(found[1]):
+        return f"{Path(found[1]).name} {NOT_BUILT}"
+    if name := _none_of_compiled(error, text):
+        return f"{name} is registered by {NOT_BUILT.removeprefix('is ')}: the package went on without it"
     by_package = Package.root is not None and bool(files) and Path(files[-1]).is_relative_to(Package.root)
     if by_package and (found := _SAYS_SO.search(text)) and compiled_sources():
         return f"the package says that its compiled code is not built here: {found[0].strip()[:200]}"
     return ""
+
+
+def _is_own_library(path: str) -> bool:
+    """Return whether a library is one of the package: below its root, or of the name of one of its files of C++."""
+    root = Package.root
+    if root is None or not compiled_sources():
+        return False
+    stem = Path(path).name.partition(".")[0].removeprefix("lib")
+    return Path(path).is_relative_to(root) or any(Path(source).stem == stem for source, _ in compiled_sources())
+
+
+def _none_of_compiled(error: BaseException, text: str) -> str:
+    """Return the name of compiled code for which the package has None: `except ImportError: _C = None`, and later `_C.f()`."""
+    if isinstance(error, AttributeError) and (found := _NONE_HAS_NO.fullmatch(text)):
+        names = [found[1]]
+    elif isinstance(error, TypeError) and text == "'NoneType' object is not callable" and error.__traceback__:
+        (frame, line) = list(traceback.walk_tb(error.__traceback__))[-1]
+        words = re.findall(r"(\w+)\(", linecache.getline(frame.f_code.co_filename, line))
+        names = [word for word in words if word in frame.f_globals and frame.f_globals[word] is None]
+    else:
+        return ""
+    return next((name for name in names if any(f'"{name}"' in source for _, source in compiled_sources())), "")
 
 
 def _unbuilt_operator(namespace: str, name: str) -> str:
@@ -80,6 +111,9 @@ def _unbuilt_operator(namespace: str, name: str) -> str:
     no such operator, and any other is that of code which is not installed.
     """
     quoted = re.compile(rf'"\(?(?:{namespace}::)?{name}\b')
+    theirs = {found[1] for _, source in compiled_sources() for found in _LIBRARIES.finditer(source)}
+    if namespace not in theirs and any(is_near(namespace, other) for other in theirs):
+        return ""
     if named := next((path for path, source in compiled_sources() if quoted.search(source)), None):
         return f"torch.ops.{namespace}.{name} is registered by compiled code of the package, which is not built here ({named})"
     if any(namespace in source for _, source in compiled_sources()) or any(
@@ -144,6 +178,16 @@ def _requirement(name: str) -> str:
         return top
     known = {*own, *sys.stdlib_module_names, *sys.modules, *metadata.packages_distributions()}
     return "" if any(is_near(top, other) for other in known if len(other) > 3 and "." not in other) else top
+
+
+def missing_program(error: BaseException) -> str:
+    """Return the program that a package starts and this machine does not have; empty if its name is one of the path with a letter wrong."""
+    name = str(getattr(error, "filename", None) or "")
+    trace = traceback.extract_tb(error.__traceback__)[-1:]
+    if not isinstance(error, FileNotFoundError) or not name or "/" in name or not trace or not trace[0].filename.endswith("/subprocess.py"):
+        return ""
+    programs = {path.name for folder in map(Path, os.get_exec_path()) if folder.is_dir() for path in folder.iterdir()}
+    return "" if any(is_near(name, program) for program in programs) else name
 
 
 @functools.lru_cache(maxsize=4)

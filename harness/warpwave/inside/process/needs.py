@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import configparser
 import contextlib
 import re
 import sys
@@ -50,11 +51,16 @@ def _places(root: Path) -> Iterator[tuple[str, str, set[str]]]:
     """
     project = _toml(root / "pyproject.toml")
     table = project.get("project", {})
-    extras = {**table.get("optional-dependencies", {})}
+    of_setup = configparser.ConfigParser(interpolation=None)
+    with contextlib.suppress(configparser.Error):
+        of_setup.read_string(_text(root / "setup.cfg"))
+    own = of_setup.get("options", "install_requires", fallback="").splitlines()
+    more = of_setup["options.extras_require"] if of_setup.has_section("options.extras_require") else {}
+    extras = {**{name: more[name].splitlines() for name in more}, **table.get("optional-dependencies", {})}
     groups = {**project.get("dependency-groups", {})}
     script = _text(root / "setup.py")
     install = "--with NAME" if "ext_modules" in script else "--install"
-    yield "", install, _names(table.get("dependencies", ()))
+    yield "", install, _names([*table.get("dependencies", ()), *own])
     for kind, named in (("extra", extras), ("group", groups)):
         for name in sorted(named, key=lambda name: name not in _FOR_TESTS):
             chosen = install if name in _FOR_TESTS or install != "--install" else f"--install --extra {name}"

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import functools
 import gc
+import itertools
 import linecache
 import multiprocessing.process
 import re
@@ -20,9 +21,10 @@ from concurrent.futures.process import BrokenProcessPool
 from importlib import metadata
 from pathlib import Path
 from types import FunctionType, ModuleType, TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
-from warpwave.inside.process.lacking import is_near, missing_modules, unbuilt
+from warpwave.inside.process.judged import judged
+from warpwave.inside.process.lacking import is_near, missing_modules, missing_program, unbuilt
 from warpwave.inside.process.needs import sources
 from warpwave.records import UNCHECKED, NotRun, StageReport, Verdict, worst
 
@@ -36,6 +38,10 @@ class DecidedByData(RuntimeError):  # noqa: N818 - not an error of the package
 
 class NotPretended(NotImplementedError):  # noqa: N818 - as above
     """A package asked for something that a real GPU has and the pretended one lacks: a gap of warpwave, and no fault of the package."""
+
+
+class UnknownOption(KeyError):  # noqa: N818 - Triton's own is a KeyError, too
+    """A launch has an option that no compiler knows: the author's mistake, on a card as well."""
 
 
 class NotBuilt(NotPretended):
@@ -74,6 +80,8 @@ def describe(error: BaseException) -> str:
     while str(error).rstrip().endswith("^") and error.__cause__:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if isinstance(error, AssertionError):  # pytest writes below the author's words what was compared
+        lines = lines[:1] + list(itertools.takewhile(lambda line: not line.startswith("assert "), lines[1:]))
     if not lines:
         return type(error).__name__
     text = f"{lines[-1]} ({lines[0].rstrip(':')})" if lines[0].endswith(":") else _of_tool(lines) or lines[0]
@@ -223,6 +231,7 @@ def _of_tool(lines: Sequence[str]) -> str:
 # Comparisons of tensors. They fail for the tensors' sake, whatever the test has asked before.
 _OF_TENSORS = ("/torch/testing/", "/numpy/testing/")
 _COUNTERS = "torch._dynamo.utils"
+_OF_COMPILER = ("counters", "metrics", "frame_count", "op_count")
 _METRICS = "torch._inductor.metrics"
 _READS_CODE = "torch._inductor.utils"  # `run_and_get_code` and its kin, some of which assert that there is some
 
@@ -230,8 +239,7 @@ _READS_CODE = "torch._inductor.utils"  # `run_and_get_code` and its kin, some of
 class Pretended:
     """Set where the answer is given."""
 
-    memory = False  # statistics of the card's memory; reset before each test
-    timing = False  # how long something took on the card; reset before each test
+    asked: ClassVar[set[str]] = set()  # names of functions that answered for the card's memory, or about time; emptied before each test
     ran_compiled = False  # a function ran that `torch.compile` left as it is; reset before each test
     compiled = False  # `torch.compile` left a function as it is, maybe one of a module that several tests share
 
@@ -240,17 +248,28 @@ def compares_pretended(error: BaseException) -> bool:
     """Return whether a test failed that compares how often torch compiled something, or that reads the code that torch made: none."""
     if not Pretended.compiled or _is_of_tensors(error):
         return False
+    if Pretended.ran_compiled and (name := str(error).removeprefix("DID NOT RAISE ")) != str(error):
+        return name in vars(sys.modules.get("torch._dynamo.exc", ast))
+    readers = [name for name in vars(sys.modules.get(_READS_CODE, ast)) if "code" in name or "kernel" in name]
+    if judged(error, (*_OF_COMPILER, *readers)) == "tensors":
+        return False
     if isinstance(error, AssertionError) and _counts_graphs(error.__traceback__):
         return True
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    is_reader = any(isinstance(each, FunctionType) and each.__module__ == _READS_CODE for each in frame.f_globals.values())
+    is_reader = any(
+        isinstance(each, FunctionType) and each.__module__ == _READS_CODE for each in (*frame.f_globals.values(), *frame.f_locals.values())
+    )
     return is_reader and isinstance(error, (AssertionError, IndexError, ValueError))
 
 
 def _compares_a_cards(error: BaseException) -> bool:
-    """Return whether a test failed at numbers after it asked how much memory or time something takes on the card."""
-    asked = Pretended.memory or Pretended.timing
-    return asked and isinstance(error, (AssertionError, ArithmeticError)) and not _is_of_tensors(error)
+    """Return whether a test failed at how much memory or time something takes. The host's clock is no better: launches are slow here."""
+    pytest = sys.modules.get("pytest")
+    kinds = (AssertionError, ArithmeticError, *([pytest.fail.Exception] if pytest else []))
+    if not isinstance(error, kinds) or _is_of_tensors(error) or str(error).startswith("DID NOT RAISE"):
+        return False
+    about = judged(error, Pretended.asked)
+    return about == "asked" or bool(Pretended.asked and not about)
 
 
 def _is_of_tensors(error: BaseException) -> bool:
@@ -280,6 +299,11 @@ _NO_CARD = re.compile(
     r"|Could not find `lib\w+\.so`\. Make sure it is in your LD_LIBRARY_PATH"  # Triton, of a vendor's matrix library
     # torch's CPU, on which a pretended card computes: of a dtype that it lacks, and of whole numbers divided by zero
     r"|^\"\w+\" not implemented for '\w+'$|^ZeroDivisionError$"
+    # torch built without a card's libraries, on a machine whose memory is not the card's
+    r"|Tried to instantiate dummy base class|Legacy \w+ profiling requires"
+    r"|Could not find any \w+ library"  # torch, of a vendor's compiler
+    r"|from user code:\s+File \"\S+/warpwave/inside/fake_gpu/"  # torch's compiler, which follows code of ours
+    r"|DefaultCPUAllocator: can't allocate memory|DID NOT RAISE .*OutOfMemoryError"
     r"|\[PROTON\] (Could not load `lib|Failed to execute )",  # Triton's profiler, which asks the driver
     re.IGNORECASE,
 )
@@ -296,7 +320,7 @@ _NO_DATA = re.compile(
 )
 # How Python names the function in a TypeError about its arguments: `patches.<locals>.<lambda>() takes …`
 _CALLED = re.compile(r"^([A-Za-z_]\w*)(?:[\w.<>]*)\(\) ")
-_GAPS = (AttributeError, NotImplementedError, TypeError, KeyError)
+_GAPS = (AttributeError, NotImplementedError, TypeError, KeyError, ImportError)
 
 
 # What is not checked on a card either.
@@ -341,10 +365,13 @@ def reason_of(error: BaseException) -> tuple[NotRun, str]:
             return NotRun.NEEDS_CARD, ""
         if isinstance(each, NotPretended) or _NO_CARD.search(text) or _is_gap(each) or compares_pretended(each):
             return NotRun.NOT_PRETENDED, ""
-        if isinstance(each, BrokenProcessPool) or (isinstance(each, subprocess.CalledProcessError) and _is_python(each.cmd)):
+        child = _failed_child(each)
+        if isinstance(each, BrokenProcessPool) or _is_python(getattr(child, "cmd", None) or getattr(child, "args", None)):
             return NotRun.NEEDS_CARD, ""  # other processes do not see the pretended card
         if isinstance(each, (OSError, ImportError)) and (library := _NO_LIBRARY.search(text)) and library[1] in _drivers():
             return NotRun.NEEDS_CARD, ""
+        if program := missing_program(each):
+            return NotRun.REQUIREMENT, f"there is no program {program} on this machine"
     return _of_an_import(error)
 
 
@@ -387,14 +414,18 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def _is_gap(error: BaseException) -> bool:
     """Return whether a stand-in lacks something: an attribute, a parameter, or a way to answer. A misspelt attribute is no gap."""
-    if not isinstance(error, _GAPS) or _is_misspelt(error):
+    if not isinstance(error, _GAPS) or isinstance(error, UnknownOption) or _is_misspelt(error):
         return False
     if isinstance(error, AttributeError) and (_stands_in(getattr(error, "obj", None)) or _is_compilers_frame(error)):
         return True
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    bindings = sys.modules.get("torch._C")
+    lacks = isinstance(error, AttributeError) and bindings is not None and error.obj is bindings
+    if (lacks or (isinstance(error, ImportError) and error.name == "torch._C")) and "/torch/" in last[0].filename:
+        return True  # torch's own code asks for what only a build for cards has
     called = _CALLED.match(str(error)) if isinstance(error, TypeError) else None
     if called and any(called[1] in vars(module) for name, module in list(sys.modules.items()) if name.startswith(_FAKE_GPU)):
         return True
-    last = traceback.extract_tb(error.__traceback__)[-1:]
     # torch's own errors pass through the modes there, which only call on.
     return bool(last) and "/warpwave/inside/fake_gpu/" in last[0].filename and (last[0].line or "").startswith("raise ")
 

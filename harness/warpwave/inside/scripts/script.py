@@ -58,8 +58,9 @@ def scripts_of(job: Job) -> list[Script]:
 IS_SCRIPT = re.compile(r"""^if __name__ == ["']__main__["']:""", re.MULTILINE)
 
 
-_LAUNCHES = re.compile(r"^\s*(?:import|from) triton\b", re.MULTILINE)
-_MEASURES = re.compile(rf"\bdo_bench\w*\(|\bperf_report\b|{IS_SCRIPT.pattern}", re.MULTILINE)
+_LAUNCHES = re.compile(r"^\s*(?:import\b.*\btriton|from triton)\b", re.MULTILINE)
+# It measures, is a script, or launches when it is imported: `add_kernel[(4,)](x, y)` or `for _ in range(3): add_kernel[grid](x)`.
+_MEASURES = re.compile(rf"\bdo_bench\w*\(|\bperf_report\b|{IS_SCRIPT.pattern}|^(?:(?:for|with) .*:\s+)?\w+\[.+\]\(", re.MULTILINE)
 _MOST_SCRIPTS = 5
 
 
@@ -100,7 +101,9 @@ def run(script: Script) -> Exception | None:
         if isinstance(ended.code, str):
             print(ended.code, file=sys.stderr)
             return ScriptExit(f"it ended itself: {ended.code}")
-        return ScriptExit(f"it exited with {ended.code}{f': {said.line}' if said.line else ''}")
+        how = f"it exited with {ended.code}{f': {said.line}' if said.line else ''}"
+        wanted = "; give them behind --, as in --bench-script 'FILE -- --n 8'" if "arguments are required" in said.line else ""
+        return ScriptExit(how + wanted)
     except Exception as error:
         part = error.__traceback__
         while part is not None and part.tb_frame.f_code.co_filename != str(script.path):

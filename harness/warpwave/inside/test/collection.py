@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from warpwave.inside.process.journal import Journal
-from warpwave.inside.process.outcomes import DecidedByData, unchecked, with_place
+from warpwave.inside.process.outcomes import DecidedByData, describe, unchecked, with_place
 from warpwave.inside.process.workers import seconds_left
 from warpwave.inside.scripts.script import IS_SCRIPT
 from warpwave.inside.test.settings import selection_of, settings
@@ -188,7 +188,9 @@ class Collection:
         why = found[0] if found else NotRun.IMPORT if broken else NotRun.DATA
         words = found[1] if found else ""
         if type(error).__name__ != _BROKEN:
-            return Failure(report.nodeid, words or with_place(cause) or last_line(str(report.longrepr)), why, broken)
+            of_pytest = isinstance(cause, pytest.Collector.CollectError)
+            said = with_place(cause) or (last_line(str(report.longrepr)) if of_pytest else describe(cause))
+            return Failure(report.nodeid, words or said, why, broken)
         path = Path(getattr(error, "path", report.nodeid))
         name = path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)
         text = next(iter(str(cause).splitlines()), "")

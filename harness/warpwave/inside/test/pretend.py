@@ -19,6 +19,7 @@ from warpwave.inside.environment import temporary_home
 from warpwave.inside.facts.stage import UnusableError, check_emulator
 from warpwave.inside.fake_gpu.launches import Asked, Launched
 from warpwave.inside.process.journal import Journal
+from warpwave.inside.process.lacking import Package
 from warpwave.inside.process.outcomes import (
     DecidedByData,
     NotPretended,
@@ -96,7 +97,8 @@ def provide(
 
 def begin_test(account: Any) -> None:
     """Forget what earlier tests did with the card."""
-    Pretended.memory = Pretended.timing = Pretended.ran_compiled = False
+    Pretended.asked.clear()
+    Pretended.ran_compiled = False
     Launched.kernels.clear()
     Launched.functions.clear()
     Launched.tuned = {}
@@ -109,6 +111,9 @@ def words_of(error: BaseException | None, message: str, printed: str | None = No
     raised = raised_in_kernel(error)
     is_ours = raised is not None or isinstance(error, (DecidedByData, NotPretended))
     placed = describe(error) if is_ours and error else with_place(error) if error else ""
+    begin, _, below = message.partition("\n")
+    if error is not None and begin.rstrip().endswith(":"):  # only a name, or the begin of another process's traceback
+        message = f"{describe(error)}\n{below}"
     said = placed or first_of_several(error) or with_child(error, with_numbers(error, message), printed)
     if advice := Launched.advice():
         first, *rest = said.split("\n", 1)
@@ -132,6 +137,8 @@ def begin(config: pytest.Config, card: Architecture, *, emulated: bool, sanitize
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # as in a run
     until_the_end = contextlib.ExitStack()
     config.add_cleanup(until_the_end.close)
+    until_the_end.callback(setattr, Package, "root", Package.root)
+    Package.root = config.rootpath  # its sources say what its compiled code would have
     folder = until_the_end.enter_context(tempfile.TemporaryDirectory(prefix="warpwave-"))
     until_the_end.enter_context(temporary_home(Path(folder)))
     seconds = Limits.test_s if emulated else 0
@@ -170,8 +177,8 @@ class InPytest:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
         """Say whose fault a failure is, and fail a test whose kernels failed, even if its own code has caught that."""
-        error = call.excinfo.value if call.excinfo else None
         report: Any = yield
+        error = call.excinfo.value if call.excinfo else None  # of unittest, pytest puts it there meanwhile
         if call.when == "call" and self.account:
             item.user_properties += self.account.properties().items()
         fault = self.account.fault if self.account and call.when == "call" else None
@@ -184,7 +191,8 @@ class InPytest:
             crash = getattr(report.longrepr, "reprcrash", None)
             words = words_of(error, getattr(crash, "message", "") or str(error))
             if found := unchecked(error):
-                report.outcome, report.longrepr = "skipped", (path, line, f"Skipped: {_NOT_PRETENDED}{found[1] or words}")
+                said = next(iter((found[1] or words).splitlines()), "")
+                report.outcome, report.longrepr = "skipped", (path, line, f"Skipped: {_NOT_PRETENDED}{found[0].words}: {said}")
             elif crash:
                 crash.message = words
         return report  # type: ignore[no-any-return]

@@ -12,9 +12,9 @@ from warpwave.render.text import NOTHING, left_out_of, plural
 
 TITLE = "Is it right, and does it run?"
 CHECKED = "What was checked"
-LEGEND = (
+_LEGEND = (
     "right: tests that pass. ✓ 64 50%: it can launch on that card, with 64 registers a thread, and 50% of a multiprocessor's warps fit "
-    "(occupancy); -: not launched there. This is read from the compiled code; nothing ran on a card.",
+    "(occupancy){}. This is read from the compiled code; nothing ran on a card."
 )
 _VERDICTS = {Fit.RUNS: Verdict.PASSED, Fit.ADVICE: Verdict.ABSENT, Fit.UNKNOWN: Verdict.NOT_RUN}
 
@@ -31,7 +31,7 @@ def grid(found: Grid, most: int | None = None) -> list[Section]:
     groups = [("right", tuple(range(1, first))), *((vendor or "other", tuple(columns)) for vendor, columns in vendors.items())]
     rest = found.rows[len(shown) :]
     lines = (say(f"… and {plural(len(rest), 'kernel')} more, no worse than these: in comparison.json"),) if rest else ()
-    legend = LEGEND if found.cards else ()
+    legend = (_LEGEND.format("; -: not launched there" if any(None in row.cells for row in shown) else ""),) if found.cards else ()
     return [Section(TITLE, heads, rows, lines, legend, groups=tuple(group for group in groups if group[1]))]
 
 

@@ -289,6 +289,7 @@ def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, rows:
     `failures` are the lines about failed tests, `rows` those of the grid. With `figures`, every gap is listed with all figures of its code.
     """
     lines = overview(comparison)
+    head = headline(whole, overview(whole) if whole is not comparison else lines)
     found = shortfalls(comparison, lines)
     broken = [*codegen.uncompiled(comparison), *codegen.gate_sections(comparison, 3)]
     shown = (codegen.UNCOMPILED, codegen.RAISED, codegen.BROKEN, codegen.ADVICE, codegen.NOT_JUDGED)
@@ -301,7 +302,7 @@ def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, rows:
         (table, 40 if without_card else 20 if beside or len(comparison.targets) <= 3 else 16),
         (did_not_pass(comparison, failures) if without_card else [], 9),
         (grid.checked(comparison) if without_card else [], 8),
-        ([] if beside else _brief_targets(comparison, counted=without_card), 9),
+        ([] if beside else _brief_targets(comparison, head, counted=without_card), 9),
         (did_not_pass(comparison, failures) if not without_card else [], 9),
         (_not_checked(comparison, _CAUSES), 2 * _CAUSES + 1),
         (testing.finding_sections(comparison, min(failures, 3)), 6),
@@ -309,10 +310,10 @@ def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, rows:
         (profile_sections(comparison), 26),
         (speeds.gaps(comparison, found, len(found) if figures else _GAPS, figures=figures), 5 if bad else 20),
         (bad, 6),
-        (_brief_targets(comparison, counted=without_card) if beside else [], 9),
+        (_brief_targets(comparison, head, counted=without_card) if beside else [], 9),
     )
     sections = tuple((section, most) for group, most in parts for section in group)
-    return Brief(headline(whole, overview(whole) if whole is not comparison else lines), sections)
+    return Brief(head, sections)
 
 
 CARDS = "On each card"
@@ -346,8 +347,11 @@ def _tested(target: TargetSummary) -> Line:
     return say(f"{passed} passed" if passed else counts(target.tests, target.tests_not_run))
 
 
-def _brief_targets(comparison: Comparison, counted: bool) -> list[Section]:
+def _brief_targets(comparison: Comparison, head: Headline, counted: bool) -> list[Section]:
     lines = _each_target(comparison, full=False, counted=counted)
+    said = "".join(bit.text for bit in lines[0]) if lines else ""
+    if head.text == f"{said}." and not any(target.complete for target in comparison.targets):
+        lines = lines[1:]
     lines += [say(name(first_line(problem, 200))) for problem in comparison.problems[:_PROBLEMS]]
     return [Section("What each target did", lines=tuple(lines))] if lines else []
 

@@ -191,7 +191,7 @@ def _kernel_legend(
     if ported:
         words.append("Portable: Pennycook's performance portability.")
     if any(not one.verified for one in reached):
-        words.append(UNTESTED if comparison.untested else "?: unverified, not all of its tests passed there.")
+        words.append(UNTESTED if comparison.untested else "?: unverified, a test of it failed there, or none ran.")
     return (" ".join(words),) if words else ()
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import socketserver
 import subprocess
 import sys
@@ -89,6 +90,16 @@ def test_no_socket(monkeypatch, tmp_path):
     assert "systemctl start docker" in error.remedy
     assert "docs.docker.com/engine/install" in error.remedy  # there may be none to start
     assert "nowhere.sock" in error.happened
+
+
+def test_nobody_listens_at_an_address(monkeypatch):
+    """The system's own words stand at the end of what the libraries for HTTP say: they alone fit into a line."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{port}")
+
+    assert refused().happened == f"Docker cannot be used at tcp://127.0.0.1:{port}: Connection refused."
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s
 
 import command
 
-from warpwave.inside.scripts.script import Names, Script, benches_of
+from warpwave.inside.scripts.script import Names, Script, benches_of, how_to_run_scripts
 from warpwave.records import BenchScript, Sample, Stage, StageReport, Verdict
 
 REPOSITORY = Path(__file__).parents[4]
@@ -51,6 +51,26 @@ sink = Sink(folder, "samples.jsonl")
 deaths = supervise(start, Journal(folder / "journal.jsonl"), 120.0, folder / "log.txt", sink.on_event)
 dump(sink.report(deaths), Path("report.json"))
 """
+
+
+IMPORTS = "import argparse, torch, triton, triton.language as tl\n"
+FILES = {
+    "micro/time.py": (IMPORTS + "def main(): print(triton.testing.do_bench(f))", True),
+    "micro/check.py": ("from triton import language\nif __name__ == '__main__':\n    pass", True),
+    "demo.py": (IMPORTS + "add_kernel[(4,)](x, y, 4)", True),
+    "loop.py": (IMPORTS + "for _ in range(3): add_kernel[grid](x)", True),
+    "library.py": (IMPORTS + "def add(x):\n    add_kernel[(1,)](x)", False),
+    "plain.py": ("import torch\nif __name__ == '__main__':\n    pass", False),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_package_of_scripts_is_told_which_files_run_as_such(tmp_path, name):
+    text, is_script = FILES[name]
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(text + "\n")
+
+    assert (f"--bench-script {name} runs" in how_to_run_scripts(make_job("run-1", "cpu", (Stage.TEST,), str(tmp_path), "out"))) == is_script
 
 
 @pytest.fixture

@@ -35,6 +35,49 @@ def test_a_row_changes_what_is_there_and_a_later_one_wraps_it():
     assert vars(owner) == {"one": 1, "two": 2}
 
 
+ASKED = """
+import json, sys
+import torch
+from warpwave.inside.fake_gpu import card as door
+from warpwave.records import Architecture, from_json
+
+door.interpreted_device(from_json(Architecture, sys.argv[1]), ["cuda"])
+found = {}
+for asked in json.loads(sys.argv[2]):
+    try:
+        found[asked] = repr(eval(asked))
+    except Exception as error:
+        found[asked] = type(error).__name__
+print(json.dumps(found))
+"""
+ANSWERS = {
+    "torch.backends.cuda.is_built()": "True",
+    "torch.cuda.is_tf32_supported()": "True",
+    "torch.cuda.cudart().cudaMemGetInfo(0)[1] > 0": "True",
+    "torch.cuda.set_per_process_memory_fraction(0.5) or torch.cuda.get_per_process_memory_fraction()": "0.5",
+    "torch.Stream(device='cuda').device.type": "'cuda'",
+    "torch.Event('cuda', enable_timing=True).query()": "True",
+    "torch.accelerator.set_device_index(0)": "None",
+    "torch.zeros(1, device='cuda:0').is_cuda": "True",
+    "torch.cuda.utilization()": "NotPretended",
+    "torch.cuda.list_gpu_processes()": "NotPretended",
+    "torch.accelerator.set_device_index(7)": "NotPretended",
+    "torch.cuda.set_device('cuda:1')": "NotPretended",
+    "torch.zeros(1, device='cuda:1')": "NotPretended",
+}
+
+
+def test_what_packages_ask_of_a_card():
+    """The same as on a machine with one card, or that it is not pretended: never an error of a build for the CPU."""
+    card = next(each for each in load_targets()["cpu"].architectures if each.name == "sm_90")
+    done = command.python(
+        "-W", "ignore", "-c", ASKED, to_json(card), json.dumps(list(ANSWERS)), env={**os.environ, "TRITON_INTERPRET": "1"}
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == ANSWERS
+
+
 AS_BEFORE = """
 import contextlib, json, sys
 import torch, torch._dynamo

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
+import multiprocessing
 import os
+import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +28,7 @@ from triton.runtime import _allocation
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from warpwave.config.targets import load_targets
+from warpwave.inside.fake_gpu import objects
 from warpwave.inside.fake_gpu.allocated import ALLOCATED
 from warpwave.inside.fake_gpu.driver import vendor_products
 from warpwave.inside.fake_gpu.emulated import EmulatedDriver
@@ -569,3 +573,12 @@ def test_what_torch_follows_with_symbols_takes_no_memory():
     ALLOCATED.note(torch.empty((ShapeEnv().create_unbacked_symint(), 4), device="meta"))
 
     assert ALLOCATED.bytes["all"].current == before
+
+
+def test_what_another_process_prints_is_not_lost(monkeypatch, capfd):
+    """Started anew, it has streams of its own. As a copy, it would write to what stands in for them here."""
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    process = multiprocessing.get_context("spawn").Process(target=divmod, args=(1, 0))
+
+    assert objects.fork(process).wait() == 1
+    assert "ZeroDivisionError" in capfd.readouterr().err

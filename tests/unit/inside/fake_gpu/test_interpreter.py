@@ -333,6 +333,8 @@ def test_grid(stride): grid[(1,)](new(700), new(512), stride, M=16, N=32)
 def test_pointer(offset): pointer[(1,)](new(), new(), offset, BLOCK=16)
 @pytest.mark.parametrize("n", [65, 64])
 def test_assumed(n): assumed[(1,)](new(), new(), n, BLOCK=16)
+@pytest.mark.parametrize("option", [{"num_warps": 2, "num_stages": 1}, {"BLOK": 16}])
+def test_option(option): pointer[(1,)](new(), new(), 4, BLOCK=16, **option)
 @pytest.mark.parametrize("batches", [1, 2])
 @pytest.mark.parametrize(("dtype", "k"), [("float16", 16), ("float16", 8), ("float32", 8), ("float32", 4), ("int8", 32), ("int8", 16)])
 def test_dot(dtype, k, batches):
@@ -353,14 +355,15 @@ FALSE = {
 TOO_SMALL = {f"dot[{dtype}-{k}-{batches}]": 2 * k for dtype, k in (("float16", 8), ("float32", 4), ("int8", 16)) for batches in (1, 2)}
 
 
-def test_false_promises_and_products_that_are_too_small(run_inside, tmp_path):
+def test_what_the_compiler_of_a_card_refuses(run_inside, tmp_path):
     (tmp_path / "test_a.py").write_text(TESTS_PROMISES)
     output = run_inside(tmp_path, Stage.TEST, benches=())
     events = map(json.loads, (output / "test" / "journal.jsonl").read_text().splitlines())
     failed = {
-        each["id"].partition("::test_")[2]: each["message"] for each in events if each["event"] == "finish" and each["outcome"] != "passed"
+        each["id"].partition("::test_")[2]: each["message"] for each in events if each["event"] == "finish" and each["outcome"] == "failed"
     }
 
+    assert "BLOK was specified but unrecognised" in failed.pop("option[option1]")
     assert failed.keys() == FALSE.keys() | TOO_SMALL.keys()
     for test, words in FALSE.items():
         assert f"tl.{words}" in failed[test]

@@ -83,6 +83,19 @@ def test_what_happened_in_a_function_that_a_kernel_calls_is_reported(tmp_path, m
     assert describe(caught.value) == "IndentationError: unexpected indent (broken.py:2)"
 
 
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("needs two GPUs\nassert 1 >= 2\n +  where 1 = device_count()", "needs two GPUs"),
+        ("assert 1 >= 2\n +  where 1 = device_count()", "assert 1 >= 2"),
+        ("Traceback (most recent call last):\n  File x\nOSError: bad\nassert 1 == 0", "OSError: bad (Traceback (most recent call last))"),
+    ],
+)
+def test_an_assertion_says_its_authors_words(message, told):
+    """What pytest writes below them, its own names included, says less."""
+    assert describe(AssertionError(message)) == f"AssertionError: {told}"
+
+
 CHILD = [sys.executable, "-c", "import sys; print('device 7 is busy'); sys.exit(3)"]
 
 

@@ -6,6 +6,7 @@ torch = pytest.importorskip("torch", reason="the inside needs torch; `nox -s tes
 np = pytest.importorskip("numpy")
 
 from warpwave.inside.test.mismatch import with_numbers
+from warpwave.inside.test.pretend import words_of
 
 WANT = torch.arange(6.0).reshape(2, 3)
 GOT = WANT.clone()
@@ -134,3 +135,12 @@ def _first_line(fail) -> str:
     with pytest.raises(AssertionError) as caught:
         fail()
     return with_numbers(caught.value, f"AssertionError: {caught.value}").splitlines()[0]
+
+
+def test_a_message_without_a_first_line_gets_one():
+    """torch's own errors of other processes begin with empty lines."""
+    below = "\n-- Process 0 terminated with the following error:\nTraceback (most recent call last):\nValueError: no such shape"
+    said = words_of(RuntimeError(f"\n{below}"), f"torch.multiprocessing.spawn.ProcessRaisedException: \n{below}")
+
+    assert said.splitlines()[0].startswith("RuntimeError: ValueError: no such shape")
+    assert said.endswith(below)

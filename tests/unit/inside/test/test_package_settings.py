@@ -202,8 +202,12 @@ def test_the_tree_comes_before_an_installed_copy_and_borrows_what_it_lacks(tmp_p
 pytest.importorskip("triton")
 
 TESTS = """
+import ctypes, unittest
 import pytest, torch, triton
 import triton.language as tl
+class TestTimes(unittest.TestCase):
+    def test_fast(self): self.assertLess(triton.testing.do_bench(lambda: None), 0.001)
+def test_unbuilt(): ctypes.CDLL("librows.so")
 @triton.jit
 def double(x, out, n, BLOCK: tl.constexpr, LIMIT: tl.constexpr):
     at = tl.arange(0, BLOCK)
@@ -229,6 +233,8 @@ def package_of_pretend(tmp_path) -> Path:
     """A package with tests, whose conftest.py asks for a card."""
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_double.py").write_text(TESTS)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "rows.cpp").write_text('extern "C" void rows() {}\n')
     return tmp_path
 
 
@@ -266,7 +272,7 @@ def test_outcomes_are_those_of_a_run(package_of_pretend, name, card, how):
     }
     assert re.search(r"outside of all buffers|out-of-bounds", done.stdout), done.stdout
     assert "not checked: " in done.stdout
-    assert "warpwave: 1 test was not checked" in done.stdout
+    assert "warpwave: 3 tests were not checked" in done.stdout
     assert f"warpwave: {how}" in run_pytest(package_of_pretend, "--warpwave", name, "--collect-only", "-v").stdout
     assert done.returncode == 1
 

@@ -5,8 +5,10 @@ import json
 import random
 import subprocess
 import sys
+import time
 import unittest
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 
 import pytest
 from slow_cases import slow_but
@@ -337,9 +339,123 @@ def _interpreted_kernel():
     return InterpretedFunction(_module_skip)
 
 
+def _asked(name):
+    """Have a number that only a card knows, as `torch.cuda.memory_allocated()` gives it."""
+    Pretended.asked.add(name)
+    return 512
+
+
+def _peak(work):
+    work()
+    return elapsed_time()
+
+
+def elapsed_time():
+    return _asked("elapsed_time")
+
+
+def memory_allocated():
+    return _asked("memory_allocated")
+
+
 def _compared_memory():
-    Pretended.memory = True
-    assert torch.zeros(1).sum() > 0, "saves memory"
+    x = torch.zeros(4)
+    before = memory_allocated()
+    assert memory_allocated() - before >= x.nbytes, f"saves memory: {x}"
+
+
+def _compared_by_a_helper():
+    x, limit = torch.zeros(4), 3
+    ratio = _peak(lambda: x + 1) / _peak(x.sum)
+    if ratio < limit:
+        raise AssertionError("not faster")
+
+
+def _compared_a_list():
+    times = []
+    for _ in range(3):
+        times.append(elapsed_time())
+    unittest.TestCase().assertLess(sum(times) / len(times), 1)  # noqa: PT009 - as torch's own test classes do
+
+
+def _gives_up():
+    rows = {"ours": elapsed_time(), "limit": 1}
+    if not rows["ours"] < rows["limit"]:
+        pytest.fail(f"slower: {rows}")
+
+
+def _refuses_nothing():
+    elapsed_time()
+    with pytest.raises(ValueError, match="shape"):
+        torch.zeros(3)
+
+
+def _at_most(value, limit):
+    assert value <= limit
+
+
+def _compared_elsewhere():
+    began = time.perf_counter()
+    _at_most(time.perf_counter() - began, -1)
+
+
+def _elements_compared_elsewhere():
+    elapsed_time()
+    _at_most(torch.ones(1), 0)
+
+
+def _equal_after_memory():
+    x = torch.zeros(3)
+    memory_allocated()
+    unittest.TestCase().assertEqual(x.tolist(), [1, 1, 1])  # noqa: PT009 - as above
+
+
+def _compared_the_hosts_clock():
+    began = time.perf_counter()
+    torch.zeros(1)
+    took = time.perf_counter() - began
+    assert took < 0
+
+
+def _divided_by_memory():
+    memory_allocated()
+    return 1 / (memory_allocated() - 512)
+
+
+def _elements_after_memory():
+    x = torch.zeros(3)
+    memory_allocated()
+    assert torch.equal(x, x + 1)
+
+
+def _an_error_after_timing():
+    x = torch.zeros(3)
+    took = elapsed_time()
+    error = (x - 1).abs().max().item()
+    assert error < 0.5, f"after {took} ms"
+
+
+def _a_shape_after_timing():
+    x = torch.zeros(3)
+    elapsed_time()
+    assert x.shape == (4,)
+
+
+def _elements_of_what_was_read():
+    from torch._inductor.utils import run_and_get_code
+
+    Pretended.compiled = True
+    y, _ = run_and_get_code(lambda: torch.zeros(3))
+    assert torch.allclose(y, y + 1)
+
+
+def _counted_what_was_read():
+    from torch._inductor.utils import run_and_get_kernels
+
+    Pretended.compiled = True
+    x = torch.zeros(3)
+    _, kernels = run_and_get_kernels(lambda: x + 1)
+    assert len(kernels) == 1
 
 
 def _counted_graphs():
@@ -355,8 +471,13 @@ def _compared_after_compiling():
 
 
 def _compared_tensors():
-    Pretended.memory = True
+    memory_allocated()
     torch.testing.assert_close(torch.zeros(1), torch.ones(1))
+
+
+def _asserts_its_end():
+    done = subprocess.run([sys.executable, "-c", "1 / 0"], capture_output=True)
+    assert done.returncode == 0, done.stderr
 
 
 def _no_other_way():
@@ -384,6 +505,7 @@ CASES = {
         NotRun.NOT_PRETENDED,
     ),
     "another Python": (lambda: subprocess.run([sys.executable, "-c", "1 / 0"], check=True, capture_output=True), NotRun.NEEDS_CARD),
+    "another Python whose end is asserted": (_asserts_its_end, NotRun.NEEDS_CARD),
     "another program": (lambda: subprocess.run(["false"], check=True), NotRun.RAISED),
     "no number": (lambda: torch.empty(1, device="meta").item(), NotRun.DATA),
     "no copy": (lambda: torch.empty(1, device="meta").cpu(), NotRun.DATA),
@@ -406,6 +528,9 @@ CASES = {
         NotRun.NOT_PRETENDED,
     ),
     "no dtype of the CPU": (lambda: torch.trace(torch.ones(2, 2, dtype=torch.bool)), NotRun.NOT_PRETENDED),
+    "what only a build for cards has": (lambda: torch.cuda.nccl.version(), NotRun.NOT_PRETENDED),
+    "a class of such a build": (lambda: torch.cuda.MemPool(), NotRun.NOT_PRETENDED),
+    "memory of the host": (lambda: torch.empty(1 << 50, dtype=torch.uint8), NotRun.NOT_PRETENDED),
     "no division by zero": (lambda: torch.ones(1, dtype=torch.int32) // torch.zeros(1, dtype=torch.int32), NotRun.NOT_PRETENDED),
     "its own division by zero": (lambda: 1 // 0, NotRun.RAISED),
     "a pool of processes": (lambda: (_ for _ in ()).throw(BrokenProcessPool("terminated abruptly")), NotRun.NEEDS_CARD),
@@ -416,6 +541,9 @@ CASES = {
     ),
     "no library of its own": (lambda: ctypes.CDLL("libours.so"), NotRun.RAISED),
     "no tool": (lambda: subprocess.run(["some-smi"], check=True), NotRun.NOT_PRETENDED),
+    "no program": (lambda: subprocess.run(["nobodys-compiler"], check=True), NotRun.REQUIREMENT),
+    "a misspelt program": (lambda: subprocess.run(["bassh"], check=True), NotRun.RAISED),
+    "no file of its own": (lambda: Path("nobodys-file").read_text(), NotRun.RAISED),
     "no import": (lambda: __import__("no_such_module"), NotRun.REQUIREMENT),
     "no import, and no other way": (_no_other_way, NotRun.REQUIREMENT),
     "a misspelt import": (lambda: __import__("trition"), NotRun.IMPORT),
@@ -426,6 +554,20 @@ CASES = {
     "a misspelt operator of torch": (lambda: torch.ops.aten.ad, NotRun.RAISED),
     "a misspelt namespace": (lambda: torch.ops.atne.add, NotRun.RAISED),
     "memory that nobody counts": (_compared_memory, NotRun.NEEDS_CARD),
+    "a number of a helper": (_compared_by_a_helper, NotRun.NEEDS_CARD),
+    "a call that fails it": (_gives_up, NotRun.NEEDS_CARD),
+    "a list of elements, after it asked for memory": (_equal_after_memory, NotRun.RAISED),
+    "what it should refuse, after it asked for time": (_refuses_nothing, NotRun.RAISED),
+    "a time that a helper compares": (_compared_elsewhere, NotRun.NEEDS_CARD),
+    "elements that a helper compares": (_elements_compared_elsewhere, NotRun.RAISED),
+    "a list of numbers": (_compared_a_list, NotRun.NEEDS_CARD),
+    "the host's clock": (_compared_the_hosts_clock, NotRun.NEEDS_CARD),
+    "a division by memory": (_divided_by_memory, NotRun.NEEDS_CARD),
+    "elements, after it asked for memory": (_elements_after_memory, NotRun.RAISED),
+    "an error, after it asked for time": (_an_error_after_timing, NotRun.RAISED),
+    "a shape, after it asked for time": (_a_shape_after_timing, NotRun.RAISED),
+    "elements beside the code that torch made": (_elements_of_what_was_read, NotRun.RAISED),
+    "code that nobody makes": (_counted_what_was_read, NotRun.NOT_PRETENDED),
     "graphs that nobody makes": (_counted_graphs, NotRun.NOT_PRETENDED),
     "its own, after torch.compile": (_compared_after_compiling, NotRun.RAISED),
     "tensors of one that asked for memory": (_compared_tensors, NotRun.RAISED),
@@ -466,11 +608,13 @@ def test_a_kernels_error_is_shown_without_the_interpreters_wrapping():
 @pytest.mark.parametrize("name", CASES)
 def test_an_exception_says_why(name):
     function, why = CASES[name]
-    Pretended.memory = Pretended.compiled = False
+    Pretended.asked.clear()
+    Pretended.compiled = False
     try:
         assert why_not_run(_raised(function)) is why
     finally:
-        Pretended.memory = Pretended.compiled = False
+        Pretended.asked.clear()
+        Pretended.compiled = False
 
 
 def test_a_stage_counts_what_did_not_run():
