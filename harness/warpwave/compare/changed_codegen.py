@@ -150,6 +150,11 @@ class _Order:
             else:
                 self.gaps[-1][word] += 1
 
+    def only_copies_before(self, gap: int) -> bool:
+        """Whether all accesses before a gap are copies in that nothing has waited for. A barrier does not order those."""
+        waits = any("wait" in word for words in self.gaps[: gap + 1] for word in words)
+        return set(self.accesses[:gap]) == {"copy-in"} and not waits
+
     def beside(self, gap: int) -> tuple[str, str]:
         """Return the accesses on both sides of a gap, in words."""
         sides = [
@@ -183,7 +188,8 @@ def _lost_order(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta
         for word, count in (was - now).items():
             if not any(_waits_for_no_less(one, word) for one in now - was):
                 at = next(at for at in mine if word in old.gaps[at])
-                gone[(word, *old.beside(at))] += count
+                if not (word.startswith("bar") and old.only_copies_before(at)):
+                    gone[(word, *old.beside(at))] += count
     for (word, left, right), count in gone.items():
         yield Delta(Concern.ORDER, Trend.WORSE, f"{word} between {left} and {right}", str(count), "0", float(count))
 

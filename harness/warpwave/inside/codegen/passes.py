@@ -32,9 +32,11 @@ class After(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """Short, and the same for code that differs in its places in the source alone."""
-        plain = re.sub(r"^#loc.*$|\s*loc\(#?\w*\)", "", self.code, flags=re.MULTILINE)
-        return hashlib.sha256(plain.encode()).hexdigest()[:6]
+        """Short, and the same for code that differs in its places in the source and the names of its values alone."""
+        plain = re.sub(r"^#loc.*\n|\s*loc\((?:[^()]|\([^()]*\))*\)", "", self.code, flags=re.MULTILINE)
+        values: dict[str, str] = {}  # a release names them after variables, and another one numbers them
+        plain = re.sub(r"%[\w.$-]+", lambda value: values.setdefault(value[0], f"%{len(values)}"), plain)
+        return hashlib.sha256(plain.strip().encode()).hexdigest()[:6]
 
 
 @contextlib.contextmanager
@@ -96,6 +98,7 @@ class _Manager:
         """Run what was added."""
         if not stage.startswith(("make_ttir", "make_ttgir")):
             self._run([add for _, add in self.passes], module, stage)
+            self._note(After(stage, str(module)))
             return
         if stage == "make_ttir":
             self._note(After(FRONT_END, str(module)))
@@ -108,6 +111,12 @@ class _Manager:
         for add in adds:
             add(real)
         real.run(module, stage)
+
+
+def changes(codes: Sequence[After]) -> str:
+    """Return name and digest of each step that left other code than the one before. All steps would be too long for a test's property."""
+    steps = [(each.name, each.digest) for at, each in enumerate(codes) if not at or each.name != FRONT_END]
+    return " ".join(f"{name}:{digest}" for (name, digest), (_, before) in zip(steps, [("", ""), *steps], strict=False) if digest != before)
 
 
 _MOST = 300_000  # operations of a launch
