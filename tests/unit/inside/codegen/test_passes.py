@@ -74,6 +74,7 @@ FIRST = "{name} is the first pass after which it computes something else (pass {
         ({"spoil_end": True}, "the {all} passes of make_ttir change nothing; what comes behind them, to the machine code, does"),
         ({"spoil_from": "make_ttir/inliner"}, FIRST),
         ({"spoil_from": "make_ttir/cse"}, FIRST),
+        ({"spoil_end": 1e-5}, f"{SAME}, but for rounding"),
         ({"spoil_from": "make_ttgir/coalesce"}, SAME),
     ],
 )
