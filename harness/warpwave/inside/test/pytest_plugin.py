@@ -35,7 +35,17 @@ from warpwave.inside.test.collection import Collection, Failure, few_of_each, la
 from warpwave.inside.test.notes import COMPILED
 from warpwave.inside.test.pretend import begin_test, provide, words_of
 from warpwave.inside.test.settings import budget, settings
-from warpwave.records import BUDGET_UP, HOST_ERROR_PROPERTY, LAUNCHED_PROPERTY, UNWRITABLE, Architecture, Budget, NotRun, from_json
+from warpwave.records import (
+    BUDGET_UP,
+    HOST_ERROR_PROPERTY,
+    LAUNCHED_PROPERTY,
+    ROCJITSU,
+    UNWRITABLE,
+    Architecture,
+    Budget,
+    NotRun,
+    from_json,
+)
 from warpwave.records.selection import TEST_FILES, is_bench, is_test, parse_configuration
 
 # Bench files as smoke tests: each must load.
@@ -367,7 +377,11 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     seconds = float(os.environ.get(EMULATED_VARIABLE) or 0)
     asked = dict(map(parse_configuration, os.environ.get(CONFIG_VARIABLE, "").splitlines()))
     pretended = CARD_VARIABLE in os.environ and (seconds or _interpreted())
-    if not pretended and os.environ.get(SANITIZE_VARIABLE):
+    if not pretended and os.environ.get(SANITIZE_VARIABLE) == ROCJITSU:
+        from warpwave.inside.sanitize.rocjitsu import of_kernels_in_rocjitsu
+
+        of_kernels_in_rocjitsu(early_config.pluginmanager, Journal.from_environment())
+    elif not pretended and os.environ.get(SANITIZE_VARIABLE):
         from warpwave.inside.sanitize.on_card import of_kernels_on_a_card
 
         of_kernels_on_a_card(early_config.pluginmanager, Journal.from_environment())

@@ -54,6 +54,7 @@ from warpwave.records import (
     JUNIT_XFAIL,
     MOST_FINDINGS,
     MOST_PROFILES,
+    ROCJITSU,
     UNCHECKED,
     CaseResult,
     CounterLimit,
@@ -361,7 +362,7 @@ def verify(job: Job) -> StageReport:
     if card := job.emulate or job.interpret_as or next(iter(job.architectures), None):
         os.environ[CARD_VARIABLE] = to_json(card)
     os.environ[QUICK_VARIABLE] = "1" if job.what.quick else ""
-    os.environ[SANITIZE_VARIABLE] = "1" if job.sanitizes else ""
+    os.environ[SANITIZE_VARIABLE] = (ROCJITSU if job.rocjitsu else "1") if job.sanitizes else ""
     chosen = "benches" if job.what.benches != What.benches else "tests"
     os.environ[PROFILE_VARIABLE] = chosen if job.what.profile or _counter_limits(job) else ""
     os.environ[AUTOTUNE_VARIABLE] = "1" if job.what.autotune == "all" else ""
