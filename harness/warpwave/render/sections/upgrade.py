@@ -190,7 +190,7 @@ def _passes_section(found: Sequence[FirstPass], base: str, full: bool) -> list[S
         if one.differs:
             lines.append(say("  its code is another one from ", name(one.differs), " on"))
     legend = (
-        "What lies between make_ttir and the machine code is compared as text, and not executed. If all steps of a test that fails now "
+        "What lies between make_ttgir and the machine code is compared as text, and not executed. If all steps of a test that fails now "
         "compute the same, the front end made something else of the source, a rounding was too much, or the host code differs.",
     )
     return [Section("Passes of the compiler", lines=_cut(lines, 3 * _FEW, full), legend=legend)] if lines else []
