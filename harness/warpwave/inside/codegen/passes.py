@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import hashlib
 import re
+import time
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -121,6 +122,7 @@ def changes(codes: Sequence[After]) -> str:
 
 
 _MOST = 300_000  # operations of a launch
+_MOST_S = 30.0  # of all its codes: the test itself has a limit
 # What moves no data.
 _ORDERS = re.compile(r"async_(commit_group|wait)|local_dealloc|(local_|cond_)?barrier|instruction_sched|memory_counter_wait")
 _ELEMENT = re.compile(r"x(bf16|f\d\w*|i\d+)\b")
@@ -289,12 +291,15 @@ def first_other(
         first = computed(codes[0].code, arguments, grid, before)
     except NotFollowedError as error:
         return f"not executed: its first code {error}"
+    until = time.monotonic() + _MOST_S
     passes = [each for each in codes[1:] if each.name.startswith(("make_ttir/", "make_ttgir"))]
     last, before_it, executed, why = first, codes[0].digest, len(passes), ""
     for number, each in enumerate(passes, 1):
         if each.digest == before_it:
             continue
         try:
+            if time.monotonic() > until:
+                raise NotFollowedError(f"is left, and {_MOST_S:g} s are over")
             last, before_it = computed(each.code, arguments, grid, before), each.digest
         except NotFollowedError as error:
             executed, why = number - 1, f" ({each.name} was not executed: its code {error})"
