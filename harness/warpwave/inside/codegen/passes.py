@@ -299,7 +299,7 @@ def first_other(
             continue
         try:
             if time.monotonic() > until:
-                raise NotFollowedError(f"is left, and {_MOST_S:g} s are over")
+                raise NotFollowedError(f"was not reached within {_MOST_S:g} s")
             last, before_it = computed(each.code, arguments, grid, before), each.digest
         except NotFollowedError as error:
             executed, why = number - 1, f" ({each.name} was not executed: its code {error})"
