@@ -60,8 +60,10 @@ def test_what_the_detector_prints_fails_the_test_that_launched_it(data, tmp_path
 
     assert done.returncode == 1, done.stderr
     assert (found["case"], found["function"], found["program"]) == ("test_races.py::test_launch[racing]", "add", [2, 0, 0])
-    assert "1 test fails" in done.stdout
-    assert "race in add: rocJITsu: Race on LDS byte 508" in done.stdout
+    assert "1 memory finding (race in `add`); 1 test fails" in done.stdout
+    assert found["other"].startswith(
+        "rocJITsu: Race on LDS byte 508 [workgroup (2, 0, 0), wave 0, lane 0]: ds_write_b32 v0, v1 (wave 1) and "
+    )
     assert (record["emulated"], record["environment"]["packages"]) == ("gfx942", {"rocjitsu": "0.9.1 (stub)"})
 
 
