@@ -27,8 +27,8 @@ def list_targets(overlay: Path | None, json: Json) -> Outcome:
         console.say(f"{target.name:<7} {target.label}")
         console.say(f"{'':8}engine {target.engine}; stages {', '.join(stage.value for stage in target.stages)}; image {target.image.base}")
         console.say(f"{'':8}compiles for {', '.join(card.shown for card in target.architectures)}")
-        if target.emulate:
-            console.say(f"{'':8}executes tests on an emulated {target.emulate.shown}, and measures nothing")
+        if target.emulated:
+            console.say(f"{'':8}executes tests on an emulated {target.emulated.shown}, and measures nothing")
     return Outcome()
 
 

@@ -332,7 +332,7 @@ def _unmarked(record: RunRecord | None, job: Job | None, measured: bool) -> list
     """Find results of an emulator that could be taken for those of a card: unmarked ones, and measured ones."""
     if record is None:
         return []
-    asked = job.emulate.name if job and job.emulate else ""
+    asked = card.name if job and (card := job.emulate or job.rocjitsu) else ""
     found = []
     if job and asked != record.emulated:
         found.append(f"job.json says that {asked or 'nothing'} was emulated, run.json {record.emulated or 'nothing'}")

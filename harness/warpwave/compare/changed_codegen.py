@@ -150,6 +150,30 @@ class _Order:
             else:
                 self.gaps[-1][word] += 1
 
+    def only_copies_before(self, gap: int) -> bool:
+        """Whether all accesses before a gap are copies in that nothing has waited for. A barrier does not order those."""
+        others = {word for words in self.gaps[: gap + 1] for word in words} - {"bar.sync", "cp.async.commit_group"}
+        return set(self.accesses[:gap]) == {"copy-in"} and not others
+
+    def number(self, word: str) -> int:
+        """How often it stands in the whole kernel."""
+        return sum(words[word] for words in self.gaps)
+
+    def around(self, gap: int) -> list[tuple[str, str]]:
+        """Return the accesses on both sides of a gap, with their lines."""
+        return list(zip(self.accesses, self.lines, strict=True))[max(gap - 1, 0) : gap + 1]
+
+    def orders(self, pair: Sequence[tuple[str, str]], word: str) -> bool:
+        """Whether the word stands between all two accesses like these, which differ: a scheduler has moved others between them."""
+        if len(set(pair)) < 2:
+            return False
+        first, found = None, []
+        for at, access in enumerate(zip(self.accesses, self.lines, strict=True)):
+            if access == pair[1] and first is not None:
+                found.append(any(word in gap for gap in self.gaps[first + 1 : at + 1]))
+            first = at if access == pair[0] else first
+        return bool(found) and all(found)
+
     def beside(self, gap: int) -> tuple[str, str]:
         """Return the accesses on both sides of a gap, in words."""
         sides = [
@@ -183,7 +207,9 @@ def _lost_order(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta
         for word, count in (was - now).items():
             if not any(_waits_for_no_less(one, word) for one in now - was):
                 at = next(at for at in mine if word in old.gaps[at])
-                gone[(word, *old.beside(at))] += count
+                moved = new.number(word) >= old.number(word) and new.orders(old.around(at), word)
+                if not moved and not (word.startswith("bar") and old.only_copies_before(at)):
+                    gone[(word, *old.beside(at))] += count
     for (word, left, right), count in gone.items():
         yield Delta(Concern.ORDER, Trend.WORSE, f"{word} between {left} and {right}", str(count), "0", float(count))
 

@@ -102,8 +102,8 @@ def _recorded(run: TargetRun) -> list[tuple[tuple[str, str, str], float]]:
 class FirstPass:
     """Where a kernel of a broken test goes wrong, on an emulated target.
 
-    `told` and `before` say after which step it computes something else, on HEAD and on BASE. `differs` is the first pass of HEAD that
-    leaves code which no pass of BASE leaves; empty if there is none.
+    `told` and `before` say after which step it computes something else, on HEAD and on BASE. `differs` is the first step of HEAD from
+    which on no code is one that BASE has, too; empty if BASE has none.
     """
 
     target: str
@@ -123,7 +123,8 @@ def first_passes(base: Sequence[TargetRun], head: Sequence[TargetRun]) -> tuple[
         for kernel in [name.removeprefix(PASSES) for name in new if name.startswith(PASSES)]:
             known = {step.rpartition(":")[2] for step in old.get(f"{CODE}{kernel}", "").split()}
             steps = [step.rpartition(":") for step in new.get(f"{CODE}{kernel}", "").split()]
-            differs = next((name for name, _, digest in steps if known and digest not in known), "")
+            same = max((at for at, (_, _, digest) in enumerate(steps) if digest in known), default=-1)  # two front ends may become one
+            differs = [*(name for name, _, _ in steps), "LLVM"][same + 1] if known else ""
             found.append(FirstPass(*key, kernel, new[f"{PASSES}{kernel}"], old.get(f"{PASSES}{kernel}", "not launched"), differs))
     return tuple(found)
 

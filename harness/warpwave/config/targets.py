@@ -18,8 +18,8 @@ from pydantic import Field, TypeAdapter
 
 from warpwave.config.files import keys, merge, read_yaml, refusal, validate
 from warpwave.errors import ConfigError, UsageError
-from warpwave.records import CHOSEN, EMULATED, MOST_SECONDS, Architecture, Cap, Card, Limits, Stage, with_card
-from warpwave.records.registry import DEFAULT, HERE
+from warpwave.records import CHOSEN, EMULATED, MOST_SECONDS, ROCJITSU, Architecture, Cap, Card, Limits, Stage, with_card
+from warpwave.records.registry import DEFAULT, FALLBACK, HERE
 from warpwave.records.run import Linker, Toolchain, Toolchains
 from warpwave.records.words import record
 
@@ -141,7 +141,8 @@ class Probe:
 
 @record(frozen=True)
 class Entry:
-    """One target as written in the YAML file. `quick` are those of its `architectures` that a quick run compiles for; all if empty."""
+    """One target as written in the YAML file. `emulate` is an architecture, or `rocjitsu`, which simulates the first of `architectures`.
+    `quick` are those of its `architectures` that a quick run compiles for; all if empty."""
 
     label: str
     image: Image
@@ -209,6 +210,7 @@ class Target:
     interpret: bool
     interpret_as: Union[Architecture, None]
     emulate: Union[Architecture, None]
+    rocjitsu: Union[Architecture, None]
     image: Image
     dockerfile: Path
     devices: Devices
@@ -235,7 +237,12 @@ class Target:
     @property
     def needs_card(self) -> bool:
         """Whether its tests run on a real GPU."""
-        return not self.interpret and self.emulate is None
+        return not self.interpret and self.emulated is None
+
+    @property
+    def emulated(self) -> Union[Architecture, None]:
+        """The card that is emulated, by warpwave or by rocJITsu."""
+        return self.emulate or self.rocjitsu
 
 
 _MOST_LIKE = 3  # names for a misspelt one
@@ -396,10 +403,10 @@ def _resolve(name: str, entry: Entry, folder: Path, cards: dict[str, Architectur
         raise _refusal(where, f"targets.{name}.stages", "an empty list", "at least one of test, bench, compile")
     if entry.emulate:
         _check_emulated(name, entry, cards, where)
-    resolved = ("architectures", "interpret_as", "emulate")
+    resolved = ("architectures", "interpret_as", "emulate", "rocjitsu")
     values = {key: getattr(entry, key) for key in (f.name for f in fields(Entry)) if key not in resolved}
     own = tuple(cards[arch] for arch in entry.architectures)
-    emulate = cards[entry.emulate] if entry.emulate else None
+    emulate = cards[entry.emulate] if entry.emulate and entry.emulate != ROCJITSU else None
     first = (*(cards[arch] for arch in entry.quick), *own, *cards.values())
     seen = cards[entry.interpret_as] if entry.interpret_as else next(iter(first), None)
     pretended = [card for card in (emulate, seen) if card]
@@ -410,6 +417,7 @@ def _resolve(name: str, entry: Entry, folder: Path, cards: dict[str, Architectur
         architectures=own,
         interpret_as=seen,
         emulate=emulate,
+        rocjitsu=own[0] if entry.emulate == ROCJITSU else None,
         torch_devices=devices,
         **values,
     )
@@ -433,14 +441,18 @@ def _with_keys(name: str, entry: Entry, known: dict[str, Architecture], where: P
         architectures=keys_of("architectures", entry.architectures),
         quick=keys_of("quick", entry.quick),  # one that the target does not compile for is allowed: a file may replace `architectures` only
         interpret_as=key("interpret_as", entry.interpret_as) if entry.interpret_as is not None else None,
-        emulate=key("emulate", entry.emulate) if entry.emulate is not None else None,
+        emulate=entry.emulate if entry.emulate in (None, ROCJITSU) else key("emulate", entry.emulate),
     )
 
 
 def _check_emulated(name: str, entry: Entry, cards: dict[str, Architecture], where: Path) -> None:
     """Refuse what makes no sense for a target whose tests run on no card."""
     able = [card.name for card in cards.values() if card.can_emulate]
-    if entry.emulate not in able:
+    if entry.emulate == ROCJITSU:
+        if not entry.architectures or entry.engine != FALLBACK:
+            allowed = f"`engine: {FALLBACK}` beside it, and an architecture: rocJITsu simulates the first one"
+            raise _refusal(where, f"targets.{name}.emulate", repr(entry.emulate), allowed)
+    elif entry.emulate not in able:
         raise _refusal(where, f"targets.{name}.emulate", repr(entry.emulate), f"an architecture with `can_emulate`: {', '.join(able)}")
     if EMULATED not in name:
         allowed = f"a name with {EMULATED!r} in it, such as {entry.emulate}-{EMULATED}: every table shows a result beside this name"

@@ -29,7 +29,7 @@ from warpwave.engines.protocol import Layout, Request, Say, import_path
 from warpwave.engines.results import Watch, tidy
 from warpwave.engines.waiting import Reader
 from warpwave.errors import InfrastructureError
-from warpwave.records import FORKS_VARIABLE, Environment, Exit
+from warpwave.records import FORKS_VARIABLE, ROCJITSU, Environment, Exit
 from warpwave.records.isolated import isolated
 
 _SET_CHILD_SUBREAPER = 36
@@ -135,7 +135,7 @@ def keeping_warm() -> Iterator[None]:
 
 
 def _kept_for(request: Request, environment: Environment) -> _Warm | None:
-    if _kept is None:
+    if _kept is None or request.target.rocjitsu:  # its session has the whole run as its child
         return None
     variables = partial(_variables, request, environment)
     made_for = environment.python, *sorted(variables("").items())
@@ -153,6 +153,7 @@ class LocalEngine:
 
     def prepare(self, request: Request, say: Say) -> Environment:
         """Make sure that the Python of the toolchain has what the inside needs, and add what the package needs."""
+        simulator = _rocjitsu_version() if request.target.rocjitsu else {}
         request, toolchain = provide_toolchain(request, say)
         python = request.options.where.python or sys.executable
         try:
@@ -166,9 +167,9 @@ class LocalEngine:
             meaning = "The local engine uses a Python of this machine as it is; it installs nothing."
             remedy = f"`{python} -m pip install {' '.join(_NEEDS)}`, or name another one with --python, or use `--engine docker`."
             raise InfrastructureError(f"The local engine cannot run in {python}: it lacks {', '.join(missing)}.", meaning, remedy)
-        environment = Environment(engine=self.name, python=python)
+        environment = Environment(engine=self.name, python=python, packages=simulator)
         if toolchain:
-            environment = replace(environment, packages=toolchain.versions, notes=toolchain.notes)
+            environment = replace(environment, packages={**simulator, **toolchain.versions}, notes=toolchain.notes)
         if is_wanted(request.options):
             packages = provide(request, make_plan(request), say)
             versions, notes = {**environment.packages, **packages.versions}, environment.notes + packages.notes
@@ -193,7 +194,7 @@ class LocalEngine:
         (links / "warpwave").symlink_to(harness := Path(warpwave.__file__).parent)
         if not sys.dont_write_bytecode:  # the inside must write none beside the package's code, and some installers leave ours out, too
             compileall.compile_dir(harness / "inside", quiet=2)
-        command = isolated(environment.python, layout.harness, "warpwave.inside", f"{layout.output}/job.json")
+        command = _inside(request, environment.python)
         warm = _kept_for(request, environment)  # before all new children are orphans
         with waiting.held(), adopted() as end_orphans:
             try:
@@ -208,8 +209,31 @@ def planned(request: Request) -> tuple[str, tuple[str, ...]]:
     """Return no image, and the command that a run would start, without making an environment."""
     options = on_toolchain(request).options
     python = str(venv_of(request, make_plan(request)) / "bin" / "python") if is_wanted(options) else options.where.python or sys.executable
+    return "", _inside(request, python)
+
+
+def _inside(request: Request, python: str) -> tuple[str, ...]:
+    """Return the command of the inside, within a session of rocJITsu if the target has one.
+
+    In this process's children, so that each test's races are in the log when it ends; the default, another process, has its own output.
+    """
     layout = LocalEngine().layout(request)
-    return "", isolated(python, layout.harness, "warpwave.inside", f"{layout.output}/job.json")
+    command = isolated(python, layout.harness, "warpwave.inside", f"{layout.output}/job.json")
+    if request.target.rocjitsu is None:
+        return command
+    profile = request.target.rocjitsu.card.lower().replace(" ", "-")  # as rocJITsu names its own: mi300x
+    return (ROCJITSU, "run", "--profile", profile, "--plugin", "race", "--in-process", "--", *command)
+
+
+def _rocjitsu_version() -> dict[str, str]:
+    try:
+        said = subprocess.run([ROCJITSU, "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        happened = f"rocJITsu does not start: `{ROCJITSU} --version` failed with {error}."
+        meaning = "The simulator is not installed, or not on PATH."
+        remedy = "docs/guides/emulated.md says where it comes from. Or run a target such as gfx942-emulated, which does not need it."
+        raise InfrastructureError(happened, meaning, remedy) from None
+    return {ROCJITSU: " ".join(said.split()).removeprefix(f"{ROCJITSU} ")}
 
 
 def _run(

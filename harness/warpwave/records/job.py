@@ -211,7 +211,8 @@ class Job:
     `torch_devices` are torch's names for the types of device in the targets file, the target's own first. Where there is no card, a tensor
     that the package wants on one of them is put elsewhere. `torch_index` is the package index that has torch for this target.
     `interpret_as` is the card that host code sees in Triton's interpreter.
-    `emulate` is the card whose machine code the test stage executes on the CPU; host code sees that card.
+    `emulate` is the card whose machine code the test stage executes on the CPU; host code sees that card. `rocjitsu` is the card that
+    AMD's simulator shows to torch, as a real one.
     A quick run compiles for `architectures` and leaves out those of `not_compiled_for`. With `lease`, each stage asks the host for the card
     before it uses it, and gives it back afterwards.
     If the job is a shard, `files` are its test files and benches, and `division` is a digest of what all shards have.
@@ -227,6 +228,7 @@ class Job:
     interpret: bool = False
     interpret_as: Union[Architecture, None] = None
     emulate: Union[Architecture, None] = None
+    rocjitsu: Union[Architecture, None] = None
     require: Union[str, None] = None
     probe: tuple[str, ...] = ()
     driver_file: Union[str, None] = None
@@ -249,13 +251,13 @@ class Job:
 
     @property
     def needs_card(self) -> bool:
-        """Whether the tests run on a real GPU."""
+        """Whether the tests run on a real GPU, or on one that torch takes for real."""
         return not self.interpret and self.emulate is None
 
     @property
     def sanitizes(self) -> bool:
         """Whether the test stage checks accesses to memory: without a card by default, with one if the user asks for it."""
-        return self.what.sanitize is True if self.needs_card else self.what.sanitize is not False
+        return self.what.sanitize is True if self.needs_card and not self.rocjitsu else self.what.sanitize is not False
 
     @classmethod
     def load(cls, path: Path) -> Job:

@@ -280,6 +280,11 @@ class Finding:
         return f"{self.file.rpartition('/')[2]}:{self.line}" if self.file else ""
 
     @property
+    def at(self) -> str:
+        """`add at file.py:12`, or the kernel alone."""
+        return f"{self.function} at {self.place}" if self.place else self.function
+
+    @property
     def example(self) -> str:
         """The first access that has the defect, in words."""
         if self.defect is Defect.UNDEFINED or self.access == "shared":
@@ -302,7 +307,7 @@ class Finding:
     @property
     def sentence(self) -> str:
         """The finding in words, with its place."""
-        return f"{self.defect.value} in {self.function} at {self.place}: {self.example}: {self.text}"
+        return f"{self.defect.value} in {self.at}: {self.example}{f': {self.text}' if self.text else ''}"
 
 
 MOST_PROFILES = 500  # of one test stage

@@ -28,6 +28,9 @@ OVERTIME, OVERFULL = 124, 122
 # A part of the name of every target whose tests run on no card: a CPU executes the card's machine code.
 EMULATED = "emulated"
 
+# AMD's simulator, where a target of the targets file names it: the command, and the value of `emulate`.
+ROCJITSU = "rocjitsu"
+
 # The properties of a test, by kernel: after which pass of the compiler it computed something else, and digests of its code behind each.
 PASSES, CODE = "passes of ", "code of "
 

@@ -192,6 +192,7 @@ def job_of(layout: Layout, request: Request, stages: tuple[Stage, ...], lease: b
         interpret=target.interpret,
         interpret_as=target.interpret_as if target.interpret else None,
         emulate=target.emulate,
+        rocjitsu=target.rocjitsu,
         require=target.probe.require,
         probe=target.probe.command,
         driver_file=target.probe.driver_file,
@@ -292,6 +293,9 @@ def attempt(
                 environment, ended = engine.execute(request, environment, lambda line: _dispatch(line, noise, on_event, hashes, lease))
             memory = environment.options.get("limits", {}).get("memory", "")
             ending = diagnose(ended, _read_stages(raw), options.limits.target_s, memory)
+            if target.rocjitsu and ended.code in (1, 2) and _read_stages(raw) is None:  # its own codes; else they are those of the inside
+                reason = f"rocJITsu did not start a session: {noise[-1] if noise else f'exit code {ended.code}'}"
+                ending = Ending(Verdict.INFRA, reason, "`rocjitsu profile list` shows the cards that it has; engine.log has all its words.")
             if not ending.hint and _unusable(raw):
                 ending = replace(ending, hint=target.probe.fix)
             if ended.code == 0 and (wrong := was_changed(raw, "stages.json", hashes[-1])):
@@ -393,8 +397,8 @@ def record_of(request: Request, started: datetime, seconds: float, attempts: tup
         host=options.where.host.where if options.where.host else "",
         snapshot=options.package.snapshot,
         toolchain=request.target.toolchain.name if request.target.toolchain else "",
-        emulated=request.target.emulate.name if request.target.emulate else "",
-        card=request.target.emulate.card if request.target.emulate else "",
+        emulated=request.target.emulated.name if request.target.emulated else "",
+        card=request.target.emulated.card if request.target.emulated else "",
     )
 
 

@@ -13,7 +13,7 @@ from warpwave.engines.protocol import Layout, Request, Say
 from warpwave.errors import ExitCode, UsageError, WarpwaveError, explain
 from warpwave.git import ask_git
 from warpwave.options import RunOptions
-from warpwave.records import RunRecord, Stage, Verdict
+from warpwave.records import FALLBACK, RunRecord, Stage, Verdict
 from warpwave.run import cards
 from warpwave.run.attempt import Ending, OnEvent, attempt, job_of, record_of, worth_another
 from warpwave.run.inputs import gather, still_there
@@ -66,6 +66,9 @@ def check_target(target: Target, options: RunOptions) -> tuple[Stage, ...]:
         happened = f"The target {target.name!r} cannot share its work between GPUs."
         meaning = "Its entry in the targets file does not name the variable that selects which cards a process sees."
         raise UsageError(happened, meaning, f"Add it as targets.{target.name}.visible_devices, or give one card with --gpu.")
+    if target.rocjitsu and (options.where.host or options.where.engine not in (None, FALLBACK)):
+        meaning = "rocJITsu is a program of this machine, and runs beside warpwave."
+        raise UsageError(f"The target {target.name!r} runs with the {FALLBACK} engine.", meaning, "Leave --engine and the host out.")
     if options.what.profile and not target.emulate:
         happened = f"--profile was given, and the target {target.name!r} does not emulate its kernels."
         meaning = "What a kernel asks of a card is counted where its machine code is executed on the CPU."
@@ -118,7 +121,7 @@ def _stages(target: Target, options: RunOptions) -> tuple[Stage, ...]:
     chosen = tuple(stage for stage in target.stages if stage in options.what.stages)
     if not chosen:
         meaning = "Each target lists its stages in targets.yml. A target without a GPU has no stage that measures time."
-        if target.emulate:
+        if target.emulated:
             meaning = "Emulated targets measure nothing: a CPU executes the machine code, and its time says nothing about a card."
         happened = f"The target {target.name!r} has no stage {' or '.join(stage.value for stage in options.what.stages)}."
         remedy = f"Choose from {', '.join(stage.value for stage in target.stages)}. Targets with a card can measure: `warpwave list`."

@@ -81,6 +81,26 @@ FIGURES = {
         {"order": "store@3 bar.sync@3 load@4 bar.sync@4 store@5"}, {"order": "store@7 load@8 bar.sync@8 store@9"},
         [(Concern.ORDER, WORSE, "bar.sync between the store of line 3 and the load of line 4", "1", "0", 1.0)],
     ),
+    "a load that moved before the barrier": (
+        {"order": "store@3 s_barrier@3 load@3 store@4 s_barrier@4 load@4"},
+        {"order": "store@3 load@4 s_barrier@3 load@3 store@4 s_barrier@4 load@4"},
+        [],
+    ),
+    "a barrier that one of two loops lost": (
+        {"order": "store@3 s_barrier@3 load@4 store@5 store@3 s_barrier@3 load@4"},
+        {"order": "store@3 s_barrier@3 load@4 store@5 store@3 load@4"},
+        [(Concern.ORDER, WORSE, "s_barrier between the store of line 3 and the load of line 4", "1", "0", 1.0)],
+    ),
+    "a lost barrier between copies that nothing waited for": (
+        {"order": "copy-in@3 cp.async.commit_group@3 bar.sync@3 copy-in@3 wait:1@3 bar.sync@3 load@3"},
+        {"order": "copy-in@3 cp.async.commit_group@3 copy-in@3 wait:1@3 bar.sync@3 load@3"},
+        [],
+    ),
+    "a lost barrier behind a copy that was waited for": (
+        {"order": "copy-in@3 wait:0@3 bar.sync@3 copy-in@4 wait:0@4 load@4"},
+        {"order": "copy-in@3 wait:0@3 copy-in@4 wait:0@4 load@4"},
+        [(Concern.ORDER, WORSE, "bar.sync between the copy in of line 3 and the copy in of line 4", "1", "0", 1.0)],
+    ),
     "a lost barrier between accesses that are one now": (
         {"order": "load@3 bar.sync@3 load@4 wgmma.fence.sync@4 product@5"}, {"order": "load@3 wgmma.fence.sync@4 product@5"},
         [(Concern.ORDER, WORSE, "bar.sync between the load of line 3 and the load of line 4", "1", "0", 1.0)],

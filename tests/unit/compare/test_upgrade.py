@@ -45,24 +45,28 @@ def test_nothing_got_worse():
     assert outcome(found, FAILING, "x").ok
 
 
-def test_the_first_pass_that_differs_is_named():
-    """By what each side's code computes, and by the first pass of HEAD whose code no pass of BASE has, wherever it stands there."""
-    codes = (
-        "front_end:1 make_ttir/cse:2 make_ttgir/coalesce:3",
-        "front_end:1 make_ttgir/coalesce:3 make_ttgir/n:3 make_ttgir/pipeline:4",
-    )
+@pytest.mark.parametrize(
+    ("before", "after", "differs"),
+    [
+        ("front_end:1 cse:2 coalesce:3", "front_end:1 coalesce:3 n:3 pipeline:4 more:5", "pipeline"),
+        ("front_end:1 cse:2 coalesce:3", "front_end:9 cse:2 coalesce:4", "coalesce"),  # two front ends, of which one code was made
+        ("front_end:1 cse:2", "front_end:3 cse:4", "front_end"),
+        ("front_end:1 cse:2", "front_end:3 cse:2", "LLVM"),
+    ],
+)
+def test_the_first_pass_that_differs_is_named(before, after, differs):
+    """By what each side's code computes, and by the first step of HEAD from which on no code is one of BASE."""
     told = ("all the same", "what comes behind them does")
     sides = [
         [on(name, cases=(case("t.py::a", properties={"code of mul": code, "passes of mul": words}),))]
-        for name, code, words in zip("ab", codes, told, strict=True)
+        for name, code, words in zip("ab", (before, after), told, strict=True)
     ]
     found = first_passes(*sides)
 
-    assert found == (FirstPass("alpha", "t.py::a", "mul", told[1], told[0], "make_ttgir/pipeline"),)
+    assert found == (FirstPass("alpha", "t.py::a", "mul", told[1], told[0], differs),)
     assert first_passes([], sides[1]) == (replace(found[0], before="not launched", differs=""),)
-    assert first_passes(*sides[:1] * 2)[0].differs == ""
     shown = page(replace(upgrade([*sides[0], *sides[1]], "a", "b"), passes=found))
-    for words in ("mul in t.py::a on alpha: what comes behind them does", "on a: all the same", "from make_ttgir/pipeline on"):
+    for words in ("mul in t.py::a on alpha: what comes behind them does", "on a: all the same", f"from {differs} on"):
         assert words in shown.replace("`", "")
 
 
@@ -89,8 +93,12 @@ def test_broken_tests_of_an_emulated_target_run_again(monkeypatch, tmp_path):
 
 def test_everything_got_worse():
     """Each thing has its words, its row and its section; the exit code is 1."""
-    rows = (compiled(in_flight=("one read",)), compiled("sy_80"), compiled("sy_100"))
-    after = (compiled(in_flight=()), compiled("sy_80", spills=4), replace(rows[2], verdict=Verdict.FAILED, registers=None, reason="no"))
+    rows = (compiled(in_flight=("one read",)), compiled("sy_80", order="store@3 bar.sync@3 load@4"), compiled("sy_100"))
+    after = (
+        compiled(in_flight=()),
+        compiled("sy_80", order="store@3 load@4", spills=4),
+        replace(rows[2], verdict=Verdict.FAILED, registers=None, reason="no"),
+    )
     old = on(
         "a",
         compiled=rows,
@@ -107,7 +115,8 @@ def test_everything_got_worse():
     text = page(found)
 
     assert sentence(found) == (
-        "Triton a → b: 1 test fails now (alpha), 1 function no longer compiles (sy_100), 1 function spills more (sy_80), "
+        "Triton a → b: 1 test fails now (alpha), 1 function no longer compiles (sy_100), "
+        "1 function lost a barrier or a wait (sy_80), 1 function spills more (sy_80), "
         "1 of 1 point is slower or lost (alpha), 1 recorded error grew, geomean 0.50 on alpha."
     )
     for words in ("Tests that fail now", "Regressions", "LDS accesses in flight: gone", "0.001 → 0.1", "Slower"):

@@ -17,7 +17,7 @@ from typing import Any, Union
 import torch
 from triton.runtime.cache import get_cache_manager
 
-from warpwave.inside.codegen.passes import FRONT_END, After, first_other, one_by_one, snapshot
+from warpwave.inside.codegen.passes import FRONT_END, After, changes, first_other, one_by_one, snapshot
 from warpwave.inside.codegen.undefined import Followed, follow, leaves_lanes_open
 from warpwave.inside.fake_gpu.driver import SOME_NUMBER
 from warpwave.inside.fake_gpu.orders import Buffer
@@ -219,7 +219,7 @@ class Passes:
         codes = self._codes.get(binary)
         if not codes or f"{PASSES}{name}" in self.found:
             return None
-        self.found[f"{CODE}{name}"] = " ".join(f"{each.name}:{each.digest}" for each in codes)
+        self.found[f"{CODE}{name}"] = changes(codes)
         if sum(size for _, size in memory) > _MOST_BYTES or codes[0].name != FRONT_END:
             self.found[f"{PASSES}{name}"] = "not executed: it has no first code, or its tensors are too large"
             return None

@@ -64,12 +64,16 @@ class Asserted(Collected):
         import torch
 
         with contextlib.suppress(RuntimeError):  # if no assertion has failed, the plugin's own check of the card reports it
-            torch.cuda.synchronize()
+            torch.accelerator.synchronize()
         with open(self._log, "rb") as file:
             file.seek(self._read)
             printed = file.read()
         self._read += len(printed)
-        return findings(printed.decode(errors="replace"))
+        return self.rows(printed.decode(errors="replace"))
+
+    def rows(self, printed: str) -> list[Finding]:
+        """Return what was printed as rows."""
+        return findings(printed)
 
 
 def findings(printed: str) -> list[Finding]:

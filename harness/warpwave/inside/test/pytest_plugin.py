@@ -361,7 +361,11 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
             journal=journal,
         )
         return
-    if job.sanitizes:
+    if job.sanitizes and job.rocjitsu:
+        from warpwave.inside.sanitize.rocjitsu import of_kernels_in_rocjitsu
+
+        of_kernels_in_rocjitsu(early_config.pluginmanager, journal)
+    elif job.sanitizes:
         from warpwave.inside.sanitize.on_card import of_kernels_on_a_card
 
         of_kernels_on_a_card(early_config.pluginmanager, journal)

@@ -28,8 +28,8 @@ def finding_sections(comparison: Comparison, few: int | None) -> list[Section]:
 def _lines(rows: list[TestFinding]) -> list[Line]:
     target, found = rows[0].target, rows[0].finding
     tests = plural(len({row.finding.case for row in rows}), "test")
-    head = say(name(target), " ", Bit(found.defect.value, Verdict.FAILED), f" in {tests}: ", name(f"{found.function} at {found.place}"))
-    return [head + say(": ", name(found.text)), say("  ", name(found.example))]
+    head = say(name(target), " ", Bit(found.defect.value, Verdict.FAILED), f" in {tests}: ", name(found.at))
+    return [head + (say(": ", name(found.text)) if found.text else ()), say("  ", name(found.example))]
 
 
 # Comparison → what became of the known failures.

@@ -17,6 +17,7 @@ from warpwave.stats import geometric_mean
 
 _FEW = 10
 _WORDS = {
+    Concern.ORDER: "barriers and waits that order shared memory",
     Concern.MATRIX: "matrix instructions",
     Concern.SPILLS: "spills and private memory",
     Concern.OCCUPANCY: "occupancy",
@@ -74,6 +75,7 @@ def _code(found: Upgrade) -> list[str]:
     broken = [one for one in changes if _died(one)]
     wordings = [(broken, "no longer compiles", "no longer compile")]
     for concern, one, many in (
+        (Concern.ORDER, "lost a barrier or a wait", "lost barriers or waits"),
         (Concern.SPILLS, "spills more", "spill more"),
         (Concern.MATRIX, "loses matrix instructions", "lose matrix instructions"),
         (Concern.OCCUPANCY, "loses occupancy", "lose occupancy"),
@@ -185,8 +187,12 @@ def _passes_section(found: Sequence[FirstPass], base: str, full: bool) -> list[S
         lines.append(say(name(one.kernel), " in ", name(one.id), " on ", name(one.target), ": ", name(one.told)))
         if one.before != one.told:
             lines.append(say("  on ", name(base), ": ", name(one.before)))
-        lines.append(say("  its code is another one from ", name(one.differs or "no pass"), " on"))
-    legend = ("What lies between make_ttir and the machine code is compared as text, and not executed.",)
+        if one.differs:
+            lines.append(say("  its code is another one from ", name(one.differs), " on"))
+    legend = (
+        "What lies between make_ttgir and the machine code is compared as text, and not executed. If all steps of a test that fails now "
+        "compute the same, the front end made something else of the source, a rounding was too much, or the host code differs.",
+    )
     return [Section("Passes of the compiler", lines=_cut(lines, 3 * _FEW, full), legend=legend)] if lines else []
 
 

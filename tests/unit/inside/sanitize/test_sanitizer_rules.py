@@ -479,9 +479,9 @@ def test_a_test_is_given_what_was_printed_since_the_last_one(kernel, tmp_path, m
             file.write(line)
         raise RuntimeError("device-side assert")
 
-    monkeypatch.setattr("torch.cuda.synchronize", synchronize)
+    monkeypatch.setattr("torch.accelerator.synchronize", synchronize)
     assert [row.line for row in asserted.take()] == [11]
-    monkeypatch.setattr("torch.cuda.synchronize", lambda: None)
+    monkeypatch.setattr("torch.accelerator.synchronize", lambda: None)
     assert asserted.take() == []
 
 
