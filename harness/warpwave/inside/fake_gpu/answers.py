@@ -119,7 +119,7 @@ def _of_module(card: Architecture, device: torch.device, capability: object, fre
         ("graph", streams.capture, "repeats on the host what was captured"),
         ("is_current_stream_capturing", lambda: bool(streams.Graph.capturing), "libraries must not wait in a capture"),
         ("graph_pool_handle", always((0, 0)), "a name, of memory that is not pooled"),
-        ("make_graphed_callables", lambda callables, *args, **kwargs: callables, "called, they do the same"),
+        ("make_graphed_callables", streams.graphed, "captured once, as a card refuses to wait there"),
         ("cudart", always(torch_device.Runtime()), "packages mark there what a profiler should record"),
         ("set_device ipc_collect set_per_process_memory_fraction set_sync_debug_mode _sleep", nothing, "there is nothing to set"),
         ("_record_memory_history _dump_snapshot", nothing, "there is nothing to record"),
