@@ -494,16 +494,26 @@ class Launch:
         return value._replace(marks=found)
 
     def tt_reduce(self, operation: Operation, *given: Value) -> list[Value]:
-        """All lanes of an axis become one: half of them with the other half, until one is left."""
+        """All lanes of an axis become one: half of them with the other half, until one is left.
+
+        A kernel's own combination may choose by a number beside each lane, and so leave undefined ones out.
+        """
         axis = operation.number("axis")
-        values = [self.mixed(operation, each, [axis]).moved(lambda data: np.moveaxis(data, axis, 0)) for each in given]
+        mixed = [self.mixed(operation, each, [axis]) for each in given]
+        taken = given if all(each.known for each in given) else mixed
+        values = [each.moved(lambda data: np.moveaxis(data, axis, 0)) for each in taken]
         while (size := values[0].data.shape[0]) > 1:
             rest = [_part(each, size // 2 * 2, size) for each in values]
             parts = [_part(each, start, start + size // 2) for start in (0, size // 2) for each in values]
             values = self.region(operation.regions[0], parts)
             if size % 2:
                 values = [self._together(pair, np.concatenate) for pair in zip(values, rest, strict=True)]
-        results = [each.moved(lambda data: data[0]) for each in values]
+        places = {mark.load: mark.mixed for each in mixed for mark in each.marks}
+
+        def told(value: Value) -> Marks:
+            return _united(*({mark._replace(mixed=places.get(mark.load, mark.mixed)): lanes[0]} for mark, lanes in value.marks.items()))
+
+        results = [Value(each.data[0], told(each), each.known) for each in values]
         inner = operation.regions[0][0].operations
         if given[0].data.shape[axis] == 2 and inner and inner[0].name == "arith.xori":
             results[0] = results[0]._replace(pairs=(operation.operands[0], axis))

@@ -64,6 +64,24 @@ def put(y, v):
     tl.store(y, v)
 
 
+@triton.jit
+def weighted(a, of_a, b, of_b):
+    total = of_a + of_b
+    return a + (b - a) * tl.where(total == 0, 0.0, of_b / total), total
+
+
+@triton.jit
+def first_valid(a, is_a, b, is_b):
+    return tl.where(is_a != 0, a, b), is_a | is_b
+
+
+@guilty
+def weighted_by_zero(x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i, mask=i < n)  # load
+    tl.store(y, tl.reduce((v, (i < n).to(tl.float32)), 0, weighted)[0])  # use
+
+
 @guilty
 def carried_sum(x, y, n, N: tl.constexpr):
     i = tl.arange(0, N)
@@ -234,6 +252,13 @@ def rows_of_a_product(x, y, z, n, m, M: tl.constexpr, N: tl.constexpr):
 def scan_of_the_first(x, y, n, N: tl.constexpr):
     i = tl.arange(0, N)
     tl.store(y + i, tl.cumsum(tl.load(x + i, mask=i < n), 0), mask=i < n)
+
+
+@innocent
+def chosen_while_reduced(x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i, mask=i < n)
+    tl.store(y, tl.reduce((v, (i < n).to(tl.int32)), 0, first_valid)[0])
 
 
 @innocent
