@@ -18,6 +18,7 @@ import linecache
 import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias, Union
 
 import numpy as np
@@ -278,6 +279,7 @@ class Launch:
         """
         self.program, self.values = program, dict[str, Value]()
         self.known, self.deciding = True, list[Marks]()  # of the conditions that led here
+        self.call = ""  # where the function that runs was called
         self.limit = self.cost + _MOST_OF_PROGRAM
         self.region(self.module.functions[self.kernel], arguments)
 
@@ -324,6 +326,8 @@ class Launch:
     def operation(self, operation: Operation) -> None:
         """Compute the results of an operation."""
         name, given = operation.name, self.given(operation.operands)
+        if self.call:
+            operation = replace(operation, location=f"callsite({operation.location} at {self.call})")
         self.cost += 1 + sum(each.data.size for each in given) // 4096
         if self.cost > self.limit:
             raise NotFollowedError("takes too long to follow")
@@ -445,6 +449,12 @@ class Launch:
         return value.moved(lambda data: np.reshape(data, shape))
 
     tt_unsplat = tt_reshape
+
+    def ttg_convert_layout(self, operation: Operation, value: Value) -> Value:
+        """The same lanes in other threads."""
+        return value
+
+    gluon_set_auto_layout = ttg_convert_layout
 
     def tt_expand_dims(self, operation: Operation, value: Value) -> Value:
         """A dimension of size one more."""
@@ -738,9 +748,9 @@ class Launch:
         blocks = self.module.functions.get(found[1]) if found else None
         if not blocks:
             raise NotFollowedError("calls a function that is not in its code")
-        outer, self.values = self.values, {}
+        outer, self.values, self.call = (self.values, self.call), {}, operation.location
         left = self.region(blocks, given)
-        self.values = outer
+        self.values, self.call = outer
         return left
 
 
