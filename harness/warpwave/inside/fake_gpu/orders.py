@@ -2,8 +2,9 @@
 
 A pair of accesses that nothing orders is a race if the result has other bits where the second one comes first. Behind that, the launch is
 executed in random orders. Rounding alone is no such dependence: kernels add up by atomics, behind locks, or in the program that comes last,
-and floats may differ by what another order of a sum explains. Where a kernel has no such atomic, every bit counts. But a test may not ask
-for the same bits of a sum: later launches of a kernel in a test keep the result of a random order.
+and floats may differ by what another order of a sum explains. Where atomics only add up, and nothing loads the sums, that holds for the
+tensors that they add to; where a kernel has no such atomic, every bit counts. But a test may not ask for the same bits of a sum: later
+launches of a kernel in a test keep the result of a random order.
 
 Where atomics order all accesses, as those of programs that take the next free place, the order is the kernel's own choice. Then memory
 keeps the result of another order, and the test says whether that is right.
@@ -66,7 +67,7 @@ class Orders:
                 continue
             # One held wave leaves the order of programs as it is; a held program may let another one add up.
             rounds = execution.rounds or (execution.decides and pair.found.workgroup != pair.found.other_workgroup)
-            if different := next(self._different(first, self._copy(), tensors, rounds), None):
+            if different := next(self._different(first, self._copy(), tensors, rounds, execution.added), None):
                 found[lines] = Race(pair, different)
         self._restore(first)
         return [*found.values()]
@@ -90,7 +91,7 @@ class Orders:
                 except EmulatorError:
                     return []
                 other = self._copy()
-                if found := list(self._different(first, other, tensors, execution.rounds or execution.decides)):
+                if found := list(self._different(first, other, tensors, execution.rounds or execution.decides, execution.added)):
                     if execution.pairs or not self._is_watched:
                         return found
                     launched.is_unordered, kept = True, other
@@ -110,14 +111,17 @@ class Orders:
         for (start, size), data in zip(self._buffers, kept, strict=True):
             ctypes.memmove(start, data, size)
 
-    def _different(self, first: Sequence[bytes], second: Sequence[bytes], tensors: Sequence[Given], rounds: bool) -> Iterator[Different]:
+    def _different(
+        self, first: Sequence[bytes], second: Sequence[bytes], tensors: Sequence[Given], rounds: bool, added: Sequence[Buffer]
+    ) -> Iterator[Different]:
         for (start, _), one, other in zip(self._buffers, first, second, strict=True):
             given = next((each for each in tensors if each.tensor.untyped_storage().data_ptr() == start), None)
             if given is None or one == other:
                 continue
             kind = given.tensor.dtype
             a, b = (torch.frombuffer(bytearray(data), dtype=kind, count=len(data) // kind.itemsize) for data in (one, other))
-            if (wrong := unequal(a, b, rounds)).numel():
+            may_round = rounds or any(low <= start < high for low, high in added)
+            if (wrong := unequal(a, b, may_round)).numel():
                 at = int(wrong[0])
                 yield Different(given, start + at * kind.itemsize, wrong.numel(), float(a[at].real), float(b[at].real))
 
