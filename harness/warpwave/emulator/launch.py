@@ -42,15 +42,16 @@ class Launch:
 class Execution:
     """What was executed: `instructions` counts wave-instructions, `waves` the waves of all workgroups.
 
-    With checks, `pairs` are accesses of two waves that nothing orders. `rounds` says whether atomics may round results in the order in
-    which they come, `decides` whether one gave back a value, which may decide which program adds up. `reversed` says whether a pair came in
-    the other order.
+    With checks, `pairs` are accesses of two waves that nothing orders. `rounds` says whether atomics may round all results in the order in
+    which they come; if not, they may round what is in `added` (from, to). `decides` says whether an atomic gave back a value, or a load
+    waited for one, which may decide which program adds up. `reversed` says whether a pair came in the other order.
     """
 
     instructions: int
     waves: int
     pairs: Sequence[Pair] = ()
     rounds: bool = False
+    added: Sequence[tuple[int, int]] = ()
     decides: bool = False
     reversed: bool = False
 
@@ -70,7 +71,7 @@ class _Machine(ctypes.Structure):
         ("ids_in_ttmp", _U32), ("generation", _U32), ("packed_ids", _U32), ("sgpr_ids", _U32 * 3), ("private_at", _U32),
         ("findings", _U64), ("pairs", _U64), ("reversal", _U64), ("most_findings", _U32), ("most_pairs", _U32), ("lds_unit", _U32),
         ("global_unit", _U32), ("counting", _U64), ("count_findings", _U32), ("count_pairs", _U32),
-        ("executed", _U64), ("waves", _U64), ("fault_address", _U64),
+        ("executed", _U64), ("waves", _U64), ("fault_address", _U64), ("added", _U64),
         ("fault", _U32), ("fault_index", _U32), ("fault_lane", _U32), ("fault_size", _U32), ("fault_wave", _U32), ("fault_store", _U32),
         ("fault_group", _U32 * 3), ("rounds", _U32), ("decides", _U32),
     )  # fmt: skip
@@ -135,6 +136,7 @@ def execute(
         machine.waves,
         pairs=tuple(room.pairs()) if room else (),
         rounds=bool(machine.rounds),
+        added=[each for n, each in enumerate(struct.iter_unpack("<QQ", ranges)) if machine.added >> n & 1],
         decides=bool(machine.decides),
         reversed=bool(reversal and reversal.done),
     )

@@ -1,5 +1,7 @@
 """Ways in which people launch kernels, as they write them: `cuda` in every line, and nothing of the harness."""
 
+import unittest
+
 import pytest
 import torch
 import triton
@@ -152,3 +154,10 @@ def test_the_data_decides():
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 def test_skipped():
     first_kernel[(2,)](torch.empty(128, device=DEVICE), BLOCK=128)
+
+
+class TestUnlike(unittest.TestCase):
+    @unittest.expectedFailure
+    def test_unlike(self):
+        x = torch.zeros(2, device=DEVICE)
+        self.assertTrue((x == 1).all())

@@ -147,9 +147,10 @@ struct machine {
     u32 count_findings, count_pairs;
     u64 executed, waves;
     u64 fault_address;
+    u64 added; /* bits of the ranges to which atomics add floats: their order rounds what is there */
     u32 fault, fault_index, fault_lane, fault_size, fault_wave, fault_store;
     u32 fault_group[3];
-    u32 rounds, decides; /* the order of atomics may round results; what an atomic gives back was used */
+    u32 rounds, decides; /* the order of atomics may round all results; what others did may decide what a program does */
     u32 last_range;
     struct checks *checks;
     jmp_buf out;

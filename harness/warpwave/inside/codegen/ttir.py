@@ -1,4 +1,4 @@
-"""Read Triton's first code (TTIR) as Triton prints it: MLIR's short form, regions between braces, one operation a line."""
+"""Read Triton's first code (TTIR, Gluon's is like it) as Triton prints it: regions between braces, one operation a line."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _OPERATION = re.compile(r'(?:(%[^=]*?) = )?"?([a-z_]\w*\.[\w.]+)"?\s*(.*)$')
 _ARGUMENT = re.compile(r"(%[\w$.-]+): ((?:[^,(){}<>]|<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>)+)")
 PASSED = re.compile(r"(%[\w$.-]+) = (%[\w$.-]+(?:#\d+)?)")
 _TYPE = re.compile(r"(?:[^,()<>]|<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>)+")
-TENSOR = re.compile(r"tensor<((?:\d+x)*)(.*)>")
+TENSOR = re.compile(r"tensor<((?:\d+x)*)((?:[^,<>]|<(?:[^<>]|<[^<>]*>)*>)+)")  # Gluon's have a layout behind it
 
 
 class Module:
@@ -108,7 +108,7 @@ class Module:
         """Return file, line and column in the author's source: for what is inlined from Triton's own language, where it is called."""
         if found := re.match(r'"([^"]*)":(\d+):(\d+)', location):
             return found[1], int(found[2]), int(found[3])
-        if found := re.match(r"callsite\((.*) at (.*)\)$", location):
+        if found := re.match(r"callsite\((.*?) at (.*)\)$", location):
             inner = self.place(found[1])
             return inner if inner[0] and "/triton/language/" not in inner[0] else self.place(found[2])
         if found := re.match(r'(?:"[^"]*"\()?(#loc\d*)', location):

@@ -18,6 +18,7 @@ import linecache
 import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias, Union
 
 import numpy as np
@@ -278,6 +279,7 @@ class Launch:
         """
         self.program, self.values = program, dict[str, Value]()
         self.known, self.deciding = True, list[Marks]()  # of the conditions that led here
+        self.call = ""  # where the function that runs was called
         self.limit = self.cost + _MOST_OF_PROGRAM
         self.region(self.module.functions[self.kernel], arguments)
 
@@ -324,6 +326,8 @@ class Launch:
     def operation(self, operation: Operation) -> None:
         """Compute the results of an operation."""
         name, given = operation.name, self.given(operation.operands)
+        if self.call:
+            operation = replace(operation, location=f"callsite({operation.location} at {self.call})")
         self.cost += 1 + sum(each.data.size for each in given) // 4096
         if self.cost > self.limit:
             raise NotFollowedError("takes too long to follow")
@@ -446,6 +450,12 @@ class Launch:
 
     tt_unsplat = tt_reshape
 
+    def ttg_convert_layout(self, operation: Operation, value: Value) -> Value:
+        """The same lanes in other threads."""
+        return value
+
+    gluon_set_auto_layout = ttg_convert_layout
+
     def tt_expand_dims(self, operation: Operation, value: Value) -> Value:
         """A dimension of size one more."""
         axis = operation.number("axis")
@@ -494,16 +504,26 @@ class Launch:
         return value._replace(marks=found)
 
     def tt_reduce(self, operation: Operation, *given: Value) -> list[Value]:
-        """All lanes of an axis become one: half of them with the other half, until one is left."""
+        """All lanes of an axis become one: half of them with the other half, until one is left.
+
+        A kernel's own combination may choose by a number beside each lane, and so leave undefined ones out.
+        """
         axis = operation.number("axis")
-        values = [self.mixed(operation, each, [axis]).moved(lambda data: np.moveaxis(data, axis, 0)) for each in given]
+        mixed = [self.mixed(operation, each, [axis]) for each in given]
+        taken = given if all(each.known for each in given) else mixed
+        values = [each.moved(lambda data: np.moveaxis(data, axis, 0)) for each in taken]
         while (size := values[0].data.shape[0]) > 1:
             rest = [_part(each, size // 2 * 2, size) for each in values]
             parts = [_part(each, start, start + size // 2) for start in (0, size // 2) for each in values]
             values = self.region(operation.regions[0], parts)
             if size % 2:
                 values = [self._together(pair, np.concatenate) for pair in zip(values, rest, strict=True)]
-        results = [each.moved(lambda data: data[0]) for each in values]
+        places = {mark.load: mark.mixed for each in mixed for mark in each.marks}
+
+        def told(value: Value) -> Marks:
+            return _united(*({mark._replace(mixed=places.get(mark.load, mark.mixed)): lanes[0]} for mark, lanes in value.marks.items()))
+
+        results = [Value(each.data[0], told(each), each.known) for each in values]
         inner = operation.regions[0][0].operations
         if given[0].data.shape[axis] == 2 and inner and inner[0].name == "arith.xori":
             results[0] = results[0]._replace(pairs=(operation.operands[0], axis))
@@ -728,9 +748,9 @@ class Launch:
         blocks = self.module.functions.get(found[1]) if found else None
         if not blocks:
             raise NotFollowedError("calls a function that is not in its code")
-        outer, self.values = self.values, {}
+        outer, self.values, self.call = (self.values, self.call), {}, operation.location
         left = self.region(blocks, given)
-        self.values = outer
+        self.values, self.call = outer
         return left
 
 

@@ -87,12 +87,18 @@ class _Runner:
         return result
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Keep what ended the test early, as a failure that its author expects if pytest says so. Teardowns come too late to matter."""
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Keep what ended the test early, as a failure that its author expects if pytest says so. Teardowns come too late to matter.
+
+        unittest raises for a success that is not expected. Here data are unknown, so any assertion holds.
+        """
         report = yield
         if call.excinfo is not None and call.when != "teardown" and self.ended is None:
-            expected = report.skipped and hasattr(report, "wasxfail")
-            self.ended = pytest.xfail.Exception(f"{report.wasxfail}") if expected else call.excinfo.value
+            is_unittests = getattr(getattr(item, "obj", None), "__unittest_expecting_failure__", False)
+            expected = (report.skipped and hasattr(report, "wasxfail")) or is_unittests
+            self.ended = pytest.xfail.Exception(getattr(report, "wasxfail", "unittest.expectedFailure")) if expected else call.excinfo.value
         return report
 
 

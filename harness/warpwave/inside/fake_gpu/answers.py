@@ -120,7 +120,7 @@ def _of_module(card: Architecture, device: torch.device, capability: object, fre
         ("graph", streams.capture, "repeats on the host what was captured"),
         ("is_current_stream_capturing", lambda: bool(streams.Graph.capturing), "libraries must not wait in a capture"),
         ("graph_pool_handle", always((0, 0)), "a name, of memory that is not pooled"),
-        ("make_graphed_callables", lambda callables, *args, **kwargs: callables, "called, they do the same"),
+        ("make_graphed_callables", streams.graphed, "captured once, as a card refuses to wait there"),
         ("cudart", always(torch_device.Runtime(memory["mem_get_info"])), "packages mark there what a profiler should record"),
         ("set_device", torch_device.only_card, "it is the only one"),
         ("ipc_collect set_sync_debug_mode _sleep", nothing, "there is nothing to set"),

@@ -139,8 +139,9 @@ _kept: dict[Any, Followed] = {}
 
 @functools.lru_cache(maxsize=256)
 def first_code_of(name: str, binary: str) -> str:
-    """Return the first code of a compiled kernel from Triton's cache; empty if it has none, as Gluon's kernels."""
-    file = get_cache_manager(binary).get_file(f"{name[:150]}.ttir")
+    """Return the first code of a compiled kernel from Triton's cache: TTIR, of a Gluon kernel its source; empty if it has none."""
+    files = map(get_cache_manager(binary).get_file, (f"{name[:150]}.ttir", f"{name[:150]}.source"))
+    file = next(filter(None, files), None)
     return Path(file).read_text(encoding="utf-8") if file else ""
 
 

@@ -144,6 +144,7 @@ class Launched:
     name: str
     times: int = 0
     rounds: set[str] = field(default_factory=set)  # what adds floats in the order of programs: the kernel, with the line if it is known
+    is_unordered: bool = False  # the kernel's own atomics decide what goes where, by the order in which programs come
     reversed: dict[tuple[str, str], int] = field(default_factory=dict)  # executions with the accesses of two lines in the other order
     waits: bool = False  # programs may wait for those that start before them, so they keep their order
 
@@ -167,14 +168,16 @@ class Launched:
 
     @classmethod
     def advice(cls) -> str:
-        """Return what may be why a test failed: a sum whose order differs from launch to launch; empty without one."""
-        where = sorted(place for one in cls.kernels.values() if one.times > 1 for place in one.rounds)
-        return (
-            f"The bits of what {' and '.join(where)} adds up depend on the order of programs, which is another one at each launch. "
-            "If this test compares bits, it fails there now and then. Compare with torch.testing.assert_close, or add up in a fixed order."
-            if where
-            else ""
-        )
+        """Return what may be why a test failed: a result whose order differs from launch to launch; empty without one."""
+        sums = sorted(place for one in cls.kernels.values() if one.times > 1 for place in one.rounds)
+        places = sorted(one.name for one in cls.kernels.values() if one.is_unordered)
+        advice = {
+            f"The bits of what {' and '.join(sums)} adds up depend on the order of programs, which is another one at each launch. If this "
+            "test compares bits, it fails there now and then. Compare with torch.testing.assert_close, or add up in a fixed order.": sums,
+            f"What {' and '.join(places)} stores depends on the order in which its programs come, which is another one at each launch. If "
+            "this test expects one order, it fails there now and then. Compare sorted values, or give each program its own place.": places,
+        }
+        return " ".join(sentence for sentence, where in advice.items() if where)
 
 
 # What the launches of one test executed in the emulator, and how one of them ended if not well. A package may catch an exception and

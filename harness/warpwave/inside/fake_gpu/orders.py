@@ -2,8 +2,12 @@
 
 A pair of accesses that nothing orders is a race if the result has other bits where the second one comes first. Behind that, the launch is
 executed in random orders. Rounding alone is no such dependence: kernels add up by atomics, behind locks, or in the program that comes last,
-and floats may differ by what another order of a sum explains. Where a kernel has no such atomic, every bit counts. But a test may not ask
-for the same bits of a sum: later launches of a kernel in a test keep the result of a random order.
+and floats may differ by what another order of a sum explains. Where atomics only add up, and nothing loads the sums, that holds for the
+tensors that they add to; where a kernel has no such atomic, every bit counts. But a test may not ask for the same bits of a sum: later
+launches of a kernel in a test keep the result of a random order.
+
+Where atomics order all accesses, as those of programs that take the next free place, the order is the kernel's own choice. Then memory
+keeps the result of another order, and the test says whether that is right.
 """
 
 from __future__ import annotations
@@ -19,9 +23,11 @@ from warpwave.inside.fake_gpu.launches import Launched
 
 SEEDS = (1, 2)
 _MOST_BYTES = 1 << 28  # of all buffers of a launch: they are copied
+_MOST_WATCHED = 64 << 20  # of a buffer whose pairs are known, as `checks/lifecycle.c` has it
 # Executions with a pair reversed: of one launch, of two lines in one launch, of two lines in one test.
 _MOST_REVERSED, _MOST_OF_LINES, _MOST_OF_TEST = 24, 8, 16
 _RELATIVE, _OF_LARGEST = 0.02, 1e-4  # by how much floats may differ: of the value, and of the largest one of the tensor
+_STEPS = 16  # of a short type: so many steps of the largest one, as each addition rounds to one
 
 Buffer = tuple[int, int]
 Again = Callable[..., Execution]  # with an `order`, or a pair to `reverse`
@@ -35,6 +41,7 @@ class Orders:
         programs = launch.grid[0] * launch.grid[1] * launch.grid[2]
         self.worth = (programs > 1 or launch.threads > lanes) and sum(size for _, size in launch.buffers) <= _MOST_BYTES
         self._before = self._copy() if self.worth else []
+        self._is_watched = all(size <= _MOST_WATCHED for _, size in launch.buffers)
 
     def races(self, again: Again, execution: Execution, tensors: Sequence[Given], launched: Launched) -> list[Race]:
         """Return the pairs of an execution that are races; memory keeps the result of that execution.
@@ -60,7 +67,7 @@ class Orders:
                 continue
             # One held wave leaves the order of programs as it is; a held program may let another one add up.
             rounds = execution.rounds or (execution.decides and pair.found.workgroup != pair.found.other_workgroup)
-            if different := next(self._different(first, self._copy(), tensors, rounds), None):
+            if different := next(self._different(first, self._copy(), tensors, rounds, execution.added), None):
                 found[lines] = Race(pair, different)
         self._restore(first)
         return [*found.values()]
@@ -69,7 +76,7 @@ class Orders:
         """Return what differs if `again` executes the launch in the orders of some seeds.
 
         Memory keeps the result of the first time. From the kernel's second launch on, it keeps that of a random order if no more than
-        rounding differs.
+        rounding differs; and from the first one on where atomics order all accesses.
 
         An execution that does not end well is no answer: programs may wait for others that start before them.
         """
@@ -84,8 +91,11 @@ class Orders:
                 except EmulatorError:
                     return []
                 other = self._copy()
-                if found := list(self._different(first, other, tensors, execution.rounds or execution.decides)):
-                    return found
+                if found := list(self._different(first, other, tensors, execution.rounds or execution.decides, execution.added)):
+                    if execution.pairs or not self._is_watched:
+                        return found
+                    launched.is_unordered, kept = True, other
+                    return []
             if other != first:
                 launched.rounds.add(launched.name)
             if launched.times > 1:
@@ -101,14 +111,17 @@ class Orders:
         for (start, size), data in zip(self._buffers, kept, strict=True):
             ctypes.memmove(start, data, size)
 
-    def _different(self, first: Sequence[bytes], second: Sequence[bytes], tensors: Sequence[Given], rounds: bool) -> Iterator[Different]:
+    def _different(
+        self, first: Sequence[bytes], second: Sequence[bytes], tensors: Sequence[Given], rounds: bool, added: Sequence[Buffer]
+    ) -> Iterator[Different]:
         for (start, _), one, other in zip(self._buffers, first, second, strict=True):
             given = next((each for each in tensors if each.tensor.untyped_storage().data_ptr() == start), None)
             if given is None or one == other:
                 continue
             kind = given.tensor.dtype
             a, b = (torch.frombuffer(bytearray(data), dtype=kind, count=len(data) // kind.itemsize) for data in (one, other))
-            if (wrong := unequal(a, b, rounds)).numel():
+            may_round = rounds or any(low <= start < high for low, high in added)
+            if (wrong := unequal(a, b, may_round)).numel():
                 at = int(wrong[0])
                 yield Different(given, start + at * kind.itemsize, wrong.numel(), float(a[at].real), float(b[at].real))
 
@@ -142,10 +155,11 @@ def unequal(a: torch.Tensor, b: torch.Tensor, rounds: bool) -> torch.Tensor:
     """Return the indices of elements that differ, if `rounds` by more than rounding. Any NaN is as good as another."""
     if not a.dtype.is_floating_point:
         return (a != b).nonzero().flatten()
+    of_largest = max(_OF_LARGEST, _STEPS * torch.finfo(a.dtype).eps)
     a, b = a.double(), b.double()
     same = (a == b) & (a.signbit() == b.signbit()) | (a.isnan() & b.isnan())
     if rounds:
         known = torch.cat([a[a.isfinite()].abs(), torch.zeros(1, dtype=a.dtype)])
-        allowed = _RELATIVE * torch.maximum(a.abs(), b.abs()) + _OF_LARGEST * known.max()
+        allowed = _RELATIVE * torch.maximum(a.abs(), b.abs()) + of_largest * known.max()
         same |= a.isfinite() & b.isfinite() & ((a - b).abs() <= allowed)
     return (~same).nonzero().flatten()

@@ -266,7 +266,10 @@ _SAME_ANYWHERE = frozenset(
 )
 _OF_PLACES = (torch.device, _places._parse_to)
 # They need the numbers on the host. In an op of the package, and for `tolist`, torch's dispatcher does not say so.
-_WAIT = ("item", "tolist", "__bool__", "__int__", "__float__", "__index__", "nonzero", "masked_select", "unique", "equal")
+_WAIT = (
+    *("item", "tolist", "__bool__", "__int__", "__float__", "__index__", "nonzero", "masked_select", "unique", "equal"),
+    *("__repr__", "__format__"),
+)
 _OF_DATA = (torch.tensor, torch.as_tensor, torch.asarray, torch.sparse_coo_tensor, torch.sparse_csr_tensor)
 
 

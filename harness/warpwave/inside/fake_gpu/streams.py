@@ -18,6 +18,7 @@ _MAKES_EMPTY = ("aten::empty", "aten::new_empty")  # memory that a graph keeps: 
 _WAIT = (
     *("aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero", "aten::item", "aten::masked_select", "aten::nonzero"),
     *("aten::_unique", "aten::_unique2", "aten::unique_consecutive", "aten::unique_dim"),
+    *("aten::allclose", "aten::bincount", "aten::_linalg_check_errors"),
 )
 
 
@@ -90,6 +91,8 @@ class Event:
 
     def elapsed_time(self, other: Event) -> float:
         """Return a millisecond, as callers divide by it, and note that a test has asked: nothing is timed without a card."""
+        if self._is_captured or other._is_captured:
+            wait()
         Pretended.asked.add("elapsed_time")
         return 1.0
 
@@ -198,6 +201,18 @@ def capture(graph: Graph, pool: object = None, stream: Stream | None = None, **r
             graph.capture_end()
 
 
+def graphed(callables: Any, sample_args: Any, *rest: object, **options: object) -> Any:
+    """Stand in for `torch.cuda.make_graphed_callables`: capture each call and its backward once. Called, they do the same."""
+    single = not isinstance(callables, tuple)
+    for function, args in [(callables, sample_args)] if single else zip(callables, sample_args, strict=True):
+        with capture(Graph()):
+            made = [each for each in tensors_in(function(*args)) if each.requires_grad]
+            given = [each for each in tensors_in(args) if each.requires_grad]
+            if made and given:
+                torch.autograd.grad(made, given, [torch.ones_like(each) for each in made], allow_unused=True)
+    return callables
+
+
 def wait(*args: object, **kwargs: object) -> None:
     """Stand in for what lets the host wait for the card. A card refuses it while a graph is captured."""
     if Graph.capturing:
@@ -210,7 +225,7 @@ class _Capture(TorchDispatchMode):
     supports_higher_order_operators = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if not Graph._running and _waits(str(getattr(func, "_name", "")), args):
+        if not Graph._running and _waits(str(getattr(func, "_name", "")), args, kwargs or {}):
             wait()
         if is_packages_op(func):  # it runs the package's code, which sees a card
             return Graph.run(func, args, kwargs or {})
@@ -225,8 +240,10 @@ class _Capture(TorchDispatchMode):
         return Graph.run(run, args, kwargs or {})
 
 
-def _waits(name: str, args: Any) -> bool:
+def _waits(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
     """Whether an operation on the card's tensors needs their numbers on the host."""
+    if name == "aten::repeat_interleave.Tensor" and kwargs.get("output_size") is None:
+        return not is_host(args[0])
     if name.startswith(("aten::index.", "aten::index_put", "aten::_index_put")):
         return any(index.dtype in (torch.bool, torch.uint8) and not is_host(index) for index in tensors_in(args[1]))
     return name.split(".")[0] in _WAIT and any(not is_host(tensor) for tensor in tensors_in(args))

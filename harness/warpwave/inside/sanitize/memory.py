@@ -45,7 +45,8 @@ __get__ __getitem__ __len__ __repr__ __format__ __hash__ size stride dim ndimens
 is_contiguous get_device is_floating_point is_complex is_pinned view view_as reshape reshape_as flatten unflatten transpose t permute
 movedim squeeze unsqueeze expand expand_as narrow select split chunk unbind tensor_split as_strided swapaxes detach requires_grad_
 contiguous to cpu clone float half bfloat16 double zeros_like ones_like full_like rand_like randn_like new_zeros new_ones new_full
-record_stream is_same_size dtype split_with_sizes diagonal unfold mT mH adjoint moveaxis swapdims is_signed
+record_stream is_same_size dtype split_with_sizes diagonal unfold mT mH adjoint moveaxis swapdims is_signed is_conj is_neg is_shared
+backward grad retain_grad register_hook
 """)
 _FILLERS = frozenset(("zero_", "fill_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "arange_", "eye_"))
 _MOST_BYTES = 1 << 30  # a larger storage is not tracked: its shadow would not fit beside it

@@ -62,7 +62,8 @@ linear addmm addmv baddbmm addbmm softmax log_softmax layer_norm rms_norm group_
 mse_loss l1_loss smooth_l1_loss huber_loss kl_div scaled_dot_product_attention embedding cdist searchsorted bucketize
 """)
 )
-_EQUALITY = frozenset(("eq", "ne", "not_equal", "isclose", "__eq__", "__ne__"))  # no filling is sure to change them
+# No filling is sure to change them.
+_COMPARISONS = names("eq ne lt le gt ge less less_equal greater greater_equal not_equal isclose isinf")
 _NUMBERS = frozenset(
     ("item", "tolist", "equal", "allclose", "__bool__", "__int__", "__float__", "__index__", "__complex__", "__contains__")
 )
@@ -128,18 +129,21 @@ class TorchReads:
         found = list(tensors_in([result]))
         if name in _PARTS and any(same_memory(part.tensor, each) for part in parts for each in found):
             return  # a view
-        try:
-            given = [_filled((args, kwargs), parts, turn) for turn in range(3)]
-            tries = [list(tensors_in([function(*args, **kwargs)])) for args, kwargs in given]
-        except Exception:  # of indices that were never written, say
-            self._a_part_is_used(parts)
-            return
+        tries: list[list[torch.Tensor]] = []
+        for turn in range(4):
+            try:
+                given, named = _filled((args, kwargs), parts, turn)
+                tries.append(list(tensors_in([function(*given, **named)])))
+            except Exception:  # of indices that were never written, say; a whole number may not be divided by 0
+                if turn < 3:
+                    self._a_part_is_used(parts)
+                    return
         depends = False
         for place, each in enumerate(found):
             variants = [one[place] for one in tries]
             if each.shape != variants[0].shape or any(one.shape != each.shape for one in variants):
                 sure = torch.zeros(each.shape, dtype=torch.bool)
-            elif name.strip("_") in _EQUALITY or name in _EQUALITY:
+            elif name.strip("_") in _COMPARISONS:
                 sure = torch.ones(each.shape, dtype=torch.bool)
                 for part in parts:
                     sure &= part.written
@@ -170,7 +174,7 @@ class TorchReads:
 
 
 def _filled(value: Any, parts: list[_Part], turn: int) -> Any:
-    """Return arguments with something else in place of what was never written."""
+    """Return arguments with something else in place of what was never written: in the last turn, what counts as false."""
 
     def fill(tensor: torch.Tensor) -> torch.Tensor:
         part = next((part for part in parts if part.tensor is tensor), None)
@@ -181,11 +185,11 @@ def _filled(value: Any, parts: list[_Part], turn: int) -> Any:
 
 def _filling(dtype: torch.dtype, turn: int) -> torch.Tensor:
     if dtype.is_floating_point or dtype.is_complex:
-        return torch.tensor((float("nan"), 0.75, -0.75)[turn]).to(dtype)
+        return torch.tensor((float("nan"), 0.75, -0.75, 0.0)[turn]).to(dtype)
     if dtype is torch.bool:
         return torch.tensor(turn % 2 == 0)
     limits = torch.iinfo(dtype)
-    return torch.tensor((limits.min, limits.max, 1)[turn], dtype=dtype)
+    return torch.tensor((limits.min, limits.max, 1, 0)[turn], dtype=dtype)
 
 
 def _finding(part: _Part, name: str) -> Finding:

@@ -11,6 +11,9 @@ import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import ASTSource
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon._runtime import GluonASTSource
 
 from warpwave.inside.codegen.undefined import Followed, follow
 from warpwave.inside.fake_gpu.interpreter import make_first_code
@@ -62,6 +65,24 @@ def twice(v):
 @triton.jit(noinline=True)
 def put(y, v):
     tl.store(y, v)
+
+
+@triton.jit
+def weighted(a, of_a, b, of_b):
+    total = of_a + of_b
+    return a + (b - a) * tl.where(total == 0, 0.0, of_b / total), total
+
+
+@triton.jit
+def first_valid(a, is_a, b, is_b):
+    return tl.where(is_a != 0, a, b), is_a | is_b
+
+
+@guilty
+def weighted_by_zero(x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i, mask=i < n)  # load
+    tl.store(y, tl.reduce((v, (i < n).to(tl.float32)), 0, weighted)[0])  # use
 
 
 @guilty
@@ -237,6 +258,13 @@ def scan_of_the_first(x, y, n, N: tl.constexpr):
 
 
 @innocent
+def chosen_while_reduced(x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i, mask=i < n)
+    tl.store(y, tl.reduce((v, (i < n).to(tl.int32)), 0, first_valid)[0])
+
+
+@innocent
 def index_under_a_mask(indices, x, y, n, N: tl.constexpr):
     i = tl.arange(0, N)
     j = tl.load(indices + i, mask=i < n)
@@ -409,3 +437,29 @@ def test_what_a_guess_decides_is_only_possible(kernel, rest):
 def test_what_takes_too_long_says_so():
     """With the kernel's name, so that it can be counted as not checked."""
     assert followed(waiting).not_checked == "waiting takes too long to follow"
+
+
+@gluon.jit
+def in_gluon(indices, y, n, WANTED: gl.constexpr):
+    one: gl.constexpr = gl.BlockedLayout([1], [64], [4], [0])
+    other: gl.constexpr = gl.BlockedLayout([2], [64], [4], [0])
+    i, j = gl.arange(0, 512, layout=one), gl.arange(0, 512, layout=other)
+    v = gl.load(indices + i, mask=i < n)  # load
+    if WANTED == "all":
+        gl.store(y, gl.sum(v, 0))  # use
+    elif WANTED == "by zero":
+        gl.store(y, gl.sum(v * (i < n).to(gl.int32), 0))
+    else:
+        gl.store(y + j, gl.convert_layout(v, other), mask=j < n)
+
+
+@pytest.mark.parametrize(("wanted", "is_found"), [("all", True), ("by zero", False), ("some", False)])
+def test_gluons_code_is_followed_too(wanted, is_found):
+    """It has layouts, and calls of functions that are not inlined: what they do is at the line that calls them."""
+    source = GluonASTSource(in_gluon, {"indices": "*i32", "y": "*i32", "n": "i32", "WANTED": "constexpr"}, {"WANTED": wanted})
+    done = follow(triton.compile(source, target=CARDS[0], options={"enable_fp_fusion": True}).asm["source"], [0, 0, 500], (1, 1, 1))
+    lines, first = inspect.getsourcelines(in_gluon.fn)
+    load, use = (first + next(at for at, text in enumerate(lines) if text.rstrip().endswith(word)) for word in ("# load", "# use"))
+
+    assert [(each.what, each.line, each.use) for each in done.found] == [("gl.sum", load, f"test_undefined.py:{use}")] * is_found
+    assert not done.not_checked

@@ -12,6 +12,7 @@ from warpwave.inside.fake_gpu.streams import (
     Graph,
     Stream,
     capture,
+    graphed,
     wait,
 )
 
@@ -38,7 +39,12 @@ WAITS = {
     "nonzero": lambda x, host: x.nonzero(),
     "where": lambda x, host: torch.where(x > 0),
     "mask": lambda x, host: x[x > 0],
-    "allclose": lambda x, host: torch.equal(x, x + 1),
+    "equal": lambda x, host: torch.equal(x, x + 1),
+    "allclose": lambda x, host: torch.allclose(x, x + 1),
+    "repeat": lambda x, host: torch.repeat_interleave(x, x.long()),
+    "bincount": lambda x, host: torch.bincount(x.long()),
+    "inverse": lambda x, host: torch.linalg.inv(x.diag()),
+    "print": lambda x, host: str(x),
     "from pageable memory": lambda x, host: host.cuda(),
     "copy from the host": lambda x, host: x.copy_(host),
     "copy to the host": lambda x, host: host.copy_(x),
@@ -46,9 +52,11 @@ WAITS = {
     "the device": lambda x, host: wait(),
     "the stream": lambda x, host: Stream.current().synchronize(),
     "an event of the capture": lambda x, host: recorded().synchronize(),
+    "the time between two": lambda x, host: recorded().elapsed_time(recorded()),
 }
 RIGHT = {
     "copy on the card": lambda x, host: x.clone().copy_(x),
+    "repeat, whose size is known": lambda x, host: torch.repeat_interleave(x, x.long(), output_size=4),
     "index": lambda x, host: x[torch.arange(2, device="cuda")],
     "masked_fill": lambda x, host: x.masked_fill(x > 0, 0.0),
     "the host's numbers": lambda x, host: (host.sum().item(), host[host > 0], host.tolist(), bool(host[0] > 0)),
@@ -72,3 +80,20 @@ def test_captures_what_the_card_does_alone(name):
     x, host = torch.ones(4, device="cuda"), torch.ones(4)
     with capture(Graph()):
         RIGHT[name](x, host)
+
+
+@pytest.mark.parametrize("is_backward", [False, True])
+def test_a_graphed_callable_is_captured(is_backward):
+    class Halved(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 0.5 if is_backward else x * x.max().item()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * gradient.max().item()
+
+    x = torch.ones(4, device="cuda", requires_grad=True)
+    graphed(lambda x: x * 2, (x,))
+    with pytest.raises(RuntimeError, match="operation not permitted when stream is capturing"):
+        graphed(Halved.apply, (x,))

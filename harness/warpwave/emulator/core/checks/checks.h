@@ -103,6 +103,7 @@ void waves_stored(struct wave *w, u64 address, u32 size, int lane, int access, i
 void waves_met(struct wave *w);
 void waves_anew(struct machine *m, struct group *g);
 void note_atomic(struct wave *w);
+void note_loaded(struct machine *m);
 void add_pair(struct machine *m, struct pair now);
 u64 until_reversed(struct machine *m, struct wave *w, u64 left);
 void end_reversal(struct machine *m);

@@ -60,11 +60,13 @@ void saw_global(struct wave *w, u64 address, u32 size, int lane, int access) {
         if (access == UPDATES) note_atomic(w);
         return;
     }
+    note_loaded(w->machine);
     waves_loaded(w, address, size, lane);
     if (!at) return;
     u32 me = number_of(w), units = (u32)((address + size - 1) / c->global_unit - address / c->global_unit + 1);
     for (u32 n = 0; n < units; n++, at++) {
         if (is_volatile(w)) {
+            w->machine->decides = 1;
             synchronise(w, at->released > at->written_at + 1 ? at->released : at->written_at + 1);
             continue; /* how kernels wait for others */
         }

@@ -122,13 +122,20 @@ void waves_anew(struct machine *m, struct group *g) {
     g->shadow->count_accesses = 0;
 }
 
-/* Sums of floats, and what kernels make sums and locks of: the order of atomics may round results. What an atomic gives back may decide
- * which program adds up. */
+/* Sums of floats, and what kernels make sums and locks of: the order of atomics may round results. Where they only add, and nothing loads
+ * the sums, they round nothing else. What an atomic gives back may decide which program adds up. */
 void note_atomic(struct wave *w) {
-    const struct instruction *i = &w->machine->code[w->pc - 1];
-    int operation = i->op->parameters[2];
-    if (operation == ADD_F || operation == PK_F16 || operation == PK_BF16 || operation == CMPSWAP || operation == SWAP) w->machine->rounds = 1;
-    if (i->flags & RETURNS) w->machine->decides = 1;
+    struct machine *m = w->machine;
+    const struct instruction *i = &m->code[w->pc - 1];
+    int operation = i->op->parameters[2], returns = (i->flags & RETURNS) != 0;
+    int adds = operation == ADD_F || operation == PK_F16 || operation == PK_BF16;
+    if (adds && !returns && m->last_range < 64) m->added |= 1ull << m->last_range;
+    else if (adds || operation == CMPSWAP || operation == SWAP) m->rounds = 1;
+    if (returns) m->decides = 1;
+}
+
+void note_loaded(struct machine *m) {
+    if (m->last_range < 64 && m->added >> m->last_range & 1) m->rounds = 1;
 }
 
 static int is_group(const struct wave *w, const u32 *id) { return !memcmp(w->group->id, id, sizeof w->group->id); }
