@@ -11,18 +11,7 @@ from typing import Union
 
 from warpwave.compare.code_hints import Figure, Hint, Side, figures, hints
 from warpwave.compare.grid import not_portable, portable
-from warpwave.compare.model import (
-    FAILING,
-    Cell,
-    Comparison,
-    Geomean,
-    KernelOnCards,
-    OnCard,
-    Row,
-    Since,
-    Speed,
-    TargetSummary,
-)
+from warpwave.compare.model import FAILING, Cell, Comparison, Geomean, KernelOnCards, OnCard, Row, Since, Speed, TargetSummary
 from warpwave.compare.speeds import lower_is_better
 from warpwave.compare.tests import mistyped
 from warpwave.compare.unchecked import checked_of

@@ -20,16 +20,10 @@ pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from warpwave.inside.fake_gpu.card import keep_in_backward
-from warpwave.inside.fake_gpu.compiled import (
-    UndeclaredWriteError,
-    followed,
-)
+from warpwave.inside.fake_gpu.compiled import UndeclaredWriteError, followed
 from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.process.outcomes import Pretended
-from warpwave.inside.test.notes import (
-    COMPILED,
-    replaced_compiler,
-)
+from warpwave.inside.test.notes import COMPILED, replaced_compiler
 
 
 def bump(x, *rest):
