@@ -33,6 +33,7 @@ from warpwave.records import (
     with_card,
 )
 from warpwave.records.selection import FOR_TIME
+from warpwave.records.words import plural
 
 # How a test, kernel or stage ends that ran and did not pass.
 FAILING = (Verdict.FAILED, Verdict.ERROR, Verdict.TIMEOUT, Verdict.CRASHED, Verdict.OOM, Verdict.GPU_HANG)
@@ -554,7 +555,7 @@ class KnownFailures(Strict):
     @property
     def words(self) -> str:
         """`3 known failures`."""
-        return f"{self.count} known failure{'' if self.count == 1 else 's'}"
+        return plural(self.count, "known failure")
 
     @property
     def unneeded(self) -> tuple[KnownUse, ...]:

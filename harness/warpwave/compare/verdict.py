@@ -28,6 +28,7 @@ from warpwave.records import (
     worst,
 )
 from warpwave.records.selection import is_load
+from warpwave.records.words import plural
 from warpwave.stats import measurable
 
 _GIB = 1 << 30
@@ -232,11 +233,11 @@ def sentence(targets: Sequence[TargetSummary]) -> str:
     """Return the verdict in words: how many targets are complete, how much failed, and what each target did or why it did not."""
     complete = sum(target.complete for target in targets)
     verb = "is" if 1 in (complete, len(targets)) else "are"
-    head = f"{complete} of {len(targets)} target{'' if len(targets) == 1 else 's'} {verb} complete"
+    head = f"{complete} of {plural(len(targets), 'target')} {verb} complete"
     failed = {"test": _failed(target.tests for target in targets), "binary": _failed(target.compiled for target in targets)}
-    parts = [_nouns(count, f"failed {noun}") for noun, count in failed.items() if count]
+    parts = [plural(count, f"failed {noun}") for noun, count in failed.items() if count]
     if hosted := _failed(target.host_code for target in targets):
-        parts.append(f"{_nouns(hosted, 'failed case')} in host code")
+        parts.append(f"{plural(hosted, 'failed case')} in host code")
     head += f", with {_listed(parts)}" if parts else ""
     return f"{head}: {'; '.join(_phrases(targets))}." if targets else "Nothing ran: no target was asked for and no raw folder was given."
 
@@ -338,7 +339,7 @@ def phrase(target: TargetSummary) -> str:
         some = f" of those that {' and '.join(target.narrowed[:2])} chose" if target.narrowed and tests else ""
         suspected = f" ({target.suspected} of them suspected)" if target.suspected else ""
         tests = tests or ("found no test" if target.is_untested else "")
-        loads = f"loaded {_nouns(target.loads, 'file')} of benchmarks" if target.loads else ""
+        loads = f"loaded {plural(target.loads, 'file')} of benchmarks" if target.loads else ""
         done = [tests + some + suspected, loads, measured, compiled, gates, hosted]
     else:
         done = []
@@ -354,9 +355,9 @@ def _host_code(counts: Mapping[str, int], not_run: Mapping[str, int] = MappingPr
     """`failed 1 case in host code`, `did not run 3 cases to the end (2 raised, 1 decided by data)`. The report names them."""
     skipped, known = counts.get(Verdict.NOT_RUN.value, 0), counts.get(Verdict.KNOWN.value, 0)
     wrong = sum(counts.values()) - skipped - known
-    parts = [f"failed {_nouns(wrong, 'case')} in host code"] if wrong else []
-    parts += [f"has {_nouns(known, 'known failure')} in host code"] if known else []
-    parts += [f"did not run {_nouns(skipped, 'case')} to the end ({', '.join(reasons(skipped, not_run))})"] if skipped else []
+    parts = [f"failed {plural(wrong, 'case')} in host code"] if wrong else []
+    parts += [f"has {plural(known, 'known failure')} in host code"] if known else []
+    parts += [f"did not run {plural(skipped, 'case')} to the end ({', '.join(reasons(skipped, not_run))})"] if skipped else []
     return ", ".join(parts)
 
 
@@ -369,15 +370,10 @@ def _count_sentence(
         return ""
     passed, expected, known, skipped = (counts.get(verdict.value, 0) for verdict in HARMLESS)
     wrong = total - passed - expected - known - skipped
-    text = f"{bad} {wrong} of {_nouns(total, noun)}" if wrong else f"{good} {_nouns(passed, noun)}"
-    beside = [_nouns(count, what) for count, what in ((expected, "expected failure"), (known, "known failure")) if count]
+    text = f"{bad} {wrong} of {plural(total, noun)}" if wrong else f"{good} {plural(passed, noun)}"
+    beside = [plural(count, what) for count, what in ((expected, "expected failure"), (known, "known failure")) if count]
     beside += reasons(skipped, not_run)
     return f"{text} ({', '.join(beside)})" if beside else text
-
-
-def _nouns(count: int, noun: str) -> str:
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{count} {noun if count == 1 else plural}"
 
 
 def _count(verdicts: Iterable[Verdict]) -> dict[str, int]:

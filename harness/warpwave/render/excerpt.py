@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeVar
 
 from warpwave.compare.model import FAILING, CodegenRow, Comparison, ParityRow, Row
+from warpwave.records.words import plural
 from warpwave.render.sections.model import Section, say
-from warpwave.render.text import plural
 
 MOST_TARGETS = 100  # columns
 MOST_KERNELS = 1000  # rows

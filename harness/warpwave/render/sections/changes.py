@@ -12,9 +12,9 @@ from warpwave.compare.history import Step
 from warpwave.compare.model import Change as SpeedChange
 from warpwave.compare.speeds import explain, first_names
 from warpwave.compare.tests import ChangedTest, ChangedTests, Fate
-from warpwave.records import Verdict, grouped
+from warpwave.records import Verdict, grouped, plural
 from warpwave.render.sections.model import MOST_LINES, Bit, Line, Section, name, names, say, shorten
-from warpwave.render.text import NOTHING, first_line, number, plural
+from warpwave.render.text import NOTHING, first_line, number
 
 FEW = 10  # blocks per section before "and n more"
 _FEW_CASES = 3  # of an added or removed function; above that, only their number is shown
@@ -164,7 +164,7 @@ def speed_sentence(found: SpeedChanges) -> str:
         verb = "are" if slower > 1 else "is"
         parts.append(", ".join(filter(None, (f"{slower or 'none'} of {plural(len(compared), 'point')} {verb} slower", others))))
     if found.failing:
-        parts.append(f"{plural(len(found.failing), 'point')} {'fails' if len(found.failing) == 1 else 'fail'} in both, or as known")
+        parts.append(f"{plural(len(found.failing), 'point', 'fails', 'fail')} in both, or as known")
     text = "; ".join(parts) or "no point could be compared"
     return f"{text[0].upper()}{text[1:]}."
 
