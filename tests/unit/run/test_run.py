@@ -535,6 +535,8 @@ TABLE = [
     ("the flag, and no killed stage is known", Exit(0, 9, oom_killed=True), None, Verdict.INCOMPLETE, "no readable stages.json"),
     ("the flag, and a stage that ended by itself", Exit(0, 9, oom_killed=True), stages(FACTS, FAILED), Verdict.FAILED, "test: 2 of 9"),
     ("too many results", Exit(0, 9, exceeded="it wrote more than 1 MiB"), CUT, Verdict.CRASHED, "ended because it wrote more than 1 MiB"),
+    ("too many results, and nobody knows the end", Exit(None, 9, error="gone", exceeded="x"), None, Verdict.INFRA, "gone"),
+    ("too many results, and Ctrl-C", Exit(130, 9, interrupted=True, exceeded="x"), None, Verdict.INCOMPLETE, "stopped by the user"),
     ("a stage that gives no reason", Exit(0, 9), stages(FACTS, replace(FAILED, reason="")), Verdict.FAILED, "test: failed"),
     ("the first of two stages that wait", Exit(1, 9), stages(FACTS, replace(WAITING, stage=Stage.TEST), WAITING, finished=False),
      Verdict.CRASHED, "exit code 1, in stage test"),
