@@ -144,7 +144,7 @@ def _moved(here: CompiledKernel, there: CompiledKernel) -> str:
     names = {**here.constants, **there.constants}
     values = ((name, here.constants.get(name, "none"), there.constants.get(name, "none")) for name in names)
     moved = [f"{name} {one} here, {other} there" for name, one, other in values if one != other]
-    if None not in (here.num_warps, there.num_warps) and here.num_warps != there.num_warps:
+    if here.num_warps is not None and there.num_warps not in (None, here.num_warps):
         moved.append(f"{plural(here.num_warps, 'warp')} here, {there.num_warps} there")
     return _cut("; ".join(moved))
 
