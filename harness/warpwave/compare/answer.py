@@ -11,7 +11,7 @@ from typing import Union
 
 from warpwave.compare.code_hints import Figure, Hint, Side, figures, hints
 from warpwave.compare.grid import not_portable, portable
-from warpwave.compare.model import FAILING, Cell, Comparison, Geomean, KernelOnCards, OnCard, Row, Since, Speed, TargetSummary
+from warpwave.compare.model import FAILING, Cell, Comparison, Geomean, KernelOnCards, OnCard, Row, Since, Speed, TargetSummary, failures
 from warpwave.compare.speeds import lower_is_better
 from warpwave.compare.tests import mistyped
 from warpwave.compare.unchecked import checked_of
@@ -102,7 +102,7 @@ class Square:
     @property
     def failed(self) -> int:
         """How many of its tests failed."""
-        return sum(self.counts.get(verdict.value, 0) for verdict in FAILING)
+        return failures(self.counts)
 
     @property
     def share(self) -> Union[float, None]:
@@ -272,7 +272,7 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine], limit: str) -> l
         named = list(dict.fromkeys(made.hardware for made in cells if is_wrong(made)))
         return ", ".join(named) if len(named) <= _FEW_CARDS else f"{len(named)} architectures"
 
-    failed = {target.target: count for target in targets if (count := _failed(target) - unloaded.get(target.target, 0))}
+    failed = {target.target: count for target in targets if (count := failures(target.tests) - unloaded.get(target.target, 0))}
     unmeasured = {target.target: count for target in targets if (count := _unmeasured(target))}
     faults = (  # how many on each target, of what, and the verb for one and for many
         (failed, "test", "fails", "fail", ""),
@@ -327,7 +327,7 @@ def _clause(counted: Mapping[str, int], noun: str, one: str, many: str, *, there
 def _remark(target: TargetSummary) -> str:
     """Say how tests of a target failed: `2 suspected, 1 timeout`; nothing if all of them failed in the usual way."""
     how = {verdict.value: target.tests.get(verdict.value, 0) for verdict in FAILING if verdict not in (Verdict.FAILED, Verdict.ERROR)}
-    failed = _failed(target)
+    failed = failures(target.tests)
     if target.suspected == failed:
         return "suspected" if failed else ""
     return ", ".join(f"{number} {word}" for word, number in {"suspected": target.suspected, **how}.items() if number)
@@ -422,10 +422,6 @@ def _raised(comparison: Comparison) -> list[str]:
     counts = ((len(found) - by_torch, "code of the package"), (by_torch, "torch, maybe for what is pretended"))
     said = ", ".join(f"{count} raised by {who}" for count, who in counts if count)
     return [f"{plural(len(found), 'case')} did not run to the end without a card ({said})"] if found else []
-
-
-def _failed(target: TargetSummary) -> int:
-    return sum(target.tests.get(verdict.value, 0) for verdict in FAILING)
 
 
 def _unloaded(comparison: Comparison) -> dict[str, int]:

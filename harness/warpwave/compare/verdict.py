@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Union
 
-from warpwave.compare.model import COMPLETE, FAILING, CardUse, DeviceSummary, TargetSummary
+from warpwave.compare.model import COMPLETE, FAILING, CardUse, DeviceSummary, TargetSummary, failures
 from warpwave.compare.speeds import SMALLEST, copies_gbps, impossible, impossible_ceiling, judge, large_copies, products_tflops
 from warpwave.compare.tests import count_reasons
 from warpwave.compare.unchecked import causes
@@ -234,9 +234,9 @@ def sentence(targets: Sequence[TargetSummary]) -> str:
     complete = sum(target.complete for target in targets)
     verb = "is" if 1 in (complete, len(targets)) else "are"
     head = f"{complete} of {plural(len(targets), 'target')} {verb} complete"
-    failed = {"test": _failed(target.tests for target in targets), "binary": _failed(target.compiled for target in targets)}
+    failed = {"test": failures(*(target.tests for target in targets)), "binary": failures(*(target.compiled for target in targets))}
     parts = [plural(count, f"failed {noun}") for noun, count in failed.items() if count]
-    if hosted := _failed(target.host_code for target in targets):
+    if hosted := failures(*(target.host_code for target in targets)):
         parts.append(f"{plural(hosted, 'failed case')} in host code")
     head += f", with {_listed(parts)}" if parts else ""
     return f"{head}: {'; '.join(_phrases(targets))}." if targets else "Nothing ran: no target was asked for and no raw folder was given."
@@ -244,7 +244,7 @@ def sentence(targets: Sequence[TargetSummary]) -> str:
 
 def outcome(targets: Sequence[TargetSummary]) -> Outcome:
     """Return the exit code and reason: failed tests first, since a person must look; then broken infrastructure; then missing results."""
-    if failed := [target for target in targets if (target.complete and target.verdict is not Verdict.PASSED) or _bad(target)]:
+    if failed := [target for target in targets if (target.complete and target.verdict is not Verdict.PASSED) or _failures(target)]:
         return Outcome(ExitCode.FAILED, "; ".join(map(_failure, failed)))
     # A leg that has a record and is absent: its machine did not answer.
     if broken := [target for target in targets if target.verdict is Verdict.INFRA or (target.verdict is Verdict.ABSENT and target.run_id)]:
@@ -258,9 +258,8 @@ def outcome(targets: Sequence[TargetSummary]) -> Outcome:
     return Outcome(ExitCode.INCOMPLETE, "; ".join(together(wanting))) if wanting else Outcome()
 
 
-def _bad(target: TargetSummary) -> list[dict[str, int]]:
-    """Return the counts of tests, binaries and host code that hold a failure."""
-    return [counts for counts in (target.tests, target.compiled, target.host_code) if {*counts} & {verdict.value for verdict in FAILING}]
+def _failures(target: TargetSummary) -> int:
+    return failures(target.tests, target.compiled, target.host_code)
 
 
 def _failure(target: TargetSummary) -> str:
@@ -268,10 +267,9 @@ def _failure(target: TargetSummary) -> str:
     harmless = {verdict.value for verdict in HARMLESS}
     if target.complete and not {*target.tests, *target.points, *target.compiled, *target.host_code} <= harmless:
         return phrase(target)
-    bad = _bad(target)
-    parts = [_count_sentence(target.tests, "test", not_run=target.tests_not_run)] if target.tests in bad else []
-    parts += [_count_sentence(target.compiled, "binary", bad="could not compile")] if target.compiled in bad else []
-    parts += [_host_code(target.host_code)] if target.host_code in bad else []
+    parts = [_count_sentence(target.tests, "test", not_run=target.tests_not_run)] if failures(target.tests) else []
+    parts += [_count_sentence(target.compiled, "binary", bad="could not compile")] if failures(target.compiled) else []
+    parts += [_host_code(target.host_code)] if failures(target.host_code) else []
     return f"{target.target} {_listed(parts) if parts else _ended(target)}"
 
 
@@ -294,10 +292,6 @@ def _explained(verdict: Verdict, run: TargetRun, tests: dict[str, int], counts: 
     if any(report.exit_code or report.doubts for report in run.stages):
         return False
     return any(verdict.value in found for found in (*counts, *([tests] if verdict is not Verdict.INVALID else [])))
-
-
-def _failed(found: Iterable[dict[str, int]]) -> int:
-    return sum(counts.get(verdict.value, 0) for counts in found for verdict in FAILING)
 
 
 def _phrases(targets: Sequence[TargetSummary]) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from warpwave.compare.answer import Headline, headline, overview, shortfalls
 from warpwave.compare.codegen import by_generation
-from warpwave.compare.model import FAILING, Comparison, DeviceSummary, Parity, ParityRow, Refusal, TargetSummary
+from warpwave.compare.model import FAILING, Comparison, DeviceSummary, Parity, ParityRow, Refusal, TargetSummary, failures
 from warpwave.compare.tests import is_mistyped
 from warpwave.compare.unchecked import cause_lines
 from warpwave.compare.verdict import together
@@ -333,7 +333,7 @@ def pills(comparison: Comparison) -> list[Section]:
 
 def _tested(target: TargetSummary) -> Line:
     """`1061 passed`, `6 of 1077 failed`."""
-    failed = sum(target.tests.get(verdict.value, 0) for verdict in FAILING)
+    failed = failures(target.tests)
     if failed:
         return say(Bit(f"{failed} of {sum(target.tests.values())} failed", Verdict.FAILED))
     passed = target.tests.get(Verdict.PASSED.value, 0)
