@@ -469,8 +469,7 @@ Architectures = Mapping[str, Architecture]
 
 def named(text: str, known: Architectures) -> Architecture | None:
     """Return the architecture that a text names, in any case, with or without spaces and dashes; None if none has that name. `7900xtx` and
-    `AMD Radeon RX 7900 XTX` are the card RX 7900 XTX, `H100-SXM5-80GB` is H100, `amdgcn--gfx942:sramecc+` is gfx942.
-    """
+    `AMD Radeon RX 7900 XTX` are the card RX 7900 XTX, `H100-SXM5-80GB` is H100, `amdgcn--gfx942:sramecc+` is gfx942."""
     words = _spelling(_SUFFIX.sub("", text.strip().lower().rpartition("--")[2]))
     while len(words) > 1 and _BUILT.fullmatch(words[-1]):
         words.pop()
