@@ -27,9 +27,11 @@ SLOWER, LOST_TESTS = "slower", "lost-tests"
 
 @dataclass(frozen=True)
 class Asked:
-    """What must not get worse. `fail_on` is `new`, `worse`, `any` or `nothing`, as everywhere. `concerns`: generated code. `slower`:
-    speeds, beyond `threshold` if it is set, else beyond the noise of an A/A run. `lost_tests`: tests that passed before and are gone,
-    skipped or expected to fail now."""
+    """What must not get worse. `fail_on` is `new`, `worse`, `any` or `nothing`, as everywhere.
+
+    `concerns`: generated code. `slower`: speeds, beyond `threshold` if it is set, else beyond the noise of an A/A run. `lost_tests`: tests
+    that passed before and are gone, skipped or expected to fail now.
+    """
 
     concerns: tuple[Concern, ...] = ()
     slower: bool = True
@@ -40,8 +42,10 @@ class Asked:
 
 @dataclass(frozen=True)
 class Since:
-    """What changed: a page of Markdown, a sentence about forbidden regressions (empty if there are none), and annotations. `failures` are
-    those of the base: they are known."""
+    """What changed: a page of Markdown, a sentence about forbidden regressions (empty if there are none), and annotations.
+
+    `failures` are those of the base: they are known.
+    """
 
     page: str = ""
     worse: str = ""
@@ -51,7 +55,9 @@ class Since:
 
 def against_base(base: Path, head: Sequence[Path], asked: Asked) -> Since:
     """Compare with the base. If that is impossible, the page says why; this is not a regression, since a branch's first run has no base.
-    This function raises no error, because the report must still be made after it."""
+
+    This function raises no error, because the report must still be made after it.
+    """
     try:
         with without_collector():
             return _compare(base, head, asked)
@@ -69,7 +75,11 @@ def _compare(base: Path, head: Sequence[Path], asked: Asked) -> Since:
 
 
 def parse_asked(text: str, threshold: float | None) -> Asked:
-    """Parse `ci report --fail-on`. Raises UsageError if it contains an unknown word."""
+    """Parse `ci report --fail-on`.
+
+    Raises:
+        UsageError: it contains an unknown word.
+    """
     if text in (NEW, NOTHING):
         return Asked((), slower=False, threshold=threshold, fail_on=text)
     if text == WORSE:

@@ -30,8 +30,13 @@ _GUIDE = "docs/guides/runners.md lists all settings that a public repository nee
 
 def check_forks(legs: Sequence[Leg], environment: str, variables: Mapping[str, str]) -> str:
     """Refuse a fork's pull request that would run on a self-hosted runner without approval. Return a sentence on what was found.
-    `variables` are the job's: GITHUB_EVENT_PATH, GITHUB_REPOSITORY, GITHUB_API_URL and GITHUB_TOKEN. Raises UsageError if the environment
-    is missing or has no reviewers, or this job may not read it, and InfrastructureError if GitHub does not answer."""
+
+    `variables` are the job's: GITHUB_EVENT_PATH, GITHUB_REPOSITORY, GITHUB_API_URL and GITHUB_TOKEN.
+
+    Raises:
+        UsageError: the environment is missing or has no reviewers, or this job may not read it.
+        InfrastructureError: GitHub does not answer.
+    """
     repository = variables.get("GITHUB_REPOSITORY", "")
     own = [leg for leg in legs if not is_hosted(leg.runner)]
     if not own or not is_fork(_event(variables), repository):

@@ -98,8 +98,10 @@ MARKER = "<!-- warpwave: one comment, edited in place -->"
 
 
 def annotate(comparison: Comparison, since: Sequence[str] = (), files: Sequence[str] = ()) -> Iterator[str]:
-    """Yield one line per annotation: the verdict, then failures, then regressions (`since`), then a count of those left out. `files` are
-    the paths of the repository's Python files: what fails in one of them is shown at its line."""
+    """Yield one line per annotation: the verdict, then failures, then regressions (`since`), then a count of those left out.
+
+    `files` are the paths of the repository's Python files: what fails in one of them is shown at its line.
+    """
     if comparison.exit_code:
         yield command("error", comparison.sentence, title="warpwave")
     tested = [*_targets(comparison), *_tests(comparison, files), *_kernels(comparison, files)]

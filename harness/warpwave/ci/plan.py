@@ -35,8 +35,11 @@ class Leg:
 
 
 def plan_legs(text: str, known: Collection[str], shards: int = 1) -> tuple[Leg, ...]:
-    """Return the legs for a JSON object that maps targets to runner labels, in its order, each split into `shards` jobs. Raises UsageError
-    if the text is not such an object, or names a target that does not exist."""
+    """Return the legs for a JSON object that maps targets to runner labels, in its order, each split into `shards` jobs.
+
+    Raises:
+        UsageError: the text is not such an object, or names a target that does not exist.
+    """
     asked = _parse(text)
     legs: list[Leg] = []
     for target, machines in asked.items():
@@ -58,8 +61,13 @@ def plan_legs(text: str, known: Collection[str], shards: int = 1) -> tuple[Leg, 
 
 
 def plan_hosts(hosts: Collection[Host], shards: int = 1) -> tuple[Leg, ...]:
-    """Return the legs of a hosts file as jobs: each on the runner that has its card, which `runner` names by its labels. A leg is divided
-    as the file says, or else into `shards`. Raises UsageError if a leg names no runner, or no good one."""
+    """Return the legs of a hosts file as jobs: each on the runner that has its card, which `runner` names by its labels.
+
+    A leg is divided as the file says, or else into `shards`.
+
+    Raises:
+        UsageError: a leg names no runner, or no good one.
+    """
     legs: list[Leg] = []
     for host in hosts:
         if not host.runner:
@@ -86,10 +94,13 @@ def _bounded(legs: Sequence[Leg], who: str, remedy: str) -> tuple[Leg, ...]:
 
 
 def as_outputs(legs: Sequence[Leg], cards: Mapping[str, Sequence[str]] = MappingProxyType({}), compiler: str = "") -> dict[str, str]:
-    """Return the plan as outputs of a job, each on one line: a `matrix` for `strategy`, and the targets that a report should `expect`. A
-    target on several machines is expected once for each, under the names that a report uses: `x`, `x (2)`. Shards are one run. `cards` has
-    the architectures of each target with a card. A job without a card runs the target `compiler` first: it compiles for the architectures
-    that `compile` lists. `artifact` is the name of what it leaves; the report has it, unless `compiler` is a leg itself."""
+    """Return the plan as outputs of a job, each on one line: a `matrix` for `strategy`, and the targets that a report should `expect`.
+
+    A target on several machines is expected once for each, under the names that a report uses: `x`, `x (2)`. Shards are one run.
+
+    `cards` has the architectures of each target with a card. A job without a card runs the target `compiler` first: it compiles for the
+    architectures that `compile` lists. `artifact` is the name of what it leaves; the report has it, unless `compiler` is a leg itself.
+    """
     ahead = dict.fromkeys(card for leg in legs for card in cards.get((leg.entry or leg.target).partition("@")[0], ()))
     compiles = bool(ahead and compiler)
     reported = compiles and all(leg.target != compiler for leg in legs)
@@ -145,8 +156,10 @@ _NAME = re.compile(r"(raw-.+)-(\d{1,6})")
 
 
 def latest(folders: Iterable[Path]) -> list[Path]:
-    """Return each folder, or the artifacts in it if it holds some. Leave out an attempt if the same leg has a later one. A folder with any
-    other name stays, like any folder of results."""
+    """Return each folder, or the artifacts in it if it holds some. Leave out an attempt if the same leg has a later one.
+
+    A folder with any other name stays, like any folder of results.
+    """
     found: list[Path] = []
     for folder in folders:
         inner = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.is_symlink()] if folder.is_dir() else []

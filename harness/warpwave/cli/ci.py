@@ -64,8 +64,11 @@ def ci() -> None:
 def plan(
     runners: str, hosts: Path | None, kernels: Path, overlay: Path | None, shards: int, output: Path | None, fork_environment: str
 ) -> Outcome:
-    """Show which job runs which target on which runner. In a job for a fork's pull request, this fails if self-hosted runners are named and
-    the environment for forks is missing or requires no reviewers. The check needs GITHUB_TOKEN with `actions: read`."""
+    """Show which job runs which target on which runner.
+
+    In a job for a fork's pull request, this fails if self-hosted runners are named and the environment for forks is missing or requires no
+    reviewers. The check needs GITHUB_TOKEN with `actions: read`.
+    """
     from warpwave.ci import plan as compiled_jobs
     from warpwave.ci.forks import check_forks
     from warpwave.ci.job import outputs
@@ -156,9 +159,11 @@ def compiled(folder: Path, output: Path | None) -> Outcome:
 @ci.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="TARGET [OPTIONS]...")
 def options(arguments: tuple[str, ...]) -> Outcome:
-    """Print the parsed options of `warpwave run TARGET [OPTIONS]...` as one line of JSON. Runs nothing. `legs` is what would run, in lanes:
-    the legs of one run in turn, the lanes side by side. A script that wraps `warpwave run`, such as noxfile.py, can use this instead of
-    parsing the options itself."""
+    """Print the parsed options of `warpwave run TARGET [OPTIONS]...` as one line of JSON. Runs nothing.
+
+    `legs` is what would run, in lanes: the legs of one run in turn, the lanes side by side.
+    A script that wraps `warpwave run`, such as noxfile.py, can use this instead of parsing the options itself.
+    """
     params = parse_run(arguments).params
     console.print_json({**params, "legs": _legs(params)})
     return Outcome()
@@ -167,9 +172,11 @@ def options(arguments: tuple[str, ...]) -> Outcome:
 @ci.command()
 @click.argument("folder", type=FOLDER)
 def tidy(folder: Path) -> Outcome:
-    """Prepare FOLDER for an upload, even after a cancelled job. An upload follows links, and refuses a folder if one file name is not
-    allowed. So this command removes containers of finished runs, then links, pipes, devices and hard links. It renames files whose names
-    are not allowed, and makes unreadable files readable."""
+    """Prepare FOLDER for an upload, even after a cancelled job.
+
+    An upload follows links, and refuses a folder if one file name is not allowed. So this command removes containers of finished runs, then
+    links, pipes, devices and hard links. It renames files whose names are not allowed, and makes unreadable files readable.
+    """
     from warpwave.ci.job import end_leftovers
     from warpwave.engines.results import make_portable
     from warpwave.engines.results import tidy as tidy_folder
@@ -196,10 +203,13 @@ def tidy(folder: Path) -> Outcome:
 @click.option("--summary", "page", type=click.Path(path_type=Path, dir_okay=False), help="Add the job's summary to this file.")
 @strict_option
 def report(folders: tuple[Path, ...], out: Path, base: Path | None, kernels: Path, page: Path | None, **options: Any) -> Outcome:
-    """Merge the results in FOLDERs, compare them with the base branch, annotate, and decide the status. If a job left no results, the
-    report lists its target as absent, and the exit code is 4. Failures are printed as annotations. Numbers for other tools are written to
-    `exports` below --out. If a job ran several times, its last attempt counts. What the list of known failures has is no failure, and on a
-    pull request nothing that failed in the base's run either."""
+    """Merge the results in FOLDERs, compare them with the base branch, annotate, and decide the status.
+
+    If a job left no results, the report lists its target as absent, and the exit code is 4. Failures are printed as annotations. Numbers
+    for other tools are written to `exports` below --out. If a job ran several times, its last attempt counts.
+
+    What the list of known failures has is no failure, and on a pull request nothing that failed in the base's run either.
+    """
     from warpwave.ci.base import Since, against_base, parse_asked
     from warpwave.ci.job import SUMMARY_BYTES, annotate, export, merge, summary
     from warpwave.compare import outcome

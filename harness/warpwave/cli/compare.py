@@ -44,8 +44,10 @@ def codegen() -> None:
 @json_option()
 @click.option("--full", is_flag=True, help="Show every change, not only the ten worst of each kind.")
 def diff(base: Path, head: Path, fail_on: str, markdown: Path | None, html_file: Path | None, json: Json, full: bool) -> Outcome:
-    """Show what changed in generated code from the run BASE to the run HEAD, the worst changes first. BASE and HEAD are folders of two runs
-    (or of their artifacts) with a compile stage. Targets are joined."""
+    """Show what changed in generated code from the run BASE to the run HEAD, the worst changes first.
+
+    BASE and HEAD are folders of two runs (or of their artifacts) with a compile stage. Targets are joined.
+    """
     from warpwave.compare.changed_codegen import bundle, check_comparable
     from warpwave.compare.changed_codegen import diff as compare
     from warpwave.render.sections.changes import code_sentence, diff_sections
@@ -107,9 +109,11 @@ def outcome(sides: Sequence[Bundle], found: Diff, failing: Sequence[Concern]) ->
 @json_option()
 @click.option("--full", is_flag=True, help="Show every point, not only the twenty that changed most.")
 def compare(base: Path, head: Path, threshold: float | None, markdown: Path | None, json: Json, full: bool, **options: Any) -> Outcome:
-    """Show which points became faster or slower from the run BASE to the run HEAD. The exit code is 1 if one is slower, or fails now. BASE
-    and HEAD are folders of two runs (or of their artifacts) with a bench stage, for any targets. A point that fails in both for the same
-    reason has not changed; speeds of a kernel with the same failing tests in both are compared, and marked."""
+    """Show which points became faster or slower from the run BASE to the run HEAD. The exit code is 1 if one is slower, or fails now.
+
+    BASE and HEAD are folders of two runs (or of their artifacts) with a bench stage, for any targets. A point that fails in both for the
+    same reason has not changed; speeds of a kernel with the same failing tests in both are compared, and marked.
+    """
     from warpwave.cli.known import read_known, without_known
     from warpwave.compare.changed_speeds import changed_speeds
     from warpwave.render.sections.changes import changed_speed_sections, speed_sentence
@@ -153,8 +157,10 @@ def speed_outcome(found: SpeedChanges, fail_on: str = WORSE) -> Outcome:
 @click.option("--markdown", type=OUT_FILE, help="Also write it as Markdown.")
 @json_option()
 def history(folders: tuple[Path, ...], kernel: str | None, last: int, markdown: Path | None, json: Json) -> Outcome:
-    """Show how fast each kernel was from run to run, and where its speed changed and stayed. RUNs are folders of runs (or of their
-    artifacts) with a bench stage, in any order, or folders that hold several."""
+    """Show how fast each kernel was from run to run, and where its speed changed and stayed.
+
+    RUNs are folders of runs (or of their artifacts) with a bench stage, in any order, or folders that hold several.
+    """
     from warpwave.collect import find_raw
     from warpwave.compare.history import lines, series
     from warpwave.render.sections.changes import history_sections
@@ -202,9 +208,11 @@ def _formats() -> Iterable[str]:
 )
 @click.option("--out", type=OUT_FILE, help="Write to this file instead of standard output.")
 def export(folders: tuple[Path, ...], name: str, out: Path | None) -> Outcome:
-    """Print the numbers of the runs in FOLDERs in the format of a tool that tracks them over time. Exports contain only sound numbers: the
-    kernel's tests passed, and the speed is possible for the memory. csv also contains the others, and marks them. The command reports how
-    many numbers it leaves out."""
+    """Print the numbers of the runs in FOLDERs in the format of a tool that tracks them over time.
+
+    Exports contain only sound numbers: the kernel's tests passed, and the speed is possible for the memory. csv also contains the others,
+    and marks them. The command reports how many numbers it leaves out.
+    """
     from warpwave.compare import compare as compare_runs
     from warpwave.records import write_text
     from warpwave.render.exports import FORMATS, left_out

@@ -102,8 +102,10 @@ def _table(places: Sequence[tuple[Target, Host]], found: Sequence[Sequence[Findi
 @click.option("--strict", is_flag=True, help="Treat warnings as failures.")
 @json_option()
 def doctor(names: tuple[str, ...], overlay: Path | None, engine: str | None, *, strict: bool, json: Json, **options: Any) -> Outcome:
-    """Show what is missing on this machine, target by target, and how to fix it. Changes nothing. A vendor whose card is missing is
-    skipped, unless you name its TARGET."""
+    """Show what is missing on this machine, target by target, and how to fix it. Changes nothing.
+
+    A vendor whose card is missing is skipped, unless you name its TARGET.
+    """
     from warpwave.config.targets import load_targets, select
     from warpwave.doctor import examine
     from warpwave.doctor.checks import run_kernel
@@ -157,8 +159,10 @@ _DAYS = 30
     help=f"How long a Python environment must be unused; 0 takes all that no run uses now.  [default: {_DAYS}]",
 )
 def clean(yes: bool, unused_days: int) -> Outcome:
-    """List what earlier runs left on this machine, or remove it. That is containers of killed runs, and Python environments that the local
-    engine made for packages and that no run has used for 30 days."""
+    """List what earlier runs left on this machine, or remove it.
+
+    That is containers of killed runs, and Python environments that the local engine made for packages and that no run has used for 30 days.
+    """
     from warpwave.engines.packages.environments import unused
 
     found = _containers(dry_run=not yes)

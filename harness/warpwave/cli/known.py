@@ -131,8 +131,10 @@ def known() -> None:
 @click.option("--prune", is_flag=True, help="Only remove what is not needed any more; add nothing.")
 @json_option()
 def update(runs: tuple[Path, ...], file: Path | None, prune: bool, json: Json) -> Outcome:
-    """Write the list of known failures from RUNs: what fails there is listed, and what passes is not any more. What the RUNs did not run
-    stays as it is: other targets, tests that -k or --quick left out. Comments and dates stay."""
+    """Write the list of known failures from RUNs: what fails there is listed, and what passes is not any more.
+
+    What the RUNs did not run stays as it is: other targets, tests that -k or --quick left out. Comments and dates stay.
+    """
     from warpwave.records import plural, write_text
     from warpwave.safe_text import json_text
 

@@ -40,8 +40,10 @@ from warpwave.errors import Outcome, UsageError
 @known_options()
 @output_options
 def report(folders: tuple[Path, ...], out: Path | None, expect: tuple[str, ...], overlay: Path | None, **options: Any) -> Outcome:
-    """Merge raw results from this machine or others into one comparison. The report of several FOLDERs goes to a new folder, so that it
-    replaces none of theirs."""
+    """Merge raw results from this machine or others into one comparison.
+
+    The report of several FOLDERs goes to a new folder, so that it replaces none of theirs.
+    """
     from warpwave.cli.known import read_known
     from warpwave.report import make_report, without_collector
     from warpwave.run.folders import check_writable, report_folder

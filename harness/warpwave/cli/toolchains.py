@@ -97,8 +97,10 @@ def asked_question(options: dict[str, Any]) -> Question:
 @run_options
 @output_options
 def upgrade(**options: Any) -> Outcome:
-    """Run a package on two toolchains on this machine, and show what the second one changes, the worst first. Without a TARGET: `cpu`, and
-    the first emulated target if the extra `emulator` is installed. The exit code is 1 if something got worse."""
+    """Run a package on two toolchains on this machine, and show what the second one changes, the worst first.
+
+    Without a TARGET: `cpu`, and the first emulated target if the extra `emulator` is installed. The exit code is 1 if something got worse.
+    """
     from warpwave.cli.compare import parse_concerns
     from warpwave.compare.upgrade import stale, used
     from warpwave.compare.upgrade import upgrade as compare
@@ -227,9 +229,12 @@ def _default_targets(targets: dict[str, Target]) -> list[str]:
 @run_options
 @output_options
 def bisect(**options: Any) -> Outcome:
-    """Find the first bad step: a release of Triton, or a toolchain of a list. A step is good or bad by a test, a gate, a figure of the
-    generated code, or a speed. What does not build is skipped; what is ambiguous is measured again. The same command with --out FOLDER
-    continues a search that was stopped. For the first bad commit of a package, use `git bisect run` with `warpwave run`."""
+    """Find the first bad step: a release of Triton, or a toolchain of a list.
+
+    A step is good or bad by a test, a gate, a figure of the generated code, or a speed. What does not build is skipped; what is ambiguous
+    is measured again. The same command with --out FOLDER continues a search that was stopped. For the first bad commit of a package, use
+    `git bisect run` with `warpwave run`.
+    """
     from warpwave.render.sections.upgrade import bisection_sections, bisection_sentence
 
     say_runs_here([options["name"]], options["kernels"])

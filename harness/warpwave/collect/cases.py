@@ -67,8 +67,11 @@ _CHUNK = 1 << 16
 
 
 def read_cases(folder: Path, name: str, room: Room | None = None) -> tuple[CaseResult, ...]:
-    """The cases of a JUnit file, in its order, suites in suites included. Raises RejectedError if the file cannot be used; the text says
-    why, and where in it."""
+    """The cases of a JUnit file, in its order, suites in suites included.
+
+    Raises:
+        RejectedError: the file cannot be used; the text says why, and where in it.
+    """
     with opened(folder, name, MAX_XML_BYTES) as file:
         budget = Budget(MAX_XML_BYTES, MAX_MEMORY, room)
         reader = _Reader(budget)

@@ -45,8 +45,10 @@ _PIECE = 1 << 20
 
 
 def was_changed(folder: Path, name: str, digest: str) -> str:
-    """Say what is wrong with a file that should have this SHA-256; empty if it matches, or if no hash is known. A file that is missing or
-    cannot be opened is reported elsewhere."""
+    """Say what is wrong with a file that should have this SHA-256; empty if it matches, or if no hash is known.
+
+    A file that is missing or cannot be opened is reported elsewhere.
+    """
     found, _ = guarded(name, lambda: _digest(folder, name))
     return "it was changed after it was written" if digest and found and found != digest else ""
 
@@ -107,8 +109,13 @@ class _Event:
 
 
 def find_raw(paths: Iterable[Path]) -> list[Path]:
-    """Return the raw folders at or below `paths`, sorted and distinct. A path may be a `raw/<target>` folder, a folder that contains
-    `raw/`, a run, or a folder of downloaded artifacts. Raises InvalidInputError if there is none."""
+    """Return the raw folders at or below `paths`, sorted and distinct.
+
+    A path may be a `raw/<target>` folder, a folder that contains `raw/`, a run, or a folder of downloaded artifacts.
+
+    Raises:
+        InvalidInputError: there is none.
+    """
     given = [Path(path) for path in paths]
     looked: list[Path] = []
     found = {folder for path in given if path.is_dir() for folder in _search(path.resolve(), _SEARCH_DEPTH, looked)}
@@ -123,16 +130,20 @@ def find_raw(paths: Iterable[Path]) -> list[Path]:
 
 
 def collect_all(folders: Sequence[Path], known: Mapping[Path, RunRecord] = MappingProxyType({})) -> list[TargetRun]:
-    """Return the runs in raw folders, in order. Small folders are read first, so that a huge one does not use up the shared room. `known`
-    are the records of runs that this process made: after a full disk, the files may be older or missing."""
+    """Return the runs in raw folders, in order. Small folders are read first, so that a huge one does not use up the shared room.
+
+    `known` are the records of runs that this process made: after a full disk, the files may be older or missing.
+    """
     room = Room()
     runs = {folder: collect(folder, room, known.get(folder)) for folder in sorted(folders, key=_size)}
     return [runs[folder] for folder in folders]
 
 
 def collect(folder: Path, room: Room | None = None, known: RunRecord | None = None) -> TargetRun:
-    """Read, validate and join everything in one raw folder. Never raises because of its content. `room` is the rest of the report's
-    budget."""
+    """Read, validate and join everything in one raw folder.
+
+    Never raises because of its content. `room` is the rest of the report's budget.
+    """
     room = room or Room()
     job, job_fault = _of_host(folder, "job.json", Job, room)
     record, record_fault = (known, None) if known else _of_host(folder, "run.json", RunRecord, room)

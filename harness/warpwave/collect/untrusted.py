@@ -41,8 +41,10 @@ class MissingError(RejectedError):
 
 
 class Room:
-    """What all files of one report may cost together. Each file has its own limits too, but there may be thousands. A file that exceeds the
-    rest is refused like one that is too large; the others are kept."""
+    """What all files of one report may cost together. Each file has its own limits too, but there may be thousands.
+
+    A file that exceeds the rest is refused like one that is too large; the others are kept.
+    """
 
     def __init__(self) -> None:
         self.disk, self.memory, self.elements = REPORT_DISK, REPORT_MEMORY, REPORT_ELEMENTS
@@ -103,8 +105,12 @@ class Budget:
 
 @contextlib.contextmanager
 def opened(folder: Path, name: str, limit: int) -> Iterator[BinaryIO]:
-    """Open a regular file of at most `limit` bytes for reading. `name` is the harness's own text, never one from an artifact. Raises
-    MissingError if the file is missing, and RejectedError if it is too large or not a regular file, or its path contains a link."""
+    """Open a regular file of at most `limit` bytes for reading. `name` is the harness's own text, never one from an artifact.
+
+    Raises:
+        MissingError: the file is missing.
+        RejectedError: it is too large or not a regular file, or its path contains a link.
+    """
     try:
         file = _open(folder, name)
     except FileNotFoundError:
@@ -322,8 +328,11 @@ def _decode(data: bytes) -> object:
 
 
 def _measure(value: object) -> int:
-    """Return the approximate bytes of memory that a value takes. Raises RejectedError if a text is too long, there are too many values, or
-    they are nested too deep."""
+    """Return the approximate bytes of memory that a value takes.
+
+    Raises:
+        RejectedError: a text is too long, there are too many values, or they are nested too deep.
+    """
     size, count = _RECORD_BYTES, 0
     level = [value]
     for _ in range(MAX_JSON_DEPTH):

@@ -41,8 +41,10 @@ def distance(share: float) -> Distance:
 @dataclass(frozen=True)
 class Reached:
     """What a kernel's own provider reaches in one unit on a target: medians over its `n` cases, without the `launch_bound` ones.
+
     `of_ceiling` is the share of the `ceiling` (`the copy`, or `the bf16 product`), None without one. `of_best` is the speed over that of
-    the fastest provider of the same case, None if it is the only provider."""
+    the fastest provider of the same case, None if it is the only provider.
+    """
 
     unit: str
     provider: str
@@ -89,8 +91,10 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Square:
-    """A kernel on a target. `counts` and `not_run` count its tests by verdict and by reason; both are empty without tests. `since` says how
-    the speed of its own provider changed since the base run, if there is one."""
+    """A kernel on a target. `counts` and `not_run` count its tests by verdict and by reason; both are empty without tests.
+
+    `since` says how the speed of its own provider changed since the base run, if there is one.
+    """
 
     target: str
     counts: dict[str, int]
@@ -225,10 +229,12 @@ class Headline:
 
 
 def headline(comparison: Comparison, lines: Sequence[KernelLine]) -> Headline:
-    """Return `6 tests fail on b; 3 kernels reach less than 70% of the copy there.`, or else what is known to be good. If the command was
-    stopped or a file could not be written, that stands before the comparison's own sentence, and comes first here too. Above the cards of
-    several targets it has at most twelve words: as many of its clauses as fit. What a card's limit is comes behind the sentence, if that
-    names another fault."""
+    """Return `6 tests fail on b; 3 kernels reach less than 70% of the copy there.`, or else what is known to be good.
+
+    If the command was stopped or a file could not be written, that stands before the comparison's own sentence, and comes first here too.
+    Above the cards of several targets it has at most twelve words: as many of its clauses as fit. What a card's limit is comes behind the
+    sentence, if that names another fault.
+    """
     own = sentence(comparison.targets)
     lead = comparison.sentence.removesuffix(own).strip() if comparison.sentence.endswith(own) else ""
     words = mistyped(comparison.targets, comparison.tests)
@@ -460,10 +466,12 @@ _SMALL = 3  # cases at either end of a sweep
 
 @dataclass(frozen=True)
 class Shortfall:
-    """A kernel that stays behind on a target: it reaches `share` of what `of` names, as the median over `n` cases. `case` loses the most
-    time, compared with that ceiling; `case_share` is its share and `case_ms` its median time. `figures` lay the code of this case on
-    `architecture` beside that on `other` of the target `against`, where the kernel comes closer to the ceiling. Without such a target, or
-    such code, they are those of one side, or empty; `unknown` says which code is missing."""
+    """A kernel that stays behind on a target: it reaches `share` of what `of` names, as the median over `n` cases.
+
+    `case` loses the most time, compared with that ceiling; `case_share` is its share and `case_ms` its median time. `figures` lay the code
+    of this case on `architecture` beside that on `other` of the target `against`, where the kernel comes closer to the ceiling. Without
+    such a target, or such code, they are those of one side, or empty; `unknown` says which code is missing.
+    """
 
     kernel: str
     target: str

@@ -160,8 +160,10 @@ class _Order:
 
 
 def _lost_order(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
-    """Yield what orders accesses to shared memory no more, where the accesses around it are what they were. With other warps or stages the
-    code is another one."""
+    """Yield what orders accesses to shared memory no more, where the accesses around it are what they were.
+
+    With other warps or stages the code is another one.
+    """
     if not (before.order and after.order) or (before.num_warps, before.num_stages) != (after.num_warps, after.num_stages):
         return
     old, new = _Order(before.order), _Order(after.order)
@@ -313,9 +315,11 @@ class Kind(str, Enum):
 
 @dataclass(frozen=True)
 class Change:
-    """One configuration of a kernel function on one architecture that changed. `origin` is the first case that launched it. `variant`
-    distinguishes it from the launch's other configurations; empty if it is the only one. `moved` lists what was retuned (`4 → 8 warps`).
-    `before` is None if the configuration was added, `after` if it was removed."""
+    """One configuration of a kernel function on one architecture that changed.
+
+    `origin` is the first case that launched it. `variant` distinguishes it from the launch's other configurations; empty if it is the only
+    one. `moved` lists what was retuned (`4 → 8 warps`). `before` is None if the configuration was added, `after` if it was removed.
+    """
 
     kernel: str
     function: str
@@ -342,9 +346,11 @@ class Change:
 
 @dataclass(frozen=True)
 class Diff:
-    """What changed, in reading order. Of `compared` configurations, `unchanged` have the same binary byte for byte. `same_figures` have
-    another binary with the same figures. `only_before` and `only_after` are architectures that only one of the two runs compiled for. Their
-    kernels are in none of the counts."""
+    """What changed, in reading order. Of `compared` configurations, `unchanged` have the same binary byte for byte.
+
+    `same_figures` have another binary with the same figures. `only_before` and `only_after` are architectures that only one of the two runs
+    compiled for. Their kernels are in none of the counts.
+    """
 
     changes: tuple[Change, ...]
     compared: int
@@ -447,8 +453,10 @@ def _order(change: Change) -> tuple[object, ...]:
 
 @dataclass(frozen=True)
 class Bundle:
-    """One side of a diff. `faults` are sentences on why kernels may be missing; empty if the bundle is complete. `narrowed` says by which
-    options the runs had some of the package's tests only."""
+    """One side of a diff. `faults` are sentences on why kernels may be missing; empty if the bundle is complete.
+
+    `narrowed` says by which options the runs had some of the package's tests only.
+    """
 
     folder: str
     targets: tuple[str, ...]
@@ -465,7 +473,11 @@ class Bundle:
 
 
 def bundle(folder: str, runs: Sequence[TargetRun]) -> Bundle:
-    """Join the targets of one run that generated code. Raises UsageError if no target has generated code."""
+    """Join the targets of one run that generated code.
+
+    Raises:
+        UsageError: no target has generated code.
+    """
     # A stale folder mixes files of two runs, so its results belong to neither.
     sound = [run for run in runs if run.record.verdict is not Verdict.STALE]
     compiled = [run for run in sound if run.compiled]

@@ -23,8 +23,11 @@ _VERSIONS = ("torch", "triton", "runtime", "driver", "python")
 
 @dataclass(frozen=True)
 class PointChange:
-    """One point in both runs. `speedup` is BASE's median time over HEAD's, with its 95% interval. `lost`: only HEAD failed, or it fails for
-    another reason. `skipped`: both runs skipped it. `failing`: it fails alike in both, or is a known failure, and has no speed."""
+    """One point in both runs. `speedup` is BASE's median time over HEAD's, with its 95% interval.
+
+    `lost`: only HEAD failed, or it fails for another reason. `skipped`: both runs skipped it. `failing`: it fails alike in both, or is a
+    known failure, and has no speed.
+    """
 
     kernel: str
     case: str
@@ -100,8 +103,11 @@ class SpeedChanges:
 
 
 def changed_speeds(base: Sequence[TargetRun], head: Sequence[TargetRun], at_least: Union[float, None] = None) -> SpeedChanges:
-    """Compare the targets of HEAD with those of BASE that have the same names. `at_least` replaces the threshold of an A/A run. Raises
-    UsageError if nothing can be compared."""
+    """Compare the targets of HEAD with those of BASE that have the same names. `at_least` replaces the threshold of an A/A run.
+
+    Raises:
+        UsageError: nothing can be compared.
+    """
     sides = [{run.record.target: run for run in runs if run.samples and run.record.verdict is not Verdict.STALE} for runs in (base, head)]
     both = [name for name in sides[0] if name in sides[1]]
     only = tuple(
@@ -220,8 +226,10 @@ def _key(sample: Sample) -> _Key:
 
 
 def since_base(base: Sequence[TargetRun], head: Sequence[TargetRun]) -> tuple[tuple[Since, ...], tuple[str, ...]]:
-    """Return a line per kernel, provider and target that both runs measured, and why others could not be compared. The rules are those of
-    `warpwave compare`: the same card, timer, cache flush, parameters and FP-fusion setting."""
+    """Return a line per kernel, provider and target that both runs measured, and why others could not be compared.
+
+    The rules are those of `warpwave compare`: the same card, timer, cache flush, parameters and FP-fusion setting.
+    """
     if not base:
         return (), ()
     try:

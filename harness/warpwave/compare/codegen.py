@@ -20,9 +20,11 @@ Column = tuple[str, str]  # target and architecture
 
 
 def align(cells: Iterable[CodegenCell]) -> tuple[CodegenRow, ...]:
-    """Return rows with at most one cell per target and architecture. Backends choose different default numbers of stages. That alone does
-    not make another configuration, and the row then names none. A configuration that was compiled twice for the same architecture on one
-    target gets a row for each."""
+    """Return rows with at most one cell per target and architecture.
+
+    Backends choose different default numbers of stages. That alone does not make another configuration, and the row then names none. A
+    configuration that was compiled twice for the same architecture on one target gets a row for each.
+    """
     known = list(cells)
     tuned = _tuned(known)
     rows: dict[tuple[str, str, str, int], list[CodegenCell]] = {}
@@ -135,9 +137,11 @@ def identity(row: CompiledKernel) -> Hashable:
 
 
 def pair(before: Sequence[CompiledKernel], after: Sequence[CompiledKernel], room: Room | None = None) -> list[Pair]:
-    """Pair the rows of one kernel function on one architecture, each once: equal configurations first, then retuned ones. A configuration
-    may be compiled several times for different divisibilities, which rows do not record. So rows of the same case are paired first. What
-    remains of a case was retuned: its nearest configurations are paired."""
+    """Pair the rows of one kernel function on one architecture, each once: equal configurations first, then retuned ones.
+
+    A configuration may be compiled several times for different divisibilities, which rows do not record. So rows of the same case are
+    paired first. What remains of a case was retuned: its nearest configurations are paired.
+    """
     left, right = list(before), list(after)
     pairs = _match(left, right, lambda row: (identity(row), row.origin)) + _match(left, right, identity)
     pairs += _retuned(left, right, room or Room())

@@ -53,8 +53,11 @@ class Series:
 
 @dataclass(frozen=True)
 class Step:
-    """The speed changed from the run `before` to the run `after`. `speedup` is the geometric mean over the `n` cases of the time before
-    over the time from it on. `moved` cases did so for sure. `confirmed`: a later run has the same level."""
+    """The speed changed from the run `before` to the run `after`.
+
+    `speedup` is the geometric mean over the `n` cases of the time before over the time from it on. `moved` cases did so for sure.
+    `confirmed`: a later run has the same level.
+    """
 
     before: Measured
     after: Measured
@@ -78,10 +81,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Line:
-    """The cases of one dtype of a kernel, or one case, under a provider on a target's GPU. Oldest run first. `speeds` are relative to the
-    first run: one geometric mean per run over the `n` cases that every run has. Otherwise a case that is added or removed would look like a
-    change. Without such a case, there are no speeds. `latest` is the median of their values in the last run, in `unit`; None if they have
-    several units. `own`: as in `Series`."""
+    """The cases of one dtype of a kernel, or one case, under a provider on a target's GPU. Oldest run first.
+
+    `speeds` are relative to the first run: one geometric mean per run over the `n` cases that every run has. Otherwise a case that is
+    added or removed would look like a change. Without such a case, there are no speeds. `latest` is the median of their values in the last
+    run, in `unit`; None if they have several units. `own`: as in `Series`.
+    """
 
     name: str
     dtype: str

@@ -84,10 +84,12 @@ class Listed:
 
 @dataclass(frozen=True)
 class Known:
-    """What a report takes for known, and what its exit code depends on. `seen` is how far the run came that the list is from. `source` says
-    where the entries are from. `added` are entries that only the judged change has: they are shown, and excuse nothing. `base` are the
-    failures of an earlier run: what was there is known, and nobody keeps a list of it. `today` is `YYYY-MM-DD`. With `strict`, an entry
-    that is not needed any more fails the run."""
+    """What a report takes for known, and what its exit code depends on. `seen` is how far the run came that the list is from.
+
+    `source` says where the entries are from. `added` are entries that only the judged change has: they are shown, and excuse nothing.
+    `base` are the failures of an earlier run: what was there is known, and nobody keeps a list of it.
+    `today` is `YYYY-MM-DD`. With `strict`, an entry that is not needed any more fails the run.
+    """
 
     entries: tuple[Entry, ...] = ()
     source: str = ""
@@ -109,8 +111,11 @@ class Known:
 
 
 def parse(text: str, source: str) -> Listed:
-    """Read a file of known failures. Entries that a merge has doubled count once. Raises ConfigError if a line is no entry; the message
-    names it by its number."""
+    """Read a file of known failures. Entries that a merge has doubled count once.
+
+    Raises:
+        ConfigError: a line is no entry; the message names it by its number.
+    """
     lines = [line.strip() for line in text.removeprefix("\ufeff").split("\n")]
     start = next((place for place, line in enumerate(lines) if not line.startswith("#")), len(lines))
     start = start if start == len(lines) or not lines[start] else 0  # comments right above the first entry are about that one
@@ -314,8 +319,10 @@ def _seen_in(runs: Iterable[TargetRun]) -> Iterator[Entry]:
 
 
 def apply(runs: Sequence[TargetRun], known: Known) -> tuple[list[TargetRun], KnownFailures]:
-    """Return the runs with `known` as the verdict of what fails as listed, and what became of each entry. A stage that failed by nothing
-    else has passed, and so has its run."""
+    """Return the runs with `known` as the verdict of what fails as listed, and what became of each entry.
+
+    A stage that failed by nothing else has passed, and so has its run.
+    """
     counting = known.counting()
     there = {(entry.key, entry.target) for entry in known.entries}
     base = [entry for entry in known.base if (entry.key, entry.target) not in there]
@@ -451,8 +458,10 @@ class Update:
 
 
 def update(listed: Listed, runs: Sequence[TargetRun], today: str, *, prune: bool = False) -> Update:
-    """Return the file without what the runs do not need any more, and with what fails in them; that is left out with `prune`. What the runs
-    did not have stays as it is."""
+    """Return the file without what the runs do not need any more, and with what fails in them; that is left out with `prune`.
+
+    What the runs did not have stays as it is.
+    """
     failures = [(run, _failures(run)) for run in runs]
     whole = [run for run in runs if not prune and not [option for option in run.narrowed.by if option not in FOR_TIME]]
     seen = [entry for entry in listed.entries if entry.key[0] == SEEN and not any(entry.is_about(run) for run in whole)]

@@ -85,9 +85,11 @@ class WaiverUse(Strict):
 
 @dataclass(frozen=True)
 class Fidelity(Strict):
-    """The JIT compiled `launched` kernels on the GPUs of `target`; `equal` are byte for byte what `against` made without a GPU. `differing`
-    has a sentence on each of the others. Both use the same Triton. If nothing could be compared with the launches, `against` is empty and
-    `reason` says why."""
+    """The JIT compiled `launched` kernels on the GPUs of `target`; `equal` are byte for byte what `against` made without a GPU.
+
+    `differing` has a sentence on each of the others. Both use the same Triton. If nothing could be compared with the launches, `against` is
+    empty and `reason` says why.
+    """
 
     target: str
     against: str
@@ -111,14 +113,16 @@ class Change(str, Enum):
 
 @dataclass(frozen=True)
 class Cell(Strict):
-    """One number: a case under one provider on one GPU. `value` is None unless the verdict is `passed`. `share` is the value over the
-    ceiling that `share_of` names, measured on that GPU in the same run: `the copy`, or for operations a second `the bf16 product` of the
-    card's library. `flops_per_byte` are the operations for each byte of the tensors that its kernels were given. `launch_bound`: it is so
-    small that waiting for the launch, not the kernel, decides how near the ceiling it comes. `verified`: the kernel's tests passed on that
-    target. `suspect`: the value exceeds the ceiling by more than memory can. `reason` explains any of these. `weak` says why the timings
-    are unreliable. `half_width` is half the 95% interval of their median, over the median; `quiet` is whether that is as narrow as the
-    bench stage asks for. `graph_ms` is the time of one launch among many in a graph, with a warm cache: do not derive a memory bandwidth
-    from it. `tuned` is what autotuners chose, by function."""
+    """One number: a case under one provider on one GPU. `value` is None unless the verdict is `passed`.
+
+    `share` is the value over the ceiling that `share_of` names, measured on that GPU in the same run: `the copy`, or for operations a
+    second `the bf16 product` of the card's library. `flops_per_byte` are the operations for each byte of the tensors that its kernels were
+    given. `launch_bound`: it is so small that waiting for the launch, not the kernel, decides how near the ceiling it comes.
+    `verified`: the kernel's tests passed on that target. `suspect`: the value exceeds the ceiling by more than memory can. `reason`
+    explains any of these. `weak` says why the timings are unreliable. `half_width` is half the 95% interval of their median, over the
+    median; `quiet` is whether that is as narrow as the bench stage asks for. `graph_ms` is the time of one launch among many in a graph,
+    with a warm cache: do not derive a memory bandwidth from it. `tuned` is what autotuners chose, by function.
+    """
 
     target: str
     device: int
@@ -158,9 +162,11 @@ class Cell(Strict):
 
 @dataclass(frozen=True)
 class Ratio(Strict):
-    """`target`'s value over `baseline`'s. None, with the reason, if the two cannot be compared. `speedup` is the baseline's median time
-    over the target's, whatever the unit. It lies between `low` and `high` with 95% confidence. `change` is `faster` or `slower` if that
-    whole interval is further from 1 than `threshold`, `same` if none of it is."""
+    """`target`'s value over `baseline`'s. None, with the reason, if the two cannot be compared.
+
+    `speedup` is the baseline's median time over the target's, whatever the unit. It lies between `low` and `high` with 95% confidence.
+    `change` is `faster` or `slower` if that whole interval is further from 1 than `threshold`, `same` if none of it is.
+    """
 
     target: str
     baseline: str
@@ -188,9 +194,11 @@ class Row(Strict):
 
 @dataclass(frozen=True)
 class Noise(Strict):
-    """What an A/A run of a target found: `n` points measured twice. A change below `threshold` (0.02 is 2%) is noise on it. 95% of the
-    medians moved by at most `moved`. `largest` is the largest distance of a ratio's interval from 1, and `largest_case` its case. `enough`:
-    `n` is large enough. If not, the threshold is at least the one assumed without an A/A run."""
+    """What an A/A run of a target found: `n` points measured twice. A change below `threshold` (0.02 is 2%) is noise on it.
+
+    95% of the medians moved by at most `moved`. `largest` is the largest distance of a ratio's interval from 1, and `largest_case` its
+    case. `enough`: `n` is large enough. If not, the threshold is at least the one assumed without an A/A run.
+    """
 
     target: str
     n: int
@@ -203,9 +211,11 @@ class Noise(Strict):
 
 @dataclass(frozen=True)
 class Speed(Strict):
-    """The sweep of one kernel and provider on one GPU, condensed to `n` numbers; `left_out` were invalid or suspect. Each share belongs to
-    the same point as its value. `busy` and `busy_share` are medians over the cases that are not launch-bound; `launch_bound` counts the
-    others."""
+    """The sweep of one kernel and provider on one GPU, condensed to `n` numbers; `left_out` were invalid or suspect.
+
+    Each share belongs to the same point as its value. `busy` and `busy_share` are medians over the cases that are not launch-bound;
+    `launch_bound` counts the others.
+    """
 
     kernel: str
     provider: str
@@ -241,8 +251,11 @@ class Geomean(Strict):
 
 @dataclass(frozen=True)
 class Since(Strict):
-    """How the speed of a kernel and provider on a target changed since the run of `commit`. `speedup` is the geometric mean, over the `n`
-    cases of both runs, of the earlier median time over this one; None without such a case. `changes` counts all cases by their verdict."""
+    """How the speed of a kernel and provider on a target changed since the run of `commit`.
+
+    `speedup` is the geometric mean, over the `n` cases of both runs, of the earlier median time over this one; None without such a case.
+    `changes` counts all cases by their verdict.
+    """
 
     kernel: str
     provider: str
@@ -255,8 +268,10 @@ class Since(Strict):
 
 @dataclass(frozen=True)
 class Portability(Strict):
-    """Pennycook's performance portability of a kernel: the harmonic mean of the targets' `efficiencies`, 0 if one target has none. A
-    target's efficiency is the geometric mean of its shares of the ceiling, over the `n` cases that are sound on all targets."""
+    """Pennycook's performance portability of a kernel: the harmonic mean of the targets' `efficiencies`, 0 if one target has none.
+
+    A target's efficiency is the geometric mean of its shares of the ceiling, over the `n` cases that are sound on all targets.
+    """
 
     kernel: str
     provider: str
@@ -279,8 +294,10 @@ class Refusal(Strict):
 
 @dataclass(frozen=True)
 class DeviceSummary(Strict):
-    """One GPU, with the copy bandwidth measured in this run and the one computed from its driver's figures. If several GPUs shared the
-    work, `tests` and `points` are how many ran on this one, and `lost` says why it stopped early."""
+    """One GPU, with the copy bandwidth measured in this run and the one computed from its driver's figures.
+
+    If several GPUs shared the work, `tests` and `points` are how many ran on this one, and `lost` says why it stopped early.
+    """
 
     index: int
     name: str
@@ -296,9 +313,11 @@ class DeviceSummary(Strict):
 
 @dataclass(frozen=True)
 class CardUse(Strict):
-    """For how long a run had its cards locked, in seconds, and what for. Seconds of several cards are added up. `used_s` of them, a test
-    ran and did not compile, or the device was busy with what was timed. On the machine of the card, `compiled_ahead` kernels were compiled
-    before it was locked, and `compiled_meanwhile` while it was."""
+    """For how long a run had its cards locked, in seconds, and what for. Seconds of several cards are added up.
+
+    `used_s` of them, a test ran and did not compile, or the device was busy with what was timed. On the machine of the card,
+    `compiled_ahead` kernels were compiled before it was locked, and `compiled_meanwhile` while it was.
+    """
 
     held_s: float
     used_s: float
@@ -321,16 +340,18 @@ class Cause(Strict):
 class TargetSummary(Strict):
     """One target. `tests`, `points` and `compiled` are counts per verdict, of tests, measured points and compiled kernels. `tests_not_run`
     and `compiled_not_run` count those with the verdict `not-run` by their reason. `host_code` and `host_code_not_run` count the cases of
-    the compile stage that did not run to their end, which are no binaries. `only_gates` counts failed kernels that compiled and could be
-    launched. `gates` is what kernels had to meet, if anything. `peers` are the benchmark providers that the compile stage left out.
-    `complete`: it did everything it was asked to do, whatever the result. A crashed test does not change that, a crashed stage does.
-    `attempts` are the earlier attempts. Whatever they finished was kept. `disagreements` are between the GPUs that shared the work.
-    `narrowed` are the options by which the run had some of the package's tests only, and `chosen` says in lines what they chose and why.
-    `emulated` names the architecture whose machine code a CPU executed; empty on a real card, and `card` is the name that people know it
-    by. `suspected` counts the tests that failed only in the emulator. `loads` counts those that load a file of benchmarks: warpwave adds
-    one for each. `unchecked` lists why tests and points were not checked, which is no failure. `card_use` is None if no card of this
-    machine was locked. `repository` is the https address of the remote, and behind `#` the path of the package in it. `sanitized`: its
-    tests checked what kernels do to memory."""
+    the compile stage that did not run to their end, which are no binaries.
+
+    `only_gates` counts failed kernels that compiled and could be launched. `gates` is what kernels had to meet, if anything. `peers` are
+    the benchmark providers that the compile stage left out. `complete`: it did everything it was asked to do, whatever the result. A
+    crashed test does not change that, a crashed stage does. `attempts` are the earlier attempts. Whatever they finished was kept.
+    `disagreements` are between the GPUs that shared the work. `narrowed` are the options by which the run had some of the package's tests
+    only, and `chosen` says in lines what they chose and why. `emulated` names the architecture whose machine code a CPU executed; empty on
+    a real card, and `card` is the name that people know it by. `suspected` counts the tests that failed only in the emulator. `loads`
+    counts those that load a file of benchmarks: warpwave adds one for each. `unchecked` lists why tests and points were not checked, which
+    is no failure. `card_use` is None if no card of this machine was locked. `repository` is the https address of the remote, and behind `#`
+    the path of the package in it. `sanitized`: its tests checked what kernels do to memory.
+    """
 
     target: str
     label: str
@@ -449,9 +470,12 @@ class TestCell(Strict):
 
 @dataclass(frozen=True, slots=True)
 class ParityRow(Strict):
-    """One test on all targets. A target without the test has no cell. `on` names the targets that did not pass, or the first of them if
-    there are very many. `occurrence` distinguishes tests with the same id on one target: they are listed separately, never merged.
-    `suspected` names the targets that failed it only in the emulator, while it passed on one that is not emulated."""
+    """One test on all targets. A target without the test has no cell.
+
+    `on` names the targets that did not pass, or the first of them if there are very many. `occurrence` distinguishes tests with the same id
+    on one target: they are listed separately, never merged. `suspected` names the targets that failed it only in the emulator, while it
+    passed on one that is not emulated.
+    """
 
     id: str
     occurrence: int
@@ -515,8 +539,10 @@ class KnownUse(Strict):
 
 @dataclass(frozen=True)
 class KnownFailures(Strict):
-    """The list of known failures that a report was given, and what its exit code depends on. `source` is the file or the run. `fail_on` is
-    `new`, `worse`, `any` or `nothing`. `strict`: an entry that is not needed any more fails."""
+    """The list of known failures that a report was given, and what its exit code depends on.
+
+    `source` is the file or the run. `fail_on` is `new`, `worse`, `any` or `nothing`. `strict`: an entry that is not needed any more fails.
+    """
 
     source: str = ""
     uses: tuple[KnownUse, ...] = ()
@@ -592,8 +618,10 @@ class Right(Strict):
 
 @dataclass(frozen=True)
 class GridRow(Strict):
-    """A kernel function: whether its results are right, by target of the grid, and whether it can run, by card of the grid. `function` is
-    empty for a kernel of which nothing was compiled. None if its tests, or its code, are not there."""
+    """A kernel function: whether its results are right, by target of the grid, and whether it can run, by card of the grid.
+
+    `function` is empty for a kernel of which nothing was compiled. None if its tests, or its code, are not there.
+    """
 
     kernel: str
     function: str
@@ -630,9 +658,11 @@ class Grid(Strict):
 
 @dataclass(frozen=True)
 class OnCard(Strict):
-    """A kernel on one card: its tests, and what its own provider reaches. Of several units it is the one that falls short the most. `value`
-    is the median over the cases that are not launch-bound, and `share` its share of what `of` names: `copy`, `product` or `peer`.
-    `launch_bound`: no case is large enough for a share."""
+    """A kernel on one card: its tests, and what its own provider reaches. Of several units it is the one that falls short the most.
+
+    `value` is the median over the cases that are not launch-bound, and `share` its share of what `of` names: `copy`, `product` or `peer`.
+    `launch_bound`: no case is large enough for a share.
+    """
 
     target: str
     passed: int = 0
@@ -660,10 +690,13 @@ class KernelOnCards(Strict):
 
 @dataclass(frozen=True)
 class Comparison(Strict):
-    """All targets of one report. `sentence` is the verdict in words, `exit_code` the verdict as a number. `baseline` is the target that
-    ratios divide by: the first that measured speeds. It is None if fewer than two did. `since` says what changed since the base run, if one
-    was given. `known` says what became of the known failures, if a list was given. `grid` says of each kernel function whether it is right,
-    and on which cards it can run. `side_by_side` has a row for each kernel if two targets or more ran on a card."""
+    """All targets of one report. `sentence` is the verdict in words, `exit_code` the verdict as a number.
+
+    `baseline` is the target that ratios divide by: the first that measured speeds. It is None if fewer than two did.
+    `since` says what changed since the base run, if one was given. `known` says what became of the known failures, if a list was given.
+    `grid` says of each kernel function whether it is right, and on which cards it can run. `side_by_side` has a row for each kernel if
+    two targets or more ran on a card.
+    """
 
     sentence: str
     exit_code: int

@@ -22,8 +22,11 @@ NO_SPEED = (
 
 @dataclass(frozen=True)
 class Largest:
-    """The largest profile of a kernel function on a target, of the `tests` that launched it. `candidates` are those of the configurations
-    of an autotuned kernel in the same test, this one first: by the largest of their bounds, then the next ones. Empty if there is one."""
+    """The largest profile of a kernel function on a target, of the `tests` that launched it.
+
+    `candidates` are those of the configurations of an autotuned kernel in the same test, this one first: by the largest of their bounds,
+    then the next ones. Empty if there is one.
+    """
 
     target: str
     profile: Profile

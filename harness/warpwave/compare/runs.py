@@ -27,8 +27,10 @@ _NOT_PORTED = "performance portability is not computed: {} targets, with their k
 def compare(
     runs: Iterable[TargetRun], expected: Sequence[str] = (), base: Sequence[TargetRun] = (), known: Known | None = None
 ) -> Comparison:
-    """Compare the targets. `expected` targets come first and in that order, whether or not they have a run. `base` is an earlier run of the
-    same targets, since which speeds may have changed. What `known` lists does not fail."""
+    """Compare the targets. `expected` targets come first and in that order, whether or not they have a run.
+
+    `base` is an earlier run of the same targets, since which speeds may have changed. What `known` lists does not fail.
+    """
     failures = None
     if known is not None:
         runs, failures = known_failures.apply(list(runs), known)
@@ -79,8 +81,10 @@ def exit_code(comparison: Comparison) -> ExitCode:
 
 
 def outcome(comparison: Comparison, *, strict: bool = False) -> Outcome:
-    """Return the exit code with its reason: what the targets' verdicts say, or else which report could not be written. With `strict`, what
-    could not be checked makes a good comparison an incomplete one."""
+    """Return the exit code with its reason: what the targets' verdicts say, or else which report could not be written.
+
+    With `strict`, what could not be checked makes a good comparison an incomplete one.
+    """
     found = _outcome(comparison.targets, comparison.tests, comparison.known, comparison.since)
     if found.code == comparison.exit_code:
         wanting = [words for target in comparison.targets if (words := not_checked(target))] if strict and found.ok else []
@@ -149,8 +153,10 @@ _MUST_AGREE = ("torch", "triton", "runtime", "fp_fusion", "kernels_hash")
 
 
 def join(runs: Iterable[TargetRun]) -> list[TargetRun]:
-    """Join shards of one target and commit into one run. Runs that are no shards stay as they are. Order is kept. Devices are renumbered,
-    so that each number keeps the GPU it was measured on and the ceiling of that GPU."""
+    """Join shards of one target and commit into one run. Runs that are no shards stay as they are. Order is kept.
+
+    Devices are renumbered, so that each number keeps the GPU it was measured on and the ceiling of that GPU.
+    """
 
     def whole(run: TargetRun, position: int) -> tuple[object, ...]:
         record = run.record

@@ -49,8 +49,10 @@ class Kind(str, Enum):
 
 @dataclass(frozen=True)
 class Question:
-    """`what` names the tests, a gate, a concern of `codegen diff` or a kernel's group. `kernel` and `architecture` narrow the rows. With
-    `fixed`, the search is for what made it good: the answers are swapped."""
+    """`what` names the tests, a gate, a concern of `codegen diff` or a kernel's group. `kernel` and `architecture` narrow the rows.
+
+    With `fixed`, the search is for what made it good: the answers are swapped.
+    """
 
     kind: Kind
     what: str
@@ -168,8 +170,10 @@ class Tried:
 
 @dataclass(frozen=True)
 class Bisection:
-    """What a search found. `first_bad` is None if an end is not what it should be; `fault` then says so. `suspects` are skipped steps
-    between the last good and the first bad one: any of them may be the first bad one."""
+    """What a search found. `first_bad` is None if an end is not what it should be; `fault` then says so.
+
+    `suspects` are skipped steps between the last good and the first bad one: any of them may be the first bad one.
+    """
 
     question: str
     tried: tuple[Tried, ...]

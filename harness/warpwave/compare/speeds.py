@@ -28,8 +28,10 @@ _USUAL_GBPS = 1e4  # for a card whose copy was not measured
 
 
 def impossible(sample: Sample, copies: Mapping[int, float], products: Mapping[int, Mapping[str, float]]) -> str:
-    """Say why a point cannot have been measured; empty if it can. `copies` and `products` are the ceilings of its run, by device. Of a unit
-    that is not known, no value is impossible: a difference in percent may be negative."""
+    """Say why a point cannot have been measured; empty if it can. `copies` and `products` are the ceilings of its run, by device.
+
+    Of a unit that is not known, no value is impossible: a difference in percent may be negative.
+    """
     return _value(sample) or _possible_times(sample) or _amounts(sample) or _impossible_speed(sample, copies, products)
 
 
@@ -143,8 +145,11 @@ _LAUNCHES, _LAUNCHES_ON_CURVE = 9.0, 1.0
 
 
 class CopyCurve:
-    """How fast one device copies any number of bytes. Between two sizes that were measured, the time grows evenly with the bytes, as for a
-    launch and a bandwidth. A smaller copy takes as long as the smallest, and a larger one has the speed of the largest."""
+    """How fast one device copies any number of bytes.
+
+    Between two sizes that were measured, the time grows evenly with the bytes, as for a launch and a bandwidth. A smaller copy takes as
+    long as the smallest, and a larger one has the speed of the largest.
+    """
 
     def __init__(self, copies: Sequence[Ceiling], timings: Iterable[float]) -> None:
         """`copies` are the valid ones of this device, `timings` the median times in ms of its points."""
@@ -238,9 +243,11 @@ class Speedup:
 
 
 def speedup(base: Sample, head: Sample, threshold: float) -> Speedup:
-    """Compare by the timings, so that the unit does not matter. Faster or slower: the whole 95% interval lies beyond the threshold. Same:
-    the whole interval lies within it. An interval that contains the threshold is ambiguous, and so is a sample that was measured while
-    something disturbed the GPU."""
+    """Compare by the timings, so that the unit does not matter.
+
+    Faster or slower: the whole 95% interval lies beyond the threshold. Same: the whole interval lies within it. An interval that contains
+    the threshold is ambiguous, and so is a sample that was measured while something disturbed the GPU.
+    """
     interval = interval_of(base, head)
     if interval is None:
         return Speedup(Change.AMBIGUOUS, None, "there are too few timings for an interval")
@@ -284,8 +291,10 @@ _MARGIN = 2.5
 
 
 def noise(name: str, run: TargetRun) -> Union[Noise, None]:
-    """Return how far the points moved between the two passes, beyond their own intervals; None without an A/A run. Verdicts compare
-    intervals, so this does too. A noisy point has a wide interval and does not raise the threshold for quiet ones."""
+    """Return how far the points moved between the two passes, beyond their own intervals; None without an A/A run.
+
+    Verdicts compare intervals, so this does too. A noisy point has a wide interval and does not raise the threshold for quiet ones.
+    """
     first = {_key(sample): sample for sample in run.samples}
     beyond, moved = [], []
     for second in run.again:
@@ -363,8 +372,10 @@ def judge(
 
 
 def compare_speeds(runs: Mapping[str, TargetRun], noises: Mapping[str, Union[Noise, None]]) -> tuple[Union[str, None], tuple[Row, ...]]:
-    """Return the baseline and a row per kernel, case and provider, in the authors' order. The baseline is None if fewer than two targets
-    measured anything. `noises` are the findings of A/A runs, per target."""
+    """Return the baseline and a row per kernel, case and provider, in the authors' order.
+
+    The baseline is None if fewer than two targets measured anything. `noises` are the findings of A/A runs, per target.
+    """
     measured = [name for name, run in runs.items() if run.samples]
     baseline = measured[0] if len(measured) > 1 else None
     barriers = {name: _barriers(baseline, name, runs) for name in measured if baseline and name != baseline}
@@ -459,9 +470,11 @@ class Doubt:
 
 
 class Doubts:
-    """Which speeds of a target its tests verify. A test that fails costs the points that launch one of the functions that it launched.
-    Where that was not noted, as of a test whose process died, it costs those of its folder. A point that launches no Triton function needs
-    no test."""
+    """Which speeds of a target its tests verify.
+
+    A test that fails costs the points that launch one of the functions that it launched. Where that was not noted, as of a test whose
+    process died, it costs those of its folder. A point that launches no Triton function needs no test.
+    """
 
     def __init__(self, run: TargetRun) -> None:
         report = next((report for report in run.stages if report.stage is Stage.TEST), None)
@@ -625,9 +638,11 @@ def geomeans(rows: Iterable[Row]) -> tuple[Geomean, ...]:
 
 
 def portabilities(rows: Iterable[Row], targets: Sequence[str]) -> tuple[Portability, ...]:
-    """Return a portability per kernel and provider, over the targets that were asked to measure; empty for one target or more than 100. A
-    case that is not sound on every target is left out. Otherwise two targets would be judged by different shapes. A target without a single
-    sound case of the kernel cannot run it, and then the portability is 0."""
+    """Return a portability per kernel and provider, over the targets that were asked to measure; empty for one target or more than 100.
+
+    A case that is not sound on every target is left out. Otherwise two targets would be judged by different shapes. A target
+    without a single sound case of the kernel cannot run it, and then the portability is 0.
+    """
     comparable = [row for row in rows if is_bandwidth(row.unit)] if 1 < len(targets) <= _MOST_TARGETS else []
     groups = grouped(((row.kernel, row.provider), row) for row in comparable)
     if len(groups) * len(targets) > _MOST_EFFICIENCIES:

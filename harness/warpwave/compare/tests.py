@@ -55,9 +55,12 @@ class ChangedTests:
 
 
 def changed_tests(base: Sequence[TargetRun], head: Sequence[TargetRun]) -> ChangedTests:
-    """Compare the tests of each target of HEAD with those of BASE's target of the same name. A test counts as gone, skipped or new only if
-    the other side's test stage completed: a crashed stage or a missing shard says nothing about the tests it did not reach. So does a run
-    that was asked for some tests only, unless the other was asked for the same. A renamed test counts as one gone and one new."""
+    """Compare the tests of each target of HEAD with those of BASE's target of the same name.
+
+    A test counts as gone, skipped or new only if the other side's test stage completed: a crashed stage or a missing shard says nothing
+    about the tests it did not reach. So does a run that was asked for some tests only, unless the other was asked for the same. A renamed
+    test counts as one gone and one new.
+    """
     sides = [{run.record.target: run for run in runs if run.cases and run.record.verdict is not Verdict.STALE} for runs in (base, head)]
     both = [name for name in sides[0] if name in sides[1]]
     cases = [{(name, *key): case for name in both for key, case in _numbered(side[name].cases)} for side in sides]
@@ -115,7 +118,9 @@ def is_mistyped(result: CaseResult) -> bool:
 
 def mistyped(targets: Sequence[TargetSummary], tests: Iterable[ParityRow]) -> str:
     """Return what is wrong with the options that chose the tests, if nothing else is wrong: an id of no test, or what pytest refuses.
-    pytest alone knows a test's parameters and its expressions, so such options are found out only when it runs."""
+
+    pytest alone knows a test's parameters and its expressions, so such options are found out only when it runs.
+    """
     refused = {target.target: words for target in targets if target.narrowed and (words := _refused(target))}
     failing = [(row.id, cell) for row in tests for cell in row.cells if cell.result.verdict in FAILING]
     unknown = list(dict.fromkeys(name for name, cell in failing if is_mistyped(cell.result)))
@@ -169,8 +174,10 @@ def compare_tests(runs: Mapping[str, TargetRun]) -> tuple[ParityRow, ...]:
 
 
 def _suspected(cells: Mapping[str, TestCell], emulated: Collection[str], proven: Collection[tuple[str, str]]) -> tuple[str, ...]:
-    """Return the emulated targets where what was executed failed a test that passed on another kind of target, and failed on none. What is
-    `proven` by a finding, by target and test, is not suspected: the finding names the line and the element."""
+    """Return the emulated targets where what was executed failed a test that passed on another kind of target, and failed on none.
+
+    What is `proven` by a finding, by target and test, is not suspected: the finding names the line and the element.
+    """
     elsewhere = {cell.result.verdict for name, cell in cells.items() if name not in emulated}
     if not emulated or Verdict.PASSED not in elsewhere or Verdict.FAILED in elsewhere:
         return ()
@@ -198,9 +205,11 @@ def count_reasons(rows: Iterable[CaseResult | CompiledKernel]) -> dict[str, int]
 
 
 def _parity(cells: Mapping[str, TestCell], took_part: list[str], all_asked: list[str], most: int) -> tuple[Parity, tuple[str, ...]]:
-    """Return the parity of one test and the targets that are behind. A target can only miss a test if it ran tests at all. A missing or
-    failed test is reported only if it passed on another target. The work per test grows with the targets that have it and those that are
-    named, not with all targets."""
+    """Return the parity of one test and the targets that are behind.
+
+    A target can only miss a test if it ran tests at all. A missing or failed test is reported only if it passed on another target. The work
+    per test grows with the targets that have it and those that are named, not with all targets.
+    """
     if len(took_part) < 2:
         return Parity.ONE_TARGET, ()
     verdicts = {name: cell.result.verdict for name, cell in cells.items()}

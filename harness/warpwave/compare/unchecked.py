@@ -28,8 +28,10 @@ _LEADS = {
 
 
 def causes(run: TargetRun) -> tuple[Cause, ...]:
-    """Return why tests, and points of the compile stage, were not checked: the cause of most first. A test that has the same reason in both
-    stages counts once. Missing modules are one cause, whichever a test needs first."""
+    """Return why tests, and points of the compile stage, were not checked: the cause of most first.
+
+    A test that has the same reason in both stages counts once. Missing modules are one cause, whichever a test needs first.
+    """
     found: defaultdict[tuple[NotRun, str], dict[str, None]] = defaultdict(dict)
     modules: dict[str, None] = {}
     for why, subject, text in _rows(run):

@@ -22,7 +22,9 @@ from warpwave.records.run import plain_target
 @dataclass(frozen=True)
 class ChangedWaits:
     """A kernel function on one architecture: in how many `configurations` accesses to shared memory (LDS) are in flight at a barrier.
-    `example` is the sentence of the side that has more, `origin` the case that launches it."""
+
+    `example` is the sentence of the side that has more, `origin` the case that launches it.
+    """
 
     kernel: str
     function: str
@@ -98,8 +100,11 @@ def _recorded(run: TargetRun) -> list[tuple[tuple[str, str, str], float]]:
 
 @dataclass(frozen=True)
 class FirstPass:
-    """Where a kernel of a broken test goes wrong, on an emulated target. `told` and `before` say after which step it computes something
-    else, on HEAD and on BASE. `differs` is the first pass of HEAD that leaves code which no pass of BASE leaves; empty if there is none."""
+    """Where a kernel of a broken test goes wrong, on an emulated target.
+
+    `told` and `before` say after which step it computes something else, on HEAD and on BASE. `differs` is the first pass of HEAD that
+    leaves code which no pass of BASE leaves; empty if there is none.
+    """
 
     target: str
     id: str
@@ -137,9 +142,11 @@ class Code:
 
 @dataclass(frozen=True)
 class Upgrade:
-    """What changes from toolchain `base` to toolchain `head` for one package. `versions` differ between the two, by fact: (base, head).
-    `faults` say which leg is incomplete. `lacking` says what was not compared. `peers` are the providers that the package declares as not
-    its own. `passes` are of tests that fail now."""
+    """What changes from toolchain `base` to toolchain `head` for one package.
+
+    `versions` differ between the two, by fact: (base, head). `faults` say which leg is incomplete. `lacking` says what was not compared.
+    `peers` are the providers that the package declares as not its own. `passes` are of tests that fail now.
+    """
 
     base: str
     head: str
@@ -179,8 +186,11 @@ def plain(runs: Iterable[TargetRun]) -> list[TargetRun]:
 
 
 def upgrade(runs: Sequence[TargetRun], base: str, head: str) -> Upgrade:
-    """Compare the runs on toolchain `base` with those on `head`. Raises UsageError if one of the two has no run, or they have no target in
-    common."""
+    """Compare the runs on toolchain `base` with those on `head`.
+
+    Raises:
+        UsageError: one of the two has no run, or they have no target in common.
+    """
     sides = [plain(run for run in runs if run.record.toolchain == toolchain) for toolchain in (base, head)]
     names = [[run.record.target for run in side] for side in sides]
     both = tuple(name for name in dict.fromkeys(names[0]) if name in names[1])
@@ -260,8 +270,10 @@ _OPTIONS = ("num_warps", "num_stages")
 
 @dataclass(frozen=True)
 class Tuned:
-    """An entry of a file that a package keeps for its cards: the constants of a launch, with `num_warps` and `num_stages`. `function` is a
-    kernel's name; empty for any."""
+    """An entry of a file that a package keeps for its cards: the constants of a launch, with `num_warps` and `num_stages`.
+
+    `function` is a kernel's name; empty for any.
+    """
 
     file: str
     entry: str

@@ -283,8 +283,10 @@ def _because(target: TargetSummary) -> str:
 
 
 def _explained(verdict: Verdict, run: TargetRun, tests: dict[str, int], counts: Iterable[dict[str, int]]) -> bool:
-    """Return whether single tests, points or kernels explain a grave verdict, in stages that ended normally. Invalid tests do not: they
-    were not run as reported, and the same may be true of others."""
+    """Return whether single tests, points or kernels explain a grave verdict, in stages that ended normally.
+
+    Invalid tests do not: they were not run as reported, and the same may be true of others.
+    """
     ended = run.record.exit
     orderly = ended is None or (ended.code == 0 and not (ended.timed_out or ended.interrupted or ended.error or ended.exceeded))
     if verdict not in (*FAILING, Verdict.INVALID) or not orderly or run.problems:

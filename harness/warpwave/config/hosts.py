@@ -138,11 +138,14 @@ class Build:
 
 @record(frozen=True)
 class Entry:
-    """One leg as written in hosts.yml. `target` is what it runs; by default the target of the leg's name. `ssh` is a destination for
-    ssh(1), anything that ~/.ssh/config knows; empty: this machine. `also` are more destinations, which share the leg's shards. `ssh_config`
-    is a file for ssh's `-F`. `engine` runs the containers there, at `socket`. With `slurm`, `container` is the runtime, and `image` its
-    .sif, .sqsh or address; `module` is loaded before. `python` is the interpreter where no container is used. `gpu` is the index of the
-    card, or several: 0,1. `shards` divides the package. `runner` are the labels of the CI runner that has this card."""
+    """One leg as written in hosts.yml.
+
+    `target` is what it runs; by default the target of the leg's name. `ssh` is a destination for ssh(1), anything that ~/.ssh/config
+    knows; empty: this machine. `also` are more destinations, which share the leg's shards. `ssh_config` is a file for ssh's `-F`. `engine`
+    runs the containers there, at `socket`. With `slurm`, `container` is the runtime, and `image` its .sif, .sqsh or address; `module` is
+    loaded before. `python` is the interpreter where no container is used. `gpu` is the index of the card, or several: 0,1. `shards` divides
+    the package. `runner` are the labels of the CI runner that has this card.
+    """
 
     target: Name = ""
     ssh: Destination = ""

@@ -28,12 +28,14 @@ State = Literal["fail", "warn", "skip"]
 @record(frozen=True)
 class Check:
     """One question. It reads the output of a command (`run`), files (`files`, glob patterns) or what the container engine says (`engine`).
+
     `rows` is a pattern; each match is a row with named groups, and there must be at least one. `bad` is a pattern that must not match.
     Every row must keep to `at_least` (a version), `at_most` (a number) and `equal` (a pattern of the whole value), by name of the group.
     `count` is a glob pattern: there must be as many rows as paths. `shown` is the text for a row, with `{group}` in it; without `rows`, the
     text if nothing is `bad`. Set `container` if the check matters only when a container engine hands out the card, or an image brings the
     vendor's libraries. If several checks have one name, only the first whose command or file exists is asked. States: `absent` if none
-    exists, `refused` if the command fails, `breach` if a rule is broken. `limit_s` is in seconds."""
+    exists, `refused` if the command fails, `breach` if a rule is broken. `limit_s` is in seconds.
+    """
 
     name: str
     fix: str
@@ -469,7 +471,8 @@ Architectures = Mapping[str, Architecture]
 
 def named(text: str, known: Architectures) -> Architecture | None:
     """Return the architecture that a text names, in any case, with or without spaces and dashes; None if none has that name. `7900xtx` and
-    `AMD Radeon RX 7900 XTX` are the card RX 7900 XTX, `H100-SXM5-80GB` is H100, `amdgcn--gfx942:sramecc+` is gfx942."""
+    `AMD Radeon RX 7900 XTX` are the card RX 7900 XTX, `H100-SXM5-80GB` is H100, `amdgcn--gfx942:sramecc+` is gfx942.
+    """
     words = _spelling(_SUFFIX.sub("", text.strip().lower().rpartition("--")[2]))
     while len(words) > 1 and _BUILT.fullmatch(words[-1]):
         words.pop()

@@ -19,12 +19,14 @@ AtLeastOne = Annotated[int, Bound(1)]
 
 @record(frozen=True)
 class Multiprocessor:
-    """What one multiprocessor (SM, CU, WGP, Xe-core) has, and in which portions it gives it to programs. It has `schedulers`, and a warp
-    belongs to one of them. `warps` are the slots of one scheduler; `programs` those of the multiprocessor, None if the slots of the warps
-    always run out first. `registers` are the 32-bit registers that each lane of a scheduler has for all of its warps; a warp gets them in
-    portions of `register_unit`. Programs get `shared_bytes` in portions of `shared_unit`, and each takes `shared_reserved` more for the
-    system. `scalars` are the scalar registers of one scheduler; a warp gets them in portions of `scalar_unit`, and takes `scalars_reserved`
-    more for the system. `scalars` is None if every warp has a fixed number of its own."""
+    """What one multiprocessor (SM, CU, WGP, Xe-core) has, and in which portions it gives it to programs.
+
+    It has `schedulers`, and a warp belongs to one of them. `warps` are the slots of one scheduler; `programs` those of the multiprocessor,
+    None if the slots of the warps always run out first. `registers` are the 32-bit registers that each lane of a scheduler has for all of
+    its warps; a warp gets them in portions of `register_unit`. Programs get `shared_bytes` in portions of `shared_unit`, and each takes
+    `shared_reserved` more for the system. `scalars` are the scalar registers of one scheduler; a warp gets them in portions of
+    `scalar_unit`, and takes `scalars_reserved` more for the system. `scalars` is None if every warp has a fixed number of its own.
+    """
 
     schedulers: AtLeastOne
     warps: AtLeastOne
@@ -41,15 +43,18 @@ class Multiprocessor:
 
 @record(frozen=True)
 class Card:
-    """What a targets file says of a GPU that kernels are compiled for. `backend`, `arch` and `warp_size` are those of Triton's `GPUTarget`.
-    `properties` is what Triton's `get_device_properties` answers on that card, `torch_device` is torch's name for the type of device,
-    `torch_version` is what `torch.version` has there, and `torch_properties` what torch's `get_device_properties` has. `cache_bytes` is the
-    size of a cache between L2 and memory, which no driver reports; 0 if there is none. `program_threads` is the largest number of threads
-    that a program can be launched with. `grid` is the largest size of each axis of a grid, `axis_threads` the largest number of threads
-    along one axis (0: any), and `cluster` the largest number of blocks in a cluster (0: any). `descriptor` is the longest axis of a tensor
-    map, and its largest stride in bytes. Without `multiprocessor` no occupancy is computed. `can_emulate`: warpwave can execute its machine
-    code on a CPU. `torch_compile_ahead`: torch's compiler works before this card is taken. `cards` are the names that people know such
-    cards by; reports show the first. `also` are other names of the architecture."""
+    """What a targets file says of a GPU that kernels are compiled for.
+
+    `backend`, `arch` and `warp_size` are those of Triton's `GPUTarget`. `properties` is what Triton's `get_device_properties` answers on
+    that card, `torch_device` is torch's name for the type of device, `torch_version` is what `torch.version` has there, and
+    `torch_properties` what torch's `get_device_properties` has. `cache_bytes` is the size of a cache between L2 and memory, which no driver
+    reports; 0 if there is none. `program_threads` is the largest number of threads that a program can be launched with. `grid` is the
+    largest size of each axis of a grid, `axis_threads` the largest number of threads along one axis (0: any), and `cluster` the largest
+    number of blocks in a cluster (0: any). `descriptor` is the longest axis of a tensor map, and its largest stride in bytes. Without
+    `multiprocessor` no occupancy is computed. `can_emulate`: warpwave can execute its machine code on a CPU.
+    `torch_compile_ahead`: torch's compiler works before this card is taken.
+    `cards` are the names that people know such cards by; reports show the first. `also` are other names of the architecture.
+    """
 
     backend: str
     arch: Arch
@@ -110,15 +115,17 @@ class BenchScript:
 
 @record(frozen=True, kw_only=True)
 class What:
-    """What to run: the choice of stages, tests and benches, and how each of them is done. Without `stages`, a target runs its own. Without
-    `gates`, generated code is not judged. The bench stage ends a point when its median is known to within `precision` (a share of it; the
-    half-width of the 95% interval), or when its time is up. With `again` it measures everything twice: an A/A run. The compile stage leaves
-    out the launches of the providers `peers`, which are not the package's own. With `profile`, the test stage counts what emulated kernels
-    ask of the card; with `passes`, it executes their code behind each pass. `sanitize` says whether the test stage checks the accesses of
-    interpreted kernels to memory; None leaves that to warpwave. With `autotune`, a test without a card runs with `one` configuration of its
-    autotuned kernels, or with `all`. `configs` are those that tests run with instead, `matmul: BLOCK=128 num_warps=4`. The compile stage
-    packs what it compiled for the architectures `save_compiled`. `compiled` is the SHA-256 of such kernels' list in another run, if this
-    one is to use them."""
+    """What to run: the choice of stages, tests and benches, and how each of them is done.
+
+    Without `stages`, a target runs its own. Without `gates`, generated code is not judged. The bench stage ends a point when its median is
+    known to within `precision` (a share of it; the half-width of the 95% interval), or when its time is up. With `again` it measures
+    everything twice: an A/A run. The compile stage leaves out the launches of the providers `peers`, which are not the package's own.
+    With `profile`, the test stage counts what emulated kernels ask of the card; with `passes`, it executes their code behind each pass.
+    `sanitize` says whether the test stage checks the accesses of interpreted kernels to memory; None leaves that to warpwave. With
+    `autotune`, a test without a card runs with `one` configuration of its autotuned kernels, or with `all`. `configs` are those that tests
+    run with instead, `matmul: BLOCK=128 num_warps=4`. The compile stage packs what it compiled for the architectures `save_compiled`.
+    `compiled` is the SHA-256 of such kernels' list in another run, if this one is to use them.
+    """
 
     chosen: Chosen = field(default_factory=Chosen)  # first: where two jobs differ, `--resume` names the first difference
     stages: Annotated[tuple[Stage, ...], Few] = ()
@@ -194,17 +201,21 @@ class Declared:
 
 @record(frozen=True)
 class Job:
-    """The job of the inside, as `job.json` holds it. Paths are those that the inside sees. `what`, `limits` and `declared` are those of the
-    run's options, for this target and shard. `package_root` is the folder of the whole package, of which `kernels` is a part; empty if
-    `kernels` is all of it. `device_faults` are patterns of what a GPU's runtime prints when it aborts a process, and the verdict that each
-    stands for. `visible_devices` is the variable that selects the cards which a process sees. If it is set, the cards share tests and
-    sweeps; `gpus` is their number (0: all visible ones). `card_query` is a command that prints what torch does not say of a card;
-    `card_rows` reads it. `torch_devices` are torch's names for the types of device in the targets file, the target's own first. Where there
-    is no card, a tensor that the package wants on one of them is put elsewhere. `torch_index` is the package index that has torch for this
-    target. `interpret_as` is the card that host code sees in Triton's interpreter. `emulate` is the card whose machine code the test stage
-    executes on the CPU; host code sees that card. A quick run compiles for `architectures` and leaves out those of `not_compiled_for`. With
-    `lease`, each stage asks the host for the card before it uses it, and gives it back afterwards. If the job is a shard, `files` are its
-    test files and benches, and `division` is a digest of what all shards have."""
+    """The job of the inside, as `job.json` holds it. Paths are those that the inside sees.
+
+    `what`, `limits` and `declared` are those of the run's options, for this target and shard.
+    `package_root` is the folder of the whole package, of which `kernels` is a part; empty if `kernels` is all of it.
+    `device_faults` are patterns of what a GPU's runtime prints when it aborts a process, and the verdict that each stands for.
+    `visible_devices` is the variable that selects the cards which a process sees. If it is set, the cards share tests and sweeps; `gpus` is
+    their number (0: all visible ones). `card_query` is a command that prints what torch does not say of a card; `card_rows` reads it.
+    `torch_devices` are torch's names for the types of device in the targets file, the target's own first. Where there is no card, a tensor
+    that the package wants on one of them is put elsewhere. `torch_index` is the package index that has torch for this target.
+    `interpret_as` is the card that host code sees in Triton's interpreter.
+    `emulate` is the card whose machine code the test stage executes on the CPU; host code sees that card.
+    A quick run compiles for `architectures` and leaves out those of `not_compiled_for`. With `lease`, each stage asks the host for the card
+    before it uses it, and gives it back afterwards.
+    If the job is a shard, `files` are its test files and benches, and `division` is a digest of what all shards have.
+    """
 
     run_id: Name
     target: Name

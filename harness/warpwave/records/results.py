@@ -66,14 +66,17 @@ class Facts:
 
 @record(frozen=True)
 class StageReport:
-    """How one stage ended. `counts` holds a number per verdict; `seconds` is the wall time of the stage. `deselected` counts the tests that
-    pytest found and that an option or the package deselected. `left_out` counts those of the rest, or of the bench stage the points, that a
-    quick run or a budget left out; they would take about `left_out_s`. `out_of_time`: the budget was up before the stage had run all that
-    it was to run, and `reached` has how many tests of each file, or for each architecture, ended by then. `not_run` counts what did not run
-    by its reason. `doubts` say why the results are unreliable. `notes` are what a reader should know and what does not change the verdict.
-    `files` are the results, each with the SHA-256 that the stage computed when it wrote them. `used_s` is how long the stage used its card:
-    at least one test ran and did not compile, or the device was busy with what was timed; None if it uses none. `compiled_here` kernels
-    were compiled by the stage, and `compiled_ahead` before it, on the machine that has the card."""
+    """How one stage ended. `counts` holds a number per verdict; `seconds` is the wall time of the stage.
+
+    `deselected` counts the tests that pytest found and that an option or the package deselected. `left_out` counts those of the rest, or of
+    the bench stage the points, that a quick run or a budget left out; they would take about `left_out_s`. `out_of_time`: the budget was up
+    before the stage had run all that it was to run, and `reached` has how many tests of each file, or for each architecture, ended by
+    then. `not_run` counts what did not run by its reason. `doubts` say why the results are
+    unreliable. `notes` are what a reader should know and what does not change the verdict. `files` are the results, each with the SHA-256
+    that the stage computed when it wrote them. `used_s` is how long the stage used its card: at least one test ran and did not compile, or
+    the device was busy with what was timed; None if it uses none. `compiled_here` kernels were compiled by the stage, and `compiled_ahead`
+    before it, on the machine that has the card.
+    """
 
     stage: Stage
     verdict: Verdict
@@ -131,16 +134,20 @@ class CaseResult:
 
 @record(frozen=True)
 class Sample:
-    """One point of a sweep: a case (`softmax/N=1024`) under one provider (`triton`, `torch`, …) on one device. `value` is what the author's
-    function returned, in `unit` (its ylabel); `low` and `high` are the author's own band, if any. `times_ms` are the raw timings of the
-    point's last `do_bench` call, in order; `rounds` says how many came from each round. Early rounds may not count: their timings are
-    `discarded`. Timings for which the device waited for the host are `late`. Neither kind is in `times_ms`. `quiet`: the 95% interval of
-    the median is as narrow as the bench stage asks for; otherwise its time ran out. `flush_bytes` were overwritten before each timing, on a
-    device whose last-level cache has `cache_bytes` (None if unknown). `host_ms` is the median time the host needs to enqueue a call.
-    `graph_ms` is the device time of one call among many in a graph, with a warm cache. `weak` says why the timings are unreliable.
-    `argument_bytes` are those of the distinct tensors that one call gave to Triton kernels, and `tuned` what its autotuners chose, by
-    kernel. `launched` are the names of the Triton functions that its first call launched, if `launches_noted`. A measurement in a script
-    has its `source`, `file.py:line`."""
+    """One point of a sweep: a case (`softmax/N=1024`) under one provider (`triton`, `torch`, …) on one device.
+
+    `value` is what the author's function returned, in `unit` (its ylabel); `low` and `high` are the author's own band, if any. `times_ms`
+    are the raw timings of the point's last `do_bench` call, in order; `rounds` says how many came from each round. Early rounds may not
+    count: their timings are `discarded`. Timings for which the device waited for the host are `late`. Neither kind is in `times_ms`.
+    `quiet`: the 95% interval of the median is as narrow as the bench stage asks for; otherwise its time ran out. `flush_bytes` were
+    overwritten before each timing, on a device whose last-level cache has `cache_bytes` (None if unknown). `host_ms` is the median time the
+    host needs to enqueue a call. `graph_ms` is the device time of one call among many in a graph, with a warm cache. `weak` says why the
+    timings are unreliable. `argument_bytes` are those of the distinct tensors that one call gave to Triton kernels, and `tuned` what its
+    autotuners chose, by kernel.
+
+    `launched` are the names of the Triton functions that its first call launched, if `launches_noted`. A measurement in a script has its
+    `source`, `file.py:line`.
+    """
 
     case: LongName
     kernel: Name
@@ -219,12 +226,15 @@ Sizes = Annotated[tuple[int, ...], Bound(longest=64)]
 
 
 class Defect(str, Enum):
-    """What is wrong with an access to memory. `OUT_OF_BOUNDS`: outside of the storage of every tensor that the launch was given, or of the
-    tensor that the pointer came from. `UNINITIALISED`: nobody wrote what is read. `RACE`: two programs of one launch, at least one of which
-    writes, and nothing orders them; in machine code, two waves of a program, too. `EARLY`: a result is used before its wave has waited for
-    it. `ORDER`: an element has another value if waves and workgroups run in another order. What is in LDS or in registers, `EARLY` and
-    `ORDER` are seen in machine code only. `UNDEFINED`: what a masked load leaves undefined decides what is stored, or where; that is seen
-    in the kernel's first code, and no lane or program is known."""
+    """What is wrong with an access to memory.
+
+    `OUT_OF_BOUNDS`: outside of the storage of every tensor that the launch was given, or of the tensor that the pointer came from.
+    `UNINITIALISED`: nobody wrote what is read. `RACE`: two programs of one launch, at least one of which writes, and nothing orders them;
+    in machine code, two waves of a program, too. `EARLY`: a result is used before its wave has waited for it. `ORDER`: an element has
+    another value if waves and workgroups run in another order. What is in LDS or in registers, `EARLY` and `ORDER` are seen in machine
+    code only. `UNDEFINED`: what a masked load leaves undefined decides what is stored, or where; that is seen in the kernel's first code,
+    and no lane or program is known.
+    """
 
     OUT_OF_BOUNDS = "out-of-bounds"
     UNINITIALISED = "uninitialised-read"
@@ -236,12 +246,14 @@ class Defect(str, Enum):
 
 @record(frozen=True)
 class Finding:
-    """One defect of one line of a kernel, with its first example. `case` is the test in which it was found, `kernel` the row of the report
-    that the test is in, `function` what was launched. `access` is `load`, `store` or `atomic`; or `read`, of a function of torch, which has
-    no lanes and no program. `tensor` is the name of the argument, of `shape`; `index` is the element that was touched, flat and by
-    dimension. `lane` is the position in the block of `block` lanes, flat; `lanes` counts those of the access that are wrong alike.
-    `program` is the id of the program. `text` is the line `line` of `file`. `other` says what a race is with. `times` counts the accesses
-    of this test with the same defect at this line."""
+    """One defect of one line of a kernel, with its first example.
+
+    `case` is the test in which it was found, `kernel` the row of the report that the test is in, `function` what was launched. `access` is
+    `load`, `store` or `atomic`; or `read`, of a function of torch, which has no lanes and no program. `tensor` is the name of the argument,
+    of `shape`; `index` is the element that was touched, flat and by dimension. `lane` is the position in the block of `block` lanes, flat;
+    `lanes` counts those of the access that are wrong alike. `program` is the id of the program. `text` is the line `line` of `file`.
+    `other` says what a race is with. `times` counts the accesses of this test with the same defect at this line.
+    """
 
     case: LongName
     kernel: Name
@@ -327,12 +339,14 @@ class ProfiledLine:
 
 @record(frozen=True)
 class Profile:
-    """What the emulator counted of one kernel in one test, over all of its `launches`. `case` is the test, `kernel` the row of the report
-    that the test is in, `function` what was launched. `counters` are totals, `lines` those of the lines of the source that cost most;
-    docs/guides/profile.md explains each. `matrix` counts matrix instructions by name. `bounds` has the least time in microseconds that each
-    resource of the card needs, computed from the counts: no card has run it. `registers` are a lane's, `shared_bytes` the LDS of a program,
-    and `occupancy` the share (0 to 1) of the card's warps that fit; nothing else fits because of `limited_by`. `configuration` is what an
-    autotuner launched, as Triton writes it; empty without one."""
+    """What the emulator counted of one kernel in one test, over all of its `launches`.
+
+    `case` is the test, `kernel` the row of the report that the test is in, `function` what was launched. `counters` are totals, `lines`
+    those of the lines of the source that cost most; docs/guides/profile.md explains each. `matrix` counts matrix instructions by name.
+    `bounds` has the least time in microseconds that each resource of the card needs, computed from the counts: no card has run it.
+    `registers` are a lane's, `shared_bytes` the LDS of a program, and `occupancy` the share (0 to 1) of the card's warps that fit; nothing
+    else fits because of `limited_by`. `configuration` is what an autotuner launched, as Triton writes it; empty without one.
+    """
 
     case: LongName
     kernel: Name
@@ -362,28 +376,40 @@ class Profile:
 
 @record(frozen=True)
 class CompiledKernel:
-    """One launch, compiled for one architecture without a GPU, and the figures of its binary. A figure is None if the binary does not have
-    it. `seconds` is the CPU time of its compilation, with that of programs that the compiler started, and `peak_bytes` the memory that this
+    """One launch, compiled for one architecture without a GPU, and the figures of its binary.
+
+    A figure is None if the binary does not have it.
+
+    `seconds` is the CPU time of its compilation, with that of programs that the compiler started, and `peak_bytes` the memory that this
     process took for it beyond what it had; 0 and None if nobody knows. `against_base` has the gates that compare these with an earlier run,
-    each with the most that is allowed, in times of the earlier figure. `registers` are per thread (on a wave machine, VGPRs). `spills` are
-    4-byte registers kept in memory. `shared_bytes` is shared memory or LDS. `load_bits` is the widest global load. `matrix` names the
-    matrix instructions. `attributes` are what the JIT inferred about arguments, such as `tt.divisibility=16`. `options` are what the launch
-    asks of the compiler beside warps and stages, such as `waves_per_eu`, unless it is the compiler's default. `vgprs` and `agprs` are per
-    thread and add up to `registers` (with `agprs`, `vgprs` are rounded up to a multiple of four); `sgprs` are per wave. `spill_store_bytes`
-    and `spill_load_bytes` are what the instructions move for one thread, each instruction counted once. `load_widths` and `store_widths`
-    are the widths of global accesses in bits, narrowest first. `instructions` counts matrix instructions and asynchronous copies by name.
+    each with the most that is allowed, in times of the earlier figure.
+
+    `registers` are per thread (on a wave machine, VGPRs). `spills` are 4-byte registers kept in memory. `shared_bytes` is shared memory or
+    LDS. `load_bits` is the widest global load. `matrix` names the matrix instructions.
+
+    `attributes` are what the JIT inferred about arguments, such as `tt.divisibility=16`. `options` are what the launch asks of the compiler
+    beside warps and stages, such as `waves_per_eu`, unless it is the compiler's default. `vgprs` and `agprs` are per thread and add up to
+    `registers` (with `agprs`, `vgprs` are rounded up to a multiple of four); `sgprs` are per wave. `spill_store_bytes` and
+    `spill_load_bytes` are what the instructions move for one thread, each instruction counted once. `load_widths` and `store_widths` are
+    the widths of global accesses in bits, narrowest first. `instructions` counts matrix instructions and asynchronous copies by name.
     `programs` of this kernel fit into one multiprocessor (SM, CU or WGP) at a time. They have `resident_warps` warps in total, which is the
     share `occupancy` (0 to 1) of the warp slots. `limited_by` names each resource without room for another program. `compiler_waves` is the
-    compiler's own estimate per SIMD. It ignores shared memory, which is requested at launch, and that only whole programs start. `source`
-    is `file.py:line` of the function's `def`, relative to the package's root if it is in there. `card` is the name that people know the
-    architecture by. `unnamed_precision` holds `file.py:line` of each product of fp32 operands that leaves its precision to the compiler.
-    `in_flight` has a sentence for each barrier at which accesses to shared memory (LDS) are in flight that another wave can overtake,
-    `published_early` one for each place that publishes data before a cache has written it back, `undefined_lanes` one for each masked load
-    whose undefined lanes decide what is stored, or where. `order` has the accesses to shared memory and what orders them, as they stand in
-    the code. `broken` holds, for each gate that the kernel breaks, what was found and what is allowed, and `advice` what was found for the
-    gates that only advise. `waived` holds the reasons of the waivers that apply. `unjudged` says why a gate that was asked for could not be
-    judged. `not_run` says why a case is a row that compiled nothing; a module that does not import is an `error`, and has it too. A
-    configuration that an autotuner would discard has all of its figures, and is `not-run` because of that."""
+    compiler's own estimate per SIMD. It ignores shared memory, which is requested at launch, and that only whole programs start.
+
+    `source` is `file.py:line` of the function's `def`, relative to the package's root if it is in there. `card` is the name that
+    people know the architecture by.
+
+    `unnamed_precision` holds `file.py:line` of each product of fp32 operands that leaves its precision to the compiler. `in_flight` has a
+    sentence for each barrier at which accesses to shared memory (LDS) are in flight that another wave can overtake, `published_early` one
+    for each place that publishes data before a cache has written it back, `undefined_lanes` one for each masked load whose undefined lanes
+    decide what is stored, or where. `order` has the accesses to shared memory and what orders them, as they stand in the code.
+
+    `broken` holds, for each gate that the kernel breaks, what was
+    found and what is allowed, and `advice` what was found for the gates that only advise. `waived` holds the reasons of the waivers that
+    apply. `unjudged` says why a gate that was asked for could not be judged. `not_run` says why a case is a row that compiled nothing; a
+    module that does not import is an `error`, and has it too. A configuration that an autotuner would discard has all of its figures, and
+    is `not-run` because of that.
+    """
 
     kernel: Name
     function: Name

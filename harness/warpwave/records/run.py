@@ -74,13 +74,16 @@ class Inputs:
 
 @record(frozen=True)
 class RunRecord:
-    """The host's record of one target: `run.json`. `attempts` are the earlier attempts. `shard` is `2/4` if the target ran the second of
-    four parts of the package. `stages_hash` is the SHA-256 of stages.json as the inside last wrote it, if the inside reported it. `held`
-    are the seconds for which each stage had its cards locked, added up over the cards. It is empty if the run used none of this machine.
-    `emulated` names the architecture whose machine code a CPU executed; it is empty on a real card, and `card` is the name that people know
-    it by. `toolchain` names the toolchain that the target was put on; its name is then a part of `target`. `host` says in words where the
-    leg ran, if a hosts file said it. `snapshot` is a digest of the package and of warpwave, as the run found them: the legs of one run have
-    the same. `repository` is the https address of the remote, and behind `#` the path of the package in it."""
+    """The host's record of one target: `run.json`. `attempts` are the earlier attempts.
+
+    `shard` is `2/4` if the target ran the second of four parts of the package. `stages_hash` is the SHA-256 of stages.json as the inside
+    last wrote it, if the inside reported it. `held` are the seconds for which each stage had its cards locked, added up over the cards.
+    It is empty if the run used none of this machine. `emulated` names the architecture whose machine code a CPU executed; it is empty on a
+    real card, and `card` is the name that people know it by. `toolchain` names the toolchain that the target was put on; its name is then a
+    part of `target`. `host` says in words where the leg ran, if a hosts file said it. `snapshot` is a digest of the package and of
+    warpwave, as the run found them: the legs of one run have the same.
+    `repository` is the https address of the remote, and behind `#` the path of the package in it.
+    """
 
     run_id: Name
     target: Name
@@ -124,12 +127,14 @@ class Hardware:
 
 @record(frozen=True)
 class TargetRun:
-    """Everything known of one target after its run: `raw/<target>/`, read, validated and joined. `compiled` comes from the compile stage,
-    without a GPU; `launched` is what the JIT compiled on the GPU in the bench stage. `again` are the points of `samples`, measured a second
-    time: an A/A run. `shares` are the parts of the GPUs that shared the work. `peers` are the providers that the author excluded from the
-    compile stage. `missing` says which shards of a run are missing, `division` is a digest of what each of them has. `some_launches`:
-    options left out benches, or the launches of benches or tests. `hardware` is what it compiled for, `sanitized` whether its test stage
-    checked accesses to memory."""
+    """Everything known of one target after its run: `raw/<target>/`, read, validated and joined.
+
+    `compiled` comes from the compile stage, without a GPU; `launched` is what the JIT compiled on the GPU in the bench stage. `again` are
+    the points of `samples`, measured a second time: an A/A run. `shares` are the parts of the GPUs that shared the work. `peers` are the
+    providers that the author excluded from the compile stage. `missing` says which shards of a run are missing, `division` is a digest of
+    what each of them has. `some_launches`: options left out benches, or the launches of benches or tests. `hardware` is what it compiled
+    for, `sanitized` whether its test stage checked accesses to memory.
+    """
 
     record: RunRecord
     facts: Union[Facts, None] = None

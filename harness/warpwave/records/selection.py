@@ -38,7 +38,11 @@ CONFIGURATION_OF = "configuration of "  # the start of the property of a test th
 
 
 def parse_configuration(text: str) -> tuple[str, dict[str, str]]:
-    """Return the kernel and the settings of `matmul: BLOCK=128 num_warps=4`. Raises ValueError if the text is something else."""
+    """Return the kernel and the settings of `matmul: BLOCK=128 num_warps=4`.
+
+    Raises:
+        ValueError: the text is something else.
+    """
     kernel, _, rest = text.partition(":")
     pairs = [part.partition("=") for part in re.split(r"[\s,]+", rest.strip())]
     if not kernel.strip() or not all(name and equals and value for name, equals, value in pairs):

@@ -110,14 +110,16 @@ def worst(verdicts: list[Verdict], default: Verdict = Verdict.NOT_RUN) -> Verdic
 
 
 class NotRun(str, Enum):
-    """Why a test or a launch did not run, or not to its end. `SKIPPED` is the author's own decision, and so is `XFAILED`: a test that
-    failed as expected while it was compiled. `EMPTY`: a file has nothing to run. `DATA`: the host's code depends on data that a pretended
-    GPU does not have. `RAISED`: its code raised an exception that nothing of the others explains. `IMPORT`: a module does not import.
-    `REQUIREMENT`: a module of another package is not installed. `NEEDS_BUILD`: it calls compiled code of the package, which is not built
-    here. `NEEDS_CARD`: it compares what only a card knows, such as times. `NOT_PRETENDED`: it needs something of a GPU that warpwave does
-    not pretend, which is a gap of warpwave. `TIME_UP`: never reached. `STOPPED`: the run was stopped before it. `DISCARDED`: an autotuner
-    tries this configuration and has a clean one for the same launch. `NOT_FOLLOWED`: it ran, but the undefined lanes of a launch could not
-    be followed, which is a gap of warpwave, too."""
+    """Why a test or a launch did not run, or not to its end.
+
+    `SKIPPED` is the author's own decision, and so is `XFAILED`: a test that failed as expected while it was compiled. `EMPTY`: a file has
+    nothing to run. `DATA`: the host's code depends on data that a pretended GPU does not have. `RAISED`: its code raised an exception that
+    nothing of the others explains. `IMPORT`: a module does not import. `REQUIREMENT`: a module of another package is not installed.
+    `NEEDS_BUILD`: it calls compiled code of the package, which is not built here. `NEEDS_CARD`: it compares what only a card knows, such as
+    times. `NOT_PRETENDED`: it needs something of a GPU that warpwave does not pretend, which is a gap of warpwave. `TIME_UP`: never
+    reached. `STOPPED`: the run was stopped before it. `DISCARDED`: an autotuner tries this configuration and has a clean one for the same
+    launch. `NOT_FOLLOWED`: it ran, but the undefined lanes of a launch could not be followed, which is a gap of warpwave, too.
+    """
 
     SKIPPED = "skipped"
     XFAILED = "xfailed"

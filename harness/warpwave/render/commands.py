@@ -49,16 +49,20 @@ _LONGEST = 4000  # characters of options; the command is repeated beside each fa
 
 
 def repro(target: TargetSummary, result: CaseResult) -> str:
-    """Return a shell command: `warpwave run cuda --kernels ../ops --stage test --test 'test_add.py::test_add[fp32-1]'`. What a tuner chose
-    stays chosen: `--config 'add_kernel: BLOCK=128, num_warps=4'`."""
+    """Return a shell command: `warpwave run cuda --kernels ../ops --stage test --test 'test_add.py::test_add[fp32-1]'`.
+
+    What a tuner chose stays chosen: `--config 'add_kernel: BLOCK=128, num_warps=4'`.
+    """
     chosen = {name.removeprefix(CONFIGURATION_OF): text for name, text in result.properties.items() if name.startswith(CONFIGURATION_OF)}
     configs = [("--config", f"{kernel}: {text.rpartition(' (')[0]}") for kernel, text in chosen.items() if text.endswith(")")]
     return rerun(target, ["--stage", "test", "--test", result.id, *itertools.chain(*configs)], without=("--config",))
 
 
 def rerun(target: TargetSummary, more: Iterable[str], without: Container[str] = ()) -> str:
-    """Return a shell command that runs on the same target with the options that its run had, except those `without`, and `more` options. It
-    is empty if the options are too many to print: without some of them, the same test might pass."""
+    """Return a shell command that runs on the same target with the options that its run had, except those `without`, and `more` options.
+
+    It is empty if the options are too many to print: without some of them, the same test might pass.
+    """
     # A second run of one target is shown as `cuda (2)`, but `warpwave run` takes the target's own name.
     name = re.sub(r" \(\d+\)$", "", target.target)
     kept = [word for option in _options(target.command) if option[0].partition("=")[0] not in without for word in option]
@@ -92,8 +96,10 @@ def bench_patterns(comparison: Comparison) -> dict[str, str]:
 
 
 def look_closer(target: TargetSummary, pattern: str) -> str:
-    """Return a shell command: `warpwave run cuda --stage bench,compile --bench 'softmax/bench_*.py' --full`. The patterns that the run was
-    given stay. Without any, and with an empty `pattern`, every benchmark runs. A quick look is not repeated."""
+    """Return a shell command: `warpwave run cuda --stage bench,compile --bench 'softmax/bench_*.py' --full`.
+
+    The patterns that the run was given stay. Without any, and with an empty `pattern`, every benchmark runs. A quick look is not repeated.
+    """
     given = any(word.partition("=")[0] == "--bench" for word in target.command)
     benches = ["--bench", pattern] if pattern and not given else []
     return rerun(target, ["--stage", "bench,compile", *benches, "--full"], without=("--quick", "--budget"))
@@ -105,8 +111,10 @@ _SCRIPT = re.compile(r"--bench-script ('[^']+'|[\w./+-]+) runs it\b")  # as the 
 
 
 def next_commands(comparison: Comparison, out: PurePath) -> tuple[str, ...]:
-    """Return shell commands: to finish the run in `out`, to run again what failed, or to see its page. If failures may be listed as known,
-    or are listed and gone, a second one does that."""
+    """Return shell commands: to finish the run in `out`, to run again what failed, or to see its page.
+
+    If failures may be listed as known, or are listed and gone, a second one does that.
+    """
     if unfinished := next((target for target in comparison.targets if "--resume" in target.hint and target.command), None):
         return (visible(resume_command(unfinished.command, out)),)
     failed = next((target for target in comparison.targets if failures(target.tests)), None)
@@ -144,8 +152,10 @@ _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
 
 def source_link(target: TargetSummary, source: str) -> str:
-    """Return the address of a line, `…/blob/COMMIT/kernels/softmax/rows.py#L30`; empty if it is not known exactly. A work tree with changes
-    has no address: the lines would be others."""
+    """Return the address of a line, `…/blob/COMMIT/kernels/softmax/rows.py#L30`; empty if it is not known exactly.
+
+    A work tree with changes has no address: the lines would be others.
+    """
     remote, place = _ADDRESS.fullmatch(target.repository), _SOURCE.fullmatch(source)
     if not remote or not place or not _COMMIT.fullmatch(target.commit) or ".." in place[1].split("/"):
         return ""

@@ -67,8 +67,10 @@ class _Case:
 
 @dataclass(frozen=True)
 class _Suite:
-    """Tests (with their occurrence), other cases, and compiled kernels. Cases of tests and kernels are made when written: there may be
-    many."""
+    """Tests (with their occurrence), other cases, and compiled kernels.
+
+    Cases of tests and kernels are made when written: there may be many.
+    """
 
     name: str
     target: TargetSummary
@@ -144,8 +146,10 @@ def _facts(target: TargetSummary) -> dict[str, str]:
 
 
 def _test(result: CaseResult, occurrence: int) -> str:
-    """Return the case as pytest names it: `folder.file` and `test[parameters]`; the node id is a property. Formatted by hand, because there
-    may be a million: junitparser, which writes the rest, takes 26 microseconds for each."""
+    """Return the case as pytest names it: `folder.file` and `test[parameters]`; the node id is a property.
+
+    Formatted by hand, because there may be a million: junitparser, which writes the rest, takes 26 microseconds for each.
+    """
     head, named = _named(result.id, result.kernel, occurrence)
     listed = "".join([f"<property{_attribute('name', name)}{_attribute('value', value)}/>" for name, value in result.properties.items()])
     body = f"<properties>{named}{listed}</properties>"

@@ -42,8 +42,10 @@ _SCREEN = 49  # lines; what is not on it and the last lines of the command come 
 
 
 def render_terminal(comparison: Comparison, full: bool = False, again: str = "") -> RenderableType:
-    """Return the report: the answer on one screen. `full` adds every test, case, configuration and reason below it. `again` is the command
-    that shows all of it; the screen ends with it."""
+    """Return the report: the answer on one screen. `full` adds every test, case, configuration and reason below it.
+
+    `again` is the command that shows all of it; the screen ends with it.
+    """
     found = shown(comparison)
     good = comparison.exit_code == 0
     answer = brief(comparison, found.comparison, figures=full)
@@ -58,7 +60,9 @@ def render_terminal(comparison: Comparison, full: bool = False, again: str = "")
 @dataclass(frozen=True)
 class Screen:
     """A verdict and sections, each cut to its number of lines, and all together to one screen. Wrapped lines count as they are shown.
-    `again` is the command that shows everything."""
+
+    `again` is the command that shows everything.
+    """
 
     verdict: Text
     sections: Sequence[tuple[Section, int]]

@@ -81,8 +81,10 @@ def trend(since: Since) -> str:
 
 
 def counts(found: dict[str, int], not_run: dict[str, int] | None = None, most: int | None = None) -> str:
-    """`40 passed, 1 skipped, 3 not pretended, 2 failed`, mildest first; a dash if there is nothing to count. Of more than `most` reasons
-    why something did not run, only the sum is given: `40 passed, 9 did not run`."""
+    """`40 passed, 1 skipped, 3 not pretended, 2 failed`, mildest first; a dash if there is nothing to count.
+
+    Of more than `most` reasons why something did not run, only the sum is given: `40 passed, 9 did not run`.
+    """
     parts = []
     for verdict in Verdict:
         if verdict is Verdict.NOT_RUN:

@@ -138,9 +138,11 @@ def band(cell: Cell) -> tuple[float | None, float | None]:
 
 
 def _axis(rows: Sequence[Row]) -> tuple[str, dict[str, float]] | None:
-    """Return the name of the swept size and its value in each case, or None if no parameter distinguishes all cases. The last such
-    parameter wins, as authors order them. All other varying parameters must rise or fall with it, as the number of rows does if the number
-    of elements is fixed. Otherwise the line would suggest a trend that no parameter follows."""
+    """Return the name of the swept size and its value in each case, or None if no parameter distinguishes all cases.
+
+    The last such parameter wins, as authors order them. All other varying parameters must rise or fall with it, as the number of rows does
+    if the number of elements is fixed. Otherwise the line would suggest a trend that no parameter follows.
+    """
     params: dict[str, Mapping[str, object]] = {row.case: row.params for row in rows}
     if len(params) < _FEWEST:
         return None

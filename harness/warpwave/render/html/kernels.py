@@ -141,8 +141,10 @@ _FEW = 60
 
 @dataclass(frozen=True)
 class Function:
-    """A kernel function with the figures of all `n` configurations per column; None if it was not compiled there. `source` is its file and
-    line, if known, and `link` an address of it."""
+    """A kernel function with the figures of all `n` configurations per column; None if it was not compiled there.
+
+    `source` is its file and line, if known, and `link` an address of it.
+    """
 
     kernel: str
     name: str
@@ -159,8 +161,10 @@ class Function:
 
 @dataclass(frozen=True)
 class Generated:
-    """The functions, and the sections of the code as a whole, of which `broken` ones are shown with the failures. `columns` are pairs of an
-    architecture and the target whose compiler made code for it. `several`: there is more than one target."""
+    """The functions, and the sections of the code as a whole, of which `broken` ones are shown with the failures.
+
+    `columns` are pairs of an architecture and the target whose compiler made code for it. `several`: there is more than one target.
+    """
 
     columns: list[tuple[str, str]]
     functions: list[Function]

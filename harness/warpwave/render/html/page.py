@@ -28,8 +28,10 @@ _HEADING, _SMALL_HEADING = 70, 88
 
 
 def _heading(text: str, more: str) -> tuple[str, str]:
-    """Return the heading, and what stands below it. A long sentence ends at a colon, a semicolon or a bracket. Its names are cut if it
-    would end before the second kind of fault."""
+    """Return the heading, and what stands below it.
+
+    A long sentence ends at a colon, a semicolon or a bracket. Its names are cut if it would end before the second kind of fault.
+    """
     if len(text) <= _HEADING:
         return text, more
     shorter, end = text, 0

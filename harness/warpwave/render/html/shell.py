@@ -35,9 +35,11 @@ def draw(
     small: bool = False,
     **values: Any,
 ) -> str:
-    """Render a template that extends `shell.html.jinja`. `script` runs after the script of the theme; without it, neither is there. The
-    headline is the sentence and `rest` comes below it; without `rest`, the sentence is split at its first colon. `more` stands right below
-    it. `faulty`: it names something to look at, whatever the exit code. `small`: it needs a smaller font."""
+    """Render a template that extends `shell.html.jinja`. `script` runs after the script of the theme; without it, neither is there.
+
+    The headline is the sentence and `rest` comes below it; without `rest`, the sentence is split at its first colon. `more` stands right
+    below it. `faulty`: it names something to look at, whatever the exit code. `small`: it needs a smaller font.
+    """
     style, code = _style(), packaged_script("theme.js") + script if script else ""
     allowed = f"style-src '{_digest(style)}'; " + (f"script-src '{_digest(code)}'; " if code else "")
     if rest is None:
@@ -132,8 +134,10 @@ class Data:
 
 
 def split(bodies: Mapping[str, Markup], gravest: Iterable[str]) -> tuple[dict[str, Markup | None], dict[str, str]]:
-    """Return the sections that are markup of the page, with None for the others, and the others by their anchor. `gravest` orders the
-    anchors: the sections that a reader opens first are in the page, also for a browser without scripts."""
+    """Return the sections that are markup of the page, with None for the others, and the others by their anchor.
+
+    `gravest` orders the anchors: the sections that a reader opens first are in the page, also for a browser without scripts.
+    """
     room = MOST_MARKUP
     shown: dict[str, Markup | None] = dict.fromkeys(bodies)
     for ident in gravest:

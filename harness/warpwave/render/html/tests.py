@@ -30,8 +30,10 @@ class Numeric:
 
 
 def failures(comparison: Comparison) -> dict[str, Any]:
-    """Return the tests that failed: the first ones, and no more of their output than a page can carry. Each has a story for each target on
-    which it failed, with the command that runs it alone, and why the failure is only suspected."""
+    """Return the tests that failed: the first ones, and no more of their output than a page can carry.
+
+    Each has a story for each target on which it failed, with the command that runs it alone, and why the failure is only suspected.
+    """
     rows = [row for row in comparison.tests if any(cell.result.verdict in FAILING for cell in row.cells)]
     targets = {target.target: target for target in comparison.targets}
     room = _ALL_DETAILS

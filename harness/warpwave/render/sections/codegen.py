@@ -276,8 +276,10 @@ def _failed(comparison: Comparison) -> dict[tuple[str, str], str]:
 
 
 def _not_compiled(title: str, cells: list[CodegenCell], failed: Mapping[tuple[str, str], str] = MappingProxyType({})) -> list[Section]:
-    """Return a line per function, target and reason. A reason shared by many architectures or points is listed once. `failed` has the words
-    of failed tests. A test that launches the function and fails with the compiler's words is named."""
+    """Return a line per function, target and reason. A reason shared by many architectures or points is listed once.
+
+    `failed` has the words of failed tests. A test that launches the function and fails with the compiler's words is named.
+    """
     groups = grouped(
         ((_function(made), target, first_line(made.reason), made.verdict), made)
         for target, made in ((cell.target, cell.compiled) for cell in cells)

@@ -29,9 +29,11 @@ _LONGEST = 2000  # characters of a name
 @dataclass(frozen=True)
 class Section:
     """A title, a table if there are `heads`, lines below it, a legend, and text to `paste` somewhere. `folded` sections hold details.
+
     Columns in `right` are right-aligned numbers. Columns from `narrow` on break their cells before they take room from earlier ones.
-    `groups` are columns that belong together, with their common head; a page that is too narrow draws some of them below the others. Where
-    room is scarce, the column `under` stands below the first one."""
+    `groups` are columns that belong together, with their common head; a page that is too narrow draws some of them below the others.
+    Where room is scarce, the column `under` stands below the first one.
+    """
 
     title: str
     heads: tuple[Line, ...] = ()

@@ -78,7 +78,9 @@ def _targets(comparison: Comparison) -> Section:
 
 def _each_target(comparison: Comparison, *, full: bool, counted: bool = False) -> list[Line]:
     """Return what each target did, or why it did not and what to do; and what was given up, and left out unless that is `counted` above.
-    `full` has every attempt and note, and how tests were chosen."""
+
+    `full` has every attempt and note, and how tests were chosen.
+    """
     lines: list[Line] = []
     few = None if full else _REMARKS
     made = [cell for cell in comparison.compiled_cells if cell.compiled.was_compiled]
@@ -160,8 +162,10 @@ def _copy(device: DeviceSummary) -> str:
 
 
 def did_not_pass(comparison: Comparison, few: int | None) -> list[Section]:
-    """Return the tests that failed, and below each a line per target on which it did not pass; the first `few` lines. Below them is the
-    command that runs the first one alone. Its id is pytest's own, quoted for a shell."""
+    """Return the tests that failed, and below each a line per target on which it did not pass; the first `few` lines.
+
+    Below them is the command that runs the first one alone. Its id is pytest's own, quoted for a shell.
+    """
     failed = [row for row in comparison.tests if _failed(row)]
     look = (line for row in failed for line in _story(row, comparison.targets))
     stories = sum(1 + _behind(row) + len(row.suspected) for row in failed)
@@ -280,8 +284,10 @@ class Brief:
 
 
 def brief(whole: Comparison, comparison: Comparison, *, failures: int = 4, rows: int | None = None, figures: bool = False) -> Brief:
-    """Return the answer. The headline is about the `whole`, the sections about the part of it that a page shows. `failures` are the lines
-    about failed tests, `rows` those of the grid. With `figures`, every gap is listed with all figures of its code."""
+    """Return the answer. The headline is about the `whole`, the sections about the part of it that a page shows.
+
+    `failures` are the lines about failed tests, `rows` those of the grid. With `figures`, every gap is listed with all figures of its code.
+    """
     lines = overview(comparison)
     found = shortfalls(comparison, lines)
     broken = [*codegen.uncompiled(comparison), *codegen.gate_sections(comparison, 3)]

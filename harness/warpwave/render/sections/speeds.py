@@ -77,8 +77,10 @@ KERNELS, GAPS, CAUSE = "Kernels", "Where is the gap, what next", "largest gap"
 
 
 def kernels(comparison: Comparison, lines: Sequence[KernelLine], found: Sequence[Shortfall]) -> list[Section]:
-    """Return a line a kernel with a column per target; of more than three targets, a line per kernel and target. Beside each other stand
-    only targets that ran on a card, if there are several; the last column then has the causes of gaps, `found`."""
+    """Return a line a kernel with a column per target; of more than three targets, a line per kernel and target.
+
+    Beside each other stand only targets that ran on a card, if there are several; the last column then has the causes of gaps, `found`.
+    """
     if not lines:
         return []
     ported = any(line.portability is not None for line in lines)

@@ -70,8 +70,10 @@ _MOST = 3  # targets named
 
 
 def suspicion(row: ParityRow, target: str, targets: Iterable[TargetSummary]) -> str:
-    """Return whose fault a test's failure on an emulated `target` is: host code's, or what is suspected and what settles it. It is empty if
-    nothing is to say."""
+    """Return whose fault a test's failure on an emulated `target` is: host code's, or what is suspected and what settles it.
+
+    It is empty if nothing is to say.
+    """
     known = {entry.target: entry for entry in targets}
     properties = next((cell.result.properties for cell in row.cells if cell.target == target), {})
     if known[target].emulated and (by_host := properties.get(HOST_ERROR_PROPERTY)):
@@ -132,8 +134,10 @@ def _row(target: TargetSummary, device: DeviceSummary) -> tuple[Line, ...]:
 
 
 def use_of_time(target: TargetSummary) -> str:
-    """Return where the run's time went: in each stage, and around them (images, containers, copies); empty if that is not known. It is
-    empty also after an earlier attempt: the stages that were kept took none of this run's time."""
+    """Return where the run's time went: in each stage, and around them (images, containers, copies); empty if that is not known.
+
+    It is empty also after an earlier attempt: the stages that were kept took none of this run's time.
+    """
     stages = [(stage.stage.value, stage.seconds) for stage in target.stages if stage.seconds >= _SHORT_S]
     around = target.seconds - sum(seconds for _, seconds in stages)
     if not stages or target.attempts or around < -_SHORT_S:
