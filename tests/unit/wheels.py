@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 # A build backend in the package's own folder: it needs no tool, and fails if it is asked to.
@@ -36,23 +37,25 @@ dependencies = ["helper>=1", "torch==1.0"]
 """
 
 
-ABOUT = "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+def _write_wheel(folder: Path, name: str, version: str, files: dict[str, str], requires: Sequence[str] = ()) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = f"{name.replace('-', '_')}-{version}"
+    needs = "".join(f"Requires-Dist: {line}\n" for line in requires)
+    described = {
+        "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
+        "WHEEL": "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "RECORD": "",
+    }
+    path = folder / f"{stem}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for file, text in {**files, **{f"{stem}.dist-info/{file}": text for file, text in described.items()}}.items():
+            archive.writestr(file, text)
+    return path
 
 
 def make_wheel(folder: Path, name: str, version: str, *requires: str, code: str = "") -> Path:
     """A wheel with one module, which holds its version, and runs `code` when it is imported."""
-    folder.mkdir(parents=True, exist_ok=True)
-    module = name.replace("-", "_")
-    path = folder / f"{module}-{version}-py3-none-any.whl"
-    needs = "".join(f"Requires-Dist: {line}\n" for line in requires)
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(f"{module}.py", f"version = {version!r}\n{code}\n")
-        archive.writestr(f"{module}-{version}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}")
-        archive.writestr(
-            f"{module}-{version}.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        archive.writestr(f"{module}-{version}.dist-info/RECORD", "")
-    return path
+    return _write_wheel(folder, name, version, {f"{name.replace('-', '_')}.py": f"version = {version!r}\n{code}\n"}, requires)
 
 
 def make_package(root: Path) -> Path:
@@ -83,13 +86,6 @@ __version__ = {version!r}
 
 def wrap_triton(folder: Path, version: str, code: str = "") -> Path:
     """A wheel of Triton in that version: what this Python has, and then `code`. It is as small as its code."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path, info = folder / f"triton-{version}-py3-none-any.whl", f"triton-{version}.dist-info"
     points = importlib.metadata.distribution("triton").read_text("entry_points.txt") or ""
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("triton/__init__.py", _WRAPPER.format(version=version, code=code))
-        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: triton\nVersion: {version}\n")
-        archive.writestr(f"{info}/WHEEL", ABOUT)
-        archive.writestr(f"{info}/entry_points.txt", points)
-        archive.writestr(f"{info}/RECORD", "")
-    return path
+    files = {"triton/__init__.py": _WRAPPER.format(version=version, code=code), f"triton-{version}.dist-info/entry_points.txt": points}
+    return _write_wheel(folder, "triton", version, files)

@@ -16,10 +16,10 @@ from warpwave.compare.model import Change
 from warpwave.compare.runs import join
 from warpwave.compare.tests import Fate, changed_tests
 from warpwave.errors import ANY, FAIL_ON, NEW, NOTHING, WORSE, UsageError, WarpwaveError, explain
-from warpwave.records import TargetRun
+from warpwave.records import TargetRun, plural
 from warpwave.render.markdown import plain, render_page
 from warpwave.render.sections import changes
-from warpwave.render.text import first_line, number, plural
+from warpwave.render.text import first_line, number
 from warpwave.report import without_collector
 
 SLOWER, LOST_TESTS = "slower", "lost-tests"
@@ -103,7 +103,7 @@ def _tests(before: Sequence[TargetRun], after: Sequence[TargetRun], asked: Asked
     lost = found.lost
     if not found.compared and not found.found:
         return Since()
-    worse = f"{plural(len(lost), 'test')} that passed before {'is' if len(lost) == 1 else 'are'} gone, skipped or expected to fail."
+    worse = f"{plural(len(lost), 'test', 'that passed before is', 'that passed before are')} gone, skipped or expected to fail."
     worse = worse if lost and asked.lost_tests else ""
     # A failing test needs no base: the report annotates it, and it decides the status.
     lines = [_annotate(bool(worse), f"test {one.fate.value}", f"{one.id} on {one.target}", one.message or one.fate.value) for one in lost]

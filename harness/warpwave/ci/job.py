@@ -14,7 +14,6 @@ from warpwave.compare.known import Known
 from warpwave.compare.model import FAILING, Comparison, Standing
 from warpwave.config.targets import Target
 from warpwave.doctor import Finding
-from warpwave.doctor.machine import FAIL
 from warpwave.errors import InfrastructureError, InvalidInputError, UsageError
 from warpwave.records import CompiledKernel, RunRecord, Verdict, dump, grouped, write_text
 from warpwave.render.exports import FORMATS, sound
@@ -25,11 +24,6 @@ from warpwave.run import commit_of
 from warpwave.run.folders import check_writable, new_run_id
 from warpwave.run.shards import parse_shard
 from warpwave.safe_text import Annotation, visible
-
-
-def unfit(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings that must be fixed before this machine can run or time anything."""
-    return [finding for finding in findings if finding.state == FAIL]
 
 
 def end_leftovers() -> str:

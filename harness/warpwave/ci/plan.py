@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -51,18 +51,13 @@ def plan_legs(text: str, known: Collection[str], shards: int = 1) -> tuple[Leg, 
             )
         found = _machines(target, machines)
         legs += [Leg(target, labels, target if len(found) == 1 else f"{target}-{number}") for number, labels in enumerate(found, 1)]
-    if shards > 1:
-        if several := [target for target in asked if sum(leg.target == target for leg in legs) > 1]:
-            raise UsageError(
-                f"--runners gives {several[0]} several machines, and --shards asks for several jobs on each.",
-                "The shards of the two runs could not be distinguished.",
-                "Give one list of labels that all of those machines have, or leave --shards out.",
-            )
-        numbered = [(leg, number) for leg in legs for number in range(1, shards + 1)]
-        legs = [Leg(leg.target, leg.runner, f"{leg.name}-{number}of{shards}", f"{number}/{shards}") for leg, number in numbered]
-    if not 0 < len(legs) <= _MOST_LEGS:
-        raise UsageError(f"--runners asks for {len(legs)} jobs.", f"The number must be between 1 and {_MOST_LEGS}.", _EXAMPLE)
-    return tuple(legs)
+    if shards > 1 and (several := [target for target in asked if sum(leg.target == target for leg in legs) > 1]):
+        raise UsageError(
+            f"--runners gives {several[0]} several machines, and --shards asks for several jobs on each.",
+            "The shards of the two runs could not be distinguished.",
+            "Give one list of labels that all of those machines have, or leave --shards out.",
+        )
+    return _bounded([part for leg in legs for part in _divided(leg, shards)], "--runners", _EXAMPLE)
 
 
 def plan_hosts(hosts: Collection[Host], shards: int = 1) -> tuple[Leg, ...]:
@@ -82,13 +77,19 @@ def plan_hosts(hosts: Collection[Host], shards: int = 1) -> tuple[Leg, ...]:
                 f"Add them, for example {host.name}: {{runner: [self-hosted, h100]}}, or give the jobs with --runners.",
             )
         (labels,) = _machines(host.name, list(host.runner))
-        parts = host.shards if host.shards > 1 else shards
-        numbers = [f"{number}/{parts}" for number in range(1, parts + 1)] if parts > 1 else [""]
-        legs += [Leg(host.name, labels, host.name + (f"-{text.replace('/', 'of')}" if text else ""), text, host.target) for text in numbers]
+        legs += _divided(Leg(host.name, labels, host.name, entry=host.target), host.shards if host.shards > 1 else shards)
+    return _bounded(legs, "The hosts file", "Use fewer shards.")
+
+
+def _divided(leg: Leg, parts: int) -> list[Leg]:
+    if parts == 1:
+        return [leg]
+    return [replace(leg, name=f"{leg.name}-{number}of{parts}", shard=f"{number}/{parts}") for number in range(1, parts + 1)]
+
+
+def _bounded(legs: Sequence[Leg], who: str, remedy: str) -> tuple[Leg, ...]:
     if not 0 < len(legs) <= _MOST_LEGS:
-        raise UsageError(
-            f"The hosts file asks for {len(legs)} jobs.", f"The number must be between 1 and {_MOST_LEGS}.", "Use fewer shards."
-        )
+        raise UsageError(f"{who} asks for {len(legs)} jobs.", f"The number must be between 1 and {_MOST_LEGS}.", remedy)
     return tuple(legs)
 
 

@@ -111,11 +111,12 @@ def leg(name: str, out: Path, kernels: Path, **given: Any) -> Outcome:
 
     With kernels of another job, its stages are test and bench, unless --options say so. Without, this one does everything itself.
     """
-    from warpwave.ci.job import check_options, put_on_record, unfit
+    from warpwave.ci.job import check_options, put_on_record
     from warpwave.ci.plan import keeping, taking
     from warpwave.cli.legs import chosen_targets
     from warpwave.config.targets import load_targets
     from warpwave.doctor import examine
+    from warpwave.doctor.machine import bad
     from warpwave.run.shards import parse_shard
 
     # If an option is given twice, the last one counts, so --options overrides the step's own options.
@@ -134,7 +135,7 @@ def leg(name: str, out: Path, kernels: Path, **given: Any) -> Outcome:
     legs = [target for target, _ in chosen_targets(asked, load_targets(asked["overlay"]))]
     findings = examine({legs[0].name: legs[0]}, [legs[0].name], engine=asked["engine"])
     print_findings(findings)
-    if faults := unfit(findings):
+    if faults := bad(findings, strict=False):
         for target in legs:
             put_on_record(target, faults, asked["kernels"], out, part, context.meta[COMMAND])
         return outcome_of_findings(faults)

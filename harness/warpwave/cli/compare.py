@@ -13,7 +13,7 @@ from warpwave import console
 from warpwave.cli.options import OUT_FILE, OUT_FOLDER, Json, JsonCommand, complete_list, json_option, known_options
 from warpwave.cli.show import read_runs, show_page
 from warpwave.errors import ANY, FAIL_ON, NEW, NOTHING, WORSE, ExitCode, Outcome, UsageError
-from warpwave.records import grouped
+from warpwave.records import grouped, plural
 
 if TYPE_CHECKING:
     from warpwave.compare.changed_codegen import Bundle, Concern, Diff
@@ -132,7 +132,7 @@ def speed_outcome(found: SpeedChanges, fail_on: str = WORSE) -> Outcome:
     that both runs skip does not count, and one that fails in both only for `any`."""
     from warpwave.compare.model import Change
     from warpwave.render.sections.changes import speed_sentence
-    from warpwave.render.text import first_line, plural
+    from warpwave.render.text import first_line
 
     if fail_on == NOTHING:
         return Outcome()
@@ -164,7 +164,6 @@ def history(folders: tuple[Path, ...], kernel: str | None, last: int, markdown: 
     from warpwave.collect import find_raw
     from warpwave.compare.history import lines, series
     from warpwave.render.sections.changes import history_sections
-    from warpwave.render.text import plural
 
     given = {path.resolve() for path in folders}
     # By the outermost given folder that holds it: shards are joined within one, not across runs.

@@ -16,6 +16,7 @@ from warpwave import console
 from warpwave.cli.options import FILE, FOLDER, Json, JsonCommand, complete_target, json_option
 from warpwave.cli.show import print_answer
 from warpwave.errors import ExitCode, InfrastructureError, Outcome
+from warpwave.records import plural
 from warpwave.records.registry import HERE
 from warpwave.safe_text import json_text, visible
 
@@ -49,9 +50,7 @@ def doctor_hosts(options: Mapping[str, Any], targets: dict[str, Target], *, stri
     document = {"schema_version": 1, **ended.fields(), "file": str(hosts_file(options)[0]), "hosts": rows}
     if not print_answer(json, [json_text(document, default=str) + "\n"]):
         console.show(_table(places, found))
-        console.say(
-            f"{hosts_file(options)[0]}: {len(places)} host{'' if len(places) == 1 else 's'} asked, {sum(map(bool, wrong.values()))} not fit"
-        )
+        console.say(f"{hosts_file(options)[0]}: {plural(len(places), 'host')} asked, {sum(map(bool, wrong.values()))} not fit")
     return ended
 
 

@@ -135,8 +135,7 @@ def update(runs: tuple[Path, ...], file: Path | None, prune: bool, json: Json) -
 
     What the RUNs did not run stays as it is: other targets, tests that -k or --quick left out. Comments and dates stay.
     """
-    from warpwave.records import write_text
-    from warpwave.render.text import plural
+    from warpwave.records import plural, write_text
     from warpwave.safe_text import json_text
 
     path = file or find(Path.cwd()) or Path.cwd() / FILE

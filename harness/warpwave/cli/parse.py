@@ -24,7 +24,7 @@ from warpwave.engines.docker.container import check_weakenings
 from warpwave.errors import NothingRanError, UsageError, WarpwaveError
 from warpwave.git import ask_git
 from warpwave.options import GIB, Build, Install, Package, RunOptions, Where
-from warpwave.records import Budget, Cap, Chosen, Declared, Limits, Stage, What
+from warpwave.records import Budget, Cap, Chosen, Declared, Limits, Stage, What, plural
 from warpwave.records.selection import is_bench, is_test, parse_configuration
 from warpwave.run import inputs
 from warpwave.run.choice import (
@@ -133,7 +133,7 @@ def chosen_tests(options: dict[str, Any], package: Package, benches: tuple[str, 
         chosen = Chosen(still_there(failed, "--last-failed", package.kernels, run), how=(f"--last-failed {run}",))
         gone = len(failed) - len(chosen.tests or ())
         lost = f"; the files of {gone} of them are gone" if gone > 0 else ""
-        chosen = replace(chosen, why=(f"{len(failed)} test{'' if len(failed) == 1 else 's'} failed in {run}{lost}",))
+        chosen = replace(chosen, why=(f"{plural(len(failed), 'test')} failed in {run}{lost}",))
     elif ref := options["changed_since"]:
         chosen, benches = _touched_by(changed_files(package.folder, ref), f"--changed-since {ref}", package, benches)
     elif edited := options.get("edited"):
@@ -156,9 +156,8 @@ def _touched_by(change: Change, option: str, package: Package, patterns: tuple[s
     graph = ImportGraph(root, files, (*package.declared.import_folders, *settings.pythonpath))
     hit = touched(graph, wanted, change.files)
     if not hit.reasons:
-        count = len(change.files)
         happened = f"{option}: none of the {len(wanted)} test files and benches is touched by a change."
-        meaning = f"{count} file{' differs' if count == 1 else 's differ'} from {change.commit or 'before'}{_named(hit.without_effect)}."
+        meaning = f"{plural(len(change.files), 'file', 'differs', 'differ')} from {change.commit or 'before'}{_named(hit.without_effect)}."
         raise NothingRanError(happened, meaning, f"There is nothing to run. Leave {option.partition(' ')[0]} out to run everything.")
     own = tuple(found[path] for path in hit.reasons)
     what = f"what has changed since {option.partition(' ')[2]} ({change.commit})" if change.commit else "the edit"

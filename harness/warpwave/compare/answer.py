@@ -11,23 +11,12 @@ from typing import Union
 
 from warpwave.compare.code_hints import Figure, Hint, Side, figures, hints
 from warpwave.compare.grid import not_portable, portable
-from warpwave.compare.model import (
-    FAILING,
-    Cell,
-    Comparison,
-    Geomean,
-    KernelOnCards,
-    OnCard,
-    Row,
-    Since,
-    Speed,
-    TargetSummary,
-)
+from warpwave.compare.model import FAILING, Cell, Comparison, Geomean, KernelOnCards, OnCard, Row, Since, Speed, TargetSummary, failures
 from warpwave.compare.speeds import lower_is_better
 from warpwave.compare.tests import mistyped
 from warpwave.compare.unchecked import checked_of
 from warpwave.compare.verdict import sentence, together
-from warpwave.records import BY_TORCH, HOST_CODE, RUNS_ON, CompiledKernel, NotRun, Verdict, grouped
+from warpwave.records import BY_TORCH, HOST_CODE, RUNS_ON, CompiledKernel, NotRun, Verdict, grouped, plural
 from warpwave.records.selection import is_load
 from warpwave.records.words import is_memory, is_rate
 from warpwave.stats import median
@@ -117,7 +106,7 @@ class Square:
     @property
     def failed(self) -> int:
         """How many of its tests failed."""
-        return sum(self.counts.get(verdict.value, 0) for verdict in FAILING)
+        return failures(self.counts)
 
     @property
     def share(self) -> Union[float, None]:
@@ -294,7 +283,7 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine], limit: str) -> l
         named = list(dict.fromkeys(made.hardware for made in cells if is_wrong(made)))
         return ", ".join(named) if len(named) <= _FEW_CARDS else f"{len(named)} architectures"
 
-    failed = {target.target: count for target in targets if (count := _failed(target) - unloaded.get(target.target, 0))}
+    failed = {target.target: count for target in targets if (count := failures(target.tests) - unloaded.get(target.target, 0))}
     unmeasured = {target.target: count for target in targets if (count := _unmeasured(target))}
     faults = (  # how many on each target, of what, and the verb for one and for many
         (failed, "test", "fails", "fail", ""),
@@ -330,8 +319,7 @@ def _memory(comparison: Comparison) -> list[str]:
     lines = {(one.function, one.place, one.defect): f"{one.defect.value} in `{one.function}`" for one in found}
     if not lines:
         return []
-    noun = "1 memory finding" if len(lines) == 1 else f"{len(lines)} memory findings"
-    return [f"{noun} ({next(iter(lines.values()))}{', …' if len(lines) > 1 else ''})"]
+    return [f"{plural(len(lines), 'memory finding')} ({next(iter(lines.values()))}{', …' if len(lines) > 1 else ''})"]
 
 
 def _clause(counted: Mapping[str, int], noun: str, one: str, many: str, *, there: bool, remarks: Mapping[str, str]) -> str:
@@ -341,7 +329,7 @@ def _clause(counted: Mapping[str, int], noun: str, one: str, many: str, *, there
         return f"on {target} ({remarks[target]})" if target in remarks else f"on {target}"
 
     (first, count), *others = counted.items()
-    text = f"{count} {noun} {one}" if count == 1 else f"{count} {noun}s {many}"
+    text = plural(count, noun, one, many)
     more = [f"{number} {where(target)}" for target, number in others[: _MOST - 1]]
     more += [f"some on {len(others) - len(more)} more targets"] if len(others) > len(more) else []
     return ", ".join([f"{text} {'there' if there else where(first)}", *more])
@@ -350,7 +338,7 @@ def _clause(counted: Mapping[str, int], noun: str, one: str, many: str, *, there
 def _remark(target: TargetSummary) -> str:
     """Say how tests of a target failed: `2 suspected, 1 timeout`; nothing if all of them failed in the usual way."""
     how = {verdict.value: target.tests.get(verdict.value, 0) for verdict in FAILING if verdict not in (Verdict.FAILED, Verdict.ERROR)}
-    failed = _failed(target)
+    failed = failures(target.tests)
     if target.suspected == failed:
         return "suspected" if failed else ""
     return ", ".join(f"{number} {word}" for word, number in {"suspected": target.suspected, **how}.items() if number)
@@ -367,13 +355,13 @@ def _right(comparison: Comparison, lines: Sequence[KernelLine]) -> list[str]:
     clauses += [f"all {others} pass on {', '.join(tested[:_MOST])}{more}"] if tested else []
     rows = (cell.compiled for cell in comparison.compiled_cells)
     advised = {(row.kernel, row.function) for row in rows if row.advice.keys() - row.waived}
-    clauses += [f"{len(advised)} {'kernel has' if len(advised) == 1 else 'kernels have'} advice"] if advised else []
+    clauses += [plural(len(advised), "kernel", "has advice", "have advice")] if advised else []
     untested = [target.target for target in comparison.targets if target.is_untested]
     clauses += [f"no test was found on {', '.join(untested[:_MOST])}"] if untested else []
     late = [target.target for target in comparison.targets if target.is_late]
     clauses += [f"the budget was up before the first test on {', '.join(late[:_MOST])}"] if late else []
     made = sum(target.compiled.get(Verdict.PASSED.value, 0) for target in comparison.targets)
-    clauses += [f"{made} {'binary was' if made == 1 else 'binaries were'} compiled"] if made and not tested else []
+    clauses += [plural(made, "binary", "was compiled", "were compiled")] if made and not tested else []
     shares = [(one.of_ceiling, target, line.kernel) for line, target, one in _each(lines) if one.of_ceiling and one.ground == "copy"]
     if shares:
         share, target, kernel = min(shares)
@@ -387,9 +375,8 @@ def _known(comparison: Comparison) -> list[str]:
     known = comparison.known
     if known is None:
         return []
-    left = len(known.unneeded)
-    gone = f"{left} listed {'failure is' if left == 1 else 'failures are'} gone"
-    return ([known.words] if known.count else []) + ([gone] if left else [])
+    gone = plural(len(known.unneeded), "listed failure", "is gone", "are gone")
+    return ([known.words] if known.count else []) + ([gone] if known.unneeded else [])
 
 
 def _by_target(comparison: Comparison, named: Iterable[str]) -> dict[str, int]:
@@ -429,7 +416,7 @@ def _on_some_architectures(cells: Sequence[CompiledKernel]) -> list[str]:
     if not found:
         return []
     origin, reason = list(found.items())[-1]
-    more = f", and {len(found) - 1} more {'case' if len(found) == 2 else 'cases'} like it" if len(found) > 1 else ""
+    more = f", and {plural(len(found) - 1, 'more case')} like it" if len(found) > 1 else ""
     return [f"{_short(origin)} {reason.removeprefix('it ').partition(': ')[0]}{more}"]
 
 
@@ -445,12 +432,7 @@ def _raised(comparison: Comparison) -> list[str]:
     by_torch = sum(reason.endswith(BY_TORCH) for reason in found.values())
     counts = ((len(found) - by_torch, "code of the package"), (by_torch, "torch, maybe for what is pretended"))
     said = ", ".join(f"{count} raised by {who}" for count, who in counts if count)
-    noun = "case" if len(found) == 1 else "cases"
-    return [f"{len(found)} {noun} did not run to the end without a card ({said})"] if found else []
-
-
-def _failed(target: TargetSummary) -> int:
-    return sum(target.tests.get(verdict.value, 0) for verdict in FAILING)
+    return [f"{plural(len(found), 'case')} did not run to the end without a card ({said})"] if found else []
 
 
 def _unloaded(comparison: Comparison) -> dict[str, int]:
@@ -685,7 +667,7 @@ def _failing(square: Square) -> Union[Hint, None]:
     if not square.failed:
         return None
     tests = f"{square.failed} of its tests {'fails' if square.failed == 1 else 'fail'} on {square.target}"
-    cause = f"{square.failed} test{' fails' if square.failed == 1 else 's fail'}"
+    cause = plural(square.failed, "test", "fails", "fail")
     return Hint("Fix its tests first: the speed of a wrong result says little.", tests, cause)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Union
 
-from warpwave.records import CompiledKernel
+from warpwave.records import CompiledKernel, plural
 
 _FEWER = 0.75  # of the warps there: less is worth a hint
 _LONGEST = 160  # characters of a figure
@@ -144,13 +144,9 @@ def _moved(here: CompiledKernel, there: CompiledKernel) -> str:
     names = {**here.constants, **there.constants}
     values = ((name, here.constants.get(name, "none"), there.constants.get(name, "none")) for name in names)
     moved = [f"{name} {one} here, {other} there" for name, one, other in values if one != other]
-    if None not in (here.num_warps, there.num_warps) and here.num_warps != there.num_warps:
-        moved.append(f"{_counted(here.num_warps, 'warp')} here, {there.num_warps} there")
+    if here.num_warps is not None and there.num_warps not in (None, here.num_warps):
+        moved.append(f"{plural(here.num_warps, 'warp')} here, {there.num_warps} there")
     return _cut("; ".join(moved))
-
-
-def _counted(count: Union[int, None], noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _most(side: Side, field: str) -> Union[int, None]:
@@ -185,7 +181,7 @@ def _tuned(made: Sequence[CompiledKernel]) -> str:
     found = []
     for row in made[:_MOST]:
         parts = [f"{name}={value}" for name, value in row.constants.items()]
-        parts += [_counted(count, noun) for count, noun in ((row.num_warps, "warp"), (row.num_stages, "stage")) if count is not None]
+        parts += [plural(count, noun) for count, noun in ((row.num_warps, "warp"), (row.num_stages, "stage")) if count is not None]
         found.append(", ".join(parts))
     return _cut("; ".join(dict.fromkeys(found)))
 

@@ -24,6 +24,7 @@ from warpwave.errors import ANY, NEW, NOTHING, WORSE, ConfigError, ExitCode, Out
 from warpwave.records import HOST_CODE, RUNS_ON, CaseResult, CompiledKernel, Sample, Stage, StageReport, TargetRun, Verdict, worst
 from warpwave.records.run import MARK, plain_target
 from warpwave.records.selection import FOR_TIME
+from warpwave.records.words import plural
 
 FILE = "known-failures.txt"
 # The words behind the target, by kind. A `case` is host code that did not get through while it was compiled.
@@ -437,10 +438,9 @@ def decide(found: Outcome, known: Union[KnownFailures, None], slower: int = 0) -
     if found.ok and known.fail_on == ANY and known.count:
         return Outcome(ExitCode.FAILED, f"{known.words}, and --fail-on any")
     if found.ok and known.fail_on in (ANY, WORSE) and slower:
-        return Outcome(ExitCode.FAILED, f"{slower} case{'' if slower == 1 else 's'} slower than in the base run")
+        return Outcome(ExitCode.FAILED, f"{plural(slower, 'case')} slower than in the base run")
     if found.ok and known.strict and (left := len(known.unneeded)):
-        noun = "1 known failure is" if left == 1 else f"{left} known failures are"
-        return Outcome(ExitCode.FAILED, f"{noun} listed and not needed any more (--known-strict)")
+        return Outcome(ExitCode.FAILED, f"{plural(left, 'known failure', 'is', 'are')} listed and not needed any more (--known-strict)")
     return found
 
 

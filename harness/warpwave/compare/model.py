@@ -6,7 +6,7 @@ is the name that reports show: the target's name, followed by ` (2)` if two runs
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, Union
@@ -33,9 +33,16 @@ from warpwave.records import (
     with_card,
 )
 from warpwave.records.selection import FOR_TIME
+from warpwave.records.words import plural
 
 # How a test, kernel or stage ends that ran and did not pass.
 FAILING = (Verdict.FAILED, Verdict.ERROR, Verdict.TIMEOUT, Verdict.CRASHED, Verdict.OOM, Verdict.GPU_HANG)
+
+
+def failures(*counts: Mapping[str, int]) -> int:
+    """Return how many failures are in counts by verdict."""
+    return sum(found.get(verdict.value, 0) for found in counts for verdict in FAILING)
+
 
 # How something ends that ran to its end, with whatever result.
 COMPLETE = (Verdict.PASSED, Verdict.FAILED, Verdict.ERROR)
@@ -554,7 +561,7 @@ class KnownFailures(Strict):
     @property
     def words(self) -> str:
         """`3 known failures`."""
-        return f"{self.count} known failure{'' if self.count == 1 else 's'}"
+        return plural(self.count, "known failure")
 
     @property
     def unneeded(self) -> tuple[KnownUse, ...]:

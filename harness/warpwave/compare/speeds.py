@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Union
 
 from warpwave.compare.model import FAILING, Cell, Change, Geomean, Noise, Portability, Ratio, Refusal, Row, Speed
-from warpwave.records import HARMLESS, LAUNCHED_PROPERTY, CaseResult, Ceiling, Sample, Stage, TargetRun, Verdict, grouped
+from warpwave.records import HARMLESS, LAUNCHED_PROPERTY, CaseResult, Ceiling, Sample, Stage, TargetRun, Verdict, grouped, plural
 from warpwave.records.words import gbps_of, is_memory, is_time, tflops_of
 from warpwave.stats import LARGEST, Interval, geometric_mean, harmonic_mean, measurable, median, median_interval, quantile, ratio_of_medians
 
@@ -517,8 +517,7 @@ class Doubts:
     def _words(self, sample: Sample, tests: set[tuple[str, str]]) -> str:
         known = [name for name in sample.launched if name in self._by_function] if sample.launches_noted else []
         if known:
-            count = "1 test" if len(tests) == 1 else f"{len(tests)} tests"
-            return f"{count} that {'launches' if len(tests) == 1 else 'launch'} {first_names(known)} did not pass here"
+            return f"{plural(len(tests), 'test', 'that launches', 'that launch')} {first_names(known)} did not pass here"
         return f"{len(tests)} of {self._counts[sample.kernel]} tests of {sample.kernel} did not pass here"
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from warpwave.compare.model import FAILING, KernelTests, Parity, ParityRow, TargetSummary, TestCell
+from warpwave.compare.model import FAILING, KernelTests, Parity, ParityRow, TargetSummary, TestCell, failures
 from warpwave.records import HARMLESS, HOST_ERROR_PROPERTY, MOST_SECONDS, CaseResult, CompiledKernel, Stage, TargetRun, Verdict, grouped
 from warpwave.records.selection import NO_SUCH_TEST, RAN_NO_TEST, is_load
 
@@ -127,12 +127,11 @@ def mistyped(targets: Sequence[TargetSummary], tests: Iterable[ParityRow]) -> st
     if any(not is_mistyped(cell.result) for _, cell in failing):
         return ""
     explained = {*refused, *(cell.target for _, cell in failing)}
-    bad = {verdict.value for verdict in FAILING}
     for target in targets:
         is_explained = target.target in explained
         if target.verdict is not (Verdict.ERROR if is_explained else Verdict.PASSED):
             return ""
-        if is_explained and bad & {*target.compiled, *target.host_code}:
+        if is_explained and failures(target.compiled, target.host_code):
             return ""
     found = [*dict.fromkeys(refused.values())]
     if unknown:

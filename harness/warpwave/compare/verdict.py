@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Union
 
-from warpwave.compare.model import COMPLETE, FAILING, CardUse, DeviceSummary, TargetSummary
+from warpwave.compare.model import COMPLETE, FAILING, CardUse, DeviceSummary, TargetSummary, failures
 from warpwave.compare.speeds import SMALLEST, copies_gbps, impossible, impossible_ceiling, judge, large_copies, products_tflops
 from warpwave.compare.tests import count_reasons
 from warpwave.compare.unchecked import causes
@@ -29,6 +29,7 @@ from warpwave.records import (
     worst,
 )
 from warpwave.records.selection import is_load
+from warpwave.records.words import plural
 from warpwave.stats import measurable
 
 _GIB = 1 << 30
@@ -236,18 +237,18 @@ def sentence(targets: Sequence[TargetSummary]) -> str:
     """Return the verdict in words: how many targets are complete, how much failed, and what each target did or why it did not."""
     complete = sum(target.complete for target in targets)
     verb = "is" if 1 in (complete, len(targets)) else "are"
-    head = f"{complete} of {len(targets)} target{'' if len(targets) == 1 else 's'} {verb} complete"
-    failed = {"test": _failed(target.tests for target in targets), "binary": _failed(target.compiled for target in targets)}
-    parts = [_nouns(count, f"failed {noun}") for noun, count in failed.items() if count]
-    if hosted := _failed(target.host_code for target in targets):
-        parts.append(f"{_nouns(hosted, 'failed case')} in host code")
+    head = f"{complete} of {plural(len(targets), 'target')} {verb} complete"
+    failed = {"test": failures(*(target.tests for target in targets)), "binary": failures(*(target.compiled for target in targets))}
+    parts = [plural(count, f"failed {noun}") for noun, count in failed.items() if count]
+    if hosted := failures(*(target.host_code for target in targets)):
+        parts.append(f"{plural(hosted, 'failed case')} in host code")
     head += f", with {_listed(parts)}" if parts else ""
     return f"{head}: {'; '.join(_phrases(targets))}." if targets else "Nothing ran: no target was asked for and no raw folder was given."
 
 
 def outcome(targets: Sequence[TargetSummary]) -> Outcome:
     """Return the exit code and reason: failed tests first, since a person must look; then broken infrastructure; then missing results."""
-    if failed := [target for target in targets if (target.complete and target.verdict is not Verdict.PASSED) or _bad(target)]:
+    if failed := [target for target in targets if (target.complete and target.verdict is not Verdict.PASSED) or _failures(target)]:
         return Outcome(ExitCode.FAILED, "; ".join(map(_failure, failed)))
     # A leg that has a record and is absent: its machine did not answer.
     if broken := [target for target in targets if target.verdict is Verdict.INFRA or (target.verdict is Verdict.ABSENT and target.run_id)]:
@@ -261,9 +262,8 @@ def outcome(targets: Sequence[TargetSummary]) -> Outcome:
     return Outcome(ExitCode.INCOMPLETE, "; ".join(together(wanting))) if wanting else Outcome()
 
 
-def _bad(target: TargetSummary) -> list[dict[str, int]]:
-    """Return the counts of tests, binaries and host code that hold a failure."""
-    return [counts for counts in (target.tests, target.compiled, target.host_code) if {*counts} & {verdict.value for verdict in FAILING}]
+def _failures(target: TargetSummary) -> int:
+    return failures(target.tests, target.compiled, target.host_code)
 
 
 def _failure(target: TargetSummary) -> str:
@@ -271,10 +271,9 @@ def _failure(target: TargetSummary) -> str:
     harmless = {verdict.value for verdict in HARMLESS}
     if target.complete and not {*target.tests, *target.points, *target.compiled, *target.host_code} <= harmless:
         return phrase(target)
-    bad = _bad(target)
-    parts = [_count_sentence(target.tests, "test", not_run=target.tests_not_run)] if target.tests in bad else []
-    parts += [_count_sentence(target.compiled, "binary", bad="could not compile")] if target.compiled in bad else []
-    parts += [_host_code(target.host_code)] if target.host_code in bad else []
+    parts = [_count_sentence(target.tests, "test", not_run=target.tests_not_run)] if failures(target.tests) else []
+    parts += [_count_sentence(target.compiled, "binary", bad="could not compile")] if failures(target.compiled) else []
+    parts += [_host_code(target.host_code)] if failures(target.host_code) else []
     return f"{target.target} {_listed(parts) if parts else _ended(target)}"
 
 
@@ -299,10 +298,6 @@ def _explained(verdict: Verdict, run: TargetRun, tests: dict[str, int], counts: 
     if any(report.exit_code or report.doubts for report in run.stages):
         return False
     return any(verdict.value in found for found in (*counts, *([tests] if verdict is not Verdict.INVALID else [])))
-
-
-def _failed(found: Iterable[dict[str, int]]) -> int:
-    return sum(counts.get(verdict.value, 0) for counts in found for verdict in FAILING)
 
 
 def _phrases(targets: Sequence[TargetSummary]) -> list[str]:
@@ -343,7 +338,7 @@ def phrase(target: TargetSummary) -> str:
         some = f" of those that {' and '.join(target.narrowed[:2])} chose" if target.narrowed and tests else ""
         suspected = f" ({target.suspected} of them suspected)" if target.suspected else ""
         tests = tests or ("found no test" if target.is_untested else "")
-        loads = f"loaded {_nouns(target.loads, 'file')} of benchmarks" if target.loads else ""
+        loads = f"loaded {plural(target.loads, 'file')} of benchmarks" if target.loads else ""
         done = [tests + some + suspected, loads, measured, compiled, gates, hosted]
     else:
         done = []
@@ -359,9 +354,9 @@ def _host_code(counts: Mapping[str, int], not_run: Mapping[str, int] = MappingPr
     """`failed 1 case in host code`, `did not run 3 cases to the end (2 raised, 1 decided by data)`. The report names them."""
     skipped, known = counts.get(Verdict.NOT_RUN.value, 0), counts.get(Verdict.KNOWN.value, 0)
     wrong = sum(counts.values()) - skipped - known
-    parts = [f"failed {_nouns(wrong, 'case')} in host code"] if wrong else []
-    parts += [f"has {_nouns(known, 'known failure')} in host code"] if known else []
-    parts += [f"did not run {_nouns(skipped, 'case')} to the end ({', '.join(reasons(skipped, not_run))})"] if skipped else []
+    parts = [f"failed {plural(wrong, 'case')} in host code"] if wrong else []
+    parts += [f"has {plural(known, 'known failure')} in host code"] if known else []
+    parts += [f"did not run {plural(skipped, 'case')} to the end ({', '.join(reasons(skipped, not_run))})"] if skipped else []
     return ", ".join(parts)
 
 
@@ -374,15 +369,10 @@ def _count_sentence(
         return ""
     passed, expected, known, skipped = (counts.get(verdict.value, 0) for verdict in HARMLESS)
     wrong = total - passed - expected - known - skipped
-    text = f"{bad} {wrong} of {_nouns(total, noun)}" if wrong else f"{good} {_nouns(passed, noun)}"
-    beside = [_nouns(count, what) for count, what in ((expected, "expected failure"), (known, "known failure")) if count]
+    text = f"{bad} {wrong} of {plural(total, noun)}" if wrong else f"{good} {plural(passed, noun)}"
+    beside = [plural(count, what) for count, what in ((expected, "expected failure"), (known, "known failure")) if count]
     beside += reasons(skipped, not_run)
     return f"{text} ({', '.join(beside)})" if beside else text
-
-
-def _nouns(count: int, noun: str) -> str:
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{count} {noun if count == 1 else plural}"
 
 
 def _count(verdicts: Iterable[Verdict]) -> dict[str, int]:

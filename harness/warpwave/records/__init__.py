@@ -5,11 +5,20 @@ them, and the host reads them through `collect`, which validates every field aga
 `_ms` milliseconds, `_bytes` bytes, `_gbps` GB/s with G = 1e9.
 """
 
-from warpwave.records.gates import *
-from warpwave.records.job import *
-from warpwave.records.registry import *
-from warpwave.records.results import *
-from warpwave.records.run import *
-from warpwave.records.selection import *
-from warpwave.records.words import *
-from warpwave.records.writing import *
+# fmt: off
+from warpwave.records.gates import ADVICE, CANDIDATES, OPEN, CounterLimit, GateLimits, Gates, Rule, Waiver, Which
+from warpwave.records.job import Architecture, BenchScript, Budget, Cap, Card, Declared, Job, Limits, Multiprocessor, PytestSettings, What
+from warpwave.records.registry import CHOSEN, STAGES, Output
+from warpwave.records.results import (
+    COUNTERS, MOST_FINDINGS, MOST_LINES, MOST_PROFILES, CardShare, CaseResult, Ceiling, CompiledKernel, Defect, DeviceFacts, Facts,
+    Finding, Profile, ProfiledLine, Sample, StageReport, Stages,
+)
+from warpwave.records.run import NO_STAGE, Attempt, Environment, Exit, Hardware, Inputs, RunRecord, TargetRun, resume_command
+from warpwave.records.selection import Chosen, Narrowed, Selection
+from warpwave.records.words import (
+    AHEAD_FILE, BUDGET_UP, BY_TORCH, CODE, COMPILED_FOLDER, COMPILED_HERE, COMPILED_KINDS, COMPILED_MANIFEST, COMPILED_NAME, EMULATED,
+    FORKS_VARIABLE, GPU_PROPERTY, HARMLESS, HOST_CODE, HOST_ERROR_PROPERTY, JUNIT_XFAIL, LAUNCHED_PROPERTY, LEASE_FILE, MOSTLY_UNSEEN,
+    MOST_SECONDS, OVERFULL, OVERTIME, PASSES, RUNS_ON, SCHEMA_VERSION, UNCHECKED, UNWRITABLE, NotRun, Scalar, Shard, Stage, Verdict,
+    grouped, plural, reasons, with_card, worst,
+)
+from warpwave.records.writing import dump, finite, from_json, to_json, to_text, write_text

@@ -155,6 +155,12 @@ def reasons(number: int, counts: Mapping[str, int]) -> list[str]:
     return [f"{count} {why.words}" for why, count in known.items() if count]
 
 
+def plural(number: int, noun: str, one: str = "", many: str = "") -> str:
+    """`1 case`, `2 cases`, `3 binaries`; with a verb for one and for many, `1 case fails`, `2 cases fail`."""
+    nouns = noun if number == 1 else f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return " ".join(filter(None, (str(number), nouns, one if number == 1 else many)))
+
+
 # What could not be checked, and is no fault of the package.
 UNCHECKED = (NotRun.REQUIREMENT, NotRun.NEEDS_BUILD, NotRun.NEEDS_CARD, NotRun.NOT_PRETENDED)
 

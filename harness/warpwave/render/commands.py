@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import PurePath
 from urllib.parse import quote
 
-from warpwave.compare.model import FAILING, Comparison, TargetSummary
+from warpwave.compare.model import Comparison, TargetSummary, failures
 from warpwave.errors import ExitCode
 from warpwave.records import CaseResult, NotRun, resume_command
 from warpwave.records.selection import CONFIGURATION_OF
@@ -117,10 +117,9 @@ def next_commands(comparison: Comparison, out: PurePath) -> tuple[str, ...]:
     """
     if unfinished := next((target for target in comparison.targets if "--resume" in target.hint and target.command), None):
         return (visible(resume_command(unfinished.command, out)),)
-    failing = {verdict.value for verdict in FAILING}
-    failed = next((target for target in comparison.targets if failing & target.tests.keys()), None)
+    failed = next((target for target in comparison.targets if failures(target.tests)), None)
     # Without the compile stage, the next report would not show the kernels that cannot launch, and so look better than this one.
-    stages = "test,compile" if failed and failing & failed.compiled.keys() else "test"
+    stages = "test,compile" if failed and failures(failed.compiled) else "test"
     again = rerun(failed, ["--stage", stages, "--last-failed", str(out)]) if failed and comparison.exit_code != ExitCode.USAGE else ""
     listing = visible(f"warpwave known update {shlex.quote(str(out))}")
     known = comparison.known

@@ -10,9 +10,9 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeVar
 
-from warpwave.compare.model import FAILING, CodegenRow, Comparison, ParityRow, Row
+from warpwave.compare.model import CodegenRow, Comparison, ParityRow, Row, failures
+from warpwave.records.words import plural
 from warpwave.render.sections.model import Section, say
-from warpwave.render.text import plural
 
 MOST_TARGETS = 100  # columns
 MOST_KERNELS = 1000  # rows
@@ -94,8 +94,7 @@ def _kernels(whole: Comparison) -> tuple[Comparison, str]:
     most = min(MOST_KERNELS, max(_FEWEST, MOST_SQUARES // max(1, len(whole.targets))))
     if len(names) <= most:
         return whole, ""
-    failing = {verdict.value for verdict in FAILING}
-    failed = {entry.kernel for entry in whole.kernels if not failing.isdisjoint(entry.counts)}
+    failed = {entry.kernel for entry in whole.kernels if failures(entry.counts)}
     kept = set(sorted(names, key=lambda name: name not in failed)[:most])
     cut = _only(whole, lambda entry: entry.kernel in kept, "kernels", "speeds", "geomeans", "rows")
     return cut, f"{most} of {len(names)} kernels are in the tables by kernel, those with a failed test first"

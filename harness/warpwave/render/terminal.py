@@ -19,11 +19,11 @@ from rich.text import Text
 
 from warpwave.compare.answer import Distance, Headline
 from warpwave.compare.model import Comparison
-from warpwave.records import Verdict
+from warpwave.records import Verdict, plural
 from warpwave.render.excerpt import rest, shown
 from warpwave.render.sections.model import BREAK, Bit, Line, Section
 from warpwave.render.sections.outline import brief, outline
-from warpwave.render.text import plural, stacked
+from warpwave.render.text import stacked
 from warpwave.safe_text import visible
 
 _STYLES = {

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from warpwave.records import Verdict, reasons
+from warpwave.records import Verdict, plural, reasons
 
 if TYPE_CHECKING:
     from warpwave.compare.model import Cell, Since, TargetSummary
@@ -22,11 +22,6 @@ def first_line(text: str, limit: int = 200) -> str:
     """Return the first line that is not blank, cut to `limit` characters."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return line if len(line) <= limit else f"{line[:limit]} …"
-
-
-def plural(number: int, noun: str, many: str = "") -> str:
-    """`1 case`, `2 cases`."""
-    return f"{number} {noun if number == 1 else many or noun + 's'}"
 
 
 def left_out(number: int, ran: int, seconds: float | None = None, by: str = "--quick", noun: str = "test", stage: str = "") -> str:

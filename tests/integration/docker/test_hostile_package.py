@@ -59,13 +59,6 @@ def test_forking_ends_at_the_limit(run):
     assert 100 < told["children"] < environment.options["limits"]["pids"]
 
 
-def test_memory_ends_at_the_limit(run, monkeypatch):
-    monkeypatch.setattr("warpwave.engines.docker.container.Host.memory_limit", property(lambda _: 256 << 20))
-    _, ended, _, _ = run("held = [b'x' * (1 << 20) for _ in range(2000)]")
-
-    assert (ended.code, ended.oom_killed) == (137, True)
-
-
 def test_the_processes_of_the_host_are_not_there(run):
     _, ended, lines, _ = run(PROCESSES.replace("HOST", str(os.getpid())))
     told = json.loads(lines[-1])

@@ -9,19 +9,7 @@ import pytest
 from hostile import TERMINAL_NAMES
 from rich.cells import cell_len
 from rich.console import Console
-from synthetic import (
-    FAILED,
-    FLOAT,
-    MMA,
-    MOVES,
-    WGMMA,
-    facts,
-    products,
-    record,
-    row,
-    run,
-    side,
-)
+from synthetic import FAILED, FLOAT, MMA, MOVES, WGMMA, facts, products, record, row, run, side
 
 from warpwave.cli.compare import outcome, parse_concerns
 from warpwave.compare.changed_codegen import (
@@ -40,11 +28,7 @@ from warpwave.compare.changed_codegen import (
     notes,
 )
 from warpwave.errors import ExitCode, UsageError
-from warpwave.records import (
-    Stage,
-    StageReport,
-    Verdict,
-)
+from warpwave.records import Stage, StageReport, Verdict
 from warpwave.render.markdown import render_page
 from warpwave.render.sections.changes import code_sentence, diff_sections
 from warpwave.render.terminal import draw_page

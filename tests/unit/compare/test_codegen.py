@@ -37,14 +37,7 @@ from warpwave.compare.codegen import (
     variant,
 )
 from warpwave.compare.model import CodegenCell, Fidelity, WaiverUse
-from warpwave.records import (
-    OPEN,
-    CompiledKernel,
-    Gates,
-    Verdict,
-    Waiver,
-    Which,
-)
+from warpwave.records import OPEN, CompiledKernel, Gates, Verdict, Waiver, Which
 from warpwave.render.html import render_html
 from warpwave.render.markdown import render_markdown
 from warpwave.render.sections.codegen import line

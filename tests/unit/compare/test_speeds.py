@@ -13,7 +13,6 @@ from warpwave.compare.answer import headline, overview, shortfalls
 from warpwave.compare.model import Cell, Change, Comparison, Geomean, Noise, Portability, Ratio, Refusal, Speed
 from warpwave.compare.speeds import (
     Share,
-    _flush,
     as_text,
     cells,
     decide,
@@ -91,6 +90,11 @@ REFUSALS = {
         {"facts": facts(GPU_B, kernels_hash="0" * 64)},
         "different kernel sources: alpha 5e1f5e1f5e1f, beta 000000000000",
     ),
+    "the tail of a hash": (
+        {},
+        {"facts": facts(GPU_B, kernels_hash="5e1f" * 15 + "0000")},
+        "kernel sources",
+    ),
     "FP fusion": ({}, {"facts": facts(GPU_B, fp_fusion="0")}, "different FP fusion settings: alpha 1, beta 0"),
     "no facts": ({}, {"facts": None}, "the facts of beta are missing"),
     "unverified": ({}, {"cases": (FAILED_CASE,)}, "beta: 1 of 1 tests of softmax did not pass here"),
@@ -123,13 +127,6 @@ def test_flushes_of_caches_of_two_sizes_are_the_same_where_their_margin_is():
     assert only(points(left, less)).reason == "different flush sizes: alpha 2 x cache, beta 1 x cache"
 
 
-def test_kernel_sources_that_differ_in_their_tail_differ():
-    """Reports show only the start of a hash, but all of it is compared."""
-    comparison = points(sample(), sample(), facts=facts(GPU_B, kernels_hash="5e1f" * 15 + "0000"))
-
-    assert only(comparison).change is Change.REFUSED
-
-
 def test_a_case_that_one_target_lacks_is_one_sided():
     """A missing number is a row with a reason; the row is not dropped."""
     comparison = compare(pair({"samples": (sample(1024), sample(2048))}, {"samples": (sample(1024),)}), B)
@@ -138,15 +135,10 @@ def test_a_case_that_one_target_lacks_is_one_sided():
     assert comparison.rows[1].ratios[0].reason == "beta has no result for this case"
 
 
-def test_one_target_alone_has_no_ratio():
-    """There is no baseline."""
-    comparison = compare([run()], B)
-
-    assert (comparison.baseline, comparison.geomeans, comparison.rows[0].ratios) == (None, (), ())
-
-
 def test_a_third_target_has_its_own_ratio_to_the_first():
-    """Targets are data: three work like two, and one without a GPU takes no part."""
+    """Targets are data: three work like two, and one without a GPU takes no part. One alone has no baseline."""
+    alone = compare([run()], B)
+    assert (alone.baseline, alone.geomeans, alone.rows[0].ratios) == (None, (), ())
     comparison = compare([run("cpu", None, samples=()), *pair(), run("gamma")], ["cpu", "alpha", "beta", "gamma"])
 
     assert comparison.baseline == "alpha"
@@ -205,26 +197,24 @@ def test_means_never_mix_kernels_providers_or_units():
 
 def test_a_kernels_portability_is_over_the_cases_that_are_sound_everywhere():
     """Shares of 4000 GB/s: geometric means 0.5 and 0.25 over two cases, hence 1/3; the third case is excluded. Computed by hand."""
-    left = (sample(1, 1000.0), sample(2, 4000.0), sample(3, 4000.0))
-    right = (sample(1, 500.0), sample(2, 2000.0), sample(3, value=None, verdict=Verdict.ERROR))
-    (found,) = compare(pair({"samples": left}, {"samples": right}), B).portabilities
+    peer = sample(1, 4000.0, provider="torch")
+    left = (sample(1, 1000.0), sample(2, 4000.0), sample(3, 4000.0), peer)
+    right = (sample(1, 500.0), sample(2, 2000.0), sample(3, value=None, verdict=Verdict.ERROR), peer)
+    found = compare(pair({"samples": left}, {"samples": right}), B).portabilities
 
-    assert (found.n, found.value) == (2, pytest.approx(1 / 3))
-    assert found.efficiencies == {"alpha": pytest.approx(0.5), "beta": pytest.approx(0.25)}
-
-
-def test_a_kernel_that_one_target_cannot_run_is_not_portable():
-    """It is 0, as Pennycook defines it, and the other target's efficiency is still shown."""
-    (found,) = compare(pair({"samples": (sample(1, 2000.0),)}, {"samples": ()}), B).portabilities
-
-    assert (found.value, found.n, found.efficiencies) == (0.0, 1, {"alpha": pytest.approx(0.5), "beta": 0.0})
+    assert found == (
+        Portability("softmax", "triton", {"alpha": pytest.approx(0.5), "beta": pytest.approx(0.25)}, 2, pytest.approx(1 / 3)),
+        Portability("softmax", "torch", {"alpha": pytest.approx(1.0), "beta": pytest.approx(1.0)}, 1, pytest.approx(1.0)),
+    )
 
 
-def test_a_kernel_that_no_target_can_run_is_not_portable_over_no_case():
-    """No card has a ceiling: no case counts."""
-    (found,) = compare(pair({"ceilings": (), "samples": (sample(1),)}, {"ceilings": (), "samples": (sample(1),)}), B).portabilities
+@pytest.mark.parametrize(("copies", "n", "alpha"), [((CEILING,), 1, 0.5), ((), 0, 0.0)])
+def test_a_kernel_that_one_target_cannot_run_is_not_portable(copies, n, alpha):
+    """It is 0, as Pennycook defines it, and the other target's efficiency is still shown; without a ceiling, no case counts."""
+    left = {"samples": (sample(1, 2000.0),), "ceilings": copies}
+    (found,) = compare(pair(left, {"samples": (sample(1),) if not copies else (), "ceilings": copies}), B).portabilities
 
-    assert (found.value, found.n, found.efficiencies) == (0.0, 0, {"alpha": 0.0, "beta": 0.0})
+    assert (found.value, found.n, found.efficiencies) == (0.0, n, {"alpha": pytest.approx(alpha), "beta": 0.0})
 
 
 def again(samples, *moves):
@@ -282,17 +272,7 @@ def test_a_weak_point_says_nothing_about_noise():
 
 
 @pytest.mark.parametrize(
-    ("changes", "word"),
-    [
-        ({"value": float("nan")}, "not a speed"),
-        ({"value": float("inf")}, "not a speed"),
-        ({"value": 0.0}, "not a speed"),
-        ({"value": -5.0}, "not a speed"),
-        ({"value": None}, "no value"),
-        ({"median_ms": -1.0}, "possible time"),
-        ({"p80_ms": float("inf")}, "possible time"),
-        ({"median_ms": 0.0}, "possible time"),
-    ],
+    ("changes", "word"), [({"value": float("nan")}, "not a speed"), ({"value": None}, "no value"), ({"p80_ms": math.inf}, "possible time")]
 )
 def test_what_is_no_speed_is_invalid(changes, word):
     """It keeps its cell with the reason, has no number, and is excluded from every mean."""
@@ -327,17 +307,18 @@ def test_far_above_the_ceiling_is_suspect(value, suspect):
     assert comparison.speeds[0].left_out == int(suspect)
 
 
-@pytest.mark.parametrize(("unit", "share"), [("GB/s", True), ("gb/s ", True), ("TFLOPS", False), ("ms", False), ("", False)])
-def test_only_bandwidths_have_a_share(unit, share):
-    """A copy says nothing about FLOPs or times."""
-    comparison = compare([run(samples=(sample(unit=unit),))], A)
+@pytest.mark.parametrize(
+    ("unit", "copies", "share"),
+    [
+        *(("GB/s", (CEILING,), True), ("gb/s ", (CEILING,), True), ("GB/s", (), False)),
+        *(("TFLOPS", (CEILING,), False), ("ms", (CEILING,), False), ("", (CEILING,), False)),
+    ],
+)
+def test_only_bandwidths_have_a_share(unit, copies, share):
+    """A copy says nothing about FLOPs or times, and no table of theoretical peaks replaces it."""
+    comparison = compare([run(samples=(sample(unit=unit),), ceilings=copies)], A)
 
     assert (comparison.rows[0].cells[0].share is not None) is share
-
-
-def test_without_a_ceiling_there_is_no_share():
-    """No table of theoretical peaks replaces it."""
-    assert compare([run(ceilings=())], A).rows[0].cells[0].share is None
 
 
 def test_a_speed_is_verified_only_where_that_kernels_tests_passed():
@@ -551,7 +532,10 @@ def test_what_was_not_compared_is_grouped_by_its_reason():
 
 
 def test_a_sweep_is_condensed_field_by_field():
-    """Hand-worked: the fastest is neither the largest nor the last; one is no number and one is more than memory can give."""
+    """Hand-worked: the fastest is neither the largest nor the last; one is no number and one is more than memory can give. Without a sound
+    number, it says how many there would have been."""
+    (none,) = compare([run(samples=(sample(1, None, verdict=Verdict.ERROR), sample(2, 9000.0)))], A).speeds
+    assert none == Speed("softmax", "triton", "GB/s", "alpha", GPU_A, 0, 2, True, "")
     points = (sample(4, 2000.0), sample(2, 3000.0), sample(1, 1000.0), sample(8, None, verdict=Verdict.ERROR), sample(16, 5000.0))
     (speed,) = compare([run(samples=points)], A).speeds
 
@@ -583,25 +567,6 @@ def test_a_sweep_of_times_is_best_where_it_is_shortest():
 
     assert (speed.best, speed.best_share, speed.median, speed.median_share) == (3.0, None, 4.0, None)
     assert (speed.verified, bool(speed.reason)) == (False, True)
-
-
-def test_a_sweep_without_a_sound_number_is_there():
-    """With how many there would have been."""
-    (speed,) = compare([run(samples=(sample(1, None, verdict=Verdict.ERROR), sample(2, 9000.0)))], A).speeds
-
-    assert speed == Speed("softmax", "triton", "GB/s", "alpha", GPU_A, 0, 2, True, "")
-
-
-def test_a_portability_field_by_field():
-    """Shares of a half and a quarter: the harmonic mean of the two. Another provider is another."""
-    left = (sample(1, 2000.0), sample(1, 4000.0, provider="torch"))
-    right = (sample(1, 1000.0), sample(1, 4000.0, provider="torch"))
-    found = compare(pair({"samples": left}, {"samples": right}), B).portabilities
-
-    assert found == (
-        Portability("softmax", "triton", {"alpha": pytest.approx(0.5), "beta": pytest.approx(0.25)}, 1, pytest.approx(1 / 3)),
-        Portability("softmax", "torch", {"alpha": pytest.approx(1.0), "beta": pytest.approx(1.0)}, 1, pytest.approx(1.0)),
-    )
 
 
 def test_the_half_width_is_half_of_the_interval_of_the_median():
@@ -637,15 +602,6 @@ def test_noise_field_by_field():
     assert explain([found]) != explain([dataclasses.replace(found, enough=True)])
 
 
-# Means over cases, and performance portability.
-
-
-# A/A runs: how far a point moves though nobody changed it, and what a change has to exceed.
-
-
-# Which speeds are valid and verified, and their shares of what a copy reached.
-
-
 def test_many_names_are_some():
     """Ten of them, and how many more."""
     names = [str(n) for n in range(12)]
@@ -664,12 +620,6 @@ def test_a_setting_in_a_sentence_has_a_bound():
     assert as_text(3.5) == "3.5"
 
 
-def test_a_flush_is_reported_by_its_margin():
-    """Caches differ in size; without one, in bytes."""
-    assert _flush(sample(cache_bytes=1 << 26)) == "4 x cache"
-    assert _flush(sample(cache_bytes=None)) == str(1 << 28)
-
-
 JUDGED = [
     ({}, Verdict.PASSED, ""),
     ({"verdict": Verdict.ERROR, "reason": "why"}, Verdict.ERROR, "why"),
@@ -677,6 +627,8 @@ JUDGED = [
     ({"value": None, "reason": "why"}, Verdict.INVALID, "why"),
     ({"value": -1.0}, Verdict.INVALID, "-1 GB/s"),
     ({"value": math.inf}, Verdict.INVALID, "inf GB/s"),
+    ({"value": 0.0}, Verdict.INVALID, "0 GB/s"),
+    ({"median_ms": -1.0}, Verdict.INVALID, "-1 ms"),
     ({"median_ms": 0.0}, Verdict.INVALID, "0 ms"),
     ({"p20_ms": 1e40}, Verdict.INVALID, "1e+40 ms"),
     ({"p80_ms": -2.0}, Verdict.INVALID, "-2 ms"),

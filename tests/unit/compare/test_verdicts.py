@@ -5,30 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from synthetic import (
-    CEILING,
-    GPU_B,
-    case,
-    compiled,
-    emulated,
-    facts,
-    no_gpu,
-    pair,
-    record,
-    run,
-    sample,
-    two_targets,
-)
+from synthetic import CEILING, GPU_B, case, compiled, emulated, facts, no_gpu, pair, record, run, sample, two_targets
 
 from warpwave.compare import compare, exit_code
 from warpwave.compare.answer import headline
-from warpwave.compare.model import (
-    CardUse,
-    DeviceSummary,
-    KernelTests,
-    Parity,
-    TargetSummary,
-)
+from warpwave.compare.model import CardUse, DeviceSummary, KernelTests, Parity, TargetSummary
 from warpwave.compare.verdict import devices, disagreements, outcome, sentence, summarise
 from warpwave.errors import ExitCode, Outcome
 from warpwave.records import (

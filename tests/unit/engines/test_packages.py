@@ -23,15 +23,7 @@ from warpwave.config.targets import load_targets, load_toolchains
 from warpwave.config.toolchains import leg
 from warpwave.engines.docker.images import recipe
 from warpwave.engines.packages import environments as packages_module
-from warpwave.engines.packages.environments import (
-    LOG,
-    environments,
-    on_toolchain,
-    provide_toolchain,
-    releases,
-    unused,
-    venv_of,
-)
+from warpwave.engines.packages.environments import LOG, environments, on_toolchain, provide_toolchain, releases, unused, venv_of
 from warpwave.engines.packages.environments import provide as provide_plan
 from warpwave.engines.packages.installing.calls import last_words
 from warpwave.engines.packages.installing.requirements import any_companion, declared, is_protected, sort_out

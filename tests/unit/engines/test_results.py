@@ -22,9 +22,7 @@ from warpwave.engines.packages.plan import _walk
 from warpwave.engines.results import Watch, clear, make_portable, over, tidy
 from warpwave.engines.snapshot import contents, secret, secrets_in
 from warpwave.errors import UsageError
-from warpwave.records import Cap, Environment, Exit, Verdict
-from warpwave.run import exit_code_of
-from warpwave.run.attempt import diagnose
+from warpwave.records import Cap, Environment, Verdict
 from warpwave.run.inputs import _files
 
 
@@ -217,16 +215,6 @@ def test_it_is_seen_while_it_grows(tmp_path):
             watch._enough.wait(0.05)
     assert "GiB" in watch.exceeded
     assert watch.hopeless
-
-
-def test_the_verdict():
-    """The package did it, and no test failed: as with its time and its memory the target has no result of its own."""
-    found = diagnose(Exit(0, 1.0, exceeded="it wrote more than 4 GiB to its results"), None, 1.0, "")
-    assert (found.verdict, exit_code_of(found.verdict)) == (Verdict.CRASHED, 4)
-    assert "it wrote more than 4 GiB" in found.reason
-    assert "`limits` in a targets file" in found.hint
-    assert diagnose(Exit(None, 1.0, error="gone", exceeded="x"), None, 1.0, "").verdict is Verdict.INFRA
-    assert diagnose(Exit(130, 1.0, interrupted=True, exceeded="x"), None, 1.0, "").verdict is Verdict.INCOMPLETE
 
 
 TESTS = """

@@ -136,18 +136,6 @@ def test_the_wheel_works_where_nothing_is(wheel, tmp_path, version):
     assert call(program, "run", "--help", cwd=tmp_path).returncode == 0
 
 
-@pytest.mark.slow
-def test_it_runs_without_being_installed(wheel, tmp_path):
-    """`uvx warpwave`, from the wheel."""
-    if not (uvx := shutil.which("uvx")):
-        pytest.skip("there is no uvx here")
-    done = call(uvx, "--from", wheel, "warpwave", "--version", cwd=tmp_path)
-    if done.returncode and "not found in the package registry" in done.stderr:
-        pytest.skip("no package index has what it needs")
-
-    assert done.stdout == f"warpwave, version {warpwave.__version__}\n", done.stderr
-
-
 def test_a_tag_publishes_what_was_tried():
     """With the identity of the workflow, no token, and an attestation; every Python that the metadata names is tried first."""
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())

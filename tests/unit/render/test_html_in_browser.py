@@ -145,6 +145,11 @@ def test_long_tables_are_made_when_they_are_opened(show, form):
     assert page.locator("[data-numbers]").first.locator("tbody tr:visible").count() == 1
 
 
+def heading_lines(page) -> float:
+    lines = "found => found.getBoundingClientRect().height / parseFloat(getComputedStyle(found).lineHeight)"
+    return page.locator("h1").evaluate(lines)
+
+
 def kernels(page):
     """The kernels of the overview that are visible, in their order."""
     return page.locator(".overview tbody tr:visible th").all_inner_texts()
@@ -192,10 +197,9 @@ def test_every_target_is_visible_at_every_width(show, width):
 def test_a_table_stays_a_table_down_to_640_pixels_and_the_heading_has_two_lines(show, width):
     page = show(compared())
     page.set_viewport_size({"width": width, "height": 900})
-    lines = "found => found.getBoundingClientRect().height / parseFloat(getComputedStyle(found).lineHeight)"
 
     assert page.locator(".overview").evaluate("found => getComputedStyle(found).display") == ("block" if width < 640 else "table")
-    assert page.locator("h1").evaluate(lines) < 2.1
+    assert heading_lines(page) < 2.1
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
@@ -212,9 +216,8 @@ def test_a_long_sentence_is_a_heading_of_two_lines_on_a_phone(show, reason):
     code = tuple(compiled(name, function="copy_kernel", card=card, **bad) for name, card in CARDS.items())
     page = show(compare([run("cpu", None, samples=(), ceilings=(), compiled=code)]))
     page.set_viewport_size({"width": 390, "height": 844})
-    lines = "found => found.getBoundingClientRect().height / parseFloat(getComputedStyle(found).lineHeight)"
 
-    assert page.locator("h1").evaluate(lines) < 2.1
+    assert heading_lines(page) < 2.1
     assert "cannot launch on MI250X, MI300X, MI350X" in page.locator("h1").inner_text()
     assert re.search(r"65,536|1024", page.locator(".more-said").inner_text())
 
@@ -231,10 +234,9 @@ def test_a_heading_of_two_kinds_of_faults_has_two_lines(show, width, name):
     failed, race = case(verdict=Verdict.FAILED), finding(function=name, defect=Defect.RACE)
     page = show(compare([run("cpu", None, cases=(failed,), samples=(), ceilings=(), compiled=code, findings=(race,))]))
     page.set_viewport_size({"width": width, "height": 844})
-    lines = "found => found.getBoundingClientRect().height / parseFloat(getComputedStyle(found).lineHeight)"
     heading = page.locator("h1")
 
-    assert heading.evaluate(lines) < 2.1
+    assert heading_lines(page) < 2.1
     assert "Not portable" in heading.inner_text()
     assert "memory finding" in heading.inner_text()
     assert float(heading.evaluate("found => parseFloat(getComputedStyle(found).fontSize)")) >= 13
@@ -247,9 +249,8 @@ def test_a_sentence_without_a_joint_is_cut_and_stands_below_in_full(show, width)
     sentence = f"An unexpected sentence that has {' '.join(f'word{n}' for n in range(40))} and no joint at all"
     page = show(dataclasses.replace(compare([]), sentence=sentence))
     page.set_viewport_size({"width": width, "height": 844})
-    lines = "found => found.getBoundingClientRect().height / parseFloat(getComputedStyle(found).lineHeight)"
 
-    assert page.locator("h1").evaluate(lines) < 2.1
+    assert heading_lines(page) < 2.1
     assert sentence in page.locator("#verdict").inner_text()
 
 
@@ -340,15 +341,6 @@ def test_without_a_script_a_large_page_says_where_its_sections_are(show, monkeyp
     assert "bandwidth.csv" in page.locator("#softmax noscript").inner_text()
 
 
-@pytest.mark.parametrize("width", slow_but([1280, 380], [380]))
-def test_the_page_itself_never_scrolls_sideways(show, width):
-    """Wide tables and drawings scroll, each in its own frame."""
-    page = show(compare([*two_targets(), no_gpu()], ["alpha", "beta", "gamma"]))
-    page.set_viewport_size({"width": width, "height": 800})
-
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-
-
 def test_wide_tables_break_no_names(show):
     """Functions of eleven architectures and properties with long names stay on one line beside their figures."""
     code = tuple(compiled(f"sy_{n}", function="attention_backward_kernel", shared_bytes=57344, occupancy=0.125) for n in range(11))
@@ -366,9 +358,11 @@ def test_wide_tables_break_no_names(show):
 
 
 def test_without_its_script_it_is_whole(show):
-    """Verdict, tables and drawings are in the text; only tables made on demand are not."""
-    page = show(compare(two_targets()), java_script_enabled=False)
+    """Verdict, tables and drawings are in the text; only tables made on demand are not. Wide ones scroll, each in its own frame."""
+    page = show(compare([*two_targets(), no_gpu()], ["alpha", "beta", "gamma"]), java_script_enabled=False)
+    page.set_viewport_size({"width": 380, "height": 800})
 
+    assert page.evaluate("document.documentElement.scrollWidth") <= 380
     assert page.locator(".plot svg path.line").count() > 0
     assert page.locator("#theme").is_hidden()
 

@@ -34,18 +34,7 @@ from warpwave.engines.docker.container import (
 )
 from warpwave.engines.docker.deadlines import Bounds
 from warpwave.engines.docker.errors import no_engine, not_created, socket_of
-from warpwave.engines.docker.images import (
-    PYTHON,
-    Recipe,
-    build,
-    final_recipe,
-    find,
-    layer_recipe,
-    proxies,
-    read_packages,
-    recipe,
-    usable,
-)
+from warpwave.engines.docker.images import PYTHON, Recipe, build, final_recipe, find, layer_recipe, proxies, read_packages, recipe, usable
 from warpwave.engines.packages.environments import FAILED, LOG, install_failed
 from warpwave.engines.packages.plan import is_wanted
 from warpwave.engines.protocol import Layout, Request, Say

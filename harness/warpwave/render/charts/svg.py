@@ -295,32 +295,19 @@ def _cut(label: str, longest: int = _LONGEST) -> str:
 #
 # They are legible on light and dark grounds and distinct for colour-blind readers. In print, dashes and shapes distinguish the lines.
 
-# A hue per provider: blue for the kernel's own, then vermilion, green, violet, ochre, cyan, rose, grey.
+
+def _hues(colours: str) -> dict[str, str]:
+    """Return a hue per provider: blue for the kernel's own, then vermilion, green, violet, ochre, cyan, rose, grey."""
+    return {f"s{style}": colour for style, colour in enumerate(colours.split())}
+
+
 LIGHT = {
     **{"ground": "#ffffff", "ink": "#16202b", "soft": "#5a6672", "grid": "#e6eaee", "axis": "#9aa5b0", "ceiling": "#626d78"},
-    **{
-        "s0": "#1558b0",
-        "s1": "#c2410c",
-        "s2": "#0f7b5f",
-        "s3": "#7a3fa8",
-        "s4": "#8a6a00",
-        "s5": "#0b7f96",
-        "s6": "#b8326f",
-        "s7": "#59636e",
-    },
+    **_hues("#1558b0 #c2410c #0f7b5f #7a3fa8 #8a6a00 #0b7f96 #b8326f #59636e"),
 }
 DARK = {
     **{"ground": "#12171d", "ink": "#e8edf2", "soft": "#98a4b0", "grid": "#232c35", "axis": "#56626e", "ceiling": "#8a96a2"},
-    **{
-        "s0": "#6fb1ff",
-        "s1": "#ff9a66",
-        "s2": "#4fd0a5",
-        "s3": "#c79bf2",
-        "s4": "#e2bd4e",
-        "s5": "#5cd0e6",
-        "s6": "#ff8fbd",
-        "s7": "#a8b3be",
-    },
+    **_hues("#6fb1ff #ff9a66 #4fd0a5 #c79bf2 #e2bd4e #5cd0e6 #ff8fbd #a8b3be"),
 }
 SANS = 'ui-sans-serif,system-ui,"Segoe UI","Helvetica Neue",Arial,"DejaVu Sans",sans-serif'
 _DASHES = ("none", "7 4", "2 3", "9 3 2 3")

@@ -17,7 +17,7 @@ from warpwave.compare.answer import KernelLine, Reached, Shortfall, Square, caus
 from warpwave.compare.codegen import by_generation
 from warpwave.compare.model import FAILING, CodegenCell, Comparison, Speed
 from warpwave.compare.speeds import is_bandwidth
-from warpwave.records import HARMLESS, HOST_CODE, CompiledKernel, Verdict, grouped
+from warpwave.records import HARMLESS, HOST_CODE, CompiledKernel, Verdict, grouped, plural
 from warpwave.records.selection import is_load
 from warpwave.render.charts.svg import STYLES, Drawing, draw
 from warpwave.render.charts.sweeps import MOST_DRAWN, Curve, CurvePoint, Sweep
@@ -26,7 +26,7 @@ from warpwave.render.html.tests import Numeric
 from warpwave.render.sections import codegen
 from warpwave.render.sections import grid as grids
 from warpwave.render.sections.model import Line
-from warpwave.render.text import counts, distinct, first_line, gravest, number, plural
+from warpwave.render.text import counts, distinct, first_line, gravest, number
 from warpwave.safe_text import visible
 
 # The first screen: the grid, or the table of kernels with their gaps.
@@ -92,7 +92,7 @@ def _cell(square: Square) -> dict[str, Any]:
     share = 2.0 if square.share is None else min(square.share, 1.5)
     made = square.compiled
     faults = [f"{made.failed} of {made.n} did not compile"] if made.failed else []
-    faults += [f"{plural(made.gated, 'configuration')} {'breaks' if made.gated == 1 else 'break'} a gate"] if made.gated else []
+    faults += [plural(made.gated, "configuration", "breaks a gate", "break a gate")] if made.gated else []
     is_only_code = made.n and not square.counts and not square.reached
     return {
         "target": square.target,

@@ -15,9 +15,10 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from warpwave.records.words import plural
 from warpwave.render.charts.svg import DARK, LIGHT, rules, variables
 from warpwave.render.sections.model import Section, blocks
-from warpwave.render.text import counts, first_line, number, plural, trend
+from warpwave.render.text import counts, first_line, number, trend
 from warpwave.safe_text import visible
 
 

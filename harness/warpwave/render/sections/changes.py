@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
 
 from warpwave.compare.changed_codegen import Bundle, Change, Concern, Delta, Diff, Kind, Trend, notes
 from warpwave.compare.changed_speeds import GroupChange, PointChange, SpeedChanges, TargetPair
@@ -12,12 +13,14 @@ from warpwave.compare.history import Step
 from warpwave.compare.model import Change as SpeedChange
 from warpwave.compare.speeds import explain, first_names
 from warpwave.compare.tests import ChangedTest, ChangedTests, Fate
-from warpwave.records import Verdict, grouped
+from warpwave.records import Verdict, grouped, plural
 from warpwave.render.sections.model import MOST_LINES, Bit, Line, Section, name, names, say, shorten
-from warpwave.render.text import NOTHING, first_line, number, plural
+from warpwave.render.text import NOTHING, first_line, number
 
 FEW = 10  # blocks per section before "and n more"
 _FEW_CASES = 3  # of an added or removed function; above that, only their number is shown
+
+Found = TypeVar("Found")
 
 _LEGEND = (
     "A block is a launch of a kernel function, named by the first case that makes it.",
@@ -135,12 +138,16 @@ def _one_sided(title: str, changes: Sequence[Change], few: int | None) -> list[S
     return [Section(title, lines=_shorten(blocks, few), folded=True)] if blocks else []
 
 
+def _first(found: Sequence[Found], few: int | None = None) -> tuple[Sequence[Found], tuple[Line, ...]]:
+    """Return the first ones, 2,000 if `few` is None, and a line on the others."""
+    shown = found[: MOST_LINES if few is None else few]
+    more = (_IN_JSON if few is None else _MORE).format(len(found) - len(shown))
+    return shown, (say(more),) if len(shown) < len(found) else ()
+
+
 def _shorten(blocks: Sequence[Sequence[Line]], few: int | None) -> tuple[Line, ...]:
-    shown = blocks[: MOST_LINES if few is None else few]
-    lines = tuple(line for block in shown for line in block[:MOST_LINES])
-    if len(shown) == len(blocks):
-        return lines
-    return (*lines, say((_IN_JSON if few is None else _MORE).format(len(blocks) - len(shown))))
+    shown, more = _first(blocks, few)
+    return (*(line for block in shown for line in block[:MOST_LINES]), *more)
 
 
 # Speed changes between two runs → sections, for the terminal and for Markdown. Pure.
@@ -164,7 +171,7 @@ def speed_sentence(found: SpeedChanges) -> str:
         verb = "are" if slower > 1 else "is"
         parts.append(", ".join(filter(None, (f"{slower or 'none'} of {plural(len(compared), 'point')} {verb} slower", others))))
     if found.failing:
-        parts.append(f"{plural(len(found.failing), 'point')} {'fails' if len(found.failing) == 1 else 'fail'} in both, or as known")
+        parts.append(f"{plural(len(found.failing), 'point', 'fails', 'fail')} in both, or as known")
     text = "; ".join(parts) or "no point could be compared"
     return f"{text[0].upper()}{text[1:]}."
 
@@ -192,7 +199,7 @@ def changed_speed_sections(found: SpeedChanges, full: bool) -> list[Section]:
 
 
 def _failing(title: str, points: Sequence[PointChange], few: int | None, folded: bool = False) -> Section:
-    return Section(title, lines=_shorten_lines([_named(point) + _because_of_speed(point) for point in points], few), folded=folded)
+    return Section(title, lines=_shorten_lines([_named(point) + _because(point.reason) for point in points], few), folded=folded)
 
 
 def _speed_sides(found: SpeedChanges) -> Section:
@@ -203,7 +210,7 @@ def _speed_sides(found: SpeedChanges) -> Section:
     lines = shorten((say(Bit("! ", Verdict.ABSENT), name(text)) for text in (*_differing(found.pairs), *found.only)), None)
     legend = [explain(pair.noise) for pair in found.pairs if not pair.barriers]
     heads = tuple(say(head) for head in ("target", "GPU", "BASE", "HEAD", "threshold"))
-    return Section("What was compared", heads, rows, tuple(lines), tuple(dict.fromkeys(legend)), right=(4,))
+    return Section("What was compared", heads, rows, lines, tuple(dict.fromkeys(legend)), right=(4,))
 
 
 def _differing(pairs: Sequence[TargetPair]) -> list[str]:
@@ -222,17 +229,14 @@ def _groups(groups: Sequence[GroupChange], full: bool) -> Section:
     ordered = sorted(groups, key=lambda group: (-group.changes.get(SpeedChange.SLOWER.value, 0), group.mean or 1.0))
     moved = [group for group in ordered if group.changes.keys() & {SpeedChange.SLOWER.value, SpeedChange.FASTER.value}]
     still = len(ordered) - len(moved)
-    groups = ordered if full else moved
-    for group in groups[:MOST_LINES]:
+    shown, lines = _first(ordered if full else moved)
+    for group in shown:
         counts = [group.changes.get(change.value, 0) for change in _COUNTED_SPEEDS]
-        shown = [
-            say(Bit(str(count), _COLOURS.get(change) if count else None)) for change, count in zip(_COUNTED_SPEEDS, counts, strict=True)
-        ]
+        bits = (Bit(str(count), _COLOURS.get(change) if count else None) for change, count in zip(_COUNTED_SPEEDS, counts, strict=True))
         mean = say(NOTHING if group.mean is None else f"{group.mean:.3f}")
-        rows.append((*names((group.kernel, group.provider, group.target)), say(str(group.n)), mean, *shown))
+        rows.append((*names((group.kernel, group.provider, group.target)), say(str(group.n)), mean, *map(say, bits)))
     heads = tuple(say(head) for head in ("kernel", "provider", "target", "n", "speedup", *(change.value for change in _COUNTED_SPEEDS)))
     legend = ("Speedup: BASE's median time over HEAD's, above 1 is faster; geometric mean over the n points that could be compared.",)
-    lines = (say(_IN_JSON.format(len(groups) - len(rows))),) if len(rows) < len(groups) else ()
     if still and not full:
         what = f"{still} more" if rows else f"{still} kernels and providers"
         lines = (*lines, say(f"{what} on a target, in which no point is slower or faster for sure; --full shows them"))
@@ -245,14 +249,14 @@ def _points(title: str, points: Sequence[PointChange], few: int | None, folded: 
     if not points:
         return Section(title)
     rows = []
-    for point in points[: MOST_LINES if few is None else few]:
+    shown, more = _first(points, few)
+    for point in shown:
         times = [say(NOTHING if time is None else number(time * 1e3)) for time in (point.base_ms, point.head_ms)]
         between = f"{point.speedup:.3f} {point.low:.3f}-{point.high:.3f}" if point.speedup and point.low and point.high else NOTHING
         rows.append((*names((point.case, point.provider, point.target)), *times, say(Bit(between, _COLOURS.get(point.change)))))
     heads = tuple(say(head) for head in ("case", "provider", "target", "BASE µs", "HEAD µs", "speedup, 95%"))
-    more = [(_IN_JSON if few is None else _MORE).format(len(points) - len(rows))] if len(rows) < len(points) else []
     why = list(dict.fromkeys(first_line(point.reason) for point in points if point.reason))
-    lines = (*map(say, more), *(say("  ", name(reason)) for reason in why[:5]))
+    lines = (*more, *(say("  ", name(reason)) for reason in why[:5]))
     return Section(title, heads, tuple(rows), lines, right=(3, 4, 5), folded=folded)
 
 
@@ -263,7 +267,7 @@ def _shorten_lines(lines: Sequence[Line], few: int | None) -> tuple[Line, ...]:
 def _left_out(points: Sequence[PointChange]) -> list[Line]:
     groups = grouped(((point.kernel, point.provider, point.target, point.reason), point) for point in points)
     return [
-        _named(found[0]) + (say(f" and {len(found) - 1} more") if len(found) > 1 else ()) + _because_of_speed(found[0])
+        _named(found[0]) + (say(f" and {len(found) - 1} more") if len(found) > 1 else ()) + _because(found[0].reason)
         for found in groups.values()
     ]
 
@@ -272,27 +276,23 @@ def _named(point: PointChange) -> Line:
     return say(name(point.case), " ", name(point.provider), " on ", name(point.target))
 
 
-def _because_of_speed(point: PointChange) -> Line:
-    return say(": ", name(first_line(point.reason)))
-
-
 def history_sections(found: Sequence[HistoryLine], left_out: Sequence[str], with_peers: bool = False) -> list[Section]:
     """Return a row per kernel and dtype, or per case, with the oldest run on the left; the steps; and the runs that are left out. Lines of
     other providers than the kernel's own are counted, unless they are asked for."""
     rows = []
     drawn = [line for line in found if line.own or with_peers]
     peers = list(dict.fromkeys(line.provider for line in found if not line.own and not with_peers))
-    for line in drawn[:MOST_LINES]:
+    shown, more = _first(drawn)
+    for line in shown:
         last = f"{line.speeds[-1] / line.speeds[-2] - 1:+.1%}" if len(line.speeds) > 1 else NOTHING
         latest = say(number(line.latest), " ", name(line.unit)) if line.latest is not None else say(NOTHING)
         figures = (f"{line.speeds[-1]:.3f}" if line.speeds else NOTHING, last, line.bars)
         rows.append((*names((line.name, line.dtype, line.provider, line.target, line.gpu)), say(str(line.n)), latest, *map(say, figures)))
     heads = tuple(say(head) for head in ("kernel", "dtype", "provider", "target", "GPU", "n", "latest", "speed", "last", "runs"))
     newest = dict.fromkeys(f"{run.started[:16]} {run.run_id} {run.commit}".strip() for line in found for run in line.runs[-1:])
-    more = [say(_IN_JSON.format(len(drawn) - len(rows)))] if len(rows) < len(drawn) else []
     if peers:
         folded = plural(len(found) - len(drawn), "line")
-        more.append(say(f"{folded} of ", name(", ".join(peers)), " left out: --kernel NAME shows those of a kernel"))
+        more += (say(f"{folded} of ", name(", ".join(peers)), " left out: --kernel NAME shows those of a kernel"),)
     legend = (
         "n: cases that all these runs have. latest: their median in the last run. speed: geometric mean relative to the oldest run. "
         "last: relative to the run before.",

@@ -12,9 +12,9 @@ from types import MappingProxyType
 
 from warpwave.compare.codegen import by_generation, configuration
 from warpwave.compare.model import FAILING, CodegenCell, CodegenRow, Comparison, Fidelity, WaiverUse
-from warpwave.records import HOST_CODE, CompiledKernel, Gates, NotRun, Verdict, Which, grouped
+from warpwave.records import HOST_CODE, CompiledKernel, Gates, NotRun, Verdict, Which, grouped, plural
 from warpwave.render.sections.model import MOST_LINES, Bit, Line, Section, name, say, shorten
-from warpwave.render.text import NOTHING, first_line, plural, stacked
+from warpwave.render.text import NOTHING, first_line, stacked
 
 TITLE = "Generated code against the card's own JIT"
 

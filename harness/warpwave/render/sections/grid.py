@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import fields
 
 from warpwave.compare.model import Comparison, Fit, Grid, GridCell, Right, TargetSummary
-from warpwave.records import GateLimits, Gates, NotRun, Verdict, grouped, reasons
+from warpwave.records import GateLimits, Gates, NotRun, Verdict, grouped, plural, reasons
 from warpwave.render.sections.model import Bit, Line, Section, name, say
-from warpwave.render.text import NOTHING, left_out_of, plural
+from warpwave.render.text import NOTHING, left_out_of
 
 TITLE = "Is it right, and does it run?"
 CHECKED = "What was checked"

@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 
 from warpwave.compare.answer import Headline, headline, overview, shortfalls
 from warpwave.compare.codegen import by_generation
-from warpwave.compare.model import FAILING, Comparison, DeviceSummary, Parity, ParityRow, Refusal, TargetSummary
+from warpwave.compare.model import FAILING, Comparison, DeviceSummary, Parity, ParityRow, Refusal, TargetSummary, failures
 from warpwave.compare.tests import is_mistyped
 from warpwave.compare.unchecked import cause_lines
 from warpwave.compare.verdict import together
-from warpwave.records import BUDGET_UP, GPU_PROPERTY, HARMLESS, MOSTLY_UNSEEN, NO_STAGE, NotRun, Verdict, grouped, with_card
+from warpwave.records import BUDGET_UP, GPU_PROPERTY, HARMLESS, MOSTLY_UNSEEN, NO_STAGE, NotRun, Verdict, grouped, plural, with_card
 from warpwave.records.selection import FOR_TIME, is_load
 from warpwave.render.commands import repro
 from warpwave.render.sections import codegen, grid, speeds, testing
 from warpwave.render.sections.model import Bit, Line, Section, name, names, say, shorten
 from warpwave.render.sections.profile import profile_sections
 from warpwave.render.sections.testing import suspicion
-from warpwave.render.text import NOTHING, asked_for, counts, first_line, left_out_of, number, plural
+from warpwave.render.text import NOTHING, asked_for, counts, first_line, left_out_of, number
 
 _FEW = 30  # lines per section before "and n more"
 _HINT = 1000  # characters: a hint ends with the path of its log, which must stay whole
@@ -340,7 +340,7 @@ def pills(comparison: Comparison) -> list[Section]:
 
 def _tested(target: TargetSummary) -> Line:
     """`1061 passed`, `6 of 1077 failed`."""
-    failed = sum(target.tests.get(verdict.value, 0) for verdict in FAILING)
+    failed = failures(target.tests)
     if failed:
         return say(Bit(f"{failed} of {sum(target.tests.values())} failed", Verdict.FAILED))
     passed = target.tests.get(Verdict.PASSED.value, 0)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from warpwave.compare.model import Comparison
 from warpwave.compare.profile import NO_SPEED, POOR_ORDER, Largest, Moved, advice, costly, fed, largest
-from warpwave.records import ProfiledLine, Verdict
+from warpwave.records import ProfiledLine, Verdict, plural
 from warpwave.render.sections.model import Bit, Line, Section, name, say, shorten
-from warpwave.render.text import NOTHING, number, plural
+from warpwave.render.text import NOTHING, number
 
 TITLE = "What kernels ask of the card"
 _WORST, _ADVISED = 10, 3

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from warpwave.compare.answer import KernelLine, Shortfall, Square, causes, distance
 from warpwave.compare.model import Cell, Comparison
 from warpwave.compare.speeds import explain
-from warpwave.records import Verdict, grouped
+from warpwave.records import Verdict, grouped, plural
 from warpwave.render.commands import bench_patterns, look_closer
 from warpwave.render.sections.model import BREAK, Bit, Line, Section, name, names, say
-from warpwave.render.text import NOTHING, UNTESTED, UNVERIFIED_MARK, counts, first_line, gravest, marked, number, plural, trend
+from warpwave.render.text import NOTHING, UNTESTED, UNVERIFIED_MARK, counts, first_line, gravest, marked, number, trend
 
 
 def cases(comparison: Comparison) -> list[Section]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from warpwave.compare.model import Comparison, DeviceSummary, ParityRow, Standing, TargetSummary, TestFinding
-from warpwave.records import HOST_ERROR_PROPERTY, Verdict, grouped, with_card
+from warpwave.records import HOST_ERROR_PROPERTY, Verdict, grouped, plural, with_card
 from warpwave.render.sections.model import MOST_LINES, Bit, Line, Section, name, say, shorten
-from warpwave.render.text import NOTHING, first_line, number, plural
+from warpwave.render.text import NOTHING, first_line, number
 
 TITLE = "What kernels do to memory"
 

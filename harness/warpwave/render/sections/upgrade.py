@@ -9,10 +9,10 @@ from warpwave.compare.model import Change as SpeedChange
 from warpwave.compare.search import Answer, Bisection
 from warpwave.compare.tests import Fate
 from warpwave.compare.upgrade import ChangedError, ChangedWaits, FirstPass, Stale, Upgrade
-from warpwave.records import Verdict, grouped
+from warpwave.records import Verdict, grouped, plural
 from warpwave.render.sections.changes import changed_speed_sections, changed_test_sections, diff_sections
 from warpwave.render.sections.model import Bit, Line, Section, name, say
-from warpwave.render.text import first_line, plural
+from warpwave.render.text import first_line
 from warpwave.stats import geometric_mean
 
 _FEW = 10
@@ -35,7 +35,7 @@ _MINOR = (Concern.REGISTERS, Concern.SHARED, Concern.SIZE)
 def sentence(found: Upgrade, stale: Sequence[Stale] = ()) -> str:
     """Return the answer in one line: `Triton 3.8.0 → 3.9.0: 2 functions spill more (gfx942), 1 test fails now (cpu).`"""
     parts = [*_tests(found), *_code(found), *_waits(found), *_slower(found)]
-    parts += [f"{plural(len(stale), 'tuned configuration')} {'is' if len(stale) == 1 else 'are'} stale"] if stale else []
+    parts += [plural(len(stale), "tuned configuration", "is stale", "are stale")] if stale else []
     grown = sum(one.worse for one in found.errors)
     parts += [f"{plural(grown, 'recorded error')} grew"] if grown else []
     if not parts and not found.compared:
@@ -62,10 +62,9 @@ def _title(found: Upgrade) -> str:
 
 def _tests(found: Upgrade) -> list[str]:
     broken = found.tests.of(Fate.BROKEN)
-    parts = [f"{plural(len(broken), 'test')} {'fails' if len(broken) == 1 else 'fail'} now ({_where(one.target for one in broken)})"]
-    lost = found.tests.lost
-    gone = f"{plural(len(lost), 'test')} that passed {'is' if len(lost) == 1 else 'are'} gone, skipped or expected to fail"
-    return [*(parts if broken else []), *([gone] if lost else [])]
+    parts = [f"{plural(len(broken), 'test', 'fails', 'fail')} now ({_where(one.target for one in broken)})"] if broken else []
+    lost = plural(len(found.tests.lost), "test", "that passed is", "that passed are")
+    return [*parts, *([f"{lost} gone, skipped or expected to fail"] if found.tests.lost else [])]
 
 
 def _code(found: Upgrade) -> list[str]:
@@ -84,7 +83,7 @@ def _code(found: Upgrade) -> list[str]:
     ):
         wordings.append(([change for change in changes if change.worse_in([concern]) and not _died(change)], one, many))
     return [
-        f"{plural(len(functions), 'function')} {one if len(functions) == 1 else many} ({_where(change.hardware for change in group)})"
+        f"{plural(len(functions), 'function', one, many)} ({_where(change.hardware for change in group)})"
         for group, one, many in wordings
         if (functions := {(change.kernel, change.function) for change in group})
     ]
@@ -98,8 +97,8 @@ def _waits(found: Upgrade) -> list[str]:
 
 def _slower(found: Upgrade) -> list[str]:
     slower = [*found.speeds.of(SpeedChange.SLOWER), *found.speeds.lost] if found.speeds else []
-    words = "is slower or lost" if len(slower) == 1 else "are slower or lost"
-    return [f"{len(slower)} of {plural(found.points, 'point')} {words} ({_where(one.target for one in slower)})"] if slower else []
+    lead = f"{len(slower)} of {plural(found.points, 'point')} {'is' if len(slower) == 1 else 'are'} slower or lost"
+    return [f"{lead} ({_where(one.target for one in slower)})"] if slower else []
 
 
 def _speeds(found: Upgrade) -> list[str]:

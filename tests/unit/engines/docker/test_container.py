@@ -229,25 +229,16 @@ def test_variables_of_the_user_reach_the_container_and_not_the_report():
 
 # What this machine gives to a container and takes back: device nodes, the results folder, and whose containers are orphans.
 
-REQUEST_CONTAINER_HOST = ask(replace(load_targets()["rocm"], devices=Devices()), Path("/srv/kernels"), Path("/srv/raw"))
-HOST_CONTAINER_HOST = Host(uid=1000, gid=1001, cpus=16, memory_bytes=1000, open_files=1024, pid=42, boot="b/1", created="")
-
-
-def with_nodes(*nodes: str) -> Request:
-    return change(
-        REQUEST_CONTAINER_HOST, target=replace(REQUEST_CONTAINER_HOST.target, devices=Devices(nodes=nodes, groups_from_nodes=True))
-    )
-
 
 def test_nodes_are_looked_up_on_the_host(tmp_path):
     """A pattern yields its character devices with their groups, and a pattern without any is the user's next step."""
     (tmp_path / "nul1").touch()
-    found = observe(with_nodes("/dev/nul?", "/dev/zer[o]"), {"NCPU": 3, "MemTotal": 1000})
+    found = observe(with_devices("rocm", nodes=("/dev/nul?", "/dev/zer[o]"), groups_from_nodes=True), {"NCPU": 3, "MemTotal": 1000})
     assert [node.path for node in found.nodes] == ["/dev/null", "/dev/zero"]
     assert (found.cpus, found.memory_limit, found.uid) == (3, 800, os.getuid())
     with pytest.raises(InfrastructureError, match="no device node") as raised:
-        observe(with_nodes("/dev/null", str(tmp_path / "nul*")), {})
-    assert raised.value.remedy == REQUEST_CONTAINER_HOST.target.probe.fix
+        observe(with_devices("rocm", nodes=("/dev/null", str(tmp_path / "nul*"))), {})
+    assert raised.value.remedy == TARGETS["rocm"].probe.fix
 
 
 def test_who_is_dead():
@@ -265,7 +256,7 @@ def test_a_lent_folder_comes_back(tmp_path):
     outside.touch()
     os.chown(outside, 7, 7)
     (raw / "deep").mkdir(parents=True)
-    with lent(raw, (65534, 65534), observe(REQUEST_CONTAINER_HOST, {})):
+    with lent(raw, (65534, 65534), observe(REQUEST, {})):
         assert (raw / "deep").stat().st_uid == 65534
         (raw / "deep" / "link").symlink_to(outside)
         os.chown(raw / "deep" / "link", 65534, 65534, follow_symlinks=False)
@@ -278,7 +269,7 @@ def test_what_a_run_buries_can_be_removed(tmp_path):
     raw = tmp_path / "raw"
     raw.mkdir()
     me = os.getuid(), os.getgid()
-    with lent(raw, me, replace(HOST_CONTAINER_HOST, uid=me[0], gid=me[1])):
+    with lent(raw, me, replace(HOST, uid=me[0], gid=me[1])):
         folder = os.open(raw, os.O_RDONLY)
         for _ in range(200):
             os.mkdir("d" * 50, dir_fd=folder)
@@ -300,29 +291,11 @@ def test_what_a_run_buries_can_be_removed(tmp_path):
 def test_a_closed_folder_is_noticed(tmp_path):
     """Root's private kernels would be unreadable inside: said before the run, with the command."""
     tmp_path.chmod(0o700)
-    root = replace(HOST_CONTAINER_HOST, uid=0, gid=0)
+    root = replace(HOST, uid=0, gid=0)
     with pytest.raises(InfrastructureError, match="cannot be read by other users"):
         check_readable(tmp_path, (65534, 65534), root)
     check_readable(tmp_path, (0, 0), root)
-    check_readable(tmp_path, (1000, 1001), HOST_CONTAINER_HOST)
-
-
-def test_only_files_and_folders_come_back(tmp_path):
-    """Links, pipes and sockets that a run has left are removed, so that nothing of the host goes through them; whoever the caller is."""
-    outside, raw = tmp_path / "outside", tmp_path / "raw"
-    outside.write_text("untouched")
-    raw.mkdir()
-    me = os.getuid(), os.getgid()
-    with lent(raw, me, replace(HOST_CONTAINER_HOST, uid=me[0], gid=me[1])):
-        (raw / "folder").mkdir()
-        (raw / "folder" / "file").touch()
-        (raw / "folder" / "file").chmod(0o6755)
-        (raw / "engine.log").symlink_to(outside)
-        (raw / "elsewhere").symlink_to(tmp_path)
-        os.mkfifo(raw / "folder" / "stages.json")
-    assert sorted(path.relative_to(raw).as_posix() for path in raw.rglob("*")) == ["folder", "folder/file"]
-    assert (raw / "folder" / "file").stat().st_mode & 0o7777 == 0o755
-    assert outside.read_text() == "untouched"
+    check_readable(tmp_path, (1000, 1001), HOST)
 
 
 @pytest.mark.parametrize(

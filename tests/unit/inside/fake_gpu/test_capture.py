@@ -7,14 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
 from warpwave.inside.fake_gpu.redirect import Redirect
-from warpwave.inside.fake_gpu.streams import (
-    Event,
-    Graph,
-    Stream,
-    capture,
-    graphed,
-    wait,
-)
+from warpwave.inside.fake_gpu.streams import Event, Graph, Stream, capture, graphed, wait
 
 
 @pytest.fixture(autouse=True)

@@ -20,10 +20,7 @@ pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from warpwave.inside.fake_gpu.card import keep_in_backward
-from warpwave.inside.fake_gpu.compiled import (
-    UndeclaredWriteError,
-    followed,
-)
+from warpwave.inside.fake_gpu.compiled import UndeclaredWriteError, followed
 from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.process.outcomes import Pretended
 from warpwave.inside.test.notes import COMPILED, notes_of

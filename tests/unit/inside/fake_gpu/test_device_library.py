@@ -16,11 +16,7 @@ from warpwave.records import to_json
 np = pytest.importorskip("numpy")
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
-from warpwave.inside.fake_gpu.device_library import (
-    FUNCTIONS,
-    functions,
-    library,
-)
+from warpwave.inside.fake_gpu.device_library import FUNCTIONS, functions, library
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
 MISSING = {"jn", "yn", "rcp64h"}
