@@ -67,7 +67,7 @@ def run(job: Job, job_path: Path) -> None:
     usable = int(kept) if kept and not job.declared.variables else None
     warm = forks.Warm({**os.environ, **job.declared.variables}, folder / "log.txt", usable)
     until = time.monotonic() + _total_s(job)
-    # Compiling ahead is of no use within a budget, which may end before most of it is used, nor to a sanitizer, whose checks are compiled in.
+    # Compiling ahead is of no use within a budget, which may end before most of it is used, nor to a sanitizer, which compiles checks in.
     to_look = job.needs_card and not job.limits.budget and not job.what.sanitize
     ahead: _Ahead | None = None
     if to_look and job.architectures and not remembered.is_known(job):
@@ -112,9 +112,9 @@ def run(job: Job, job_path: Path) -> None:
 
 
 def _for_card_here(job: Job, job_path: Path, ahead: _Ahead | None, limit_s: float, warm: forks.Warm) -> _Ahead | None:
-    """Return what compiles for the card that the facts stage found; None, and end what began, if all is compiled or no card can be pretended.
+    """Let `ahead`, or a new one, compile for the card that the facts stage found. Return None, and end it, if it cannot or need not.
 
-    Only a card that the targets file knows can be pretended.
+    It cannot if the targets file does not know the card, and need not if all is compiled.
     """
     known = {card.name for card in job.architectures}
     pretends = any(device.get("architecture") in known for device in devices_here(job)[:1])
@@ -232,7 +232,8 @@ def _start(
 class _Ahead:
     """A process that compiles what tests and sweeps launch. What it has not reached, or what fails in it, is compiled at its launch.
 
-    It begins before the card is known, since its imports take as long as the facts stage, and then waits for `go`. It is no fork of the warm interpreter: that one ends what a stage leaves behind when the last fork has ended, and this one goes on.
+    It begins before the card is known, since its imports take as long as the facts stage, and then waits for `go`. It is no fork of the
+    warm interpreter: that one ends what a stage leaves behind when the last fork has ended, and this one goes on.
     """
 
     def __init__(self, job: Job, job_path: Path, limit_s: float) -> None:

@@ -156,9 +156,11 @@ def reasons(number: int, counts: Mapping[str, int]) -> list[str]:
 
 
 def plural(number: int, noun: str, one: str = "", many: str = "") -> str:
-    """`1 case`, `2 cases`, `3 binaries`; with a verb for one and for many, `1 case fails`, `2 cases fail`."""
-    nouns = noun if number == 1 else f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return " ".join(filter(None, (str(number), nouns, one if number == 1 else many)))
+    """`1 case`, `2 cases`, `3 binaries`, `4 launches`; with a verb for one and for many, `1 case fails`, `2 cases fail`."""
+    if number == 1:
+        return f"1 {noun} {one}".rstrip()
+    ending = re.sub("y$", "ies", noun) if noun.endswith("y") else noun + ("es" if noun.endswith("ch") else "s")
+    return f"{number} {ending} {many}".rstrip()
 
 
 # What could not be checked, and is no fault of the package.

@@ -132,4 +132,4 @@ def _compiled(whole: Comparison) -> tuple[Comparison, str]:
         if cells and size <= MOST_COMPILED
     ]
     count = sum(len(row.cells) for row in rows)
-    return dataclasses.replace(whole, codegen=tuple(rows)), f"{count} of {plural(total, 'binary', 'binaries')} are shown"
+    return dataclasses.replace(whole, codegen=tuple(rows)), f"{count} of {plural(total, 'binary')} are shown"

@@ -1,8 +1,9 @@
 """Take what was compiled elsewhere, and compile the rest on all cores: `python -m warpwave.inside.precompile.process job.json`.
 
-This is a process of its own, which does not use the card. It imports beside the facts stage, then waits for what that finds. Tests may run beside it, and get the cores first. Each of its workers runs its
-share of the points, then tests as it claims them. Tests run without data, as in the compile stage. Where a test decides by data, a guess
-takes its place. What it launches on another path is compiled when the test reaches it.
+This is a process of its own, which does not use the card. It imports beside the facts stage, then waits for what that finds. Tests may run
+beside it, and get the cores first. Each of its workers runs its share of the points, then tests as it claims them. Tests run without data,
+as in the compile stage. Where a test decides by data, a guess takes its place. What it launches on another path is compiled when the test
+reaches it.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def fidelity_sections(comparison: Comparison, few: int | None) -> list[Section]:
 def line(entry: Fidelity) -> Line:
     """`cuda against cpu: of 47 launches of the card's own JIT, 46 equal byte for byte, 1 differs`."""
     lead = say(name(entry.target), *((" against ", name(entry.against)) if entry.against else ()), ": ")
-    launches = f"{plural(entry.launched, 'launch', 'launches')} of the card's own JIT"
+    launches = f"{plural(entry.launched, 'launch')} of the card's own JIT"
     if not entry.against:
         return lead + say(f"{launches}, not compared: ", name(entry.reason))
     others = len(entry.differing)

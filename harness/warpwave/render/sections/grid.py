@@ -94,8 +94,8 @@ def _gates(comparison: Comparison) -> list[Line]:
     broken = sum(target.only_gates for target in judged)
     names = ", ".join(dict.fromkeys(gate for target in judged if target.gates for gate in _closed(target.gates)))
     if broken:
-        return [say("gates: ", Bit(f"{broken} of {plural(total, 'binary', 'binaries')} break one", Verdict.FAILED), f" ({names})")]
-    return [say(f"gates: {plural(total, 'binary', 'binaries')} meet {names}" if names else "gates: none was asked for")]
+        return [say("gates: ", Bit(f"{broken} of {plural(total, 'binary')} break one", Verdict.FAILED), f" ({names})")]
+    return [say(f"gates: {plural(total, 'binary')} meet {names}" if names else "gates: none was asked for")]
 
 
 def _closed(gates: Gates) -> list[str]:

@@ -332,7 +332,7 @@ def pills(comparison: Comparison) -> list[Section]:
     ]
     for target in folded:
         made = sum(target.compiled.values())
-        compiled = f", {plural(made, 'binary', 'binaries')} compiled" if made else ""
+        compiled = f", {plural(made, 'binary')} compiled" if made else ""
         where = "emulated" if target.emulated else "without a card"
         lines.append(say(name(target.target), f", {where}: ", *_tested(target), compiled))
     return [Section(CARDS, tuple(map(say, ("target", "card", "tests", "verdict"))), rows, tuple(lines))]

@@ -58,7 +58,7 @@ def known_sections(comparison: Comparison, few: int | None) -> list[Section]:
         for use in known.of(standing)
     ]
     unseen = len(known.of(Standing.UNSEEN))
-    lines += [say(f"{plural(unseen, 'entry', 'entries')} about what was not run")] if unseen else []
+    lines += [say(f"{plural(unseen, 'entry')} about what was not run")] if unseen else []
     legend = [PRUNE] if known.unneeded else []
     legend += ["What this change adds to the list counts once it is merged."] if known.of(Standing.ADDED) else []
     return [Section(f"Known failures, by {known.source}", lines=shorten(lines, few), legend=tuple(legend))]
