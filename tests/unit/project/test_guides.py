@@ -78,7 +78,8 @@ def folder(tmp_path):
 
 
 def run(line, folder):
-    environment = {**os.environ, "PATH": f"{folder.parent / 'bin'}:{os.environ['PATH']}", "DOCKER_HOST": f"unix://{folder}/no.sock", "COLUMNS": "200"}
+    variables = {"PATH": f"{folder.parent / 'bin'}:{os.environ['PATH']}", "DOCKER_HOST": f"unix://{folder}/no.sock", "COLUMNS": "200"}
+    environment = {**os.environ, **variables}
     return subprocess.run(["bash", "-euc", line], cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
