@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch.nn import functional as F
 
 from kernels.attention import scaled_dot_product_attention as attention
 from kernels.attention.attention import _attention
+from kernels.attention.hopper import fp32
 from kernels.configs import choose
 from kernels.configs.attention import ATTENTION, Tile
 
@@ -65,3 +67,21 @@ def test_the_logarithm_of_one_key_is_its_score(rows, width, causal, draw):
     q, k, v = draw(2, 8, rows, width), draw(2, 8, 1, width), draw(2, 8, 1, width)
     scores = (q.double() @ k.double().mT)[..., 0] * 0.0625
     torch.testing.assert_close(_attention(q, k, v, causal, 0.0625)[1].double(), scores, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "shape, dtype, taken",
+    [
+        ((2, 16, 2048, 128), torch.float32, True),
+        ((2, 16, 2048, 129), torch.float32, False),
+        ((2, 16, 2048, 128), torch.bfloat16, False),
+        ((1, 8, 128, 64), torch.float32, False),  # too little work
+        ((4096, 32, 128, 64), torch.float32, False),  # more heads than a grid can have
+        ((4096, 8, 64, 64), torch.float32, False),  # half of each tile would be empty
+        ((1, 1, 6_000_000, 128), torch.float32, False),  # more elements in a head than 32 bits can count
+    ],
+    ids=str,
+)
+def test_what_is_split_beforehand_on_hopper(shape, dtype, taken):
+    x = SimpleNamespace(shape=shape, dtype=dtype)
+    assert fp32.supports(x, x, x, False) is taken

@@ -204,9 +204,11 @@ def supports(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> bool:
     """Return whether it takes fp32 of these shapes, and is faster than the plain kernels, which split for themselves."""
     batch, heads, rows, width = query.shape
     keys, v_width = value.shape[2:]
-    work = batch * heads * rows * keys * max(width, v_width) // (1 + causal)
-    few = batch * heads * 3 * (max(rows, keys) + _ROWS) < 2**31  # a tensor descriptor counts rows in 32 bits
-    return query.dtype == torch.float32 and max(width, v_width) <= _WIDEST and work >= _LEAST_WORK and few
+    pairs, work = batch * heads, batch * heads * rows * keys * max(width, v_width) // (1 + causal)
+    # The second dimension of a grid has 16 bits. Rows of a tensor descriptor, and the elements of a head, are counted in 32.
+    is_counted = pairs < 2**16 and 3 * (max(rows, keys) + _ROWS) * max(pairs, _WIDEST) < 2**31
+    fits = query.dtype == torch.float32 and max(width, v_width) <= _WIDEST and min(rows, keys) >= _ROWS and is_counted
+    return fits and work >= _LEAST_WORK
 
 
 class _Splitter:
