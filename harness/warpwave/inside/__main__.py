@@ -70,7 +70,8 @@ def run(job: Job, job_path: Path) -> None:
     # Compiling ahead is of no use within a budget, which may end before most of it is used, nor to a sanitizer, which compiles checks in.
     to_look = job.needs_card and not job.limits.budget and not job.what.sanitize
     ahead: _Ahead | None = None
-    if to_look and job.architectures and not remembered.is_known(job):
+    is_on_card = any(report.stage in _ON_CARD and report.stage not in finished for report in reports)
+    if to_look and is_on_card and job.architectures and not remembered.is_known(job):
         ahead = _Ahead(job, job_path, _total_s(job) / 2)
     for position, planned in enumerate(reports):
         if planned.stage in finished:

@@ -750,6 +750,7 @@ def test_a_kept_interpreter_reads_an_edited_module_anew(tmp_path):
         ("test bench", "for this card", ["facts", "test", "bench"]),
         ("test", "for another card", ["facts", "begin", "go", "test beside it", "kill", "remember"]),
         ("test", "no such card", ["begin", "facts beside it", "kill", "test"]),
+        ("compile", "", ["facts", "compile"]),
     ],
 )
 def test_tests_begin_while_kernels_are_compiled_and_nothing_is_measured_then(tmp_path, monkeypatch, stages, compiled, happened):
