@@ -367,7 +367,7 @@ def test_a_test_that_hangs_ends_with_the_budget(run_inside, tmp_path):
 
 def test_with_a_budget_compiling_comes_first(run_inside, package_of_budget):
     """It is cheap, and for every card. A stage that no time is left for says so."""
-    output = run_inside(package_of_budget, Stage.TEST, Stage.COMPILE, light=True, benches=(), limits=Limits(budget=Budget(9.0)))
+    output = run_inside(package_of_budget, Stage.TEST, Stage.COMPILE, light=True, benches=(), limits=Limits(budget=Budget(1.0)))
     reports = json.loads((output / "stages.json").read_text())["reports"]
 
     assert [each["stage"] for each in reports] == ["facts", "compile", "test"]
