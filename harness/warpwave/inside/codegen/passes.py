@@ -179,7 +179,7 @@ class _Computed(Launch):
     def atomic(self, operation: Operation, pointer: Value, *values: Value) -> Value:
         raise NotFollowedError(f"has {operation.name}")
 
-    # Of the second code.
+    # What only TTGIR has.
 
     def operation(self, operation: Operation) -> None:
         """Refuse what moves data in a way that is not known here. An older release has `amdgpu.` in place of `amdg.`."""

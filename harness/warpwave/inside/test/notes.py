@@ -9,7 +9,7 @@ from pathlib import Path
 
 from warpwave.inside.fake_gpu.launches import Account, LaunchRefusedError, executed
 from warpwave.inside.process.outcomes import place_in
-from warpwave.records import CaseResult, Job
+from warpwave.records import CaseResult, Job, plural
 
 COMPILED = "torch.compile"  # the property of a test without a card that called a function which torch would have compiled
 
@@ -17,17 +17,13 @@ COMPILED = "torch.compile"  # the property of a test without a card that called 
 def notes_of(job: Job, cases: list[CaseResult], again: int) -> Iterator[str]:
     """Say how many tests ran `again` without neighbours on their card, how much of a run was emulated, and what was not compiled."""
     if again:
-        yield f"{_tests(again)} ran again alone, because other tests on the card may have disturbed the first try; see test/log.txt"
+        yield f"{plural(again, 'test')} ran again alone, because other tests on the card may have disturbed the first try; see test/log.txt"
     if job.emulate is not None and cases:  # a test may pass without a launch
         counts = [count for case in cases if (count := executed(case.properties)) is not None]
         did = f"executed {sum(counts):,} wave-instructions of {job.emulate.name}"
         yield f"{len(counts)} of {len(cases)} tests launched kernels, which {did}"
     if several := sum(COMPILED in case.properties for case in cases):
-        yield f"torch.compile was replaced by the function itself in {_tests(several)}: what it generates was not tested"
-
-
-def _tests(several: int) -> str:
-    return "1 test" if several == 1 else f"{several} tests"
+        yield f"torch.compile was replaced by the function itself in {plural(several, 'test')}: what it generates was not tested"
 
 
 def refusal(log: Path) -> str:

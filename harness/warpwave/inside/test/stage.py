@@ -149,7 +149,8 @@ class Results:
         self.postponed: dict[str, None] = {}
         self._reported: Counter[str] = Counter()
         self._due, self._behind = 0.0, False
-        self._shown, self._told = "", 0.0  # the test that has begun, until the host is told; when it was told of one
+        self._begun = ""  # a test that has begun, and of which the host was not told
+        self._told_at = 0.0  # when the host was last told of a test
 
     def on_event(self, event: Event, card: int | None = None) -> None:
         """Process one journal event. `card` is the index of its GPU, if there are several."""
@@ -168,7 +169,7 @@ class Results:
             self.left = self.left or dict(event.get("left", {}))
         elif kind == "start":
             self.running[event["id"]] = time.monotonic()
-            self._shown = event["id"]
+            self._begun = event["id"]
         elif kind in ("finish", "death"):
             case = self._case(event)
             if (over := self.over.pop(case.id, None)) and case.verdict is Verdict.PASSED:
@@ -206,10 +207,10 @@ class Results:
             self.notes[event["text"]] = None
         if self._behind and time.monotonic() > self._due:
             self.write()
-        if self._shown and (kind == "idle" or (kind == "start" and time.monotonic() > self._told + _TOLD_S)):
+        if self._begun and (kind == "idle" or (kind == "start" and time.monotonic() > self._told_at + _TOLD_S)):
             done = len(self.cases) - sum((test, 0) in self.cases for test in self._loads)
-            emit("case", stage="test", id=self._shown, done=done, total=self.total)
-            self._shown, self._told = "", time.monotonic()
+            emit("case", stage="test", id=self._begun, done=done, total=self.total)
+            self._begun, self._told_at = "", time.monotonic()
 
     def _add(self, case: CaseResult) -> None:
         """Add a case. Each test collected under its id has a row; further results only replace a row if they are graver."""
