@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -70,7 +71,7 @@ def forward(
     dtypes = tuple([tensor.dtype if tensor is not None else None for tensor in tensors])
     plan = _plan(card(), config, dtypes, on_boundary(*tensors), n_rows, n_columns, rows.stride(0))
     if plan.n_parts:
-        words = None if plan.n_parts == 1 else _words(rows, plan.n_parts)
+        words = None if plan.n_parts == 1 else _words(rows, n_rows * plan.n_parts)
         plan.launch(*tensors, words, rows.stride(0), n_rows, n_columns, plan.n_parts, eps)
     else:
         plan.launch(*tensors, rows.stride(0), n_columns, eps)
@@ -122,15 +123,6 @@ def _plan(
     return _Plan(Bound(forward_kernel, (cdiv(n_rows, height) * n_parts,), options), n_parts)
 
 
-def _striding(config: Norm, tile: Tile, n_columns: int, element_size: int) -> tuple[Tile, int, int]:
-    """Return the tile of a backward that strides over rows, the columns of a chunk, and how many rows it has at a time."""
-    even = even_stride(n_columns, element_size) if config.even else None
-    if even:
-        return even
-    block = _block(n_columns)
-    return tile, block, max(1, tile.elements // (block * element_size // 2))
-
-
 def backward(
     grad: Tensor,
     input: Tensor,
@@ -146,98 +138,100 @@ def backward(
         return tuple(gradient.zero_() for gradient in gradients)
     n_columns = dx.numel() // n_rows
     dweight, dbias = ([gradient if gradient.numel() else None for gradient in gradients[1:]] + [None])[:2]
-    rows, config = _rows(input, n_columns), _config(mean is not None)
-    given = grad.contiguous(), rows, _dense(parameters[0]), mean, rstd
-    tile = _fitting(config.backward, n_columns, rows.element_size())
-    if tile:
-        tile, width, height = _striding(config, tile, n_columns, rows.element_size())
-        programs = min(cdiv(n_rows, height), card().processors * tile.programs)
-        sums = _sums(programs, n_columns, dweight, dbias)
-        shape = {"ROWS": height, "WIDTH": width, "CHUNKS": tile.chunks, "STAGES": tile.stages, "num_warps": tile.warps}
-        backward_kernel[(programs,)](*given, dx, *sums, rows.stride(0), n_rows, n_columns, **shape)
-    elif shared := _ring(config.backward_rings, rows, given[0]):
-        sums = _share_rows(shared, given, dx, dweight, dbias)
-    else:
-        tile = config.backward_long
-        backward_steps_kernel[(n_rows,)](*given, dx, rows.stride(0), n_columns, BLOCK=tile.elements, num_warps=tile.warps)
-        sums = _column_sums(config.column_sums, given, n_rows, n_columns, dweight, dbias)
-    if any(sum is not None for sum in sums):
-        n_parts = next(sum.shape[0] for sum in sums if sum is not None)
-        totals_kernel[(cdiv(n_columns, 32), 2)](*sums, dweight, dbias, n_parts, n_columns, ROWS=64, BLOCK=32, num_warps=4)
+    rows = _rows(input, n_columns)
+    tensors = grad.contiguous(), rows, _dense(parameters[0]), mean, rstd, dx, dweight, dbias
+    dtypes = tuple([tensor.dtype if tensor is not None else None for tensor in tensors])
+    launch = _backward_plan(card(), _config(mean is not None), dtypes, on_boundary(*tensors), n_rows, n_columns, rows.stride(0))
+    launch(*tensors)
     return gradients
 
 
-def _sums(n: int, n_columns: int, *gradients: Tensor | None) -> list[Tensor | None]:
-    """Return room for n partial sums, in fp32, of each wanted gradient."""
-    return [None if g is None else torch.empty((n, n_columns), dtype=torch.float32, device=g.device) for g in gradients]
+@functools.lru_cache(maxsize=1024)
+def _backward_plan(
+    on: Card,
+    config: Norm,
+    dtypes: tuple[torch.dtype | None, ...],
+    boundaries: tuple[bool, ...],
+    n_rows: int,
+    n_columns: int,
+    stride: int,
+) -> Callable[..., None]:
+    """Return the launches of a shape. `dtypes` and `boundaries` are of the tensors that these get; None for one that is left out."""
+    size = dtypes[1].itemsize if dtypes[1] else 1
+    wanted = [dtype is not None for dtype in dtypes[-2:]]
+    tile = _fitting(config.backward, n_columns, size)
+    if tile:
+        tile, width, height = _striding(config, tile, n_columns, size)
+        parts = min(cdiv(n_rows, height), on.processors * tile.programs)
+        options = {"ROWS": height, "WIDTH": width, "CHUNKS": tile.chunks, "STAGES": tile.stages, "num_warps": tile.warps}
+        stride_over = Bound(backward_kernel, (parts,), options)
+
+        def gradients_of(given: tuple[Tensor, ...], dx: Tensor, sums: list[Tensor | None]) -> None:
+            stride_over(*given, dx, *sums, stride, n_rows, n_columns)
+
+    elif shared := _ring(config.backward_rings, on, boundaries, n_columns, stride, size):
+        n_parts = _parts(shared, n_columns, size)
+        parts = min(n_rows, on.processors * shared.programs // n_parts)
+        vector = ring.VECTOR_BYTES // size
+        options = {
+            "VECTOR": vector,
+            "BLOCK": shared.columns * 2 // size,
+            "SLOTS": max(_FEWEST_SLOTS, next_power_of_2(n_parts)),
+            "AHEAD": shared.ahead,
+            "WARPS": shared.warps,
+            "num_warps": shared.warps,
+            **_limit(shared.registers),
+        }
+        share_rows = Bound(ring.backward_ring_kernel, (parts * n_parts,), options)
+
+        def gradients_of(given: tuple[Tensor, ...], dx: Tensor, sums: list[Tensor | None]) -> None:
+            share_rows(*given, dx, *sums, _words(dx, n_rows * n_parts), stride // vector, n_rows, n_columns // vector, n_parts)
+
+    else:
+        tile, columns = config.backward_long, config.column_sums
+        height, across = columns.elements // columns.columns, cdiv(n_columns, columns.columns)
+        parts = min(cdiv(n_rows, height), max(1, on.processors * columns.programs // across))
+        one_row = Bound(backward_steps_kernel, (n_rows,), {"BLOCK": tile.elements, "num_warps": tile.warps})
+        options = {"ROWS": height, "BLOCK": columns.columns, "STAGES": columns.stages, "num_warps": columns.warps}
+        column_sums = Bound(column_sums_kernel, (across, parts), options)
+
+        def gradients_of(given: tuple[Tensor, ...], dx: Tensor, sums: list[Tensor | None]) -> None:
+            one_row(*given, dx, stride, n_columns)
+            if any(wanted):
+                grad, rows, _, mean, rstd = given
+                column_sums(grad, rows, mean, rstd, *sums, stride, n_rows, n_columns)
+
+    totals = Bound(totals_kernel, (cdiv(n_columns, 32), 2), {"ROWS": 64, "BLOCK": 32, "num_warps": 4})
+
+    def launch(*tensors: Any) -> None:
+        *given, dx, dweight, dbias = tensors
+        sums = [torch.empty((parts, n_columns), dtype=torch.float32, device=dx.device) if want else None for want in wanted]
+        gradients_of(tuple(given), dx, sums)
+        if any(wanted):
+            totals(*sums, dweight, dbias, parts, n_columns)
+
+    return launch
 
 
-def _column_sums(
-    tile: Tile, given: tuple[Tensor | None, ...], n_rows: int, n_columns: int, dweight: Tensor | None, dbias: Tensor | None
-) -> list[Tensor | None]:
-    if dweight is None and dbias is None:
-        return [None, None]
-    grad, rows, _, mean, rstd = given
-    height, across = tile.elements // tile.columns, cdiv(n_columns, tile.columns)
-    groups = min(cdiv(n_rows, height), max(1, card().processors * tile.programs // across))
-    sums = _sums(groups, n_columns, dweight, dbias)
-    column_sums_kernel[(across, groups)](
-        grad,
-        rows,
-        mean,
-        rstd,
-        *sums,
-        rows.stride(0),
-        n_rows,
-        n_columns,
-        ROWS=height,
-        BLOCK=tile.columns,
-        STAGES=tile.stages,
-        num_warps=tile.warps,
-    )
-    return sums
+def _striding(config: Norm, tile: Tile, n_columns: int, element_size: int) -> tuple[Tile, int, int]:
+    """Return the tile of a backward that strides over rows, the columns of a chunk, and how many rows it has at a time."""
+    even = even_stride(n_columns, element_size) if config.even else None
+    if even:
+        return even
+    block = _block(n_columns)
+    return tile, block, max(1, tile.elements // (block * element_size // 2))
 
 
-def _share_rows(tile: Ring, given: tuple[Tensor, ...], dx: Tensor, dweight: Tensor | None, dbias: Tensor | None) -> list[Tensor | None]:
-    rows = given[1]
-    (n_rows, n_columns), n_parts = rows.shape, _parts(tile, rows.shape[1], rows.element_size())
-    groups = min(n_rows, _running(tile) // n_parts)
-    sums = _sums(groups, n_columns, dweight, dbias)
-    vector = ring.VECTOR_BYTES // rows.element_size()
-    ring.backward_ring_kernel[(groups * n_parts,)](
-        *given,
-        dx,
-        *sums,
-        _words(rows, n_parts),
-        rows.stride(0) // vector,
-        n_rows,
-        n_columns // vector,
-        n_parts,
-        VECTOR=vector,
-        BLOCK=tile.columns * 2 // rows.element_size(),
-        SLOTS=max(_FEWEST_SLOTS, next_power_of_2(n_parts)),
-        AHEAD=tile.ahead,
-        WARPS=tile.warps,
-        num_warps=tile.warps,
-        **_limit(tile.registers),
-    )
-    return sums
-
-
-def _ring(tiles: Sequence[Ring], rows: Tensor, grad: Tensor) -> Ring | None:
+def _ring(tiles: Sequence[Ring], on: Card, boundaries: tuple[bool, ...], n_columns: int, stride: int, element_size: int) -> Ring | None:
     """Return the first tile for rows of this length, if they can be copied to shared memory and all programs of a row run concurrently."""
-    tile = next((tile for tile in tiles if _units(rows, rows.shape[1]) <= tile.longest), None)
-    return tile if tile and ring.takes(rows, grad) and _parts(tile, rows.shape[1], rows.element_size()) <= _running(tile) else None
+    tile = next((tile for tile in tiles if n_columns * element_size // 2 <= tile.longest), None)
+    fits = tile and _parts(tile, n_columns, element_size) <= on.processors * tile.programs
+    return tile if fits and all(boundaries[:2]) and ring.takes(n_columns * element_size, stride * element_size) else None
 
 
-def _running(tile: Ring) -> int:
-    """Return how many programs run concurrently."""
-    return card().processors * tile.programs
-
-
-def _words(rows: Tensor, n_parts: int) -> Tensor:
-    """Return a zero word for each part of each row."""
-    return torch.zeros(rows.shape[0] * n_parts, dtype=torch.int64, device=rows.device)
+def _words(beside: Tensor, n: int) -> Tensor:
+    """Return so many zero words: one for each part of each row."""
+    return torch.zeros(n, dtype=torch.int64, device=beside.device)
 
 
 def _rows(input: Tensor, n_columns: int) -> Tensor:
@@ -256,11 +250,6 @@ def _config(centered: bool) -> Norm:
 
 def _block(n_columns: int) -> int:
     return max(_FEWEST, next_power_of_2(n_columns))
-
-
-def _units(rows: Tensor, n: int) -> int:
-    """Return the size of n elements in units of two bytes, as tiles are given."""
-    return n * rows.element_size() // 2
 
 
 def _fitting(tiles: Sequence[Tile], n_columns: int, element_size: int) -> Tile | None:

@@ -157,7 +157,7 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: f
     return forward(query, key, value, causal, scale, tiles.forward, precision)
 
 
-@custom_op("warpwave::attention_backward")
+@custom_op("warpwave::attention_backward", repeats=True)
 def _attention_backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -48,7 +48,7 @@ def _layer_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, n_col
     return norm.forward(input, weight, bias, n_columns, eps, centered=True)
 
 
-@custom_op("warpwave::layer_norm_backward")
+@custom_op("warpwave::layer_norm_backward", repeats=True)
 def _layer_norm_backward(
     grad: Tensor, input: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, rstd: Tensor, wanted: list[bool]
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor
-
 from kernels.layer_norm.backward import add_both, add_up
 
 try:
@@ -36,10 +34,9 @@ def jit(function: Callable[..., Any]) -> Any:
     return gluon.jit(function) if AVAILABLE else function
 
 
-def takes(rows: Tensor, *others: Tensor) -> bool:
-    """Return whether rows start and end where such copies can. The first tensor may have any row stride."""
-    sizes = (size * rows.element_size() for size in (rows.shape[1], rows.stride(0)))
-    return AVAILABLE and not any(size % VECTOR_BYTES for size in (*sizes, *(tensor.data_ptr() for tensor in (rows, *others))))
+def takes(row_bytes: int, stride_bytes: int) -> bool:
+    """Return whether rows start and end where such copies can, if the first starts on 16 bytes."""
+    return AVAILABLE and not (row_bytes % VECTOR_BYTES or stride_bytes % VECTOR_BYTES)
 
 
 @jit

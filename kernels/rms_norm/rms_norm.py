@@ -48,7 +48,7 @@ def _rms_norm(input: Tensor, weight: Tensor | None, n_columns: int, eps: float) 
     return out, rstd
 
 
-@custom_op("warpwave::rms_norm_backward")
+@custom_op("warpwave::rms_norm_backward", repeats=True)
 def _rms_norm_backward(grad: Tensor, input: Tensor, weight: Tensor | None, rstd: Tensor, wanted: list[bool]) -> tuple[Tensor, Tensor]:
     return norm.backward(grad, input, (weight,), None, rstd, wanted)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,22 +12,27 @@ from torch import Tensor
 
 from kernels.attention.hopper import wide_backward
 from kernels.attention.hopper.backward_kernel import attention_hopper_backward_kernel
-from kernels.attention.hopper.prepare import attention_hopper_prepare_kernel
+from kernels.attention.hopper.prepare import attention_hopper_prepare_kernel, attention_hopper_round_kernel
 from kernels.attention.hopper.tiles import AVAILABLE, fp32_layouts, largest_divisor, padded, tiles, travels, with_positive_scale
 from kernels.attention.hopper.tiles import supports as supported
 from kernels.attention.plain.tiles import steps
-from kernels.configs import card
+from kernels.configs import Card, card
+from kernels.dispatch import cdiv
+from kernels.launches.bound import Bound, descriptors, on_boundary
 
 if AVAILABLE:
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 __all__ = ["backward", "supports"]
 
+Shape = tuple[int, ...]
+
 _ROWS = 64  # queries per tile: dK and dV (128 registers), S and dP (64) and the copies of P and dS (32) fill 240 registers
-_KEYS = 64  # per consumer
+_KEYS = 64  # per consumer, and as many as _ROWS
 _STAGES = 2  # of Q, dO and dS: 193 KB of shared memory together with K, V and the output buffer of dQ
 _WAVES = 4  # of uneven programs, from which on each walks over all heads that share keys
 _LONG = 1 << 18  # elements of a head, from which on adding to dK and dV is short beside its products
+_ROUNDED = 2048  # elements that a program rounds
 _SHARED_CACHE = 18 << 20  # bytes of Q, dO and dQ that concurrent programs may share: a third of the L2 cache
 
 
@@ -46,42 +53,77 @@ def backward(
     if not _is_narrow(q, v):
         return wide_backward.backward(dout, q, k, v, out, lse, causal, scale)
     q, positive = with_positive_scale(q, scale)
-    batch, heads, rows, depth = q.shape
-    kv_heads, keys = k.shape[1:3]
-    row_tiles, blocks = -(-rows // _ROWS), -(-keys // (2 * _KEYS))
     dout = dout if travels(dout) else dout.clone(memory_format=torch.contiguous_format)
-    group = heads // kv_heads
+    dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v))
+    layouts = [size for x in (q, k, v, dout) for size in (x.shape, x.stride())]
+    launch = _plan(card(), q.dtype, *layouts, on_boundary(out, lse), causal)
+    launch(dout, q, k, v, out, lse, positive, scale, dq, dk, dv)
+    return dq, dk, dv
+
+
+@functools.lru_cache(maxsize=1024)
+def _plan(
+    on: Card,
+    dtype: torch.dtype,
+    q: Shape,
+    q_strides: Shape,
+    k: Shape,
+    k_strides: Shape,
+    v: Shape,
+    v_strides: Shape,
+    dout: Shape,
+    dout_strides: Shape,
+    boundaries: tuple[bool, ...],
+    causal: bool,
+) -> Callable[..., None]:
+    """Return the launches for shapes and strides."""
+    batch, heads, rows, depth = q
+    kv_heads, keys = k[1:3]
+    row_tiles, blocks, group = cdiv(rows, _ROWS), cdiv(keys, 2 * _KEYS), heads // kv_heads
     shared = _heads_of_a_program(group, batch * kv_heads * blocks, causal and rows * depth >= _LONG)
     units = batch * heads // shared
+    stores = shared == group  # dK and dV; else programs add to fp32 sums
     # Under a mask, the first keys have the most queries. So programs that start together take these of several heads first, but of no more
     # heads than the cache holds. Without a mask, take one head after the other.
     section = largest_divisor(units, max(1, _SHARED_CACHE // (8 * rows * depth))) if causal else 1
-    delta = torch.empty(batch * heads * row_tiles * _ROWS, dtype=torch.float32, device=q.device)
-    start = torch.empty_like(delta)
-    total = torch.empty((units // section, shared * section, rows, depth), dtype=torch.float32, device=q.device)
-    attention_hopper_prepare_kernel[(row_tiles * batch * heads,)](
-        out, dout, lse, delta, start, total, positive, rows, row_tiles, heads, *steps(dout), WIDTH=depth, D=padded(depth), BLOCK=_ROWS
+    prepare = Bound(
+        attention_hopper_prepare_kernel, (row_tiles * batch * heads,), {"WIDTH": depth, "D": padded(depth), "BLOCK": _ROWS, "num_warps": 4}
     )
-    dq = torch.empty((batch, heads, rows, depth), dtype=q.dtype, device=q.device)
-    make, dtype = (torch.empty, q.dtype) if shared == group else (torch.zeros, torch.float32)  # to store, or to add to
-    dk, dv = (make((batch, kv_heads, keys, depth), dtype=dtype, device=q.device) for _ in range(2))
+    options = {"CAUSAL": causal, "ROWS": _ROWS, "KEYS": _KEYS, "STAGES": _STAGES, "num_warps": 4}
+    multiply = Bound(attention_hopper_backward_kernel, (section, blocks, units // section), options)
+    n_queries, n_keys = (batch * n * length * depth for n, length in ((heads, rows), (kv_heads, keys)))
+    options = {"BLOCK": _ROUNDED, "num_warps": 4}
+    round_query, round_keys = (Bound(attention_hopper_round_kernel, (cdiv(n, _ROUNDED),), options) for n in (n_queries, n_keys))
+
     vector, half_rows = fp32_layouts()
-    descriptors = (
-        tiles(q, _ROWS),
-        tiles(k, _KEYS, swizzle=padded(depth)),  # half of K's columns, one consumer's share of dQ's product, are then whole panels
-        tiles(v, _KEYS),
-        tiles(dout, _ROWS),
-        TensorDescriptor(start, [len(start)], [1], [_ROWS], vector),
-        TensorDescriptor(delta, [len(delta)], [1], [_ROWS], vector),
-        TensorDescriptor(total, list(total.shape), list(total.stride()), [1, 1, _ROWS, padded(depth) // 2], half_rows),
-        *(_tiles_of_sums(x.view(1, -1, keys, depth), half_rows) for x in (dk, dv)),
-    )
-    attention_hopper_backward_kernel[(section, blocks, units // section)](
-        *descriptors, positive / math.log(2), heads, group, shared, section, row_tiles, keys,
-        CAUSAL=causal, ROWS=_ROWS, KEYS=_KEYS, STAGES=_STAGES, num_warps=4,
-    )  # fmt: skip
-    torch.mul(total.view(dq.shape), scale, out=dq)
-    return dq, dk.to(q.dtype), dv.to(q.dtype)
+
+    def of_sums(x: Tensor) -> Any:
+        return TensorDescriptor(x, list(x.shape), list(x.stride()), [1, 1, _ROWS, padded(depth) // 2], half_rows)
+
+    of_q, of_v, of_dout = (descriptors(lambda x, n=n: tiles(x, n)) for n in (_ROWS, _KEYS, _ROWS))
+    # Half of K's columns, one consumer's share of dQ's product, are then whole panels.
+    of_k = descriptors(lambda x: tiles(x, _KEYS, swizzle=padded(depth)))
+    of_vector = descriptors(lambda x: TensorDescriptor(x, [len(x)], [1], [_ROWS], vector))
+    of_total = descriptors(of_sums)
+    of_gradient = descriptors(lambda x: tiles(x, _KEYS) if stores else of_sums(x))
+
+    def launch(
+        dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, positive: float, scale: float, *gradients: Tensor
+    ) -> None:
+        dq, dk, dv = gradients
+        start, delta = (torch.empty(batch * heads * row_tiles * _ROWS, dtype=torch.float32, device=q.device) for _ in range(2))
+        total = torch.empty((units // section, shared * section, rows, depth), dtype=torch.float32, device=q.device)
+        prepare(out, dout, lse, delta, start, total, positive, rows, row_tiles, heads, *steps(dout))
+        sums = [x if stores else torch.zeros(x.shape, dtype=torch.float32, device=x.device) for x in (dk, dv)]
+        given = of_q(q), of_k(k), of_v(v), of_dout(dout), of_vector(start), of_vector(delta), of_total(total)
+        of_both = (of_gradient(x.view(1, -1, keys, depth)) for x in sums)
+        multiply(*given, *of_both, positive / math.log(2), heads, group, shared, section, row_tiles, keys)
+        round_query(dq, total, scale, n_queries)
+        if not stores:
+            for x, exact in zip((dk, dv), sums, strict=True):
+                round_keys(x, exact, 1.0, n_keys)
+
+    return launch
 
 
 def _heads_of_a_program(group: int, programs: int, uneven: bool) -> int:
@@ -90,10 +132,3 @@ def _heads_of_a_program(group: int, programs: int, uneven: bool) -> int:
     `uneven`: programs are of different lengths, by a mask, and long. A few such programs read the same queries at different times.
     """
     return 1 if programs < (_WAVES if uneven else 1) * card().processors else group
-
-
-def _tiles_of_sums(x: Tensor, half_rows: Any) -> Any:
-    """Return a descriptor of the tiles of dK or dV: whole ones to store, in 16 bits, or half of the columns to add, in fp32."""
-    if x.dtype != torch.float32:
-        return tiles(x, _KEYS)
-    return TensorDescriptor(x, list(x.shape), list(x.stride()), [1, 1, _KEYS, padded(x.shape[3]) // 2], half_rows)

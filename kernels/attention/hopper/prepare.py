@@ -1,4 +1,4 @@
-"""What both designs of the backward for Hopper compute first, a number a query."""
+"""What both designs of the backward for Hopper compute first, a number a query, and how one of them rounds its sums."""
 
 from __future__ import annotations
 
@@ -40,3 +40,11 @@ def attention_hopper_prepare_kernel(
     tl.store(start + flat, tl.load(lse + pair * rows + row, mask=valid, other=float("inf")) / -scale)
     if dq is not None:
         tl.store(dq + pair * rows * WIDTH + here, tl.zeros([BLOCK, D], tl.float32), mask=inside)
+
+
+@triton.jit
+def attention_hopper_round_kernel(out, sums, scale, n_elements, BLOCK: tl.constexpr):
+    """Write fp32 sums times `scale` in the dtype of `out`."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n_elements
+    tl.store(out + at, (tl.load(sums + at, mask=inside) * scale).to(out.dtype.element_ty), mask=inside)
