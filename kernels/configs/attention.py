@@ -139,7 +139,7 @@ ATTENTION = {
         ),
         wide=_BF16X6,
         in_parts=(
-            Tiles(64, forward=Tile(128, 64, 8, 2), query=Tile(128, 64, 8, 2), key_value=Tile(64, 128, 8, 2)),
+            Tiles(64, forward=Tile(128, 32, 8, 2), query=Tile(128, 64, 8, 2), key_value=Tile(64, 128, 8, 2)),
             Tiles(128, forward=Tile(128, 32, 8, 2), query=Tile(64, 32, 4, 2), key_value=Tile(32, 64, 4, 2, split=True)),
         ),
         decode=_DECODE_HOPPER,
