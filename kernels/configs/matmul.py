@@ -43,6 +43,7 @@ class Config:
     """`narrow`: fp16 and bf16; `frugal`: the same where addresses need more registers, with rows of odd length or a second output.
 
     `ieee`, `tf32`: fp32 by its precision; without the latter the former is taken. `specialized`: fp16 and bf16 that TMA can reach.
+    `row`: 16-bit products of up to `m` rows with an operand that is dense in K, without matrix units.
     `few`: 16-bit products of up to `FEW` rows, with `m` the fewest rows of a tile; empty where other tiles take them.
     `tf32_dense_k`, `ieee_dense_n`: tf32 reads both operands, and fp32 its second, several times faster in this layout: a copy pays.
     `widen`: operands are converted to fp32 before they are multiplied.
@@ -53,6 +54,7 @@ class Config:
     ieee: tuple[Tile, ...]
     tf32: tuple[Tile, ...] = ()
     specialized: tuple[Specialized, ...] = ()
+    row: Tile | None = None
     few: tuple[Tile, ...] = ()
     tf32_dense_k: bool = False
     ieee_dense_n: bool = False
@@ -64,6 +66,8 @@ _FRUGAL = (Tile(128, 128, 64, 8, 3), _SMALL)
 # Multiply-adds without matrix instructions: registers bound the tile.
 _FMA = (Tile(128, 64, 16, 8, 3), Tile(64, 64, 16, 8, 3))
 _TF32 = (Tile(128, 128, 32, 8, 3), Tile(64, 64, 32, 4, 3))
+# One or two rows: what counts is how much of the weights is on its way.
+_ROW = Tile(2, 2, 2048, 4, 1)
 _MFMA = {"matrix_instr_nonkdim": 16, "waves_per_eu": 2}
 
 
@@ -77,29 +81,33 @@ MATMUL = {
         frugal=_FRUGAL,
         ieee=_FMA,
         tf32=(Tile(128, 256, 32, 8, 3), Tile(128, 128, 32, 4, 3), Tile(64, 64, 32, 4, 3)),
+        row=_ROW,
         tf32_dense_k=True,
         ieee_dense_n=True,
         few=(Tile(16, 128, 128, 4, 3), Tile(16, 64, 128, 4, 4), Tile(16, 32, 128, 4, 5), Tile(16, 128, 64, 4, 4), Tile(16, 64, 64, 4, 6)),
         specialized=(Specialized(128, 256, 64, 4, 64), Specialized(128, 128, 64, 6, 64), Specialized(128, 64, 64, 8, 32)),
     ),
-    "sm_100": Config(narrow=(Tile(128, 256, 64, 8, 3), *_FRUGAL), frugal=_FRUGAL, ieee=_FMA, tf32=_TF32),
-    "sm_*": Config(narrow=_FRUGAL, frugal=(Tile(128, 64, 64, 8, 3), _SMALL), ieee=_FMA, tf32=_TF32),
+    "sm_100": Config(narrow=(Tile(128, 256, 64, 8, 3), *_FRUGAL), frugal=_FRUGAL, ieee=_FMA, tf32=_TF32, row=_ROW),
+    "sm_*": Config(narrow=_FRUGAL, frugal=(Tile(128, 64, 64, 8, 3), _SMALL), ieee=_FMA, tf32=_TF32, row=_ROW),
     # Eight chiplets on the MI300 and MI350 series. Tiles, groups and occupancy start from ROCm/aiter's tables; not measured here.
     "gfx942": Config(
         narrow=_cdna((256, 256, 64, 2), (128, 128, 64, 2), group_m=4, chiplets=8),
         frugal=_cdna((128, 128, 64, 2), group_m=4, chiplets=8),
         ieee=_cdna((128, 128, 32, 2), group_m=4, chiplets=8),
         tf32=_cdna((128, 128, 32, 2), group_m=4, chiplets=8),
+        row=_ROW,
     ),
     "gfx95*": Config(
         narrow=_cdna((256, 128, 64, 3), (128, 128, 64, 3), chiplets=8),
         frugal=_cdna((128, 128, 64, 3), chiplets=8),
         ieee=_cdna((128, 128, 32, 2), chiplets=8),
+        row=_ROW,
     ),
-    "gfx9*": Config(narrow=_cdna((128, 128, 32, 2)), frugal=_cdna((128, 128, 32, 2)), ieee=_cdna((128, 128, 32, 2))),
-    "gfx1*": Config(narrow=(Tile(128, 128, 32, 8, 2),), frugal=(Tile(128, 128, 32, 8, 2),), ieee=(Tile(64, 64, 16, 8, 2),)),
+    "gfx9*": Config(narrow=_cdna((128, 128, 32, 2)), frugal=_cdna((128, 128, 32, 2)), ieee=_cdna((128, 128, 32, 2)), row=_ROW),
+    "gfx1*": Config(narrow=(Tile(128, 128, 32, 8, 2),), frugal=(Tile(128, 128, 32, 8, 2),), ieee=(Tile(64, 64, 16, 8, 2),), row=_ROW),
     # Triton's interpreter multiplies the bits of bf16. Few rows have parts there, so that tests see them.
     "interpreter": Config(
+        row=Tile(2, 16, 512, 4, 1),
         few=(Tile(16, 32, 64, 4, 2),),
         narrow=(Tile(64, 32, 64, 4, 2, 2, 3), Tile(32, 32, 64, 4, 2, 2, 3)),
         frugal=(Tile(32, 64, 32, 4, 2, 2, 3),),

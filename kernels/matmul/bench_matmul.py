@@ -16,6 +16,8 @@ SQUARES = [(n, n, n) for n in (1024, 2048, 4096, 8192, 16384)]
 LAYERS = [(4096, 4096, 14336), (8192, 28672, 8192), (16384, 4096, 4096), (4096, 128256, 4096)]
 # An inner dimension that prevents vector loads, and few tiles.
 AWKWARD = [(4096, 4096, 4093), (512, 512, 4096)]
+# One token through layers of 4096 and 14336: what counts is to read the weights.
+ROWS = [(1, 4096, 4096), (1, 14336, 4096), (1, 4096, 14336)]
 
 
 def torch_linear_gelu(x, weight, bias):
@@ -56,6 +58,7 @@ def operands(M, N, K, dtype):
         mark("forward", SQUARES + LAYERS + AWKWARD, MATMUL, dtype=torch.bfloat16),
         mark("forward-fp16", [(4096, 4096, 4096)], MATMUL, dtype=torch.float16),
         mark("forward-fp32", [(4096, 4096, 4096)], MATMUL, dtype=torch.float32),
+        mark("one-row", ROWS, MATMUL, dtype=torch.bfloat16),
     ]
 )
 def forward(provider, M, N, K, dtype):

@@ -196,6 +196,49 @@ def matmul_kernel(
 
 
 @triton.jit
+def row_kernel(
+    a_ptr,
+    b_ptr,
+    out_ptr,
+    saved_ptr,
+    bias_ptr,
+    N,
+    K,
+    a_stride_m,
+    b_stride_n,
+    M: tl.constexpr,
+    STEPS: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    EVICTION: tl.constexpr,
+    BIAS: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    SAVE: tl.constexpr,
+):
+    """Multiply one or two rows by BLOCK_N columns, without matrix units: those would idle, and what counts is to read `b` once.
+
+    `b` is dense along K. All of its loads are on their way at once. Each thread sums its own elements; these sums are added at the end.
+    """
+    row = tl.arange(0, M)[:, None, None]
+    column = tl.program_id(0).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :, None]
+    acc = tl.zeros((M, BLOCK_N, BLOCK_K), tl.float32)
+    for step in tl.static_range(STEPS):
+        depth = step * BLOCK_K + tl.arange(0, BLOCK_K)[None, None, :]
+        b = tl.load(b_ptr + column * b_stride_n + depth, mask=(column < N) & (depth < K), other=0.0, eviction_policy=EVICTION)
+        a = tl.load(a_ptr + row * a_stride_m + depth, mask=depth < K, other=0.0)
+        acc += a.to(tl.float32) * b.to(tl.float32)
+    x = tl.sum(acc, 2)
+    column = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    inside = column < N
+    if BIAS:
+        x += tl.load(bias_ptr + column, mask=inside, other=0.0).to(tl.float32)
+    at = tl.arange(0, M)[:, None] * N + column
+    if SAVE:
+        tl.store(saved_ptr + at, x.to(saved_ptr.dtype.element_ty), mask=inside)
+    tl.store(out_ptr + at, activate(x, ACTIVATION, False).to(out_ptr.dtype.element_ty), mask=inside)
+
+
+@triton.jit
 def sum_kernel(
     out_ptr,
     saved_ptr,

@@ -18,7 +18,7 @@ from kernels.configs.matmul import FEW, MATMUL, Config, Specialized, Tile
 from kernels.dispatch import cdiv
 from kernels.launches.bound import Bound, on_boundary
 from kernels.launches.tape import refuse
-from kernels.matmul.kernels import copy_rows_kernel, matmul_kernel
+from kernels.matmul.kernels import copy_rows_kernel, matmul_kernel, row_kernel
 from kernels.matmul.layout import Launch, Layout
 from kernels.matmul.split import for_few_rows, in_parts, shared
 
@@ -49,6 +49,10 @@ LONG = 256
 
 # Elements of a large output: every multiprocessor gets several tiles.
 LARGE = 1 << 24
+
+# The longest sum of a row whose loads are all on their way at once, by registers; and the bytes of weights, more than caches hold, from
+# which on it does not matter what a cache keeps of them.
+LONGEST_ROW, PASSING = 16384, 1 << 28
 
 AnyTile = TypeVar("AnyTile", Tile, Specialized)
 
@@ -126,6 +130,9 @@ def _plan(
     shape = (*a.shape[:-1], b.shape[-1])
     epilogue = {"bias": bias, "activation": activation, "save": save}
     (m, k), n = a.shape[-2:], b.shape[-1]
+    dense = a.stride[-1] == b.stride[-2] == 1 and k % 16 == b.stride[-1] % 16 == 0  # steps that Triton takes for those of vectors
+    if config.row and not precision and aligned and len(shape) == 2 and m <= config.row.m and dense and k <= LONGEST_ROW:
+        return _row(config.row, a, b, epilogue)
     few = for_few_rows(config.few, on, m, n, k) if not precision and aligned and len(shape) == 2 and m <= FEW else None
     if few and a.in_reach_of_tma() and b.in_reach_of_tma():  # rows that start on 16 bytes
         tile, parts = few
@@ -181,6 +188,26 @@ def _pointers(
 
     def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, saved: torch.Tensor, bias: torch.Tensor | None) -> None:
         bound(a, b, out, saved, out if bias is None else bias, m, n, k, *strides)
+
+    return launch
+
+
+def _row(tile: Tile, a: Layout, b: Layout, epilogue: dict[str, Any]) -> Launch:
+    (m, k), n = a.shape, b.shape[1]
+    block = tile.k * 2 if k > tile.k * 2 and k % (tile.k * 2) == 0 else tile.k
+    options: dict[str, Any] = {
+        "M": m,
+        "STEPS": cdiv(k, block),
+        "BLOCK_N": tile.n,
+        "BLOCK_K": block,
+        "EVICTION": "evict_first" if n * k * 2 < PASSING else "",
+        "num_warps": tile.warps,
+        **{name.upper(): value for name, value in epilogue.items()},
+    }
+    bound = Bound(row_kernel, (cdiv(n, tile.n),), options)
+
+    def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, saved: torch.Tensor, bias: torch.Tensor | None) -> None:
+        bound(a, b, out, saved, out if bias is None else bias, n, k, a.stride(0), b.stride(1))
 
     return launch
 

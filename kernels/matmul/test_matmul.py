@@ -165,6 +165,14 @@ def test_linear_of_many_tiles(activation, device, compare):
     compare(linear, pytorch_linear, x, w / k**0.5, b, activation=activation)
 
 
+@pytest.mark.parametrize("rows, columns, k", [(1, 7, 48), (2, 70, 80), (1, 40, 1040), (2, 130, 640)])
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_linear_of_one_or_two_rows(dtype, rows, columns, k, device, compare):
+    x, w, b = (torch.randn(shape, device=device).to(DTYPES[dtype]) for shape in ((rows, k), (columns, k), (columns,)))
+    compare(linear, pytorch_linear, x, w / k**0.5, b, activation="gelu")
+    compare(matmul, torch.matmul, x, w.t())
+
+
 @pytest.mark.parametrize("activation", [None, "gelu"])
 def test_linear_of_few_tiles_and_a_long_sum(activation, device, compare):
     x, w, b = (torch.randn(shape, device=device).bfloat16() for shape in ((40, 4096), (24, 4096), (24,)))
