@@ -167,3 +167,14 @@ def test_other_results_come_from_a_full_call(device, played):
         finally:
             torch.backends.cuda.matmul.allow_tf32 = False
     assert played == [True, False]
+
+
+@pytest.mark.parametrize("op", ["gelu", "softmax", "layer_norm", "rms_norm", "matmul", "attention"])
+def test_gradients_are_played(op, device, played):
+    function, shapes = CALLS[op]
+    inputs = [x.requires_grad_() for x in draw(shapes, device)]
+    grad = torch.randn_like(function(*inputs))
+    calls = [torch.autograd.grad(function(*inputs), inputs, grad) for _ in range(4)]
+    assert len(played) >= 4 and all(played)  # the last two, forward and backward
+    for gradients in calls[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(gradients, calls[0], strict=True))
