@@ -129,7 +129,7 @@ def cause(reason: str) -> str:
     if named and not reason.removeprefix("it ").startswith(RUNS_ON.removeprefix("it ")):
         return named
     raised = _RAISED.search(reason)
-    return raised[1] if raised else named or "compile error"
+    return raised[1] if raised and raised[1] != "CompilationError" else named or "compile error"
 
 
 def _rights(
