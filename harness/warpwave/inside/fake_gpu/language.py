@@ -82,6 +82,42 @@ def _typed(types: dict[str, Any], name: str, value: Any) -> Any:
     return interpreter_semantic.cast(tl.tensor(TensorHandle(number, wide), wide), dtype)
 
 
+# Triton describes the result of each operation anew: its type, and its shape as a tuple of constants. In the interpreter that takes longer
+# than the operation. Equal types share what describes them.
+
+_SHARED = "_warpwave_of_tensors"
+_of_blocks: dict[tuple[Any, ...], dict[str, Any]] = {}
+
+
+def described_once(describe: Callable[..., None], block: Any, element_ty: Any, shape: Any) -> None:
+    """Make a type of blocks."""
+    key = (getattr(element_ty, "name", None), *map(_unwrap_if_constexpr, shape))
+    if key[0] is None or not all(type(size) is int for size in key[1:]):
+        describe(block, element_ty, shape)
+    elif (known := _of_blocks.get(key)) is None:
+        describe(block, element_ty, shape)
+        _of_blocks[key] = vars(block) | {_SHARED: {}}
+    else:
+        vars(block).update(known, element_ty=element_ty)
+
+
+def shaped_once(make: Callable[..., None], tensor: Any, handle: Any, type: Any) -> None:
+    """Make a tensor of a type. Triton passes `type` by its name."""
+    shared = vars(type).setdefault(_SHARED, {})
+    if shared:
+        vars(tensor).update(shared, handle=handle, type=type, dtype=type.scalar)
+        return
+    make(tensor, handle, type)
+    shared.update((name, value) for name, value in vars(tensor).items() if name not in ("handle", "type", "dtype"))
+
+
+def of_one_shape(broadcast: Callable[..., Any], semantic: Any, left: Any, right: Any) -> Any:
+    """Broadcast two operands: blocks of one shape stay as they are."""
+    if left.type.is_block() and right.type.is_block() and [*left.type.shape] == [*right.type.shape]:
+        return left, right
+    return broadcast(semantic, left, right)
+
+
 # What Triton's interpreter loses when it rewrites a kernel: variables of the function around it, and how a constant is annotated.
 
 
