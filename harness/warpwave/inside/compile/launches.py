@@ -13,14 +13,15 @@ import pytest
 from warpwave.inside.benchmarks import Point, kernel_name, load_points
 from warpwave.inside.codegen.recorder import Recorder
 from warpwave.inside.environment import root_of
-from warpwave.inside.fake_gpu.launches import LaunchRefusedError
+from warpwave.inside.fake_gpu.launches import Launched, LaunchRefusedError
 from warpwave.inside.fake_gpu.unknown import Asked, explained
+from warpwave.inside.multi_gpu.pytest_plugin import TURNS
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.outcomes import Pretended, describe, reason_of
 from warpwave.inside.process.workers import is_last
 from warpwave.inside.scripts.hooks import TIMER_METHODS, Hooks, Measurement
 from warpwave.inside.scripts.script import Call, Names, Script, benches_of, run, scripts_of
-from warpwave.inside.test.budget import planned
+from warpwave.inside.test.budget import Turns, planned, seen_by
 from warpwave.inside.test.collection import Collection, Failure, last_line
 from warpwave.inside.test.settings import pytest_options, test_paths
 from warpwave.records import BUDGET_UP, BY_TORCH, Job, NotRun, Stage, Verdict
@@ -45,13 +46,14 @@ class _Runner:
         self.job, self.done, self.card, self.collection = job, done, card, collection
         self.on_collected, self.on_start, self.on_end = on_collected, on_start, on_end
         self.ended: BaseException | None = None
+        self.turns: Turns | None = None  # with a budget
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Have no summary written: for it, plugins import all that they have. With some, that is most of what a worker does."""
         vars(session.config.hook)["pytest_terminal_summary"] = lambda **given: []
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Iterator[None]:
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
         """Announce what will run, after all other plugins selected tests. Deselect what an earlier worker has run."""
         found = [item.nodeid for item in items]
         yield
@@ -59,7 +61,10 @@ class _Runner:
         for failure in plan.failures:
             self._not_collected(failure)
         self.on_collected(plan.ids, plan.deselected, plan.left)
-        items[:] = plan.ordered
+        if plan.units and self.job.limits.budget:
+            most = seen_by("compile", self.job.limits.budget).get(self.card)
+            self.turns = Turns(plan.units, lambda: bool(Launched.functions), most)
+            config.pluginmanager.register(self.turns, TURNS)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Report a module or a conftest.py that does not import: it launches nothing."""
@@ -81,7 +86,8 @@ class _Runner:
         self.ended = None
         self.on_start(item.nodeid)
         result = yield
-        self.on_end(item.nodeid, self.ended)
+        if not self.turns or not self.turns.ended_s:
+            self.on_end(item.nodeid, self.ended)
         if is_last(self.job.limits.budget):
             item.session.shouldstop = BUDGET_UP
         return result
@@ -163,6 +169,7 @@ def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
     def on_start(nodeid: str) -> None:
         recorder.kernel, recorder.origin, recorder.failure = kernel_name(root / nodeid.split("::")[0], job), nodeid, None
         Asked.since_begin = False
+        Launched.functions.clear()
         Pretended.asked.clear()
         journal.write("start", id=nodeid)
 

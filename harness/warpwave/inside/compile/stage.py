@@ -87,6 +87,7 @@ class Cases:
         self.announced: dict[str, None] = {}
         self.ended: dict[str, NotRun | None] = {}
         self.loaded: set[str] = set()  # benches
+        self.cut_short: dict[str, float] = {}  # tests that were ended so that others had a turn, and the time that they had
         self.pace, self.left = Pace(), Counter[str]()  # of tests; what a quick run leaves out, by function
 
     def note(self, event: Event) -> None:
@@ -95,12 +96,15 @@ class Cases:
         if event["event"] == "collected":
             self.announced.update(dict.fromkeys(event.get("ids", ())))
             self.left |= Counter(event.get("left", {}))
+        elif "unfinished" in event:
+            self.cut_short[event["id"]] = max(float(event["unfinished"]), self.cut_short.get(event["id"], 0.0))
         elif event["event"] == "ready":
             self.loaded.add(event["id"])
         elif event["event"] in ("finish", "death"):
             # A process that died has not run its case to the end, and gives no other reason.
             why = event.get("not_run") or (NotRun.RAISED if event["event"] == "death" or event.get("reason") else None)
             self.ended[event["id"]] = NotRun(why) if why else None
+            self.cut_short.pop(event["id"], None)
 
 
 def never_reached(hardware: str, cases: Mapping[str, Cases], files: Iterable[str] = ()) -> list[str]:
@@ -237,7 +241,9 @@ def compile_all(job: Job) -> StageReport:
         lost = [path for each in cases.values() for path in never_loaded(each, job)] if over and "bench" in job.what.launches else []
         if lost:
             notes[f"{BUDGET_UP} before these were compiled: {few(list(dict.fromkeys(lost)))}"] = None
-        unreached = {name: never_reached(name, cases) if over else [] for name in cases}
+        unreached = {name: never_reached(name, cases) if over or job.limits.budget else [] for name in cases}
+        if ended := [f"{one} for {name} ({took:.0f} s)" for name, each in cases.items() for one, took in each.cut_short.items()]:
+            notes[f"not finished within their share of --budget, and left out: {few(ended)}"] = None
         if over and any(unreached.values()):
             none = few([name for name, each in cases.items() if not (each.announced or each.ended)], 8)
             what = f"anything was compiled for {none}" if none and rows else "all tests were compiled"
@@ -252,8 +258,11 @@ def compile_all(job: Job) -> StageReport:
         reached = dict.fromkeys((file_of(name) for card in begun for name in cases[card.shown].ended), 0)
         reached = dict(itertools.islice(reached.items(), _MOST_FILES))
         reached |= {card.name: sum("::" in name for name in cases[card.shown].ended) for card in begun}
+        reached |= {f"{card.name} {name}": 0 for card in begun for name in cases[card.shown].cut_short}
         found = dataclasses.replace(found, reached=reached, budget_s=cut.seconds if cut else None)
-        return dataclasses.replace(found, left_out_s=max(filter(None, lasts), default=None), out_of_time=over)
+        return dataclasses.replace(
+            found, left_out_s=max(filter(None, lasts), default=None), out_of_time=over or any(each.cut_short for each in cases.values())
+        )
 
     def run(card: Architecture) -> None:
         fresh = _fresh_rows()
@@ -383,6 +392,7 @@ def work(job: Job, card: Architecture) -> None:
     from warpwave.inside.compile.launches import launch_benches, launch_scripts, launch_tests
     from warpwave.inside.fake_gpu.card import pretended_device
     from warpwave.inside.fake_gpu.lanes import first_code_of, lanes_of
+    from warpwave.inside.fake_gpu.launches import Launched
     from warpwave.inside.scripts.hooks import Hooks
 
     # Rows lost to a power cut are compiled already and found in the cache. So do not wait for the disk at each of 5,000 points.
@@ -394,6 +404,7 @@ def work(job: Job, card: Architecture) -> None:
     hooks = Hooks(job.what.quick)
 
     def launched(source: Any, metadata: Any, grid: tuple[Any, ...], arguments: tuple[Any, ...]) -> None:
+        Launched.functions[source.name] = None
         if text := first_code_of(source.name, metadata.hash):
             recorder.follow(metadata.hash, lanes_of(text, source.signature, arguments, grid, has_data=False))
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -97,7 +98,6 @@ class Neighbours:
 
 
 NEIGHBOURS: pytest.StashKey[Neighbours | None] = pytest.StashKey()
-PART: pytest.StashKey[int] = pytest.StashKey()  # of a test in a run with a budget: all that are as important have the same, the first 0
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -110,12 +110,15 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         found.watch()
 
 
+TURNS = "warpwave-turns"  # the plugin that has its own order of tests
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Run pytest's own loop over the claimed items. With --collect-only, do nothing."""
-    if session.config.option.collectonly:
+    if session.config.option.collectonly or session.config.pluginmanager.hasplugin(TURNS):
         return None
-    for item, following in _Claims(session).pairs():
+    for item, following in Claims(session).pairs():
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if session.shouldfail:
             raise session.Failed(session.shouldfail)
@@ -124,20 +127,36 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     return True
 
 
-class _Claims:
-    """The items that this worker runs, as it claims them."""
+class Claims:
+    """The items that this worker runs, as it claims them: by file, or in `units` that have an order."""
 
-    def __init__(self, session: pytest.Session) -> None:
+    def __init__(self, session: pytest.Session, units: Mapping[str, list[pytest.Item]] | None = None) -> None:
         self._journal = Journal.from_environment()
         self._ledger, self._done = ledger_here(), done_by_all(self._journal.path)
         self._neighbours = session.config.stash.get(NEIGHBOURS, None)
-        self._items = session.items
-        self._files: dict[str, list[pytest.Item]] = {}
-        for item in session.items:
-            # With a budget, a part of each file comes before the rest of any.
-            unit, part = item.nodeid.partition("::")[0], item.stash.get(PART, 0)
-            self._files.setdefault(f"{unit} ({part})" if part else unit, []).append(item)
-        self._order = sorted(self._files, key=lambda file: (self._files[file][0].stash.get(PART, 0), -len(self._files[file]), file))
+        self._items, self._begun = session.items, time.time()
+        self._files: dict[str, list[pytest.Item]] = dict(units or {})
+        self._order = list(self._files)
+        if units is None:
+            for item in session.items:
+                self._files.setdefault(item.nodeid.partition("::")[0], []).append(item)
+            self._order = sorted(self._files, key=lambda file: (-len(self._files[file]), file))
+
+    def ended(self) -> set[str]:
+        """Return the tests that were ended in this run, on any seat, so that others had a turn."""
+        journals = [Journal(path) for path in self._journal.path.parent.parent.glob(f"*/{self._journal.path.name}")]
+        return {event["id"] for one in journals for event in one.read() if "unfinished" in event and event["at"] >= self._begun}
+
+    def workers(self) -> int:
+        """Return how many workers share the tests of this card."""
+        return 1 + len(self._ledger.neighbours())
+
+    def units(self, wait: bool) -> Iterator[tuple[str, list[pytest.Item]]]:
+        """Yield each unit that is free, with its items that are not done; if `wait`, also what others leave."""
+        while (unit := self._next(wait=wait and self._stays())) is not None:
+            self._done = done_by_all(self._journal.path)
+            yield unit, self._left(unit)
+            self._ledger.finish(unit)
 
     def pairs(self) -> Iterator[tuple[pytest.Item, pytest.Item | None]]:
         """Yield each item with the one that follows it: pytest keeps the fixtures that the next item needs."""
@@ -155,11 +174,12 @@ class _Claims:
                 following = self._next(wait=self._stays())
                 others = self._left(following)
             file, items = following, others
-        if self._stays():
-            yield from self._postponed()
+        yield from self.postponed()
 
-    def _postponed(self) -> Iterator[tuple[pytest.Item, pytest.Item | None]]:
+    def postponed(self) -> Iterator[tuple[pytest.Item, pytest.Item | None]]:
         """Yield what was postponed, when no other worker is on this card, or on this machine's cores if tests use none."""
+        if not self._stays():
+            return
         self._ledger.wait_until_alone(self._beat)
         if self._neighbours is not None:
             self._neighbours.all_gone()

@@ -178,6 +178,10 @@ def is_last(budget: Budget | None) -> bool:
     return budget is not None and time_is_up(_TO_END_S)
 
 
+class Ended(BaseException):
+    """A test has used up its share of a budget. It is no Exception, so that a package does not catch it."""
+
+
 def as_stage(main: Callable[[], None]) -> None:
     """Run a stage's `main` as its process. It ends with its parent, and its exit code says if results could not be written."""
     forks.die_with_parent()

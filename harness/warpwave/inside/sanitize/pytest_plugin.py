@@ -11,6 +11,7 @@ from warpwave.inside.fake_gpu.emulated_findings import Collected
 from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.fake_gpu.torch_device import Patch
 from warpwave.inside.process.journal import Journal
+from warpwave.inside.process.workers import Ended
 from warpwave.inside.sanitize.sanitizer import Sanitizer
 from warpwave.inside.sanitize.torch_reads import TorchReads
 from warpwave.records import NotRun
@@ -49,7 +50,7 @@ class Sanitized:
         """Fail the test if there are findings."""
         try:
             result = yield
-        except (Exception, pytest.skip.Exception, pytest.xfail.Exception) as error:
+        except (Exception, pytest.skip.Exception, pytest.xfail.Exception, Ended) as error:
             if found := self._found(item):
                 raise pytest.fail.Exception(found) from error  # which usually is why
             raise

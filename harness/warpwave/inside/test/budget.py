@@ -1,17 +1,23 @@
-"""The order of tests in a run with a time budget, and an estimate of what there was no time for."""
+"""The order of tests in a run with a time budget, how long each may take, and an estimate of what there was no time for."""
 
 from __future__ import annotations
 
+import math
+import os
+import signal
+import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import pytest
 
-from warpwave.inside.multi_gpu.pytest_plugin import PART
-from warpwave.inside.process.journal import Event
-from warpwave.inside.test.collection import Collection, Failure, few_of_each
+from warpwave.inside.multi_gpu.ledger import LEDGER_VARIABLE
+from warpwave.inside.multi_gpu.pytest_plugin import Claims
+from warpwave.inside.process.journal import Event, Journal
+from warpwave.inside.process.workers import Ended, seconds_left
+from warpwave.inside.test.collection import Collection, Failure, few_of_each, first_of_each, work_of
 from warpwave.inside.test.settings import is_narrowed
 from warpwave.records import Budget, Job
 from warpwave.records.selection import at_and_above, file_of
@@ -20,19 +26,22 @@ LONGER_BUDGET = "Give a longer --budget: importing torch and collecting tests ta
 
 
 class Planned(NamedTuple):
-    """What a worker announces: files and ids without a test, the `ids` to run, and how many tests were left out, by function."""
+    """What a worker announces: files and ids without a test, the `ids` to run, and how many tests were left out, by function.
+
+    `units` are the tests not done, as they are to run.
+    """
 
     failures: list[Failure]
     ids: list[str]
     deselected: int
     left: Counter[str]
-    ordered: list[pytest.Item]
+    units: dict[str, list[pytest.Item]]
 
 
 def planned(
     items: list[pytest.Item], found: Sequence[str], collection: Collection, job: Job, done: Container[str], of: str = ""
 ) -> Planned:
-    """Keep the tests of this job of those that pytest `found`, in place. `ordered` are those not `done`, as they are to run.
+    """Keep the tests of this job of those that pytest `found`, in place: with a budget, in the order of its units.
 
     `of` is the architecture, in the compile stage.
     """
@@ -41,51 +50,191 @@ def planned(
     failures = [*collection.without_tests(found, selected, is_narrowed(job)), *unchosen]
     if job.what.quick:
         items[:] = few_of_each(items)
-    ordered = in_order(items, job.limits.budget, of) if job.limits.budget else items[:]
-    reached = set(map(id, ordered))
-    items[:] = [item for item in items if id(item) in reached]
+    units = in_units(items, job.limits.budget, of) if job.limits.budget else {}
+    if job.limits.budget:
+        reached = dict.fromkeys(id(item) for unit in units.values() for item in unit)
+        items[:] = [item for item in items if id(item) in reached]
     left = by_function(selected) - by_function(item.nodeid for item in items) + collection.left
     ids = [item.nodeid for item in items if item.nodeid not in done]
-    return Planned(failures, ids, max(0, len(found) - len(selected)), left, [item for item in ordered if item.nodeid not in done])
+    items[:] = [item for item in items if item.nodeid not in done]
+    units = {name: [item for item in unit if item.nodeid not in done] for name, unit in units.items()}
+    return Planned(failures, ids, max(0, len(found) - len(selected)), left, units)
 
 
-def in_order(items: Sequence[pytest.Item], budget: Budget, of: str = "") -> list[pytest.Item]:
-    """Return the items in the order in which a budget has them run: what failed last time, what a change touches, then the others.
+_TRY = "try"
+_CUT = "of others"  # the units of which no more may run than the list of known failures has seen
 
-    Of the latter two, first one test of each function, then a few more, then the rest, each in the author's order. Of the others, as many
-    of each file are returned as the list of known failures has seen, or so many in all as it has of the architecture `of`: what fails
-    beyond would look new.
+
+def in_units(items: Sequence[pytest.Item], budget: Budget, of: str = "") -> dict[str, list[pytest.Item]]:
+    """Return the items in units, in the order in which a budget has them run: what failed last time, what a change touches, the others.
+
+    Of the latter two, first one test of each function, then a few more, then the rest. The unit of a first test (`try`) holds those few,
+    too: they stand in for one that launches nothing. Of the others, as many of each function are returned as the list of known failures
+    has seen: what fails beyond would look new. In the compile stage, the list has a number for the architecture `of`, which `Turns` holds.
     """
     failed, changed = frozenset(budget.failed), frozenset(budget.changed)
-    groups: dict[int, list[pytest.Item]] = {0: [], 1: [], 2: []}
+    units: dict[str, list[pytest.Item]] = {}
     for item in items:
-        is_failed = any(above in failed for above in at_and_above(item.nodeid))
-        groups[0 if is_failed else 1 if file_of(item.nodeid) in changed else 2].append(item)
-    found = groups.pop(0)
-    for item in found:
-        item.stash[PART] = 0
-    left = Counter(seen_by("compile" if of else "test", budget))
-    is_cut = of in left if of else bool(left)
-    for group, several in groups.items():
-        by_file: dict[str, list[pytest.Item]] = {}
-        for item in several:
-            by_file.setdefault(file_of(item.nodeid), []).append(item)
-        # Each file by itself: the next run may collect others, and must choose the same tests of this one.
-        first, few = ({id(item) for each in by_file.values() for item in few_of_each(each, most)} for most in (1, None))
-        ranked = [(0 if id(item) in first else 1 if id(item) in few else 2, item) for item in several]
-        for rank, item in sorted(ranked, key=lambda each: each[0]):
-            name = of or file_of(item.nodeid)
-            if group == 2 and is_cut and left[name] <= 0:
-                continue
-            left[name] -= 1
-            item.stash[PART] = 3 * group + rank
-            found.append(item)
-    return found
+        if any(above in failed for above in at_and_above(item.nodeid)):
+            units.setdefault(f"failed: {function_of(item.nodeid)}", []).append(item)
+    touched = [item for item in items if file_of(item.nodeid) in changed]
+    others = [item for item in items if file_of(item.nodeid) not in changed]
+    for which, several in (("touched", touched), (_CUT, _seen(others, budget, of))):
+        found = first_of_each(several).items()
+        units |= {f"{_TRY} {which}: {function}": first for function, (first, _) in found if first}
+        units |= {f"few {which}: {function}": first[1:] for function, (first, _) in found if first[1:]}
+        units |= {f"rest {which}: {function}": rest for function, (_, rest) in found if rest}
+    return units
+
+
+def _seen(items: list[pytest.Item], budget: Budget, of: str) -> list[pytest.Item]:
+    seen = seen_by("compile" if of else "test", budget)
+    ended = {name for name, number in seen.items() if not number}  # an earlier run ended these
+    items = [item for item in items if f"{of} {item.nodeid}".strip() not in ended]
+    if of or not seen:
+        return items
+    left, kept = Counter(seen), set[int]()
+    for first, rest in first_of_each(items).values():
+        for item in (*first, *rest):
+            if left[function_of(item.nodeid)] > 0:
+                left[function_of(item.nodeid)] -= 1
+                kept.add(id(item))
+    return [item for item in items if id(item) in kept]
 
 
 def seen_by(stage: str, budget: Budget) -> dict[str, int]:
-    """Return how many tests of each file, or for each architecture, the list of known failures has seen in this stage."""
+    """Return how many tests of each function, or for each architecture, the list of known failures has seen in this stage."""
     return {name.partition(" ")[2]: n for each in budget.seen.values() for name, n in each.items() if name.startswith(f"{stage} ")}
+
+
+_LEAST_S, _SHARE, _FAIR = 3.0, 8, 2  # a test may take an eighth of the time that is left, or twice its fair share if that is more
+_LONG_S = 86400.0
+_AGAIN_S = 1.0  # the package's code may catch what ends it
+_SIGNAL = signal.SIGVTALRM  # SIGALRM belongs to plugins that limit a test's time
+
+
+class Turns:
+    """A pytest plugin for a run with a budget. It says which test is next, and ends one that takes more than its share of the time.
+
+    An ended test has no result: it is left out, and so are those of its function that ask for as much work. If there is time at the end,
+    they run without a limit. `launched` returns whether the test that ran
+    last has launched a kernel: one that has not, and did not fail, is no try of its function. Once `most` tests have run, none does but
+    those that failed last time, or that a change touches.
+    """
+
+    def __init__(self, units: dict[str, list[pytest.Item]], launched: Callable[[], bool], most: int | None = None) -> None:
+        self.units, self.launched, self.most = units, launched, most
+        self.journal = Journal.from_environment()
+        self.ended_s = 0.0  # what the test that runs had, if it was ended
+        self._ran: dict[int, bool] = {}  # by item: whether it was a try
+        self._late: dict[int, pytest.Item] = {}
+        self._limit_s: float | None = None
+        self._failed = self._watched = self._fired = False
+        self._slow: dict[str, float] = {}  # by function: the work of a test that was ended
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        """Run the tests, one unit after the other."""
+        if session.config.option.collectonly:
+            return None
+        signal.signal(_SIGNAL, self._end)
+        for item in self._in_turn(session):
+            # The parent stands for a next test, which is not known yet: teardown then ends what belongs to this test alone.
+            session._setupstate.teardown_exact(item)
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=item.parent)
+            if session.shouldfail:
+                raise session.Failed(session.shouldfail)
+            if session.shouldstop:
+                raise session.Interrupted(session.shouldstop)
+        return True
+
+    def _in_turn(self, session: pytest.Session) -> Iterator[pytest.Item]:
+        claims = Claims(session, self.units) if LEDGER_VARIABLE in os.environ else None
+        yield from self._of_units(self._noticing(claims) if claims else self.units.items(), claims.workers() if claims else 1)
+        self._limit_s = None
+        yield from sorted((item for item in self._late.values() if id(item) not in self._ran), key=work_of)
+        if claims:
+            yield from self._of_units(claims.units(wait=True), 1)
+            yield from (item for item, _ in claims.postponed())
+
+    def _of_units(self, units: Iterable[tuple[str, list[pytest.Item]]], workers: int) -> Iterator[pytest.Item]:
+        tries = sum(name.startswith(_TRY) for name in self.units)
+        for name, items in units:
+            left_s, is_try = min(seconds_left(), _LONG_S), name.startswith(_TRY)
+            self._limit_s = max(_LEAST_S, left_s / _SHARE, _FAIR * left_s * workers / max(1, tries) if is_try else 0.0)
+            tries -= is_try
+            if is_try and items[:1] != self.units[name][:1]:  # another worker has run it
+                continue
+            for item in items:
+                if _CUT in name and self.most is not None and len(self._ran) >= self.most:
+                    break
+                if work_of(item) >= self._slow.get(function_of(item.nodeid), math.inf):
+                    self._late[id(item)] = item
+                elif id(item) not in self._ran:
+                    yield item
+                if is_try and self._ran.get(id(item), True):
+                    break
+
+    def _noticing(self, claims: Claims) -> Iterator[tuple[str, list[pytest.Item]]]:
+        """Yield the units that this worker claims. What another worker has ended, it does not try."""
+        known = {item.nodeid: item for items in self.units.values() for item in items}
+        for name, items in claims.units(wait=False):
+            ended = claims.ended()
+            for nodeid in ended & known.keys():
+                self._note_slow(known[nodeid])
+            yield name, items
+
+    def _note_slow(self, item: pytest.Item) -> None:
+        self._slow[function_of(item.nodeid)] = min(work_of(item), self._slow.get(function_of(item.nodeid), math.inf))
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Note whether the test was a try, or was ended."""
+        self.ended_s, self._failed = 0.0, False
+        result = yield
+        if self.ended_s:
+            self._late[id(item)] = item
+            self._note_slow(item)
+            self.journal.write("ready", id=item.nodeid, unfinished=round(self.ended_s, 3))
+        else:
+            self._ran[id(item)] = self._failed or self.launched()
+        return result
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self) -> Generator[None, object, object]:
+        """Limit the time of the fixtures."""
+        return (yield from self._limited())
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(self) -> Generator[None, object, object]:
+        """Limit the time of the test."""
+        return (yield from self._limited())
+
+    def _limited(self) -> Generator[None, object, object]:
+        over, begun, main = threading.Event(), time.monotonic(), threading.get_ident()
+
+        def watch(wait_s: float) -> None:
+            while not over.wait(wait_s):
+                signal.pthread_kill(main, _SIGNAL)
+                wait_s = _AGAIN_S
+
+        if self._limit_s is not None:
+            threading.Thread(target=watch, args=(self._limit_s,), daemon=True).start()
+        self._watched, self._fired = True, False
+        try:
+            return (yield)
+        except BaseException as error:
+            if self._fired and not isinstance(error, pytest.fail.Exception):  # the sanitizer has found something before
+                self.ended_s = time.monotonic() - begun
+            self._failed = not isinstance(error, pytest.skip.Exception)
+            raise
+        finally:
+            self._watched = False
+            over.set()
+
+    def _end(self, number: int, frame: object) -> None:
+        if self._watched:
+            self._fired = True
+            raise Ended
 
 
 def function_of(name: str) -> str:
@@ -113,7 +262,7 @@ class Pace:
         now = time.monotonic()
         if event["event"] == "start":
             self._last.setdefault(worker, now)
-        elif event["event"] in ("finish", "death") and worker in self._last:
+        elif (event["event"] in ("finish", "death") or event.get("unfinished")) and worker in self._last:
             took, function = now - self._last[worker], function_of(event["id"])
             self._last[worker] = now
             if worker in self._warm:

@@ -73,7 +73,7 @@ class Collection:
             self.enough_s = (1 - _COLLECTING) * seconds_left()
         if self.budget and self.budget.seen:
             names = (name.partition(" ") for each in self.budget.seen.values() for name in each)
-            seen = {name for stage, _, name in names if stage == self.stage and name.endswith(".py")}
+            seen = {file_of(name) for stage, _, name in names if stage == self.stage and file_of(name).endswith(".py")}
             self.seen = frozenset({*seen, *self.budget.changed, *map(file_of, self.budget.failed)}) if seen else frozenset()
         self.deadly = {event["id"] for event in Journal.from_environment().read() if event["event"] == "death" and event.get("id")}
 
@@ -255,21 +255,40 @@ ALWAYS_SMALL = 1 << 20  # elements that an interpreter works through in seconds;
 ALWAYS_LARGE = 1 << 28  # an interpreter takes minutes for 16 times as much: only a function's smallest tests may be larger
 
 
-def few_of_each(items: Sequence[pytest.Item], most: int | None = None) -> list[pytest.Item]:
-    """Return the items to run, in the order given: at most so many of each function, by default as many as there is room for.
+def few_of_each(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return the items to run, in the order given: as many of each function as there is room for."""
+    functions, chosen = _functions(items)
+    several = [functions[name] for name in chosen]
+    most = next((few for few in range(MOST, 1, -1) if sum(min(few, len(each)) for each in several) <= ENOUGH), 1)
+    kept = {id(item) for each in several for item in _spread(_small(each), most)}
+    return [item for item in items if id(item) in kept]
 
-    If `most` is 1, they are the ones with the least work.
+
+def first_of_each(items: Sequence[pytest.Item]) -> dict[str, tuple[list[pytest.Item], list[pytest.Item]]]:
+    """Return the items of each function as a budget has them run: a few small ones and the rest, each with the least work first.
+
+    Each file by itself: the next run may collect others, and must choose the same tests of this one. Of a file with very many functions,
+    some have no first ones.
     """
+    found: dict[str, tuple[list[pytest.Item], list[pytest.Item]]] = {}
+    for several in _grouped(items, lambda item: (file_of(item.nodeid), "")).values():
+        functions, chosen = _functions(several)
+        for name, each in functions.items():
+            least = min(each, key=lambda item: (work_of(item), tuple(_places(item).values())))
+            few = [least, *(item for item in _spread(_small(each), MOST) if item is not least)] if name in chosen else []
+            taken = set(map(id, few))
+            rest = [item for item in each if id(item) not in taken]
+            found["::".join(name)] = sorted(few, key=work_of), sorted(rest, key=work_of)
+    return found
+
+
+def _functions(items: Sequence[pytest.Item]) -> tuple[dict[tuple[str, str], list[pytest.Item]], set[tuple[str, str]]]:
+    """Return the items by function, and of which functions some are chosen: of all, unless there are too many."""
     functions = _grouped(items, _function)
     if len(functions) > ENOUGH:
         functions = _grouped(items, _combination)
-    if len(functions) > ENOUGH:
-        names = sorted(functions)
-        functions = {names[place * len(names) // ENOUGH]: functions[names[place * len(names) // ENOUGH]] for place in range(ENOUGH)}
-    least = most == 1
-    most = most or next((few for few in range(MOST, 1, -1) if sum(min(few, len(several)) for several in functions.values()) <= ENOUGH), 1)
-    kept = {id(item) for several in functions.values() for item in _spread(_small(several, least), most)}
-    return [item for item in items if id(item) in kept]
+    names = sorted(functions)
+    return functions, {names[place * len(names) // ENOUGH] for place in range(ENOUGH)} if len(names) > ENOUGH else set(names)
 
 
 def _function(item: pytest.Item) -> tuple[str, str]:
@@ -293,11 +312,16 @@ def _grouped(items: Sequence[pytest.Item], key: Callable[[pytest.Item], tuple[st
     return groups
 
 
-def _small(items: list[pytest.Item], least: bool) -> list[pytest.Item]:
-    """Return the items whose parameters ask for little work, or for the `least`."""
-    work = [_work(dict(getattr(getattr(item, "callspec", None), "params", {}))) for item in items]
-    most = min(work) if least else max(ALWAYS_SMALL, min(LARGEST * min(work), max(ALWAYS_LARGE, min(work))))
+def _small(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the items whose parameters ask for little work."""
+    work = [work_of(item) for item in items]
+    most = max(ALWAYS_SMALL, min(LARGEST * min(work), max(ALWAYS_LARGE, min(work))))
     return [item for item, each in zip(items, work, strict=True) if each <= most]
+
+
+def work_of(item: pytest.Item) -> float:
+    """Return about how much work the parameters of a test ask for, as a number that only others of its function compare with."""
+    return _work(dict(getattr(getattr(item, "callspec", None), "params", {})))
 
 
 def _work(value: object) -> float:

@@ -22,7 +22,7 @@ from warpwave.inside.codegen.recorder import Compiling, written_since, written_s
 from warpwave.inside.environment import import_compiler, is_of_the_disk
 from warpwave.inside.facts.device import ask_afresh, trouble_if_used
 from warpwave.inside.fake_gpu.launches import Launched
-from warpwave.inside.multi_gpu.pytest_plugin import NEIGHBOURS, Neighbours
+from warpwave.inside.multi_gpu.pytest_plugin import NEIGHBOURS, TURNS, Neighbours
 from warpwave.inside.process.forks import die_with_parent
 from warpwave.inside.process.journal import Journal, settle
 from warpwave.inside.process.lease import await_card, await_card_at_first_use
@@ -30,7 +30,7 @@ from warpwave.inside.process.outcomes import OF_ENVIRONMENT, Pretended, unchecke
 from warpwave.inside.process.workers import is_last
 from warpwave.inside.scripts.hooks import noted
 from warpwave.inside.test.autotuned import RUNNER, Autotuned, Timed
-from warpwave.inside.test.budget import planned
+from warpwave.inside.test.budget import Turns, planned
 from warpwave.inside.test.collection import Collection, Failure, last_line
 from warpwave.inside.test.notes import COMPILED
 from warpwave.inside.test.pretend import begin_test, provide, words_of
@@ -134,6 +134,7 @@ class Reporter:
         self.printed: str | None = None  # what child processes of a failed test wrote to it
         self.stopped = ""
         self.session: pytest.Session | None = None
+        self.turns: Turns | None = None  # with a budget
         self.replaced: list[str] = []
         self._process = os.getpid()
 
@@ -151,13 +152,15 @@ class Reporter:
         self.done = self.journal.done()
         if unknown := self.collection.unknown(found):
             self.journal.write("note", text=unknown)
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in self.done])
         plan = planned(items, found, self.collection, settings().job, self.done)
         for failure in plan.failures:
             self._not_collected(failure)
-        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in self.done])
         told = {"ids": plan.ids, "deselected": plan.deselected, "left_out": plan.left.total(), "left": plan.left}
         self.journal.write("collected", **told)
-        items[:] = plan.ordered
+        if plan.units:
+            self.turns = Turns(plan.units, lambda: bool(Launched.functions) or not _notes_launches())
+            config.pluginmanager.register(self.turns, TURNS)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Report a module or a conftest.py that does not import as a case, once."""
@@ -225,7 +228,7 @@ class Reporter:
         elif message := self._doubt():
             outcome = "invalid"
         properties = {str(key): str(value) for report in self.reports[-1:] for key, value in report.user_properties}
-        if _NOTING or _interpreted() or "triton" not in sys.modules:
+        if _notes_launches() or "triton" not in sys.modules:
             properties[LAUNCHED_PROPERTY] = " ".join(Launched.functions)
         if Pretended.ran_compiled:
             properties[COMPILED] = "replaced by the function itself"
@@ -244,7 +247,8 @@ class Reporter:
             # Launches are asynchronous: a fault that this test caused would otherwise be blamed on the next one.
             outcome, message = "failed", f"after this test the device no longer answers: {wrong}"
         self._look_for_replaced()
-        if not self._postponed(nodeid, outcome, f"{message}\n{detail}", bool(wrong)):
+        is_ended = self.turns is not None and self.turns.ended_s > 0 and not wrong
+        if not is_ended and not self._postponed(nodeid, outcome, f"{message}\n{detail}", bool(wrong)):
             kind = "poisoned" if wrong else "finish"
             took = {"seconds": sum(report.duration for report in self.reports), "compiling_s": round(self.compiling.seconds, 3)}
             self._finish(nodeid, outcome, message[:2000], detail[-_CUT:], kind, **took, properties=properties, not_run=why)
@@ -331,6 +335,10 @@ def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 _NOTING: list[AbstractContextManager[None]] = []  # never left: the process ends
+
+
+def _notes_launches() -> bool:
+    return bool(_NOTING) or _interpreted()
 
 
 def _note_launches() -> None:

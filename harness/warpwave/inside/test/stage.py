@@ -116,7 +116,7 @@ _OUTCOMES = {
     "invalid": Verdict.INVALID,
     "timeout": Verdict.TIMEOUT,
 }
-_MOST_FILES = 1000
+_MOST_REACHED = 1000  # functions in a report
 _TOLD_S = 0.1  # short tests follow each other faster than anybody reads their names
 _COLLECT_ONLY = ("--collect-only", "--co", "--collectonly")
 
@@ -144,6 +144,7 @@ class Results:
         self.deselected = self.left_out = 0
         self.left: dict[str, int] = {}  # what a quick run left out, by function
         self.pace, self.running, self.out_of_time = Pace(), dict[str, float](), False
+        self.ended: dict[str, float] = {}  # tests that were ended so that others had a turn, and the time that they had
         self.announced = False  # whether pytest has collected
         self.stopped = ""
         self.postponed: dict[str, None] = {}
@@ -175,6 +176,7 @@ class Results:
             if (over := self.over.pop(case.id, None)) and case.verdict is Verdict.PASSED:
                 case = dataclasses.replace(case, verdict=Verdict.FAILED, message=f"gate of counters: {'; '.join(dict.fromkeys(over))}")
             self.running.pop(case.id, None)
+            self.ended.pop(case.id, None)
             self._ran[_file_of(case.id)].add(event.get(SEAT))
             # a module that does not import fails in every worker; report it once
             if self.several and (case.id, 0) in self.cases and case.id not in self.collected:
@@ -184,6 +186,9 @@ class Results:
             self._add(case)
             emit("result", stage="test", id=case.id, verdict=case.verdict.value, message=case.message)
             self._behind = True
+        elif kind == "ready" and "unfinished" in event:
+            self.running.pop(event["id"], None)
+            self.ended[event["id"]] = max(float(event["unfinished"]), self.ended.get(event["id"], 0.0))
         elif kind == "end":
             self.stopped = str(event.get("stopped") or self.stopped)
         elif kind == "wrong":
@@ -264,9 +269,11 @@ class Results:
             self.cases[case_id, n] = self._case(row)
         return [case_id for case_id, _ in missing]
 
-    def leave_out(self) -> None:
-        """The budget is up: count what was collected and has no result, and say what was running."""
-        left = Counter({name: several for name, several in self.collected.items() if (name, 0) not in self.cases})
+    def leave_out(self, only_ended: bool = False) -> None:
+        """The budget is up, or tests were ended within it: count what was collected and has no result, and say what was running."""
+        without = Counter({name: several for name, several in self.collected.items() if (name, 0) not in self.cases})
+        slow = set(map(function_of, self.ended))
+        left = Counter({name: several for name, several in without.items() if function_of(name) in slow or not only_ended})
         self.out_of_time = bool(left) or not self.announced
         self.collected -= left
         self.left_out += left.total()
@@ -274,6 +281,9 @@ class Results:
         for name, several in left.items():
             functions[function_of(name)] += several
         self.left = functions
+        ended = [f"{name} ({seconds:.0f} s)" for name, seconds in self.ended.items() if name not in self.running]
+        if ended:
+            self.notes[f"not finished within their share of --budget, and left out: {few(ended)}"] = None
         ran = [f"{name} ({time.monotonic() - since:.0f} s)" for name, since in self.running.items() if name in left]
         if ran:
             self.notes[f"{BUDGET_UP} while this was running, which is left out: {few(ran)}"] = None
@@ -360,6 +370,8 @@ def verify(job: Job) -> StageReport:
             if results.stopped == BUDGET_UP:
                 results.leave_out()
             else:
+                if results.ended:
+                    results.leave_out(only_ended=True)
                 results.check_complete()
             if job.limits.budget:
                 results.put_in_order()
@@ -383,7 +395,8 @@ def verify(job: Job) -> StageReport:
 
 def _run(job: Job, folder: Path, command: list[str], results: Results) -> list[Death]:
     """Run one pytest over everything, or several that share the files."""
-    seats = seats_for_tests(job, cards(job), len(files_with_tests(job)))
+    # With a budget, workers share the functions of a file, too.
+    seats = seats_for_tests(job, cards(job), len(files_with_tests(job)) if not job.limits.budget else sys.maxsize)
     regroup(folder, "journal.jsonl", seats)
     if seats:
         results.several = True
@@ -446,8 +459,8 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
             "An option for pytest is wrong, such as the expression of -k.",
         )
     job, cut = results.job, results.job.limits.budget if results.out_of_time or results.left_out else None
-    reached = Counter({_file_of(case.id): 0 for case in cases if cut})
-    reached.update(_file_of(case.id) for case in cases if cut and "::" in case.id)
+    reached = Counter({case.id: 0 for case in cases if cut and "::" not in case.id} | {name: 0 for name in results.ended if cut})
+    reached.update(function_of(case.id) for case in cases if cut and "::" in case.id)
     notes = [*results.notes, *_unjudged(results), *notes_of(results.job, cases, len(results.postponed))]
     report = StageReport(
         Stage.TEST,
@@ -459,7 +472,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         left_out=results.left_out,
         left_out_s=results.pace.estimate(results.left),
         out_of_time=results.out_of_time,
-        reached=dict(reached.most_common(_MOST_FILES)),
+        reached=dict(reached.most_common(_MOST_REACHED)),
         budget_s=cut.seconds if cut else None,
         used_s=round(sum(used.seconds for used in results.used.values()), 3) if job.needs_card else None,
         compiled_here=0 if job.interpret else compiled_kernels() - results.compiled_before,

@@ -15,10 +15,9 @@ from engine_requests import make_job
 
 from warpwave.config.package import import_folders, load_pytest_settings
 from warpwave.config.targets import load_targets
-from warpwave.inside.multi_gpu.pytest_plugin import PART
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.workers import JOURNAL_VARIABLE
-from warpwave.inside.test.budget import Pace, in_order
+from warpwave.inside.test.budget import Pace, in_units
 from warpwave.inside.test.settings import SETTINGS_VARIABLE, Settings
 from warpwave.records import Budget, Limits, Stage, to_json
 
@@ -346,8 +345,9 @@ def test_a_budget_spreads_over_functions_and_leaves_out_the_rest(run_inside, pac
     output = run_inside(package_of_budget, Stage.TEST, light=True, benches=(), limits=limits)
     report, started = _report(output, "test"), _started(output / "test" / "journal.jsonl")
 
-    assert [name.partition("[")[0] for name in started[:3]] == ["test_of_last_time", "test_slow", "test_last"]
-    assert started[1] in ("test_slow[0]", "test_slow[1]")
+    # Three more of each stand in for one that launches nothing.
+    assert [name.partition("[")[0] for name in started[:7]] == ["test_of_last_time", *["test_slow"] * 3, *["test_last"] * 3]
+    assert [started[1], started[4]] == ["test_slow[0]", "test_last[0]"]
     assert (report["verdict"], report["exit_code"], report["out_of_time"]) == ("passed", 0, True)
     assert report["counts"]["passed"] + report["left_out"] == 204
     assert report["left_out_s"] > 1
@@ -383,7 +383,8 @@ class Item:
 
 def test_what_a_change_touches_comes_before_the_rest():
     items = [Item(f"test_{file}.py::test_{name}[{size}]") for file in "ab" for name in "xy" for size in range(9)]
-    order = [item.nodeid for item in in_order(items, Budget(60.0, changed=("test_b.py",)))]
+    units = in_units(items, Budget(60.0, changed=("test_b.py",)))
+    order = [item.nodeid for name, unit in units.items() for item in (unit[:1] if name.startswith("try") else unit)]
 
     assert sorted(order) == sorted(item.nodeid for item in items)
     assert {name.partition("[")[0] for name in order[:2]} == {"test_b.py::test_x", "test_b.py::test_y"}
@@ -392,13 +393,16 @@ def test_what_a_change_touches_comes_before_the_rest():
 
 
 def test_the_choice_of_a_file_does_not_depend_on_others():
-    """A list of known failures has counts alone: with as many tests of a file, the next run must have the same ones."""
+    """A list of known failures has counts alone: with as many tests of a function, the next run must have the same ones."""
     names = ["".join(pair) for pair in itertools.product("abcdefghij", repeat=2)]
     own, others = ([Item(f"test_{file}.py::test_{file}{name}") for name in names] for file in "ab")
-    both = [item for item in in_order([*own, *others], Budget(60.0)) if item in own]
+    both = in_units([*own, *others], Budget(60.0))
+    alone = in_units(own, Budget(60.0))
 
-    assert both == in_order(own, Budget(60.0))
-    assert {item.stash[PART] for item in both} == {3 * 2}
+    assert {name: unit for name, unit in both.items() if unit[0] in own} == alone
+    assert len(alone) == len(own)
+    seen = {"it": {"test test_a.py::test_aab": 1, "test test_a.py::test_ajj": 2, "test test_a.py::test_abb": 0}}
+    assert sorted(unit[0].name for unit in in_units(own, Budget(60.0, seen=seen)).values()) == ["test_aab", "test_ajj"]
 
 
 def test_an_estimate_has_each_functions_own_time(monkeypatch):
@@ -435,17 +439,58 @@ def test_a_budget_makes_only_tests_that_it_may_reach(run_inside, tmp_path):
     assert _report(output, "test")["counts"] == {"failed": 1}
 
 
+SEEN = {"test test_it.py::test_slow": 2, "test test_it.py::test_last": 1, "test test_it.py::test_last[0]": 0, "compile gfx942": 1}
+
+
 def test_a_budget_goes_no_further_than_the_list_of_known_failures(run_inside, package_of_budget):
     """What fails beyond it would look new. What failed last time runs all the same."""
     (package_of_budget / "test_unseen.py").write_text("import no_such_module_of_ours as missing, test_it.wrong\n")
-    budget = Budget(60.0, failed=("test_it.py::test_slow[9]",), seen={"it": {"test test_it.py": 3, "compile gfx942": 1}})
+    budget = Budget(60.0, failed=("test_it.py::test_slow[9]",), seen={"it": SEEN})
     output = run_inside(package_of_budget, Stage.TEST, light=True, benches=(), limits=Limits(budget=budget))
     report, started = _report(output, "test"), _started(output / "test" / "journal.jsonl")
 
     assert (report["verdict"], report["counts"], report["left_out"], report["out_of_time"]) == ("passed", {"passed": 4}, 201, False)
-    assert started[0] == "test_slow[9]"
-    assert {name.partition("[")[0] for name in started} == {"test_slow", "test_last", "test_of_last_time"}
-    assert (report["reached"], report["budget_s"]) == ({"test_it.py": 4}, 60.0)
+    assert [*started[:2], *started[3:]] == ["test_slow[9]", "test_slow[0]", "test_last[1]"]
+    assert report["reached"] == {"test_it.py::test_slow": 3, "test_it.py::test_last": 1}
+    assert report["budget_s"] == 60.0
+
+
+LONG = """\
+import time
+import pytest
+
+
+def test_long():
+    try:
+        time.sleep(1e6)
+    except Exception:
+        pass
+
+
+@pytest.mark.parametrize("size", range(20))
+def test_short(size):
+    if size == 0:
+        pytest.skip("too small")
+
+
+@pytest.mark.parametrize("name", "abcdefgh")
+def test_other(name):
+    assert name
+"""
+
+
+def test_one_long_test_does_not_use_up_the_budget(run_inside, tmp_path):
+    """It is ended, named and left out, which is no failure, and begins again when all others have run."""
+    (tmp_path / "test_it.py").write_text(LONG)
+    output = run_inside(tmp_path, Stage.TEST, light=True, benches=(), limits=Limits(budget=Budget(30.0)))
+    report, started = _report(output, "test"), _started(output / "test" / "journal.jsonl")
+
+    assert (report["verdict"], report["counts"], report["left_out"]) == ("passed", {"passed": 27, "not-run": 1}, 1)
+    assert (report["out_of_time"], report["reached"]["test_it.py::test_long"]) == (True, 0)
+    assert (started[0], started[-1]) == ("test_long", "test_long")
+    # One that skips itself is no try of its function.
+    assert started[1] == "test_short[0]"
+    assert started[2].startswith("test_short")
 
 
 def test_a_budget_is_not_spent_on_collecting(run_inside, tmp_path):
