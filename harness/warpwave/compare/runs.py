@@ -244,6 +244,8 @@ def _stage(reports: Sequence[StageReport]) -> StageReport:
         left_out=sum(report.left_out for report in reports),
         left_out_s=sum(filter(None, (report.left_out_s for report in reports))) or None,
         out_of_time=any(report.out_of_time for report in reports),
+        functions=sum(report.functions for report in reports),
+        untried=sum(report.untried for report in reports),
         doubts=tuple(dict.fromkeys(doubt for report in reports for doubt in report.doubts)),
         notes=tuple(dict.fromkeys(note for report in reports for note in report.notes)),
         files={},  # each shard has its own files

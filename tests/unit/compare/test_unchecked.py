@@ -39,6 +39,8 @@ def test_the_first_line_counts_what_was_checked():
     assert outcome(comparison).code == comparison.exit_code == ExitCode.GOOD
     assert (ended.code, ended.reason) == (ExitCode.INCOMPLETE, "--strict: alpha: 1 of 7 tests checked")
     assert outcome(compare([run()]), strict=True).code == ExitCode.GOOD
+    cut = StageReport(Stage.TEST, Verdict.PASSED, left_out=3, functions=9, untried=2)
+    assert headline(compare([run(cases=LACKING, stages=(cut,))]), ()).text.startswith("1 of 10 tests checked (7 of 9 test functions); ")
 
 
 def test_causes_come_with_the_most_tests_first_and_a_hint_each():

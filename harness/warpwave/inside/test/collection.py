@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,17 +95,30 @@ class Collection:
 
         What failed last time is among them, and so are the smallest and a sample of the others.
         """
+        many: Any = metafunc
+        if not self.budget or not hasattr(many, "_calls"):  # not public: the parameters of each test
+            return (yield)
+        name, parametrize, several = many.definition.nodeid, many.parametrize, 1.0
+        most = max(_FEWEST, int(_A_SECOND * self.budget.seconds))
+        failed = [test for test in self.budget.failed if test.startswith(f"{name}[")]
+
+        def some(*args: Any, **options: Any) -> None:
+            # Each parameter multiplies the tests so far, so there is a choice after each.
+            nonlocal several
+            before = max(1, len(many._calls))
+            parametrize(*args, **options)
+            several *= len(many._calls) / before
+            if len(many._calls) > most:
+                others = [not any(test.startswith(f"{name}[{call.id}") for test in failed) for call in many._calls]
+                ordered = sorted(range(len(others)), key=lambda place: (others[place], _work(many._calls[place].params)))
+                sample = random.Random(0).sample(ordered[most // 2 :], most - most // 2)  # noqa: S311, the same in each worker
+                kept = {*ordered[: most // 2], *sample}
+                many._calls[:] = [call for place, call in enumerate(many._calls) if place in kept]
+
+        many.parametrize = some
         yield
-        calls = getattr(metafunc, "_calls", [])  # not public; each has the parameters of a test
-        most = max(_FEWEST, int(_A_SECOND * self.budget.seconds)) if self.budget else len(calls)
-        if not self.budget or len(calls) <= most:
-            return
-        name, failed = metafunc.definition.nodeid, frozenset(self.budget.failed)
-        ordered = sorted(range(len(calls)), key=lambda place: (f"{name}[{calls[place].id}]" not in failed, _work(calls[place].params)))
-        others = random.Random(0).sample(ordered[most // 2 :], most - most // 2)  # noqa: S311, the same in each worker
-        kept = {*ordered[: most // 2], *others}
-        self.left[name] += len(calls) - most
-        calls[:] = [call for place, call in enumerate(calls) if place in kept]
+        if (left := round(several) - max(1, len(many._calls))) > 0:
+            self.left[name] += left
 
     def choose(self, items: list[pytest.Item]) -> list[Failure]:
         """Keep the chosen tests of `items`, in place. Return a failure for each chosen id that stands for none of them.

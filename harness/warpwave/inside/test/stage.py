@@ -461,6 +461,8 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
     job, cut = results.job, results.job.limits.budget if results.out_of_time or results.left_out else None
     reached = Counter({case.id: 0 for case in cases if cut and "::" not in case.id} | {name: 0 for name in results.ended if cut})
     reached.update(function_of(case.id) for case in cases if cut and "::" in case.id)
+    functions = {function_of(case.id) for case in tests if "::" in case.id and not is_load(case.id)}
+    untried = {name for name in results.left if "::" in name} - functions
     notes = [*results.notes, *_unjudged(results), *notes_of(results.job, cases, len(results.postponed))]
     report = StageReport(
         Stage.TEST,
@@ -473,6 +475,8 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         left_out_s=results.pace.estimate(results.left),
         out_of_time=results.out_of_time,
         reached=dict(reached.most_common(_MOST_REACHED)),
+        functions=len(functions | untried) if results.left_out else 0,
+        untried=len(untried) if results.left_out else 0,
         budget_s=cut.seconds if cut else None,
         used_s=round(sum(used.seconds for used in results.used.values()), 3) if job.needs_card else None,
         compiled_here=0 if job.interpret else compiled_kernels() - results.compiled_before,
