@@ -45,7 +45,7 @@ from warpwave.records import (
 _GRACE_S = 20.0
 _LONGER = "Raise --timeout (seconds), or continue with --resume: what is finished does not run again. --quick runs less."
 _REAP_S = 1.0
-_REPORT_S, _REPORT = 8.0, 0.1  # kept of a budget: so many seconds, and this share of it
+_REPORT_S, _REPORT = 8.0, 0.03  # kept of a budget: so many seconds, and this share of it
 # A stage leaves this share of the time to each stage after it. Without it, slow tests could use up the time in which kernels are compiled.
 _LATER = 0.2
 _ON_CARD = (Stage.TEST, Stage.BENCH)
