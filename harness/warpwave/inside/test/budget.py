@@ -16,6 +16,7 @@ import pytest
 from warpwave.inside.multi_gpu.ledger import LEDGER_VARIABLE
 from warpwave.inside.multi_gpu.pytest_plugin import Claims
 from warpwave.inside.process.journal import Event, Journal
+from warpwave.inside.process.outcomes import describe
 from warpwave.inside.process.workers import Ended, seconds_left
 from warpwave.inside.test.collection import Collection, Failure, few_of_each, first_of_each, work_of
 from warpwave.inside.test.settings import is_narrowed
@@ -139,7 +140,10 @@ class Turns:
         signal.signal(_SIGNAL, self._end)
         for item in self._in_turn(session):
             # The parent stands for a next test, which is not known yet: teardown then ends what belongs to this test alone.
-            session._setupstate.teardown_exact(item)
+            try:
+                session._setupstate.teardown_exact(item)
+            except (Exception, pytest.fail.Exception, pytest.skip.Exception) as error:
+                self.journal.write("note", text=f"a fixture raised when it ended, before {item.nodeid}: {describe(error)}")
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=item.parent)
             if session.shouldfail:
                 raise session.Failed(session.shouldfail)
@@ -199,17 +203,14 @@ class Turns:
             self._ran[id(item)] = self._failed or self.launched()
         return result
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self) -> Generator[None, object, object]:
-        """Limit the time of the fixtures."""
-        return (yield from self._limited())
+        """Fixtures have no limit: other tests need them, too. One that fails was a try, and one that skips was none."""
+        return (yield from self._noting())
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(self) -> Generator[None, object, object]:
         """Limit the time of the test."""
-        return (yield from self._limited())
-
-    def _limited(self) -> Generator[None, object, object]:
         over, begun, main = threading.Event(), time.monotonic(), threading.get_ident()
 
         def watch(wait_s: float) -> None:
@@ -221,15 +222,23 @@ class Turns:
             threading.Thread(target=watch, args=(self._limit_s,), daemon=True).start()
         self._watched, self._fired = True, False
         try:
-            return (yield)
+            return (yield from self._noting())
         except BaseException as error:
-            if self._fired and not isinstance(error, pytest.fail.Exception):  # the sanitizer has found something before
+            if self._fired and not isinstance(error, pytest.fail.Exception):  # else the sanitizer has found something before
                 self.ended_s = time.monotonic() - begun
-            self._failed = not isinstance(error, pytest.skip.Exception)
             raise
         finally:
             self._watched = False
             over.set()
+
+    def _noting(self) -> Generator[None, object, object]:
+        try:
+            return (yield)
+        except BaseException as error:
+            self._failed = not isinstance(error, pytest.skip.Exception)
+            if isinstance(error, Ended):  # also of another test's fixture: pytest keeps what it has raised
+                self.ended_s = _AGAIN_S
+            raise
 
     def _end(self, number: int, frame: object) -> None:
         if self._watched:

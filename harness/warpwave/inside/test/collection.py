@@ -11,7 +11,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -344,6 +344,8 @@ def _work(value: object) -> float:
         return 1.0
     if isinstance(value, int):
         return float(min(max(abs(value), 1), 2**63))  # a seed may be of any size
+    if is_dataclass(value):  # such as the shape of a model
+        value = {each.name: getattr(value, each.name, None) for each in fields(value)}
     if isinstance(value, dict):
         value = tuple(value.values())
     return math.prod(map(_work, value)) if isinstance(value, tuple | list) else 1.0

@@ -8,6 +8,7 @@ import sys
 import time
 import unittest
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import make_dataclass
 from pathlib import Path
 
 import pytest
@@ -247,6 +248,10 @@ def test_large_sizes_are_left_out_and_ordinary_ones_beside_the_smallest_are_not(
     for item, length in zip(lengths, [0, 1, 1023, 100_000], strict=True):
         item.callspec.params = {"size": length}
     assert [item.callspec.indices["size"] for item in few_of_each(lengths)] == [0, 1, 3]
+    large = [Item(model=place) for place in range(3)]
+    for item, hidden in zip(large, [256, 16384, 512], strict=True):
+        item.callspec.params = {"model": make_dataclass("Model", ["hidden", "tokens"])(hidden, 4096)}
+    assert [item.callspec.indices["model"] for item in few_of_each(large)] == [0, 2]
     large = [Item(shape=place) for place in range(3)]
     for item, shape in zip(large, [(512, 612, 1024), (2048, 2048, 80), (612, 512, 1024)], strict=True):
         item.callspec.params = {"shape": shape}
