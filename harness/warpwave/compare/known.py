@@ -34,10 +34,10 @@ KINDS = {
     "gate": ("gate", "architecture", "kernel", "function"),
     "kernel": ("reason", "architecture", "kernel", "function"),
     "test": ("reason", "test"),
-    "seen": ("budget in seconds", "number", "stage", "test function or architecture"),
+    "seen": ("budget in seconds", "number", "stage", "test or function"),
 }
 KINDS_OF = {"test": ("test",), "compile": ("kernel", "gate", "case"), "bench": ("bench",)}  # by stage
-SEEN = "seen"  # no failure: how many tests of a function, or for an architecture, the run had that a budget cut short
+SEEN = "seen"  # no failure: how many tests of a function a run had that a budget cut short
 LISTABLE = (*FAILING, Verdict.INVALID)
 _HEADER = (
     "# Known failures of this package: they are shown, and fail no run. What is not listed here fails.",
@@ -300,7 +300,7 @@ def entries_of(runs: Iterable[TargetRun]) -> tuple[Entry, ...]:
 
 
 def reached(seen: Iterable[Entry], seconds: float) -> dict[str, dict[str, int]]:
-    """Return how many tests the list has seen, by target, and by stage and function or architecture; all, if the budget is longer now."""
+    """Return how many tests the list has seen, by target, and by stage and function; all, if the budget is longer now."""
     found: dict[str, dict[str, int]] = {}
     for entry in seen:
         _, budget, number, stage, name = entry.key

@@ -70,12 +70,12 @@ class StageReport:
 
     `deselected` counts the tests that pytest found and that an option or the package deselected. `left_out` counts those of the rest, or of
     the bench stage the points, that a quick run or a budget left out; they would take about `left_out_s`. `out_of_time`: the budget was up
-    before the stage had run all that it was to run, and `reached` has how many tests of each function, or for each architecture, ended by
-    then. Of so many test `functions`, no test of those `untried` ended; both are 0 if none is left out. `not_run` counts what did not run
-    by its reason. `doubts` say why the results are unreliable. `notes` are what a reader should know and what does not change the verdict.
-    `files` are the results, each with the SHA-256 that the stage computed when it wrote them. `used_s` is how long the stage used its card:
-    at least one test ran and did not compile, or the device was busy with what was timed; None if it uses none. `compiled_here` kernels
-    were compiled by the stage, and `compiled_ahead` before it, on the machine that has the card.
+    before the stage had run all that it was to run, and `reached` has how many tests of each function ended by then, with the architecture
+    in front if they were compiled. Of so many test `functions`, no test of those `untried` ended; both are 0 if none is left out. `not_run`
+    counts what did not run by its reason. `doubts` say why the results are unreliable. `notes` are what a reader should know and what does
+    not change the verdict. `files` are the results, each with the SHA-256 that the stage computed when it wrote them. `used_s` is how long
+    the stage used its card: at least one test ran and did not compile, or the device was busy with what was timed; None if it uses none.
+    `compiled_here` kernels were compiled by the stage, and `compiled_ahead` before it, on the machine that has the card.
     """
 
     stage: Stage

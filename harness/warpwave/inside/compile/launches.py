@@ -21,7 +21,7 @@ from warpwave.inside.process.outcomes import Pretended, describe, reason_of
 from warpwave.inside.process.workers import is_last
 from warpwave.inside.scripts.hooks import TIMER_METHODS, Hooks, Measurement
 from warpwave.inside.scripts.script import Call, Names, Script, benches_of, run, scripts_of
-from warpwave.inside.test.budget import Turns, planned, seen_by
+from warpwave.inside.test.budget import Turns, planned
 from warpwave.inside.test.collection import Collection, Failure, last_line
 from warpwave.inside.test.settings import pytest_options, test_paths
 from warpwave.records import BUDGET_UP, BY_TORCH, Job, NotRun, Stage, Verdict
@@ -61,9 +61,8 @@ class _Runner:
         for failure in plan.failures:
             self._not_collected(failure)
         self.on_collected(plan.ids, plan.deselected, plan.left)
-        if plan.units and self.job.limits.budget:
-            most = seen_by("compile", self.job.limits.budget).get(self.card)
-            self.turns = Turns(plan.units, lambda: bool(Launched.functions), most)
+        if plan.units:
+            self.turns = Turns(plan.units, lambda: bool(Launched.functions))
             config.pluginmanager.register(self.turns, TURNS)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:

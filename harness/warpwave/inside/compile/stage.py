@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import os
 import sys
 import threading
@@ -34,7 +33,7 @@ from warpwave.inside.process.outcomes import doubted, few, hint_of, missing_of, 
 from warpwave.inside.process.supervise import supervise
 from warpwave.inside.process.workers import answered, as_stage, budget_is_up, forked, time_is_up
 from warpwave.inside.scripts.script import benches_of, how_to_run_scripts
-from warpwave.inside.test.budget import LONGER_BUDGET, Pace, by_function
+from warpwave.inside.test.budget import LONGER_BUDGET, MOST_REACHED, Pace, by_function, function_of
 from warpwave.inside.test.settings import files_with_tests
 from warpwave.records import (
     BUDGET_UP,
@@ -52,9 +51,7 @@ from warpwave.records import (
     to_json,
     worst,
 )
-from warpwave.records.selection import file_of, kernel_of
-
-_MOST_FILES = 900  # of a report
+from warpwave.records.selection import kernel_of
 
 # Which architectures Triton can compile for. Read in a process that has imported Triton; the stage's own never does.
 
@@ -255,11 +252,12 @@ def compile_all(job: Job) -> StageReport:
             found = dataclasses.replace(found, reason=f"{BUDGET_UP} before anything was compiled", hint=LONGER_BUDGET)
         cut = job.limits.budget if over or unseen["left_out"] else None
         begun = [card for card in job.architectures if cut and (cases[card.shown].announced or cases[card.shown].ended)]
-        reached = dict.fromkeys((file_of(name) for card in begun for name in cases[card.shown].ended), 0)
-        reached = dict(itertools.islice(reached.items(), _MOST_FILES))
-        reached |= {card.name: sum("::" in name for name in cases[card.shown].ended) for card in begun}
-        reached |= {f"{card.name} {name}": 0 for card in begun for name in cases[card.shown].cut_short}
-        found = dataclasses.replace(found, reached=reached, budget_s=cut.seconds if cut else None)
+        reached = Counter[str]()
+        for card, each in ((card, cases[card.shown]) for card in begun):
+            reached.update({f"{card.name} {name}": 0 for name in [*each.cut_short, *(name for name in each.ended if name.endswith(".py"))]})
+            reached.update(f"{card.name} {function_of(name)}" for name in each.ended if "::" in name)
+        reached = Counter(dict(reached.most_common(MOST_REACHED)))
+        found = dataclasses.replace(found, reached=dict(reached), budget_s=cut.seconds if cut else None)
         return dataclasses.replace(
             found, left_out_s=max(filter(None, lasts), default=None), out_of_time=over or any(each.cut_short for each in cases.values())
         )

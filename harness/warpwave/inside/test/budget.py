@@ -23,6 +23,7 @@ from warpwave.inside.test.settings import is_narrowed
 from warpwave.records import Budget, Job
 from warpwave.records.selection import at_and_above, file_of
 
+MOST_REACHED = 1000  # functions in a report
 LONGER_BUDGET = "Give a longer --budget: importing torch and collecting tests takes its time, too."
 
 
@@ -51,7 +52,8 @@ def planned(
     failures = [*collection.without_tests(found, selected, is_narrowed(job)), *unchosen]
     if job.what.quick:
         items[:] = few_of_each(items)
-    units = in_units(items, job.limits.budget, of) if job.limits.budget else {}
+    among = [card.name for card in job.architectures] if of else []
+    units = in_units(items, job.limits.budget, of, among) if job.limits.budget else {}
     if job.limits.budget:
         reached = dict.fromkeys(id(item) for unit in units.values() for item in unit)
         items[:] = [item for item in items if id(item) in reached]
@@ -63,15 +65,15 @@ def planned(
 
 
 _TRY = "try"
-_CUT = "of others"  # the units of which no more may run than the list of known failures has seen
 
 
-def in_units(items: Sequence[pytest.Item], budget: Budget, of: str = "") -> dict[str, list[pytest.Item]]:
+def in_units(items: Sequence[pytest.Item], budget: Budget, of: str = "", among: Sequence[str] = ()) -> dict[str, list[pytest.Item]]:
     """Return the items in units, in the order in which a budget has them run: what failed last time, what a change touches, the others.
 
     Of the latter two, first one test of each function, then a few more, then the rest. The unit of a first test (`try`) holds those few,
     too: they stand in for one that launches nothing. Of the others, as many of each function are returned as the list of known failures
-    has seen: what fails beyond would look new. In the compile stage, the list has a number for the architecture `of`, which `Turns` holds.
+    has seen; in the compile stage, on the architecture `of`, unless it has seen none `among` those of the run. What fails beyond would
+    look new.
     """
     failed, changed = frozenset(budget.failed), frozenset(budget.changed)
     units: dict[str, list[pytest.Item]] = {}
@@ -80,7 +82,7 @@ def in_units(items: Sequence[pytest.Item], budget: Budget, of: str = "") -> dict
             units.setdefault(f"failed: {function_of(item.nodeid)}", []).append(item)
     touched = [item for item in items if file_of(item.nodeid) in changed]
     others = [item for item in items if file_of(item.nodeid) not in changed]
-    for which, several in (("touched", touched), (_CUT, _seen(others, budget, of))):
+    for which, several in (("touched", touched), ("others", _seen(others, budget, of, among))):
         found = first_of_each(several).items()
         units |= {f"{_TRY} {which}: {function}": first for function, (first, _) in found if first}
         units |= {f"few {which}: {function}": first[1:] for function, (first, _) in found if first[1:]}
@@ -88,23 +90,26 @@ def in_units(items: Sequence[pytest.Item], budget: Budget, of: str = "") -> dict
     return units
 
 
-def _seen(items: list[pytest.Item], budget: Budget, of: str) -> list[pytest.Item]:
+def _seen(items: list[pytest.Item], budget: Budget, of: str, among: Sequence[str]) -> list[pytest.Item]:
     seen = seen_by("compile" if of else "test", budget)
-    ended = {name for name, number in seen.items() if not number}  # an earlier run ended these
-    items = [item for item in items if f"{of} {item.nodeid}".strip() not in ended]
-    if of or not seen:
+    if of:
+        seen = {name: number for name, number in seen.items() if name.partition(" ")[0] in among}
+    if not seen:
         return items
     left, kept = Counter(seen), set[int]()
     for first, rest in first_of_each(items).values():
-        for item in (*first, *rest):
-            if left[function_of(item.nodeid)] > 0:
-                left[function_of(item.nodeid)] -= 1
+        ended = [work_of(item) for item in (*first, *rest) if seen.get(f"{of} {item.nodeid}".strip()) == 0]
+        # What asks for as much work as one that was ended ran last, if at all.
+        for item in sorted((*first, *rest), key=lambda item: work_of(item) >= min(ended, default=math.inf)):
+            name, function = (f"{of} {each}".strip() for each in (item.nodeid, function_of(item.nodeid)))
+            if seen.get(name) != 0 and left[function] > 0:
+                left[function] -= 1
                 kept.add(id(item))
     return [item for item in items if id(item) in kept]
 
 
 def seen_by(stage: str, budget: Budget) -> dict[str, int]:
-    """Return how many tests of each function, or for each architecture, the list of known failures has seen in this stage."""
+    """Return how many tests of each function the list of known failures has seen in this stage, of one of compiling by architecture."""
     return {name.partition(" ")[2]: n for each in budget.seen.values() for name, n in each.items() if name.startswith(f"{stage} ")}
 
 
@@ -119,12 +124,11 @@ class Turns:
 
     An ended test has no result: it is left out, and so are those of its function that ask for as much work. If there is time at the end,
     they run without a limit. `launched` returns whether the test that ran
-    last has launched a kernel: one that has not, and did not fail, is no try of its function. Once `most` tests have run, none does but
-    those that failed last time, or that a change touches.
+    last has launched a kernel: one that has not, and did not fail, is no try of its function.
     """
 
-    def __init__(self, units: dict[str, list[pytest.Item]], launched: Callable[[], bool], most: int | None = None) -> None:
-        self.units, self.launched, self.most = units, launched, most
+    def __init__(self, units: dict[str, list[pytest.Item]], launched: Callable[[], bool]) -> None:
+        self.units, self.launched = units, launched
         self.journal = Journal.from_environment()
         self.ended_s = 0.0  # what the test that runs had, if it was ended
         self._ran: dict[int, bool] = {}  # by item: whether it was a try
@@ -169,8 +173,6 @@ class Turns:
             if is_try and items[:1] != self.units[name][:1]:  # another worker has run it
                 continue
             for item in items:
-                if _CUT in name and self.most is not None and len(self._ran) >= self.most:
-                    break
                 if work_of(item) >= self._slow.get(function_of(item.nodeid), math.inf):
                     self._late[id(item)] = item
                 elif id(item) not in self._ran:

@@ -74,7 +74,8 @@ class Collection:
             self.enough_s = (1 - _COLLECTING) * seconds_left()
         if self.budget and self.budget.seen:
             names = (name.partition(" ") for each in self.budget.seen.values() for name in each)
-            seen = {file_of(name) for stage, _, name in names if stage == self.stage and file_of(name).endswith(".py")}
+            # In the compile stage, an architecture is in front.
+            seen = {file_of(name.partition(" ")[2] if stage == "compile" else name) for stage, _, name in names if stage == self.stage}
             self.seen = frozenset({*seen, *self.budget.changed, *map(file_of, self.budget.failed)}) if seen else frozenset()
         self.deadly = {event["id"] for event in Journal.from_environment().read() if event["event"] == "death" and event.get("id")}
 

@@ -31,7 +31,7 @@ from warpwave.inside.process.outcomes import doubted, few, hint_of, missing_of, 
 from warpwave.inside.process.supervise import LOST_DEVICE, Death, supervise
 from warpwave.inside.process.workers import as_stage, budget_is_up, spawned, time_is_up
 from warpwave.inside.scripts.script import how_to_run_scripts
-from warpwave.inside.test.budget import LONGER_BUDGET, Pace, function_of
+from warpwave.inside.test.budget import LONGER_BUDGET, MOST_REACHED, Pace, function_of
 from warpwave.inside.test.notes import notes_of, refusal
 from warpwave.inside.test.settings import counter_limits, files_with_tests, is_narrowed, pytest_options, selection_of, test_paths
 from warpwave.records import (
@@ -116,7 +116,6 @@ _OUTCOMES = {
     "invalid": Verdict.INVALID,
     "timeout": Verdict.TIMEOUT,
 }
-_MOST_REACHED = 1000  # functions in a report
 _TOLD_S = 0.1  # short tests follow each other faster than anybody reads their names
 _COLLECT_ONLY = ("--collect-only", "--co", "--collectonly")
 
@@ -474,7 +473,7 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
         left_out=results.left_out,
         left_out_s=results.pace.estimate(results.left),
         out_of_time=results.out_of_time,
-        reached=dict(reached.most_common(_MOST_REACHED)),
+        reached=dict(reached.most_common(MOST_REACHED)),
         functions=len(functions | untried) if results.left_out else 0,
         untried=len(untried) if results.left_out else 0,
         budget_s=cut.seconds if cut else None,
