@@ -198,6 +198,7 @@ def write_adopted() -> None:
     for row in json.loads(ADOPTED.read_text(encoding="utf-8")):
         needs = ", ".join(f"{number:,} {what}" for what, number in row["needs"].items())
         reached = f"{row['checked']:,} of {row['found']:,} checked, {row['failed']:,} fail"
+        reached += "; {} of {} functions tried".format(*row["functions"]) if "functions" in row else ""
         without = "none is found, scripts compile" if "--bench-script" in row["options"] else "the budget was up before"
         tests = reached if row["found"] else without
         cells = [row["version"], f"`{row['options']}`", tests, needs, f"{row['known']:,}", " → ".join(map(str, row["exit_codes"]))]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from types import SimpleNamespace
 
 import command
 import pytest
@@ -403,6 +404,25 @@ def test_the_choice_of_a_file_does_not_depend_on_others():
     assert len(alone) == len(own)
     seen = {"it": {"test test_a.py::test_aab": 1, "test test_a.py::test_ajj": 2, "test test_a.py::test_abb": 0}}
     assert sorted(unit[0].name for unit in in_units(own, Budget(60.0, seen=seen)).values()) == ["test_aab", "test_ajj"]
+    compiled = Budget(60.0, seen={"it": {"compile sm_90 test_a.py::test_aab": 1}})
+    # A list may be of other architectures than those of the run; of one that was not reached, it has seen nothing.
+    among = {("sm_90", "gfx942"): (1, 0), ("sm_80", "gfx942"): (100, 100)}
+    assert {names: tuple(len(in_units(own, compiled, name, names)) for name in names) for names in among} == among
+
+
+class Sized(Item):
+    def __init__(self, size: int) -> None:
+        super().__init__(f"test_it.py::test_it[{size}]")
+        self.callspec = SimpleNamespace(params={"size": size}, indices={"size": size})
+
+
+def test_a_list_leaves_out_what_an_earlier_run_did_not_reach():
+    """The earlier run ended the test of size 50, so larger ones came last: the two that it reached are the smallest others."""
+    items = [Sized(size) for size in (80, 50, 1, 30, 99)]
+    seen = {"it": {"test test_it.py::test_it": 2, "test test_it.py::test_it[50]": 0}}
+    units = in_units(items, Budget(60.0, seen=seen))
+
+    assert {item.nodeid for unit in units.values() for item in unit} == {"test_it.py::test_it[1]", "test_it.py::test_it[30]"}
 
 
 def test_an_estimate_has_each_functions_own_time(monkeypatch):
