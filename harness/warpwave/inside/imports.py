@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
+import importlib
 import linecache
 import os
 import re
@@ -104,6 +105,22 @@ def enter_package(folders: Iterable[str], first: Iterable[str] = (), root: Path 
     enter(folders, first)
     if not any(isinstance(finder, Unbuilt) for finder in sys.meta_path):
         sys.meta_path += [Unbuilt(folders), WrittenByBuild()]
+        sys.meta_path.insert(0, HalfImported())
+
+
+class HalfImported:
+    """A finder that Python asks first. What is imported below a package whose own import failed gets that failure again.
+
+    Python forgets such a package, but not the parts of it that were imported before. If a part has no `__init__.py`, Python's own answer
+    is `KeyError: 'PACKAGE'`, which says nothing.
+    """
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
+        """Import the package again if Python needs it, which raises why it cannot be imported. Find nothing."""
+        while parent := getattr(path, "_name", "").rpartition(".")[0]:  # only the path of a folder without `__init__.py` has a name
+            if parent not in sys.modules:
+                importlib.import_module(parent)
+            path = sys.modules[parent].__path__
 
 
 class Unbuilt(Loader):

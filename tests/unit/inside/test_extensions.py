@@ -67,6 +67,15 @@ def test_the_names_are_read_from_the_build_script(package):
     assert set(extension_names(root)) == {"unbuilt_cuda", "unbuilt_cpu", "unbuilt_ops._C", "unbuilt_norm", "bound", "nano"}
 
 
+def test_below_a_package_whose_import_failed_its_failure_is_raised_again(package):
+    """Where Python raises KeyError: its parts were imported before it failed, and have no `__init__.py`."""
+    package(**{"__init__": "import unbuilt_ops.parts.first\nimport not_installed", "parts/first": "", "parts/second": ""})
+
+    for _ in range(2):
+        with pytest.raises(ModuleNotFoundError, match="not_installed"):
+            importlib.import_module("unbuilt_ops.parts.second")
+
+
 def test_an_unguarded_import_gets_a_stand_in(package):
     """Its parts can be named, derived from and passed on, and calling one says what is missing."""
     package(
