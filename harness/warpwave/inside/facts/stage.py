@@ -34,6 +34,7 @@ from warpwave.records.run import EMULATOR
 _TAKEN_BYTES, _TAKEN_SHARE = 2 << 30, 8
 _SETTLE_S = 60.0  # some systems free the memory of an ended process late
 _POLL_S = 1.0
+_TORCH, _TRITON = ("torch", (2, 6), "2.11 and 2.13"), ("Triton", (3, 6), "3.6 to 3.9")  # the oldest release, and those tested
 _TOLD_S = 20.0  # for a tool whose answer is only shown
 
 
@@ -52,6 +53,7 @@ def gather(job: Job) -> Facts:
         import triton
     except ImportError as error:
         raise UnusableError(f"{error.name or error} is not installed in {sys.executable}") from None
+    _check_versions(job, torch.__version__, triton.__version__)
     _probe(job, torch)
     if job.emulate:
         check_emulator()
@@ -74,6 +76,17 @@ def gather(job: Job) -> Facts:
         kernels_hash=source_hash(Path(job.kernels), root_of(job)),
         devices=devices,
     )
+
+
+def _check_versions(job: Job, torch: str, triton: str) -> None:
+    """Refuse a torch that this code cannot use, and a Triton whose interpreter it cannot. Triton's compiler may be older."""
+    releases = [(*_TORCH, torch, "--python names another Python")]
+    if job.interpret and Stage.TEST in job.what.stages:
+        releases.append((*_TRITON, triton, "--triton 3.9.0 installs another for this run; --stage compile runs with this one"))
+    for name, oldest, tested, version, otherwise in releases:
+        if tuple(map(int, re.findall(r"\d+", version)[:2])) < oldest:
+            reason = f"{name} {version} is too old: warpwave needs {name} {oldest[0]}.{oldest[1]} or later, and is tested with {tested}"
+            raise UnusableError(f"{reason}", f"Run `{sys.executable} -m pip install --upgrade {name.lower()}`; or {otherwise}.")
 
 
 def check_emulator() -> None:

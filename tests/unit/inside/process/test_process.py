@@ -1,5 +1,6 @@
 """Exceptions in one line."""
 
+import contextlib
 import dataclasses
 import errno
 import importlib
@@ -192,6 +193,26 @@ def test_a_sick_card_stops_the_run_before_a_kernel(run_inside, tmp_path, program
     assert told["verdict"] == "infra"
     assert reason in told["reason"]
     assert (test["verdict"], test["seconds"]) == ("not-run", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("torch", "triton", "job", "refused"),
+    [
+        ("2.13.0+cpu", "3.5.1", {"interpret": True}, "Triton 3.5.1 is too old: warpwave needs Triton 3.6 or later"),
+        ("2.5.1", "3.9.0", {"interpret": False}, "torch 2.5.1 is too old"),
+        ("2.13.0+cpu", "3.6.0", {"interpret": True}, ""),
+        ("2.13.0+cpu", "3.10.0+git1", {"interpret": True}, ""),
+        ("2.13.0+cpu", "3.5.1", {"interpret": False}, ""),  # on a card, and emulated
+        ("2.13.0+cpu", "3.5.1", {"interpret": True, "stages": (Stage.COMPILE,)}, ""),
+    ],
+)
+def test_releases_that_are_too_old_are_refused_first(torch, triton, job, refused):
+    """Before a stage crashes in them."""
+    job = SimpleNamespace(interpret=job["interpret"], what=SimpleNamespace(stages=job.get("stages", (Stage.TEST, Stage.COMPILE))))
+    with pytest.raises(UnusableError, match=refused) if refused else contextlib.nullcontext() as caught:
+        stage._check_versions(job, torch, triton)
+
+    assert not refused or "pip install --upgrade" in caught.value.hint
 
 
 CARD = DeviceFacts(0, "A card", "sy_90", 1 << 36, 100, uuid="GPU-1")
