@@ -406,6 +406,25 @@ def test_the_line_that_says_most(output, last):
     assert last_words(output) == last
 
 
+@pytest.mark.parametrize(
+    ("printed", "last"),
+    [
+        (["FileNotFoundError: [Errno 2] No such file or directory: '/opt/rowc'"], "rows needs rowc to build"),
+        (["error: command 'rowc' failed: No such file or directory"], "rows needs rowc to build"),
+        (["OSError: ROW_HOME environment variable is not set. Set it."], "rows needs ROW_HOME to build"),
+        (["a.c:1:10: fatal error: row.h: No such file", "error: command 'cc' failed with exit code 1"], "rows needs row.h to build"),
+        (["a.c:9:1: error: expected ';'", "error: command 'cc' failed with exit code 1"], "a.c:9:1: error: expected ';'"),
+    ],
+)
+def test_a_build_names_the_package_and_what_it_lacks(printed, last):
+    lines = "".join(f"      {line}\n" for line in printed)
+    output = (
+        f"{BUILD}  ╰─> [{len(printed)} lines of output]\n{lines}      [end of output]\n{AFTER}  ERROR: Failed building wheel for rows\n"
+    )
+
+    assert last_words(output) == last
+
+
 def test_two_runs_make_one_environment(request_):
     request = change(request_, install=Install(package="alone"))
     plan = make_plan(request)

@@ -193,8 +193,12 @@ def install_failed(target: str, output: str, log: Path) -> InfrastructureError:
     """Return the error of an installation, with the last line of pip."""
     said = [line.removeprefix(FAILED) for line in output.splitlines() if line.startswith(FAILED)]
     last = said[-1] if said else next((line for line in reversed(output.splitlines()) if line.strip()), "it printed nothing")
-    meaning = f"A requirement has no version for this Python, or the package index cannot be reached. {log} holds all of pip's output."
-    remedy = "Fix the requirement, or give a source with `build` in a targets file: wheelhouse, pip_config or ca_bundle."
+    meaning = "A requirement has no version for this Python, or its build fails, or the package index cannot be reached."
+    remedy = "Fix the requirement, leave it out, or give a source with `build` in a targets file: wheelhouse, pip_config or ca_bundle."
+    if last.strip().endswith(" to build"):
+        meaning = "It has no wheel for this Python, and what compiles it is not here."
+        remedy = "Install that, or leave the requirement out: what imports it is then counted as not checked, and fails no run."
+    remedy = f"{remedy} {log} has pip's whole output."
     return InfrastructureError(f"{target}: the packages could not be installed: {last.strip()[:300].rstrip('.')}.", meaning, remedy)
 
 

@@ -205,7 +205,8 @@ def _install(plan: Path, scratch: Path, options: list[str], wanted: list[str], d
         found, isolation = _resolved(plan, scratch, [*options, *wanted, *declared_lines], notes)
     except FailedError as error:
         if refused := _refused(plan, scratch, options, wanted):
-            raise FailedError("; ".join(why if line in why else f"{line}: {why}" for line, why in refused.items())) from None
+            names = {line: line.partition(" @ ")[0] for line in refused}  # without a path
+            raise FailedError("; ".join(why if line in why else f"{names[line]}: {why}" for line, why in refused.items())) from None
         left_out = _refused(plan, scratch, options, declared_lines)
         if not left_out:
             raise error from None

@@ -15,7 +15,15 @@ _NOISE = re.compile(
 _ERROR = re.compile(r"(\w+\.)*\w*(Error|Exception|Interrupt)\b|(ERROR|error): ")
 # What a build printed, as pip shows it. A build that failed in another one is quoted there, so the innermost block counts.
 _OF_A_BUILD = re.compile(r"\[\d+ lines? of output\]((?:(?!\[\d+ lines? of output\]).)*?)\[end of output\]", re.DOTALL)
-_OF_A_TOOL = re.compile(r"(\w+\.)*CalledProcessError\b")
+_OF_A_TOOL = re.compile(r"(\w+\.)*CalledProcessError\b|error: [Cc]ommand '.*(exit (code|status)|status) ")
+_OF_A_COMPILER = re.compile(r"[^:]+:\d+(?::\d+)?: (?:fatal )?error: ")
+# How a build says that a program, a header or a toolkit is not there: Python, setuptools, a shell, a compiler, CMake, torch.
+_LACKS = re.compile(
+    r"No such file or directory: '(?:[^']*/)?([^'/]+)'|[Cc]ommand '(?:[^']*/)?([^'/]+)' failed: No such file"
+    r"|\b([\w+-]+): (?:command )?not found|fatal error: (\S+): No such file"
+    r"|No (CMAKE_\w+_COMPILER) could be found|\b([A-Z]+_HOME)\b.* not set"
+)
+_WHEEL_OF = re.compile(r"Failed building wheel for ([\w.-]+)")
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = " \u2502\u2570\u2500>\u00d7"
 
@@ -54,10 +62,15 @@ def last_words(text: str) -> str:
         printed = [line.strip(_FRAME) for line in blocks[-1].splitlines() if line.strip(_FRAME)]
         errors = [line for line in printed if _ERROR.match(line)]
         said = " / ".join(printed[-3:]) or "its build ended with an error and printed nothing"
-        if errors and _OF_A_TOOL.match(errors[-1]):  # what the tool said stands above the traceback
+        if errors and _OF_A_TOOL.match(errors[-1]):  # what the tool said stands above, and above the traceback
             before = printed[: printed.index(_TRACEBACK)] if _TRACEBACK in printed else []
-            errors[-1] = " / ".join([*before[-2:], errors[-1]])
-        return (errors[-1] if errors else said)[-300:]
+            refused = next((line for line in printed if _OF_A_COMPILER.match(line)), "")
+            errors[-1] = refused or " / ".join([*before[-2:], errors[-1]])
+        said = errors[-1] if errors else said
+        name = _WHEEL_OF.search(text)
+        if lacks := _LACKS.search(said):
+            return f"{name[1] if name else 'it'} needs {next(filter(None, lacks.groups()))} to build"
+        return said[:300] if errors else said[-300:]
     lines = [line.strip(_FRAME) for line in text.splitlines()]
     found = [line for line in lines if _ERROR.match(line) and not _NOISE.match(line)]
     left = [line for line in lines if line and not _NOISE.match(line)]
