@@ -237,7 +237,7 @@ def _cut_short(records: Sequence[RunRecord], refused: Sequence[WarpwaveError]) -
     for error in refused:
         print_error(error)
     if waiting.asked():
-        stopped = [f"{record.target}: {record.reason}" for record in records if record.exit and record.exit.interrupted]
+        stopped = [record.reason for record in records if record.exit and record.exit.interrupted]
         return Outcome(ExitCode.INTERRUPTED, stopped[0] if stopped else "stopped by the user or the CI system")
     return Outcome(ExitCode.USAGE, " ".join(error.happened for error in refused).rstrip(".")) if refused else Outcome()
 

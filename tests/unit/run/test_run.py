@@ -708,6 +708,8 @@ def test_one_signal_stops_every_leg_and_starts_no_other(legs):
     assert all(record.verdict is Verdict.INCOMPLETE and record.exit.interrupted for record in records)
     assert ("later", "started") not in watcher.told
     assert waiting.terminated()
+    sentence = make_report([first.options.where.out], first.options.where.out, ["left", "right", "later"], records).comparison.sentence
+    assert _cut_short(records, []).lead(sentence) == sentence  # which says why it stopped, once
 
 
 def test_a_leg_ends_with_its_client(legs, tmp_path):

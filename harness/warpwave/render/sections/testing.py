@@ -34,7 +34,6 @@ def _lines(rows: list[TestFinding]) -> list[Line]:
 
 # Comparison → what became of the known failures.
 
-PRUNE = "`warpwave known update RUN --prune` removes from the list what is not needed any more."
 # Those that need somebody first. What was not run is only counted.
 _COLOURS = {
     Standing.CHANGED: Verdict.FAILED,
@@ -59,7 +58,9 @@ def known_sections(comparison: Comparison, few: int | None) -> list[Section]:
     ]
     unseen = len(known.of(Standing.UNSEEN))
     lines += [say(f"{plural(unseen, 'entry')} about what was not run")] if unseen else []
-    legend = [PRUNE] if known.unneeded else []
+    legend = (
+        ["`warpwave known update` of this run with `--prune` removes from the list what is not needed any more."] if known.unneeded else []
+    )
     legend += ["What this change adds to the list counts once it is merged."] if known.of(Standing.ADDED) else []
     return [Section(f"Known failures, by {known.source}", lines=shorten(lines, few), legend=tuple(legend))]
 
