@@ -76,6 +76,8 @@ def show_report(
         page, (command, *listing) = show_page(_shorten(out)), next_commands(made.comparison, _shorten(out))
         known = [f"Known failures: {each}" for each in listing]
         console.say([f"Next: {command}", *known, *([f"Page: {page}"] if command != page else [])])
+    elif comparison.known and comparison.known.unneeded:
+        console.say(f"Known failures: {shlex.join(['warpwave', 'known', 'update', *map(str, map(_shorten, folders)), '--prune'])}")
     return replace(ended, shown=ended.reason in made.comparison.sentence)
 
 

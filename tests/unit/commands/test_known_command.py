@@ -50,7 +50,7 @@ def test_what_fails_is_listed_and_then_green(here, capsys):
     assert _run_cli(["report", fixed, *listed]) == 0
     shown = capsys.readouterr().out
     assert f"passes now on alpha: test alpha failed {BAD}" in " ".join(shown.split())
-    assert "`warpwave known update RUN --prune`" in shown
+    assert "Known failures: warpwave known update fixed --prune" in shown
     assert _run_cli(["report", fixed, *listed, "--known-strict"]) == 1
     assert _run_cli(["known", "update", fixed, "--prune"]) == 0
     assert "test alpha" not in (here / "known-failures.txt").read_text()

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from warpwave.cli import progress as progress_module
 from warpwave.cli.progress import LegsView, Progress
+from warpwave.cli.run import _cut_short
 from warpwave.compare.known import Entry as KnownEntry
 from warpwave.compare.known import Known
 from warpwave.config.hosts import Host, Slurm

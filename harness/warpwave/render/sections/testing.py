@@ -58,9 +58,7 @@ def known_sections(comparison: Comparison, few: int | None) -> list[Section]:
     ]
     unseen = len(known.of(Standing.UNSEEN))
     lines += [say(f"{plural(unseen, 'entry')} about what was not run")] if unseen else []
-    legend = (
-        ["`warpwave known update` of this run with `--prune` removes from the list what is not needed any more."] if known.unneeded else []
-    )
+    legend = ["`warpwave known update --prune` removes what is not needed any more."] if known.unneeded else []
     legend += ["What this change adds to the list counts once it is merged."] if known.of(Standing.ADDED) else []
     return [Section(f"Known failures, by {known.source}", lines=shorten(lines, few), legend=tuple(legend))]
 
