@@ -126,11 +126,16 @@ def with_child(error: BaseException | None, message: str, printed: str | None) -
     if isinstance(error, subprocess.CalledProcessError):
         words = error.cmd.split() if isinstance(error.cmd, str) else [str(word) for word in error.cmd]
         first = f"CalledProcessError: {' '.join([Path(words[0]).name, *words[1:]])[:80]}" if words else first
-    said = [getattr(child, name, None) for name in ("stdout", "stderr")]
-    texts = [each.decode(errors="replace") if isinstance(each, bytes) else each for each in said if isinstance(each, (bytes, str)) and each]
-    lines = [line.strip() for line in "\n".join([*texts, printed or ""]).splitlines() if line.strip()]
+    lines = _said_by(child, printed)
     last = f"; it printed: {' / '.join(lines[-3:])[-300:]}" if lines else "" if printed is None else "; it printed nothing"
     return "\n".join([f"{first}: the child process ended with {how}{last}", *rest])
+
+
+def _said_by(child: Any, printed: str | None) -> list[str]:
+    """Return the lines that a child process printed, captured by the test or not."""
+    said = [getattr(child, name, None) for name in ("stdout", "stderr")]
+    texts = [each.decode(errors="replace") if isinstance(each, bytes) else each for each in said if isinstance(each, (bytes, str)) and each]
+    return [line.strip() for line in "\n".join([*texts, printed or ""]).splitlines() if line.strip()]
 
 
 def _failed_child(error: BaseException | None) -> Any:
@@ -337,14 +342,14 @@ def why_not_run(error: BaseException) -> NotRun:
     return reason_of(error)[0]
 
 
-def unchecked(error: BaseException | None) -> tuple[NotRun, str] | None:
+def unchecked(error: BaseException | None, printed: str | None = None) -> tuple[NotRun, str] | None:
     """Return why something could not be checked, and that in a sentence if the error's own words do not say it; None if it failed."""
-    why, words = reason_of(error) if error is not None else (NotRun.RAISED, "")
+    why, words = reason_of(error, printed) if error is not None else (NotRun.RAISED, "")
     return (why, words) if why in UNCHECKED else None
 
 
-def reason_of(error: BaseException) -> tuple[NotRun, str]:
-    """Return the reason, and a sentence about it where the error's own words do not say it."""
+def reason_of(error: BaseException, printed: str | None = None) -> tuple[NotRun, str]:
+    """Return the reason, and a sentence about it where the error's own words do not say it. `printed` as in `with_child`."""
     pytest = sys.modules.get("pytest")
     if isinstance(error, unittest.SkipTest) or (pytest and isinstance(error, pytest.skip.Exception)):
         return NotRun.SKIPPED, ""
@@ -365,8 +370,7 @@ def reason_of(error: BaseException) -> tuple[NotRun, str]:
             return NotRun.NEEDS_CARD, ""
         if isinstance(each, NotPretended) or _NO_CARD.search(text) or _is_gap(each) or compares_pretended(each):
             return NotRun.NOT_PRETENDED, ""
-        child = _failed_child(each)
-        if isinstance(each, BrokenProcessPool) or _is_python(getattr(child, "cmd", None) or getattr(child, "args", None)):
+        if isinstance(each, BrokenProcessPool) or _is_python_without_card(_failed_child(each), printed):
             return NotRun.NEEDS_CARD, ""  # other processes do not see the pretended card
         if isinstance(each, (OSError, ImportError)) and (library := _NO_LIBRARY.search(text)) and library[1] in _drivers():
             return NotRun.NEEDS_CARD, ""
@@ -384,10 +388,23 @@ def _of_an_import(error: BaseException) -> tuple[NotRun, str]:
     return (NotRun.IMPORT if isinstance(error, ImportError) else NotRun.RAISED), ""
 
 
-def _is_python(command: object) -> bool:
-    """Whether a command starts another Python, which does not see the pretended card."""
-    words = command.split() if isinstance(command, str) else list(command) if isinstance(command, (list, tuple)) else []
-    return bool(words) and (str(words[0]) == sys.executable or re.fullmatch(r"python[\d.]*|torchrun", Path(str(words[0])).name) is not None)
+_ASKS_FOR_CARD = re.compile(r"\b(?:torch|triton|device|gpu)s?\b", re.IGNORECASE)
+
+
+def _is_python_without_card(child: Any, printed: str | None) -> bool:
+    """Return whether a child process is another Python that failed for want of a card: it does not see the pretended one.
+
+    Its last words say so, or, if it printed nothing that is known, its code. Any other failure of it is the test's.
+    """
+    command = getattr(child, "cmd", None) or getattr(child, "args", None)
+    words = command.split() if isinstance(command, str) else list(map(str, command)) if isinstance(command, (list, tuple)) else []
+    if not words or not (words[0] == sys.executable or re.fullmatch(r"python[\d.]*|torchrun", Path(words[0]).name)):
+        return False
+    if said := _said_by(child, printed):
+        return bool(_NO_CARD.search("\n".join(said)) or _ASKS_FOR_CARD.search(said[-1]))
+    files = [Path(word) for word in words[1:] if word.endswith(".py") and Path(word).is_file()]
+    code = [file.read_text(encoding="utf-8", errors="replace") for file in files] or words[1:]
+    return any(map(_ASKS_FOR_CARD.search, code))
 
 
 def first_of_several(error: BaseException | None) -> str:

@@ -219,7 +219,7 @@ class Reporter:
             error = self.raised.get(bad[0].when)
             message = getattr(getattr(bad[0].longrepr, "reprcrash", None), "message", "") or last_line(detail)
             message = words_of(error, message, self.printed)
-            if (found := unchecked(error)) and (self.pretended or found[0] in OF_ENVIRONMENT):
+            if (found := unchecked(error, self.printed)) and (self.pretended or found[0] in OF_ENVIRONMENT):
                 outcome, why, message = "skipped", found[0], found[1] or message
         elif skipped:
             outcome, message, why = "skipped", _skip_reason(skipped[0]), NotRun.SKIPPED

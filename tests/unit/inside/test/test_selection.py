@@ -480,8 +480,8 @@ def _compared_tensors():
     torch.testing.assert_close(torch.zeros(1), torch.ones(1))
 
 
-def _asserts_its_end():
-    done = subprocess.run([sys.executable, "-c", "1 / 0"], capture_output=True)
+def _another_python(code, *, captured=True):
+    done = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE if captured else subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr
 
 
@@ -509,8 +509,15 @@ CASES = {
         lambda: (_ for _ in ()).throw(RuntimeError("kernel main input Query device_type mismatch, expected cuda; expected: 2, got: 1")),
         NotRun.NOT_PRETENDED,
     ),
-    "another Python": (lambda: subprocess.run([sys.executable, "-c", "1 / 0"], check=True, capture_output=True), NotRun.NEEDS_CARD),
-    "another Python whose end is asserted": (_asserts_its_end, NotRun.NEEDS_CARD),
+    "another Python": (lambda: subprocess.run([sys.executable, "-c", "1 / 0"], check=True, capture_output=True), NotRun.RAISED),
+    "another Python whose end is asserted": (lambda: _another_python("torch = 1; 1 / 0"), NotRun.RAISED),
+    "another Python that finds no card": (
+        lambda: subprocess.run([sys.executable, "-c", "print('0 active drivers'); 1 / 0"], check=True, capture_output=True),
+        NotRun.NEEDS_CARD,
+    ),
+    "another Python that says so": (lambda: _another_python("raise SystemExit('device 7 is busy')"), NotRun.NEEDS_CARD),
+    "another Python that may have said so": (lambda: _another_python("import torch; 1 / 0", captured=False), NotRun.NEEDS_CARD),
+    "another Python that cannot have": (lambda: _another_python("1 / 0", captured=False), NotRun.RAISED),
     "another program": (lambda: subprocess.run(["false"], check=True), NotRun.RAISED),
     "no number": (lambda: torch.empty(1, device="meta").item(), NotRun.DATA),
     "no copy": (lambda: torch.empty(1, device="meta").cpu(), NotRun.DATA),
