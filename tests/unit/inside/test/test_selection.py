@@ -512,7 +512,7 @@ CASES = {
     "another Python": (lambda: subprocess.run([sys.executable, "-c", "1 / 0"], check=True, capture_output=True), NotRun.RAISED),
     "another Python whose end is asserted": (lambda: _another_python("torch = 1; 1 / 0"), NotRun.RAISED),
     "another Python that finds no card": (
-        lambda: subprocess.run([sys.executable, "-c", "print('0 active drivers'); 1 / 0"], check=True, capture_output=True),
+        lambda: subprocess.run([sys.executable, "-c", "print('0 active ' + 'drivers'); 1 / 0"], check=True, capture_output=True),
         NotRun.NEEDS_CARD,
     ),
     "another Python that says so": (lambda: _another_python("raise SystemExit('device 7 is busy')"), NotRun.NEEDS_CARD),
