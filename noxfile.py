@@ -287,7 +287,7 @@ def audit(session: nox.Session) -> None:
 
 @nox.session
 def strangers(session: nox.Session) -> None:
-    """Run packages that nobody here wrote, in both stages, and write the table of docs/guides/strangers.md. -- --quick --only NAME"""
+    """Run packages that nobody here wrote, and write a table of docs/guides/strangers.md. -- --quick --only NAME, or --adopt"""
     run_script(session, "tests/strangers/session.py")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from dataclasses import dataclass
@@ -187,21 +188,61 @@ def write(packages: list[Package]) -> None:
         write_adopted()
 
 
+# The table of packages whose failures are listed, so that the same run is green: nox -s strangers -- --adopt.
+
 ADOPTED = RESULTS / "adopted.json"
 BEGIN_ADOPTED, END_ADOPTED = (f"<!-- {word}: tests/strangers/results/adopted.json -->" for word in ("begin", "end"))
 
 
+_NEEDS = {
+    "missing-requirement": "a requirement",
+    "needs-build": "a build",
+    "needs-card": "a card",
+    "not-pretended": "what is not pretended",
+}
+
+
+def adopted_rows() -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(ADOPTED.read_text(encoding="utf-8"))
+    return rows
+
+
+def adopted_package(row: dict[str, Any]) -> Package:
+    """Return the package of a row, with what is typed for it."""
+    _, kernels, *options = shlex.split(row["options"])
+    repository, mark, commit = row["version"].partition("@")
+    place = {"repository": f"https://github.com/{repository}", "commit": commit} if mark else {"pypi": repository}
+    return Package(row["name"], "", kernels, options, **place)
+
+
+def checked(comparison: Path) -> dict[str, Any]:
+    """Return how many tests a run found and checked, how many of them failed, and what the others need."""
+    target = json.loads(comparison.read_text(encoding="utf-8"))["targets"][0]
+    stage = next(stage for stage in target["stages"] if stage["stage"] == "test")
+    counts, not_run = stage["counts"], stage["not_run"]
+    failed = sum(counts.get(verdict, 0) for verdict in ("failed", "error", "crashed", "timeout", "oom", "invalid"))
+    found = sum(counts.values()) + stage["left_out"] - not_run.get("skipped", 0) - not_run.get("empty", 0)
+    needs = {words: not_run[why] for why, words in _NEEDS.items() if not_run.get(why)}
+    return {"checked": counts.get("passed", 0) + counts.get("xfailed", 0) + failed, "found": found, "failed": failed, "needs": needs}
+
+
+def keep_adopted(name: str, changes: dict[str, Any]) -> None:
+    """Put what was measured of a package into its row."""
+    lines = [json.dumps({**row, **(changes if row["name"] == name else {})}, ensure_ascii=False) for row in adopted_rows()]
+    ADOPTED.write_text("[\n " + ",\n ".join(lines) + "\n]\n", encoding="utf-8")
+
+
 def write_adopted() -> None:
-    """Replace the table of packages whose failures were listed, so that the same run is green."""
     head = ["package, version", "options", "first run: tests", "needs", "known", "exit codes"]
     lines = ["", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for row in json.loads(ADOPTED.read_text(encoding="utf-8")):
+    for row in adopted_rows():
         needs = ", ".join(f"{number:,} {what}" for what, number in row["needs"].items())
         reached = f"{row['checked']:,} of {row['found']:,} checked, {row['failed']:,} fail"
         reached += "; {} of {} functions tried".format(*row["functions"]) if "functions" in row else ""
         without = "none is found, scripts compile" if "--bench-script" in row["options"] else "the budget was up before"
         tests = reached if row["found"] else without
-        cells = [row["version"], f"`{row['options']}`", tests, needs, f"{row['known']:,}", " → ".join(map(str, row["exit_codes"]))]
+        version = adopted_package(row).version
+        cells = [version, f"`{row['options']}`", tests, needs, f"{row['known']:,}", " → ".join(map(str, row["exit_codes"]))]
         lines.append(f"| {' | '.join(cells)} |")
     page = PAGE.read_text(encoding="utf-8")
     before, _, rest = page.partition(BEGIN_ADOPTED)

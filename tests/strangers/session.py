@@ -1,4 +1,4 @@
-"""Run packages that nobody here wrote, as a user types it, and write docs/guides/strangers.md's table: nox -s strangers -- --quick.
+"""Run packages that nobody here wrote, as a user types it, and write a table of docs/guides/strangers.md: nox -s strangers -- --quick.
 
 For each entry of packages.yml: fetch the sources, type the command, read comparison.json, and keep what was measured in
 results/NAME.json. The sources themselves stay outside of the repository.
@@ -32,17 +32,21 @@ _RUN = (
 
 def main() -> int:
     asked = _parse()
-    known = packages()
+    known = [rows.adopted_package(row) for row in rows.adopted_rows()] if asked.adopt else packages()
     if unknown := set(asked.only) - {package.name for package in known}:
-        sys.exit(f"{', '.join(sorted(unknown))}: not in packages.yml, which has {', '.join(package.name for package in known)}")
+        sys.exit(f"{', '.join(sorted(unknown))}: not in the list, which has {', '.join(package.name for package in known)}")
     for package in known:
-        if not asked.only or package.name in asked.only:
+        if asked.adopt and (not asked.only or package.name in asked.only):
+            row = adopt(package, asked)
+            print(f"{package.name}: {row}", flush=True)
+            rows.keep_adopted(package.name, row)
+        elif not asked.only or package.name in asked.only:
             result = measure_again(package, asked) if asked.again else measure(package, asked)
             rows.RESULTS.mkdir(exist_ok=True)
             text = json.dumps(result, indent=1, ensure_ascii=False)
             (rows.RESULTS / f"{package.name}.json").write_text(f"{text}\n", encoding="utf-8")
             print(f"{package.name}: {result.get('sentence') or result.get('not_reached') or result['test']['counts']}", flush=True)
-    rows.write(known)
+    rows.write_adopted() if asked.adopt else rows.write(known)
     return 0
 
 
@@ -50,6 +54,7 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Run packages that nobody here wrote.", allow_abbrev=False)
     parser.add_argument("--quick", action="store_true", help="a few tests of each function, three sizes of each sweep")
     parser.add_argument("--again", action="store_true", help="run the failed tests of the last run, and put their verdicts into its row")
+    parser.add_argument("--adopt", action="store_true", help="of results/adopted.json: run, list what fails, run again; write its table")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="this package; repeatable")
     parser.add_argument("--offline", type=Path, metavar="CACHE", help="folder with clones and source archives; ask no server for sources")
     parser.add_argument("--seconds", type=int, help="limit of one package's run [default: packages.yml's]")
@@ -82,13 +87,7 @@ def measure(package: Package, asked: argparse.Namespace, tests: Sequence[str] = 
     limit = asked.seconds or package.seconds
     command = ["run", "cpu", "--kernels", str(kernels), *options, *chosen, "--targets", str(TARGETS), "--timeout", str(limit)]
     started, used = time.monotonic(), _cpu_seconds()
-    done = subprocess.run(
-        [sys.executable, "-c", _RUN, *command, "--out", str(out)],
-        cwd=sources.parent,
-        env={**{name: value for name, value in os.environ.items() if name != "PYTHONPATH"}, "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-    )
+    done = _type([*command, "--out", str(out)], sources.parent)
     base |= {"typed": _typed(package, quick), "exit_code": done.returncode, "seconds": round(time.monotonic() - started), "limit_s": limit}
     base |= {"cpu_seconds": round(_cpu_seconds() - used), "cores": os.cpu_count()}
     base |= {"said": (done.stdout + done.stderr).strip().splitlines()[-1:]}
@@ -96,6 +95,30 @@ def measure(package: Package, asked: argparse.Namespace, tests: Sequence[str] = 
     if not comparison.exists():
         return {**base, "sentence": "no report", **rows.NOTHING}
     return {**base, **rows.read(comparison, _earlier(package))}
+
+
+def adopt(package: Package, asked: argparse.Namespace) -> dict[str, Any]:
+    """Run a package, list what fails as known, and run it again. Return what changes in its row of results/adopted.json."""
+    try:
+        sources = fetch(package, asked.work / "sources", asked.offline)
+    except NotReachedError as error:
+        sys.exit(f"{package.name}: {error}")
+    work = Path(tempfile.mkdtemp(prefix=f"{package.name}-", dir=asked.work))
+    known = work / "known.txt"
+    command = ["run", "cpu", "--kernels", package.kernels, *package.options, "--targets", str(TARGETS)]
+    first = _type([*command, "--out", str(work / "first")], sources)
+    _type(["known", "update", str(work / "first"), "--known", str(known)], sources)
+    known.touch()  # of a run in which nothing fails
+    second = _type([*command, "--known", str(known), "--out", str(work / "second")], sources)
+    listed = [line for line in known.read_text(encoding="utf-8").splitlines() if line and not line.startswith(("#", "seen"))]
+    codes = [first.returncode, second.returncode]
+    return {**rows.checked(work / "first" / "comparison.json"), "known": len(listed), "exit_codes": codes}
+
+
+def _type(words: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Type a command of warpwave in a folder."""
+    variables = {**{name: value for name, value in os.environ.items() if name != "PYTHONPATH"}, "COLUMNS": "200"}
+    return subprocess.run([sys.executable, "-c", _RUN, *words], cwd=folder, env=variables, capture_output=True, text=True)
 
 
 def _cpu_seconds() -> float:
