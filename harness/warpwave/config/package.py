@@ -116,8 +116,9 @@ def _is_of_the_hub(folder: Path) -> bool:
 
 
 def _holds_packages(folder: Path) -> bool:
-    """Return whether a folder holds modules or packages, and is not a package itself."""
-    return folder.is_dir() and not (folder / "__init__.py").exists() and any((*folder.glob("*.py"), *folder.glob("*/*.py")))
+    """Return whether a folder holds modules or packages, also of a namespace, and is not a package itself."""
+    found = (path for pattern in ("*.py", "*/*.py", "*/*/__init__.py") for path in folder.glob(pattern))
+    return folder.is_dir() and not (folder / "__init__.py").exists() and any(found)
 
 
 def _is_below(root: Path, folder: str) -> bool:

@@ -127,7 +127,8 @@ def _early(words: list[str], path: list[str]) -> tuple[list[str], list[str], lis
         if word[:2] in ("-p", "-o") and word not in _EARLY and not word.startswith("--"):  # -pxdist
             option, equals, value = word[:2], "=", word[2:]
         if option not in _EARLY:
-            rest.append(word)
+            # pytest 9 turns this one into a setting, and reads settings before it loads a plugin.
+            (early if word == "--strict-markers" else rest).append(word)
             continue
         value = value if equals else words.pop(0) if words else ""
         if option == "-p" and not _has_plugin(value, path):

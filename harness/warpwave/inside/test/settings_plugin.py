@@ -28,6 +28,8 @@ _NEVER = frozenset(
     }
 )
 _PATHS = ("--ignore", "--ignore-glob", "--confcutdir")
+# Marks of plugins that may not be installed here. A package that allows registered marks alone gets these.
+_MARKS = ("anyio", "asyncio", "benchmark", "dependency", "flaky", "forked", "order", "repeat", "timeout", "xdist_group")
 
 
 # At once: a plugin of the package (`-p tests.helpers`) is imported before pytest calls any hook.
@@ -38,6 +40,12 @@ if settings().rootdir:
 def pytest_plugin_registered(manager: pytest.PytestPluginManager) -> None:
     """Go on behind an installed plugin that does not load."""
     load_leniently(manager)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register marks of plugins."""
+    for mark in _MARKS:
+        config.addinivalue_line("markers", f"{mark}: of a plugin")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

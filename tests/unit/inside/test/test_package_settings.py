@@ -118,6 +118,17 @@ def test_tests_run_with_the_settings_of_their_package(run_inside, package):
     ]
 
 
+def test_a_mark_that_is_not_registered_is_an_error_where_the_package_says_so(run_inside, tmp_path):
+    """But for those of plugins, which may not be installed here."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -v --strict-markers\nmarkers = slow: takes long\n")
+    for name in ("slow", "slwo", "timeout"):
+        (tmp_path / f"test_{name}.py").write_text(f"import pytest\n@pytest.mark.{name}\ndef test_it(): pass\n")
+    found = outcomes(run_inside(tmp_path, Stage.TEST, light=True, **job(tmp_path, tmp_path)))
+
+    assert (found.pop("test_slow.py::test_it"), found.pop("test_timeout.py::test_it")) == ("passed", "passed")
+    assert "'slwo' not found in `markers`" in found["test_slwo.py"]
+
+
 def test_a_plugin_that_does_not_load_is_off(tmp_path):
     """One of an older pytest, as a package's extras may pin it; its option in `addopts` goes with it, and other plugins stay."""
     hooks = {"old_hooks": "def pytest_collect_file(path, parent): pass", "fine": "import pytest\n@pytest.fixture\ndef five(): return 5"}
