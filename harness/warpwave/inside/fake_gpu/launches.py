@@ -150,6 +150,7 @@ class Launched:
 
     kernels: ClassVar[dict[str, Launched]] = {}
     tuned: ClassVar[dict[str, str]] = {}  # the configurations that autotuners chose, by kernel
+    in_place: ClassVar[list[str]] = []  # what autotuning did to the arguments of kernels: it usually is why a test fails
     functions: ClassVar[dict[str, None]] = {}  # the names of all that the test launched, also where programs have a fixed order
 
     @classmethod

@@ -71,8 +71,8 @@ class Tuning:
         if call.tuned and (names := self._trial(call.tuned.in_place)):
             self.in_place.append(
                 f"autotuning changed {' and '.join(f'`{name}`' for name in names)}: `{tuner.base_fn.__name__}` reads and then writes "
-                "there, and the first call on a card runs every configuration on the same memory. "
-                f"Give @triton.autotune restore_value={names}, or reset_to_zero for a sum that starts at zero"
+                f"there. Give @triton.autotune restore_value={names}, or reset_to_zero for a sum that starts at zero: "
+                "the first call on a card runs every configuration on the same memory"
             )
         return launched
 

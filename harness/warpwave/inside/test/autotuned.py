@@ -80,18 +80,15 @@ class Autotuned:
             properties = {f"{CONFIGURATION_OF}{kernel}": text for kernel, text in self.tuning.chosen.items()}
             item.user_properties[:] = [pair for pair in item.user_properties if pair[0] not in properties]
             item.user_properties += properties.items()
-            Launched.tuned = dict(self.tuning.chosen)
+            Launched.tuned, Launched.in_place = dict(self.tuning.chosen), list(dict.fromkeys(self.tuning.in_place))
             self._launched |= self.tuning.chosen.keys()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-        """Say first of a failure what autotuning did to the arguments of a kernel: it usually is why."""
+        """Say below a failure what autotuning did to the arguments of a kernel."""
         report: Any = yield
-        crash = getattr(report.longrepr, "reprcrash", None)
-        if self.tuning.in_place and report.when == "call" and report.failed and crash:
-            said = "\n".join(dict.fromkeys(self.tuning.in_place))
-            crash.message = f"{said}\n{crash.message}"
-            report.sections.append(("autotuning", said))
+        if Launched.in_place and report.when == "call" and report.failed:
+            report.sections.append(("autotuning", "\n".join(Launched.in_place)))
         return report  # type: ignore[no-any-return]
 
     @pytest.hookimpl(tryfirst=True)

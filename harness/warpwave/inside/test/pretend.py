@@ -101,7 +101,7 @@ def begin_test(account: Any) -> None:
     Pretended.ran_compiled = False
     Launched.kernels.clear()
     Launched.functions.clear()
-    Launched.tuned = {}
+    Launched.tuned, Launched.in_place = {}, []
     if account:
         account.begin()
 
@@ -118,7 +118,7 @@ def words_of(error: BaseException | None, message: str, printed: str | None = No
     if advice := Launched.advice():
         first, *rest = said.split("\n", 1)
         said = "\n".join([f"{first}. {advice}", *rest])
-    return Launched.with_configurations(said)
+    return Launched.with_configurations("\n".join([*Launched.in_place, said]))
 
 
 def begin(config: pytest.Config, card: Architecture, *, emulated: bool, sanitize: bool, every: bool, asked: Asked) -> None:
