@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import io
 import linecache
 import os
 import re
@@ -54,6 +55,8 @@ _SAYS_SO = re.compile(
 _BUILDING = "/torch/utils/cpp_extension.py"
 _COMPILED = (".c", ".h", ".mm")  # how the suffixes of C++ and its kin begin
 _MOST_FILES, _MOST_BYTES = 4000, 1 << 20
+_POINTER = b"version https://git-lfs.github.com/spec/"
+_LONGEST_PATH, _LONGEST_POINTER = 4096, 1024
 _MOST_IMPORTED = 1000  # files, the nearest first: a large package imports thousands, and it takes seconds to parse them
 
 
@@ -188,6 +191,22 @@ def missing_program(error: BaseException) -> str:
         return ""
     programs = {path.name for folder in map(Path, os.get_exec_path()) if folder.is_dir() for path in folder.iterdir()}
     return "" if any(is_near(name, program) for program in programs) else name
+
+
+def pointer(error: BaseException) -> str:
+    """Return the file that was read and is only a pointer of Git LFS; empty if no variable of a frame that the error passed names one."""
+    values = [value for frame, _ in traceback.walk_tb(error.__traceback__) for value in frame.f_locals.values()]
+    named = [getattr(value, "name", "") if isinstance(value, io.IOBase) else value for value in values]
+    paths = [os.fspath(each) for each in named if isinstance(each, (str, os.PathLike))] if not isinstance(error, AssertionError) else []
+    found = next((path for path in paths if isinstance(path, str) and len(path) < _LONGEST_PATH and _is_pointer(Path(path))), "")
+    return os.path.relpath(found, Package.root) if found and Package.root else found
+
+
+def _is_pointer(path: Path) -> bool:
+    try:
+        return path.is_file() and path.stat().st_size < _LONGEST_POINTER and path.read_bytes().startswith(_POINTER)
+    except (OSError, ValueError):
+        return False
 
 
 @functools.lru_cache(maxsize=4)

@@ -24,7 +24,7 @@ from types import FunctionType, ModuleType, TracebackType
 from typing import Any, ClassVar
 
 from warpwave.inside.process.judged import judged
-from warpwave.inside.process.lacking import is_near, missing_modules, missing_program, unbuilt
+from warpwave.inside.process.lacking import is_near, missing_modules, missing_program, pointer, unbuilt
 from warpwave.inside.process.needs import sources
 from warpwave.records import UNCHECKED, NotRun, StageReport, Verdict, worst
 
@@ -314,6 +314,7 @@ _NO_CARD = re.compile(
 )
 # What `ctypes` says of a library that is not there.
 _NO_LIBRARY = re.compile(r"^(lib[\w-]+\.so)[.\d]*: cannot open shared object file")
+_PORT_IS_TAKEN = re.compile(r"EADDRINUSE|address already in use", re.IGNORECASE)
 # What NVML's module says on a card of another vendor, whose machine does not have the library.
 _OTHER_VENDORS = re.compile(r"NVML Shared Library Not Found")
 # What torch says where a tensor without data is asked for it.
@@ -355,6 +356,8 @@ def reason_of(error: BaseException, printed: str | None = None) -> tuple[NotRun,
         return NotRun.SKIPPED, ""
     if pytest and isinstance(error, pytest.xfail.Exception):
         return NotRun.XFAILED, ""
+    if getattr(error, "is_finding", False):  # of the sanitizer
+        return NotRun.RAISED, ""
     if several := _in_group(error):
         reasons = set(map(why_not_run, several))
         return (reasons.pop() if len(reasons) == 1 else NotRun.RAISED), ""
@@ -374,8 +377,12 @@ def reason_of(error: BaseException, printed: str | None = None) -> tuple[NotRun,
             return NotRun.NEEDS_CARD, ""  # other processes do not see the pretended card
         if isinstance(each, (OSError, ImportError)) and (library := _NO_LIBRARY.search(text)) and library[1] in _drivers():
             return NotRun.NEEDS_CARD, ""
+        if _PORT_IS_TAKEN.search(text):
+            return NotRun.NOT_PRETENDED, f"its port is taken, because warpwave runs a test for several cards at once: {text.strip()[-200:]}"
         if program := missing_program(each):
             return NotRun.REQUIREMENT, f"there is no program {program} on this machine"
+        if file := pointer(each):
+            return NotRun.REQUIREMENT, f"{file} is a pointer of Git LFS: `git lfs pull` brings its content"
     return _of_an_import(error)
 
 

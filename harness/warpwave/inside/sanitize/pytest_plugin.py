@@ -34,6 +34,12 @@ def of_machine_code(plugins: pytest.PytestPluginManager, journal: Journal | None
     return checks
 
 
+class Failed(pytest.fail.Exception):
+    """What was found in a test. It stands whatever else the test has asked a card for."""
+
+    is_finding = True
+
+
 class Sanitized:
     """A pytest plugin. What a fixture does before the test counts as the test's. The journal, if there is one, gets each finding."""
 
@@ -52,10 +58,10 @@ class Sanitized:
             result = yield
         except (Exception, pytest.skip.Exception, pytest.xfail.Exception, Ended) as error:
             if found := self._found(item):
-                raise pytest.fail.Exception(found) from error  # which usually is why
+                raise Failed(found) from error  # which usually is why
             raise
         if found := self._found(item):
-            pytest.fail(found, pytrace=False)
+            raise Failed(found, pytrace=False)
         return result
 
     def _found(self, item: pytest.Item) -> str:

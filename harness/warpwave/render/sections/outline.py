@@ -100,7 +100,10 @@ def _each_target(comparison: Comparison, *, full: bool, counted: bool = False) -
         ]
         notes = [*(target.environment.notes if target.environment else ()), *(note for stage in target.stages for note in stage.notes)]
         lines += [say(name(f"  {first_line(note, 400)}")) for note in notes[:_MOST_NOTES] if full or note.startswith(_SHOWN)]
-        lines += [say("  what to do: ", name(first_line(target.hint, _HINT)))] if target.hint else []
+        hint = target.hint
+        for cause in target.unchecked:  # each has its own below
+            hint = hint.replace(cause.hint, "").strip()
+        lines += [say("  what to do: ", name(first_line(hint, _HINT)))] if hint else []
         lines += _nothing_to_run(comparison, target)
         by = tuple(option for option in target.narrowed if option not in FOR_TIME)
         if by:

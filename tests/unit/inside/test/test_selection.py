@@ -5,6 +5,7 @@ import json
 import random
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 from concurrent.futures.process import BrokenProcessPool
@@ -22,6 +23,7 @@ from warpwave.config.targets import load_targets
 from warpwave.inside.fake_gpu import streams, torch_device
 from warpwave.inside.fake_gpu.unknown import unknown
 from warpwave.inside.process.outcomes import DecidedByData, NotPretended, Pretended, describe, why_not_run, with_reasons
+from warpwave.inside.sanitize.pytest_plugin import Failed
 from warpwave.records import Chosen, NotRun, Selection, Stage, StageReport, Verdict
 
 TESTS = """\
@@ -485,6 +487,18 @@ def _another_python(code, *, captured=True):
     assert done.returncode == 0, done.stderr
 
 
+def _reads_a_pointer():
+    path = Path(tempfile.mkdtemp(), "sizes.json")
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+    json.loads(path.read_text())
+
+
+def _finds_after_memory():
+    """Whatever was asked, a finding stands."""
+    Pretended.asked.add("mem_get_info")
+    raise Failed("out-of-bounds in f at a.py:3")
+
+
 def _no_other_way():
     try:
         __import__("no_such_module")
@@ -555,6 +569,9 @@ CASES = {
     "no tool": (lambda: subprocess.run(["some-smi"], check=True), NotRun.NOT_PRETENDED),
     "no program": (lambda: subprocess.run(["nobodys-compiler"], check=True), NotRun.REQUIREMENT),
     "a misspelt program": (lambda: subprocess.run(["bassh"], check=True), NotRun.RAISED),
+    "a pointer of Git LFS": (_reads_a_pointer, NotRun.REQUIREMENT),
+    "a finding after a question about memory": (_finds_after_memory, NotRun.RAISED),
+    "a port that another process has": (lambda: (_ for _ in ()).throw(OSError(98, "Address already in use")), NotRun.NOT_PRETENDED),
     "no file of its own": (lambda: Path("nobodys-file").read_text(), NotRun.RAISED),
     "no import": (lambda: __import__("no_such_module"), NotRun.REQUIREMENT),
     "no import, and no other way": (_no_other_way, NotRun.REQUIREMENT),
