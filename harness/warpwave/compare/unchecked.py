@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from warpwave.compare.model import Cause, TargetSummary
+from warpwave.compare.model import FAILING, Cause, TargetSummary
 from warpwave.records import HOST_CODE, MOSTLY_UNSEEN, UNCHECKED, NotRun, Stage, TargetRun, Verdict
 
 _MOST = 50  # causes kept of a target
@@ -19,6 +19,8 @@ _HINTS = {
     NotRun.NOT_PRETENDED: "This is a gap of warpwave, and no fault of the package: report it with that text. On a card, these run.",
     NotRun.NOT_FOLLOWED: "Give the masked loads of this kernel `other=`, or check by hand that what they leave undefined is not used.",
 }
+_UNCOMPILED = " could not be compiled here"
+_FIX = "Fix what the compiler says. The stage compile shows it for each architecture."
 _LEADS = {
     NotRun.REQUIREMENT: "a requirement is missing",
     NotRun.NEEDS_BUILD: "needs a build",
@@ -48,12 +50,14 @@ def causes(run: TargetRun) -> tuple[Cause, ...]:
 def _rows(run: TargetRun) -> Iterator[tuple[NotRun, str, str]]:
     """Yield why, which test or point, and the first line of what it said."""
     tests = {case.id for case in run.cases}
+    red = {row.function for row in run.compiled if row.verdict in FAILING}
     seen = set()
     for case in run.cases:
         if case.verdict is Verdict.NOT_RUN and case.not_run in UNCHECKED:
             seen.add(case.id)
             yield case.not_run, case.id, next(iter(case.message.splitlines()), "")
-        if text := case.properties.get(NotRun.NOT_FOLLOWED.value):
+        text = case.properties.get(NotRun.NOT_FOLLOWED.value)
+        if text and text.partition(_UNCOMPILED)[0] not in red:
             yield NotRun.NOT_FOLLOWED, case.id, text
     for row in run.compiled:
         is_known = row.origin in seen or row.origin in tests  # the test stage says how the test itself ended
@@ -65,7 +69,8 @@ def _rows(run: TargetRun) -> Iterator[tuple[NotRun, str, str]]:
 
 def _cause(why: NotRun, text: str, subjects: Sequence[str], modules: Sequence[str], advice: str) -> Cause:
     if text:
-        return Cause(why, len(subjects), text, _HINTS[why], subjects[0])
+        hint = _FIX if _UNCOMPILED in text and why is NotRun.NOT_FOLLOWED else _HINTS[why]
+        return Cause(why, len(subjects), text, hint, subjects[0])
     names = " ".join(f"--with {name.partition('.')[0].replace('_', '-')}" for name in modules)
     hint = f"Add {names} (pip's names may differ), or --install for the package with what it declares." if names else "Add --install."
     return Cause(why, len(subjects), f"not installed: {', '.join(modules)}" if modules else "not installed", advice or hint, subjects[0])

@@ -69,6 +69,11 @@ def test_a_kernel_whose_undefined_lanes_were_not_followed_is_named():
         assert (cause.why, cause.count, cause.text) == (NotRun.NOT_FOLLOWED, count, why)
         assert any(why in str(line) for section, _ in brief(comparison, comparison).sections for line in section.lines)
         assert (outcome(comparison).code, outcome(comparison, strict=True).code) == (ExitCode.GOOD, ExitCode.INCOMPLETE)
+    uncompiled = case("t.py::good", properties={"not-followed": "total could not be compiled here: why"})
+    (cause,) = compare([run(cases=(uncompiled,))]).targets[0].unchecked
+    assert "compiler" in cause.hint
+    red = compiled(function="total", verdict=Verdict.FAILED, reason="why")
+    assert compare([run(cases=(uncompiled,), compiled=(red,))]).targets[0].unchecked == ()
 
 
 def test_what_the_package_declares_is_the_advice():
