@@ -34,10 +34,11 @@ def of_machine_code(plugins: pytest.PytestPluginManager, journal: Journal | None
     return checks
 
 
-class Failed(pytest.fail.Exception):
-    """What was found in a test. It stands whatever else the test has asked a card for."""
-
-    is_finding = True
+def failure(found: str) -> BaseException:
+    """Return what was found in a test as an exception. It stands whatever else the test has asked a card for."""
+    made = pytest.fail.Exception(found, pytrace=False)
+    vars(made).update(is_finding=True)
+    return made
 
 
 class Sanitized:
@@ -58,10 +59,10 @@ class Sanitized:
             result = yield
         except (Exception, pytest.skip.Exception, pytest.xfail.Exception, Ended) as error:
             if found := self._found(item):
-                raise Failed(found) from error  # which usually is why
+                raise failure(found) from error  # which usually is why
             raise
         if found := self._found(item):
-            raise Failed(found, pytrace=False)
+            raise failure(found)
         return result
 
     def _found(self, item: pytest.Item) -> str:

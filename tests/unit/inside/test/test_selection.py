@@ -23,7 +23,7 @@ from warpwave.config.targets import load_targets
 from warpwave.inside.fake_gpu import streams, torch_device
 from warpwave.inside.fake_gpu.unknown import unknown
 from warpwave.inside.process.outcomes import DecidedByData, NotPretended, Pretended, describe, why_not_run, with_reasons
-from warpwave.inside.sanitize.pytest_plugin import Failed
+from warpwave.inside.sanitize.pytest_plugin import failure
 from warpwave.records import Chosen, NotRun, Selection, Stage, StageReport, Verdict
 
 TESTS = """\
@@ -496,7 +496,7 @@ def _reads_a_pointer():
 def _finds_after_memory():
     """Whatever was asked, a finding stands."""
     Pretended.asked.add("mem_get_info")
-    raise Failed("out-of-bounds in f at a.py:3")
+    raise failure("out-of-bounds in f at a.py:3")
 
 
 def _no_other_way():
