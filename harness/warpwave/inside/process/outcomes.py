@@ -74,6 +74,9 @@ def describe(error: BaseException) -> str:
     """
     if formatted := getattr(error, "formatrepr", None):  # pytest's, for a fixture that does not exist
         return str(formatted().errorstring).strip().splitlines()[0][:300]
+    if type(error).__name__ == "ImportPathMismatchError":  # pytest's, whose words are a tuple
+        advice = "rename one, put `__init__.py` beside each, or set --import-mode=importlib in addopts"
+        return f"{type(error).__name__}: {_short(str(error.args[1]))} has the same name and was imported first: {advice}"
     if placed := with_place(error):
         return placed
     error = raised_in_kernel(error) or error

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from _pytest.pathlib import ImportPathMismatchError, import_path
 from engine_requests import make_job, make_options
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
@@ -82,6 +83,18 @@ def test_what_happened_in_a_function_that_a_kernel_calls_is_reported(tmp_path, m
         importlib.import_module("imports_it")
 
     assert describe(caught.value) == "IndentationError: unexpected indent (broken.py:2)"
+
+
+def test_two_test_files_of_one_name_are_said_in_words(tmp_path):
+    """pytest's error is a tuple."""
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "test_same_name.py").write_text("")
+    import_path(tmp_path / "a" / "test_same_name.py", root=tmp_path, consider_namespace_packages=False)
+    with pytest.raises(ImportPathMismatchError) as caught:
+        import_path(tmp_path / "b" / "test_same_name.py", root=tmp_path, consider_namespace_packages=False)
+
+    assert "test_same_name.py has the same name and was imported first: rename one" in describe(caught.value)
 
 
 @pytest.mark.parametrize(
