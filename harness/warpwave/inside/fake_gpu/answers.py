@@ -28,6 +28,7 @@ from typing import Any, Literal
 
 import _pytest.assertion.rewrite as pytests
 import numpy as np
+import pytest
 import torch
 import torch.distributed
 import torch.utils.checkpoint
@@ -313,6 +314,7 @@ def without_data(device: torch.device) -> list[Answer]:
         around(runpy, "_get_code_from_file", assertions.run_as_script, "assertions are rewritten"),
         around(pytests, "rewrite_asserts", assertions.with_pytests, "assertions are rewritten"),
         put(pytests, "_read_pyc _write_pyc", nothing, "other stages load what is kept on the disk"),
+        around(pytest.Config, "_mark_plugins_for_rewrite", assertions.without_plugins, "each worker would rewrite them anew"),
         # Tensors as they are, for other libraries and for modules.
         put(torch, "from_dlpack", lambda tensor, **options: tensor, "there are no data to share"),
         put(torch.utils.dlpack, "from_dlpack", lambda tensor, **options: tensor, "there are no data to share"),

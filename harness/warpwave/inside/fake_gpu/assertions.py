@@ -162,3 +162,8 @@ def with_pytests(rewrite: Callable[..., None], tree: ast.Module, source: bytes, 
     if path is None or is_the_packages(path):
         rewritten(tree)
     rewrite(tree, source, path, config)
+
+
+def without_plugins(mark: Callable[..., None], config: Any, hook: Any, *_: object) -> None:
+    """Leave installed plugins of pytest as they are."""
+    config.pluginmanager.rewrite_hook = hook
