@@ -90,6 +90,10 @@ def run(job: Job, job_path: Path) -> None:
         given = left / (1 + later) if job.limits.budget else left * max(_LATER, 1 - _LATER * later)
         # Facts are needed, and have a limit of their own.
         given = job.limits.stage_s if job.limits.budget and planned.stage is Stage.FACTS else given
+        to_compile = any(report.stage is Stage.COMPILE and report.stage not in finished for report in reports[position + 1 :])
+        if planned.stage is Stage.TEST and to_compile and not job.needs_card and not for_compiling():
+            with open(folder / "log.txt", "ab") as output:  # nothing is measured: import what compiling needs beside the tests
+                warm.also("warpwave.inside.compile.stage", "warpwave.inside.compile.preload", output.fileno())
         report = _run_stage(job, job_path, planned.stage, given, warm, ahead)
         if ahead and ahead.goes_on and not any(other.stage in _ON_CARD for other in reports[position + 1 :]):
             notes = ahead.end(warm, waits=False)[1]

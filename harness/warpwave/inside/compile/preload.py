@@ -19,6 +19,8 @@ _NEEDED = (
     "triton.testing",
     "warpwave.inside.compile.launches",
     "warpwave.inside.fake_gpu.card",
+    "warpwave.inside.fake_gpu.lanes",
+    "warpwave.inside.scripts.hooks",
 )
 
 for _module in _NEEDED:

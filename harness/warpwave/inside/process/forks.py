@@ -23,6 +23,7 @@ import sys
 import threading
 import traceback
 import warnings
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +35,8 @@ from warpwave.records import FORKS_VARIABLE
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4  # <linux/prctl.h>
 _NUMBER = struct.Struct("i")
 _MOST_FILES = 16
+_SERVES = b"s"
+_WARM = "warpwave.inside.process.warm"
 
 
 @dataclass(frozen=True)
@@ -74,12 +77,18 @@ class Forked:
             except ConnectionError:
                 answer = b""
             self.returncode = _NUMBER.unpack(answer)[0] if answer else -signal.SIGKILL
-            self._answers.close()
+            self.leave()
         return self.returncode
 
+    def leave(self) -> None:
+        """Wait for it no more: it is killed."""
+        self._answers.close()
 
-def start(channel: socket.socket, task: Task, output: int, named: Mapping[str, int] | None = None) -> Forked:
+
+def start(channel: socket.socket, task: Task, output: int, named: Mapping[str, int] | None = None, serves: bool = False) -> Forked:
     """Ask for a fork that writes to the file `output`. It has the descriptors of `named`, each named by its variable.
+
+    One that `serves` forks others itself, and goes on beside them.
 
     Raises:
         OSError: what forks is gone.
@@ -89,22 +98,25 @@ def start(channel: socket.socket, task: Task, output: int, named: Mapping[str, i
     with theirs, open(os.memfd_create("task"), "wb") as file:
         pickle.dump((task, tuple(named)), file)
         file.flush()
-        socket.send_fds(channel, [b"."], [file.fileno(), theirs.fileno(), output, *named.values()])
+        socket.send_fds(channel, [_SERVES if serves else b"."], [file.fileno(), theirs.fileno(), output, *named.values()])
     return Forked(own)
 
 
-def serve(channel: socket.socket, at_rest: Callable[[], object] = lambda: None) -> Task:
+def serve(channel: socket.socket, at_rest: Callable[..., object] = lambda *servers: None) -> Task:
     """Fork for each request, and return in the fork, with its task. End when nobody can ask any more.
 
-    When the last fork has ended, `at_rest` is called, and then the exit code is sent.
+    When the last fork has ended that does not serve, `at_rest` is called with the others' numbers, and then the exit code is sent.
     """
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake)
     gc.collect()
     gc.freeze()  # imported objects stay; a collector that scans them would copy the pages that all forks share
+    for finalizer in tuple(weakref.finalize._registry):  # type: ignore[attr-defined]
+        finalizer.atexit = False  # of what was imported here: torch takes apart its operators, which takes 0.1 s in each fork
     running: dict[int, socket.socket] = {}
     killed: set[int] = set()
+    servers: set[int] = set()
     while True:
         ready = select.poll()
         for readable in (channel.fileno(), woken, *(answers.fileno() for pid, answers in running.items() if pid not in killed)):
@@ -112,7 +124,7 @@ def serve(channel: socket.socket, at_rest: Callable[[], object] = lambda: None) 
         found = {number for number, _ in ready.poll()}
         if woken in found:
             os.read(woken, 4096)
-            _tell_ended(running, at_rest)
+            _tell_ended(running, servers, at_rest)
         for pid, answers in running.items():
             if answers.fileno() in found and pid not in killed:  # closed: nobody waits for it
                 killed.add(pid)
@@ -120,7 +132,9 @@ def serve(channel: socket.socket, at_rest: Callable[[], object] = lambda: None) 
                     with contextlib.suppress(ProcessLookupError):
                         kill(pid, signal.SIGKILL)
         if channel.fileno() in found:
-            said, files, _, _ = socket.recv_fds(channel, 1, _MOST_FILES)
+            said, files = b"", list[int]()
+            with contextlib.suppress(ConnectionResetError):  # who asked has ended, and left unread that this one is ready
+                said, files, _, _ = socket.recv_fds(channel, 1, _MOST_FILES)
             if not said:
                 os._exit(0)
             with contextlib.suppress(OSError):  # no fork: who asked sees that nobody answers
@@ -128,6 +142,7 @@ def serve(channel: socket.socket, at_rest: Callable[[], object] = lambda: None) 
                 if not pid:
                     return _begun(*files)
                 killed.discard(pid)
+                (servers.add if said == _SERVES else servers.discard)(pid)
                 running[pid] = socket.socket(fileno=os.dup(files[1]))
                 with contextlib.suppress(OSError):
                     running[pid].sendall(_NUMBER.pack(pid))
@@ -135,14 +150,14 @@ def serve(channel: socket.socket, at_rest: Callable[[], object] = lambda: None) 
                 os.close(number)
 
 
-def _tell_ended(running: dict[int, socket.socket], at_rest: Callable[[], object]) -> None:
+def _tell_ended(running: dict[int, socket.socket], servers: set[int], at_rest: Callable[..., object]) -> None:
     ended = []
     with contextlib.suppress(ChildProcessError):
         while (found := os.waitpid(-1, os.WNOHANG))[0]:  # orphans, too
             if found[0] in running:
                 ended.append((running.pop(found[0]), os.waitstatus_to_exitcode(found[1])))
-    if ended and not running:
-        at_rest()
+    if ended and servers.issuperset(running):
+        at_rest(*running)
     for answers, code in ended:
         with answers, contextlib.suppress(OSError):
             answers.sendall(_NUMBER.pack(code))
@@ -258,12 +273,13 @@ class Warm:
 
     def __init__(self, variables: Mapping[str, str], log: Path, kept: int | None = None) -> None:
         """Start it, unless `kept` is the descriptor of a channel to it. It imports while this process goes on."""
-        self._variables, self._is_ready = variables, False
+        self._variables = variables
+        self._others: list[tuple[str, socket.socket, Forked]] = []  # a stage, and what has imported more, to fork it from
         if kept is not None:
             self._channel = socket.socket(fileno=kept)
             return
         self._channel, theirs = open_channel()
-        command = [sys.executable, "-m", "warpwave.inside.process.warm"]
+        command = [sys.executable, "-m", _WARM]
         with theirs, open(log, "ab") as output:
             # `-m` first looks for modules in the current folder. The package can write to ours, and may have left a json.py there.
             self.process = subprocess.Popen(
@@ -276,21 +292,34 @@ class Warm:
                 cwd=os.sep,
             )
 
+    def also(self, stage: str, module: str, output: int) -> None:
+        """Fork another that imports a module, too, while others work. The stage will be forked from that one."""
+        own, theirs = open_channel()
+        with theirs, contextlib.suppress(OSError):
+            task = Task(_WARM, (module,), self._variables, os.sep)
+            server = start(self._channel, task, output, {FORKS_VARIABLE: theirs.fileno()}, serves=True)
+            self._others.append((stage, own, server))
+
     def start(self, task: Task, output: int, named: Mapping[str, int], limit_s: float) -> Forked | None:
         """Return a fork; None if it cannot stand for a new Python with these variables, or is not ready within the limit."""
         differ = {name for name, value in {*task.variables.items()} ^ {*self._variables.items()}}
         if any(name != "TRITON_INTERPRET" and not name.startswith("WARPWAVE_") for name in differ):
             return None
-        with contextlib.suppress(OSError):
-            self._channel.settimeout(limit_s)
-            self._is_ready = self._is_ready or bool(self._channel.recv(1, socket.MSG_PEEK))  # the next run asks, too
-            self._channel.settimeout(None)
-            return start(self._channel, task, output, named) if self._is_ready else None
+        for channel in (*(channel for stage, channel, _ in self._others if stage == task.run), self._channel):
+            with contextlib.suppress(OSError):
+                channel.settimeout(limit_s)
+                is_ready = channel.recv(1, socket.MSG_PEEK)  # the next run asks, too
+                channel.settimeout(None)
+                if is_ready:
+                    return start(channel, task, output, named)
         self.end()
         return None
 
     def end(self) -> None:
         """End it, and what was forked from it; of one that is kept, no fork is left."""
+        for _, channel, server in self._others:
+            channel.close()
+            server.leave()
         self._channel.close()
         if self.process:
             self.process.kill()

@@ -1,6 +1,6 @@
-"""The interpreter from which the stages of a run are forked: `python -m warpwave.inside.process.warm`.
+"""The interpreter from which the stages of a run are forked: `python -m warpwave.inside.process.warm [MODULE]`.
 
-The inside starts it, or an engine that keeps it for the next run.
+The inside starts it, or an engine that keeps it for the next run. A fork of it imports a module more, for the stage that needs that.
 It imports what every stage needs. Triton is imported in the forks: it decides at its import whether it interprets. No code of the package
 runs here, and no fork can look into this process. It adopts what a stage leaves behind, and ends it before that stage's end is told.
 """
@@ -24,7 +24,7 @@ def main() -> None:
     forks.die_with_parent()
     forks.shut()
     sealing.adopt()
-    for module in _NEEDED:
+    for module in (*_NEEDED, *sys.argv[1:]):
         with contextlib.suppress(ImportError):  # the facts stage reports what is missing
             importlib.import_module(module)
     _compare_without_dtensor()

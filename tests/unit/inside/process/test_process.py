@@ -599,11 +599,38 @@ def test_variables_that_were_read_at_an_import_need_a_new_python(tmp_path, monke
     monkeypatch.setattr(forks, "start", lambda *asked: "a fork")
     channel, theirs = forks.open_channel()
     with channel, theirs:
-        warm = forks.Warm.__new__(forks.Warm)
-        warm._variables, warm._is_ready, warm._channel = {"PATH": "/bin"}, True, channel
+        theirs.send(b".")
+        warm = forks.Warm({"PATH": "/bin"}, tmp_path / "log.txt", os.dup(channel.fileno()))
         found = warm.start(forks.Task("module", (), {"PATH": "/bin", name: "1"}), 1, {}, 9.0)
+        warm.end()
 
     assert found == ("a fork" if fits else None)
+
+
+def test_a_stage_is_forked_from_what_has_imported_for_it_beside_others(tmp_path):
+    """That one goes on when a stage ends; what the stage left behind does not."""
+    for name in ("torch", "triton", "pytest"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError")
+    (tmp_path / "needed.py").write_text("")
+    says = "import subprocess, sys\nprint('needed' in sys.modules, subprocess.Popen(['sleep', '600'], start_new_session=True).pid)\n"
+    for name in ("first", "second"):
+        (tmp_path / f"{name}.py").write_text(says)
+    path = os.pathsep.join([str(tmp_path), str(REPOSITORY / "harness")])
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("WARPWAVE_")} | {"PYTHONPATH": path}
+    warm = forks.Warm(variables, tmp_path / "log.txt")
+    with open(tmp_path / "output", "ab") as output, open(tmp_path / "log.txt", "ab") as log:
+        for position, name in enumerate(("first", "second", "first")):
+            process = warm.start(forks.Task(name, (), variables, os.sep), output.fileno(), {}, 60.0)
+            assert process is not None
+            assert process.wait(60) == 0
+            if position == 0:
+                warm.also("second", "needed", log.fileno())
+    warm.end()
+
+    found = [line.split() for line in (tmp_path / "output").read_text().splitlines()]
+    assert [imported for imported, _ in found] == ["False", "True", "False"]
+    assert not [pid for _, pid in found if Path("/proc", pid).exists()]
+    assert not (tmp_path / "log.txt").read_text()
 
 
 # The first process of a container: it ends what nobody else watches.
