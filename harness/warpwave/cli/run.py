@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shlex
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
 _MOST_FILES = 40  # in each list of a dry run
 _MOST_LOGS = 6  # named at the end
+_STARTED_S = 1.0  # until a run has started its process
 
 
 class _Command(GroupedCommand):
@@ -78,13 +82,8 @@ def run(**options: Any) -> Outcome:
 
 
 def _run(**options: Any) -> Outcome:
-    from warpwave.cli.known import keep_copy, read_known
     from warpwave.cli.legs import chosen_targets, legs_of
-    from warpwave.cli.parse import parse_options
     from warpwave.config.targets import compiling_for, load_architectures, load_targets, named_architectures
-    from warpwave.run import check_target
-    from warpwave.run.folders import check_no_links, check_writable, ignored_by_git, point_to_latest
-    from warpwave.run.legs import lanes
 
     targets, known_cards = load_targets(options["overlay"]), load_architectures(options["overlay"])
     if not options["names"]:
@@ -93,6 +92,12 @@ def _run(**options: Any) -> Outcome:
         raise no_target(targets)
     only = named_architectures(options["architectures"], known_cards, "--architectures")
     chosen = [(compiling_for(target, only), host) for target, host in chosen_targets(options, targets)]
+    from warpwave.cli.known import keep_copy, read_known
+    from warpwave.cli.parse import parse_options
+    from warpwave.run import check_target
+    from warpwave.run.folders import check_no_links, check_writable, ignored_by_git, point_to_latest
+    from warpwave.run.legs import lanes
+
     asked = parse_options(options, divided=any(host and (host.shards > 1 or host.also) for _, host in chosen))
     legs = legs_of(chosen, asked)
     for leg in legs:
@@ -111,6 +116,8 @@ def _run(**options: Any) -> Outcome:
     if len(several) > 1:
         records, refused = _run_lanes(several, legs, known, quiet=options["quiet"], verbose=options["verbose"])
     else:
+        if not options["no_report"]:
+            _load_report()
         records, refused = _run_in_turn(legs, known, quiet=options["quiet"], verbose=options["verbose"])
     if refused and not records:
         raise refused[0]
@@ -125,6 +132,19 @@ def _run(**options: Any) -> Outcome:
 
     made = make_report([asked.where.out], asked.where.out, [target.name for target, _ in chosen], records, known=known)
     return show_report(made, asked.where.out, [asked.where.out], options, ended, next_too=True)
+
+
+def _load_report() -> None:
+    """Import what writes the report while the run waits for its processes: that takes half a second."""
+
+    def load() -> None:
+        with suppress(Exception):  # whoever writes the report raises it again
+            import_module("warpwave.report")
+            import_module("warpwave.render.html").load()
+
+    soon = threading.Timer(_STARTED_S, load)
+    soon.daemon = True
+    soon.start()
 
 
 def _show_plan(legs: Sequence[Leg], options: dict[str, Any]) -> Outcome:

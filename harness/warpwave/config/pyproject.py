@@ -11,17 +11,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
-from warpwave.compare.upgrade import Tuned
 from warpwave.config.files import read_toml, refusal, refuse, validate
 from warpwave.config.package import ALLOWED, not_allowed
 from warpwave.errors import ConfigError, UsageError
 from warpwave.git import repository_of
 from warpwave.records import ADVICE, CANDIDATES, COUNTERS, OPEN, BenchScript, CounterLimit, GateLimits, Gates, Rule, Waiver, Which
 from warpwave.records.selection import find_scripts, kernel_of
+
+if TYPE_CHECKING:
+    from warpwave.compare.upgrade import Tuned
 
 # What each key of `[tool.warpwave]` may be: pydantic models that refuse anything else, with a sentence that names what is allowed.
 
@@ -301,9 +303,11 @@ _MOST = 100_000  # entries
 _LARGEST = 32 << 20  # bytes of a file
 
 
-def tuned_configurations(kernels: Path) -> list[Tuned]:
+def tuned_configurations(kernels: Path) -> "list[Tuned]":
     """Return the entries of the files that `tuned` in the package's `pyproject.toml` names; none if it names none. Raises ConfigError if
     the setting is not valid, or a file cannot be read."""
+    from warpwave.compare.upgrade import Tuned
+
     file, settings = _warpwave(kernels)
     if file is None:
         return []

@@ -7,6 +7,6 @@ read-out, switches and the long tables. The page carries their numbers once, as 
 from __future__ import annotations
 
 from warpwave.render.html.page import render_html
-from warpwave.render.html.shell import render_sections
+from warpwave.render.html.shell import load, render_sections
 
-__all__ = ["render_html", "render_sections"]
+__all__ = ["load", "render_html", "render_sections"]

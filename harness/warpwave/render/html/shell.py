@@ -12,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from warpwave.records.words import plural
@@ -77,10 +77,16 @@ def part(template: str, macro: str, *values: Any) -> Markup:
     return found
 
 
+def load() -> None:
+    """Compile all templates, which takes a quarter of a second."""
+    for name in _environment().list_templates(["jinja"]):
+        _environment().get_template(name)
+
+
 @cache
 def _environment() -> Environment:
     """Return the environment. It escapes everything, after `visible` made texts harmless as in every renderer."""
-    found = Environment(loader=FunctionLoader(_package_data), autoescape=True, undefined=StrictUndefined, finalize=_shown)
+    found = Environment(loader=PackageLoader("warpwave.render.html"), autoescape=True, undefined=StrictUndefined, finalize=_shown)
     found.trim_blocks = found.lstrip_blocks = True
     found.filters.update(number=number, counts=counts, plural=plural, first_line=first_line, ticked=_ticked, trend=trend, blocks=blocks)
     return found
