@@ -5,6 +5,9 @@ such a lane. So each value has its numbers, as this launch computes them, and fo
 operations pass marks on lane by lane, a choice takes those of what it chose, a reduction or a product spreads them. Marked lanes that a
 store writes, or that an access uses as an address, are reported.
 
+An undefined lane may still be harmless as an address: `tl.minimum`, a remainder or a mask made of it keeps each access inside. So the
+numbers are computed several times, each with others in these lanes, and an address is reported if one of them leads out of the tensors.
+
 Numbers come from the launch's arguments and its tensors. What is not known (a tensor without data, memory that the launch itself has
 written, an operation without a rule) is guessed; what is found because of a guess is only `possible`.
 """
@@ -28,21 +31,25 @@ from warpwave.inside.codegen.ttir import PASSED, TENSOR, VALUE, Block, Module, O
 from warpwave.inside.process.outcomes import statement
 from warpwave.records import Defect, Finding
 
-# A load with a mask and nothing else.
+# A load with a mask and nothing else; an atomic with a mask, whose result may be used.
 _OPEN_LOAD = re.compile(r"tt\.load %[\w$.-]+(?:#\d+)?, %[\w$.-]+(?:#\d+)?(?![\w$.#,-])")
+_ATOMIC = re.compile(r"(%[\w$.-]+) = tt\.atomic_rmw [^:]*?, (%[\w$.-]+) : ")
 _MOST_PROGRAMS = 64
 # An operation costs 1, and 1 more for each 4096 lanes. A program that costs more is given up; after so much, no further one is begun.
 _MOST_OF_PROGRAM, _ENOUGH = 100_000, 10_000
+_TRIES = 8  # of other numbers in undefined lanes
+_NEAR = 1 << 20  # Without memory, addresses that stay so close to each other, in bytes, are those of one tensor
 
 
 class Undefined(NamedTuple):
-    """A load whose undefined lanes reach something: `what`, at `use` (`file.py:12`). `file` and `line` are the load's."""
+    """A load (or `access`) whose undefined lanes reach something: `what`, at `use` (`file.py:12`). `file` and `line` are the load's."""
 
     function: str
     file: str
     line: int
     what: str
     use: str
+    access: str = "load"
 
     @property
     def place(self) -> str:
@@ -52,7 +59,7 @@ class Undefined(NamedTuple):
     @property
     def reaches(self) -> str:
         """What reaches what, without the place of the load."""
-        return f"lanes that the mask of this load switches off reach {self.what} at {self.use}"
+        return f"lanes that the mask of this {self.access} switches off reach {self.what} at {self.use}"
 
     @property
     def sentence(self) -> str:
@@ -64,7 +71,7 @@ class Undefined(NamedTuple):
         """The row of a test that launches the kernel, without the test."""
         nowhere = {"tensor": "", "shape": (), "index": 0, "indices": (), "lane": 0, "lanes": 1, "block": (), "program": ()}
         where = {"function": self.function, "file": self.file, "line": self.line, "text": statement(self.file, self.line)}
-        return Finding(case="", kernel="", defect=Defect.UNDEFINED, access="load", other=self.reaches, **nowhere, **where)  # type: ignore[arg-type]
+        return Finding(case="", kernel="", defect=Defect.UNDEFINED, access=self.access, other=self.reaches, **nowhere, **where)  # type: ignore[arg-type]
 
 
 class Followed(NamedTuple):
@@ -94,16 +101,15 @@ class NotFollowedError(Exception):
 
 
 class Mark(NamedTuple):
-    """What made lanes undefined: a load, and where other lanes first got into them (`mixed`).
+    """What made lanes undefined: a load (or atomic: `access`), and where other lanes first got into them (`mixed`).
 
-    `chosen`: each of them is one of some defined values, and only which one is undefined. As an address, it is as good as the others.
     `known`: no guess was needed.
     """
 
     load: str
     mixed: str = ""
-    chosen: bool = False
     known: bool = True
+    access: str = "load"
 
 
 Lanes: TypeAlias = "NDArray[np.bool_]"
@@ -115,16 +121,19 @@ class Value(NamedTuple):
     """The numbers of a value (pointers: addresses), its marked lanes, and whether the numbers are `known`, or partly guessed.
 
     `pairs`: each lane is what two lanes of another value are together by `xor`, along an axis. `tl.flip` and `tl.sort` are made of that.
+    `tries`: the numbers, several times (first dimension), as they are with other ones in the undefined lanes; None if any may be there.
     """
 
     data: NDArray[Any]
     marks: Marks = NOTHING
     known: bool = True
     pairs: tuple[str, int] = ("", -1)
+    tries: Union[NDArray[Any], None] = None
 
     def moved(self, move: Callable[[NDArray[Any]], NDArray[Any]]) -> Value:
         """Return it with its lanes elsewhere."""
-        return Value(move(self.data), {mark: move(lanes) for mark, lanes in self.marks.items()}, self.known)
+        tries = None if self.tries is None else np.stack([move(each) for each in self.tries])
+        return Value(move(self.data), {mark: move(lanes) for mark, lanes in self.marks.items()}, self.known, tries=tries)
 
     @property
     def undefined(self) -> Lanes:
@@ -136,10 +145,10 @@ class Value(NamedTuple):
         return np.asarray((self.data == number) & ~self.undefined)
 
 
-def _marked(marks: Marks, where: Any = True, chosen: bool = False) -> Marks:
-    """Return the marks of the lanes `where` something holds; as `chosen` lanes, if that is given."""
-    found = [{mark._replace(chosen=chosen or mark.chosen): lanes & where} for mark, lanes in marks.items()]
-    return _united(*({mark: lanes for mark, lanes in each.items() if lanes.any()} for each in found))
+def _marked(marks: Marks, where: Any) -> Marks:
+    """Return the marks of the lanes `where` something holds."""
+    found = {mark: lanes & where for mark, lanes in marks.items()}
+    return {mark: lanes for mark, lanes in found.items() if lanes.any()}
 
 
 def _united(*several: Marks) -> Marks:
@@ -148,6 +157,29 @@ def _united(*several: Marks) -> Marks:
     for mark, lanes in itertools.chain.from_iterable(each.items() for each in several):
         found[mark] = found[mark] | lanes if mark in found else lanes
     return found
+
+
+def _tried(given: Sequence[Value], compute: Callable[[Sequence[NDArray[Any]]], Any]) -> Union[NDArray[Any], None]:
+    """Return what is computed lane by lane from the tries of values; None if they are not needed, or one has none."""
+    tries = [each.tries if each.marks else np.broadcast_to(each.data, (_TRIES, *each.data.shape)) for each in given]
+    if any(each is None for each in tries) or not any(each.marks for each in given):
+        return None
+    dimensions = max(each.data.ndim for each in given)
+    aligned = [each.reshape(_TRIES, *[1] * (dimensions + 1 - each.ndim), *each.shape[1:]) for each in tries if each is not None]
+    return np.asarray(compute(aligned))
+
+
+def _others(dtype: np.dtype[Any], shape: tuple[int, ...], turn: int) -> NDArray[Any]:
+    """Return what undefined lanes may be, `_TRIES` times; in another order each `turn`, so that those of two loads are not the same."""
+    if dtype.kind == "f":
+        numbers = [0, np.nan, np.inf, -np.inf, 1, -1, 1e9, 0.3]
+    elif dtype.kind == "b":
+        numbers = [0, 1] * (_TRIES // 2)
+    else:
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+        numbers = [0, -1, 1, low, high, high // 3, low // 5, 77]
+    picked = np.array(numbers).astype(dtype)[(np.arange(_TRIES) * (2 * turn + 1) + turn) % _TRIES]
+    return np.broadcast_to(picked.reshape(-1, *[1] * len(shape)), (_TRIES, *shape))
 
 
 class Type(NamedTuple):
@@ -269,7 +301,7 @@ class Launch:
         self.kernel = self.module.kernels[0]
         self.found: dict[str, tuple[bool, Undefined]] = {}
         self.written: dict[tuple[int, int], tuple[int, int]] = {}  # of each storage: from where to where
-        self.cost = 0
+        self.cost = self.opened = 0
 
     def run(self, program: Sequence[int], arguments: Sequence[Value]) -> None:
         """Execute one program.
@@ -353,13 +385,17 @@ class Launch:
 
     def elementwise(self, operation: Operation, given: Sequence[Value]) -> list[Value]:
         """Compute lane by lane; a lane is undefined if it is in an operand."""
-        marks, kind = _united(*(each.marks for each in given)), operation.types[0]
+        marks, dtype = _united(*(each.marks for each in given)), _type(operation.types[0]).dtype
         compute = _COMPUTE.get(operation.name.rpartition(".")[2])
         if compute is None or len(operation.results) > 1:
             return [self.guess(each, marks) for each in operation.types]
-        data, dtype = np.asarray(compute(*(each.data for each in given))), _type(kind).dtype
-        data = (data & 1).astype(dtype) if dtype.kind == "b" and data.dtype.kind == "i" else data.astype(dtype)
-        return [Value(data, marks, all(each.known for each in given))]
+
+        def computed(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+            data = np.asarray(compute(*arrays))
+            return (data & 1).astype(dtype) if dtype.kind == "b" and data.dtype.kind == "i" else data.astype(dtype)
+
+        known = all(each.known for each in given)
+        return [Value(computed([each.data for each in given]), marks, known, tries=_tried(given, computed))]
 
     def arith_constant(self, operation: Operation) -> Value:
         """A number, or the same one in each lane."""
@@ -392,30 +428,32 @@ class Launch:
 
     def arith_select(self, operation: Operation, which: Value, left: Value, right: Value) -> Value:
         """One of two, lane by lane."""
-        marks = _united(_marked(left.marks, which.data), _marked(right.marks, ~which.data), _marked(which.marks, chosen=True))
+        marks = _united(_marked(left.marks, which.data), _marked(right.marks, ~which.data), which.marks)
         data = np.where(which.data, left.data, right.data)
         marks = {mark: np.broadcast_to(lanes, data.shape) for mark, lanes in marks.items()}
-        return Value(data, marks, which.known and left.known and right.known)
+        tries = _tried([which, left, right], lambda arrays: np.where(*arrays))
+        return Value(data, marks, which.known and left.known and right.known, tries=tries)
 
     def _compare(self, operation: Operation, left: Value, right: Value) -> Value:
-        predicate = operation.text.partition(",")[0].strip()
-        data = np.asarray(_compared(predicate, left.data, right.data))
-        return Value(data, _united(left.marks, right.marks), left.known and right.known)
+        compared = functools.partial(_compared, operation.text.partition(",")[0].strip())
+        tries = _tried([left, right], lambda arrays: compared(*arrays))
+        return Value(compared(left.data, right.data), _united(left.marks, right.marks), left.known and right.known, tries=tries)
 
     arith_cmpi = arith_cmpf = _compare
 
     def tt_addptr(self, operation: Operation, pointer: Value, offset: Value) -> Value:
         """An address, so many elements further."""
-        element = _type(operation.types[0]).element.removeprefix("!tt.ptr<").removesuffix(">").partition(", ")[0]
-        data = pointer.data + offset.data.astype("i8") * _bytes(element)
-        return Value(data, _united(pointer.marks, offset.marks), pointer.known and offset.known)
+        size = _bytes(_type(operation.types[0]).element.removeprefix("!tt.ptr<").removesuffix(">").partition(", ")[0])
+        data = pointer.data + offset.data.astype("i8") * size
+        tries = _tried([pointer, offset], lambda arrays: arrays[0] + arrays[1].astype("i8") * size)
+        return Value(data, _united(pointer.marks, offset.marks), pointer.known and offset.known, tries=tries)
 
     def tt_bitcast(self, operation: Operation, value: Value) -> Value:
         """The same bits as another type."""
         shape, dtype, element = _type(operation.types[0])
         size = _bytes(element)
         if value.data.itemsize == size == dtype.itemsize:
-            return value._replace(data=np.ascontiguousarray(value.data).view(dtype).reshape(shape))
+            return value.moved(lambda data: np.ascontiguousarray(data).view(dtype).reshape(shape) if data.dtype != bool else data)
         return self.guess(operation.types[0], value.marks)  # of bf16 and narrower
 
     arith_bitcast = tt_bitcast
@@ -489,7 +527,8 @@ class Launch:
         axis = operation.number("axis")
         inside = np.clip(index.data, 0, source.data.shape[axis] - 1)
         found = source.moved(lambda data: np.take_along_axis(data, inside, axis))
-        return found._replace(marks=_united(found.marks, index.marks), known=source.known and index.known)
+        tries = None if index.marks else found.tries
+        return found._replace(marks=_united(found.marks, index.marks), known=source.known and index.known, tries=tries)
 
     # Lanes that are combined.
 
@@ -501,7 +540,7 @@ class Launch:
             is_new = not mark.mixed and (some & ~lanes).any()
             mark = mark._replace(mixed=operation.location) if is_new else mark
             found[mark] = found.get(mark, False) | np.broadcast_to(some, lanes.shape)
-        return value._replace(marks=found)
+        return value._replace(marks=found, tries=None)
 
     def tt_reduce(self, operation: Operation, *given: Value) -> list[Value]:
         """All lanes of an axis become one: half of them with the other half, until one is left.
@@ -551,7 +590,10 @@ class Launch:
         return [each._replace(marks={told(mark, lanes): lanes for mark, lanes in each.marks.items()}) for each in results]
 
     def tt_dot(self, operation: Operation, left: Value, right: Value, added: Value) -> Value:
-        """Rows of the first times columns of the second, plus the third."""
+        """Rows of the first times columns of the second, plus the third. Of whole numbers, zero times anything is zero."""
+        if added.data.dtype.kind == "i":
+            zeros = right.is_surely(0).all(-1)[..., None, :], left.is_surely(0).all(-2)[..., :, None]
+            left, right = (each._replace(marks=_marked(each.marks, ~zero)) for each, zero in zip((left, right), zeros, strict=True))
         marks = _united(self._rows(operation, left, added, -1), self._rows(operation, right, added, -2), added.marks)
         data = (np.matmul(left.data.astype("f4"), right.data.astype("f4")) + added.data).astype(added.data.dtype)
         return Value(data, marks, left.known and right.known and added.known)
@@ -601,22 +643,44 @@ class Launch:
         found = raw[at[..., None] + np.arange(size)].view(f"u{size}")[..., 0]
         return (found.astype("u4") << 16).view("f4") if element == "bf16" else found.view(dtype)
 
+    def leads_out(self, pointer: Value, mask: Value, size: int) -> Lanes:
+        """Return the lanes whose access of `size` bytes is outside of all tensors, if undefined lanes have certain numbers."""
+        out = np.ones(pointer.data.shape, bool)
+        if not (pointer.marks or mask.marks):
+            return ~out
+
+        def tried(arrays: Sequence[NDArray[Any]]) -> Lanes:
+            address, on = arrays
+            if not self.memory:
+                far = np.iinfo(address.dtype)
+                return np.asarray(np.where(on, address, far.min).max(0) // 2 - np.where(on, address, far.max).min(0) // 2 > _NEAR // 2)
+            inside = [(start <= address) & (address + size <= start + length) for start, length in self.memory]
+            return np.asarray((on & ~np.logical_or.reduce(inside)).any(0))
+
+        found = _tried([pointer, mask], tried)
+        return out if found is None else found
+
     def tt_load(self, operation: Operation, pointer: Value, *rest: Value) -> Value:
         """What `other` does not define is undefined where the mask is off."""
         mask, kind = _on(rest, pointer), pointee(operation.types[0])
-        self.reached(operation, "the address of {}", _of(pointer.marks, chosen=False), mask)
-        self.reached(operation, "the mask of {}", _of(mask.marks, chosen=False))
-        data = self.read(pointer.data, mask.data, kind) if pointer.known else None
-        known = mask.known and data is not None
-        if data is None:
-            data = self.guess(kind).data
-        marks = _united(*(_marked(_of(each.marks, chosen=True), mask.data) for each in (pointer, mask)))
+        out = self.leads_out(pointer, mask, _bytes(_type(kind).element))
+        self.reached(operation, "the address of {}", _marked(pointer.marks, out), mask)
+        self.reached(operation, "the mask of {}", _marked(mask.marks, out))
+        held = self.read(pointer.data, mask.data, kind) if pointer.known else None
+        data = self.guess(kind).data if held is None else held
+
+        def read(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+            again = (self.read(address, on, kind) for address, on in zip(*arrays, strict=True))
+            return np.stack([data if each is None or held is None else each for each in again])
+
+        marks = _marked(pointer.marks, mask.data | mask.undefined)
+        loaded = Value(data, marks, held is not None, tries=_tried([pointer, mask], read))
         if len(rest) == 2:
-            marks = _united(marks, _marked(rest[1].marks, ~mask.data))
-            return Value(np.where(mask.data, data, rest[1].data), marks, known and rest[1].known)
-        if not mask.data.all():
-            marks = _united(marks, {Mark(operation.location, known=self.known and mask.known): ~mask.data})
-        return Value(np.where(mask.data, data, np.zeros((), data.dtype)), marks, known)
+            return self.arith_select(operation, mask, loaded, rest[1])
+        self.opened += 1
+        nothing = {Mark(operation.location, known=self.known and mask.known): np.ones(data.shape, bool)}
+        other = Value(np.zeros(data.shape, data.dtype), nothing, tries=_others(data.dtype, data.shape, self.opened))
+        return self.arith_select(operation, mask, loaded, other)
 
     def tt_store(self, operation: Operation, pointer: Value, value: Value, *rest: Value) -> list[Value]:
         """What is stored must be defined where the mask is on."""
@@ -625,8 +689,12 @@ class Launch:
     def atomic(self, operation: Operation, pointer: Value, *values: Value) -> Value:
         """As a store; a mask is the last value."""
         masks = values[1:] if operation.name == "tt.atomic_rmw" else ()
-        self.write(operation, pointer, values[: len(values) - len(masks)], _on(masks, pointer))
-        return self.guess(operation.types[0]) if operation.types else Value(np.zeros(()))
+        mask = _on(masks, pointer)
+        self.write(operation, pointer, values[: len(values) - len(masks)], mask)
+        if not operation.types:
+            return Value(np.zeros(()))
+        mark = Mark(operation.location, known=self.known and mask.known, access="atomic")
+        return self.guess(operation.types[0], _marked({mark: ~mask.data}, True))
 
     def write(self, operation: Operation, pointer: Value, values: Sequence[Value], mask: Value) -> list[Value]:
         """Report what is undefined in a write, and note that its memory is no longer what it was. It stays as it is."""
@@ -644,23 +712,26 @@ class Launch:
         sizes = rest[: len(rest) // 2]
         return Value(np.array([int(each.data) for each in sizes]), NOTHING, all(each.known for each in sizes))
 
-    def tt_descriptor_load(self, operation: Operation, *given: Value) -> Value:
-        """Every lane is defined: what is outside of the tensor is padded."""
-        return self.guess(operation.types[0])
+    def tt_descriptor_load(self, operation: Operation, descriptor: Value, *places: Value) -> Value:
+        """Every lane is defined, as what is outside of the tensor is padded; but not what it is, if a place is undefined."""
+        found = self.guess(operation.types[0])
+        return found._replace(marks=_united(*(_of_rows(each, found.data.shape) for each in places)))
 
     tt_descriptor_gather = tt_descriptor_load
 
     def tt_descriptor_store(self, operation: Operation, descriptor: Value, *given: Value) -> list[Value]:
         """What is outside of the tensor is left out."""
-        value, places = max(given, key=lambda each: each.data.ndim), [each for each in given if each.data.ndim == 0]
-        inside = np.ones(value.data.shape, bool)
+        value = max(given, key=lambda each: each.data.ndim)
+        places, shape = [each for each in given if each is not value], value.data.shape
+        inside = np.ones(shape, bool)
         for axis, (size, place) in enumerate(zip(descriptor.data, places, strict=False)):
-            lanes = np.arange(inside.shape[axis]) + int(place.data)
+            lanes = place.data if place.data.ndim else np.arange(shape[axis]) + int(place.data)
             inside &= ((lanes >= 0) & (lanes < size)).reshape([-1 if each == axis else 1 for each in range(inside.ndim)])
-        self.stored(operation, [value], Value(inside, NOTHING, descriptor.known and all(each.known for each in places)))
+        mask = Value(inside, NOTHING, descriptor.known and all(each.known for each in places))
+        self.stored(operation, [value], mask, _united(*(_of_rows(each, shape) for each in places)))
         return []
 
-    tt_descriptor_reduce = tt_descriptor_store
+    tt_descriptor_reduce = tt_descriptor_scatter = tt_descriptor_store
 
     def stored(self, operation: Operation, values: Sequence[Value], mask: Value, address: Marks = NOTHING) -> None:
         """Report what is undefined in a write."""
@@ -682,7 +753,7 @@ class Launch:
                 use, at, column = self.module.place(mark.mixed or operation.location)
                 name = _called(use, at, column) or ("what mixes lanes" if mark.mixed else _USES.get(operation.name, operation.name))
                 words = name if mark.mixed else what.format(name)
-                self.found[mark.load] = known, Undefined(self.kernel, file, line, words, f"{use.rpartition('/')[2]}:{at}")
+                self.found[mark.load] = known, Undefined(self.kernel, file, line, words, f"{use.rpartition('/')[2]}:{at}", mark.access)
 
     # Control flow.
 
@@ -740,7 +811,8 @@ class Launch:
     def _after(self, value: Value, marks: Marks, known: bool) -> Value:
         """Return what a loop leaves behind: how often it ran may be undefined."""
         spread = {mark: np.broadcast_to(lanes, value.data.shape) for mark, lanes in marks.items()}
-        return value._replace(marks=_united(value.marks, spread) if marks else value.marks, known=value.known and known)
+        value = value._replace(marks=_united(value.marks, spread), tries=None) if marks else value
+        return value._replace(known=value.known and known)
 
     def tt_call(self, operation: Operation, *given: Value) -> list[Value]:
         """A function that is not inlined."""
@@ -763,9 +835,9 @@ def _on(mask: Sequence[Value], like: Value) -> Value:
     return mask[0] if mask else Value(np.ones(like.data.shape, bool))
 
 
-def _of(marks: Marks, chosen: bool) -> Marks:
-    """Return the marks of lanes that are one of some defined values, or of the others."""
-    return {mark: lanes for mark, lanes in marks.items() if mark.chosen is chosen}
+def _of_rows(place: Value, shape: tuple[int, ...]) -> Marks:
+    """Return the marks of a descriptor's place, one for all lanes or for each row, as those of the lanes."""
+    return {mark: np.broadcast_to(lanes[:, None] if lanes.ndim else lanes, shape) for mark, lanes in place.marks.items()}
 
 
 def _called(file: str, line: int, column: int) -> str:
@@ -780,8 +852,11 @@ def _module(ttir: str) -> Module:
 
 
 def leaves_lanes_open(ttir: str) -> bool:
-    """Return whether a kernel has a load that leaves lanes undefined."""
-    return _OPEN_LOAD.search(ttir) is not None
+    """Return whether a kernel has a load that leaves lanes undefined, or an atomic whose result is used."""
+    if _OPEN_LOAD.search(ttir):
+        return True
+    always = set(re.findall(r"(%[\w$.-]+) = arith\.constant (?:dense<)?true", ttir))
+    return any(mask not in always and ttir.count(result) > 1 for result, mask in _ATOMIC.findall(ttir))
 
 
 def values_of(launch: Launch, arguments: Sequence[Any], unknown: Iterable[int] = ()) -> list[Value]:

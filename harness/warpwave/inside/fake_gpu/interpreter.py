@@ -203,9 +203,9 @@ class FirstCode(NamedTuple):
 
 
 def first_code(kernel: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> FirstCode:
-    """Return the first code of a launch; an empty one if no load leaves lanes undefined. Raise what the compiler raises: it takes less."""
+    """Return the first code of a launch; an empty one if nothing leaves lanes undefined. Raise what the compiler raises: it takes less."""
     given = (*args, *kwargs.values())
-    if not any(_masked_loads(each.fn) for each in _reached([kernel, *given])):
+    if not any(_leaves_lanes_open(each.fn) for each in _reached([kernel, *given])):
         return FirstCode()
     if _FIRST not in vars(kernel):
         vars(kernel)[_FIRST] = _FirstCode(kernel.fn, **kernel.kwargs)
@@ -243,19 +243,23 @@ def _named_in(function: Any) -> Iterator[Any]:
 
 
 @functools.cache
-def _masked_loads(function: Any) -> bool:
-    """Return whether a function has a load with a mask and without `other`, or one of which that cannot be told."""
+def _leaves_lanes_open(function: Any) -> bool:
+    """Return whether a function has a masked load without `other`, a masked atomic whose result it uses, or what may be one of these."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, SyntaxError, TypeError):
         return True
+    unused = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
     for call in ast.walk(tree):
-        if isinstance(call, ast.Call) and getattr(call.func, "attr", getattr(call.func, "id", "")) == "load":
-            names = {keyword.arg for keyword in call.keywords}
-            is_open = None in names or any(isinstance(each, ast.Starred) for each in call.args)
-            is_masked = len(call.args) > 1 or names & {"mask", "boundary_check"}
-            if is_open or (is_masked and len(call.args) < 3 and not names & {"other", "padding_option"}):
-                return True
+        name = getattr(call.func, "attr", getattr(call.func, "id", "")) if isinstance(call, ast.Call) else ""
+        if not isinstance(call, ast.Call) or not (name == "load" or (name.startswith("atomic_") and id(call) not in unused)):
+            continue
+        names, before = {keyword.arg for keyword in call.keywords}, 1 if name == "load" else 2
+        is_any = None in names or any(isinstance(each, ast.Starred) for each in call.args)
+        is_masked = len(call.args) > before or names & {"mask", "boundary_check"}
+        is_padded = name == "load" and (len(call.args) >= 3 or names & {"other", "padding_option"})
+        if is_any or (is_masked and not is_padded):
+            return True
     return False
 
 

@@ -195,6 +195,75 @@ def gathered(x, y, n, N: tl.constexpr):
     tl.store(y + i, tl.gather(v, N - 1 - i, 0), mask=i < n)  # use
 
 
+@guilty
+def clamped_on_one_side(indices, x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    j = tl.load(indices + i, mask=i < n)  # load
+    tl.store(y + i, tl.load(x + tl.minimum(j, 100)), mask=i < n)  # use
+
+
+@guilty
+def row_of_a_descriptor(indices, x, y, n, N: tl.constexpr):
+    p, c = tl.program_id(0), tl.arange(0, N)
+    rows = tl.make_tensor_descriptor(x, [60, N], [N, 1], [1, N])
+    row = tl.load(indices + p, mask=p < n)  # load
+    v = tl.reshape(rows.load([row, 0]), (N,))
+    tl.store(y + p * N + c, v)  # use
+
+
+@guilty
+def old_values(indices, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    old = tl.atomic_add(indices + i, 1, mask=i < n)  # load
+    tl.store(y, tl.sum(old))  # use
+
+
+@guilty
+def whole_product(indices, y, n, M: tl.constexpr, N: tl.constexpr):
+    r, c = tl.arange(0, M), tl.arange(0, N)
+    a = tl.load(indices + r[:, None] * N + c[None, :], mask=c[None, :] < n).to(tl.int8)  # load
+    b = tl.load(indices + c[:, None] * M + r[None, :], mask=c[:, None] < n + 1, other=0).to(tl.int8)
+    tl.store(y + r[:, None] * M + r[None, :], tl.dot(a, b, out_dtype=tl.int32))  # use
+
+
+@innocent
+def clamped(indices, x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    j = tl.load(indices + i, mask=i < n)
+    j = tl.minimum(tl.maximum(j, 0), 100)
+    tl.store(y + i, tl.load(x + j) + tl.load(x + (j.to(tl.uint32) * 77 & 63)) + tl.load(x + j % 7), mask=i < n)
+
+
+@innocent
+def guarded(indices, x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    j = tl.load(indices + i, mask=i < n)
+    tl.store(y + i, tl.load(x + j, mask=(j >= 0) & (j < 100), other=0.0), mask=i < n)
+
+
+@innocent
+def row_that_is_not_stored(indices, x, y, n, N: tl.constexpr):
+    p, c = tl.program_id(0), tl.arange(0, N)
+    rows = tl.make_tensor_descriptor(x, [60, N], [N, 1], [1, N])
+    v = tl.reshape(rows.load([tl.load(indices + p, mask=p < n), 0]), (N,))
+    tl.store(y + p * N + c, v, mask=(p < n) & (c < N))
+
+
+@innocent
+def places(indices, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    old = tl.atomic_add(indices + i % 4, 1, mask=i < n)
+    tl.store(y + old, 1, mask=i < n)
+
+
+@innocent
+def whole_product_with_zeros(indices, y, n, M: tl.constexpr, N: tl.constexpr):
+    r, c = tl.arange(0, M), tl.arange(0, N)
+    a = tl.load(indices + r[:, None] * N + c[None, :], mask=c[None, :] < n).to(tl.int8)
+    b = tl.load(indices + c[:, None] * M + r[None, :], mask=c[:, None] < n, other=0).to(tl.int8)
+    tl.store(y + r[:, None] * M + r[None, :], tl.dot(a, b, out_dtype=tl.int32))
+
+
 @innocent
 def dropped_in_a_loop(x, y, n, N: tl.constexpr):
     i = tl.arange(0, N)
@@ -432,6 +501,13 @@ def test_what_a_guess_decides_is_only_possible(kernel, rest):
 
     assert (len(done.found), len(done.possible)) == (0, 1)
     assert done.possible[0].sentence in done.not_checked
+
+
+def test_addresses_that_stay_close_are_of_one_tensor_where_memory_is_not_known():
+    kernels = {each.fn.__name__: each for each in [*INNOCENT, *GUILTY]}
+
+    assert followed(kernels["clamped"], memory=False) == Followed("clamped")
+    assert len(followed(kernels["clamped_on_one_side"], memory=False).found) == 1
 
 
 def test_what_takes_too_long_says_so():
