@@ -61,6 +61,7 @@ enum instruction_flag {
     VOLATILE = 1024, /* a load that goes past all caches */
     FLUSHES = 2048, /* a matrix instruction, or an atomic sum of floats, that flushes denormals, in and out */
     WIDENED = 4096, /* an atomic of less than a word, made of a compare-and-swap of the word around it: widened.py */
+    ACQUIRES = 8192, /* empties the caches that are in front of what other workgroups stored */
 };
 
 struct wave;

@@ -214,6 +214,10 @@ def set_event(at: Context, one: Instruction) -> None:
         one.event = FLAT
     elif name.startswith(("global_store", "buffer_store", "scratch_store", "global_atomic", "buffer_atomic")):
         one.event = LOAD if one.flags & isa.RETURNS else STORE_AMONG_LOADS if at.family == "cdna" else STORE
+    elif name in ("buffer_gl1_inv", "buffer_wbinvl1", "buffer_wbinvl1_vol"):
+        one.flags |= isa.ACQUIRES
+    elif (name == "buffer_inv" and at.word >> 15 & 1) or (name == "global_inv" and at.word_at(1) >> 18 & 3 >= 2):
+        one.flags |= isa.ACQUIRES  # sc1; the scope of a device, or wider
 
 
 def _waits(family: str, name: str, imm: int) -> tuple[int, int, int, int] | None:

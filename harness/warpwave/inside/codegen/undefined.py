@@ -592,7 +592,7 @@ class Launch:
     def tt_dot(self, operation: Operation, left: Value, right: Value, added: Value) -> Value:
         """Rows of the first times columns of the second, plus the third. Of whole numbers, zero times anything is zero."""
         if added.data.dtype.kind == "i":
-            zeros = right.is_surely(0).all(-1)[..., None, :], left.is_surely(0).all(-2)[..., :, None]
+            zeros = np.expand_dims(right.is_surely(0).all(-1), -2), np.expand_dims(left.is_surely(0).all(-2), -1)
             left, right = (each._replace(marks=_marked(each.marks, ~zero)) for each, zero in zip((left, right), zeros, strict=True))
         marks = _united(self._rows(operation, left, added, -1), self._rows(operation, right, added, -2), added.marks)
         data = (np.matmul(left.data.astype("f4"), right.data.astype("f4")) + added.data).astype(added.data.dtype)

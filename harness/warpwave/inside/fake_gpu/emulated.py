@@ -16,7 +16,7 @@ import torch
 from warpwave.emulator import Argument, Check, EmulatorError, Execution, Found, Kernel, Launch, OutOfMemoryBounds, execute, load
 from warpwave.inside.fake_gpu.driver import PretendedDriver, refuse
 from warpwave.inside.fake_gpu.emulated_findings import Collected, Given, Printer, given
-from warpwave.inside.fake_gpu.lanes import address, buffers, first_code_of, flatten, lanes_of
+from warpwave.inside.fake_gpu.lanes import address, behind, buffers, first_code_of, flatten, lanes_of
 from warpwave.inside.fake_gpu.launches import Account, Launched, allocator, check_grid, check_scratch
 from warpwave.inside.fake_gpu.orders import Orders, was_tried
 from warpwave.inside.fake_gpu.streams import Graph
@@ -162,6 +162,10 @@ class _Launcher:
             enter(metadata)
         with torch._C.DisableTorchFunction():
             tensors = given(self._signature.items(), args) if self._checks else []
+            if self._checks:
+                kinds = zip(self._signature.items(), args, strict=False)
+                named = [(name, *each) for (name, kind), value in kinds for each in flatten([kind], [value])]
+                tensors += [Given(name, tensor) for name, tensor in behind(named)]
             if self._checks is not None:
                 self._checks.undefined(lanes_of(first_code_of(self._source.name, self._metadata.hash), self._signature, args, grid))
             values, passes = [*flatten(self._signature.values(), args)], self._account.passes

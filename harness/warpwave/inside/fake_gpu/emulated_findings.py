@@ -251,8 +251,10 @@ def _other(one: Found, decided: str = "") -> str:
         return f"{here}; nothing wrote it"
     if (one.other, one.other_wave, one.other_workgroup) == (one.place, one.wave, one.workgroup):
         return f"{here}; another lane of it stores another value there"
-    who = f"wave {one.other_wave}" + (f" of program {one.other_workgroup}" if one.workgroup != one.other_workgroup else "")
-    why = "its wave had not waited for that" if one.in_flight else "nothing orders the two"
+    is_one = one.workgroup == one.other_workgroup
+    flies = "its wave had not waited for that" if is_one else "the atomic between the two acquires nothing"
+    who = f"wave {one.other_wave}" + ("" if is_one else f" of program {one.other_workgroup}")
+    why = flies if one.in_flight else "nothing orders the two"
     if decided:
         why += f": {decided}"
     verb = _VERBS[one.other_access]

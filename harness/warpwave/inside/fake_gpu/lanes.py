@@ -9,7 +9,7 @@ import gc
 import traceback
 import zlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Union
@@ -77,22 +77,31 @@ def buffers(values: Iterable[tuple[str, Any]]) -> list[Buffer]:
     beyond itself. A 64-bit number, and a tensor of such, may hold addresses: if one is in the storage of a living tensor, the kernel may
     touch that, too.
     """
-    found: dict[Buffer, None] = {}
-    suspects: set[int] = set()
-    for kind, value in values:
+    given = [("", kind, value) for kind, value in values]
+    own = [tensor for _, _, value in given if (tensor := _tensor_of(value)) is not None]
+    found = dict.fromkeys(map(_storage, [*own, *(tensor for _, tensor in behind(given))]))
+    return [buffer for buffer in found if buffer[1]]
+
+
+def behind(given: Iterable[tuple[str, str, Any]]) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the living tensors that a launch has only the addresses of, as `*table[3]` or `*number`.
+
+    `given` are name, type and value of each argument.
+    """
+    own, suspects = dict[Buffer, None](), dict[int, str]()
+    for name, kind, value in given:
         tensor = _tensor_of(value)
         if tensor is not None:
-            found[_storage(tensor)] = None
+            own[_storage(tensor)] = None
             if tensor.dtype in (torch.int64, torch.uint64) and tensor.numel() <= _LONGEST_TABLE:
-                suspects |= set(tensor.detach().flatten().tolist())
+                suspects |= {number: f"*{name}[{at}]" for at, number in enumerate(tensor.detach().flatten().tolist())}
         elif hasattr(value, "data_ptr"):
-            suspects.add(int(value.data_ptr()))
+            suspects[int(value.data_ptr())] = name
         elif isinstance(value, int) and (kind in _WIDE or kind.startswith("*")):
-            suspects.add(value)
-    suspects = {number for number in suspects if _LOWEST <= number < _HIGHEST and not _within(number, found)}
-    if suspects:
-        found.update(dict.fromkeys(_living(suspects)))
-    return [buffer for buffer in found if buffer[1]]
+            suspects[value] = name if kind.startswith("*") else f"*{name}"
+    suspects = {number: name for number, name in suspects.items() if _LOWEST <= number < _HIGHEST and not _within(number, own)}
+    for tensor in _living(suspects) if suspects else ():
+        yield next(name for number, name in suspects.items() if _within(number, [_storage(tensor)])), tensor
 
 
 def _tensor_of(value: Any) -> Union[torch.Tensor, None]:
@@ -116,19 +125,20 @@ def _within(number: int, found: Iterable[Buffer]) -> bool:
     return any(start <= number < start + size for start, size in found)
 
 
-def _living(addresses: set[int]) -> list[Buffer]:
-    """Return the storages of living tensors that these addresses are in. torch keeps no list of its tensors; Python's collector does."""
+def _living(addresses: Collection[int]) -> list[torch.Tensor]:
+    """Return living tensors that these addresses are in, one of a storage. torch keeps no list of its tensors; Python's collector does."""
     tensors = [entry for entry in gc.get_objects() if issubclass(type(entry), torch.Tensor)]
-    known = set[Buffer]()
+    known = dict[Buffer, torch.Tensor]()
     for tensor in tensors:
         with suppress(RuntimeError, NotImplementedError):  # of a tensor without memory, such as one that torch's compiler traces with
             # The tensor's own device is "cpu" also where its storage has no memory. Its size may be a formula then, which has no hash.
-            if tensor.device.type == "cpu" and tensor.untyped_storage().device.type == "cpu":
-                known.add(_storage(tensor))
+            is_here = tensor.device.type == "cpu" and tensor.untyped_storage().device.type == "cpu"
+            if is_here and (_storage(tensor) not in known or tensor.data_ptr() in addresses):
+                known[_storage(tensor)] = tensor
     ordered = sorted(known)
     starts = [start for start, _ in ordered]
     nearest = {ordered[place - 1] for number in addresses if (place := bisect_right(starts, number))}
-    return [(start, size) for start, size in nearest if any(start <= number < start + size for number in addresses)]
+    return [known[each] for each in nearest if any(_within(number, [each]) for number in addresses)]
 
 
 # Undefined lanes: `codegen/undefined.py` follows a launch, once for all launches that are alike.

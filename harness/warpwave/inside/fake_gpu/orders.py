@@ -66,7 +66,8 @@ class Orders:
                 found[lines] = Race(pair, None)
                 continue
             # One held wave leaves the order of programs as it is; a held program may let another one add up.
-            rounds = execution.rounds or (execution.decides and pair.found.workgroup != pair.found.other_workgroup)
+            is_held = pair.found.workgroup != pair.found.other_workgroup and not pair.found.in_flight
+            rounds = execution.rounds or (execution.decides and is_held)
             if different := next(self._different(first, self._copy(), tensors, rounds, execution.added), None):
                 found[lines] = Race(pair, different)
         self._restore(first)

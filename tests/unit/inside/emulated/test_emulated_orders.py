@@ -272,6 +272,16 @@ def another_program(x, t, y, N: tl.constexpr, BARRIER: tl.constexpr):
 
 
 @triton.jit
+def last_adds(x, t, y, N: tl.constexpr, BARRIER: tl.constexpr):
+    """The last program adds up what both stored, behind a counter that acquires, or that gives a number and no more."""
+    i, me = tl.arange(0, N), tl.program_id(0)
+    tl.store(y + me * N + i, tl.load(x + i))
+    tl.debug_barrier()
+    if tl.atomic_add(t, 1.0, sem="acq_rel" if BARRIER else "relaxed") == 2.0:
+        tl.store(y + 2 * N + i, tl.load(y + i) + tl.load(y + N + i))
+
+
+@triton.jit
 def asked(x, t, y, N: tl.constexpr, BARRIER: tl.constexpr):
     """Loads what another wave stores, and its answer is the same before and after that."""
     i = tl.arange(0, N)
@@ -330,6 +340,7 @@ def lines(function, *offsets: int) -> set:
         (last_one, (7,), 1),
         (read_sum, (4, 7), 1),
         (another_program, (4, 5), 2),
+        (last_adds, (4, 7), 2),
     ],
 )
 def test_a_race_names_both_lines_and_its_twin_is_silent(function, offsets, programs, arch):

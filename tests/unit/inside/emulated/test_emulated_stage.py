@@ -24,7 +24,8 @@ torch = pytest.importorskip("torch", reason="the inside needs torch and triton; 
 pytest.importorskip("elftools", reason="the emulator's extra; `nox -s tests` installs it")
 arguments = pytest.importorskip("warpwave.inside.fake_gpu.emulated")
 printing = pytest.importorskip("warpwave.inside.fake_gpu.emulated_findings")
-buffers = pytest.importorskip("warpwave.inside.fake_gpu.emulated").buffers
+lanes = pytest.importorskip("warpwave.inside.fake_gpu.lanes")
+behind, buffers = lanes.behind, lanes.buffers
 
 CARD = load_targets()["gfx942-emulated"].emulate
 
@@ -179,6 +180,8 @@ def test_a_table_of_addresses_brings_what_it_points_to():
 
     assert sorted(found) == sorted([(table.data_ptr(), 24), (first.data_ptr(), 1 << 18), (second.data_ptr(), 1 << 18)])
     assert buffers([("i64", other.data_ptr() + 4)]) == [(other.data_ptr(), 1 << 18)]
+    names = {tensor.data_ptr(): name for name, tensor in behind([("table", "*i64", table), ("at", "i64", other.data_ptr())])}
+    assert names == {first.data_ptr(): "*table[0]", second.data_ptr(): "*table[1]", other.data_ptr(): "*at"}
 
 
 class View:

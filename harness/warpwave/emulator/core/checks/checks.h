@@ -61,7 +61,8 @@ struct wave_checks {
     u8 counter_of_row[ROWS], counter_of_scalar[SGPRS];
     u32 serial_of_row[ROWS], serial_of_scalar[SGPRS];
     mask written[ROWS];
-    u32 horizon; /* global accesses before this time are ordered before this workgroup's */
+    /* Global accesses before the horizon are ordered before this workgroup's; those before `seen` will be, once it acquires. */
+    u32 horizon, seen;
 };
 
 struct cell {
@@ -93,6 +94,7 @@ void signalled(struct wave *w);
 void passed(struct wave *w);
 struct finding *find(struct wave *w, u32 kind, u32 other, u64 address, u32 size, int lane, int access);
 void lds_stored(struct wave *w, u32 address, u32 size, int lane, int access, int changed);
+void acquired(struct wave *w);
 void global_stored(struct wave *w, u64 address, u32 size, int lane, int access, int changed);
 void complete(struct wave *w, int counter, u32 left);
 u32 current_lds_access(struct wave *w, int access);

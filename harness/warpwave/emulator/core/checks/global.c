@@ -1,7 +1,8 @@
 /* Global memory: races between workgroups of a launch. A shadow has the last writer and two readers of each unit.
  *
  * Workgroups are ordered by atomics only. An atomic of one workgroup on an address that another one's atomic had touched orders all that
- * anybody did before that: this may hide a race, and blames no lock and no counter. A store that changes nothing is no conflict.
+ * anybody did before that, if it gives back a value and the workgroup then empties its caches, as one that acquires does: this may hide a
+ * race, and blames no lock and no counter. A store that changes nothing is no conflict.
  * A program that stored there itself reads its own value, whoever stored the same one first: `storer` is the last one that did. */
 #include "checks.h"
 
@@ -23,17 +24,18 @@ static struct cell *cell_at(struct wave *w, u64 address) {
 }
 
 /* The earlier access of a race. */
-struct before { u32 by, index, wave, access, step; };
+struct before { u32 by, index, wave, access, step, seen; };
 
 static u32 horizon(const struct wave *w) { return w->group->wave[0].checks->horizon; }
-static void synchronise(struct wave *w, u32 time) {
-    u32 *mine = &w->group->wave[0].checks->horizon;
-    if (time > *mine) *mine = time;
+static void see(struct wave *w, u32 time) {
+    u32 *seen = &w->group->wave[0].checks->seen;
+    if (time > *seen) *seen = time;
 }
+void acquired(struct wave *w) { w->group->wave[0].checks->horizon = w->group->wave[0].checks->seen; }
 
 static void conflict(struct wave *w, struct before o, u64 address, u32 size, int lane, int access) {
     struct pair now = {.address = address, .first_step = o.step, .second_step = w->steps, .first_index = o.index, .second_index = w->pc - 1,
-        .first_wave = o.wave, .second_wave = w->number, .first_access = o.access, .second_access = (u32)access, .lane = (u32)lane, .size = size};
+        .first_wave = o.wave, .second_wave = w->number, .first_access = o.access, .second_access = (u32)access, .lane = (u32)lane, .size = size, .in_flight = o.seen};
     name_group(w->machine, o.by, now.first_group);
     memcpy(now.second_group, w->group->id, sizeof now.second_group);
     add_pair(w->machine, now);
@@ -43,8 +45,9 @@ static void conflict(struct wave *w, struct before o, u64 address, u32 size, int
     memcpy(f->other_group, now.first_group, sizeof now.first_group);
 }
 
-static struct before writer_of(const struct cell *at) {
-    return (struct before){at->writer, at->written_by & 0x7fffffff, at->written_wave, at->written_by >> 31 ? UPDATES : WRITES, at->written_step};
+static struct before writer_of(const struct wave *w, const struct cell *at) {
+    u32 access = at->written_by >> 31 ? UPDATES : WRITES, seen = access == WRITES && at->written_at < w->group->wave[0].checks->seen;
+    return (struct before){at->writer, at->written_by & 0x7fffffff, at->written_wave, access, at->written_step, seen};
 }
 
 static int is_volatile(const struct wave *w) { return w->machine->code[w->pc - 1].flags & VOLATILE; }
@@ -56,7 +59,7 @@ void saw_global(struct wave *w, u64 address, u32 size, int lane, int access) {
         c->stores[c->count_stores].address = address, c->stores[c->count_stores].size = size, c->stores[c->count_stores].lane = (u32)lane;
         c->stores[c->count_stores].access = (u32)access, c->stores[c->count_stores].is_lds = 0;
         memcpy(c->stores[c->count_stores++].old, (const void *)(uintptr_t)address, size);
-        if (access == UPDATES && at) synchronise(w, at->released);
+        if (access == UPDATES && at && w->machine->code[w->pc - 1].flags & RETURNS) see(w, at->released);
         if (access == UPDATES) note_atomic(w);
         return;
     }
@@ -67,11 +70,12 @@ void saw_global(struct wave *w, u64 address, u32 size, int lane, int access) {
     for (u32 n = 0; n < units; n++, at++) {
         if (is_volatile(w)) {
             w->machine->decides = 1;
-            synchronise(w, at->released > at->written_at + 1 ? at->released : at->written_at + 1);
+            see(w, at->released > at->written_at + 1 ? at->released : at->written_at + 1);
+            acquired(w);
             continue; /* how kernels wait for others */
         }
         if (at->writer && at->writer != me && at->storer != me && at->written_at >= horizon(w))
-            conflict(w, writer_of(at), address, size, lane, READS);
+            conflict(w, writer_of(w, at), address, size, lane, READS);
         if (at->reader && at->reader != me) {
             at->other_reader = at->reader, at->other_read_at = at->read_at, at->other_read_by = at->read_by;
             at->other_read_step = at->read_step, at->other_read_wave = at->read_wave;
@@ -93,14 +97,16 @@ void global_stored(struct wave *w, u64 address, u32 size, int lane, int access, 
         int atomic = at->written_by >> 31;
         if (changed || !at->writer) {
             if (changed && at->writer && at->writer != me && at->written_at >= horizon(w) && !(atomic && access == UPDATES))
-                conflict(w, writer_of(at), address, size, lane, access);
+                conflict(w, writer_of(w, at), address, size, lane, access);
             int last = at->reader != me;
             u32 reader = last ? at->reader : at->other_reader, read_at = last ? at->read_at : at->other_read_at;
             if (changed && reader && reader != me && read_at >= horizon(w))
-                conflict(w, last ? (struct before){reader, at->read_by, at->read_wave, READS, at->read_step}
-                    : (struct before){reader, at->other_read_by, at->other_read_wave, READS, at->other_read_step}, address, size, lane, access);
-            at->writer = me, at->written_at = access == UPDATES ? c->time - 1 : c->time, at->written_by = (w->pc - 1) | (access == UPDATES ? 1u << 31 : 0);
-            at->written_step = (u32)w->steps, at->written_wave = (u8)w->number;
+                conflict(w, last ? (struct before){reader, at->read_by, at->read_wave, READS, at->read_step, 0}
+                    : (struct before){reader, at->other_read_by, at->other_read_wave, READS, at->other_read_step, 0}, address, size, lane, access);
+            if (access == WRITES || atomic || at->writer != me) { /* a program's atomic behind its own store makes no atomic of the store */
+                at->writer = me, at->written_at = access == UPDATES ? c->time - 1 : c->time, at->written_by = (w->pc - 1) | (access == UPDATES ? 1u << 31 : 0);
+                at->written_step = (u32)w->steps, at->written_wave = (u8)w->number;
+            }
         }
         if (access == WRITES || changed) at->storer = access == WRITES ? me : 0;
         if (access == UPDATES) at->released = c->time;

@@ -67,6 +67,7 @@ void before_instruction(struct wave *w, const struct instruction *i) {
         wait_for(w, i);
         return;
     }
+    if (i->flags & ACQUIRES) acquired(w);
     u32 serial = 0;
     switch (event) {
     case EVENT_LDS: counter = COUNT_LDS, serial = ++c->issued[COUNT_LDS]; break;
