@@ -103,7 +103,7 @@ def test_planted_faults_are_found(name):
 
 
 # Each workgroup stores to its own place; the last one reads all places.
-TAKE = "v_mov_b32 v5, 1\n global_atomic_add v5, v3, v5, s[6:7] sc0\n s_waitcnt vmcnt(0)\n"
+TAKE = "v_mov_b32 v5, 1\n buffer_wbl2 sc1\n s_waitcnt vmcnt(0)\n global_atomic_add v5, v3, v5, s[6:7] sc0\n s_waitcnt vmcnt(0)\n"
 LAST = "v_mov_b32 v4, 3\n v_lshl_add_u32 v1, s2, 8, v1\n global_store_dword v1, v4, s[6:7] offset:256\n s_waitcnt vmcnt(0)\n" + TAKE
 LAST += (
     "buffer_inv sc1\n s_cmp_lg_u32 s2, 2\n s_cbranch_scc1 .Lend2\n v_lshlrev_b32 v1, 2, v0\n global_load_dword v6, v1, s[6:7] offset:256\n"
@@ -119,6 +119,7 @@ BETWEEN_GROUPS = {
     "the last one reads all, behind an atomic": (LAST, set()),
     "it reads before its atomic": (LAST.replace(TAKE, ""), {Access.LOAD}),
     "its atomic gives nothing back": (LAST.replace(TAKE, ADD), {Access.LOAD}),
+    "nothing is written back": (LAST.replace("buffer_wbl2 sc1", ""), {Access.LOAD}),
     "it empties no cache": (LAST.replace("buffer_inv sc1", ""), {Access.LOAD}),
     "it empties that of its workgroup": (LAST.replace("buffer_inv sc1", "buffer_inv sc0"), {Access.LOAD}),
     "an atomic behind its own store": ("v_mov_b32 v4, 0\n s_cmp_lg_u32 s2, 0\n s_cbranch_scc1 .Ladd2\n global_store_dword v3, v4, s[6:7]\n.Ladd2:\n" + ADD, {Access.ATOMIC}),

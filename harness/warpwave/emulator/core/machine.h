@@ -62,6 +62,7 @@ enum instruction_flag {
     FLUSHES = 2048, /* a matrix instruction, or an atomic sum of floats, that flushes denormals, in and out */
     WIDENED = 4096, /* an atomic of less than a word, made of a compare-and-swap of the word around it: widened.py */
     ACQUIRES = 8192, /* empties the caches that are in front of what other workgroups stored */
+    RELEASES = 16384, /* writes caches back; an atomic: what was stored before it needs no such instruction on its card */
 };
 
 struct wave;

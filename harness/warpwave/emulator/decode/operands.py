@@ -214,6 +214,9 @@ def set_event(at: Context, one: Instruction) -> None:
         one.event = FLAT
     elif name.startswith(("global_store", "buffer_store", "scratch_store", "global_atomic", "buffer_atomic")):
         one.event = LOAD if one.flags & isa.RETURNS else STORE_AMONG_LOADS if at.family == "cdna" else STORE
+        one.flags |= 0 if at.architecture.startswith(("gfx94", "gfx95")) else isa.RELEASES
+    elif name == "buffer_wbl2":
+        one.flags |= isa.RELEASES if at.word >> 15 & 1 else 0  # sc1: for all programs
     elif name in ("buffer_gl1_inv", "buffer_wbinvl1", "buffer_wbinvl1_vol"):
         one.flags |= isa.ACQUIRES
     elif (name == "buffer_inv" and at.word >> 15 & 1) or (name == "global_inv" and at.word_at(1) >> 18 & 3 >= 2):

@@ -252,7 +252,7 @@ def _other(one: Found, decided: str = "") -> str:
     if (one.other, one.other_wave, one.other_workgroup) == (one.place, one.wave, one.workgroup):
         return f"{here}; another lane of it stores another value there"
     is_one = one.workgroup == one.other_workgroup
-    flies = "its wave had not waited for that" if is_one else "the atomic between the two acquires nothing"
+    flies = "its wave had not waited for that" if is_one else "the atomics between the two do not release and acquire"
     who = f"wave {one.other_wave}" + ("" if is_one else f" of program {one.other_workgroup}")
     why = flies if one.in_flight else "nothing orders the two"
     if decided:

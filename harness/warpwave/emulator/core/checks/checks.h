@@ -61,12 +61,13 @@ struct wave_checks {
     u8 counter_of_row[ROWS], counter_of_scalar[SGPRS];
     u32 serial_of_row[ROWS], serial_of_scalar[SGPRS];
     mask written[ROWS];
-    /* Global accesses before the horizon are ordered before this workgroup's; those before `seen` will be, once it acquires. */
-    u32 horizon, seen;
+    /* Times of global accesses. Those before the horizon are ordered before this workgroup's; those before `seen` will be, once it acquires.
+     * Those before `linked` had an atomic behind them that it saw, and those before `flushed` were written back by it. */
+    u32 horizon, seen, linked, flushed;
 };
 
 struct cell {
-    u32 writer, written_at, written_by, reader, read_at, read_by, other_reader, other_read_at, other_read_by, released, storer;
+    u32 writer, written_at, written_by, reader, read_at, read_by, other_reader, other_read_at, other_read_by, released, updated, storer;
     u32 written_step, read_step, other_read_step;
     u8 written_wave, read_wave, other_read_wave;
 };

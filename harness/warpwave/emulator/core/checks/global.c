@@ -1,8 +1,8 @@
 /* Global memory: races between workgroups of a launch. A shadow has the last writer and two readers of each unit.
  *
  * Workgroups are ordered by atomics only. An atomic of one workgroup on an address that another one's atomic had touched orders all that
- * anybody did before that, if it gives back a value and the workgroup then empties its caches, as one that acquires does: this may hide a
- * race, and blames no lock and no counter. A store that changes nothing is no conflict.
+ * anybody did before that: if the other one was released, and this one gives back a value and the workgroup then empties its caches, as
+ * one that acquires does. This may hide a race, and blames no lock and no counter. A store that changes nothing is no conflict.
  * A program that stored there itself reads its own value, whoever stored the same one first: `storer` is the last one that did. */
 #include "checks.h"
 
@@ -27,9 +27,10 @@ static struct cell *cell_at(struct wave *w, u64 address) {
 struct before { u32 by, index, wave, access, step, seen; };
 
 static u32 horizon(const struct wave *w) { return w->group->wave[0].checks->horizon; }
-static void see(struct wave *w, u32 time) {
-    u32 *seen = &w->group->wave[0].checks->seen;
-    if (time > *seen) *seen = time;
+static void later(u32 *time, u32 other) { if (other > *time) *time = other; }
+static void see(struct wave *w, u32 released, u32 updated) {
+    struct wave_checks *c = w->group->wave[0].checks;
+    later(&c->seen, released), later(&c->linked, updated);
 }
 void acquired(struct wave *w) { w->group->wave[0].checks->horizon = w->group->wave[0].checks->seen; }
 
@@ -46,7 +47,7 @@ static void conflict(struct wave *w, struct before o, u64 address, u32 size, int
 }
 
 static struct before writer_of(const struct wave *w, const struct cell *at) {
-    u32 access = at->written_by >> 31 ? UPDATES : WRITES, seen = access == WRITES && at->written_at < w->group->wave[0].checks->seen;
+    u32 access = at->written_by >> 31 ? UPDATES : WRITES, seen = access == WRITES && at->written_at < w->group->wave[0].checks->linked;
     return (struct before){at->writer, at->written_by & 0x7fffffff, at->written_wave, access, at->written_step, seen};
 }
 
@@ -59,7 +60,7 @@ void saw_global(struct wave *w, u64 address, u32 size, int lane, int access) {
         c->stores[c->count_stores].address = address, c->stores[c->count_stores].size = size, c->stores[c->count_stores].lane = (u32)lane;
         c->stores[c->count_stores].access = (u32)access, c->stores[c->count_stores].is_lds = 0;
         memcpy(c->stores[c->count_stores++].old, (const void *)(uintptr_t)address, size);
-        if (access == UPDATES && at && w->machine->code[w->pc - 1].flags & RETURNS) see(w, at->released);
+        if (access == UPDATES && at && w->machine->code[w->pc - 1].flags & RETURNS) see(w, at->released, at->updated);
         if (access == UPDATES) note_atomic(w);
         return;
     }
@@ -70,7 +71,7 @@ void saw_global(struct wave *w, u64 address, u32 size, int lane, int access) {
     for (u32 n = 0; n < units; n++, at++) {
         if (is_volatile(w)) {
             w->machine->decides = 1;
-            see(w, at->released > at->written_at + 1 ? at->released : at->written_at + 1);
+            see(w, at->released > at->written_at + 1 ? at->released : at->written_at + 1, at->updated);
             acquired(w);
             continue; /* how kernels wait for others */
         }
@@ -82,6 +83,14 @@ void saw_global(struct wave *w, u64 address, u32 size, int lane, int access) {
         }
         at->reader = me, at->read_at = c->time, at->read_by = w->pc - 1, at->read_step = (u32)w->steps, at->read_wave = (u8)w->number;
     }
+}
+
+/* Up to when the atomic that this instruction is hands on what was stored. A store in flight, or in a cache, comes later. */
+static u32 handed_on(const struct wave *w) {
+    const struct instruction *i = &w->machine->code[w->pc - 1];
+    if (!(i->flags & RELEASES)) return w->group->wave[0].checks->flushed;
+    u32 before = w->checks->issued[COUNT_STORES] - (i->event == EVENT_STORE);
+    return w->checks->done[COUNT_STORES] < before ? 0 : w->machine->checks->time;
 }
 
 void global_stored(struct wave *w, u64 address, u32 size, int lane, int access, int changed) {
@@ -109,6 +118,6 @@ void global_stored(struct wave *w, u64 address, u32 size, int lane, int access, 
             }
         }
         if (access == WRITES || changed) at->storer = access == WRITES ? me : 0;
-        if (access == UPDATES) at->released = c->time;
+        if (access == UPDATES) later(&at->released, handed_on(w)), at->updated = c->time;
     }
 }

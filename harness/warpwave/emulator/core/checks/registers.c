@@ -68,6 +68,7 @@ void before_instruction(struct wave *w, const struct instruction *i) {
         return;
     }
     if (i->flags & ACQUIRES) acquired(w);
+    if (i->flags & RELEASES && event == NO_EVENT) w->group->wave[0].checks->flushed = w->machine->checks->time + 1;
     u32 serial = 0;
     switch (event) {
     case EVENT_LDS: counter = COUNT_LDS, serial = ++c->issued[COUNT_LDS]; break;
