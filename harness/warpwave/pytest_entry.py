@@ -1,6 +1,7 @@
 """`pytest --warpwave gfx942`: the entry point of pytest. Without the option it does nothing, and imports nothing of warpwave. It finds out
 what the name means; `warpwave.inside.test.pretend` does the rest, and the test stage of a run uses the same."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         configs = dict(map(parse_configuration, asked.warpwave_config))
     except (WarpwaveError, ValueError) as error:
         raise pytest.UsageError(str(error)) from None
+    if not emulated:
+        os.environ["TRITON_INTERPRET"] = "1"  # Triton reads it when it is imported, for the functions of its language
     manager = early_config.pluginmanager
     manager.import_plugin(_HERE)
     manager.get_plugin(_HERE).begin(  # type: ignore[union-attr]

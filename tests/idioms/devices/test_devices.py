@@ -197,6 +197,76 @@ def test_a_copy_is_where_its_source_is(pair):
     assert pair[0].is_cuda
 
 
+# torch's own operations: they refuse tensors of two devices, and take single numbers and indices of the host.
+
+MIXED = {
+    "operator": lambda x, host: x - host,
+    "the other way round": lambda x, host: host < x,
+    "in place": lambda x, host: x.mul_(host),
+    "on the host": lambda x, host: host.add_(x.sum()),
+    "mask": lambda x, host: torch.where(torch.arange(1000) < 500, x, 0.0),
+    "masked": lambda x, host: x.masked_fill(host > 0, 0.0),
+    "of a view": lambda x, host: x.view(10, 100)[1:] @ host.view(100, 10),
+    "of what a kernel made": lambda x, host: (scale(x, 2.0) - 2.0 * host).abs().max(),
+    "cat": lambda x, host: torch.cat([x, host.to("cuda"), host]),
+    "stack": lambda x, host: torch.stack([host, x]),
+    "lookup": lambda x, host: x.index_select(0, torch.arange(4)),
+    "module": lambda x, host: torch.nn.LayerNorm(1000)(x),
+    "loss": lambda x, host: torch.nn.functional.mse_loss(x, host),
+    "out": lambda x, host: torch.add(x, x, out=host),
+    "one number in a list": lambda x, host: x * torch.tensor([2.0]),
+    "indexed and written": lambda x, host: x.__setitem__(torch.arange(4), host[:4]),
+    "a gradient": lambda x, host: torch.autograd.functional.vjp(lambda y: y * 2, x, x)[1] + x.to("cuda") * host,
+}
+
+
+@pytest.mark.parametrize("compute", MIXED.values(), ids=MIXED)
+def test_torch_refuses_tensors_of_two_devices(compute, pair):
+    with pytest.raises(RuntimeError, match="be on the same device"):
+        compute(pair[0], torch.randn(1000))
+
+
+def test_an_index_of_the_card_into_the_host():
+    with pytest.raises(RuntimeError, match="either on cpu or on the same device"):
+        torch.randn(8)[torch.arange(4, device="cuda")]
+
+
+ARRAYS = {"numpy": lambda x: x.numpy(), "asarray": np.asarray, "compared": lambda x: np.testing.assert_allclose(x, x), "number": np.float32}
+
+
+@pytest.mark.parametrize("make", ARRAYS.values(), ids=ARRAYS)
+def test_numpy_takes_nothing_of_the_card(make, pair):
+    with pytest.raises(TypeError, match="can't convert cuda:0 device type tensor to numpy"):
+        make(pair[0][:1].sum())
+
+
+TAKEN = {
+    "number": lambda x, host: x * torch.tensor(2.0) + host.sum(),
+    "number in place": lambda x, host: x.clone().mul_(torch.tensor(2.0)),
+    "index": lambda x, host: x[torch.randperm(1000)],
+    "copies": lambda x, host: torch.empty_like(x).copy_(host) + x,
+    "items": lambda x, host: [x.__setitem__(slice(0, 4), host[:4]), x.__setitem__(0, host[0]), host.__setitem__(1, x[1]), x + x][3],
+    "moved": lambda x, host: x + host.to(x) + host.type_as(x) + host.to(x.device, torch.float64) + torch.as_tensor(host, device=x.device),
+    "old names": lambda x, host: x[:3] + torch.FloatTensor([1, 2, 3]).cuda() + torch.Tensor([1, 2, 3]).to(x.device),
+    "old name on the host": lambda x, host: (torch.FloatTensor([1, 2, 3]) + host[:3]).cuda() + x[:3],
+    "like": lambda x, host: x + torch.zeros_like(host, device="cuda") + x.new_ones(1000) + torch.rand_like(x),
+    "module": lambda x, host: torch.nn.LayerNorm(1000).to(x.device)(x),
+}
+
+
+@pytest.mark.parametrize("compute", TAKEN.values(), ids=TAKEN)
+def test_torch_takes_from_the_host(compute, pair):
+    assert compute(pair[0], torch.randn(1000)).is_cuda
+
+
+def test_what_comes_to_the_card_is_a_copy(pair):
+    host = np.ones(300, dtype=np.float32)
+    x = torch.as_tensor(host, device="cuda")
+    x.add_(1)
+    assert host.sum() == 300
+    assert (scale(x, 2.0) == 4).all()
+
+
 # Tests in several processes, and in a group of one: what packages for many cards run on one.
 
 

@@ -36,9 +36,20 @@ import triton
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
-from warpwave.inside.fake_gpu import assertions, compiled, driver, no_data, objects, redirect, streams, torch_device, torch_ops, unknown
+from warpwave.inside.fake_gpu import (
+    assertions,
+    compiled,
+    driver,
+    host_side,
+    no_data,
+    objects,
+    redirect,
+    streams,
+    torch_device,
+    torch_ops,
+    unknown,
+)
 from warpwave.inside.fake_gpu.allocated import memory_answers
-from warpwave.inside.fake_gpu.host_side import switched_on
 from warpwave.inside.fake_gpu.torch_device import Patch, always, missing, nothing
 from warpwave.inside.fake_gpu.tuning import Tuning
 from warpwave.records import Architecture
@@ -281,7 +292,7 @@ def in_backward(mode: torch.overrides.TorchFunctionMode) -> list[Answer]:
     """A backward runs the package's own code, which sees the card."""
 
     def running(run_backward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        with switched_on(None if compiled.has_no_modes() else mode):
+        with host_side.switched_on(None if compiled.has_no_modes() else mode):
             return run_backward(*args, **kwargs)
 
     return [around(torch.autograd, "_engine_run_backward", running, "torch turns a mode off while a function that it saw runs")]
@@ -533,7 +544,7 @@ def interpreted(processors: int, card: Architecture, whole: Architecture) -> lis
         *arithmetic(),
         *language(),
         *hardware(processors, card),
-        around(type(os.environ), "__getitem__", interpreter.noting_who_asks, "who asks for the interpreter may choose the host for it"),
+        around(type(os.environ), "__getitem__", host_side.noting_who_asks, "who asks for the interpreter may choose the host for it"),
         # Host code asks what a kernel is, and reads its parameters and its source.
         add(InterpretedFunction, "__getattribute__", interpreter.own_attribute, "isinstance(kernel, triton.JITFunction) holds"),
         add(InterpretedFunction, "__getattr__", interpreter.attribute_of_compiled, "what it lacks comes from the kernel to be compiled"),

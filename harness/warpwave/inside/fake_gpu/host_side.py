@@ -8,15 +8,17 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 import triton
 
-_HOST, _PINNED, _KNOWN, _SHAPE = "_warpwave_host", "_warpwave_pinned", "_warpwave_known", "_warpwave_shape"
-_CARD = "_warpwave_card"  # of a storage
+_PLACE, _PINNED, _KNOWN = "_warpwave_place", "_warpwave_pinned", "_warpwave_known"
+_HOST, _CARD, _SHAPE = "host", "card", "shape"  # places
+_OF_CARD = "_warpwave_card"  # of a storage
 _MOST_KNOWN = 1 << 16  # elements
 _BEHIND_NUMBERS = re.compile(r",\s+(size|dtype|layout|grad_fn|requires_grad|tangent)=")  # in the text of a tensor
 # Where torch itself computes shapes in Python, for operators that autograd calls: it must see tensors as they are.
@@ -24,6 +26,45 @@ _OF_TORCH = ("torch._refs", "torch._prims", "torch._decomp", "torch._meta_regist
 _WRAPPERS = 3  # functions of a package that it has put before torch's own may stand between
 Value = TypeVar("Value")
 _NAMES_PLACE = tuple(map(int, triton.__version__.split(".")[:2])) < (3, 7)  # in the message of its launchers
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Functions of torch and methods of tensors, by name.
+ARITHMETIC = _names("""
+add sub rsub subtract mul multiply div divide true_divide truediv floor_divide floordiv mod remainder fmod pow matmul and or xor lt le gt
+ge eq ne neg invert abs lshift rshift negative bitwise_and bitwise_or bitwise_xor bitwise_not logical_and logical_or logical_not
+logical_xor less less_equal greater greater_equal not_equal isclose isnan isinf isfinite maximum minimum fmax fmin clamp clip clamp_min
+clamp_max exp exp2 expm1 log log2 log10 log1p sqrt rsqrt square reciprocal sin cos tan asin acos atan atan2 sinh cosh tanh sigmoid relu
+gelu silu leaky_relu elu softplus hardtanh erf erfc floor ceil round trunc frac sign absolute nan_to_num lerp addcmul addcdiv logaddexp
+hypot
+""")
+COMPUTING = (  # operators, too
+    ARITHMETIC
+    | {f"__{kind}{name}__" for name in ARITHMETIC for kind in ("", "r")}
+    | _names("""
+sum nansum mean nanmean prod max min amax amin aminmax argmax argmin all any std var std_mean var_mean norm vector_norm matrix_norm
+linalg_norm linalg_vector_norm dist logsumexp count_nonzero nonzero median nanmedian quantile mode cumsum cumprod cummax cummin
+logcumsumexp diff sort argsort topk kthvalue unique unique_consecutive bincount histc trace mm bmm mv dot vdot inner outer einsum tensordot
+linear addmm addmv baddbmm addbmm softmax log_softmax layer_norm rms_norm group_norm normalize cosine_similarity cross_entropy nll_loss
+mse_loss l1_loss smooth_l1_loss huber_loss kl_div scaled_dot_product_attention embedding cdist searchsorted bucketize
+""")
+)
+# They refuse tensors of two devices, as an H200 does with torch 2.11; so does each of `COMPUTING` that takes several tensors.
+_REFUSING = (
+    COMPUTING
+    | {f"{name}_" for name in ARITHMETIC}
+    | {f"__i{name}__" for name in ARITHMETIC}
+    | _names("""
+cat concat concatenate stack hstack vstack dstack column_stack where masked_fill masked_fill_ masked_select index_select gather take
+take_along_dim scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_ index_add index_add_ index_copy index_copy_
+repeat_interleave allclose equal isin kron ger addr addmv addmm_ baddbmm_ cross bilinear conv1d conv2d conv3d conv_transpose2d batch_norm
+instance_norm embedding_bag prelu binary_cross_entropy binary_cross_entropy_with_logits pairwise_distance copysign nextafter xlogy gcd
+heaviside float_power masked_scatter masked_scatter_ row_stack block_diag meshgrid polar complex trapezoid linalg_solve
+""")
+)
 
 
 def asked_by_torch() -> bool:
@@ -53,9 +94,24 @@ def switched_on(mode: torch.overrides.TorchFunctionMode | None) -> contextlib.Ab
     return contextlib.nullcontext() if mode is None or any(entry is mode for entry in stack) else mode
 
 
+def place(tensor: torch.Tensor) -> str | None:
+    """Return where a tensor was made, or brought to; None if no call showed that. Then it counts as the card's, if there is one."""
+    return tensor.__dict__.get(_PLACE)
+
+
 def is_host(tensor: torch.Tensor) -> bool:
     """Whether a tensor was made on the host, or brought there."""
-    return getattr(tensor, _HOST, False) is True
+    return place(tensor) in (_HOST, _SHAPE)
+
+
+def is_card(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is sure to be on the card: a call has made it there, or brought it there."""
+    return place(tensor) == _CARD
+
+
+def is_shape(tensor: torch.Tensor) -> bool:
+    """Whether the package itself wanted a tensor on torch's meta device: it is neither on the host nor on the card."""
+    return place(tensor) == _SHAPE
 
 
 def is_meta(tensor: torch.Tensor) -> bool:
@@ -63,46 +119,41 @@ def is_meta(tensor: torch.Tensor) -> bool:
     return bool(torch._C._dispatch_keys(tensor).has(torch._C.DispatchKey.Meta))
 
 
-def put_on_host(value: Value) -> Value:
-    """Mark the tensors in what an operation returned."""
+def put(value: Value, where: str | None) -> Value:
+    """Mark the tensors in a value. With None, it is not known where they are."""
     for tensor in tensors_in(value):
         if type(tensor).__name__ != "FakeTensor":
-            tensor.__dict__[_HOST] = True
+            tensor.__dict__[_PLACE] = where
     return value
 
 
+def put_on_host(value: Value) -> Value:
+    """Mark the tensors in what an operation returned."""
+    return put(value, _HOST)
+
+
+def put_on_card(value: Value) -> Value:
+    """Mark the tensors in what an operation returned."""
+    return put(value, _CARD)
+
+
 def make_shape(tensor: torch.Tensor) -> torch.Tensor:
-    """Mark a tensor that the package itself wants on torch's meta device: it is neither on the host nor on the card."""
-    put_on_host(tensor).__dict__[_SHAPE] = True
-    return tensor
-
-
-def is_shape(tensor: torch.Tensor) -> bool:
-    """Whether `make_shape` has marked it."""
-    return tensor.__dict__.get(_SHAPE, False) is True
+    """Mark a tensor that the package itself wants on torch's meta device."""
+    return put(tensor, _SHAPE)
 
 
 def marked_as(sources: Iterable[torch.Tensor], made: Value) -> Value:
-    """Mark what a call made of tensors: on torch's meta device if one of them is, and on the host if all are there or none is given."""
-    sources = list(sources)
-    if not any(map(is_shape, sources)):
-        return put_on_host(made) if all(map(is_host, sources)) else made
-    for tensor in tensors_in(put_on_host(made)):
-        tensor.__dict__[_SHAPE] = True
-    return made
-
-
-def put_on_card(tensor: torch.Tensor) -> torch.Tensor:
-    """Remove the marks, so that the tensor is on the card."""
-    for mark in (_HOST, _SHAPE):
-        tensor.__dict__.pop(mark, None)
-    return tensor
+    """Mark what a call made of tensors: on torch's meta device if one of them is, else where they all are. Of none, it is on the host."""
+    places = set(map(place, sources)) or {_HOST}
+    if _SHAPE in places:
+        return put(made, _SHAPE)
+    return put(made, places.pop()) if len(places) == 1 and None not in places else made
 
 
 @contextlib.contextmanager
 def unmarked(tensor: torch.Tensor) -> Iterator[None]:
     """Take the marks off a tensor while torch writes it, with all of its attributes."""
-    marks = {mark: tensor.__dict__.pop(mark) for mark in (_HOST, _KNOWN, _SHAPE) if mark in tensor.__dict__}
+    marks = {mark: tensor.__dict__.pop(mark) for mark in (_PLACE, _KNOWN) if mark in tensor.__dict__}
     try:
         yield
     finally:
@@ -111,13 +162,13 @@ def unmarked(tensor: torch.Tensor) -> Iterator[None]:
 
 def mark_storage(storage: Value) -> Value:
     """Mark the storage of a tensor on the card, before torch writes it or after torch has read it."""
-    setattr(storage, _CARD, True)
+    setattr(storage, _OF_CARD, True)
     return storage
 
 
 def is_of_card(storage: Any) -> bool:
     """Whether `mark_storage` has marked it."""
-    return getattr(storage, _CARD, False) is True
+    return getattr(storage, _OF_CARD, False) is True
 
 
 def pin(tensor: torch.Tensor) -> torch.Tensor:
@@ -129,6 +180,36 @@ def pin(tensor: torch.Tensor) -> torch.Tensor:
 def is_pinned(tensor: torch.Tensor) -> bool:
     """Whether `pin` has marked it."""
     return getattr(tensor.untyped_storage(), _PINNED, False) is True
+
+
+# A package may choose the host where kernels are interpreted: `"cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"`. It has to
+# ask for that, and who asks is noted: a file of tests speaks for itself, and any other module for the whole package.
+
+_ASKS = "TRITON_INTERPRET"
+_READS_FOR_OTHERS = ("os", "collections.abc", "_collections_abc", "triton.knobs")
+_OTHERS = {*sys.stdlib_module_names, "warpwave", "torch", "triton", "pytest", "_pytest", "pluggy", "numpy"}
+_asked: set[str] = set()  # files
+
+
+def noting_who_asks(read: Callable[[Any, str], str], environ: Any, name: str) -> str:
+    """Read a variable of `os.environ`."""
+    frame: FrameType | None = sys._getframe(2) if name == _ASKS else None
+    while frame is not None and frame.f_globals.get("__name__") in _READS_FOR_OTHERS:
+        frame = frame.f_back
+    if frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] not in _OTHERS:
+        _asked.add(frame.f_code.co_filename)
+    return read(environ, name)
+
+
+def may_have_chosen_the_host(*files: str) -> bool:
+    """Whether a file has asked that speaks for this call: one of `files` or of the callers, or one that is no file of tests."""
+    if not _asked:
+        return False
+    callers, frame = {*files}, sys._getframe(1)
+    while frame is not None:
+        callers.add(frame.f_code.co_filename)
+        frame = frame.f_back  # type: ignore[assignment]
+    return any(file in callers or not Path(file).stem.startswith("test_") for file in _asked)
 
 
 def refused(arguments: Iterable[tuple[str, Any]]) -> ValueError | None:
@@ -144,6 +225,39 @@ def refused(arguments: Iterable[tuple[str, Any]]) -> ValueError | None:
             at = f" (at {place})" if _NAMES_PLACE else ""
             return ValueError(f"Pointer argument{at} cannot be accessed from Triton (cpu tensor?): {name} is on the host")
     return None
+
+
+def is_mixed(tensors: Iterable[torch.Tensor]) -> bool:
+    """Whether one is sure to be on the host, and one on the card."""
+    return {_HOST, _CARD} <= set(map(place, tensors))
+
+
+def of_the_card(function: Any, args: Any, mixed: list[torch.Tensor], card: torch.device) -> bool:
+    """Whether what torch makes of tensors of the host and of the card is on the card; False if that is not sure.
+
+    Torch takes single numbers of the host (tensors without dimensions) beside the card's tensors, and the host's indices.
+
+    Raises:
+        RuntimeError: torch's own, where it does not take these tensors.
+    """
+    name, modes = getattr(function, "__name__", ""), cast(Any, torch._C)
+    is_plain = all(type(tensor) in (torch.Tensor, torch.nn.Parameter) for tensor in mixed)
+    is_torchs = str(getattr(function, "__module__", None) or "torch").startswith("torch") and not is_packages_op(function)
+    if not is_plain or not is_torchs or modes._len_torch_dispatch_stack() or may_have_chosen_the_host():
+        return False
+    if name == "__getitem__":
+        if is_host(args[0]) and any(is_card(index) and index.dim() for index in tensors_in(args[1])):
+            raise RuntimeError("indices should be either on cpu or on the same device as the indexed tensor (cpu)")
+        return not is_host(args[0])
+    if name == "__setitem__":  # without indices of several numbers it copies
+        is_wrong = isinstance(args[2], torch.Tensor) and args[2].numel() > 1 and any(each.dim() for each in tensors_in(args[1]))
+        is_wrong &= is_mixed(tensors_in(args[0], args[2]))
+    else:
+        writes = name.endswith("_") and not name.endswith("__")
+        is_wrong = name in _REFUSING and any(is_host(each) and (each.dim() or (writes and each is args[0])) for each in mixed)
+    if is_wrong:
+        raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {card} and cpu!")
+    return name in _REFUSING
 
 
 def _taken_apart(arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:

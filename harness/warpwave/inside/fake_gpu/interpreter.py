@@ -19,7 +19,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import FrameType, ModuleType, SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -36,7 +36,7 @@ from triton.runtime.errors import InterpreterError, OutOfResources
 from triton.runtime.interpreter import InterpreterOptions, interpreter_builder, interpreter_semantic
 from triton.runtime.jit import JITFunction
 
-from warpwave.inside.fake_gpu.host_side import refused, tensors_in
+from warpwave.inside.fake_gpu.host_side import may_have_chosen_the_host, refused, tensors_in
 from warpwave.inside.fake_gpu.language import note_types, number, typed
 from warpwave.inside.fake_gpu.launches import Launched, check_descriptors, check_grid
 from warpwave.inside.fake_gpu.redirect import Redirect
@@ -123,24 +123,6 @@ def within_the_interpreter(function: Callable[..., Any], *args: Any, **kwargs: A
 
 # Tensors on the host: a card's launcher refuses them, and Triton's interpreter takes them.
 
-# A package may choose the host where kernels are interpreted: `"cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"`. It has to
-# ask for that, and who asks is noted: a file of tests speaks for itself, and any other module for the whole package.
-
-_ASKS = "TRITON_INTERPRET"
-_READS_FOR_OTHERS = ("os", "collections.abc", "_collections_abc", "triton.knobs")
-_OTHERS = {*sys.stdlib_module_names, "warpwave", "torch", "triton", "pytest", "_pytest", "pluggy", "numpy"}
-_asked: set[str] = set()  # files
-
-
-def noting_who_asks(read: Callable[[Any, str], str], environ: Any, name: str) -> str:
-    """Read a variable of `os.environ`."""
-    frame: FrameType | None = sys._getframe(2) if name == _ASKS else None
-    while frame is not None and frame.f_globals.get("__name__") in _READS_FOR_OTHERS:
-        frame = frame.f_back
-    if frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] not in _OTHERS:
-        _asked.add(frame.f_code.co_filename)
-    return read(environ, name)
-
 
 def refuse_host_tensors(executor: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Raise what Triton's launchers raise on a card for a tensor of the host, unless the package has chosen the host for all of them."""
@@ -150,17 +132,8 @@ def refuse_host_tensors(executor: Any, args: Sequence[Any], kwargs: Mapping[str,
         graph, card = cast(Any, torch._C), Redirect.current
         in_backward = graph._current_graph_task_id() != -1  # there, it is not known of tensors that autograd made
         some_on_card = not in_backward and card is not None and any(map(card.is_on_card, tensors_in(list(given.values()))))
-        if some_on_card or not _may_have_chosen_the_host(executor.fn):
+        if some_on_card or not may_have_chosen_the_host(executor.fn.__code__.co_filename):
             raise error
-
-
-def _may_have_chosen_the_host(kernel: Any) -> bool:
-    """Whether a file has asked that speaks for this launch: of the kernel, of its callers, or one that is no file of tests."""
-    files, frame = {kernel.__code__.co_filename}, sys._getframe(1)
-    while frame is not None:
-        files.add(frame.f_code.co_filename)
-        frame = frame.f_back  # type: ignore[assignment]
-    return any(file in files or not Path(file).stem.startswith("test_") for file in _asked)
 
 
 # Lets an interpreted kernel look like a compiled one to host code, which asks what it is and reads its parameters and its source.

@@ -195,6 +195,7 @@ class WithoutData(Redirect):
         sources = list(marks.tensors_in(args, kwargs))
         if not any(map(marks.is_meta, sources)):
             return super().call(func, args, kwargs)
+        is_of_card = self.takes_both(func, args, sources)
         name = getattr(func, "__name__", "")
         if writes := _writes(name):
             written = list(marks.tensors_in(args[:1] or kwargs))
@@ -216,6 +217,8 @@ class WithoutData(Redirect):
         result = self._on_meta(func, name, _each(args, send), _each(kwargs, send))
         if name == _COUNTS_INFINITE:
             marks.keep(args[1], torch.zeros(args[1].shape, dtype=args[1].dtype, device="cpu"))
+        if is_of_card:
+            return marks.put_on_card(result)
         return result if writes else marks.marked_as(sources, result)
 
     def _send(self, tensor: torch.Tensor) -> torch.Tensor:

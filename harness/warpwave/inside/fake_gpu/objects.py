@@ -75,7 +75,7 @@ def restored(rebuild: Callable[..., torch.Tensor], args: Any, place: str, data: 
 
     It was at `place`, the card's name or `cpu`; `data` is what a tensor without data would hold, if that is known.
     """
-    made, redirect = marks.put_on_card(rebuild(*args)), Redirect.current
+    made, redirect = marks.put(rebuild(*args), None), Redirect.current
     if data is not None:
         marks.know(made, data)
     if redirect is None:

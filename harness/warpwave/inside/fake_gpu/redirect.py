@@ -78,7 +78,7 @@ class Redirect(torch.overrides.TorchFunctionMode):
             kwargs["generator"] = None  # the numbers of the card's default generator are those of torch's own
         if name == "__set__":
             if getattr(func, "__self__", None) is torch.Tensor.data:  # a parameter is moved so
-                (marks.put_on_host if marks.is_host(args[1]) else marks.put_on_card)(args[0])
+                marks.put(args[0], marks.place(args[1]))
             return func(*args)
         if name in _WAIT and self.is_on_card(args[0]):
             wait()
@@ -137,13 +137,26 @@ class Redirect(torch.overrides.TorchFunctionMode):
 
     def make(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Call a function that makes a tensor on the pretended device."""
-        return func(*args, **kwargs)
+        made = func(*args, **kwargs)
+        if func in (torch.as_tensor, torch.asarray) and args:  # they copy nothing that is on the device below
+            given = args[0]
+            if isinstance(given, torch.Tensor) and not marks.is_host(given):
+                return made
+            made = made.clone()
+        return made if marks.is_packages_op(func) else marks.put_on_card(made)
 
     def call(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Call any other function. What it makes is where its tensors are."""
-        made = compiled.call(func, args, kwargs) if compiled.is_followed(func) else func(*args, **kwargs)
         sources = list(marks.tensors_in(args, kwargs))
+        is_of_card = self.takes_both(func, args, sources)
+        made = compiled.call(func, args, kwargs) if compiled.is_followed(func) else func(*args, **kwargs)
+        if is_of_card:
+            return marks.put_on_card(made)
         return made if not sources and marks.is_packages_op(func) else marks.marked_as(sources, made)
+
+    def takes_both(self, func: Any, args: Any, sources: list[torch.Tensor]) -> bool:
+        """Whether a call gets tensors of the host and of the card, and makes one of the card. Raise torch's error if it refuses them."""
+        return len(sources) > 1 and marks.is_mixed(sources) and marks.of_the_card(func, args, sources, self.claim)
 
     def move(self, tensor: torch.Tensor, device: Any, *rest: Any, **options: Any) -> torch.Tensor:
         """Return a tensor on another device; itself, if it is there."""
@@ -152,7 +165,8 @@ class Redirect(torch.overrides.TorchFunctionMode):
         if is_to_card == marks.is_host(tensor) and str(device) != "meta":
             self._wait_for_copy(tensor, non_blocking)
         if is_to_card:
-            return marks.put_on_card(self.bring(tensor, rest, options)) if marks.is_host(tensor) else self.convert(tensor, rest, options)
+            moved = self.bring(tensor, rest, options) if marks.is_host(tensor) else self.convert(tensor, rest, options)
+            return moved if moved is tensor else marks.put_on_card(moved)
         if str(device) == "meta":
             return marks.make_shape(self.convert(tensor, rest, options).to("meta", copy=True))
         if marks.is_host(tensor) or not self.is_on_card(tensor):
@@ -207,7 +221,7 @@ class Redirect(torch.overrides.TorchFunctionMode):
 
     def read(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a tensor of the card that was made of what `torch.load` has read."""
-        return marks.put_on_card(tensor)
+        return marks.put(tensor, None)
 
     def _to(self, func: Any, args: Any, kwargs: Any) -> Any:
         tensor, rest = args[0], list(args[1:])
@@ -232,6 +246,17 @@ class Redirect(torch.overrides.TorchFunctionMode):
             return self.call(func, args, kwargs)
         said = str(args[0].cpu().type() if args[0].is_meta else func(*args))
         return said.replace("torch.", f"torch.{self.claim.type}.") if self.is_on_card(args[0]) else said
+
+    def _array(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if marks.is_card(args[0]) and not kwargs.get("force") and not marks.may_have_chosen_the_host():
+            raise TypeError(
+                f"can't convert {self.claim} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+            )
+        return self.call(func, args, kwargs)
+
+    def _pack(self, func: Any, args: Any, kwargs: Any) -> Any:
+        packed, sizes = self.call(func, args, kwargs)
+        return packed, marks.put_on_host(sizes)
 
     def _repr(self, func: Any, args: Any, kwargs: Any) -> str:
         text = str(self.call(func, args, kwargs))
@@ -290,12 +315,16 @@ def conversion(rest: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]
 
 _ACTIONS = {
     "to": Redirect._to,
+    "type_as": Redirect._to,
     "cpu": lambda self, func, args, kwargs: self.move(args[0], "cpu"),
     "copy_": Redirect._copy,
     "pin_memory": lambda self, func, args, kwargs: marks.pin(args[0].clone()),
     "is_pinned": lambda self, func, args, kwargs: marks.is_pinned(args[0]),
     "get_device": lambda self, func, args, kwargs: 0 if self.is_on_card(args[0]) else -1,
     "type": Redirect._type,
+    "numpy": Redirect._array,
+    "__array__": Redirect._array,
+    "_pack_padded_sequence": Redirect._pack,
     "__repr__": Redirect._repr,
     "__format__": Redirect._repr,
     # torch knows the number of the vendor's kind of device.

@@ -21,7 +21,7 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 from warpwave.inside.fake_gpu.emulated_findings import Given, at, finding
-from warpwave.inside.fake_gpu.host_side import is_packages_op, tensors_in
+from warpwave.inside.fake_gpu.host_side import ARITHMETIC, COMPUTING, is_packages_op, tensors_in
 from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.process.outcomes import statement
 from warpwave.inside.sanitize.memory import Shadows, names, same_memory
@@ -43,31 +43,12 @@ _PARTS = names("""
 __getitem__ narrow select split split_with_sizes chunk unbind tensor_split as_strided index_select gather take take_along_dim masked_select
 diagonal unfold where masked_fill tril triu
 """)
-_ARITHMETIC = names("""
-add sub rsub subtract mul multiply div divide true_divide truediv floor_divide floordiv mod remainder fmod pow matmul and or xor lt le gt
-ge eq ne neg invert abs lshift rshift negative bitwise_and bitwise_or bitwise_xor bitwise_not logical_and logical_or logical_not
-logical_xor less less_equal greater greater_equal not_equal isclose isnan isinf isfinite maximum minimum fmax fmin clamp clip clamp_min
-clamp_max exp exp2 expm1 log log2 log10 log1p sqrt rsqrt square reciprocal sin cos tan asin acos atan atan2 sinh cosh tanh sigmoid relu
-gelu silu leaky_relu elu softplus hardtanh erf erfc floor ceil round trunc frac sign absolute nan_to_num lerp addcmul addcdiv logaddexp
-hypot
-""")
-_READS = (
-    _ARITHMETIC
-    | {f"__{kind}{name}__" for name in _ARITHMETIC for kind in ("", "r")}
-    | names("""
-sum nansum mean nanmean prod max min amax amin aminmax argmax argmin all any std var std_mean var_mean norm vector_norm matrix_norm
-linalg_norm linalg_vector_norm dist logsumexp count_nonzero nonzero median nanmedian quantile mode cumsum cumprod cummax cummin
-logcumsumexp diff sort argsort topk kthvalue unique unique_consecutive bincount histc trace mm bmm mv dot vdot inner outer einsum tensordot
-linear addmm addmv baddbmm addbmm softmax log_softmax layer_norm rms_norm group_norm normalize cosine_similarity cross_entropy nll_loss
-mse_loss l1_loss smooth_l1_loss huber_loss kl_div scaled_dot_product_attention embedding cdist searchsorted bucketize
-""")
-)
 # No filling is sure to change them.
 _COMPARISONS = names("eq ne lt le gt ge less less_equal greater greater_equal not_equal isclose isinf")
 _NUMBERS = frozenset(
     ("item", "tolist", "equal", "allclose", "__bool__", "__int__", "__float__", "__index__", "__complex__", "__contains__")
 )
-_IN_PLACE = {f"{name}_": name for name in _ARITHMETIC} | {f"__i{name}__": f"__{name}__" for name in _ARITHMETIC}
+_IN_PLACE = {f"{name}_": name for name in ARITHMETIC} | {f"__i{name}__": f"__{name}__" for name in ARITHMETIC}
 
 
 @dataclass(frozen=True)
@@ -89,7 +70,7 @@ class TorchReads:
             return
         name, kwargs = getattr(function, "__name__", ""), kwargs or {}
         is_copy = name in _CONVERSIONS or name in (Redirect.current.kinds if Redirect.current else ())
-        is_known = is_copy or name in _NUMBERS or name in _COPIES or name in _READS or name in _IN_PLACE
+        is_known = is_copy or name in _NUMBERS or name in _COPIES or name in COMPUTING or name in _IN_PLACE
         if not is_known or is_packages_op(function):
             self._shadows.called(function, args, kwargs, result)
             return

@@ -132,8 +132,6 @@ def begin(config: pytest.Config, card: Architecture, *, emulated: bool, sanitize
             check_emulator()
         except UnusableError as error:
             raise pytest.UsageError(f"--warpwave {card.name}: {error}. {error.hint}") from None
-    else:
-        os.environ["TRITON_INTERPRET"] = "1"
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # as in a run
     until_the_end = contextlib.ExitStack()
     config.add_cleanup(until_the_end.close)

@@ -36,12 +36,30 @@ def test_a_row_changes_what_is_there_and_a_later_one_wraps_it():
 
 
 ASKED = """
-import json, sys
+import json, os, sys
 import torch
 from warpwave.inside.fake_gpu import card as door
+from torch.nn.utils.rnn import pack_padded_sequence as pack
 from warpwave.records import Architecture, from_json
 
 door.interpreted_device(from_json(Architecture, sys.argv[1]), ["cuda"])
+
+class Moving(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        return args[1] + torch.zeros_like(args[1]).copy_(args[0].as_subclass(torch.Tensor))
+
+def two(device="cpu"):
+    return torch.ones(2, device=device)
+
+def moved(parameter):
+    parameter.data = parameter.data.cuda()
+    return parameter
+
+def backward(host):
+    (host.cuda() * two("cuda")).sum().backward()
+    return host.grad
+
 found = {}
 for asked in json.loads(sys.argv[2]):
     try:
@@ -64,6 +82,18 @@ ANSWERS = {
     "torch.accelerator.set_device_index(7)": "NotPretended",
     "torch.cuda.set_device('cuda:1')": "NotPretended",
     "torch.zeros(1, device='cuda:1')": "NotPretended",
+    # A tensor of the host meets one of the card, which torch refuses where both are sure to be there.
+    "two() + two('cuda')": "RuntimeError",
+    "two('cuda').numpy()": "TypeError",
+    "two('cuda').numpy(force=True).sum() == 2": "np.True_",
+    "(moved(torch.nn.Parameter(two())) + two('cuda')).is_cuda": "True",
+    "(backward(two().requires_grad_()) + two()).is_cuda": "False",
+    "(torch.FloatTensor([1, 2]) + two()).sum().item()": "5.0",
+    "(torch.ones(2).as_subclass(Moving) + two('cuda')).is_cuda": "True",
+    "(pack(torch.ones(2, 3, 1, device='cuda'), torch.tensor([3, 2]), True).batch_sizes * torch.ones(3)).is_cuda": "False",
+    "[(each.cuda() + two('cuda')).is_cuda for each in [torch.Tensor([1, 2])]]": "[True]",
+    "[(each.cuda(), each + two())[1].sum().item() for each in [torch.Tensor([1, 2])]]": "[5.0]",
+    "os.environ['TRITON_INTERPRET'] and (two() + two('cuda')).sum().item()": "4.0",  # who asks may have chosen the host
 }
 
 
