@@ -89,7 +89,7 @@ ANSWERS = {
     "(moved(torch.nn.Parameter(two())) + two('cuda')).is_cuda": "True",
     "(backward(two().requires_grad_()) + two()).is_cuda": "False",
     "(torch.FloatTensor([1, 2]) + two()).sum().item()": "5.0",
-    "(torch.ones(2).as_subclass(Moving) + two('cuda')).is_cuda": "True",
+    "(torch.Tensor._make_subclass(Moving, two()) + two('cuda')).is_cuda": "True",
     "(pack(torch.ones(2, 3, 1, device='cuda'), torch.tensor([3, 2]), True).batch_sizes * torch.ones(3)).is_cuda": "False",
     "[(each.cuda() + two('cuda')).is_cuda for each in [torch.Tensor([1, 2])]]": "[True]",
     "[(each.cuda(), each + two())[1].sum().item() for each in [torch.Tensor([1, 2])]]": "[5.0]",
