@@ -13,7 +13,7 @@ _MOST = 50  # causes kept of a target
 _MODULE = re.compile(r"No module named '([\w.]+)'|No package metadata was found for ([\w.-]+)")
 _EXCEPTION = re.compile(r"^(?:\w*Error|NotBuilt|NotPretended|NeedsCard): ")
 _HINTS = {
-    NotRun.REQUIREMENT: "Install it on this machine, or in the image of a container.",
+    NotRun.REQUIREMENT: "Bring it to this machine, or into the image of a container.",
     NotRun.NEEDS_BUILD: "Run them where the package is built and installed, or leave them out.",
     NotRun.NEEDS_CARD: "Run them on a target with a card.",
     NotRun.NOT_PRETENDED: "This is a gap of warpwave, and no fault of the package: report it with that text. On a card, these run.",

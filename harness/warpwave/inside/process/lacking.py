@@ -183,6 +183,18 @@ def _requirement(name: str) -> str:
     return "" if any(is_near(top, other) for other in known if len(other) > 3 and "." not in other) else top
 
 
+# What pytest says where a plugin of it is missing: the plugin, by the fixture that it has.
+_NO_ASYNC = "async def functions are not natively supported"
+_PLUGINS = {"benchmark": "pytest-benchmark", "mocker": "pytest-mock", "event_loop": "pytest-asyncio", "httpserver": "pytest-httpserver"}
+
+
+def missing_plugin(error: BaseException) -> str:
+    """Return the plugin of pytest without which a test cannot be called; empty if it is about something else."""
+    if type(error).__name__ == "FixtureLookupError":
+        return _PLUGINS.get(getattr(error, "argname", None) or "", "")
+    return "pytest-asyncio" if str(error).startswith(_NO_ASYNC) else ""
+
+
 def missing_program(error: BaseException) -> str:
     """Return the program that a package starts and this machine does not have; empty if its name is one of the path with a letter wrong."""
     name = str(getattr(error, "filename", None) or "")

@@ -24,7 +24,7 @@ from types import FunctionType, ModuleType, TracebackType
 from typing import Any, ClassVar
 
 from warpwave.inside.process.judged import judged
-from warpwave.inside.process.lacking import is_near, missing_modules, missing_program, pointer, unbuilt
+from warpwave.inside.process.lacking import is_near, missing_modules, missing_plugin, missing_program, pointer, unbuilt
 from warpwave.inside.process.needs import sources
 from warpwave.records import UNCHECKED, NotRun, StageReport, Verdict, worst
 
@@ -382,6 +382,8 @@ def reason_of(error: BaseException, printed: str | None = None) -> tuple[NotRun,
             return NotRun.NEEDS_CARD, ""
         if _PORT_IS_TAKEN.search(text):
             return NotRun.NOT_PRETENDED, f"its port is taken, because warpwave runs a test for several cards at once: {text.strip()[-200:]}"
+        if plugin := missing_plugin(each):
+            return NotRun.REQUIREMENT, f"a plugin of pytest is not installed: --with {plugin} adds it"
         if program := missing_program(each):
             return NotRun.REQUIREMENT, f"there is no program {program} on this machine"
         if file := pointer(each):

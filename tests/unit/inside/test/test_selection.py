@@ -493,6 +493,10 @@ def _reads_a_pointer():
     json.loads(path.read_text())
 
 
+def _without_fixture(name):
+    raise type("FixtureLookupError", (LookupError,), {"argname": name, "formatrepr": lambda self: self})
+
+
 def _finds_after_memory():
     """Whatever was asked, a finding stands."""
     Pretended.asked.add("mem_get_info")
@@ -569,6 +573,9 @@ CASES = {
     "no tool": (lambda: subprocess.run(["some-smi"], check=True), NotRun.NOT_PRETENDED),
     "no program": (lambda: subprocess.run(["nobodys-compiler"], check=True), NotRun.REQUIREMENT),
     "a misspelt program": (lambda: subprocess.run(["bassh"], check=True), NotRun.RAISED),
+    "no plugin for a fixture": (lambda: _without_fixture("benchmark"), NotRun.REQUIREMENT),
+    "a misspelt fixture": (lambda: _without_fixture("benhcmark"), NotRun.RAISED),
+    "no plugin for async": (lambda: pytest.fail("async def functions are not natively supported.\nYou need"), NotRun.REQUIREMENT),
     "a pointer of Git LFS": (_reads_a_pointer, NotRun.REQUIREMENT),
     "a finding after a question about memory": (_finds_after_memory, NotRun.RAISED),
     "a port that another process has": (lambda: (_ for _ in ()).throw(OSError(98, "Address already in use")), NotRun.NOT_PRETENDED),
