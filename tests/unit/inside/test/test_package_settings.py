@@ -109,7 +109,7 @@ NAMES = ("modules", "child", "options", "folder", "rootdir", "warnings")
 
 
 def test_tests_run_with_the_settings_of_their_package(run_inside, package):
-    """The root, paths from it, `pythonpath`, `addopts`, markers, warnings, patterns and the root's conftest. Ids stay relative to `--kernels`."""
+    """The root, paths from it, `pythonpath`, `addopts`, markers, warnings, patterns and conftest. Ids stay relative to `--kernels`."""
     output = run_inside(package / "tests", Stage.TEST, light=True, **job(package, package / "tests"))
     report = json.loads((output / "stages.json").read_text())["reports"][1]
 
