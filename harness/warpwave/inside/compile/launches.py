@@ -130,6 +130,7 @@ def run_tests(
     if ended in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.INTERRUPTED) and not (cut or reported):
         how = pytest.ExitCode(ended).name.lower().replace("_", " ")
         said = f"pytest ended early ({how}), so some tests did not run: see the stage's log"
+        on_collected(["(pytest)"], 0, Counter())  # a row of ours: without it, the audit blames the package
         on_start("(pytest)")
         on_end("(pytest)", Failure("(pytest)", said, NotRun.STOPPED, broken=True))
     return cut

@@ -422,6 +422,17 @@ def test_a_file_that_needs_a_card_to_load_has_not_failed(run_inside, tmp_path):
     }
 
 
+def test_a_package_that_ends_pytest_is_not_said_to_forge_its_results(run_inside, tmp_path):
+    card = next(card for card in load_targets()["cpu"].architectures if card.name == "sm_90")
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "test_a.py").write_text("import pytest\ndef test_a(): pytest.exit('enough')\ndef test_b(): pass\n")
+    output = run_inside(tmp_path / "package", Stage.COMPILE, architectures=(card,))
+    report = json.loads((output / "compile" / "report.json").read_text())
+
+    assert (report["verdict"], report["doubts"]) == ("error", [])
+    assert "pytest ended early" in (output / "compile" / "kernels.jsonl").read_text()
+
+
 # What runs on one architecture and raises, or ends its process, on another is a failure; what raises everywhere is not.
 
 TEST = "test_a.py::test_a"
