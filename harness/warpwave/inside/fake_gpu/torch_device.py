@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
@@ -219,10 +220,16 @@ class Runtime:
         return lambda *args: 0
 
 
+# What is measured: no answer could be pretended.
+_MEASURED = re.compile(r"power_?(usage|draw|info)|temp|clock|utili[sz]ation|fan_?speed|energy|throughput|activity", re.IGNORECASE)
+
+
 def missing(name: str) -> Callable[..., object]:
     """Return a function that refuses to do what a real card can."""
 
     def refuse(*args: object, **kwargs: object) -> object:
+        if _MEASURED.search(name):
+            raise NeedsCard(f"{name} is measured, and needs a card")
         raise NotPretended(f"the pretended card has no {name}")
 
     return refuse

@@ -17,7 +17,7 @@ pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s
 
 from warpwave.config.targets import load_targets
 from warpwave.inside.fake_gpu.vendor_tools import pretend_tools
-from warpwave.inside.process.outcomes import NotPretended, why_not_run
+from warpwave.inside.process.outcomes import NeedsCard, NotPretended, why_not_run
 from warpwave.records import NotRun
 
 GIB = 1 << 30
@@ -69,7 +69,10 @@ def test_the_c_library_answers_ctypes(pretended):
     assert nvml.nvmlDeviceGetMemoryInfo_v2(handle, ctypes.byref(later)) == 0
     assert list(later) == [7, memory.total, 0, memory.free, memory.used]
     assert nvml.nvmlDeviceGetHandleByIndex_v2(1, ctypes.byref(handle)) != 0
-    with pytest.raises(NotPretended, match="nvmlDeviceGetFanSpeed"):
+    with pytest.raises(NotPretended, match="nvmlDeviceGetBrand") as caught:
+        nvml.nvmlDeviceGetBrand(handle, ctypes.byref(major))
+    assert not isinstance(caught.value, NeedsCard)
+    with pytest.raises(NeedsCard, match="nvmlDeviceGetFanSpeed"):
         nvml.nvmlDeviceGetFanSpeed(handle, ctypes.byref(count))
     assert ctypes.CDLL(None).getpid() > 0
 
