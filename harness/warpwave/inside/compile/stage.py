@@ -31,7 +31,7 @@ from warpwave.inside.process import forks, sealing
 from warpwave.inside.process.journal import Event, Journal, emit
 from warpwave.inside.process.outcomes import doubted, few, hint_of, missing_of, with_reasons
 from warpwave.inside.process.supervise import supervise
-from warpwave.inside.process.workers import answered, as_stage, budget_is_up, forked, time_is_up
+from warpwave.inside.process.workers import answered, as_stage, budget_is_up, forked, is_last, report_undisturbed, time_is_up
 from warpwave.inside.scripts.script import benches_of, how_to_run_scripts
 from warpwave.inside.test.budget import LONGER_BUDGET, MOST_REACHED, Pace, by_function, function_of
 from warpwave.inside.test.settings import files_with_tests
@@ -230,6 +230,7 @@ def compile_all(job: Job) -> StageReport:
 
     def report() -> StageReport:
         """Only now is every launch known, and with it which candidates an autotuner discards, and which errors tests expect."""
+        report_undisturbed(job)
         before = list(rows)
         rows[:] = (fails_here_only(discarded.mark(_as_expected(row, expected)), cases) for row in _once(rows))
         if rows != before:
@@ -263,6 +264,9 @@ def compile_all(job: Job) -> StageReport:
         )
 
     def run(card: Architecture) -> None:
+        if is_last(job.limits.budget) and not (folder / f"journal-{card.name}.jsonl").exists():
+            notes[f"{BUDGET_UP} before all tests were compiled"] = None
+            return
         fresh = _fresh_rows()
 
         def on_event(event: Event) -> None:

@@ -178,6 +178,12 @@ def is_last(budget: Budget | None) -> bool:
     return budget is not None and time_is_up(_TO_END_S)
 
 
+def report_undisturbed(job: Job) -> None:
+    """In a stage whose workers have ended: with a budget, its end comes while the stage writes what they found, and must not stop that."""
+    if job.limits.budget:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 class Ended(BaseException):
     """A test has used up its share of a budget. It is no Exception, so that a package does not catch it."""
 

@@ -29,7 +29,7 @@ from warpwave.inside.process.journal import Event, Journal, emit
 from warpwave.inside.process.lease import Lease, Used
 from warpwave.inside.process.outcomes import doubted, few, hint_of, missing_of, with_reasons
 from warpwave.inside.process.supervise import LOST_DEVICE, Death, supervise
-from warpwave.inside.process.workers import as_stage, budget_is_up, spawned, time_is_up
+from warpwave.inside.process.workers import as_stage, budget_is_up, report_undisturbed, spawned, time_is_up
 from warpwave.inside.scripts.script import how_to_run_scripts
 from warpwave.inside.test.budget import LONGER_BUDGET, MOST_REACHED, Pace, function_of
 from warpwave.inside.test.notes import notes_of, refusal
@@ -362,6 +362,7 @@ def verify(job: Job) -> StageReport:
     why, kind, deaths, ended = "the run was stopped before this test", NotRun.STOPPED, list[Death](), False
     try:
         deaths = _run(job, folder, command, results)
+        report_undisturbed(job)
         if deaths and deaths[-1].case is None:
             why = f"pytest stopped early: {deaths[-1].reason}"
         else:
@@ -376,6 +377,7 @@ def verify(job: Job) -> StageReport:
                 results.put_in_order()
     except KeyboardInterrupt:
         if budget_is_up(job):
+            report_undisturbed(job)
             results.leave_out()
             results.put_in_order()
             ended = True
