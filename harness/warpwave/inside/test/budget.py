@@ -77,12 +77,12 @@ def in_units(items: Sequence[pytest.Item], budget: Budget, of: str = "", among: 
     """
     failed, changed = frozenset(budget.failed), frozenset(budget.changed)
     units: dict[str, list[pytest.Item]] = {}
-    for item in items:
+    touched = [item for item in items if file_of(item.nodeid) in changed]
+    others = _seen([item for item in items if file_of(item.nodeid) not in changed], budget, of, among)
+    for item in (*touched, *others) if of else items:  # a test that failed in the test stage may not have been compiled for `of`
         if any(above in failed for above in at_and_above(item.nodeid)):
             units.setdefault(f"failed: {function_of(item.nodeid)}", []).append(item)
-    touched = [item for item in items if file_of(item.nodeid) in changed]
-    others = [item for item in items if file_of(item.nodeid) not in changed]
-    for which, several in (("touched", touched), ("others", _seen(others, budget, of, among))):
+    for which, several in (("touched", touched), ("others", others)):
         found = first_of_each(several).items()
         units |= {f"{_TRY} {which}: {function}": first for function, (first, _) in found if first}
         units |= {f"few {which}: {function}": first[1:] for function, (first, _) in found if first[1:]}
