@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from warpwave.inside.environment import NO_ROOM, compiled_kernels, devices_here, for_compiling
+from warpwave.inside.environment import NO_ROOM, compiled_kernels, devices_here, for_compiling, names_any
 from warpwave.inside.precompile import remembered
 from warpwave.inside.process import forks, sealing
 from warpwave.inside.process.journal import PIPE_VARIABLE
@@ -48,6 +48,8 @@ _REAP_S = 1.0
 _REPORT_S, _REPORT = 8.0, 0.03  # kept of a budget: so many seconds, and this share of it
 # A stage leaves this share of the time to each stage after it. Without it, slow tests could use up the time in which kernels are compiled.
 _LATER = 0.2
+# Parts of names of what imports torch's compiler. It takes 1 s, in each worker unless what they are forked from has it.
+_TRACED = ("dynamo", "compile", "optim", "custom_op", "checkpoint", "func", "profile", "make_fx")
 _ON_CARD = (Stage.TEST, Stage.BENCH)
 # After any other verdict, a stage may not have run everything. It is started again and continues from its journal.
 _SHOWN = ("stage", "verdict", "seconds", "counts", "left_out", "left_out_s", "not_run")
@@ -93,7 +95,8 @@ def run(job: Job, job_path: Path) -> None:
         to_compile = any(report.stage is Stage.COMPILE and report.stage not in finished for report in reports[position + 1 :])
         if planned.stage is Stage.TEST and to_compile and not job.needs_card and not for_compiling():
             with open(folder / "log.txt", "ab") as output:  # nothing is measured: import what compiling needs beside the tests
-                warm.also("warpwave.inside.compile.stage", "warpwave.inside.compile.preload", output.fileno())
+                needed = (*(["torch._dynamo"] if names_any(job, *_TRACED) else []), "warpwave.inside.compile.preload")
+                warm.also("warpwave.inside.compile.stage", needed, output.fileno())
         report = _run_stage(job, job_path, planned.stage, given, warm, ahead)
         if ahead and ahead.goes_on and not any(other.stage in _ON_CARD for other in reports[position + 1 :]):
             notes = ahead.end(warm, waits=False)[1]

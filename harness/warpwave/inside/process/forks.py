@@ -292,11 +292,11 @@ class Warm:
                 cwd=os.sep,
             )
 
-    def also(self, stage: str, module: str, output: int) -> None:
-        """Fork another that imports a module, too, while others work. The stage will be forked from that one."""
+    def also(self, stage: str, modules: Sequence[str], output: int) -> None:
+        """Fork another that imports modules, too, while others work. The stage will be forked from that one."""
         own, theirs = open_channel()
         with theirs, contextlib.suppress(OSError):
-            task = Task(_WARM, (module,), self._variables, os.sep)
+            task = Task(_WARM, tuple(modules), self._variables, os.sep)
             server = start(self._channel, task, output, {FORKS_VARIABLE: theirs.fileno()}, serves=True)
             self._others.append((stage, own, server))
 

@@ -1,6 +1,6 @@
-"""The interpreter from which the stages of a run are forked: `python -m warpwave.inside.process.warm [MODULE]`.
+"""The interpreter from which the stages of a run are forked: `python -m warpwave.inside.process.warm [MODULE …]`.
 
-The inside starts it, or an engine that keeps it for the next run. A fork of it imports a module more, for the stage that needs that.
+The inside starts it, or an engine that keeps it for the next run. A fork of it imports modules more, for the stage that needs them.
 It imports what every stage needs. Triton is imported in the forks: it decides at its import whether it interprets. No code of the package
 runs here, and no fork can look into this process. It adopts what a stage leaves behind, and ends it before that stage's end is told.
 """

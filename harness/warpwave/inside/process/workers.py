@@ -26,6 +26,7 @@ UNTIL_VARIABLE = "WARPWAVE_UNTIL"  # when the time of a stage is up, on the mono
 GO_VARIABLE = "WARPWAVE_GO"  # a pipe: what compiles ahead begins once a byte is in it
 _TO_END_S = 4.0  # a process that is interrupted takes seconds to print where it was
 _ANSWER_VARIABLE = "WARPWAVE_ANSWER"
+_PRELOAD = "warpwave.inside.compile.preload"
 
 
 # A process in its own session.
@@ -119,7 +120,10 @@ class _Forks:
 
 
 def _serve_compiling() -> None:
-    importlib.import_module("warpwave.inside.compile.preload")
+    if _PRELOAD not in sys.modules:  # else what the stage was forked from has imported what it needs
+        with contextlib.suppress(ImportError):
+            importlib.import_module("torch._dynamo")
+        importlib.import_module(_PRELOAD)
     forks.shut()
     forks.run(forks.serve(socket.socket(fileno=int(os.environ.pop(FORKS_VARIABLE)))))
 

@@ -624,7 +624,7 @@ def test_a_stage_is_forked_from_what_has_imported_for_it_beside_others(tmp_path)
             assert process is not None
             assert process.wait(60) == 0
             if position == 0:
-                warm.also("second", "needed", log.fileno())
+                warm.also("second", ["needed"], log.fileno())
     warm.end()
 
     found = [line.split() for line in (tmp_path / "output").read_text().splitlines()]
@@ -800,6 +800,39 @@ def test_a_kept_interpreter_reads_an_edited_module_anew(tmp_path):
             assert found == value
             assert str(warm.process.pid) in parents
     assert warm.process.poll() is not None
+
+
+@pytest.mark.parametrize(
+    ("stages", "target", "source", "imported"),
+    [
+        ("test compile", "cpu", "x = 1", ["warpwave.inside.compile.preload"]),
+        ("test compile", "cpu", "from torch import optim", ["torch._dynamo", "warpwave.inside.compile.preload"]),
+        ("compile", "cpu", "x = 1", None),
+        ("test", "cpu", "x = 1", None),
+        ("test compile", "rocm", "x = 1", None),
+    ],
+)
+def test_what_compiling_needs_is_imported_beside_tests_without_a_card(tmp_path, monkeypatch, stages, target, source, imported):
+    seen = []
+    warm = SimpleNamespace(also=lambda stage, modules, output: seen.append(list(modules)), end=lambda: None)
+    (tmp_path / "ops.py").write_text(source)
+    monkeypatch.setattr(inside.forks, "Warm", lambda *given: warm)
+    monkeypatch.setattr(inside, "for_compiling", dict)
+    monkeypatch.setattr(inside, "_run_stage", lambda job, path, stage, *given: StageReport(stage, Verdict.PASSED))
+    job = make_job("r", target, tuple(map(Stage, stages.split())), str(tmp_path), str(tmp_path), interpret=target == "cpu")
+    inside.run(job, tmp_path / "job.json")
+
+    assert seen == ([imported] if imported else [])
+
+
+def test_operations_without_data_do_not_import_torchs_compiler():
+    """Also not where torch was frozen, as in what the stages are forked from."""
+    code = "import gc, sys, torch\ngc.freeze()\nimport warpwave.inside.compile.preload\n"
+    code += "(torch.rand(3, device='meta') * 2).sum()\nprint('torch._dynamo' in sys.modules)"
+
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(REPOSITORY / "harness")}, capture_output=True)
+
+    assert done.stdout.split() == [b"False"], done.stderr
 
 
 @pytest.mark.parametrize(
