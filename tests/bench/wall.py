@@ -1,10 +1,11 @@
 """What a person waits for: `warpwave run` beside plain pytest and the benchmarks as scripts, in turns on one machine.
 
-Usage: python tests/bench/wall.py [--target cpu|cuda|…] [--tests 13,130,1300] [--rounds N] [--cold]
+Usage: python tests/bench/wall.py [--target cpu|cuda|…] [--tests 13,130,1300] [--rounds N] [--cold] [--commands]
 Makes packages of as many tests, with 16 points of benchmarks, and runs each in turns with plain commands and with warpwave. On a target
 without benchmarks, both sides run the tests alone, in Triton's interpreter. Each side has its own cache of Triton; `--cold` empties both
-before each round. Prints seconds of the clock and of processors as median (lowest to highest), their ratio, and the memory of the largest
-process. On a machine that others use, compare the seconds of processors.
+before each round. `--commands` instead times what needs no package, as multiples of an import of click and rich, and a whole run of three
+tests and 16 points without a card. Prints seconds of the clock and of processors as median (lowest to highest), their ratio, and the memory
+of the largest process. On a machine that others use, compare the seconds of processors.
 """
 
 import argparse
@@ -64,12 +65,12 @@ def package(folder: Path, tests: int, device: str) -> None:
         (folder / f"test_scale_{number}.py").write_text(TEST.format(rows=max(1, round(min(300, tests - first) / 3)), device=device))
 
 
-def timed(commands: list[list[str]], where: Path, variables: dict[str, str]) -> tuple[float, float]:
-    """Run commands one after the other. Return their seconds together, of the clock and of processors."""
+def timed(commands: list[list[str]], where: Path, variables: dict[str, str], codes: Sequence[int] = (0,)) -> tuple[float, float]:
+    """Run commands one after the other. Return their seconds together, of the clock and of processors. Other exit codes end this."""
     started, used = time.monotonic(), used_s()
     for command in commands:
         done = subprocess.run(command, cwd=where, env={**os.environ, **variables}, capture_output=True, text=True)
-        if done.returncode:
+        if done.returncode not in codes:
             sys.exit(f"{command} ended with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
     return time.monotonic() - started, used_s() - used
 
@@ -80,9 +81,36 @@ def used_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def summary(seconds: Sequence[float]) -> str:
+def summary(seconds: Sequence[float], digits: int = 1) -> str:
     """Return median, lowest and highest."""
-    return f"{statistics.median(seconds):.1f} ({min(seconds):.1f} to {max(seconds):.1f})"
+    return f"{statistics.median(seconds):.{digits}f} ({min(seconds):.{digits}f} to {max(seconds):.{digits}f})"
+
+
+def time_commands(rounds: int) -> None:
+    """Time commands in turns, and print each as a multiple of the first one."""
+    ours = [sys.executable, "-m", "warpwave"]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        package(folder / "package", 3, "cuda")
+        run = [*ours, "run", "cpu", "--engine", "local", "--kernels", "package", "--quiet"]
+        asked = {
+            "import click, rich": [sys.executable, "-c", "import click, rich.console"],
+            "--version": [*ours, "--version"],
+            "--help": [*ours, "--help"],
+            "a wrong option": [*ours, "run", "--wrong"],
+            "a wrong target": [*ours, "run", "no-such-target"],
+            "a run of three tests": run,
+        }
+        found: dict[str, list[tuple[float, float]]] = {name: [] for name in asked}
+        for turn in range(-1, rounds):
+            for name, command in asked.items():
+                words = [*command, "--out", f"out{turn}"] if command is run else command
+                seconds = timed([words], folder, {"TRITON_CACHE_DIR": str(folder / "cache")}, codes=(0, 2))
+                found[name] += [seconds] if turn >= 0 else []
+    first = [statistics.median(each) for each in zip(*found["import click, rich"], strict=True)]
+    for name, seconds in found.items():
+        for unit, own, base in zip(("s", "CPU s"), zip(*seconds, strict=True), first, strict=True):
+            print(f"{name:20} {summary(own, 2)} {unit}, {statistics.median(own) / base:.2f} times", flush=True)
 
 
 def main() -> None:
@@ -91,7 +119,11 @@ def main() -> None:
     parser.add_argument("--tests", default="13,130,1300")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cold", action="store_true")
+    parser.add_argument("--commands", action="store_true")
     asked = parser.parse_args()
+    if asked.commands:
+        time_commands(asked.rounds)
+        return
     card = asked.target != "cpu"
     plain = [[sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"], *([[sys.executable, "bench_scale.py"]] if card else [])]
     interpreted = {} if card else {"TRITON_INTERPRET": "1"}
