@@ -14,7 +14,7 @@ import stat
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,8 @@ class Recorder:
         base = self._describe(src, target, options or {})
         cost, said = _Cost(), written_so_far()
         try:
-            compiled = self._compile(src, target=target, options=options, **rest)
+            with announced(src, self.journal):
+                compiled = self._compile(src, target=target, options=options, **rest)
         except Exception as error:
             row = dataclasses.replace(base, verdict=Verdict.FAILED, reason=describe_refusal(error, said))
             self.failure, self.refused = error, (error, row)
@@ -288,11 +289,23 @@ def _peak() -> int:
 # How long Triton compiles in this process: a card waits meanwhile.
 
 
+@contextlib.contextmanager
+def announced(src: Any, journal: Journal) -> Iterator[None]:
+    """Tell the journal what is compiled: the compiler may end the process."""
+    code = getattr(getattr(getattr(src, "fn", None), "fn", None), "__code__", None)
+    place = f"`{code.co_name}` ({Path(code.co_filename).name}:{code.co_firstlineno})" if code else "a kernel"
+    journal.write("compiling", kernel=place)
+    try:
+        yield
+    finally:
+        journal.write("compiling", kernel="")
+
+
 class Compiling:
     """Counts the `seconds` that Triton's compiler takes."""
 
-    def __init__(self) -> None:
-        self.seconds = 0.0
+    def __init__(self, journal: Journal) -> None:
+        self.seconds, self._journal = 0.0, journal
         self._wrapped: Any = None
 
     def watch(self) -> None:
@@ -302,10 +315,11 @@ class Compiling:
             return
         compile_kernel = module.compile
 
-        def compile_and_count(*args: Any, **options: Any) -> Any:
+        def compile_and_count(src: Any, *args: Any, **options: Any) -> Any:
             started = time.monotonic()
             try:
-                return compile_kernel(*args, **options)
+                with announced(src, self._journal):
+                    return compile_kernel(src, *args, **options)
             finally:
                 self.seconds += time.monotonic() - started
 

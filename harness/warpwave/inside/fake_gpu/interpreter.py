@@ -36,12 +36,14 @@ from triton.runtime.errors import InterpreterError, OutOfResources
 from triton.runtime.interpreter import InterpreterOptions, interpreter_builder, interpreter_semantic
 from triton.runtime.jit import JITFunction
 
+from warpwave.inside.codegen.recorder import announced
 from warpwave.inside.fake_gpu.host_side import may_have_chosen_the_host, refused, tensors_in
 from warpwave.inside.fake_gpu.language import note_types, number, typed
 from warpwave.inside.fake_gpu.launches import Launched, check_descriptors, check_grid
 from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.fake_gpu.streams import Graph
 from warpwave.inside.fake_gpu.torch_device import apply
+from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.outcomes import NotPretended, UnknownOption, raised_in_kernel
 from warpwave.records import Architecture
 
@@ -242,7 +244,12 @@ class _FirstCode(JITFunction):  # type: ignore[misc]
     def create_binder(self) -> Any:
         """Compile no further."""
         made = super().create_binder()
-        self.compile = lambda src, **rest: FirstCode(make_first_code(src, **rest), src.signature)
+
+        def compiled(src: Any, **rest: Any) -> FirstCode:
+            with announced(src, Journal.from_environment()):
+                return FirstCode(make_first_code(src, **rest), src.signature)
+
+        self.compile = compiled
         return made
 
 

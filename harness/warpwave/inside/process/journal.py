@@ -26,7 +26,7 @@ from warpwave.records import UNWRITABLE, Verdict
 Event = dict[str, Any]
 
 _FROM_WORKERS = {"collected", "start", "turn", "ready", "waiting", "finish", "poisoned", "lost", "kernel", "candidates", "finding"}
-_FROM_WORKERS |= {"profile", "note", "end", "postponed", "card", "expected", "loading"}
+_FROM_WORKERS |= {"profile", "note", "end", "postponed", "card", "expected", "loading", "compiling"}
 _KINDS = _FROM_WORKERS | {"worker", "death", "wrong"}
 _OF_A_CASE = {"loading", "start", "turn", "ready", "finish", "poisoned", "postponed", "death", "lost", "finding", "profile"}
 _OUTCOMES = {"passed", "failed", "error", "skipped", "xfailed", "invalid", "timeout"}
@@ -208,6 +208,7 @@ _NEEDS: dict[str, dict[str, Callable[[object], bool]]] = {
     **{kind: {"reason": _TEXT} for kind in ("lost", "wrong", "postponed")},
     "candidates": {"rows": _texts, "clean": lambda value: type(value) is int, "of": lambda value: type(value) is int},
     "expected": {"row": _TEXT},
+    "compiling": {"kernel": _TEXT},
     "note": {"text": _TEXT},
 }
 

@@ -42,7 +42,7 @@ _GRACE_S = 5.0
 _IDLE_LIMIT_S = 900.0
 _LOG_TAIL = 1 << 20  # bytes of a dead worker's log that are searched for the runtime's last words
 # A compiler ends the whole process where it has no other way out; then it prints where it was.
-_LAST_WORDS = re.compile(r"(LLVM ERROR|\b(fatal )?error): .+|\S+: Assertion .+ failed\.|terminate called .+")
+_LAST_WORDS = re.compile(r"(LLVM ERROR|(?<!Python )\b(fatal )?error): .+|\S+:\d+: (.*: )?Assertion .+ failed\.|terminate called .+")
 _LAST_LINES = 200
 LOST_DEVICE = (
     "Run `warpwave doctor`. A card that comes back only after a reset, or not at all, is a reason to take this machine out of service."
@@ -151,7 +151,7 @@ def _run_worker(
     audit.begin()
     # A new worker compiles and loads again what an earlier one had. This line tells readers of the journal.
     journal.write("worker")
-    running, last, lost, timed_out = None, "", "", False
+    running, last, lost, compiling, timed_out = None, "", "", "", False
     kills = memory_kills()
     worker = start(journal.path, log)
     since = _Clock(worker.pid)
@@ -168,6 +168,8 @@ def _run_worker(
                         running, moved = None, True
                     elif kind == "lost":
                         lost = event["reason"]
+                    elif kind == "compiling":
+                        compiling = event["kernel"]
                     on_event(event)
                 since = _Clock(worker.pid) if moved else since
             if exited:
@@ -199,7 +201,7 @@ def _run_worker(
     if worker.returncode == UNWRITABLE:
         # Whichever test was running could not report its result.
         raise OSError(errno.ENOSPC, "no space left for the results")
-    how = describe_exit(worker.returncode or 0)
+    how = describe_exit(worker.returncode or 0) + (f" while {compiling} was compiled" if compiling else "")
     if worker.returncode == -signal.SIGKILL and memory_kills() > kills:
         return False, Death(running, Verdict.OOM, f"its process {how}: {past_memory_limit()}", by_others=True)
     return False, Death(running, Verdict.CRASHED, f"its process {how}", by_others=worker.returncode == -signal.SIGKILL)

@@ -125,7 +125,7 @@ class Reporter:
         self, journal: Journal, collection: Collection, pretended: bool, account: Any = None, neighbours: Neighbours | None = None
     ) -> None:
         self.journal, self.collection, self.pretended, self.account = journal, collection, pretended, account
-        self.neighbours, self.compiling = neighbours, Compiling()
+        self.neighbours, self.compiling = neighbours, Compiling(journal)
         self.done = journal.done()
         self.reports: list[pytest.TestReport] = []
         self.raised: dict[str, BaseException | None] = {}  # by phase of the test

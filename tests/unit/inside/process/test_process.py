@@ -335,6 +335,7 @@ SAID = {
     "ops.py error: couldn't allocate output register for constraint 'f'\n": "error: couldn't allocate output register for constraint 'f'",
     "LLVM ERROR: Cannot select: t12\nStack dump:\n0. Running pass\n": "LLVM ERROR: Cannot select: t12",
     "python: /b/SLPVectorizer.cpp:6072: Assertion `x' failed.\n": "/b/SLPVectorizer.cpp:6072: Assertion `x' failed.",
+    "python: /b/T.cpp:1: int f() const: Assertion `y' failed.\nFatal Python error: Aborted\n": "/b/T.cpp:1: int f() const: Assertion `y' failed.",
     "terminate called after throwing an instance of 'std::bad_alloc'\n": "terminate called after throwing an instance of 'std::bad_alloc'",
     "12 passed, 0 errors\n": "",
 }
@@ -436,8 +437,11 @@ def test_a_runtime_that_aborts_is_understood(run_inside, data):
     assert {name: verdict for name, (verdict, _) in found.items()} == {
         "test_abort[hang]": "gpu-hang",
         "test_abort[fault]": "crashed",
+        "test_compiler": "crashed",
         "test_after": "passed",
     }
+    assert "SIGABRT while `kernel` (test_aborts.py:" in found["test_compiler"][1]
+    assert "was compiled" not in found["test_abort[fault]"][1]
     assert "SIGABRT" in found["test_abort[hang]"][1]
     assert "GPU Hang" in found["test_abort[hang]"][1]
     assert "read-only page" in found["test_abort[fault]"][1]
