@@ -11,20 +11,35 @@ from typing import NamedTuple
 
 from warpwave.inside.codegen.barriers import Code, Instruction, on_paths
 
+Accesses = tuple[re.Pattern[str], tuple[str, ...]]  # a group for each word
+
+
+def _accesses(patterns: dict[str, str]) -> Accesses:
+    return re.compile("|".join(f"({pattern})" for pattern in patterns.values())), (*patterns,)
+
+
 # What uses shared memory, and what orders that, by the beginning of an instruction's name. The word is what reports say.
-_ACCESSES = {
-    "store": r"st\.(?:volatile\.)?shared|stmatrix|st\.async|ds_(?:write|store)",
-    "load": r"ld\.(?:volatile\.)?shared|ldmatrix|ds_(?:read|load)",
-    "atomic": r"(?:atom|red)\.(?:\w+\.)*shared",
-    "copy-in": r"cp\.async\.c[ag]\.shared|cp\.async\.bulk\.(?:tensor\.\dd\.)?shared|(?:buffer|global)_load_\w*lds",
-    "copy-out": r"cp\.(?:reduce\.)?async\.bulk\.(?:tensor\.\dd\.)?global",
-    "product": r"(?:wgmma|tcgen05)\.mma",
-    "tensor-memory": r"tcgen05\.(?:ld|st|cp)",
-    "mbarrier": r"mbarrier\.(?:init|inval)",
-    "global-atomic": r"(?:atom|red)\.(?:\w+\.)*global",
-}
-_ACCESS = re.compile("|".join(f"({pattern})" for pattern in _ACCESSES.values()))
-_WORDS = (*_ACCESSES,)
+_SHARED = _accesses(
+    {
+        "store": r"st\.(?:volatile\.)?shared|stmatrix|st\.async|ds_(?:write|store)",
+        "load": r"ld\.(?:volatile\.)?shared|ldmatrix|ds_(?:read|load)",
+        "atomic": r"(?:atom|red)\.(?:\w+\.)*shared",
+        "copy-in": r"cp\.async\.c[ag]\.shared|cp\.async\.bulk\.(?:tensor\.\dd\.)?shared|(?:buffer|global)_load_\w*lds",
+        "copy-out": r"cp\.(?:reduce\.)?async\.bulk\.(?:tensor\.\dd\.)?global",
+        "product": r"(?:wgmma|tcgen05)\.mma",
+        "tensor-memory": r"tcgen05\.(?:ld|st|cp)",
+        "mbarrier": r"mbarrier\.(?:init|inval)",
+        "global-atomic": r"(?:atom|red)\.(?:\w+\.)*global",
+    }
+)
+# Of a kernel that does not use shared memory: there, a barrier is for global memory.
+_GLOBAL = _accesses(
+    {
+        "store": r"st\.(?:\w+\.)*global|(?:global|buffer|flat)_store",
+        "load": r"ld\.(?:\w+\.)*global|(?:global|buffer|flat)_load",
+        "global-atomic": r"(?:atom|red)\.(?:\w+\.)*global|(?:global|buffer|flat)_atomic",
+    }
+)
 _ORDERS = re.compile(
     r"bar\.|barrier\.|barrier_|mbarrier\.(?:try_wait|test_wait|arrive|expect_tx|complete_tx)|fence\.|membar\.|wgmma\.(?:fence|commit_group|wait_group)"
     r"|cp\.async\.(?:bulk\.)?(?:commit_group|wait_group|wait_all|mbarrier)|tcgen05\.(?:wait|commit|fence)|griddepcontrol\.wait|s_barrier"
@@ -40,12 +55,15 @@ _LONGEST = 9_900
 def order_of(assembly: str) -> str:
     """Return the accesses and what orders them, as they stand in the code: `store@12 bar.sync@12 load@14`; a line is that of the source.
 
-    Accesses of one kind in a row are one: their number depends on the width of each. The text is cut off before 10,000 characters.
+    They are those to shared memory, or to global memory if there are none. Accesses of one kind in a row are one: their number depends on
+    the width of each. The text is cut off before 10,000 characters.
     """
     found: list[str] = []
-    last = ""
-    for step in Code(assembly).steps:
-        access = _access(step)
+    last, steps = "", Code(assembly).steps
+    accesses = [_word(step.name, _SHARED) for step in steps]
+    if not {*accesses} - {"", "global-atomic"}:
+        accesses = [_word(step.name, _GLOBAL) for step in steps]
+    for step, access in zip(steps, accesses, strict=True):
         word = access or (_shown(step) if _ORDERS.match(step.name) else "")
         if word and not (access and access == last):
             found.append(f"{word}@{step.place.rpartition(':')[2]}")
@@ -54,9 +72,10 @@ def order_of(assembly: str) -> str:
     return text if len(text) <= _LONGEST else text[:_LONGEST].rpartition(" ")[0]
 
 
-def _access(step: Instruction) -> str:
-    found = _ACCESS.match(step.name)
-    return _WORDS[found.lastindex - 1] if found and found.lastindex else ""
+def _word(name: str, accesses: Accesses) -> str:
+    pattern, words = accesses
+    found = pattern.match(name)
+    return words[found.lastindex - 1] if found and found.lastindex else ""
 
 
 def _shown(step: Instruction) -> str:

@@ -297,6 +297,22 @@ def test_amd_assembly_is_read_alike():
     assert order_of(assembly) == "store@ s_barrier@ load@"
 
 
+@pytest.mark.parametrize(
+    ("store", "barrier", "load"),
+    [
+        ("@%p1 st.global.v2.b32 [ %rd1 + 0 ], { %r1, %r2 };", "bar.sync \t0;", "ld.global.b32 \t%r3, [%rd2];"),
+        ("buffer_store_dwordx2 v[0:1], v2, s[4:7], 0 offen", "s_barrier", "global_load_dword v3, v1, s[6:7]"),
+    ],
+)
+def test_without_shared_memory_a_barrier_is_for_global_memory(store, barrier, load):
+    code = f"\t.loc\t1 3 5\n\t{store}\n\t{barrier}\n\t.loc\t1 5 5\n\t{load}\n"
+    before, after = (dataclasses.replace(compiled(), order=order_of(text)) for text in (code, without(code, 2)))
+
+    (found,) = [delta.what for delta in deltas(before, after) if delta.concern is Concern.ORDER]
+    assert found == f"{barrier.split()[0]} between the store of line 3 and the load of line 5"
+    assert order_of(code + "\tds_write_b32 v0, v1\n") == f"{barrier.split()[0]}@3 store@5"
+
+
 ALONE = {
     ("wgmma.fence.sync.aligned", HOPPER): "wgmma of k.py:5 without wgmma.fence before it",
     ("wgmma.wait_group.sync.aligned", HOPPER): "wgmma of k.py:5 never waited for: no wgmma.wait_group 0 behind it",

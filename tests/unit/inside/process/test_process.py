@@ -335,7 +335,7 @@ SAID = {
     "ops.py error: couldn't allocate output register for constraint 'f'\n": "error: couldn't allocate output register for constraint 'f'",
     "LLVM ERROR: Cannot select: t12\nStack dump:\n0. Running pass\n": "LLVM ERROR: Cannot select: t12",
     "python: /b/SLPVectorizer.cpp:6072: Assertion `x' failed.\n": "/b/SLPVectorizer.cpp:6072: Assertion `x' failed.",
-    "python: /b/T.cpp:1: int f() const: Assertion `y' failed.\nFatal Python error: Aborted\n": "/b/T.cpp:1: int f() const: Assertion `y' failed.",
+    "python: /b/T.cpp:1: int f(): Assertion `y' failed.\nFatal Python error: Aborted\n": "/b/T.cpp:1: int f(): Assertion `y' failed.",
     "terminate called after throwing an instance of 'std::bad_alloc'\n": "terminate called after throwing an instance of 'std::bad_alloc'",
     "12 passed, 0 errors\n": "",
 }
