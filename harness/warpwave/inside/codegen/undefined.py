@@ -520,7 +520,8 @@ class Launch:
     def _together(self, given: Sequence[Value], join: Callable[[Sequence[NDArray[Any]]], NDArray[Any]]) -> Value:
         keys = dict.fromkeys(mark for each in given for mark in each.marks)
         marks = {mark: join([each.marks.get(mark, np.zeros(each.data.shape, bool)) for each in given]) for mark in keys}
-        return Value(join([each.data for each in given]), marks, all(each.known for each in given))
+        tries = _tried(given, lambda arrays: np.stack([join(each) for each in zip(*arrays, strict=True)]))
+        return Value(join([each.data for each in given]), marks, all(each.known for each in given), tries=tries)
 
     def tt_gather(self, operation: Operation, source: Value, index: Value) -> Value:
         """Lanes from where an index says."""

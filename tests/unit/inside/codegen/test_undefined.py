@@ -242,6 +242,13 @@ def guarded(indices, x, y, n, N: tl.constexpr):
 
 
 @innocent
+def two_codes_of_a_byte(indices, x, y, n, N: tl.constexpr):
+    i, j = tl.arange(0, N), tl.arange(0, 2 * N)
+    b = tl.load(indices + i, mask=i < n)
+    tl.store(y + j, tl.load(x + tl.interleave(b & 15, (b >> 4) & 15)), mask=j < 2 * n)
+
+
+@innocent
 def row_that_is_not_stored(indices, x, y, n, N: tl.constexpr):
     p, c = tl.program_id(0), tl.arange(0, N)
     rows = tl.make_tensor_descriptor(x, [60, N], [N, 1], [1, N])
