@@ -37,11 +37,13 @@ class Order:
         self.seen = NOTHING
         self._many = programs > _MOST_PROGRAMS
         self._released: dict[Hashable, Clock] = {}
+        self._heard: dict[Hashable, Clock] = {}  # by the running program, without acquiring it
 
     def begin(self) -> None:
         """Begin another program."""
         self.segment += 1
         self.seen = NOTHING
+        self._heard.clear()
 
     def release(self, keys: Iterable[Hashable], program: int) -> None:
         """Publish at each of `keys` (addresses) what this program did so far."""
@@ -55,6 +57,16 @@ class Order:
         for key in keys:
             clock = _joined(clock, self._released.get(key, NOTHING))
         return clock
+
+    def hear(self, keys: Iterable[Hashable], clock: Clock) -> None:
+        """Keep what a relaxed atomic saw at these addresses: one that acquires there, behind it, sees it, too."""
+        for key in keys:
+            self._heard[key] = _joined(self._heard.get(key, NOTHING), clock)
+
+    def acquire_heard(self, keys: Iterable[Hashable]) -> None:
+        """Acquire what this program has heard at these addresses."""
+        for clock in filter(None, map(self._heard.get, keys)):
+            self.acquire(clock)
 
     def acquire(self, clock: Clock | None) -> None:
         """Order what was published before all that follows. None: order after everything, because the awaited value is unknown."""

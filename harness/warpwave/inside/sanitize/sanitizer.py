@@ -365,11 +365,15 @@ def _synchronised(launch: Launch, lanes: Lanes | None, sem: Any, scope: Any, res
     """Do what the order of an atomic asks for, and return its result."""
     if launch.order is None or lanes is None or scope == _OF_PROGRAM:
         return result
-    keys = launch.keys(lanes)
-    clock = launch.order.published(keys) if sem in _ACQUIRING else None
+    keys, order = launch.keys(lanes), launch.order
+    clock = order.published(keys)
+    if sem in _ACQUIRING:
+        order.acquire_heard(keys)
     if sem in _RELEASING:
-        launch.order.release(keys, launch.program)
-    return _acquiring(result, launch.order, clock) if clock and result is not None else result
+        order.release(keys, launch.program)
+    if not clock or result is None:
+        return result
+    return _acquiring(result, order, clock) if sem in _ACQUIRING else watched(result, lambda handle: order.hear(keys, clock))
 
 
 def _acquiring(handle: Any, order: Order, clock: Clock | None) -> Any:

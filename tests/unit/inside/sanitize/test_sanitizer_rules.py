@@ -20,7 +20,7 @@ from warpwave.collect import collect
 from warpwave.inside.fake_gpu.emulated_findings import Given, at, finding
 from warpwave.inside.sanitize import on_card, races
 from warpwave.inside.sanitize.memory import Block, Lanes, Memory, Shadows
-from warpwave.inside.sanitize.races import NOTHING, Access, Log, Order
+from warpwave.inside.sanitize.races import NOTHING, Access, Log, Order, is_before
 from warpwave.records import Defect, Stage, Verdict
 
 MEMORY = Memory(4096, 4096)
@@ -73,6 +73,22 @@ def test_no_conflict(name):
 @pytest.mark.parametrize("name", WRONG)
 def test_a_conflict_is_found_once(name):
     assert conflicts(*WRONG[name]) == [(0, 1)]
+
+
+def test_what_a_relaxed_atomic_saw_is_ordered_by_a_later_one_that_acquires_there():
+    order = Order(2)
+    order.release(["flag"], 0)
+    order.begin()
+    order.hear(["flag"], order.published(["flag"]))
+    order.acquire_heard(["other"])
+    assert not is_before(order.seen, 0, 0)
+
+    order.acquire_heard(["flag"])
+    assert is_before(order.seen, 0, 0)
+
+    order.begin()
+    order.acquire_heard(["flag"])
+    assert not is_before(order.seen, 0, 0)
 
 
 @pytest.mark.parametrize(("confirmed", "wrong"), [([0, 4], False), ([0], True)])
