@@ -231,6 +231,29 @@ def test_an_index_of_the_card_into_the_host():
         torch.randn(8)[torch.arange(4, device="cuda")]
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.int64], ids=str)
+def test_whole_numbers_are_not_multiplied_as_matrices(dtype):
+    x = torch.ones(2, 16, 16, dtype=dtype, device="cuda")
+    for multiply in (lambda: x @ x, lambda: x[0] @ x[0], lambda: torch.mv(x[0], x[0, 0]), lambda: torch.nn.functional.linear(x[0], x[0])):
+        with pytest.raises(NotImplementedError, match="not implemented for"):
+            multiply()
+    assert (x * x + (x.cpu() @ x.cpu()).to(x.device)).is_cuda
+    assert (x.double() @ x.double()).to(dtype).sum() == 2 * 16**3
+
+
+@pytest.mark.parametrize(("device", "other"), [("cuda", "cpu"), ("cpu", "cuda")])
+def test_a_generator_of_the_other_device(device, other):
+    with pytest.raises(RuntimeError, match=f"Expected a '{device}' device type for generator but found '{other}'"):
+        torch.randn(4, device=device, generator=torch.Generator(other))
+    drawn = torch.randn(4, device=device, generator=torch.Generator(device).manual_seed(1))
+    assert drawn.device.type == device
+
+
+def test_memory_of_the_card_is_not_pinned(pair):
+    with pytest.raises(RuntimeError, match=r"cannot pin 'torch\.cuda\.FloatTensor'"):
+        pair[0].pin_memory()
+
+
 ARRAYS = {"numpy": lambda x: x.numpy(), "asarray": np.asarray, "compared": lambda x: np.testing.assert_allclose(x, x), "number": np.float32}
 
 

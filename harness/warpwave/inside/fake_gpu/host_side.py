@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch
 import triton
@@ -232,6 +232,14 @@ def is_mixed(tensors: Iterable[torch.Tensor]) -> bool:
     return {_HOST, _CARD} <= set(map(place, tensors))
 
 
+def is_as_on_a_card(function: Any, tensors: list[torch.Tensor]) -> bool:
+    """Whether a call is sure to be torch's own code for plain tensors, and the package one that has not chosen the host for kernels."""
+    is_plain = all(type(tensor) in (torch.Tensor, torch.nn.Parameter) for tensor in tensors)
+    is_torchs = str(getattr(function, "__module__", None) or "torch").startswith("torch") and not is_packages_op(function)
+    modes: Any = torch._C
+    return is_plain and is_torchs and not modes._len_torch_dispatch_stack() and not may_have_chosen_the_host()
+
+
 def of_the_card(function: Any, args: Any, mixed: list[torch.Tensor], card: torch.device) -> bool:
     """Whether what torch makes of tensors of the host and of the card is on the card; False if that is not sure.
 
@@ -240,10 +248,8 @@ def of_the_card(function: Any, args: Any, mixed: list[torch.Tensor], card: torch
     Raises:
         RuntimeError: torch's own, where it does not take these tensors.
     """
-    name, modes = getattr(function, "__name__", ""), cast(Any, torch._C)
-    is_plain = all(type(tensor) in (torch.Tensor, torch.nn.Parameter) for tensor in mixed)
-    is_torchs = str(getattr(function, "__module__", None) or "torch").startswith("torch") and not is_packages_op(function)
-    if not is_plain or not is_torchs or modes._len_torch_dispatch_stack() or may_have_chosen_the_host():
+    name = getattr(function, "__name__", "")
+    if not is_as_on_a_card(function, mixed):
         return False
     if name == "__getitem__":
         if is_host(args[0]) and any(is_card(index) and index.dim() for index in tensors_in(args[1])):

@@ -44,7 +44,7 @@ from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.fake_gpu.streams import Graph
 from warpwave.inside.fake_gpu.torch_device import apply
 from warpwave.inside.process.journal import Journal
-from warpwave.inside.process.outcomes import NotPretended, UnknownOption, raised_in_kernel
+from warpwave.inside.process.outcomes import NotPretended, UnknownOption, as_on_a_card, raised_in_kernel
 from warpwave.records import Architecture
 
 # Let Triton compile in a process whose kernels run in its interpreter: for `kernel.asm`, and for what is made for a card alone.
@@ -306,7 +306,7 @@ def with_handle(run: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -
     """Launch, and return the compiled kernel as on a card. What the language refuses is the compiler's error there."""
     note_types(self)
     if unknown := [name for name in kwargs if name not in self.arg_names and name not in _options()]:
-        raise UnknownOption(f"Keyword argument {unknown[0]} was specified but unrecognised")  # Triton's words; the interpreter drops it
+        raise as_on_a_card(KeyError(f"Keyword argument {unknown[0]} was specified but unrecognised"))  # the interpreter drops it
     try:
         run(self, *args, **kwargs)
     except InterpreterError as error:
@@ -411,13 +411,16 @@ def _as_on_a_card(executor: Any, card: Architecture, args: Any, kwargs: dict[str
     """Return a launch's grid as Triton's own launchers read it: a tuple of integers, also of a list. They read three and no more.
 
     A function of the grid gets what the host passed. The interpreter gives it tensors of the language instead, which compute otherwise.
-    Raise `OutOfResources` for too many threads, and `LaunchRefusedError` for what the card's driver refuses.
+    Raise what Triton does for a number of warps that is no power of two, `OutOfResources` for too many threads, and `LaunchRefusedError`
+    for what the card's driver refuses.
     """
     grid, names = executor.grid, executor.arg_names
     if callable(grid):
         grid = grid(inspect.getcallargs(executor.fn, *args, **{name: value for name, value in kwargs.items() if name in names}))
     sizes = tuple(map(operator.index, grid))[:3]
     options = {"num_warps": WARPS, **{name: value for name, value in kwargs.items() if name not in names and value is not None}}
+    if options["num_warps"] < 1 or options["num_warps"] & (options["num_warps"] - 1):
+        raise AssertionError("num_warps must be a power of 2")
     if (threads := options["num_warps"] * card.warp_size) > card.program_threads:
         raise OutOfResources(threads, card.program_threads, "threads")
     check_descriptors(card, executor.fn.__name__, (*args, *kwargs.values()))

@@ -15,7 +15,8 @@ from warpwave.inside.fake_gpu import compiled
 from warpwave.inside.fake_gpu import host_side as marks
 from warpwave.inside.fake_gpu.allocated import ALLOCATED
 from warpwave.inside.fake_gpu.streams import wait
-from warpwave.inside.fake_gpu.torch_device import in_fp32, only_card
+from warpwave.inside.fake_gpu.torch_device import CardGenerator, in_fp32, only_card
+from warpwave.inside.process.outcomes import as_on_a_card
 
 
 def within(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,7 +75,8 @@ class Redirect(torch.overrides.TorchFunctionMode):
 
     def _answer(self, func: Any, args: Any, kwargs: Any) -> Any:
         name = getattr(func, "__name__", "")
-        if getattr(kwargs.get("generator"), "is_default", False):
+        generator = kwargs.get("generator")
+        if getattr(generator, "is_default", False):
             kwargs["generator"] = None  # the numbers of the card's default generator are those of torch's own
         if name == "__set__":
             if getattr(func, "__self__", None) is torch.Tensor.data:  # a parameter is moved so
@@ -94,6 +96,9 @@ class Redirect(torch.overrides.TorchFunctionMode):
         is_made_of_card = func in _OF_DATA and any(isinstance(value, torch.Tensor) and self.is_on_card(value) for value in args[:2])
         if wanted is None and func in default_device._device_constructors() and not is_made_of_card:
             named, wanted = True, _default_device()
+        if func in _DRAWING and generator is not None and self.is_gpu(wanted) != isinstance(generator, CardGenerator):
+            place, other = (str(self.claim.type), "cpu")[:: 1 if self.is_gpu(wanted) else -1]
+            raise RuntimeError(f"Expected a '{place}' device type for generator but found '{other}'")
         if kwargs.get("pin_memory") and not self.is_gpu(wanted):
             kwargs.pop("pin_memory")
             return marks.pin(func(*args, **kwargs))
@@ -249,9 +254,22 @@ class Redirect(torch.overrides.TorchFunctionMode):
 
     def _array(self, func: Any, args: Any, kwargs: Any) -> Any:
         if marks.is_card(args[0]) and not kwargs.get("force") and not marks.may_have_chosen_the_host():
-            raise TypeError(
-                f"can't convert {self.claim} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
-            )
+            words = f"can't convert {self.claim} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+            raise as_on_a_card(TypeError(words))
+        return self.call(func, args, kwargs)
+
+    def _pin(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if marks.is_card(args[0]) and not marks.may_have_chosen_the_host():
+            words = f"cannot pin '{args[0].type()}' only dense CPU tensors can be pinned"
+            raise RuntimeError(words.replace("torch.", f"torch.{self.claim.type}.", 1))
+        return marks.pin(args[0].clone())
+
+    def _multiply(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Multiply matrices. The card's libraries do so with floats only."""
+        tensors = list(marks.tensors_in(args, kwargs))
+        is_of_card = all(marks.is_card(each) and each.dtype in _WHOLE and each.numel() for each in tensors)
+        if tensors and is_of_card and self.claim.type == "cuda" and marks.is_as_on_a_card(func, tensors):
+            raise as_on_a_card(NotImplementedError(f"\"addmm_cuda\" not implemented for '{_WHOLE[tensors[0].dtype]}'"))
         return self.call(func, args, kwargs)
 
     def _pack(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -295,6 +313,9 @@ _WAIT = (
     *("item", "tolist", "__bool__", "__int__", "__float__", "__index__", "nonzero", "masked_select", "unique", "equal"),
     *("__repr__", "__format__"),
 )
+# Whole numbers that a card can multiply one by one, but not as matrices, by torch's names.
+_WHOLE = {torch.int8: "Char", torch.uint8: "Byte", torch.int16: "Short", torch.int32: "Int", torch.int64: "Long"}
+_DRAWING = (torch.rand, torch.randn, torch.randint, torch.randperm)
 _OF_DATA = (torch.tensor, torch.as_tensor, torch.asarray, torch.sparse_coo_tensor, torch.sparse_csr_tensor)
 
 
@@ -318,7 +339,8 @@ _ACTIONS = {
     "type_as": Redirect._to,
     "cpu": lambda self, func, args, kwargs: self.move(args[0], "cpu"),
     "copy_": Redirect._copy,
-    "pin_memory": lambda self, func, args, kwargs: marks.pin(args[0].clone()),
+    "pin_memory": Redirect._pin,
+    **dict.fromkeys(("matmul", "__rmatmul__", "mm", "bmm", "mv", "dot", "vdot", "linear", "addmm", "addmv", "baddbmm"), Redirect._multiply),
     "is_pinned": lambda self, func, args, kwargs: marks.is_pinned(args[0]),
     "get_device": lambda self, func, args, kwargs: 0 if self.is_on_card(args[0]) else -1,
     "type": Redirect._type,

@@ -21,7 +21,7 @@ from concurrent.futures.process import BrokenProcessPool
 from importlib import metadata
 from pathlib import Path
 from types import FunctionType, ModuleType, TracebackType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from warpwave.inside.process.judged import judged
 from warpwave.inside.process.lacking import is_near, missing_modules, missing_plugin, missing_program, pointer, unbuilt
@@ -40,8 +40,13 @@ class NotPretended(NotImplementedError):  # noqa: N818 - as above
     """A package asked for something that a real GPU has and the pretended one lacks: a gap of warpwave, and no fault of the package."""
 
 
-class UnknownOption(KeyError):  # noqa: N818 - Triton's own is a KeyError, too
-    """A launch has an option that no compiler knows: the author's mistake, on a card as well."""
+Raised = TypeVar("Raised", bound=Exception)
+
+
+def as_on_a_card(error: Raised) -> Raised:
+    """Mark an error that torch or Triton raises on a card, too: it is the package's mistake, and no gap of the pretended card."""
+    vars(error)["_of_a_card"] = True
+    return error
 
 
 class NotBuilt(NotPretended):
@@ -366,6 +371,8 @@ def reason_of(error: BaseException, printed: str | None = None) -> tuple[NotRun,
         return (reasons.pop() if len(reasons) == 1 else NotRun.RAISED), ""
     for each in _chain(error):
         text = str(each)
+        if getattr(each, "_of_a_card", False):
+            return NotRun.RAISED, ""
         if isinstance(each, DecidedByData) or (_NO_DATA.search(text) and isinstance(each, (RuntimeError, TypeError, ValueError))):
             return NotRun.DATA, ""
         if isinstance(each, NotBuilt):
@@ -443,7 +450,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def _is_gap(error: BaseException) -> bool:
     """Return whether a stand-in lacks something: an attribute, a parameter, or a way to answer. A misspelt attribute is no gap."""
-    if not isinstance(error, _GAPS) or isinstance(error, UnknownOption) or _is_misspelt(error):
+    if not isinstance(error, _GAPS) or _is_misspelt(error):
         return False
     if isinstance(error, AttributeError) and (_stands_in(getattr(error, "obj", None)) or _is_compilers_frame(error)):
         return True

@@ -535,12 +535,12 @@ out = torch.zeros(4, device="cuda")
 said = []
 for grid, options in (
     ((1, 1, 4), {}), ((1, 70000, 0), {}), (lambda meta: [1, 70000], {}), ((1, 1, 65536), {}), ((1,), {"num_warps": 64}),
-    ((1,), {"num_ctas": 32}),
+    ((1,), {"num_ctas": 32}), ((1,), {"num_warps": 3}),
 ):
     try:
         fill[grid](out, **options)
         said.append("nothing")
-    except RuntimeError as error:
+    except (AssertionError, RuntimeError) as error:
         said.append(str(error))
     except triton.runtime.errors.OutOfResources as error:
         said.append(str(error))
@@ -556,13 +556,14 @@ def test_the_interpreter_refuses_what_the_pretended_card_does(tmp_path):
     done = command.python(tmp_path / "kernels.py", to_json(CARDS["sm_90"]), env={**os.environ, "TRITON_INTERPRET": "1"})
 
     assert done.returncode == 0, done.stderr
-    (right, empty, tall, deep, wide, clustered), out = json.loads(done.stdout.splitlines()[-1])
+    (right, empty, tall, deep, wide, clustered, three), out = json.loads(done.stdout.splitlines()[-1])
     assert (right, empty, out) == ("nothing", "nothing", [1.0] * 4)
     assert tall == "`fill` cannot be launched on sm_90: its grid is (1, 70000, 1), the limit of y is 65535"
     assert deep.endswith("its grid is (1, 1, 65536), the limit of z is 65535")
     assert "threads" in wide
     assert "2048" in wide
     assert "32 blocks" in clustered
+    assert three == "num_warps must be a power of 2"
 
 
 def test_what_torch_follows_with_symbols_takes_no_memory():

@@ -236,6 +236,8 @@ def launched(limit):
     torch.testing.assert_close(out, 2 * x)
 def test_good(): launched(48)
 def test_reads_too_far(): launched(64)
+def test_forgotten_copy(): torch.ones(1, device="cuda").numpy()
+def test_whole_numbers(): torch.ones(4, 4, device="cuda", dtype=torch.int32) @ torch.ones(4, 4, device="cuda", dtype=torch.int32)
 def test_needs_a_driver(): torch.empty(1, device="cuda").untyped_storage()._share_cuda_()
 def test_of_the_card(): assert torch.cuda.get_device_name() == WANTED
 @pytest.mark.xfail(strict=True)
@@ -283,6 +285,8 @@ def test_outcomes_are_those_of_a_run(package_of_pretend, name, card, how):
     assert outcomes_of_pretend(done.stdout) == {
         "test_good": "PASSED",
         "test_reads_too_far": "FAILED",
+        "test_forgotten_copy": "FAILED",
+        "test_whole_numbers": "FAILED",
         "test_of_the_card": "PASSED",
         "test_expected": "XFAIL",
     }
