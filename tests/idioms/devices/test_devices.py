@@ -250,7 +250,7 @@ def test_a_generator_of_the_other_device(device, other):
 
 
 def test_memory_of_the_card_is_not_pinned(pair):
-    with pytest.raises(RuntimeError, match=r"cannot pin 'torch\.cuda\.FloatTensor'"):
+    with pytest.raises(RuntimeError, match="cannot pin"):
         pair[0].pin_memory()
 
 
