@@ -96,7 +96,8 @@ def switched_on(mode: torch.overrides.TorchFunctionMode | None) -> contextlib.Ab
 
 def place(tensor: torch.Tensor) -> str | None:
     """Return where a tensor was made, or brought to; None if no call showed that. Then it counts as the card's, if there is one."""
-    return tensor.__dict__.get(_PLACE)
+    known: str | None = tensor.__dict__.get(_PLACE)
+    return known
 
 
 def is_host(tensor: torch.Tensor) -> bool:

@@ -44,7 +44,7 @@ from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.fake_gpu.streams import Graph
 from warpwave.inside.fake_gpu.torch_device import apply
 from warpwave.inside.process.journal import Journal
-from warpwave.inside.process.outcomes import NotPretended, UnknownOption, as_on_a_card, raised_in_kernel
+from warpwave.inside.process.outcomes import NotPretended, as_on_a_card, raised_in_kernel
 from warpwave.records import Architecture
 
 # Let Triton compile in a process whose kernels run in its interpreter: for `kernel.asm`, and for what is made for a card alone.
