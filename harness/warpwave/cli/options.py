@@ -36,6 +36,20 @@ class _Written(click.Path):
         return path
 
 
+class _Kernels(click.Path):
+    """The folder of a package."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        """Return the path. Of a file, say how it is named. Raises UsageError."""
+        path = Path(os.fsdecode(value))
+        if path.is_file():
+            meaning = "--kernels takes the folder of a package. A file of tests, or a test in one, is named behind the target."
+            folder = shlex.quote(str(path.parent))
+            raise UsageError(f"{path} is a file.", meaning, f"Type `warpwave run cpu --kernels {folder} {shlex.quote(path.name)}`.")
+        return super().convert(value, parameter, context)
+
+
+_KERNELS = _Kernels(path_type=Path, file_okay=False)
 OUT_FOLDER = _Written(path_type=Path, file_okay=False)
 OUT_FILE = _Written(path_type=Path, dir_okay=False)
 
@@ -390,7 +404,7 @@ def _parsed(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Param
 
 what_options = several(
     "What to run",
-    click.option("--kernels", type=FOLDER, default=Path("kernels"), show_default=True, help="Folder of the kernel package."),
+    click.option("--kernels", type=_KERNELS, default=Path("kernels"), show_default=True, help="Folder of the kernel package."),
     _option("--stage", "stages", metavar="S,S", shell_complete=complete_list(lambda: STAGES)),
     click.option("--bench", "benches", multiple=True, help="Pattern of bench files; repeatable.  [default: bench_*.py]"),
     _option("--bench-script", "bench_scripts", multiple=True, metavar="GLOB [-- ARGS]"),

@@ -91,4 +91,4 @@ def _check(target: Target, toolchain: Toolchain, known: Toolchains) -> None:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+    return tuple(int(part) for part in [*re.findall(r"\d+", version), 0, 0, 0][:3])

@@ -607,6 +607,7 @@ def test_an_old_triton_needs_a_linker(target):
     assert "3.5.0 or later" in raised.value.remedy
     assert leg(load_targets()["rocm"], old, known).name == "rocm@old"
     assert leg(load_targets()["cpu"], Toolchain(name="new", triton="3.10.0"), known).name == "cpu@new"  # 10 is more than 5
+    assert leg(load_targets()["cpu"], Toolchain(name="short", triton="3.5"), known).name == "cpu@short"
 
 
 def test_a_name_or_a_release(tmp_path):
@@ -705,6 +706,13 @@ def test_an_option_that_has_moved_names_its_new_place(capsys, command, words, pl
     assert place in lines[2]
     assert _run_cli([*command, *words, "--json"]) == 2
     assert place in json.loads(capsys.readouterr().out)["error"]["hint"]
+
+
+def test_a_file_of_tests_is_named_behind_the_target(capsys, tmp_path):
+    (tmp_path / "test_a.py").touch()
+
+    assert _run_cli(["run", "cpu", "--kernels", str(tmp_path / "test_a.py")]) == 2
+    assert f"warpwave run cpu --kernels {tmp_path} test_a.py" in capsys.readouterr().err
 
 
 def test_builds_and_limits_are_in_the_users_targets_file(kernels, tmp_path):
