@@ -113,7 +113,8 @@ def seen_by(stage: str, budget: Budget) -> dict[str, int]:
     return {name.partition(" ")[2]: n for each in budget.seen.values() for name, n in each.items() if name.startswith(f"{stage} ")}
 
 
-_LEAST_S, _SHARE, _FAIR = 3.0, 8, 2  # a test may take an eighth of the time that is left, or twice its fair share if that is more
+_LEAST_S, _SHARE = 3.0, 1 / 8  # a test may take so much of the time that is left
+_FAIR, _LARGEST, _LAST = 2, 1 / 2, 3 / 4  # the first one of a function twice its fair share, but no more than half; the last of them more
 _LONG_S = 86400.0
 _AGAIN_S = 1.0  # the package's code may catch what ends it
 _SIGNAL = signal.SIGVTALRM  # SIGALRM belongs to plugins that limit a test's time
@@ -123,8 +124,8 @@ class Turns:
     """A pytest plugin for a run with a budget. It says which test is next, and ends one that takes more than its share of the time.
 
     An ended test has no result: it is left out, and so are those of its function that ask for as much work. If there is time at the end,
-    they run without a limit. `launched` returns whether the test that ran
-    last has launched a kernel: one that has not, and did not fail, is no try of its function.
+    they run without a limit. `launched` returns whether the test that ran last has launched a kernel: one that has not, and did not fail,
+    is no try of its function.
     """
 
     def __init__(self, units: dict[str, list[pytest.Item]], launched: Callable[[], bool]) -> None:
@@ -167,9 +168,11 @@ class Turns:
     def _of_units(self, units: Iterable[tuple[str, list[pytest.Item]]], workers: int) -> Iterator[pytest.Item]:
         tries = sum(name.startswith(_TRY) for name in self.units)
         for name, items in units:
-            left_s, is_try = min(seconds_left(), _LONG_S), name.startswith(_TRY)
-            self._limit_s = max(_LEAST_S, left_s / _SHARE, _FAIR * left_s * workers / max(1, tries) if is_try else 0.0)
-            tries -= is_try
+            is_try, share = name.startswith(_TRY), _SHARE
+            if is_try:
+                share = max(share, min(_LARGEST, _FAIR * workers / max(1, tries)) if tries > workers else _LAST)
+                tries -= 1
+            self._limit_s = max(_LEAST_S, share * min(seconds_left(), _LONG_S))
             if is_try and items[:1] != self.units[name][:1]:  # another worker has run it
                 continue
             for item in items:
@@ -211,7 +214,7 @@ class Turns:
         return (yield from self._noting())
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_call(self) -> Generator[None, object, object]:
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
         """Limit the time of the test."""
         over, begun, main = threading.Event(), time.monotonic(), threading.get_ident()
 
@@ -223,15 +226,18 @@ class Turns:
         if self._limit_s is not None:
             threading.Thread(target=watch, args=(self._limit_s,), daemon=True).start()
         self._watched, self._fired = True, False
+        error: BaseException | None = None
         try:
             return (yield from self._noting())
-        except BaseException as error:
-            if self._fired and not isinstance(error, pytest.fail.Exception):  # else the sanitizer has found something before
-                self.ended_s = time.monotonic() - begun
+        except BaseException as raised:
+            error = raised
             raise
         finally:
             self._watched = False
             over.set()
+            caught = getattr(item, "_excinfo", None)  # by unittest
+            if self._fired and (caught or error) and not isinstance(error, pytest.fail.Exception):  # which the sanitizer raises
+                self.ended_s = time.monotonic() - begun
 
     def _noting(self) -> Generator[None, object, object]:
         try:

@@ -497,7 +497,13 @@ def test_a_budget_goes_no_further_than_the_list_of_known_failures(run_inside, pa
 
 LONG = """\
 import time
+import unittest
 import pytest
+
+
+class TestOld(unittest.TestCase):
+    def test_long(self):
+        time.sleep(1e6)
 
 
 def test_long():
@@ -513,10 +519,10 @@ def test_short(size):
         pytest.skip("too small")
 
 
-@pytest.mark.parametrize("name", "abcdefgh")
-def test_other(name):
-    assert name
-"""
+def test_other():
+    pass
+
+""" + "".join(f"def test_{name}():\n    pass\n" for name in "abcdef")
 
 
 def test_one_long_test_does_not_use_up_the_budget(run_inside, tmp_path):
@@ -525,13 +531,14 @@ def test_one_long_test_does_not_use_up_the_budget(run_inside, tmp_path):
     output = run_inside(tmp_path, Stage.TEST, light=True, benches=(), limits=Limits(budget=Budget(30.0)))
     report, started = _report(output, "test"), _started(output / "test" / "journal.jsonl")
 
-    assert (report["verdict"], report["counts"], report["left_out"]) == ("passed", {"passed": 27, "not-run": 1}, 1)
-    assert (report["out_of_time"], report["reached"]["test_it.py::test_long"]) == (True, 0)
-    assert (report["functions"], report["untried"]) == (3, 1)
-    assert (started[0], started[-1]) == ("test_long", "test_long")
+    assert (report["verdict"], report["counts"], report["left_out"]) == ("passed", {"passed": 26, "not-run": 1}, 2)
+    assert report["out_of_time"]
+    assert (report["reached"]["test_it.py::test_long"], report["reached"]["test_it.py::TestOld::test_long"]) == (0, 0)
+    assert (report["functions"], report["untried"]) == (10, 2)
+    assert [*started[:2], started[-1]] == ["TestOld::test_long", "test_long", "TestOld::test_long"]
     # One that skips itself is no try of its function.
-    assert started[1] == "test_short[0]"
-    assert started[2].startswith("test_short")
+    assert started[2] == "test_short[0]"
+    assert started[3].startswith("test_short")
 
 
 def test_a_budget_is_not_spent_on_collecting(run_inside, tmp_path):
