@@ -289,6 +289,7 @@ def _budget(options: dict[str, Any], package: Package) -> Budget | None:
         raise UsageError(happened, meaning, "Give a longer --timeout, or a shorter --budget.")
     failed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    edited: tuple[str, ...] = ()
     with suppress(WarpwaveError):
         if (RUNS / LATEST).exists():
             failed = failed_in_time(RUNS / LATEST)
@@ -299,9 +300,11 @@ def _budget(options: dict[str, Any], package: Package) -> Budget | None:
             if not ref.startswith("-") and ask_git(package.folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}"):
                 change, benches = changed_files(package.folder, ref), options["benches"] or What.benches
                 changed = _touched_by(change, f"--changed-since {ref}", package, benches)[0].tests or ()
+                above = package.kernels.relative_to(package.folder)
+                edited = tuple(path for path in changed if (above / path).as_posix() in change.files)
                 break
     known = read_known(options, kernels=options["kernels"])
-    return Budget(seconds, failed, changed, reached(known.seen, seconds) if known else {})
+    return Budget(seconds, failed, changed, edited, reached(known.seen, seconds) if known else {})
 
 
 def _limits(options: dict[str, Any], bounds: Bounds, budget: Budget | None) -> Limits:

@@ -162,13 +162,14 @@ class Cap:
 @record(frozen=True)
 class Budget:
     """How long the stages of a target may take together, in seconds, and what they begin with. `failed` are the tests that failed in the
-    last run, `changed` the files that a change touches. What there is no time for is left out. So is what the list of known failures has
-    not seen: by target, how many tests it has of a function in a stage, as `test t.py::test_add` or `compile gfx942 t.py::test_add`;
-    all of a target that is not in it."""
+    last run, `changed` the files that a change touches, and `edited` those of them that differ themselves. What there is no time for is
+    left out. So is what the list of known failures has not seen: by target, how many tests it has of a function in a stage, as
+    `test t.py::test_add` or `compile gfx942 t.py::test_add`; all of a target that is not in it."""
 
     seconds: Seconds
     failed: tuple[Page, ...] = ()
     changed: tuple[Page, ...] = ()
+    edited: tuple[Page, ...] = ()
     seen: dict[Name, dict[Page, int]] = field(default_factory=dict)
 
 

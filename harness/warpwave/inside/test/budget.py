@@ -71,19 +71,19 @@ def in_units(items: Sequence[pytest.Item], budget: Budget, of: str = "", among: 
     """Return the items in units, in the order in which a budget has them run: what failed last time, what a change touches, the others.
 
     Of the latter two, first one test of each function, then a few more, then the rest. The unit of a first test (`try`) holds those few,
-    too: they stand in for one that launches nothing. Of the others, as many of each function are returned as the list of known failures
-    has seen; in the compile stage, on the architecture `of`, unless it has seen none `among` those of the run. What fails beyond would
-    look new.
+    too: they stand in for one that launches nothing. Of files that nobody edited, as many of each function are returned as the list of
+    known failures has seen; in the compile stage, on the architecture `of`, unless it has seen none `among` those of the run. What fails
+    beyond would look new.
     """
-    failed, changed = frozenset(budget.failed), frozenset(budget.changed)
+    failed, changed, edited = frozenset(budget.failed), frozenset(budget.changed), frozenset(budget.edited)
     units: dict[str, list[pytest.Item]] = {}
-    touched = [item for item in items if file_of(item.nodeid) in changed]
-    others = _seen([item for item in items if file_of(item.nodeid) not in changed], budget, of, among)
-    for item in (*touched, *others) if of else items:  # a test that failed in the test stage may not have been compiled for `of`
+    seen = set(map(id, _seen([item for item in items if file_of(item.nodeid) not in edited], budget, of, among)))
+    may_run = [item for item in items if id(item) in seen or file_of(item.nodeid) in edited]
+    for item in may_run if of else items:  # a test that failed in the test stage may not have been compiled for `of`
         if any(above in failed for above in at_and_above(item.nodeid)):
             units.setdefault(f"failed: {function_of(item.nodeid)}", []).append(item)
-    for which, several in (("touched", touched), ("others", others)):
-        found = first_of_each(several).items()
+    for which in ("touched", "others"):
+        found = first_of_each([item for item in may_run if (file_of(item.nodeid) in changed) == (which == "touched")]).items()
         units |= {f"{_TRY} {which}: {function}": first for function, (first, _) in found if first}
         units |= {f"few {which}: {function}": first[1:] for function, (first, _) in found if first[1:]}
         units |= {f"rest {which}: {function}": rest for function, (_, rest) in found if rest}

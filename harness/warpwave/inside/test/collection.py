@@ -76,7 +76,7 @@ class Collection:
             names = (name.partition(" ") for each in self.budget.seen.values() for name in each)
             # In the compile stage, an architecture is in front.
             seen = {file_of(name.partition(" ")[2] if stage == "compile" else name) for stage, _, name in names if stage == self.stage}
-            self.seen = frozenset({*seen, *self.budget.changed, *map(file_of, self.budget.failed)}) if seen else frozenset()
+            self.seen = frozenset({*seen, *self.budget.edited, *map(file_of, self.budget.failed)}) if seen else frozenset()
         self.deadly = {event["id"] for event in Journal.from_environment().read() if event["event"] == "death" and event.get("id")}
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:

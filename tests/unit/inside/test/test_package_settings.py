@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -425,6 +426,8 @@ def test_the_choice_of_a_file_does_not_depend_on_others():
     seen = {"it": {"test test_a.py::test_aab": 1, "test test_a.py::test_ajj": 2, "test test_a.py::test_abb": 0}}
     assert sorted(unit[0].name for unit in in_units(own, Budget(60.0, seen=seen)).values()) == ["test_aab", "test_ajj"]
     compiled = Budget(60.0, failed=(own[7].nodeid,), seen={"it": {"compile sm_90 test_a.py::test_aab": 1}})
+    edited = Budget(60.0, changed=("test_a.py",), edited=("test_a.py",), seen=seen)
+    assert {len(in_units(own, each, "", ())) for each in (replace(edited, edited=()), edited)} == {2, 100}
     # A list may be of other architectures than those of the run; of one that was not reached, it has seen nothing.
     among = {("sm_90", "gfx942"): (1, 0), ("sm_80", "gfx942"): (101, 101)}
     assert {names: tuple(len(in_units(own, compiled, name, names)) for name in names) for names in among} == among
