@@ -207,6 +207,9 @@ def test_what_a_change_touches_runs(package, git):
     assert "tests/deep/test_new.py: it has changed" in asked.what.chosen.why
     assert asked.what.chosen.why[-1] == "no test needs 1 of the changed files: README.md"
     assert (later.what.chosen.tests, later.what.benches) == (("tests/deep/test_new.py",), ("(no bench in this run)",))
+    budget = parse("--kernels", "p/tests", "--budget", "5m", "--known-base", "HEAD~1").limits.budget
+    assert sorted(budget.changed) == ["deep/test_new.py", "test_add.py", "test_mul.py"]
+    assert budget.edited == ("deep/test_new.py",)
 
 
 def test_what_others_changed_since_is_not_this_change(package, git):
