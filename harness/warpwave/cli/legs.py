@@ -5,19 +5,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from warpwave import console
 from warpwave.config.hosts import Host, find_hosts, load_hosts
 from warpwave.config.package import find_root
+from warpwave.config.pyproject import load_environment
 from warpwave.config.targets import Target, load_builds, load_toolchains, select
 from warpwave.config.toolchains import chosen, legs, split_legs
 from warpwave.errors import ConfigError, InfrastructureError, UsageError
 from warpwave.options import RunOptions
 from warpwave.records import Shard
-
-if TYPE_CHECKING:
-    from warpwave.run.legs import Leg
+from warpwave.run import commit_of
+from warpwave.run.inputs import snapshot_of
+from warpwave.run.legs import Leg
 
 
 def on_toolchains(target: Target, options: Mapping[str, Any]) -> list[Target]:
@@ -95,13 +96,9 @@ def chosen_targets(options: Mapping[str, Any], targets: dict[str, Target]) -> li
     return [(leg, host) for target, host in chosen.values() for leg in on_toolchains(target, options)]
 
 
-def legs_of(chosen: Sequence[tuple[Target, Host | None]], asked: RunOptions) -> "list[Leg]":
+def legs_of(chosen: Sequence[tuple[Target, Host | None]], asked: RunOptions) -> list[Leg]:
     """Return the legs of a run: each target with the options that its host changes, and one leg for each shard. All have one commit and one
     snapshot, taken now. Raises UsageError if an option cannot be used with a leg's host."""
-    from warpwave.run import commit_of
-    from warpwave.run.inputs import snapshot_of
-    from warpwave.run.legs import Leg
-
     legs = []
     package = asked.package
     asked = replace(asked, package=replace(package, commit=package.commit or commit_of(package.kernels), snapshot=snapshot_of(asked)))
@@ -148,8 +145,6 @@ def _check_secrets(host: Host, asked: RunOptions) -> None:
     """Refuse to send what the user gives, and the package does not have, to a machine that the package's own file names."""
     if host.trusted or not host.ssh:
         return
-    from warpwave.config.pyproject import load_environment
-
     build = asked.build
     files = {f"build.{name}": getattr(build, name) for name in ("pip_config", "wheelhouse", "ca_bundle")}
     given = [f"--env {name}" for name in asked.package.variables]
