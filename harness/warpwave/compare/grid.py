@@ -178,8 +178,7 @@ def not_portable(grid: Grid) -> tuple[str, str]:
     causes = [_in_short(reasons[key]) for key in groups]
     others = len(bad) - 1
     more = f"; and {others} more kernel{'s' if others > 1 else ''}" if others else ""
-    runs = any(cell and not cell.fit.cannot_run for cell in bad[0].cells)
-    who = f"{'Not portable: ' if runs else ''}`{bad[0].function}`"
+    who = f"Not portable: `{bad[0].function}`"
     if len(groups) == 1:
         return f"{who} {said[0]}", causes[0] + more
     where = _listed([card.name for card, _ in cells], grid)

@@ -78,7 +78,7 @@ def test_a_second_kind_of_fault_is_in_the_first_sentence_too(more, clause):
     lead = headline(found, overview(found))
     first, second, *_ = lead.text.removesuffix(".").split("; ")
 
-    assert (first, second) == ("`_softmax_fwd` cannot launch on S90, N300, N350", clause)  # nowhere: that is more than not portable
+    assert (first, second) == ("Not portable: `_softmax_fwd` cannot launch on S90, N300, N350", clause)
     assert lead.more == "65,792 bytes of shared memory (LDS), 65,536 there."
 
 

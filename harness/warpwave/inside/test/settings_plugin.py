@@ -7,7 +7,6 @@ A plugin that is installed and does not load is left out, too.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ from warpwave.inside.environment import package_folders, root_of
 from warpwave.inside.imports import enter_package, load_leniently
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.workers import JOURNAL_VARIABLE
-from warpwave.inside.test.settings import SETTINGS_VARIABLE, settings
+from warpwave.inside.test.settings import settings
 
 # Options that would start other processes, wait for a person, or write to the package; warpwave does what they are for.
 _NEVER = frozenset(
@@ -52,8 +51,6 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Parser, args: list[str]) -> Iterator[None]:
     """Put the package's `addopts` before the options of the run, once its conftest files have added theirs."""
-    if settings().rootdir:
-        _enter_copy_of(root_of(settings().job))
     result = yield
     known = settings()
     kept, dropped = split(parser, list(known.addopts), Path(known.rootdir), Path(known.job.kernels))
@@ -62,17 +59,6 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
     if missing and JOURNAL_VARIABLE in os.environ:
         Journal.from_environment().write("note", text=f"options of the package's addopts that were left out: {' '.join(missing)}")
     return result
-
-
-def _enter_copy_of(root: Path) -> None:
-    """Change to a folder of links to what is in the package's root: tests open files relative to it, and what they write is not there."""
-    folder = Path(os.environ[SETTINGS_VARIABLE]).parent / "work"
-    folder.mkdir(exist_ok=True)
-    for entry in root.iterdir():
-        if not entry.name.startswith("."):
-            with contextlib.suppress(OSError):  # another worker has made it, or a test has one of its name
-                (folder / entry.name).symlink_to(entry)
-    os.chdir(folder)
 
 
 @pytest.hookimpl(trylast=True)

@@ -77,7 +77,7 @@ ANSWERS = {
     "torch.Event('cuda', enable_timing=True).query()": "True",
     "torch.accelerator.set_device_index(0)": "None",
     "torch.zeros(1, device='cuda:0').is_cuda": "True",
-    "torch.cuda.utilization()": "NotPretended",
+    "torch.cuda.utilization()": "NeedsCard",
     "torch.cuda.list_gpu_processes()": "NotPretended",
     "torch.accelerator.set_device_index(7)": "NotPretended",
     "torch.cuda.set_device('cuda:1')": "NotPretended",

@@ -51,7 +51,7 @@ norecursedirs = ["attic"]
 timeout = 10
 """,
     "tests/check_import.py": """
-import pathlib, subprocess, sys, warnings
+import subprocess, sys, warnings
 import pytest
 import shared
 from my_ops import relu
@@ -61,9 +61,6 @@ def check_child():
     subprocess.run([sys.executable, "-c", "import my_ops"], check=True)
 def check_options(card):
     assert card == "A"
-def check_folder():
-    assert "card" in pathlib.Path("conftest.py").read_text()
-    pathlib.Path("left.txt").write_text("")
 def check_rootdir(pytestconfig):
     assert (pytestconfig.rootpath / "my_ops").is_dir()
 def check_warnings():
@@ -106,17 +103,16 @@ def outcomes(output: Path) -> dict[str, str]:
     return found
 
 
-NAMES = ("modules", "child", "options", "folder", "rootdir", "warnings")
+NAMES = ("modules", "child", "options", "rootdir", "warnings")
 
 
 def test_tests_run_with_the_settings_of_their_package(run_inside, package):
-    """The root, paths from it, `pythonpath`, `addopts`, markers, warnings, patterns and conftest. Ids stay relative to `--kernels`."""
+    """The root, `pythonpath`, `addopts`, markers, warnings, patterns and conftest. Ids stay relative to `--kernels`."""
     output = run_inside(package / "tests", Stage.TEST, light=True, **job(package, package / "tests"))
     report = json.loads((output / "stages.json").read_text())["reports"][1]
 
     assert outcomes(output) == {f"check_import.py::check_{name}": "passed" for name in NAMES} | {"bench_x.py::module": "passed"}
     assert report["verdict"] == "passed", report
-    assert not (package / "left.txt").exists()
     assert report["notes"] == [
         "options of the package's addopts that were left out: "
         "-p nobody_has_this --cov=my_ops --cov-report html -n auto --timeout=10 --strict-config"
