@@ -19,11 +19,18 @@ from pathlib import Path
 
 MUTANTS = Path("mutants")  # mutmut's own name for its copy of the repository
 KILLED = ("killed", "timeout", "segfault")
-MUTMUT = (sys.executable, "-c", "from mutmut.__main__ import cli; cli()")
+# mutmut names a mutant by its file, and takes `src` alone for a folder that packages are imported from.
+NAMES = """
+from mutmut.utils import format_utils
+strip = format_utils.strip_prefix
+format_utils.strip_prefix = lambda name, *, prefix, strict=False: strip(strip(name, prefix="harness."), prefix=prefix, strict=strict)
+"""
+MUTMUT = (sys.executable, "-c", NAMES + "from mutmut.__main__ import cli; cli()")
 
 
 def make_mutants() -> None:
     """Copy the repository, with every mutant beside its function; mutmut itself would go on and run all of them."""
+    exec(NAMES, {})
     from mutmut.__main__ import create_mutants
     from mutmut.utils.file_utils import copy_also_copy_files, copy_src_dir
 
