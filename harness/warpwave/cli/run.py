@@ -138,7 +138,7 @@ def _load_report() -> None:
     """Import what writes the report while the run waits for its processes: that takes half a second."""
 
     def load() -> None:
-        with suppress(Exception):  # whoever writes the report raises it again
+        with suppress(Exception):  # the same import fails again, and is reported, where the report is written
             import_module("warpwave.report")
             import_module("warpwave.render.html").load()
 
