@@ -443,6 +443,7 @@ def language() -> list[Answer]:
         around(InterpretedFunction, "__call__", modules.calling, "the language is replaced once a launch, not at each call"),
         around(tl.core.block_type, "__init__", words.described_once, "describing a type takes longer than an operation"),
         around(tl.core.tensor, "__init__", words.shaped_once, "describing a shape takes longer than an operation"),
+        around(interpreter, "_get_np_dtype", words.array_type_once, "finding a type takes longer than an operation"),
         around(TritonSemantic, "broadcast_impl_value", words.of_one_shape, "most operands have one shape"),
         wrap(tl.core, "_aggregate", words.aggregate, "structs: constants are numbers there, and methods not bound"),
         around(FunctionRewriter, "_compile_and_exec", words.with_cells, "a rewritten kernel keeps the variables of the function around it"),
@@ -579,6 +580,20 @@ def promised() -> list[Answer]:
         put(InterpreterBuilder, "create_assume", assume, "tl.assume must hold"),
         around(InterpreterBuilder, " ".join(filter(is_access, names)), checks.accessing, "an access relies on them"),
         around(InterpreterBuilder, " ".join(name for name in names if not is_access(name)), checks.computing, "what is computed of them"),
+    ]
+
+
+def traced() -> list[Answer]:
+    """What a traced kernel calls beside the builder. It is above all of the interpreter."""
+    from triton.runtime import interpreter
+    from triton.runtime.interpreter import ReduceScanOpInterface, TensorHandle
+
+    from warpwave.inside.fake_gpu import traces
+
+    return [
+        around(ReduceScanOpInterface, "apply", traces.reducing, "a reduction is one step of a trace"),
+        around(TensorHandle, "set_attr", traces.marking, "so is a mark"),
+        around(interpreter, "_patch_lang_tensor", traces.deciding, "a trace branches where a kernel decides"),
     ]
 
 

@@ -73,7 +73,7 @@ def interpreted_device(card: Architecture, kinds: Sequence[str], more: Sequence[
     driver = PretendedDriver(few, device, few.properties, lambda binary: (32, 0, few.program_threads))
     tuning = _with_data(few, kinds, driver, answers.interpreted(_PROCESSORS, few, card), undo)
     tuning.fits = has_threads(card)
-    apply(answers.changes(answers.promised()), undo)
+    apply(answers.changes([*answers.promised(), *answers.traced()]), undo)
     return tuning, undo.close
 
 

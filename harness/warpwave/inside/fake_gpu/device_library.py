@@ -14,7 +14,7 @@ import pkgutil
 import re
 from collections.abc import Callable, Iterable, Iterator
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -244,8 +244,9 @@ class Calls:
     `symbols` has the function of each symbol, for those that a package calls by itself.
     """
 
+    name: ClassVar[str] = ""
+
     def __init__(self, libraries: Iterable[ModuleType]) -> None:
-        self.name = ""
         texts = [text for library in libraries for text in re.split(r"^def ", inspect.getsource(library), flags=re.MULTILINE)[1:]]
         self.symbols = {symbol: text.partition("(")[0] for text in texts for symbol in re.findall(r"\(\s*[\"'](__\w+)[\"']", text)}
 
@@ -254,11 +255,25 @@ class Calls:
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            outer, self.name = self.name, name
+            outer, Calls.name = Calls.name, name
             try:
                 return function(*args, **{**kwargs, "_semantic": kwargs.get("_semantic") or interpreter_semantic})
             finally:
-                self.name = outer
+                Calls.name = outer
+
+        return call
+
+    @classmethod
+    def again(cls, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that finds, whenever it is called, the name that is known now."""
+        name = cls.name
+
+        def call(*args: Any) -> Any:
+            outer, cls.name = cls.name, name
+            try:
+                return function(*args)
+            finally:
+                cls.name = outer
 
         return call
 

@@ -111,6 +111,17 @@ def shaped_once(make: Callable[..., None], tensor: Any, handle: Any, type: Any) 
     shared.update((name, value) for name, value in vars(tensor).items() if name not in ("handle", "type", "dtype"))
 
 
+_of_arrays: dict[str, np.dtype[Any]] = {}
+
+
+def array_type_once(find: Callable[[Any], Any], dtype: Any) -> Any:
+    """Return NumPy's type for one of the language: Triton makes a table of all types each time."""
+    name = dtype.scalar.name
+    if name not in _of_arrays:
+        _of_arrays[name] = find(dtype)
+    return _of_arrays[name]
+
+
 def of_one_shape(broadcast: Callable[..., Any], semantic: Any, left: Any, right: Any) -> Any:
     """Broadcast two operands: blocks of one shape stay as they are."""
     if left.type.is_block() and right.type.is_block() and [*left.type.shape] == [*right.type.shape]:

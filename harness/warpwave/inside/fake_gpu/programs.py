@@ -5,38 +5,25 @@ from __future__ import annotations
 import contextvars
 import inspect
 import itertools
+import math
 import random
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import CodeType
 from typing import Any, ClassVar
 
 import numpy as np
-import triton
 import triton.language as tl
 from triton._C.libtriton import ir
-from triton.runtime.interpreter import interpreter_builder
+from triton.runtime.interpreter import interpreter_builder, interpreter_semantic
 
 from warpwave.inside.fake_gpu.launches import Launched
+from warpwave.inside.fake_gpu.traces import Trace, place_in_kernel
 
 # What a kernel promises the compiler of its numbers: `tl.multiple_of`, `tl.max_contiguous`, `tl.max_constancy` and `tl.assume`. The
 # compiler believes it, and makes one access of several. The interpreter has the numbers, and fails the test if a promise is false. It waits
 # for an access that uses them: kernels promise what is false of a part of a row that is empty.
-
-_NOT_KERNELS = (f"{Path(triton.__file__).parent}/", f"{Path(__file__).parents[1]}/")  # what stands between a kernel and the interpreter
-Place = tuple[CodeType, int]  # of a kernel, and the line
-
-
-def place_in_kernel() -> Place:
-    """Return the code and line of the kernel that has called what called this."""
-    frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_KERNELS):
-        frame = frame.f_back
-    return frame.f_code, frame.f_lineno
-
 
 _ALIGNED_HERE = 16  # bytes: memory of the host is aligned to no more for sure, and that of a card is
 _BROKEN = "_warpwave_broken_promise"
@@ -239,6 +226,8 @@ class Programs:
         self._error: BaseException | None = None
         self._progress = 0
         self._arguments: dict[str, Any] = {}
+        self._trace: Trace | None = None
+        self._is_traced = True
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._function, name)
@@ -250,13 +239,18 @@ class Programs:
         if self._shuffled:
             self._builder.set_grid_idx(*self._shuffled[self._called])
         self._arguments, index = arguments, self._builder.grid_idx
+        if not self._called:
+            self._trace = Trace.of(self._function, math.prod(self._builder.grid_dim))
         self._called += 1
         known = self._ahead.pop(index, None)
         if known is None:
             if self._rest is not None:
                 next(self._rest)
             self._main.index, self._main.patience, self._main.answer = index, _PATIENCE, None
-            self._function(**arguments)
+            if self._trace is None or not self._is_traced:
+                self._function(**arguments)
+            else:
+                self._is_traced = self._trace.run(arguments) and self._is_traced
         elif not known.done:
             self._main.index, self._wanted = None, known
             self._waiting.remove(known)
@@ -287,7 +281,9 @@ class Programs:
             self.hand_over(program, following)
 
     def close(self) -> None:
-        """End the programs that still wait, after a failure."""
+        """End the programs that still wait, after a failure, and let go of the trace."""
+        if self._trace is not None:
+            self._trace.close()
         self._error = self._error or _Abandoned()
         for program in [*self._waiting]:
             program.turn.release()
@@ -307,9 +303,12 @@ class Programs:
 
     def hand_over(self, program: _Program, following: _Program) -> None:
         """Let another run, and return when it is this one's turn again."""
-        self._current = following
+        self._current, self._is_traced = following, False
+        builder, place = interpreter_semantic.builder, Trace.place
+        interpreter_semantic.builder, Trace.place = self._builder, None
         following.turn.release()
         program.turn.acquire()
+        interpreter_semantic.builder, Trace.place = builder, place
         if self._error is not None:
             raise self._error if program is self._main else _Abandoned
         if program.index is not None:

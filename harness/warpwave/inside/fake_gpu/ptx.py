@@ -57,7 +57,7 @@ def create_inline_asm(
         parts = [_cut(register >> np.uint64(width * n), width) for register in itertools.islice(made, number) for n in range(each)]
         bits = np.stack(parts, axis=1).reshape(-1)[:size]
         handles.append(TensorHandle(bits.astype(f"u{dtype.itemsize}").view(dtype).reshape(shape), scalar))
-    return SimpleNamespace(get_result=handles.__getitem__)  # as the frontend asks for them
+    return SimpleNamespace(get_result=handles.__getitem__, handles=handles)  # as the frontend asks for them, and a trace
 
 
 def _registers(constraints: str) -> tuple[list[int], list[int]]:

@@ -23,8 +23,8 @@ from triton.runtime import interpreter
 
 from warpwave.inside.fake_gpu.emulated_findings import Given
 from warpwave.inside.fake_gpu.host_side import named_in, storage_of, tensors_in
-from warpwave.inside.fake_gpu.programs import Place
 from warpwave.inside.fake_gpu.torch_device import Patch, around
+from warpwave.inside.fake_gpu.traces import Place
 from warpwave.records import Finding
 
 # Which bytes of memory from `torch.empty` and its kind were written. All other memory counts as written.

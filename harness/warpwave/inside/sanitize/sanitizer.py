@@ -17,8 +17,9 @@ from warpwave.inside.codegen.undefined import Followed
 from warpwave.inside.fake_gpu.emulated_findings import Given, at, finding, nearest
 from warpwave.inside.fake_gpu.interpreter import first_code
 from warpwave.inside.fake_gpu.lanes import lanes_of
-from warpwave.inside.fake_gpu.programs import Programs, place_in_kernel
+from warpwave.inside.fake_gpu.programs import Programs
 from warpwave.inside.fake_gpu.torch_device import Patch, around
+from warpwave.inside.fake_gpu.traces import place_in_kernel
 from warpwave.inside.process.outcomes import describe, statement
 from warpwave.inside.sanitize.memory import (
     Anywhere,
