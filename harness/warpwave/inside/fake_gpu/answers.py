@@ -586,11 +586,14 @@ def promised() -> list[Answer]:
 def traced() -> list[Answer]:
     """What a traced kernel calls beside the builder. It is above all of the interpreter."""
     from triton.runtime import interpreter
-    from triton.runtime.interpreter import ReduceScanOpInterface, TensorHandle
+    from triton.runtime.interpreter import InterpreterBuilder, ReduceScanOpInterface, TensorHandle
 
     from warpwave.inside.fake_gpu import traces
 
+    operations = " ".join(name for name in dir(InterpreterBuilder) if name.startswith("create_"))
     return [
+        wrap(interpreter, "TritonSemantic", traces.shared, "Triton 3.6 has one for each function of the language"),
+        around(InterpreterBuilder, operations, traces.passing, "what passes a trace by ends it"),
         around(ReduceScanOpInterface, "apply", traces.reducing, "a reduction is one step of a trace"),
         around(TensorHandle, "set_attr", traces.marking, "so is a mark"),
         around(interpreter, "_patch_lang_tensor", traces.deciding, "a trace branches where a kernel decides"),

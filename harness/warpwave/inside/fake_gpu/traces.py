@@ -331,6 +331,18 @@ class _Language:
         return call
 
 
+def shared(plain: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return what makes the semantics of the language for a builder: there is one for the interpreter's, which a trace watches."""
+    return lambda builder: interpreter_semantic if builder is interpreter_builder else plain(builder)
+
+
+def passing(operation: Callable[..., Any], builder: Any, *args: Any, **named: Any) -> Any:
+    """Compute. The trace ends if a kernel has come here without it: what is replayed would lack this operation."""
+    if Trace.current is not None and Trace.current.is_in_kernel:
+        Trace.current.stop()
+    return operation(builder, *args, **named)
+
+
 # What a kernel calls that is not in the builder.
 
 
