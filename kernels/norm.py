@@ -44,11 +44,11 @@ def columns_of(input: Tensor, normalized_shape: Sequence[int], **parameters: Ten
     return math.prod(shape)
 
 
-def empty_results(input: Tensor, n_columns: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the output, and a mean and a reciprocal standard deviation per row, in fp32."""
+def empty_results(input: Tensor, n_columns: int, centered: bool) -> tuple[Tensor, Tensor]:
+    """Return the output; and for each row, in fp32, the mean if it is subtracted, and the reciprocal standard deviation."""
     n_rows = input.numel() // n_columns if n_columns else 0
     out = torch.empty(input.shape, dtype=input.dtype, device=input.device)
-    return out, *(torch.empty(n_rows, dtype=torch.float32, device=input.device) for _ in range(2))
+    return out, torch.empty((1 + centered, n_rows), dtype=torch.float32, device=input.device)
 
 
 def empty_gradients(input: Tensor, parameters: Sequence[Tensor | None], wanted: Sequence[bool]) -> tuple[Tensor, ...]:
@@ -59,15 +59,15 @@ def empty_gradients(input: Tensor, parameters: Sequence[Tensor | None], wanted: 
 
 def forward(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, n_columns: int, eps: float, *, centered: bool
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:
     """Normalize rows and return the tensors of `empty_results`. With `centered`, subtract and write the mean."""
-    out, mean, rstd = empty_results(input, n_columns)
+    out, statistics = empty_results(input, n_columns, centered)
     if not out.numel():
-        return out, mean, rstd
+        return out, statistics
     # Triton would compile a whole number into the kernel, for later calls, too.
     eps = float(eps)
-    config, n_rows, rows = _config(centered), rstd.numel(), _rows(input, n_columns)
-    tensors = rows, _dense(weight), _dense(bias), out, mean if centered else None, rstd
+    config, n_rows, rows = _config(centered), statistics.shape[1], _rows(input, n_columns)
+    tensors = rows, _dense(weight), _dense(bias), out, statistics[0] if centered else None, statistics[-1]
     dtypes = tuple([tensor.dtype if tensor is not None else None for tensor in tensors])
     plan = _plan(card(), config, dtypes, on_boundary(*tensors), n_rows, n_columns, rows.stride(0))
     if plan.n_parts:
@@ -75,7 +75,7 @@ def forward(
         plan.launch(*tensors, words, rows.stride(0), n_rows, n_columns, plan.n_parts, eps)
     else:
         plan.launch(*tensors, rows.stride(0), n_columns, eps)
-    return out, mean, rstd
+    return out, statistics
 
 
 @dataclass(frozen=True)
@@ -127,18 +127,18 @@ def backward(
     grad: Tensor,
     input: Tensor,
     parameters: Sequence[Tensor | None],
-    mean: Tensor | None,
-    rstd: Tensor,
+    statistics: Tensor,
     wanted: Sequence[bool],
 ) -> tuple[Tensor, ...]:
     """Return the tensors of `empty_gradients`; `parameters` are the weight and, if there is one, the bias."""
     gradients = empty_gradients(input, parameters, wanted)
-    dx, n_rows = gradients[0], rstd.numel()
+    (n_statistics, n_rows), dx = statistics.shape, gradients[0]
     if not dx.numel():
         return tuple(gradient.zero_() for gradient in gradients)
     n_columns = dx.numel() // n_rows
     dweight, dbias = ([gradient if gradient.numel() else None for gradient in gradients[1:]] + [None])[:2]
     rows = _rows(input, n_columns)
+    mean, rstd = statistics if n_statistics == 2 else (None, statistics[0])
     tensors = grad.contiguous(), rows, _dense(parameters[0]), mean, rstd, dx, dweight, dbias
     dtypes = tuple([tensor.dtype if tensor is not None else None for tensor in tensors])
     launch = _backward_plan(card(), _config(mean is not None), dtypes, on_boundary(*tensors), n_rows, n_columns, rows.stride(0))

@@ -73,7 +73,7 @@ def scaled_dot_product_attention(
     elif key.shape[2] == 1 and query.numel() and value.numel():
         out = one_key(query, key, value, scale)
     else:
-        out, _ = _attention(query, key, value, is_causal, scale)
+        out = _attention(query, key, value, is_causal, scale)
     return out if len(lead) == 2 else out.reshape(*lead, *out.shape[-2:])
 
 
@@ -189,7 +189,7 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tens
     ctx.set_materialize_grads(False)  # no gradient flows into the logarithms, so do not write zeros for it
 
 
-def _backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+def _backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
     grads = (None, None, None) if grad is None else _attention_backward(grad, *ctx.saved_tensors, ctx.causal, ctx.scale)
     return *grads, None, None
 

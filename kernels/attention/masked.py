@@ -49,7 +49,7 @@ def masked(
     if mask is not None and not dropout_p and key.shape[2] == 1 and not is_empty(query, value):
         return one_key(query, key, value, scale, mask)
     seed = torch.randint(2**63 - 1, (1,), device=query.device) if dropout_p else None
-    return _masked(query, key, value, mask, seed, causal, scale, float(dropout_p))[0]
+    return _masked(query, key, value, mask, seed, causal, scale, float(dropout_p))
 
 
 def _checked(mask: Tensor, query: Tensor, causal: bool) -> Tensor:
@@ -135,7 +135,7 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tens
     ctx.set_materialize_grads(False)
 
 
-def _backward(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+def _backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
     grads = (None, None, None) if grad is None else _masked_backward(grad, *ctx.saved_tensors, ctx.causal, ctx.scale, ctx.p)
     return *grads, None, None, None, None, None
 

@@ -59,7 +59,7 @@ def cross_entropy(
             raise RuntimeError("cross_entropy can write the gradient over (N, C) logits only, with neighbours in memory")
         loss = _InPlace.apply(logits, *options)
     else:
-        loss = _cross_entropy(logits, *options)[0]
+        loss = _cross_entropy(logits, *options)
     return loss.view(target.shape) if reduction == "none" else loss
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -25,8 +25,8 @@ current_device: Callable[[], int] = getattr(torch._C, "_cuda_getDevice", torch.c
 
 # What a tape uses. Without an argument, `is_autocast_enabled` is that of CUDA, in half the time.
 _NAMES = {
-    "empty_like": torch.empty_like,
-    "empty_strided": torch.empty_strided,
+    # On the current device, which is that of the tensors. torch.compile's code allocates like this, too: in half the time.
+    "empty": torch._C._dynamo.guards._empty_strided_cuda,
     "zeros": torch.zeros,
     "JITFunction": JITFunction,
     "TRITONS_RUN": TRITONS_RUN,
@@ -61,6 +61,7 @@ class Note(TorchDispatchMode):
         self._tensors = tensors
         self._made: list[tuple[Tensor, bool]] = []
         self._launches: list[tuple[Bound, tuple[Any, ...]]] = []
+        self._gradients: list[tuple[Callable[..., Any], Sequence[Any], Any]] = []
         self._seen = 0
 
     def of(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -90,18 +91,29 @@ class Note(TorchDispatchMode):
         """Called by `bound` before it launches."""
         self._launches.append((bound, arguments))
 
+    def differentiated(self, apply: Callable[..., Any], args: Sequence[Any], outputs: Any) -> None:
+        """Called by an op that records its gradient: `apply(*args, made)` does that; `made` is a tuple of outputs, or a list of one."""
+        self._gradients.append((apply, args, outputs))
+
     def tape(self, result: Any) -> Tape | None:
         """Return what was noted, or None if that cannot be played: Triton is not as expected, or something else than tensors was used."""
         bound = all(bound.compiled for bound, _ in self._launches)
         if self.refused or not self._launches or self._seen != len(self._launches) or not bound:
             return None
         try:
-            return self._written(result if isinstance(result, tuple) else (result,), isinstance(result, tuple))
+            return self._written(result)
         except Exception:
             return None
 
-    def _written(self, results: tuple[Tensor, ...], several: bool) -> Tape | None:
+    def _written(self, result: Any) -> Tape | None:
         device, n_given = current_device(), len(self._tensors)
+        recorded = any(tensor.requires_grad for tensor in (result if isinstance(result, tuple) else (result,)))
+        if recorded:
+            ((apply, op_args, outputs),) = self._gradients
+            if result is not (outputs[0] if isinstance(outputs, tuple) else outputs):
+                return None
+            result = outputs
+        results = result if isinstance(result, tuple) else (result,)
         if any(tensor.get_device() != device for tensor in (*self._tensors, *[tensor for tensor, _ in self._made])):
             return None
         slots: dict[int, int] = {}
@@ -109,11 +121,11 @@ class Note(TorchDispatchMode):
         for slot, tensor in enumerate(self._tensors):
             first = slots.setdefault(tensor.data_ptr(), slot)
             if first != slot:
-                same.append(f"a{first} != a{slot}")
+                same.append(f"tensors[{first}] is not tensors[{slot}]" if recorded else f"a{first} != a{slot}")
         # What no launch gets is not made again.
         used = {_address(argument) for _, given in self._launches for argument in given}
         used.update(tensor.data_ptr() for tensor in results)
-        made = [each for each in self._made if each[0].data_ptr() in used]
+        made = [each for each in self._made if any(_within(each[0], address) for address in used)]
         for slot, (tensor, _) in enumerate(made, n_given):
             if slots.setdefault(tensor.data_ptr(), slot) != slot:
                 return None
@@ -138,12 +150,24 @@ class Note(TorchDispatchMode):
                 lines.append(f"a{slot} = room + {room}")
                 room += -(-tensor.untyped_storage().nbytes() // _ALIGNED) * _ALIGNED
         if room:
-            names |= {"byte": torch.uint8, "here": self._tensors[0].device}
-            lines[2:2] = [f"scratch = empty_strided(({room},), (1,), dtype=byte, device=here)", "room = scratch.data_ptr()"]
-        lines.append(f"addresses = {', '.join(f'a{i}' for i in range(n_given + len(made)))}")
+            names["byte"] = torch.uint8
+            lines[2:2] = [f"scratch = empty(({room},), (1,), byte)", "room = scratch.data_ptr()"]
+        known = [*self._tensors, *[tensor for tensor, _ in made]]
+        parts = used - {None, *slots}
+        for slot, address in enumerate(parts, len(known)):
+            (start,) = {tensor.data_ptr() for tensor in known if _within(tensor, address)}
+            lines.append(f"a{slot} = a{slots[start]} + {address - start}")
+            slots[address] = slot
+        lines.append(f"addresses = {', '.join(f'a{i}' for i in range(len(known) + len(parts)))}")
         lines.append(f"stream = current_stream({device})")
         lines += [Direct(bound.compiled, bound.grid, given, _slots(given, slots)).line(names) for bound, given in self._launches]
-        lines.append(f"return {', '.join(f't{slot}' for slot in returned)}{',' * several}")
+        back = f"{', '.join(f't{slot}' for slot in returned)}{',' * isinstance(result, tuple)}"
+        if recorded:
+            places = {id(tensor): f"tensors[{i}]" for i, tensor in enumerate(self._tensors)}
+            names |= {"apply": apply} | {f"o{i}": arg for i, arg in enumerate(op_args) if not isinstance(arg, Tensor)}
+            of_op = [places[id(arg)] if isinstance(arg, Tensor) else f"o{i}" for i, arg in enumerate(op_args)]
+            back = f"apply({', '.join(of_op)}, {f'({back})' if isinstance(result, tuple) else f'[{back}]'})"
+        lines.append(f"return {back}")
         return Tape(lines, names)
 
     def _maker(self, tensor: Tensor, zeros: bool, result: Tensor, names: dict[str, Any]) -> str:
@@ -152,17 +176,17 @@ class Note(TorchDispatchMode):
             if not (result.is_contiguous() and tensor.is_contiguous() and result.numel() == tensor.numel()):
                 raise NotImplementedError("a result that is part of a tensor")
             tensor = result
-        for i, other in enumerate(self._tensors):
-            if not zeros and _layout(other) == _layout(tensor) and tensor.is_contiguous():
-                return f"empty_like(tensors[{i}])"
         dtype, on = f"n{len(names)}", f"n{len(names) + 1}"
         names[dtype], names[on] = tensor.dtype, tensor.device
-        make = f"zeros({tuple(tensor.shape)}" if zeros else f"empty_strided({tuple(tensor.shape)}, {tensor.stride()}"
-        return f"{make}, dtype={dtype}, device={on})"
+        shape = tuple(tensor.shape)
+        return f"zeros({shape}, dtype={dtype}, device={on})" if zeros else f"empty({shape}, {tensor.stride()}, {dtype})"
 
 
-def _layout(tensor: Tensor) -> tuple[Any, ...]:
-    return tensor.dtype, tensor.shape, tensor.stride()
+def _within(tensor: Tensor, address: int | None) -> bool:
+    """Return whether the address is in the memory of a tensor."""
+    start, steps = tensor.data_ptr(), zip(tensor.shape, tensor.stride(), strict=True)
+    last = sum((size - 1) * step for size, step in steps) * tensor.itemsize
+    return address is not None and (address == start or start < address <= start + last)
 
 
 def _address(argument: Any) -> int | None:

@@ -5,8 +5,8 @@ dtypes, sizes, strides and alignment. So the second such call is noted, as a `Ta
 call did nothing but allocate, view, and launch by `Bound`: a dispatch mode sees what it asks of torch, and a hook of Triton how often it
 launches. Any other call is made in full, each time.
 
-Played are calls of plain tensors on the current NVIDIA device, without a gradient to record, outside of autocast, and if nobody watches:
-compilers, modes and transforms of torch, hooks of Triton.
+Played are calls of plain tensors on the current NVIDIA device, outside of autocast, and if nobody watches: compilers, modes and transforms
+of torch, hooks of Triton. Where there is a gradient to record, the call must be that of one op, and give its first result.
 """
 
 from __future__ import annotations
@@ -53,16 +53,15 @@ def repeatable(function: Callable[Given, Result]) -> Callable[Given, Result]:
         key: list[Any] = []
         tensors: list[Tensor] = []
         addresses: list[int] = []
+        records = _records_gradients()
         try:
             for arg in (*args, tuple(kwargs), *kwargs.values()) if kwargs else args:
                 kind = type(arg)
                 if kind is Tensor or kind is Parameter:
-                    if arg.requires_grad and _records_gradients():
-                        return function(*args, **kwargs)
                     address = arg.data_ptr()
                     tensors.append(arg)
                     addresses.append(address)
-                    key += arg.get_device(), arg.dtype, arg.shape, arg.stride(), address & 15
+                    key += arg.get_device(), arg.dtype, arg.shape, arg.stride(), address & 15, records and arg.requires_grad
                 else:
                     key.append(tuple(arg) if kind is list else arg)
             known = tuple(key)

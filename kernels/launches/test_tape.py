@@ -97,6 +97,17 @@ def test_one_tensor_twice_and_then_two(device, played, in_full):
     assert played == [True, False, True]
 
 
+def test_two_leaves_of_one_memory_have_gradients_of_their_own(device, played):
+    x, w = (x.requires_grad_() for x in draw([(64, 1024), (1024,)], device))
+    for _ in range(3):
+        torch.autograd.grad(layer_norm(x, (1024,), w, w).sum(), w)
+    assert played[0]
+    bias = w.detach().requires_grad_()
+    ours, theirs = (torch.autograd.grad(f(x, (1024,), w, bias).sum(), (w, bias)) for f in (layer_norm, torch.nn.functional.layer_norm))
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, atol=0.5, rtol=0.05)
+
+
 def test_a_number_that_is_whole_at_first(device, played):
     x, w = draw([(64, 1024), (1024,)], device)
     for eps in (1, 1, 1, 1e-5, 1.0):

@@ -40,38 +40,36 @@ def layer_norm(
     """
     check_dtype("layer_norm", input, weight, bias)
     n_columns = norm.columns_of(input, normalized_shape, weight=weight, bias=bias)
-    return _layer_norm(*autocast_all(input, weight, bias, to=torch.float32), n_columns, eps)[0]
+    return _layer_norm(*autocast_all(input, weight, bias, to=torch.float32), n_columns, eps)
 
 
 @custom_op("warpwave::layer_norm", repeats=True)
-def _layer_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, n_columns: int, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+def _layer_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, n_columns: int, eps: float) -> tuple[Tensor, Tensor]:
     return norm.forward(input, weight, bias, n_columns, eps, centered=True)
 
 
 @custom_op("warpwave::layer_norm_backward", repeats=True)
 def _layer_norm_backward(
-    grad: Tensor, input: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, rstd: Tensor, wanted: list[bool]
+    grad: Tensor, input: Tensor, weight: Tensor | None, bias: Tensor | None, statistics: Tensor, wanted: list[bool]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return norm.backward(grad, input, (weight, bias), mean, rstd, wanted)
+    return norm.backward(grad, input, (weight, bias), statistics, wanted)
 
 
 @_layer_norm.register_fake
-def _(input: Tensor, weight: Tensor | None, bias: Tensor | None, n_columns: int, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    return norm.empty_results(input, n_columns)
+def _(input: Tensor, weight: Tensor | None, bias: Tensor | None, n_columns: int, eps: float) -> tuple[Tensor, Tensor]:
+    return norm.empty_results(input, n_columns, centered=True)
 
 
 @_layer_norm_backward.register_fake
 def _(
-    grad: Tensor, input: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, rstd: Tensor, wanted: list[bool]
+    grad: Tensor, input: Tensor, weight: Tensor | None, bias: Tensor | None, statistics: Tensor, wanted: list[bool]
 ) -> tuple[Tensor, Tensor, Tensor]:
     return norm.empty_gradients(input, (weight, bias), wanted)
 
 
 def _setup_context(ctx, inputs, output) -> None:
-    input, weight, bias, _, _ = inputs
-    _, mean, rstd = output
-    ctx.save_for_backward(input, weight, bias, mean, rstd)
-    ctx.mark_non_differentiable(mean, rstd)
+    ctx.save_for_backward(*inputs[:3], output[1])
+    ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)
 
 

@@ -58,7 +58,7 @@ def linear_cross_entropy(
     grad = torch.is_grad_enabled()
     wanted = [grad and tensor is not None and tensor.requires_grad for tensor in (input, linear_weight, linear_bias)]
     tokens = input.reshape(-1, input.shape[-1])
-    loss, *_ = _linear_cross_entropy(
+    loss = _linear_cross_entropy(
         tokens.contiguous(),
         linear_weight.contiguous(),
         linear_bias,

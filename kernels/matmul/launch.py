@@ -66,12 +66,13 @@ def multiply(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return `activation(a @ b + bias)` and, with `save`, the activation's input; for matrices, or batches of them without a bias.
 
-    Without `save`, the second is the first.
+    Without `save`, the second is the first. With a matrix `b`, `a` is rows in any shape.
     """
     shape = (*a.shape[:-1], b.shape[-1])
     out = torch.empty(shape, dtype=a.dtype, device=a.device)
     saved = torch.empty(shape, dtype=a.dtype, device=a.device) if save else out
     if out.numel():
+        a = rows(a) if b.dim() == 2 else a
         precision = None
         if a.dtype == torch.float32:
             refuse()  # torch's setting may change
@@ -86,6 +87,11 @@ def multiply(
         launch = _plan(card(), a.dtype, precision, boundaries, Layout.of(a), Layout.of(b), bias is not None, activation, save)
         launch(a, b, out, saved, bias)
     return out, saved
+
+
+def rows(x: torch.Tensor) -> torch.Tensor:
+    """Return a tensor as the matrix of its rows."""
+    return x.flatten(0, -2) if x.dim() > 1 else x[None]
 
 
 def multiply_into(out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, add: bool = False) -> None:

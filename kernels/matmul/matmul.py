@@ -11,7 +11,7 @@ from kernels.contract import autocast, autocast_all, check_dtype, check_same
 from kernels.dispatch import custom_op
 from kernels.launches.tape import repeatable
 from kernels.matmul.kernels import activation_backward_kernel
-from kernels.matmul.launch import multiply
+from kernels.matmul.launch import multiply, rows
 
 ACTIVATIONS = (None, "gelu", "gelu_tanh", "relu", "silu")
 BLOCK_SIZE = 1024
@@ -41,11 +41,10 @@ def matmul(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     b = other if other.dim() > 1 else other[:, None]
     if a.shape[-1] != b.shape[-2]:
         raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({_by(input)} and {_by(other)})")
-    if 2 <= input.dim() == other.dim() <= 3 and a.shape[:-2] == b.shape[:-2]:
+    if input.dim() > 1 and (other.dim() == 2 or (input.dim() == other.dim() == 3 and a.shape[0] == b.shape[0])):
         return _matmul(a, b)
     if b.dim() == 2:
-        lead = a.shape[:-1]
-        out = _matmul(a.flatten(0, -2), b).reshape(*lead, b.shape[-1])
+        out = _matmul(a, b)
     else:
         lead = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         a, b = (x.expand(*lead, *x.shape[-2:]).flatten(0, -3) for x in (a, b))
@@ -89,12 +88,7 @@ def linear(
     if bias is not None and bias.shape != weight.shape[:1]:
         raise RuntimeError(f"bias of {_by(bias)} does not fit an output of {weight.shape[0]} columns")
     differentiable = torch.is_grad_enabled() and any(x.requires_grad for x in given)
-    save = differentiable and activation not in (None, "relu")
-    if input.dim() == 2:
-        return _linear(input, weight, bias, activation, save)[0]
-    rows = input.flatten(0, -2) if input.dim() > 1 else input[None, :]
-    out, _ = _linear(rows, weight, bias, activation, save)
-    return out.reshape(*input.shape[:-1], weight.shape[0])
+    return _linear(input, weight, bias, activation, differentiable and activation not in (None, "relu"))
 
 
 def _by(x: torch.Tensor) -> str:
@@ -118,7 +112,10 @@ def _matmul_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> 
 def _matmul_backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     a, b = ctx.saved_tensors
     wanted = ctx.needs_input_grad
-    return (_matmul(grad, b.mT) if wanted[0] else None, _matmul(a.mT, grad) if wanted[1] else None)
+    of_a = _matmul(grad, b.mT) if wanted[0] else None
+    if b.dim() == 2:
+        a, grad = rows(a), rows(grad)
+    return of_a, _matmul(a.mT, grad) if wanted[1] else None
 
 
 _matmul.register_autograd(_matmul_backward, setup_context=_matmul_context)
@@ -136,7 +133,7 @@ def _linear(
 def _(
     input: torch.Tensor, weight: torch.Tensor, bias: Optional[torch.Tensor], activation: Optional[str], save: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    shape = (input.shape[0], weight.shape[0])
+    shape = (*input.shape[:-1], weight.shape[0])
     return input.new_empty(shape), input.new_empty(shape if save else (0,))
 
 
@@ -147,18 +144,14 @@ def _linear_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tenso
     ctx.save_for_backward(input, weight, saved if save else out if ctx.activation else None)
 
 
-def _linear_backward(ctx: Any, grad: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+def _linear_backward(ctx: Any, grad: torch.Tensor, *_: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     input, weight, known = ctx.saved_tensors
     wanted = ctx.needs_input_grad
     if ctx.activation:
         grad = _activation_backward(grad, known, ctx.activation)
-    return (
-        _matmul(grad, weight) if wanted[0] else None,
-        _matmul(grad.t(), input) if wanted[1] else None,
-        grad.sum(0) if wanted[2] else None,
-        None,
-        None,
-    )
+    of_input = _matmul(grad, weight) if wanted[0] else None
+    grad = rows(grad)
+    return of_input, _matmul(grad.t(), rows(input)) if wanted[1] else None, grad.sum(0) if wanted[2] else None, None, None
 
 
 _linear.register_autograd(_linear_backward, setup_context=_linear_context)

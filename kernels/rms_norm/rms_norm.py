@@ -39,39 +39,36 @@ def rms_norm(
     check_dtype("rms_norm", input, weight)
     n_columns = norm.columns_of(input, normalized_shape, weight=weight)
     eps = torch.finfo(torch.float32).eps if eps is None else eps
-    return _rms_norm(*autocast_all(input, weight, to=torch.float32), n_columns, eps)[0]
+    return _rms_norm(*autocast_all(input, weight, to=torch.float32), n_columns, eps)
 
 
 @custom_op("warpwave::rms_norm", repeats=True)
 def _rms_norm(input: Tensor, weight: Tensor | None, n_columns: int, eps: float) -> tuple[Tensor, Tensor]:
-    out, _, rstd = norm.forward(input, weight, None, n_columns, eps, centered=False)
-    return out, rstd
+    return norm.forward(input, weight, None, n_columns, eps, centered=False)
 
 
 @custom_op("warpwave::rms_norm_backward", repeats=True)
-def _rms_norm_backward(grad: Tensor, input: Tensor, weight: Tensor | None, rstd: Tensor, wanted: list[bool]) -> tuple[Tensor, Tensor]:
-    return norm.backward(grad, input, (weight,), None, rstd, wanted)
+def _rms_norm_backward(grad: Tensor, input: Tensor, weight: Tensor | None, statistics: Tensor, wanted: list[bool]) -> tuple[Tensor, Tensor]:
+    return norm.backward(grad, input, (weight,), statistics, wanted)
 
 
 @_rms_norm.register_fake
 def _(input: Tensor, weight: Tensor | None, n_columns: int, eps: float) -> tuple[Tensor, Tensor]:
-    out, _, rstd = norm.empty_results(input, n_columns)
-    return out, rstd
+    return norm.empty_results(input, n_columns, centered=False)
 
 
 @_rms_norm_backward.register_fake
-def _(grad: Tensor, input: Tensor, weight: Tensor | None, rstd: Tensor, wanted: list[bool]) -> tuple[Tensor, Tensor]:
+def _(grad: Tensor, input: Tensor, weight: Tensor | None, statistics: Tensor, wanted: list[bool]) -> tuple[Tensor, Tensor]:
     return norm.empty_gradients(input, (weight,), wanted)
 
 
 def _setup_context(ctx, inputs, output) -> None:
-    input, weight, _, _ = inputs
-    ctx.save_for_backward(input, weight, output[1])
+    ctx.save_for_backward(*inputs[:2], output[1])
     ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)
 
 
-def _backward(ctx, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+def _backward(ctx, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
     if grad is None:
         return (None,) * 4
     wanted = list(ctx.needs_input_grad[:2])

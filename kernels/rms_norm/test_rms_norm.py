@@ -108,8 +108,8 @@ def test_autocast_computes_and_returns_fp32(device):
 def test_it_is_a_registered_op(device, registered):
     x, weight = (torch.randn(shape, device=device).requires_grad_() for shape in ((5, 12), (12,)))
     registered(lambda x, w: rms_norm(x, (12,), w), _rms_norm, (x, weight), (x, weight, 12, 1e-5))
-    rstd = _rms_norm(x.detach(), None, 12, 1e-5)[1]
-    torch.library.opcheck(_rms_norm_backward.registered, (x.detach(), x.detach(), weight.detach(), rstd, [True, True]))
+    statistics = _rms_norm.registered(x.detach(), None, 12, 1e-5)[1]
+    torch.library.opcheck(_rms_norm_backward.registered, (x.detach(), x.detach(), weight.detach(), statistics, [True, True]))
 
 
 def test_what_it_does_not_take_is_refused(device):
