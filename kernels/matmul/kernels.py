@@ -18,6 +18,17 @@ def grouped(tile, tiles_m, tiles_n, GROUP_M: tl.constexpr):
 
 
 @triton.jit
+def within(start, length, size, WITHIN: tl.constexpr = True):
+    """Return `start`, moved so that a block of this length ends where the matrix does: TMA takes longer for what lies beyond.
+
+    Some rows or columns then have two blocks, with the same numbers.
+    """
+    if WITHIN:
+        start = tl.maximum(tl.minimum(start, size - length), 0)
+    return start
+
+
+@triton.jit
 def chiplet_of(pid, programs, CHIPLETS: tl.constexpr):
     """Renumber programs so that those of one chiplet get neighbouring work, if the hardware assigns programs to chiplets round robin."""
     most = tl.cdiv(programs, CHIPLETS)
@@ -301,6 +312,7 @@ def sum_tiles_kernel(
     BIAS: tl.constexpr,
     ACTIVATION: tl.constexpr,
     SAVE: tl.constexpr,
+    WITHIN: tl.constexpr,
     EARLY: tl.constexpr,
 ):
     """Add up the shares of tiles from the one with number `whole` on, with bias and activation: some rows of a tile per program."""
@@ -312,15 +324,16 @@ def sum_tiles_kernel(
     first = tl.program_id(0) % (BLOCK_M // ROWS) * ROWS
     batch = ((whole + at) // (tiles_m * tiles_n)).to(tl.int64)
     tile_m, tile_n = grouped((whole + at) % (tiles_m * tiles_n), tiles_m, tiles_n, GROUP_M)
-    rows = first + tl.arange(0, ROWS)
+    rows = tl.arange(0, ROWS)
     lanes = tl.arange(0, BLOCK_N)
-    shares_ptr += at * (SHARES * BLOCK_M * BLOCK_N) + rows[:, None] * BLOCK_N + lanes[None, :]
+    shares_ptr += at * (SHARES * BLOCK_M * BLOCK_N) + (first + rows)[:, None] * BLOCK_N + lanes[None, :]
     x = tl.load(shares_ptr)
     for _ in tl.static_range(1, SHARES):
         shares_ptr += BLOCK_M * BLOCK_N
         x += tl.load(shares_ptr)
-    rows += tile_m * BLOCK_M
-    columns = tile_n * BLOCK_N + lanes
+    HALF_M: tl.constexpr = BLOCK_M // 2
+    rows += within(tile_m * BLOCK_M + first // HALF_M * HALF_M, HALF_M, M) + first % HALF_M
+    columns = within(tile_n * BLOCK_N, BLOCK_N, N, WITHIN) + lanes
     if BIAS:
         x += tl.load(bias_ptr + columns, mask=columns < N, other=0.0).to(tl.float32)[None, :]
     inside = (rows < M)[:, None] & (columns < N)[None, :]

@@ -65,7 +65,7 @@ def product(
     }
     over = tiles % on.processors if count > 1 else 0
     bound = Bound(matmul_specialized_kernel, (min(on.processors, tiles - over + over * count),), options)
-    add_up = sums_of_shares(tile, on, over, count, epilogue)
+    add_up = sums_of_shares(tile, on, over, count, epilogue, b_transposed)
 
     def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, saved: torch.Tensor, bias: torch.Tensor | None) -> None:
         out_desc = of_out(out)
@@ -80,9 +80,9 @@ def product(
     return launch
 
 
-def sums_of_shares(tile: Specialized, on: Card, over: int, count: int, epilogue: dict[str, Any]) -> Bound:
-    """Return the launch that adds up the shares of the last tiles, and finishes these."""
-    options = {"SHARES": count, "BLOCK_M": tile.m, "BLOCK_N": tile.n, "GROUP_M": tile.group_m, "ROWS": ROWS}
+def sums_of_shares(tile: Specialized, on: Card, over: int, count: int, epilogue: dict[str, Any], within: bool) -> Bound:
+    """Return the launch that adds up the shares of the last tiles, and finishes these. `within`: no tile has columns beyond the matrix."""
+    options = {"SHARES": count, "BLOCK_M": tile.m, "BLOCK_N": tile.n, "GROUP_M": tile.group_m, "ROWS": ROWS, "WITHIN": within}
     return Bound(sum_tiles_kernel, (over * (tile.m // ROWS),), options | epilogue | on.early)
 
 

@@ -25,7 +25,7 @@ _START, _SECOND, _STEP = 6, 5, 64 * 128 * 2
 _FETCH = 512
 # The least steps of a share of a sum, and the most shares; and what it costs, as a step's cost is counted, to start the kernel that adds
 # them up, and for each number to be written and read in fp32. On an H100: 6 microseconds, and 1.1 for a million bytes.
-_LEAST, _MOST_SHARES, _SHARING, _SHARED = 8, 16, 2_300_000, 1.6
+_LEAST, _MOST_SHARES, _SHARING, _SHARED = 8, 16, 1_500_000, 1.6
 # Programs of a multiprocessor, whatever room their buffers leave.
 _MOST = 4
 

@@ -15,7 +15,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language import _core
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
 
-from kernels.matmul.kernels import activate, grouped
+from kernels.matmul.kernels import activate, grouped, within
 
 # Triton has renamed it.
 _load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
@@ -64,6 +64,8 @@ def _fetch(
     B_TRANSPOSED: gl.constexpr,
     GROUP_M: gl.constexpr,
     SHARED: gl.constexpr,
+    ROWS_WITHIN: gl.constexpr,
+    COLUMNS_WITHIN: gl.constexpr,
 ):
     batches, M, N, K, shares = shape
     a_bufs, b_bufs = buffers
@@ -80,8 +82,7 @@ def _fetch(
         tile, start, end = _turn(turn, whole, K, shares, BLOCK_K, SHARED)
         batch = tile // (tiles_m * tiles_n)
         tile_m, tile_n = grouped(tile % (tiles_m * tiles_n), tiles_m, tiles_n, GROUP_M)
-        row = tile_m * (2 * HALF_M)
-        column = tile_n * BLOCK_N
+        column = within(tile_n * BLOCK_N, BLOCK_N, N, COLUMNS_WITHIN)
         for k in range(start, end, BLOCK_K):
             stage = step % STAGES
             arrived = ready.index(stage)
@@ -89,11 +90,12 @@ def _fetch(
             mbarrier.wait(empty.index(stage), (step // STAGES & 1) ^ 1)
             mbarrier.expect(arrived, 2 * a_desc.block_type.nbytes + b_desc.block_type.nbytes)
             for half in gl.static_range(2):
+                row = within((2 * tile_m + half) * HALF_M, HALF_M, M, ROWS_WITHIN)
                 into = a_bufs.index(2 * stage + half).reshape(a_desc.block_type.shape)
                 if A_TRANSPOSED:
-                    _load(a_desc, [batch, k, row + half * HALF_M], arrived, into)
+                    _load(a_desc, [batch, k, row], arrived, into)
                 else:
-                    _load(a_desc, [batch, row + half * HALF_M, k], arrived, into)
+                    _load(a_desc, [batch, row, k], arrived, into)
             if B_TRANSPOSED:
                 _load(b_desc, [batch, column, k], arrived, b_bufs.index(stage).reshape(b_desc.block_type.shape))
             else:
@@ -252,8 +254,9 @@ def _multiply(
         batch = tile // (tiles_m * tiles_n)
         tile_m, tile_n = grouped(tile % (tiles_m * tiles_n), tiles_m, tiles_n, GROUP_M)
         hiding = PARTS if SPREAD and turn > first else 0
+        column = within(tile_n * BLOCK_N, BLOCK_N, N, B_TRANSPOSED and not ADD)
         if BIAS:
-            columns = tile_n * BLOCK_N + gl.arange(0, BLOCK_N, dense)
+            columns = column + gl.arange(0, BLOCK_N, dense)
             bias = gl.load(bias_ptr + columns, mask=columns < N, other=0.0)
         acc = gl.zeros((HALF_M, BLOCK_N), gl.float32, layout)
         if SPREAD:
@@ -275,7 +278,7 @@ def _multiply(
                 _put_share(_split(acc, 4 * PARTS), shares_ptr + (2 * (turn - whole) + HALF) * (HALF_M * BLOCK_N), BLOCK_N)
         if BIAS:
             acc += gl.convert_layout(bias.to(gl.float32), gl.SliceLayout(0, layout))[None, :]
-        at = (batch, tile_m * (2 * HALF_M) + HALF * HALF_M, tile_n * BLOCK_N)
+        at = (batch, within((2 * tile_m + HALF) * HALF_M, HALF_M, M, not ADD), column)
         if SPREAD:
             held = _hold(acc, PARTS, out_desc.dtype)
         else:
@@ -341,6 +344,7 @@ def matmul_specialized_kernel(
     barriers = (ready, empty)
     shape = (batches, M, N, K, shares)
     SHARED: gl.constexpr = shares_ptr is not None
+    COLUMNS_WITHIN: gl.constexpr = B_TRANSPOSED and not ADD
     # 128 accumulators per thread, 64 for held parts, and the rest; the fetching warp needs the minimum number of registers.
     results = ((out_desc, out_ptr, M, N), (saved_desc, saved_ptr, M, N))
     tensors = (buffers, barriers, results, bias_ptr, shares_ptr)
@@ -348,7 +352,7 @@ def matmul_specialized_kernel(
         [
             (_multiply, (0, first, tensors, shape, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, BIAS, ACTIVATION, SAVE, ADD, SPREAD, SHARED)),
             (_multiply, (1, second, tensors, shape, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, BIAS, ACTIVATION, SAVE, ADD, SPREAD, SHARED)),
-            (_fetch, (a_desc, b_desc, buffers, barriers, shape, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, SHARED)),
+            (_fetch, (a_desc, b_desc, buffers, barriers, shape, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, SHARED, not ADD, COLUMNS_WITHIN)),
         ],
         [4, 1],
         [240, 24],

@@ -35,7 +35,7 @@ def specialized(
     count = shared(tile, on, tiles, k)[0]
     over = tiles % on.processors if count > 1 else 0
     bound = Bound(scaled_mm_specialized_kernel, (min(on.processors, tiles - over + over * count),), options)
-    add_up = sums_of_shares(tile, on, over, count, {"BIAS": False, "ACTIVATION": None, "SAVE": False})
+    add_up = sums_of_shares(tile, on, over, count, {"BIAS": False, "ACTIVATION": None, "SAVE": False}, not blocks)
 
     def launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor) -> None:
         parts = torch.empty((over, count, tile.m, tile.n), dtype=torch.float32, device=out.device) if over else None

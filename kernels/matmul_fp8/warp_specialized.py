@@ -10,7 +10,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
 
-from kernels.matmul.kernels import grouped
+from kernels.matmul.kernels import grouped, within
 from kernels.matmul.warp_specialized import _blocks, _fetch, _put_part, _put_share, _ring, _split, _turn, _turns
 
 # Columns of a short sum, and elements that share a scale.
@@ -26,7 +26,7 @@ def _scales(scale_a_ptr, scale_b_ptr, rows, block, other, k, strides):
 
 @gluon.jit
 def _multiply(HALF: gl.constexpr, staging, tensors, shape, strides, GROUP_M: gl.constexpr, BLOCKS: gl.constexpr, HALVES: gl.constexpr):
-    M, N, K, shares = shape
+    _batches, M, N, K, shares = shape
     buffers, barriers, out_desc, scale_a_ptr, scale_b_ptr, shares_ptr = tensors
     a_bufs, b_bufs = buffers
     ready, empty = barriers
@@ -48,8 +48,8 @@ def _multiply(HALF: gl.constexpr, staging, tensors, shape, strides, GROUP_M: gl.
     for turn in range(gl.program_id(0), turns, gl.num_programs(0)):
         tile, start, end = _turn(turn, whole, K, shares, BLOCK_K, SHARED)
         tile_m, tile_n = grouped(tile, tiles_m, tiles_n, GROUP_M)
-        row = tile_m * (2 * HALF_M) + HALF * HALF_M
-        column = tile_n * BLOCK_N
+        row = within((2 * tile_m + HALF) * HALF_M, HALF_M, M)
+        column = within(tile_n * BLOCK_N, BLOCK_N, N, not BLOCKS)  # a block of scales is that of a tile
         rows = gl.minimum(row + lane, M - 1) * strides[0]
         acc = ()
         for _ in gl.static_range(HALVES):
@@ -135,12 +135,12 @@ def scaled_mm_specialized_kernel(
     barriers = (ready, empty)
     strides = (scale_a_stride_m, scale_a_stride_k, scale_b_stride_k, scale_b_stride_n)
     tensors = (buffers, barriers, out_desc, scale_a_ptr, scale_b_ptr, shares_ptr)
-    shape = (M, N, K, shares)
+    shape = (1, M, N, K, shares)
     gl.warp_specialize(
         [
             (_multiply, (0, first, tensors, shape, strides, GROUP_M, BLOCKS, HALVES)),
             (_multiply, (1, second, tensors, shape, strides, GROUP_M, BLOCKS, HALVES)),
-            (_fetch, (a_desc, b_desc, buffers, barriers, (1, M, N, K, shares), False, True, GROUP_M, shares_ptr is not None)),
+            (_fetch, (a_desc, b_desc, buffers, barriers, shape, False, True, GROUP_M, shares_ptr is not None, True, not BLOCKS)),
         ],
         [4, 1],
         [240, 24],
