@@ -29,7 +29,7 @@ _SHORT = 32768
 _PART = 8192
 # Of so many columns, most would be edges: kernels of their own read such rows in the widest vectors that divide them. A warp then reads
 # from a stretch of so many bytes at once.
-_FEW_COLUMNS, _FEW_WARPS, _FEW_BYTES = 160, 4, 800
+_FEW_COLUMNS, _FEW_WARPS, _FEW_BYTES = 200, 4, 800
 # From so many elements a thread on, it adds them in four sums, each of the 16 bytes of fp32 that it loads at once, or more.
 _SHORT_SUMS = 16
 

@@ -29,7 +29,7 @@ def test_many_rows(pair, device, compare):
 
 
 # One column, less than 16 bytes, edges only, a body and edges, and lengths that 16 bytes divide or not.
-LENGTHS = [(1, 1), (5, 1), (3, 2), (7, 7), (9, 15), (6, 50), (5, 257), (3, 1000), (2, 1012), (3, 2, 65), (2, 4099), (1, 8192), (129,), ()]
+LENGTHS = [(5, 1), (3, 2), (7, 7), (9, 15), (6, 50), (5, 199), (5, 257), (3, 1000), (2, 1012), (3, 2, 65), (2, 4099), (1, 8192), (129,), ()]
 LONG = [(1, 32768), (2, 33024), (1, 50257)]
 
 
@@ -47,7 +47,7 @@ def test_long_rows(dtype, shape, pair, device, compare):
     compare(*pair, (2 * torch.randn(shape, device=device)).to(DTYPES[dtype]), dim=-1, gradients=dtype != "bf16")
 
 
-@pytest.mark.parametrize("shape", [*LENGTHS[3:9], (2, 50257), (2, 300, 5)], ids=shape_id)
+@pytest.mark.parametrize("shape", [*LENGTHS[2:9], (2, 50257), (2, 300, 5)], ids=shape_id)
 def test_gradients_of_bf16(shape, pair, device, judge):
     """From PyTorch's result: a different rounding of the result is no error of the gradient. Triton's interpreter truncates."""
     log, dim = pair[0] is log_softmax, min(len(shape) - 1, 1)
