@@ -197,24 +197,31 @@ def _reached(found: list[Any]) -> Iterator[Any]:
         if id(kernel.fn) not in seen:
             seen.add(id(kernel.fn))
             yield kernel
-            waiting += filter(_is_kernel, _named_in(kernel.fn))
+            waiting += [each for _, each in _named_in(kernel.fn) if _is_kernel(each)]
 
 
 def _is_kernel(value: Any) -> bool:
     return isinstance(value, JITFunction) and not str(getattr(value.fn, "__module__", "")).startswith("triton.")
 
 
-def _named_in(function: Any) -> Iterator[Any]:
-    """Yield the objects that a function's code names, in its modules and classes, too."""
+def _named_in(function: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the objects that a function's code names, in its modules and classes, too, with these names."""
     names = {*function.__code__.co_names, *function.__code__.co_freevars}
     places = [{**function.__globals__, **inspect.getclosurevars(function).nonlocals}]
     seen = set[int]()
     for members in places:
-        for value in [members[name] for name in names if name in members]:
-            yield value
+        for name in names & members.keys():
+            value = members[name]
+            yield name, value
             if isinstance(value, (ModuleType, type)) and id(value) not in seen:
                 seen.add(id(value))
                 places.append({**vars(value)})
+
+
+def _own_name(value: Any) -> str:
+    """Return what Triton calls one of its own functions; empty if it is not one."""
+    is_own = callable(value) and str(getattr(value, "__module__", "")).startswith("triton.")
+    return str(getattr(value, "__name__", "")) if is_own else ""
 
 
 @functools.cache
@@ -224,15 +231,24 @@ def _leaves_lanes_open(function: Any) -> bool:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, SyntaxError, TypeError):
         return True
+    aliases = {name: own for name, value in _named_in(function) if (own := _own_name(value)) == "load" or own.startswith("atomic_")}
     unused = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
-    for call in ast.walk(tree):
-        name = getattr(call.func, "attr", getattr(call.func, "id", "")) if isinstance(call, ast.Call) else ""
-        if not isinstance(call, ast.Call) or not (name == "load" or (name.startswith("atomic_") and id(call) not in unused)):
+    called = {id(each.func) for each in ast.walk(tree) if isinstance(each, ast.Call)}
+    for found in ast.walk(tree):
+        if isinstance(found, (ast.Name, ast.Attribute)) and isinstance(found.ctx, ast.Load) and id(found) not in called:
+            if getattr(found, "attr", getattr(found, "id", "")) in aliases:  # it goes to a helper, which calls it
+                return True
             continue
-        names, before = {keyword.arg for keyword in call.keywords}, 1 if name == "load" else 2
-        is_any = None in names or any(isinstance(each, ast.Starred) for each in call.args)
-        is_masked = len(call.args) > before or names & {"mask", "boundary_check"}
-        is_padded = name == "load" and (len(call.args) >= 3 or names & {"other", "padding_option"})
+        if not isinstance(found, ast.Call):
+            continue
+        name = getattr(found.func, "attr", getattr(found.func, "id", ""))
+        name = aliases.get(name, name)
+        if not (name == "load" or (name.startswith("atomic_") and id(found) not in unused)):
+            continue
+        names, before = {keyword.arg for keyword in found.keywords}, 1 if name == "load" else 2
+        is_any = None in names or any(isinstance(each, ast.Starred) for each in found.args)
+        is_masked = len(found.args) > before or names & {"mask", "boundary_check"}
+        is_padded = name == "load" and (len(found.args) >= 3 or names & {"other", "padding_option"})
         if is_any or (is_masked and not is_padded):
             return True
     return False

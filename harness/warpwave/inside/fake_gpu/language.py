@@ -262,7 +262,11 @@ class _Replaced:
 
 
 def _forwarded(owner: Any, name: str) -> Callable[..., Any]:
-    return lambda *args, **kwargs: getattr(owner, name)(*args, **kwargs)
+    @functools.wraps(getattr(owner, name))  # the compiler, which makes a launch's first code, takes it for Triton's own
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return getattr(owner, name)(*args, **kwargs)
+
+    return call
 
 
 # Operations of the language that Triton's interpreter lacks: reductions through descriptors, and functions of single elements.

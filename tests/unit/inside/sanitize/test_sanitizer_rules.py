@@ -513,11 +513,11 @@ PACKAGE = """
     import torch
     import triton
     import triton.language as tl
-
+    from triton.language import load as fetch  # by another name
 
     @triton.jit
     def first(p, i, n):
-        return tl.load(p + i, mask=i < n)
+        return fetch(p + i, mask=i < n)
 
 
     @triton.jit
