@@ -133,22 +133,30 @@ def _cost(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
 
 # What uses memory, in `CompiledKernel.order`; all else orders that.
 _USES = {"store", "load", "atomic", "copy-in", "copy-out", "product", "tensor-memory", "mbarrier", "global-atomic"}
+_BESIDE = {"global-store", "global-load"}  # to global memory, in a kernel that uses shared memory, too
 
 
 class _Order:
-    """A kernel's accesses to shared memory and what orders them: `gaps[n]` stands before access `n`, the last one at the end."""
+    """A kernel's accesses and what orders them: `gaps[n]` stands before access `n`, the last one at the end.
 
-    def __init__(self, text: str) -> None:
+    In a kernel with shared memory, accesses to global memory are among them only `with_global`; else `passed` counts those of each gap.
+    """
+
+    def __init__(self, text: str, with_global: bool) -> None:
         self.accesses: list[str] = []
         self.lines: list[str] = []
         self.gaps: list[Counter[str]] = [Counter()]
+        self.passed: list[Counter[str]] = [Counter()]
         for word, _, line in (each.partition("@") for each in text.split()):
-            if word in _USES:
+            if word in _USES or (with_global and word in _BESIDE):
+                if self.accesses[-1:] == [word] and self.passed[-1] and not self.gaps[-1]:
+                    continue  # with nothing but accesses to global memory between them, two alike are one
                 self.accesses.append(word)
                 self.lines.append(line)
                 self.gaps.append(Counter())
+                self.passed.append(Counter())
             else:
-                self.gaps[-1][word] += 1
+                (self.passed if word in _BESIDE else self.gaps)[-1][word] += 1
 
     def only_copies_before(self, gap: int) -> bool:
         """Whether all accesses before a gap are copies in that nothing has waited for. A barrier does not order those."""
@@ -184,13 +192,24 @@ class _Order:
 
 
 def _lost_order(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta]:
-    """Yield what orders accesses to shared memory no more, where the accesses around it are what they were.
+    """Yield what orders accesses no more, where the accesses around it are what they were.
 
-    With other warps or stages the code is another one.
+    With other warps or stages the code is another one. A scheduler moves accesses to global memory past those to shared memory, so a
+    kernel that uses both is compared without the former, too. The one that has lost more is told.
     """
     if not (before.order and after.order) or (before.num_warps, before.num_stages) != (after.num_warps, after.num_stages):
         return
-    old, new = _Order(before.order), _Order(after.order)
+    shared, both = (_gone(_Order(before.order, kind), _Order(after.order, kind)) for kind in (False, True))
+    for word in dict.fromkeys(name for name, *_ in (*shared, *both)):
+        lost = [{place: count for place, count in gone.items() if place[0] == word} for gone in (shared, both)]
+        is_global = all(side.startswith("the global") for _, *sides in lost[1] for side in sides)  # the other has what is around them
+        fewest = sum(lost[0].values()) + (not is_global)
+        for (_, left, right), count in lost[sum(lost[1].values()) >= max(fewest, 1)].items():
+            yield Delta(Concern.ORDER, Trend.WORSE, f"{word} between {left} and {right}", str(count), "0", float(count))
+
+
+def _gone(old: _Order, new: _Order) -> Counter[tuple[str, str, str]]:
+    """Count what is gone, with the accesses on both sides."""
     pairs: list[tuple[range, range]] = []  # of gaps with the same accesses around them
     for what, start, end, other, last in SequenceMatcher(None, old.accesses, new.accesses, autojunk=False).get_opcodes():
         if what == "equal":
@@ -202,16 +221,19 @@ def _lost_order(before: CompiledKernel, after: CompiledKernel) -> Iterator[Delta
         elif _runs(old.accesses[max(start - 1, 0) : end + 1]) == _runs(new.accesses[max(other - 1, 0) : last + 1]):
             pairs.append((range(start, end + 1), range(other, last + 1)))
     gone: Counter[tuple[str, str, str]] = Counter()
+    fewer = sum(old.passed, Counter[str]()) - sum(new.passed, Counter[str]())
     for mine, theirs in pairs:
         was, now = (sum((side.gaps[at] for at in gaps), Counter[str]()) for side, gaps in ((old, mine), (new, theirs)))
+        passed, passes = (sum((side.passed[at] for at in gaps), Counter[str]()) for side, gaps in ((old, mine), (new, theirs)))
+        if fewer & (passed - passes):  # accesses to global memory are gone, and it may have been for them
+            continue
         for word, count in (was - now).items():
             if not any(_waits_for_no_less(one, word) for one in now - was):
                 at = next(at for at in mine if word in old.gaps[at])
                 moved = new.number(word) >= old.number(word) and new.orders(old.around(at), word)
                 if not moved and not (word.startswith("bar") and old.only_copies_before(at)):
                     gone[(word, *old.beside(at))] += count
-    for (word, left, right), count in gone.items():
-        yield Delta(Concern.ORDER, Trend.WORSE, f"{word} between {left} and {right}", str(count), "0", float(count))
+    return gone
 
 
 def _runs(words: Iterable[str]) -> list[str]:

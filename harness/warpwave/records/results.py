@@ -409,7 +409,7 @@ class CompiledKernel:
     `unnamed_precision` holds `file.py:line` of each product of fp32 operands that leaves its precision to the compiler. `in_flight` has a
     sentence for each barrier at which accesses to shared memory (LDS) are in flight that another wave can overtake, `published_early` one
     for each place that publishes data before a cache has written it back, `undefined_lanes` one for each masked load whose undefined lanes
-    decide what is stored, or where. `order` has the accesses to shared memory and what orders them, as they stand in the code.
+    decide what is stored, or where. `order` has the accesses to memory and what orders them, as they stand in the code.
 
     `broken` holds, for each gate that the kernel breaks, what was
     found and what is allowed, and `advice` what was found for the gates that only advise. `waived` holds the reasons of the waivers that

@@ -95,6 +95,21 @@ FIGURES = {
     ),
     "a wait for more": ({"order": "copy-in@3 cp.async.wait_group:2@3"}, {"order": "copy-in@3 cp.async.wait_group:0@3"}, []),
     "a barrier of accesses that are gone": ({"order": "store@3 bar.sync@3 load@4"}, {"order": "load@4"}, []),
+    "a barrier of accesses to global memory that are gone, in a kernel with shared memory": (
+        {"order": "global-load@3 global-store@4 bar.sync@5 global-load@6 store@7 bar.sync@7 load@7"},
+        {"order": "global-load@3 store@7 bar.sync@7 load@7"},
+        [],
+    ),
+    "a lost barrier for global memory, in a kernel with shared memory": (
+        {"order": "store@7 bar.sync@7 load@7 global-store@4 bar.sync@5 global-load@6 store@8 bar.sync@8 load@8"},
+        {"order": "store@7 bar.sync@7 load@7 global-store@4 global-load@6 store@8 bar.sync@8 load@8"},
+        [(Concern.ORDER, WORSE, "bar.sync between the global store of line 4 and the global load of line 6", "1", "0", 1.0)],
+    ),
+    "a lost barrier for shared memory, past which loads of global memory were moved": (
+        {"order": "global-load@2 store@3 bar.sync@3 load@4 global-load@5 store@6"},
+        {"order": "global-load@2 store@3 global-load@5 load@4 store@6"},
+        [(Concern.ORDER, WORSE, "bar.sync between the store of line 3 and the load of line 4", "1", "0", 1.0)],
+    ),
     "order with other stages": ({"order": "store@3 bar.sync@3 load@4"}, {"order": "store@3 load@4", "num_stages": 4}, []),
     "loads": ({}, {"load_widths": (32, 64)}, [(Concern.ACCESS, WORSE, "widest load", "128", "64 bits", 64.0)]),
     "loads of one reader": ({"load_widths": (), "load_bits": 64}, {}, [(Concern.ACCESS, BETTER, "widest load", "64", "128 bits", 64.0)]),

@@ -1,4 +1,4 @@
-"""What orders accesses to shared memory in generated code: barriers, fences and waits, between which accesses.
+"""What orders accesses to memory in generated code: barriers, fences, waits, and what empties caches, between which accesses.
 
 `codegen diff` compares that with an earlier compile: a barrier that is gone, with the same accesses on both sides, is a race. Some of it is
 wrong by itself, and breaks the gate `lds_waits`: products and copies that run on their own, and that nothing waits for.
@@ -29,10 +29,9 @@ _SHARED = _accesses(
         "product": r"(?:wgmma|tcgen05)\.mma",
         "tensor-memory": r"tcgen05\.(?:ld|st|cp)",
         "mbarrier": r"mbarrier\.(?:init|inval)",
-        "global-atomic": r"(?:atom|red)\.(?:\w+\.)*global",
     }
 )
-# Of a kernel that does not use shared memory: there, a barrier is for global memory.
+# What uses global memory. In a kernel without shared memory, a store and a load are these.
 _GLOBAL = _accesses(
     {
         "store": r"st\.(?:\w+\.)*global|(?:global|buffer|flat)_store",
@@ -43,10 +42,13 @@ _GLOBAL = _accesses(
 _ORDERS = re.compile(
     r"bar\.|barrier\.|barrier_|mbarrier\.(?:try_wait|test_wait|arrive|expect_tx|complete_tx)|fence\.|membar\.|wgmma\.(?:fence|commit_group|wait_group)"
     r"|cp\.async\.(?:bulk\.)?(?:commit_group|wait_group|wait_all|mbarrier)|tcgen05\.(?:wait|commit|fence)|griddepcontrol\.wait|s_barrier"
+    r"|buffer_(?:wbl2|inv|gl[01]_inv)\b|global_(?:wb|inv|wbinv)\b"
 )
+# An access of NVIDIA's that orders others has that in its name; AMD's have instructions around them.
+_ORDERING_ACCESS = re.compile(r"(?:atom|red|ld|st)\.(?:\w+\.)*(acquire|release|acq_rel)\b")
 # The part of a name that says what it does: without types, and without how many bytes or lanes.
 _NAME = re.compile(
-    r"^((?:cp\.async\.(?:bulk\.)?|wgmma\.|tcgen05\.|mbarrier\.|griddepcontrol\.)?[a-z_]+(?:\.proxy\.\w+)?(?:\.(?:sync|warp|arrive|cluster|read|expect_tx)\b)*)"
+    r"^((?:cp\.async\.(?:bulk\.)?|wgmma\.|tcgen05\.|mbarrier\.|griddepcontrol\.)?[a-z_\d]+(?:\.proxy\.\w+)?(?:\.(?:sync|warp|arrive|cluster|read|expect_tx)\b)*)"
 )
 _SHOWN_COUNT = re.compile(r"^\s*(\d+)(?=\s*(?:,|$))")
 _LONGEST = 9_900
@@ -55,18 +57,23 @@ _LONGEST = 9_900
 def order_of(assembly: str) -> str:
     """Return the accesses and what orders them, as they stand in the code: `store@12 bar.sync@12 load@14`; a line is that of the source.
 
-    They are those to shared memory, or to global memory if there are none. Accesses of one kind in a row are one: their number depends on
-    the width of each. The text is cut off before 10,000 characters.
+    A store and a load are of shared memory, or of global memory if there is none. Accesses of one kind in a row are one: their number
+    depends on the width of each. The text is cut off before 10,000 characters.
     """
     found: list[str] = []
     last, steps = "", Code(assembly).steps
     accesses = [_word(step.name, _SHARED) for step in steps]
-    if not {*accesses} - {"", "global-atomic"}:
-        accesses = [_word(step.name, _GLOBAL) for step in steps]
-    for step, access in zip(steps, accesses, strict=True):
+    prefix = "global-" if any(accesses) else ""
+    for step, shared in zip(steps, accesses, strict=True):
+        other = _word(step.name, _GLOBAL)
+        access = shared or (f"{prefix}{other}" if other in ("store", "load") else other)
         word = access or (_shown(step) if _ORDERS.match(step.name) else "")
+        line = step.place.rpartition(":")[2]
+        if ordering := _ORDERING_ACCESS.match(step.name):
+            found.append(f"{ordering[1]}@{line}")
+            last = ""
         if word and not (access and access == last):
-            found.append(f"{word}@{step.place.rpartition(':')[2]}")
+            found.append(f"{word}@{line}")
         last = word or last
     text = " ".join(found)
     return text if len(text) <= _LONGEST else text[:_LONGEST].rpartition(" ")[0]

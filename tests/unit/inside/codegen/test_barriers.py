@@ -310,7 +310,41 @@ def test_without_shared_memory_a_barrier_is_for_global_memory(store, barrier, lo
 
     (found,) = [delta.what for delta in deltas(before, after) if delta.concern is Concern.ORDER]
     assert found == f"{barrier.split()[0]} between the store of line 3 and the load of line 5"
-    assert order_of(code + "\tds_write_b32 v0, v1\n") == f"{barrier.split()[0]}@3 store@5"
+    assert order_of(code + "\tds_write_b32 v0, v1\n") == f"global-store@3 {barrier.split()[0]}@3 global-load@5 store@5"
+
+
+PUBLISHED = {
+    "gfx942": (
+        "buffer_store_dword v0, v1, s[0:3], 0 offen / s_waitcnt vmcnt(0) / buffer_wbl2 sc1 / s_waitcnt vmcnt(0) / "
+        "global_atomic_swap v0, v1, s[4:5] sc1 / buffer_inv sc1 / s_endpgm"
+    ),
+    "gfx1100": (
+        "global_store_b32 v0, v1, s[0:1] / s_waitcnt_vscnt null, 0x0 / global_atomic_add_u32 v1, v0, s[0:1] glc / buffer_gl1_inv / "
+        "buffer_gl0_inv / s_endpgm"
+    ),
+    "gfx1201": (
+        "global_store_b32 v0, v1, s[0:1] / global_wb scope:SCOPE_DEV / global_atomic_add_u32 v1, v0, s[0:1] / "
+        "global_inv scope:SCOPE_DEV / s_endpgm"
+    ),
+}
+
+
+@pytest.mark.parametrize("card", PUBLISHED)
+def test_a_lost_write_back_or_invalidation_of_a_cache_is_named(card):
+    code = assembly(PUBLISHED[card])
+    for at, line in enumerate(code.splitlines()):
+        if re.search(r"_(?:wbl2|wb|inv)\b", line):
+            before, after = (dataclasses.replace(compiled(), order=order_of(text)) for text in (code, without(code, at)))
+            (found,) = [delta for delta in deltas(before, after) if delta.concern is Concern.ORDER]
+            assert found.what.startswith(f"{line.split()[0]} between the ")
+
+
+def test_an_atomic_that_orders_no_more_is_named():
+    """PTX has it in the name of the atomic."""
+    code = "\tst.global.b32 [%rd1], %r1;\n\tatom.global.gpu.acq_rel.add.u32 %r2, [%rd2], %r3;\n"
+    before, after = (dataclasses.replace(compiled(), order=order_of(text)) for text in (code, code.replace("acq_rel", "relaxed")))
+    (found,) = [delta for delta in deltas(before, after) if delta.concern is Concern.ORDER]
+    assert found.what.startswith("acq_rel between the store")
 
 
 ALONE = {
