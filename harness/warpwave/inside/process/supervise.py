@@ -41,8 +41,11 @@ _GRACE_S = 5.0
 # Before the first case, a worker imports torch, collects or compiles. Slow machines need minutes for that.
 _IDLE_LIMIT_S = 900.0
 _LOG_TAIL = 1 << 20  # bytes of a dead worker's log that are searched for the runtime's last words
-# A compiler ends the whole process where it has no other way out; then it prints where it was.
-_LAST_WORDS = re.compile(r"(LLVM ERROR|(?<!Python )\b(fatal )?error): .+|\S+:\d+: (.*: )?Assertion .+ failed\.|terminate called .+")
+# A compiler ends the whole process where it has no other way out; then it prints where it was, some with the kernel's line.
+_LAST_WORDS = re.compile(
+    r"(?:[^\s/:]+\.py:\d+:\d+: )?(?:LLVM ERROR|(?<!Python )\b(?:fatal )?error): .+"
+    r"|\S+:\d+: (?:.*: )?Assertion .+ failed\.|terminate called .+|.+(?=\nUNREACHABLE executed at)"
+)
 _LAST_LINES = 200
 LOST_DEVICE = (
     "Run `warpwave doctor`. A card that comes back only after a reset, or not at all, is a reason to take this machine out of service."
@@ -243,7 +246,7 @@ def _explain(death: Death, log: Path, printed: int, faults: dict[str, Verdict]) 
     for pattern, verdict in faults.items():
         if line := next((line for line in lines if re.search(pattern, line)), None):
             return Death(death.case, verdict, f"{death.reason}: {line.strip()[:300]}", by_others=True)
-    said = [found[0] for line in lines[-_LAST_LINES:] if (found := _LAST_WORDS.search(line))]
+    said = [found[0] for found in _LAST_WORDS.finditer("\n".join(lines[-_LAST_LINES:]))]
     if death.verdict is Verdict.CRASHED and not death.by_others and said:
         return dataclasses.replace(death, reason=f"{death.reason}: {said[-1].strip()[:200]}")
     return death

@@ -333,6 +333,8 @@ def test_stages_that_run_the_package_get_its_variables(variables_of, stage):
 
 SAID = {
     "ops.py error: couldn't allocate output register for constraint 'f'\n": "error: couldn't allocate output register for constraint 'f'",
+    "/src/ops.py:12:9: error: 'tt.dot' op is not legal\n": "ops.py:12:9: error: 'tt.dot' op is not legal",
+    "cantFail\ninput constraints do not match\nUNREACHABLE executed at /b/Error.h:779!\n": "input constraints do not match",
     "LLVM ERROR: Cannot select: t12\nStack dump:\n0. Running pass\n": "LLVM ERROR: Cannot select: t12",
     "python: /b/SLPVectorizer.cpp:6072: Assertion `x' failed.\n": "/b/SLPVectorizer.cpp:6072: Assertion `x' failed.",
     "python: /b/T.cpp:1: int f(): Assertion `y' failed.\nFatal Python error: Aborted\n": "/b/T.cpp:1: int f(): Assertion `y' failed.",
