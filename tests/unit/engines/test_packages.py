@@ -2,6 +2,7 @@
 
 import fcntl
 import hashlib
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -558,6 +559,17 @@ def test_a_toolchain_costs_its_triton_alone(request__of_toolchain):
         False,
     )
     assert on_toolchain(request__of_toolchain).options.where.python == found.options.where.python
+
+
+def test_the_build_of_an_index_is_used_though_its_version_is_here(request__of_toolchain, tmp_path):
+    """Two builds of one version differ, and a page that compares this Python's Triton with itself finds nothing."""
+    version = importlib.metadata.version("triton")
+    wrap_triton(tmp_path / "wheels", version)
+    mine = replace(request__of_toolchain.target.toolchain, triton=version)
+    found, packages = provide_toolchain(change(request__of_toolchain, target=replace(request__of_toolchain.target, toolchain=mine)), print)
+
+    assert packages.versions == {"triton": version}
+    assert seen(found.options.where.python)[1].startswith(str(tmp_path))
 
 
 def test_two_toolchains_stand_side_by_side(request__of_toolchain):

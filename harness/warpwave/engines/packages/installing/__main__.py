@@ -119,7 +119,8 @@ def install_toolchain(plan: Path, wanted: dict[str, Any]) -> dict[str, Any]:
     if wanted["torch"] and here.get("torch", "").split("+")[0] != wanted["torch"]:
         _install_torch(plan, wanted)
         notes.append(f"torch {wanted['torch']} was installed for this toolchain; below it is {here.get('torch', 'none')}")
-    lines = [f"triton=={wanted['triton']}"] if wanted["triton"] and here.get("triton") != wanted["triton"] else []
+    is_here = here.get("triton") == wanted["triton"] and not wanted["index"]  # an index may have another build of the same version
+    lines = [f"triton=={wanted['triton']}"] if wanted["triton"] and not is_here else []
     lines += wanted["packages"]
     if lines:
         run_pip(plan, "install", "--no-deps", "--ignore-installed", *_source(wanted["index"]), *lines)
