@@ -31,6 +31,7 @@ from warpwave.records import Architecture, CompiledKernel, Gates, Scalar, Verdic
 _STDERR = 2
 _MOST_BYTES = 1 << 16  # a failed pass prints the whole kernel, too; what is wrong stands before it
 _SAYS_NOTHING = re.compile(r"PassManager::run failed|error encountered during parsing|failed to translate module|assembler rejected")
+_OF_ASSEMBLY = re.compile(r"(?:\.ptx, line |assembler:)(\d+)")
 # `file.py:3:7: error: …`, `loc("file.py":3:7): error: …`, or another place; then the line that is wrong
 _DIAGNOSTIC = re.compile(r"""(?:([^\s/"(]+\.py)"?:(\d+):\d+\)?: )?error: (.+)(?:\n\s+(\S.*))?""")
 
@@ -53,13 +54,25 @@ def written_since(since: int) -> str:
 
 def describe_refusal(error: Exception, since: int) -> str:
     """Return a compiler's exception in one line, with what was written to standard error `since` then if it says nothing by itself."""
-    text = describe(error)
-    found = _DIAGNOSTIC.search(written_since(since)) if _SAYS_NOTHING.search(text) and since >= 0 else None
+    text, printed = describe(error), written_since(since) if since >= 0 else ""
+    where = _assembled_at(error, printed)
+    found = _DIAGNOSTIC.search(printed) if _SAYS_NOTHING.search(text) else None
     if found is None:
-        return text
+        return f"{text} ({where})" if where else text
     file, line, said, wrong = found.groups()
     place = f"{file}:{line}" if file else (wrong or "").strip()[:80]
-    return f"{text}: {said.strip()[:300]}" + (f" ({place})" if place else "")
+    return f"{text}: {said.strip()[:300]}" + "".join(f" ({each})" for each in (place, where) if each)
+
+
+def _assembled_at(error: Exception, printed: str) -> str:
+    """Return the kernel's `file.py:3` that an assembler refused. It names a line of the assembly, which is in a variable of its caller."""
+    values = [frame.f_locals.get("src") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    assembly = next((value for value in reversed(values) if isinstance(value, str)), "")
+    found = _OF_ASSEMBLY.search(f"{error}\n{printed}")
+    if found is None:
+        return ""
+    places = [step.place for step in barriers.Code(assembly).steps if step.place and step.line <= int(found[1])]
+    return places[-1] if places else ""
 
 
 # Gets a row, the compiled kernel (None if the compiler refused it), and what the compiler raised.

@@ -1,16 +1,20 @@
 """Occupancy against what the vendors publish, and against what their compilers say of the same figures."""
 
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 triton = pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
 
+import triton.language as tl
 from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon._runtime import GluonASTSource
+from triton.runtime.errors import PTXASError
 
 from warpwave.config.targets import load_targets
 from warpwave.inside.codegen import recorder
@@ -194,6 +198,32 @@ def test_a_layout_of_another_warp(log):
         triton.compile(source, target=GPUTarget("hip", "gfx942", 64), options={"num_warps": 4, "enable_fp_fusion": True})
 
     assert "invalid layout" in describe_refusal(raised.value, since)
+
+
+@triton.jit
+def assembled(x, CODE: tl.constexpr, CONSTRAINTS: tl.constexpr):
+    value = tl.load(x)
+    tl.store(x, tl.inline_asm_elementwise(CODE, CONSTRAINTS, [value], dtype=tl.int32, is_pure=False, pack=1))  # what is refused
+
+
+@pytest.mark.parametrize(
+    ("card", "code", "constraints"),
+    [
+        (("cuda", 75, 32), "redux.sync.add.s32 $0, $1, 0xffffffff;", "=r,r"),
+        (("hip", "gfx942", 64), "v_unknown $0, $1", "=v,v"),
+    ],
+    ids=["ptxas", "llvm"],
+)
+def test_what_an_assembler_refuses_has_the_line_of_the_kernel(card, code, constraints, log):
+    source = ASTSource(
+        assembled, {"x": "*i32", "CODE": "constexpr", "CONSTRAINTS": "constexpr"}, {"CODE": code, "CONSTRAINTS": constraints}
+    )
+    since = written_so_far()
+    with pytest.raises((RuntimeError, PTXASError)) as raised:
+        triton.compile(source, target=GPUTarget(*card), options={"enable_fp_fusion": True})
+
+    line = next(number for number, text in enumerate(Path(__file__).read_text().splitlines(), 1) if text.endswith("# what is refused"))
+    assert f"(test_binaries.py:{line})" in describe_refusal(raised.value, since)
 
 
 # What a row keeps of a compiled launch: what its binary says, and what it asked of the compiler.
