@@ -9,7 +9,7 @@ import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from enum import Enum
 from functools import cache
@@ -471,10 +471,22 @@ def _change(old: CompiledKernel | None, new: CompiledKernel | None, before: _Sid
         return Change(new.kernel, new.function, new.architecture, _kind(found), new.origin, text, retuned, found, old, new)
     row, side = (new, after) if new else (old, before)
     assert row is not None
-    failure = _new_failure(row, before) if new else ()
-    kind = Kind.WORSE if failure else Kind.ADDED if new else Kind.REMOVED
+    found = (*_new_failure(row, before), *_cost_of_more(row, before, after)) if new else ()
+    kind = Kind.WORSE if any(delta.trend is Trend.WORSE for delta in found) else Kind.ADDED if new else Kind.REMOVED
     text = variant(row, side.telling(_launch(row)))
-    return Change(row.kernel, row.function, row.architecture, kind, row.origin, text, (), failure, old, new)
+    return Change(row.kernel, row.function, row.architecture, kind, row.origin, text, (), found, old, new)
+
+
+def _cost_of_more(row: CompiledKernel, before: _Side, after: _Side) -> tuple[Delta, ...]:
+    """Compare what compiling a launch took that has more configurations now, if the new one took the longest: a tuner compiles them all."""
+    sides = [side.launches.get(_launch(row), []) for side in (before, after)]
+    known = all(each.seconds for each in sides[0])
+    if not sides[0] or not known or row.seconds < max(each.seconds for each in sides[1]):
+        return ()
+    old, new = (
+        replace(row, seconds=sum(each.seconds for each in rows), peak_bytes=max(each.peak_bytes or 0 for each in rows)) for rows in sides
+    )
+    return tuple(replace(delta, what=f"{delta.what} of all configurations") for delta in _cost(old, new))
 
 
 def _new_failure(row: CompiledKernel, before: _Side) -> tuple[Delta, ...]:

@@ -389,6 +389,23 @@ def test_what_was_added_or_removed_field_by_field():
     assert diff([base], [base, broken]).changes == (Change(*names, Kind.WORSE, "elsewhere", "", (), absent, None, broken),)
 
 
+@pytest.mark.parametrize(
+    ("known", "took", "told"),
+    [
+        (1.5, 45.0, [(Concern.COMPILE, WORSE, "compile time of all configurations", "1.50 s", "46.50 s", 31.0)]),
+        (1.5, 1.4, []),
+        (0.0, 45.0, []),  # it came from a cache
+    ],
+)
+def test_a_new_configuration_that_takes_long_to_compile_is_worse(known, took, told):
+    base = row(constants={"B": 128}, seconds=known)
+    added = row(constants={"B": 8192}, seconds=took)
+    (change,) = diff([base], [base, added]).changes
+
+    assert (change.kind is Kind.WORSE) == bool(told)
+    assert change.deltas == tuple(Delta(*each) for each in told)
+
+
 def test_host_code_that_cannot_run_any_more_is_worse():
     """Where the same case ran before; where it did not, nothing is lost."""
     before = row()
