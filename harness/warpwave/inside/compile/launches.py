@@ -17,7 +17,7 @@ from warpwave.inside.fake_gpu.launches import Launched, LaunchRefusedError
 from warpwave.inside.fake_gpu.unknown import Asked, explained
 from warpwave.inside.multi_gpu.pytest_plugin import TURNS
 from warpwave.inside.process.journal import Journal
-from warpwave.inside.process.outcomes import Pretended, describe, reason_of
+from warpwave.inside.process.outcomes import Pretended, describe, place_in, reason_of
 from warpwave.inside.process.workers import is_last
 from warpwave.inside.scripts.hooks import TIMER_METHODS, Hooks, Measurement
 from warpwave.inside.scripts.script import Call, Names, Script, benches_of, run, scripts_of
@@ -201,6 +201,8 @@ def finish(journal: Journal, recorder: Recorder, ended: BaseException | Failure 
         last = traceback.extract_tb(ended.__traceback__)[-1:]
         if isinstance(ended, RuntimeError) and any("/torch/" in frame.filename or "/warpwave/inside/" in frame.filename for frame in last):
             reason += BY_TORCH
+        elif why is NotRun.RAISED and recorder.root and (place := place_in(ended, recorder.root)):
+            reason += f" ({place})"
     elif ended is not None:
         why = NotRun.RAISED
     verdict = Verdict.ERROR if broken else Verdict.NOT_RUN

@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from warpwave.config.targets import load_targets
 from warpwave.inside import environment
 from warpwave.inside.codegen import recorder
 from warpwave.inside.codegen.binary import occupancy, read
+from warpwave.inside.compile.launches import finish
 from warpwave.inside.compile.stage import Cases, fails_here_only
 from warpwave.records import BY_TORCH, HOST_CODE, CompiledKernel, NotRun, Stage, Verdict
 
@@ -59,7 +61,7 @@ def test_every_launch_is_compiled_for_every_architecture_and_read(rows):
     broken = [row for row in rows if row["verdict"] == "not-run"]
 
     assert len(broken) == 6 * len(ARCHITECTURES)
-    assert {row["reason"] for row in broken} == {"ValueError: this provider is broken on purpose"}
+    assert {row["reason"] for row in broken} == {"ValueError: this provider is broken on purpose (01-scale.py:66)"}
 
 
 def test_what_compiling_costs_is_measured(rows):
@@ -434,6 +436,18 @@ def test_a_package_that_ends_pytest_is_not_said_to_forge_its_results(run_inside,
 
 
 # What runs on one architecture and raises, or ends its process, on another is a failure; what raises everywhere is not.
+
+
+def test_what_host_code_raised_has_its_line(tmp_path):
+    (tmp_path / "tiles.py").write_text("def choose(card):\n    return {'a': 1}[card]\n")
+    rows: list[dict[str, object]] = []
+    told = SimpleNamespace(root=tmp_path, failure=None, origin=TEST, kernel="a")
+    with pytest.raises(KeyError) as raised:
+        runpy.run_path(str(tmp_path / "tiles.py"))["choose"]("b")
+    finish(SimpleNamespace(write=lambda _, **row: rows.append(row)), told, raised.value)
+
+    assert [(row["reason"], row["not_run"]) for row in rows] == [("KeyError: 'b' (tiles.py:2)", NotRun.RAISED)]
+
 
 TEST = "test_a.py::test_a"
 
