@@ -95,14 +95,14 @@ def run_inside(tmp_path_factory):
     """Run the inside over a package, in a process of its own that `command` forks; returns the folder with the results.
 
     With `light`, where neither the package nor the stages compute anything with torch. The compile stage alone is started by itself:
-    it needs no facts.
+    it needs no facts. `output` is the folder, if it matters which.
     """
 
-    def run(package: Path, *stages: Stage, light: bool = False, **overrides) -> Path:
+    def run(package: Path, *stages: Stage, light: bool = False, output: Path | None = None, **overrides) -> Path:
         import command  # as above
         from engine_requests import make_job
 
-        output = tmp_path_factory.mktemp("raw")
+        output = output or tmp_path_factory.mktemp("raw")
         cards = load_targets()["cpu"].architectures
         settings = {
             "interpret": True,

@@ -15,7 +15,17 @@ import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes.util import find_library
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import (
+    BYTECODE_SUFFIXES,
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    ModuleSpec,
+    PathFinder,
+    SourceFileLoader,
+    SourcelessFileLoader,
+)
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -107,6 +117,75 @@ class _Built:
             return None
         elsewhere = [Path(site, parent) for site in sys.path if Path(site).name in _INSTALLED]
         return PathFinder.find_spec(name, [str(folder) for folder in elsewhere if folder.is_dir()], target)
+
+
+# The working folder of a package's tests, benches and scripts.
+#
+# Authors start them in the package's root, and open files by paths relative to it. What they write must not be there: it is the user's
+# folder, read-only in a container, and all processes of a run would write the same files at once. So each process has a folder with links
+# to the package's files. It is not among the results: those may be in the package, and pytest would follow the links without end.
+
+WORK_VARIABLE = "WARPWAVE_WORK"  # a folder of the stage, which removes it
+_MOST_LINKS = 5_000
+_LOADERS = (
+    (ExtensionFileLoader, EXTENSION_SUFFIXES),
+    (SourceFileLoader, SOURCE_SUFFIXES),
+    (SourcelessFileLoader, BYTECODE_SUFFIXES),
+)
+
+
+def enter_links(job: Job) -> None:
+    """Change to a folder with the folders of the package and links to its files. What is imported from there has the package's paths.
+
+    What is hidden in the root stays out: `.git`, and caches that a test would write to. A folder that would make too many links is a
+    link itself.
+    """
+    stages = os.environ.get(WORK_VARIABLE)
+    if stages and Path.cwd().is_relative_to(stages):  # this process compiles benches, and now tests
+        return
+    root = root_of(job).resolve()
+    folder = Path(tempfile.mkdtemp(prefix="warpwave-", dir=stages)).resolve()
+    waiting, made = [(root, folder)] if not folder.is_relative_to(root) else [], 0
+    for source, copy in waiting:
+        entries = []
+        with contextlib.suppress(OSError):  # it may not be read here either
+            entries = [entry for entry in os.scandir(source) if source != root or not entry.name.startswith(".")]
+        is_whole = made + len(entries) <= _MOST_LINKS and all(entry.name != "pyvenv.cfg" for entry in entries)
+        if copy != folder and (not is_whole or source == Path(job.output)):
+            copy.symlink_to(source)
+            continue
+        copy.mkdir(exist_ok=True)
+        made += len(entries)
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append((Path(entry.path), copy / entry.name))
+            else:
+                (copy / entry.name).symlink_to(entry.path)
+    find = FileFinder.path_hook(*_LOADERS)
+
+    def find_in_package(place: str) -> _Finders:
+        here = Path(os.path.abspath(place))  # noqa: PTH100 - `resolve` would follow a link
+        if not here.is_relative_to(folder):
+            raise ImportError(place)
+        own = root / here.relative_to(folder)
+        return _Finders(*map(find, [*([str(own)] if own.is_dir() else []), str(here)]))
+
+    sys.path_hooks.insert(0, find_in_package)  # type: ignore[arg-type]
+    os.chdir(folder)
+
+
+class _Finders:
+    """Finds a module in the first of several folders that has it."""
+
+    def __init__(self, *finders: Any) -> None:
+        self._finders = finders
+
+    def find_spec(self, name: str, target: ModuleType | None = None) -> ModuleSpec | None:
+        return next(filter(None, (finder.find_spec(name, target) for finder in self._finders)), None)
+
+    def invalidate_caches(self) -> None:
+        for finder in self._finders:
+            finder.invalidate_caches()
 
 
 # In a test worker: import torch's compiler before this run has the card, if the package names something that needs it.

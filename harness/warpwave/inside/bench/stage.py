@@ -21,7 +21,7 @@ from warpwave.inside.bench.scripts import measure_scripts
 from warpwave.inside.bench.timing import Rounds, Rule, Timer
 from warpwave.inside.benchmarks import Point, load_points, one_of_each_first
 from warpwave.inside.codegen.recorder import Recorder
-from warpwave.inside.environment import compiled_kernels, package_folders, python_path, root_of
+from warpwave.inside.environment import compiled_kernels, enter_links, package_folders, python_path, root_of
 from warpwave.inside.facts.device import ask_afresh, card_here
 from warpwave.inside.imports import enter_package
 from warpwave.inside.multi_gpu.ledger import cards, is_shared
@@ -94,6 +94,7 @@ def work(job: Job) -> None:
     import triton.testing
 
     journal = Journal.from_environment()
+    enter_links(job)
     enter_package(package_folders(job), first=python_path(job))
     if not settle(journal, ask_afresh):
         return

@@ -24,7 +24,7 @@ import pytest
 from warpwave.inside.benchmarks import loading
 from warpwave.inside.codegen.recorder import Recorder
 from warpwave.inside.compile.candidates import Candidates, Discarded, key, same
-from warpwave.inside.environment import package_folders, python_path, root_of, temporary_home
+from warpwave.inside.environment import enter_links, package_folders, python_path, root_of, temporary_home
 from warpwave.inside.handed_over import pack
 from warpwave.inside.imports import enter_package
 from warpwave.inside.process import forks, sealing
@@ -400,6 +400,7 @@ def work(job: Job, card: Architecture) -> None:
     # Rows lost to a power cut are compiled already and found in the cache. So do not wait for the disk at each of 5,000 points.
     journal = Journal.from_environment(durable=("end",))
     recorder = Recorder(card, journal, job.what.gates, root_of(job))
+    enter_links(job)
     enter_package(package_folders(job), first=python_path(job), root=root_of(job))
     strict = job.what.gates is not None and job.what.gates.candidates == "all"
     followed = contextlib.nullcontext() if strict else Candidates(journal).followed(recorder)

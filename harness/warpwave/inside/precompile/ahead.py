@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from warpwave.inside.benchmarks import Point, load_module, one_of_each_first, points
-from warpwave.inside.environment import compiled_kernels, devices_here, package_folders, python_path, temporary_home
+from warpwave.inside.environment import compiled_kernels, devices_here, enter_links, package_folders, python_path, temporary_home
 from warpwave.inside.imports import enter_package
 from warpwave.inside.process.workers import Worker, forked, hash_triton, seconds_left
 from warpwave.inside.scripts.script import benches_of
@@ -107,6 +107,7 @@ def on_pretended(job: Job, card: Architecture) -> Iterator[set[str]]:
     pretended = pretended_device(card, lambda binary: (32, 0, card.program_threads), job.torch_devices)
     with temporary_home(Path(job.output) / Stage.BENCH.value), pretended:
         _make_ready_to_launch(card, reading)
+        enter_links(job)
         enter_package(package_folders(job), first=python_path(job))
         yield reading
 

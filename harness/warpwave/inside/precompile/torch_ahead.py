@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from warpwave.inside.benchmarks import Point
-from warpwave.inside.environment import devices_here, names_any, package_folders, python_path, temporary_home
+from warpwave.inside.environment import devices_here, enter_links, names_any, package_folders, python_path, temporary_home
 from warpwave.inside.imports import enter_package
 from warpwave.inside.precompile.ahead import points_of
 from warpwave.inside.process.workers import Worker, forked
@@ -234,6 +234,7 @@ def generate(job: Job, card: Architecture, share: int, shares: int) -> None:
             del os.environ["TRITON_CACHE_DIR"]
         without_card(job, card, undo)
         tell_apart()
+        enter_links(job)
         enter_package(package_folders(job), first=python_path(job))
         for point in share_of(points_of(job), share, shares):
             run(point)

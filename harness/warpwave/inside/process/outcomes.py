@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
+import errno
 import functools
 import gc
 import itertools
@@ -389,6 +390,8 @@ def reason_of(error: BaseException, printed: str | None = None) -> tuple[NotRun,
             return NotRun.NEEDS_CARD, ""
         if _PORT_IS_TAKEN.search(text):
             return NotRun.NOT_PRETENDED, f"its port is taken, because warpwave runs a test for several cards at once: {text.strip()[-200:]}"
+        if isinstance(each, OSError) and each.errno == errno.EROFS:
+            return NotRun.NOT_PRETENDED, f"it writes to {each.filename}, which is read-only in the container"
         if plugin := missing_plugin(each):
             return NotRun.REQUIREMENT, f"a plugin of pytest is not installed: --with {plugin} adds it"
         if program := missing_program(each):

@@ -10,13 +10,14 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Union
 
-from warpwave.inside.environment import NO_ROOM
+from warpwave.inside.environment import NO_ROOM, WORK_VARIABLE
 from warpwave.inside.process import forks
 from warpwave.records import FORKS_VARIABLE, UNWRITABLE, Budget, Job
 
@@ -199,7 +200,9 @@ def as_stage(main: Callable[[], None]) -> None:
         os.chdir(os.environ.pop(FOLDER_VARIABLE))
     _Forks.open()
     try:
-        main()
+        with tempfile.TemporaryDirectory(prefix="warpwave-", ignore_cleanup_errors=True) as work:
+            os.environ[WORK_VARIABLE] = os.path.realpath(work)
+            main()
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise

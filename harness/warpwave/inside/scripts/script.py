@@ -13,7 +13,6 @@ import re
 import runpy
 import shlex
 import sys
-import tempfile
 import unittest
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -87,10 +86,7 @@ class ScriptExit(Exception):  # noqa: N818 - as `SystemExit`, which says the sam
 
 
 def run(script: Script) -> Exception | None:
-    """Run a script to its end. Return what ended it early, if anything did.
-
-    It runs in an empty folder, so that what it writes beside itself is not in the user's package.
-    """
+    """Run a script to its end. Return what ended it early, if anything did."""
     said = _LastLine(sys.stderr)
     try:
         with _as_started(script), contextlib.redirect_stderr(said), triton_settings_kept():  # type: ignore[type-var]
@@ -121,15 +117,13 @@ def run(script: Script) -> Exception | None:
 def _as_started(script: Script) -> Iterator[None]:
     """Set what Python sets for a script: its arguments, and its folder first on the path."""
     arguments, paths, folder = sys.argv, list(sys.path), Path.cwd()
-    with tempfile.TemporaryDirectory(prefix="warpwave-script-", ignore_cleanup_errors=True) as empty:
-        sys.argv = [str(script.path), *script.arguments]
-        sys.path.insert(0, str(script.path.parent))
-        os.chdir(empty)
-        try:
-            yield
-        finally:
-            os.chdir(folder)
-            sys.argv, sys.path[:] = arguments, paths
+    sys.argv = [str(script.path), *script.arguments]
+    sys.path.insert(0, str(script.path.parent))
+    try:
+        yield
+    finally:
+        os.chdir(folder)
+        sys.argv, sys.path[:] = arguments, paths
 
 
 class _LastLine:

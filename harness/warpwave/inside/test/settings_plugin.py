@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from warpwave.inside.environment import package_folders, root_of
+from warpwave.inside.environment import enter_links, package_folders, root_of
 from warpwave.inside.imports import enter_package, load_leniently
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.workers import JOURNAL_VARIABLE
@@ -34,6 +34,7 @@ _MARKS = ("anyio", "asyncio", "benchmark", "dependency", "flaky", "forked", "ord
 
 # At once: a plugin of the package (`-p tests.helpers`) is imported before pytest calls any hook.
 if settings().rootdir:
+    enter_links(settings().job)
     enter_package(package_folders(settings().job), root=root_of(settings().job))
 
 
@@ -51,6 +52,8 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Parser, args: list[str]) -> Iterator[None]:
     """Put the package's `addopts` before the options of the run, once its conftest files have added theirs."""
+    # pytest noted its folder before it read `-p`. Tests ask for it, and elsewhere pytest would not shorten paths.
+    object.__setattr__(early_config.invocation_params, "dir", Path.cwd())
     result = yield
     known = settings()
     kept, dropped = split(parser, list(known.addopts), Path(known.rootdir), Path(known.job.kernels))

@@ -82,7 +82,8 @@ def ran(tmp_path, data):
         asked = [(pattern, arguments) for pattern, *arguments in scripts]
         program = PROGRAM.format(**{name: str(folder) for name, folder in folders.items()}, scripts=asked)
         (tmp_path / "program.py").write_text(program)
-        variables = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'tests' / 'unit'}"}
+        (work := tmp_path / "work").mkdir()
+        variables = {**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'tests' / 'unit'}", "WARPWAVE_WORK": str(work)}
         done = command.python("-c", SUPERVISE, cwd=tmp_path, env=variables, kind="compiler")
         assert done.returncode == 0, done.stderr
         report = SimpleNamespace(**json.loads((tmp_path / "report.json").read_text()))

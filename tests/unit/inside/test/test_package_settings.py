@@ -119,6 +119,71 @@ def test_tests_run_with_the_settings_of_their_package(run_inside, package):
     ]
 
 
+WRITTEN = ("left.txt", "tests/data/left.txt", "new/left.txt", ".cache/left.txt")
+RELATIVE = {
+    "pyproject.toml": "[tool.pytest.ini_options]\nnorecursedirs = ['attic']\n",  # and no more those that are hidden
+    "shared.py": "from pathlib import Path\nhere = Path(__file__)\n",
+    "tests/data/x.json": "[1]",
+    "tools/square.py": "import pathlib, sys\nprint(pathlib.Path('tests/data/x.json').read_text(), sys.argv[1])\n",
+    ".cache/old": "",
+    "tests/test_paths.py": """
+import importlib, os, subprocess, sys
+from pathlib import Path
+import pytest
+ROOT = Path(__file__).parents[1]
+WRITTEN = """
+    + repr(WRITTEN)
+    + """
+first = Path("tests/data/x.json").read_text()
+def test_read():
+    assert first == "[1]"
+    assert [str(path) for path in Path(".").rglob("*.json")] == ["tests/data/x.json"]
+def test_child():
+    done = subprocess.run([sys.executable, "tools/square.py", "4"], capture_output=True, text=True, check=True)
+    assert done.stdout == "[1] 4\\n"
+@pytest.mark.parametrize("name", WRITTEN)
+def test_write(name):
+    Path(name).parent.mkdir(exist_ok=True)
+    Path(name).write_text("left")
+    assert not (ROOT / name).exists()
+def test_import(monkeypatch):
+    monkeypatch.syspath_prepend(os.getcwd())
+    assert importlib.import_module("shared").here == ROOT / "shared.py"
+    Path("made.py").write_text("value = 3")
+    importlib.invalidate_caches()
+    assert importlib.import_module("made").value == 3
+def test_where(pytestconfig):
+    assert pytestconfig.invocation_params.dir == Path.cwd() != ROOT
+""",
+}
+
+
+@pytest.mark.parametrize("stage", [Stage.TEST, Stage.COMPILE])
+def test_paths_relative_to_the_root_work(run_inside, tmp_path, stage):
+    """Also where the results are in the package, and for what a test starts; nothing is written there, or left behind."""
+    for name, text in RELATIVE.items():
+        (tmp_path / "a" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "a" / name).write_text(text)
+    root, temporary = tmp_path / "a", tmp_path / "temporary"
+    (output := root / "out" / "raw").mkdir(parents=True)
+    temporary.mkdir()
+    before = {path for path in root.rglob("*") if not path.is_relative_to(output)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(temporary))
+        run_inside(root, stage, light=stage is Stage.TEST, output=output, **job(root, root) | {"benches": ()})
+    if stage is Stage.TEST:
+        found = outcomes(output)
+    else:
+        events = [json.loads(line) for line in (output / "compile" / "journal-sm_90.jsonl").read_text().splitlines()]
+        found = {event["id"]: event["reason"] or "passed" for event in events if event["event"] == "finish"}
+
+    assert {name.partition("::")[2]: outcome for name, outcome in found.items()} == dict.fromkeys(
+        [*(f"test_{name}" for name in ("read", "child", "import", "where")), *(f"test_write[{name}]" for name in WRITTEN)], "passed"
+    )
+    assert {path for path in root.rglob("*") if not path.is_relative_to(output)} == before
+    assert list(temporary.glob("warpwave-*")) == []
+
+
 def test_a_mark_that_is_not_registered_is_an_error_where_the_package_says_so(run_inside, tmp_path):
     """But for those of plugins, which may not be installed here."""
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -v --strict-markers\nmarkers = slow: takes long\n")
