@@ -14,7 +14,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from warpwave.compare.known import KINDS_OF, LISTABLE, Known
+from warpwave.compare.known import KINDS_OF, LISTABLE, Known, is_listed, key_of_test
 from warpwave.records import HARMLESS, reasons
 from warpwave.render.text import left_out
 from warpwave.run.legs import Leg
@@ -36,7 +36,7 @@ class Excused:
 
     def has(self, event: dict[str, Any]) -> bool:
         """Return whether the result of a test is listed."""
-        return ("test", str(event.get("verdict")), str(event.get("id"))) in self._keys
+        return is_listed(key_of_test(str(event.get("id")), str(event.get("verdict")), str(event.get("failed_by", ""))), self._keys)
 
     def may_explain(self, stage: str) -> bool:
         """Return whether the list has entries about rows of a stage that reports none of them by an event: the report judges them."""

@@ -21,7 +21,19 @@ from typing import Union
 
 from warpwave.compare.model import FAILING, KnownFailures, KnownUse, Standing
 from warpwave.errors import ANY, NEW, NOTHING, WORSE, ConfigError, ExitCode, Outcome
-from warpwave.records import HOST_CODE, RUNS_ON, CaseResult, CompiledKernel, Sample, Stage, StageReport, TargetRun, Verdict, worst
+from warpwave.records import (
+    FAILED_PROPERTY,
+    HOST_CODE,
+    RUNS_ON,
+    CaseResult,
+    CompiledKernel,
+    Sample,
+    Stage,
+    StageReport,
+    TargetRun,
+    Verdict,
+    worst,
+)
 from warpwave.records.run import MARK, plain_target
 from warpwave.records.selection import FOR_TIME
 from warpwave.records.words import plural
@@ -211,6 +223,7 @@ class _Failures:
 
     failing: dict[Key, None] = field(default_factory=dict)
     about: set[Key] = field(default_factory=set)  # what fails, without the reason
+    in_short: set[Key] = field(default_factory=set)  # as a person may list it
     passed: set[Key] = field(default_factory=set)
     there: set[Key] = field(default_factory=set)
     complete: set[str] = field(default_factory=set)
@@ -221,15 +234,29 @@ def _about(key: Key) -> Key:
     return (key[0], *key[2:])
 
 
+def key_of_test(test: str, how: str, by: str) -> Key:
+    """Return the key of a failing test: how it ended, and what it failed by, which is the same in each run."""
+    return ("test", " ".join(f"{how} {by}".split())[:_LONGEST_REASON].strip(), test)
+
+
+def is_listed(key: Key, listed: Collection[Key]) -> bool:
+    """Return whether a list has a key. One that a person wrote may only have how a test ended."""
+    return key in listed or _in_short(key) in listed
+
+
+def _in_short(key: Key) -> Key:
+    return (key[0], key[1].partition(" ")[0], *key[2:]) if key[0] == "test" else key
+
+
 def _test_keys(run: TargetRun) -> dict[str, dict[Key, None]]:
-    """Return the keys of each failing test: how it ended, and each kind of defect that the sanitizer found in it."""
+    """Return the keys of each failing test: how it ended, and each kind of defect that the sanitizer found in it, with the kernel."""
     found: dict[str, dict[Key, None]] = {}
     for case in run.cases:
         if case.verdict in LISTABLE:
-            found.setdefault(case.id, {})["test", case.verdict.value, case.id] = None
+            found.setdefault(case.id, {})[key_of_test(case.id, case.verdict.value, case.properties.get(FAILED_PROPERTY, ""))] = None
     for finding in run.findings:
         if finding.case in found:
-            found[finding.case]["test", finding.defect.value, finding.case] = None
+            found[finding.case][key_of_test(finding.case, finding.defect.value, finding.function)] = None
     return found
 
 
@@ -277,6 +304,7 @@ def _failures(run: TargetRun) -> _Failures:
         elif sample.verdict is Verdict.PASSED:
             found.passed.add(subject)
     found.about.update(map(_about, found.failing))
+    found.in_short.update(map(_in_short, found.failing))
     return found
 
 
@@ -360,7 +388,7 @@ def _standing(entry: Entry, failures: Sequence[tuple[TargetRun, _Failures]]) -> 
 
 def _on_target(key: Key, found: _Failures) -> Standing:
     kind, about = key[0], _about(key)
-    if key in found.failing:
+    if key in found.failing or key in found.in_short:
         return Standing.KNOWN
     if about in found.about and kind != "gate":
         return Standing.CHANGED
@@ -374,7 +402,7 @@ def _on_target(key: Key, found: _Failures) -> Standing:
 
 
 def _mark(run: TargetRun, listed: Collection[Key]) -> TargetRun:
-    tests = {test for test, keys in _test_keys(run).items() if all(key in listed for key in keys)}
+    tests = {test for test, keys in _test_keys(run).items() if all(is_listed(key, listed) for key in keys)}
     cases = tuple(
         replace(case, verdict=Verdict.KNOWN, message=_was(case.verdict, case.message))
         if case.verdict in LISTABLE and case.id in tests
@@ -478,7 +506,7 @@ def update(listed: Listed, runs: Sequence[TargetRun], today: str, *, prune: bool
             (key, plain_target(run.record.target, run.record.toolchain)): None
             for run, found in failures
             for key in found.failing
-            if key not in covered[run.record.target]
+            if not is_listed(key, covered[run.record.target])
         }
         new = [Entry(key, target) for key, target in fresh]
     expired = [entry.line for entry, standing in standings.items() if standing is Standing.KNOWN and entry.until and entry.until < today]

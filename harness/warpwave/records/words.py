@@ -37,6 +37,10 @@ PASSES, CODE = "passes of ", "code of "
 # The property of a test that failed in the emulator by what host code raised: a card fails it, too.
 HOST_ERROR_PROPERTY = "host_error"
 
+# The property of a failed test that says how it failed, as far as that is the same in the next run: what was raised, by which statement
+# of the test, and in which function of the package.
+FAILED_PROPERTY = "failed_by"
+
 # How pytest's own JUnit file calls a test that failed as expected: the type of a `<skipped>`.
 JUNIT_XFAIL = "pytest.xfail"
 

@@ -398,6 +398,27 @@ def test_compare_fails_on_what_it_is_told_to(fail_on, slower, lost, both):
     assert codes == [slower, lost, both]
 
 
+def test_a_test_that_fails_in_another_place_is_a_new_failure():
+    """The list has by what it failed. One that a person wrote, with how it ended alone, stands for all of them."""
+    before, after = (bad(properties={"failed_by": f"AssertionError at assert {name} == 1"}) for name in "ab")
+    listed = update(Listed(), [ran(before)], "2026-01-01").listed
+    (entry,) = listed.entries
+
+    assert parse(render(listed), "f") == listed
+    assert entry.line == f'test alpha "failed AssertionError at assert a == 1" {BAD}'
+    assert judged(ran(before), entry).exit_code == 0
+    assert standings(judged(ran(after), entry)) == {entry.line: Standing.CHANGED}
+    assert judged(ran(after), entry).exit_code == 1
+    assert {judged(ran(each), LISTED).exit_code for each in (before, after)} == {0}
+    assert standings(judged(ran(after), LISTED)) == {LISTED.line: Standing.KNOWN}
+    assert not update(Listed((LISTED,)), [ran(after)], "2026-01-01").added
+
+    one, other = (finding(case=BAD, defect=Defect.RACE, function=name) for name in ("one", "other"))
+    entries = entries_of([ran(bad(), findings=(one,))])
+    assert judged(ran(bad(), findings=(one,)), *entries).exit_code == 0
+    assert judged(ran(bad(), findings=(one, other)), *entries).exit_code == 1
+
+
 # The file after a run.
 
 

@@ -216,14 +216,20 @@ def _statements(source: str) -> list[ast.stmt]:
 _HARNESS = Path(__file__).parents[2]
 
 
-def place_in(error: BaseException, root: Path) -> str:
-    """Return the last line of a package that an error passed, as `file.py:17`; empty if it passed none."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+def frames_in(error: BaseException, root: Path) -> list[traceback.FrameSummary]:
+    """Return the frames of a package that an error passed, the test's first."""
+    found = []
+    for frame in traceback.extract_tb(error.__traceback__):
         file = Path(frame.filename)
         own = file.is_relative_to(_HARNESS)  # its copy for a run may be below the package
         if file.is_relative_to(root) and not own and "site-packages" not in file.relative_to(root).parts:
-            return f"{file.relative_to(root).as_posix()}:{frame.lineno}"
-    return ""
+            found.append(frame)
+    return found
+
+
+def place_in(error: BaseException, root: Path) -> str:
+    """Return the last line of a package that an error passed, as `file.py:17`; empty if it passed none."""
+    return next((f"{Path(frame.filename).relative_to(root).as_posix()}:{frame.lineno}" for frame in frames_in(error, root)[-1:]), "")
 
 
 def raised_in_kernel(error: BaseException | None) -> BaseException | None:

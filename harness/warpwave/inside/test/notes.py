@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from warpwave.inside.fake_gpu.launches import Account, LaunchRefusedError, executed
-from warpwave.inside.process.outcomes import place_in
+from warpwave.inside.process.outcomes import frames_in, place_in, raised_in_kernel, statement
 from warpwave.records import CaseResult, Job, plural
 
 COMPILED = "torch.compile"  # the property of a test without a card that called a function which torch would have compiled
@@ -33,6 +33,21 @@ def refusal(log: Path) -> str:
         return f"a plugin of the environment does not load: {' '.join(plugin[1].split())}"
     found = re.search(r"^.*: error: (.*)|^ERROR: (.*)", "\n".join(reversed(text.splitlines())), re.MULTILINE)
     return (found[1] or found[2]) if found else ""
+
+
+def failed_by(error: BaseException, root: Path) -> str:
+    """Return what was raised, by which statement of a test, and in which function of the package; no number and no line, which vary.
+
+    Empty if Hypothesis chose the data: in the next run it may find another failure.
+    """
+    if any("/hypothesis/" in frame.filename for frame in traceback.extract_tb(error.__traceback__)):
+        return ""
+    name, frames = type(raised_in_kernel(error) or error).__name__, frames_in(error, root)
+    if not frames:
+        return name
+    first, last = frames[0], frames[-1]
+    where = f" in {last.name}" if (last.filename, last.name) != (first.filename, first.name) else ""
+    return f"{name} at {statement(first.filename, first.lineno or 0)}{where}"
 
 
 # Which failures in the emulator are host code's own: a card would fail the test, too, whatever the emulator computes.

@@ -7,6 +7,7 @@ are forked has imported it before.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ import pytest
 
 from warpwave.inside.benchmarks import load_module, smallest_points
 from warpwave.inside.codegen.recorder import Compiling, written_since, written_so_far
-from warpwave.inside.environment import import_compiler, is_of_the_disk
+from warpwave.inside.environment import import_compiler, is_of_the_disk, root_of
 from warpwave.inside.facts.device import ask_afresh, trouble_if_used
 from warpwave.inside.fake_gpu.launches import Launched
 from warpwave.inside.multi_gpu.pytest_plugin import NEIGHBOURS, TURNS, Neighbours
@@ -32,10 +33,10 @@ from warpwave.inside.scripts.hooks import noted
 from warpwave.inside.test.autotuned import RUNNER, Autotuned, Timed
 from warpwave.inside.test.budget import Turns, planned
 from warpwave.inside.test.collection import Collection, Failure, last_line
-from warpwave.inside.test.notes import COMPILED
+from warpwave.inside.test.notes import COMPILED, failed_by
 from warpwave.inside.test.pretend import begin_test, provide, words_of
 from warpwave.inside.test.settings import counter_limits, settings
-from warpwave.records import BUDGET_UP, HOST_ERROR_PROPERTY, LAUNCHED_PROPERTY, UNWRITABLE, NotRun, What
+from warpwave.records import BUDGET_UP, FAILED_PROPERTY, HOST_ERROR_PROPERTY, LAUNCHED_PROPERTY, UNWRITABLE, NotRun, What
 from warpwave.records.selection import is_bench, is_test, parse_configuration
 
 # Bench files as smoke tests: each must load.
@@ -228,6 +229,8 @@ class Reporter:
         elif message := self._doubt():
             outcome = "invalid"
         properties = {str(key): str(value) for report in self.reports[-1:] for key, value in report.user_properties}
+        if bad and (error := self.raised.get(bad[0].when)):
+            properties[FAILED_PROPERTY] = failed_by(error, root_of(settings().job))
         if _notes_launches() or "triton" not in sys.modules:
             properties[LAUNCHED_PROPERTY] = " ".join(Launched.functions)
         if Pretended.ran_compiled:
@@ -237,6 +240,7 @@ class Reporter:
             # A failure that the author expects may be the fault itself.
             if (fault := self.account.fault) and (outcome, fault.outcome) != ("xfailed", "failed"):
                 outcome, message, why = fault.outcome, Launched.with_configurations(fault.message), None
+                properties.pop(FAILED_PROPERTY, None)
             if outcome == "failed" and (error := self.raised.get(bad[0].when) if bad else None):
                 from warpwave.inside.test.notes import raised_by_host
 
@@ -285,7 +289,9 @@ class Reporter:
 
     def _not_collected(self, failure: Failure, detail: str = "") -> None:
         if failure.id not in self.done:
-            self._finish(failure.id, "error" if failure.broken else "skipped", failure.message, detail, not_run=failure.why)
+            outcome, raised = "error" if failure.broken else "skipped", re.match(r"\w+(?=: )", failure.message)
+            properties = {FAILED_PROPERTY: raised[0]} if failure.broken and raised else {}
+            self._finish(failure.id, outcome, failure.message, detail, properties=properties, not_run=failure.why)
 
     def _finish(self, nodeid: str, outcome: str, message: str, detail: str, kind: str = "finish", **fields: object) -> None:
         self.journal.write(kind, id=nodeid, outcome=outcome, message=message, detail=detail, **{"seconds": 0.0, **fields})

@@ -36,6 +36,7 @@ from warpwave.inside.test.notes import notes_of, refusal
 from warpwave.inside.test.settings import counter_limits, files_with_tests, is_narrowed, pytest_options, selection_of, test_paths
 from warpwave.records import (
     BUDGET_UP,
+    FAILED_PROPERTY,
     GPU_PROPERTY,
     HARMLESS,
     JUNIT_XFAIL,
@@ -183,7 +184,8 @@ class Results:
             if card is not None:
                 case = dataclasses.replace(case, properties={**case.properties, GPU_PROPERTY: str(card)})
             self._add(case)
-            emit("result", stage="test", id=case.id, verdict=case.verdict.value, message=case.message)
+            by = case.properties.get(FAILED_PROPERTY, "")
+            emit("result", stage="test", id=case.id, verdict=case.verdict.value, message=case.message, failed_by=by)
             self._behind = True
         elif kind == "ready" and "unfinished" in event:
             self.running.pop(event["id"], None)

@@ -20,6 +20,53 @@ from warpwave.inside.compile.stage import Cases, never_loaded, never_ran, never_
 from warpwave.inside.test.settings import files_with_tests
 from warpwave.records import Architecture, Chosen, NotRun, Stage, StageReport, Verdict
 
+OPS = """
+def checked(x):
+    if x < 0:
+        raise ValueError(f"{x} is negative")
+    return x
+"""
+FAILING = """
+import random
+import pytest
+from ops import checked
+@pytest.fixture
+def broken():
+    checked(-1)
+def test_number():
+    x = random.random()
+    assert x < 0, f"{x} is {id(x)}"
+def test_lines():
+    assert (
+        checked(1)
+        == 2
+    )
+def test_below():
+    y = checked(-random.random())
+def test_fixture(broken):
+    pass
+def test_no_error():
+    with pytest.raises(ValueError):
+        checked(1)
+"""
+
+
+def test_a_failure_says_what_it_failed_by_alike_in_each_run(run_inside, tmp_path):
+    """The exception, the statement of the test, and the function of the package; no number, and no line, which an edit above moves."""
+    (tmp_path / "ops.py").write_text(OPS)
+    (tmp_path / "test_it.py").write_text(FAILING)
+    (tmp_path / "test_broken.py").write_text("raise RuntimeError('7 of 8')\n")
+    cases = read_cases(run_inside(tmp_path, Stage.TEST, light=True, benches=()), "test/junit.xml")
+
+    assert {case.id.rpartition("::")[2]: case.properties["failed_by"] for case in cases} == {
+        "test_number": 'AssertionError at assert x < 0, f"{x} is {id(x)}"',
+        "test_lines": "AssertionError at assert checked(1) == 2",
+        "test_below": "ValueError at y = checked(-random.random()) in checked",
+        "test_fixture": "ValueError at checked(-1) in checked",
+        "test_no_error": "Failed at with pytest.raises(ValueError):",
+        "test_broken.py": "RuntimeError",
+    }
+
 
 @pytest.fixture(scope="module")
 def cases(run_inside, data):
