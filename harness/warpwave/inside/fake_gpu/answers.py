@@ -10,6 +10,7 @@ Triton's active driver: `driver.py`. Kernels of torch's dispatcher, whose sums a
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import doctest
 import functools
 import inspect
@@ -513,17 +514,24 @@ def _lacking(module: ModuleType, name: str, *args: object, **options: object) ->
 def hardware(processors: int, card: Architecture) -> list[Answer]:
     """What kernels ask of the card itself: programs run one after another, and one launch ends before the next begins."""
     import triton.language as tl
-    from triton.runtime.interpreter import InterpreterOptions, interpreter_builder
+    from triton.runtime.interpreter import InterpreterBuilder, InterpreterOptions, interpreter_builder
 
-    from warpwave.inside.fake_gpu import interpreter
+    from warpwave.inside.fake_gpu import arithmetic, interpreter
 
     known = interpreter.of_hardware(processors)
-    smallest = {name: value for name, value in interpreter.of_compiler(card).items() if name == "min_dot_size"}
+    functions, options = interpreter.of_compiler(card)
+    smallest = {name: value for name, value in functions.items() if name == "min_dot_size"}
+    precisions = {name: value for name, value in options.items() if name.endswith(("dot_input_precision", "dot_input_precisions"))}
     rows = [
+        wrap(
+            interpreter_builder, "options", lambda own: dataclasses.replace(own, **precisions), "each compiler takes others for a product"
+        ),
         fill(InterpreterOptions, "num_warps", interpreter.WARPS, "a kernel asks how it was launched"),
         fill(InterpreterOptions, "warp_size", card.warp_size, "from the targets file"),
         wrap(interpreter_builder, "codegen_fns", lambda own: {**own, **smallest}, "the compiler refuses matrices that are too small"),
     ]
+    if precisions.get("default_dot_input_precision") == "tf32" and isinstance(card.arch, int) and card.arch >= arithmetic.HAS_TF32:
+        rows.append(around(InterpreterBuilder, "create_dot", arithmetic.cut_to_tf32, "matrix units leave out bits of fp32"))
     for module in interpreter.vendors_modules():
         for name in [name for name, value in vars(module).items() if getattr(value, tl.core.TRITON_BUILTIN, False)]:
             if name in known:

@@ -13,7 +13,10 @@ import numpy as np
 import torch
 import triton.language as tl
 from triton._C.libtriton import interpreter as memory
+from triton._C.libtriton.ir import INPUT_PRECISION
 from triton.runtime.interpreter import TensorHandle, _get_np_dtype
+
+from warpwave.inside.fake_gpu.launches import Launched
 
 Array = Any  # np.ndarray; the numbers' types change from call to call
 
@@ -166,6 +169,23 @@ def computed(operation: Callable[..., Any], builder: Any, *args: Any) -> Any:
 def operands_widened(operation: Callable[..., Any], builder: Any, left: Any, right: Any, *rest: Any) -> Any:
     """Multiply; the sum has a type of its own."""
     return operation(builder, _wide(left), _wide(right), *rest)
+
+
+# From this capability on, a card has matrix units for TF32. Before, Triton multiplies fp32 in full.
+HAS_TF32 = 80
+_LEFT_OUT = np.uint32((1 << 13) - 1)  # TF32 has 10 of the 23 bits behind the point
+
+
+def cut_to_tf32(multiply: Callable[..., Any], builder: Any, left: Any, right: Any, total: Any, precision: Any, *rest: Any) -> Any:
+    """Multiply matrices of fp32 in TF32: the units leave out low bits of both.
+
+    So it was on an H200, for `mma` and `wgmma` alike; with `tf32x3`, `bf16x6` and `ieee`, products were those of fp32.
+    """
+    if precision == INPUT_PRECISION.TF32 and left.data.dtype == right.data.dtype == np.float32:
+        bits = [np.ascontiguousarray(each.data).view(np.uint32) for each in (left, right)]
+        Launched.cut_to_tf32 = Launched.cut_to_tf32 or any(bool((each & _LEFT_OUT).any()) for each in bits)
+        left, right = (TensorHandle((each & ~_LEFT_OUT).view(np.float32), tl.float32) for each in bits)
+    return multiply(builder, left, right, total, precision, *rest)
 
 
 def cast(conversion: Callable[..., Any], builder: Any, source: Any, to: Any, *rounding: Any) -> Any:

@@ -95,12 +95,13 @@ def of_hardware(processors: int) -> dict[str, Callable[[], Any]]:
     return answers | dict.fromkeys(("gdc_wait", "gdc_launch_dependents"), lambda: None)
 
 
-def of_compiler(card: Architecture) -> Mapping[str, Any]:
-    """Return what Triton's language asks of a card's compiler; nothing if this Triton does not compile for it."""
+def of_compiler(card: Architecture) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return what Triton's language asks of a card's compiler: functions, and options; nothing if this Triton does not compile for it."""
     with contextlib.suppress(RuntimeError):
         backend = make_backend(GPUTarget(card.backend, card.arch, card.warp_size))
-        return backend.get_codegen_implementation(backend.parse_options({}))  # type: ignore[no-any-return]
-    return {}
+        options = backend.parse_options({})
+        return backend.get_codegen_implementation(options), vars(options)
+    return {}, {}
 
 
 def vendors_modules() -> Iterator[ModuleType]:

@@ -151,6 +151,7 @@ class Launched:
     kernels: ClassVar[dict[str, Launched]] = {}
     tuned: ClassVar[dict[str, str]] = {}  # the configurations that autotuners chose, by kernel
     in_place: ClassVar[list[str]] = []  # what autotuning did to the arguments of kernels: it usually is why a test fails
+    cut_to_tf32: ClassVar[bool] = False  # a product of fp32 left out bits that were not zero
     functions: ClassVar[dict[str, None]] = {}  # the names of all that the test launched, also where programs have a fixed order
 
     @classmethod
@@ -168,8 +169,11 @@ class Launched:
         return "\n".join([f"{first} [{'; '.join(chosen)}]", *rest]) if chosen else message
 
     @classmethod
-    def advice(cls) -> str:
-        """Return what may be why a test failed: a result whose order differs from launch to launch; empty without one."""
+    def advice(cls, compared: bool) -> str:
+        """Return what may be why a test failed: a result whose order differs from launch to launch; empty without one.
+
+        If it has `compared` numbers, also a product in less precision than fp32.
+        """
         sums = sorted(place for one in cls.kernels.values() if one.times > 1 for place in one.rounds)
         places = sorted(one.name for one in cls.kernels.values() if one.is_unordered)
         advice = {
@@ -177,6 +181,9 @@ class Launched:
             "test compares bits, it fails there now and then. Compare with torch.testing.assert_close, or add up in a fixed order.": sums,
             f"What {' and '.join(places)} stores depends on the order in which its programs come, which is another one at each launch. If "
             "this test expects one order, it fails there now and then. Compare sorted values, or give each program its own place.": places,
+            "On this card, tl.dot of fp32 cuts its operands to TF32, which has 10 of their 23 bits. "
+            'input_precision="ieee" computes in full; otherwise the test needs a tolerance of about 1e-3 of the terms.': compared
+            and cls.cut_to_tf32,
         }
         return " ".join(sentence for sentence, where in advice.items() if where)
 

@@ -101,7 +101,7 @@ def begin_test(account: Any) -> None:
     Pretended.ran_compiled = False
     Launched.kernels.clear()
     Launched.functions.clear()
-    Launched.tuned, Launched.in_place = {}, []
+    Launched.tuned, Launched.in_place, Launched.cut_to_tf32 = {}, [], False
     if account:
         account.begin()
 
@@ -115,7 +115,7 @@ def words_of(error: BaseException | None, message: str, printed: str | None = No
     if error is not None and begin.rstrip().endswith(":"):  # only a name, or the begin of another process's traceback
         message = f"{describe(error)}\n{below}"
     said = placed or first_of_several(error) or with_child(error, with_numbers(error, message), printed)
-    if advice := Launched.advice():
+    if advice := Launched.advice(isinstance(error, AssertionError)):
         first, *rest = said.split("\n", 1)
         said = "\n".join([f"{first}. {advice}", *rest])
     return Launched.with_configurations("\n".join([*Launched.in_place, said]))

@@ -16,6 +16,7 @@ import triton.language as tl
 from triton.runtime import interpreter
 
 from warpwave.collect.cases import read_cases
+from warpwave.config.targets import load_architectures
 from warpwave.inside.fake_gpu.language import Modules
 from warpwave.inside.fake_gpu.torch_ops import with_out_dtype
 from warpwave.records import Stage, Verdict
@@ -369,6 +370,66 @@ def test_what_the_compiler_of_a_card_refuses(run_inside, tmp_path):
         assert f"tl.{words}" in failed[test]
     for test, smallest in TOO_SMALL.items():
         assert f"K >= {smallest}" in failed[test]
+
+
+# Products of fp32, which matrix units compute in TF32 unless they are asked not to.
+
+TESTS_TF32 = """
+import pytest, torch, triton, triton.language as tl
+
+@triton.jit
+def dot(a, b, c, HOW: tl.constexpr, M: tl.constexpr = 16):
+    i = tl.arange(0, M)[:, None] * M + tl.arange(0, M)[None, :]
+    left, right = tl.load(a + i), tl.load(b + i)
+    if HOW == "": out = tl.dot(left, right)
+    elif HOW == "denied": out = tl.dot(left, right, allow_tf32=False)
+    elif HOW == "narrow": out = tl.dot(left.to(tl.bfloat16), right.to(tl.bfloat16))
+    else: out = tl.dot(left, right, input_precision=HOW)
+    tl.store(c + i, out)
+
+def product(a, b, how):
+    c = torch.empty_like(a)
+    dot[(1,)](a, b, c, HOW=how)
+    return c
+
+@pytest.mark.parametrize("how", ["", "tf32", "denied", "ieee", "tf32x3", "bf16x3"])
+def test_random(how):
+    torch.manual_seed(0)
+    a, b = torch.rand(16, 16, device="cuda"), torch.rand(16, 16, device="cuda")
+    torch.testing.assert_close(product(a, b, how), a @ b, rtol=1e-4, atol=0)
+
+@pytest.mark.parametrize("how", ["", "narrow"])
+def test_short(how):
+    a, b = torch.full((16, 16), 1.5, device="cuda"), torch.full((16, 16), 1.25, device="cuda")
+    assert (product(a, b, how) == 16 * 1.5 * 1.25).all()
+
+def test_bits():
+    # As on an H200: the low 13 bits are left out, and nothing is rounded up.
+    a = torch.zeros(16, 16, device="cuda")
+    a.fill_diagonal_(1 + 2**-10 + 2**-11 + 2**-23)
+    assert (product(a, torch.eye(16, device="cuda"), "").diagonal() == 1 + 2**-10).all()
+
+def test_of_another_cause():
+    product(torch.rand(16, 16, device="cuda"), torch.rand(16, 16, device="cuda"), "")
+    raise RuntimeError("no product")
+"""
+
+
+# A card without such units, and one whose compiler multiplies in full unless it is asked.
+@pytest.mark.parametrize(("card", "cut"), [("sm_90", {"", "tf32"}), ("sm_75", set()), ("gfx942", set())])
+def test_products_of_fp32_are_cut_as_on_the_card(run_inside, tmp_path, card, cut):
+    (tmp_path / "test_a.py").write_text(TESTS_TF32)
+    cases = read_cases(run_inside(tmp_path, Stage.TEST, benches=(), interpret_as=load_architectures()[card]), "test/junit.xml")
+    failed = {case.id.partition("::test_")[2]: case.message for case in cases if case.verdict is not Verdict.PASSED}
+
+    assert "TF32" not in failed.pop("of_another_cause")
+    if card == "gfx942":
+        assert "input_precision must be one of" in failed.pop("random[tf32x3]")
+    if not cut:
+        failed.pop("bits")
+    assert failed.keys() == {f"random[{how}]" for how in cut}
+    for message in failed.values():
+        assert 'cuts its operands to TF32, which has 10 of their 23 bits. input_precision="ieee"' in message.splitlines()[0]
 
 
 # Programs that wait for later ones: what is reported while they take turns. tests/idioms/kernels/test_kernels_language.py has more of them.
