@@ -388,10 +388,10 @@ def reason_of(error: BaseException, printed: str | None = None) -> tuple[NotRun,
             return NotRun.NEEDS_BUILD, words
         if isinstance(each, NeedsCard) or _compares_a_cards(each) or _OTHER_VENDORS.search(text):
             return NotRun.NEEDS_CARD, ""
-        if isinstance(each, NotPretended) or _NO_CARD.search(text) or _is_gap(each) or compares_pretended(each):
-            return NotRun.NOT_PRETENDED, ""
         if isinstance(each, BrokenProcessPool) or _is_python_without_card(_failed_child(each), printed):
             return NotRun.NEEDS_CARD, ""  # other processes do not see the pretended card
+        if isinstance(each, NotPretended) or _NO_CARD.search(text) or _is_gap(each) or compares_pretended(each):
+            return NotRun.NOT_PRETENDED, ""
         if isinstance(each, (OSError, ImportError)) and (library := _NO_LIBRARY.search(text)) and library[1] in _drivers():
             return NotRun.NEEDS_CARD, ""
         if _PORT_IS_TAKEN.search(text):

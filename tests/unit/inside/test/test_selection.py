@@ -1,6 +1,7 @@
 """Tests that were asked for by their ids: exactly those run, in both stages, and nothing else of the package is touched."""
 
 import ctypes
+import errno
 import json
 import random
 import subprocess
@@ -534,6 +535,10 @@ CASES = {
         NotRun.NEEDS_CARD,
     ),
     "another Python that says so": (lambda: _another_python("raise SystemExit('device 7 is busy')"), NotRun.NEEDS_CARD),
+    "another Python whose words are asserted": (
+        lambda: _another_python("raise AssertionError('Torch not compiled with CUDA enabled')"),
+        NotRun.NEEDS_CARD,
+    ),
     "another Python that may have said so": (lambda: _another_python("import torch; 1 / 0", captured=False), NotRun.NEEDS_CARD),
     "another Python that cannot have": (lambda: _another_python("1 / 0", captured=False), NotRun.RAISED),
     "another program": (lambda: subprocess.run(["false"], check=True), NotRun.RAISED),
@@ -569,6 +574,7 @@ CASES = {
         lambda: (_ for _ in ()).throw(ImportError("libcuda.so.1: cannot open shared object file")),
         NotRun.NEEDS_CARD,
     ),
+    "a file of a package in a container": (lambda: (_ for _ in ()).throw(OSError(errno.EROFS, "Read-only", "x")), NotRun.NOT_PRETENDED),
     "no library of its own": (lambda: ctypes.CDLL("libours.so"), NotRun.RAISED),
     "no tool": (lambda: subprocess.run(["some-smi"], check=True), NotRun.NOT_PRETENDED),
     "no program": (lambda: subprocess.run(["nobodys-compiler"], check=True), NotRun.REQUIREMENT),
