@@ -442,6 +442,7 @@ def language() -> list[Answer]:
         around(interpreter, "_implicit_cvt", words.numbers_too, "a float of the host is fp32; older releases refuse True"),
         around(interpreter, "_patch_lang", modules.forwarding, "names of a package's own for the language's functions"),
         around(InterpretedFunction, "__call__", modules.calling, "the language is replaced once a launch, not at each call"),
+        around(tl.core.constexpr, " ".join(words.BINARY), words.left_to_tensor, "a constant on the left of a tensor"),
         around(tl.core.block_type, "__init__", words.described_once, "describing a type takes longer than an operation"),
         around(tl.core.tensor, "__init__", words.shaped_once, "describing a shape takes longer than an operation"),
         around(interpreter, "_get_np_dtype", words.array_type_once, "finding a type takes longer than an operation"),

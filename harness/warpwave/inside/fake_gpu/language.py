@@ -480,6 +480,18 @@ def without_overflow(options: Any) -> Any:
     return options if options.debug else dataclasses.replace(options, sanitize_overflow=False)
 
 
+_OPERATIONS = "add sub mul truediv floordiv mod lt le gt ge eq ne and or xor lshift rshift"
+BINARY = [f"__{name}__" for name in _OPERATIONS.split()]
+
+
+def left_to_tensor(operation: Callable[..., Any], constant: Any, other: Any) -> Any:
+    """Compute with a constant of a module, `SCALE = tl.constexpr(0.5)`: with a tensor, `SCALE * x` is the tensor's own operation.
+
+    The interpreter makes a constant of it that holds a tensor, and then `tl.exp(SCALE * x)` is refused.
+    """
+    return NotImplemented if isinstance(other, tl.core.tensor) else operation(constant, other)
+
+
 def numbers_too(convert: Callable[[Any], Any], value: Any) -> Any:
     """Convert an argument of a launch. Triton leaves floats as they are, and older releases refuse `True`."""
     if isinstance(value, bool):

@@ -372,6 +372,53 @@ def test_what_the_compiler_of_a_card_refuses(run_inside, tmp_path):
         assert f"K >= {smallest}" in failed[test]
 
 
+TESTS_CONSTANTS = """
+import pytest, torch, triton, triton.language as tl
+C: tl.constexpr = tl.constexpr(0.5)
+N = tl.constexpr(3)
+
+@triton.jit
+def half(x):
+    return C * x
+
+@triton.jit
+def compute(X, Y, OP: tl.constexpr):
+    i = tl.arange(0, 16)
+    x = tl.load(X + i)
+    if OP == "exp": y = tl.exp(C * x)
+    elif OP == "half": y = tl.exp(half(x))
+    elif OP == "chain": y = 1.0 + C * (x - C * C * x)
+    elif OP == "less": y = tl.where(C < x, 1.0, 0.0)
+    elif OP == "from": y = tl.exp(C - x)
+    elif OP == "over": y = tl.exp(C / x)
+    elif OP == "bits": y = tl.where((N & i) == N, 1.0, 0.0)
+    elif OP == "shift": y = (N << i % 4).to(tl.float32)
+    tl.store(Y + i, y)
+
+I = torch.arange(16)
+OPS = {
+    "exp": lambda x: (x / 2).exp(), "half": lambda x: (x / 2).exp(), "chain": lambda x: 1 + 0.375 * x, "less": lambda x: (x > 0.5).float(),
+    "from": lambda x: (0.5 - x).exp(), "over": lambda x: (0.5 / x).exp(), "bits": lambda x: ((I & 3) == 3).float(),
+    "shift": lambda x: (3 << I % 4).float(),
+}
+
+@pytest.mark.parametrize("op", OPS)
+def test_it(op):
+    x = torch.rand(16, device="cuda") + 0.1
+    y = torch.empty_like(x)
+    compute[(1,)](x, y, OP=op)
+    torch.testing.assert_close(y.cpu(), OPS[op](x.cpu()))
+"""
+
+
+def test_a_constant_of_a_module_may_stand_left_of_a_tensor(run_inside, tmp_path):
+    (tmp_path / "test_a.py").write_text(TESTS_CONSTANTS)
+    cases = read_cases(run_inside(tmp_path, Stage.TEST, benches=()), "test/junit.xml")
+
+    assert {case.id.partition("::")[2]: case.message for case in cases if case.verdict is not Verdict.PASSED} == {}
+    assert len(cases) == 8
+
+
 # Products of fp32, which matrix units compute in TF32 unless they are asked not to.
 
 TESTS_TF32 = """
