@@ -126,7 +126,7 @@ class _Built:
 # to the package's files. It is not among the results: those may be in the package, and pytest would follow the links without end.
 
 WORK_VARIABLE = "WARPWAVE_WORK"  # a folder of the stage, which removes it
-_MOST_LINKS = 5_000
+_MOST_LINKS = 300  # of each process; where a system call takes long, a link takes 0.6 ms
 _LOADERS = (
     (ExtensionFileLoader, EXTENSION_SUFFIXES),
     (SourceFileLoader, SOURCE_SUFFIXES),
