@@ -8,6 +8,7 @@ A plugin that is installed and does not load is left out, too.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,7 +67,12 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """From here on, ids stay as they are, and tests that ask for the root of the package find it."""
+    """From here on, ids stay as they are, and tests that ask for the root of the package find it.
+
+    Hypothesis draws the same examples in each process, unless the user gave it a seed: else a test could fail for one card alone.
+    """
+    if (hypothesis := sys.modules.get("hypothesis.core")) and getattr(hypothesis, "global_force_seed", 0) is None:
+        hypothesis.global_force_seed = 0  # type: ignore[attr-defined]
     if settings().rootdir:
         session.config._rootpath = Path(settings().rootdir)  # type: ignore[attr-defined]
     # The log names a test as the report does. pytest would look for a path from its working folder, twice for each test.
