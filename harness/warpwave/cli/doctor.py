@@ -33,7 +33,8 @@ _STYLES = {"pass": "green", "warn": "yellow", "fail": "red"}
 def doctor_hosts(options: Mapping[str, Any], targets: dict[str, Target], *, strict: bool, json: Json) -> Outcome:
     """Ask every host of the legs in `options`, all at once. A host that does not answer is a finding. Raises ConfigError if there is no
     hosts file, or it is not valid, and UsageError if a name is no leg."""
-    from warpwave.cli.legs import all_hosts, chosen_targets, hosts_file
+    from warpwave.cli.legs import all_hosts, chosen_targets
+    from warpwave.config.names import hosts_file
     from warpwave.doctor.machine import bad
 
     legs = [host.name for host in all_hosts(options, targets)]
@@ -106,7 +107,8 @@ def doctor(names: tuple[str, ...], overlay: Path | None, engine: str | None, *, 
 
     A vendor whose card is missing is skipped, unless you name its TARGET.
     """
-    from warpwave.config.targets import load_targets, select
+    from warpwave.config.names import check_names
+    from warpwave.config.targets import load_targets
     from warpwave.doctor import examine
     from warpwave.doctor.checks import run_kernel
     from warpwave.doctor.machine import bad, fit
@@ -118,7 +120,7 @@ def doctor(names: tuple[str, ...], overlay: Path | None, engine: str | None, *, 
         file, legs = (None, (given, *names)) if is_leg else (Path(given) if given else None, names)
         asked = {"hosts": file, "here": False, "kernels": options["kernels"], "names": legs}
         return doctor_hosts(asked, targets, strict=strict, json=json)
-    select(targets, list(names))
+    check_names(names, overlay)
     findings = examine(targets, names, engine=engine)
     if options["trial"]:
         findings += [run_kernel(targets[name], engine) for name in fit(findings, names or tuple(targets))]

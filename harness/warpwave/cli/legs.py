@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from warpwave import console
-from warpwave.config.hosts import Host, find_hosts, load_hosts
+from warpwave.config.hosts import Host, load_hosts
+from warpwave.config.names import check_names, find_hosts, hosts_file
 from warpwave.config.package import find_root
 from warpwave.config.pyproject import load_environment
-from warpwave.config.targets import Target, load_builds, load_toolchains, select
+from warpwave.config.targets import Target, load_builds, load_toolchains
 from warpwave.config.toolchains import chosen, legs, split_legs
 from warpwave.errors import ConfigError, InfrastructureError, UsageError
 from warpwave.options import RunOptions
@@ -41,18 +42,6 @@ def newest(options: Mapping[str, Any], index: str = "") -> str:
         meaning = "The newest one there was asked for."
         raise InfrastructureError(f"{wheels} has no wheel of Triton.", meaning, "Give another folder, or name a release.")
     return found[-1]
-
-
-def hosts_file(options: Mapping[str, Any]) -> tuple[Path | None, bool]:
-    """Return the hosts file that the options mean, and whether the user wrote or named it; no file if there is none."""
-    if options["here"] and options["hosts"]:
-        raise UsageError("--here and --hosts were both given.", "--here runs every leg on this machine.", "Give one of them.")
-    if options["hosts"]:
-        return options["hosts"], True
-    kernels: Path = options["kernels"].resolve()
-    root = find_root(kernels) if kernels.is_dir() else kernels
-    found = find_hosts(kernels, root)
-    return found, found is not None and not found.is_relative_to(root)
 
 
 def all_hosts(options: Mapping[str, Any], targets: dict[str, Target]) -> list[Host]:
@@ -91,8 +80,9 @@ def chosen_targets(options: Mapping[str, Any], targets: dict[str, Target]) -> li
             target = replace(targets[host.target], name=host.name, entry=host.target)
             chosen[host.name] = (target, None if options["here"] else host)
         if not found:
-            (target,) = select(named, [name])
-            chosen[name] = (target, None)
+            if name not in named:
+                check_names([name], options.get("overlay"))
+            chosen[name] = (named[name], None)
     return [(leg, host) for target, host in chosen.values() for leg in on_toolchains(target, options)]
 
 

@@ -17,6 +17,7 @@ import click
 from warpwave.cli.known import read_known
 from warpwave.cli.options import COMMAND, POSITIONAL, STAGES, overridden
 from warpwave.compare.known import reached
+from warpwave.config.names import check_kernels
 from warpwave.config.package import declared_extras, find_project, find_root, import_folders, load_pytest_settings, package_names
 from warpwave.config.pyproject import PackageEnvironment, load_environment, load_what
 from warpwave.config.targets import Bounds, load_architectures, load_builds, named_architectures
@@ -194,9 +195,7 @@ def parse_options(options: dict[str, Any], *, divided: bool = False) -> RunOptio
 
 def _package(options: dict[str, Any]) -> Package:
     kernels: Path = options["kernels"]
-    if not kernels.is_dir():
-        meaning = "warpwave looks for a folder of test_*.py and bench_*.py files; the default is `kernels` in the current folder."
-        raise UsageError(f"There is no kernel package at {kernels}.", meaning, "Give its path with --kernels.")
+    check_kernels(kernels)
     for text in (*sys.argv, str(kernels.resolve())):
         if not text.isascii() and text.encode("utf-8", "replace") != text.encode("utf-8", "surrogatepass"):
             meaning = "It is recorded in run.json, and JSON can hold only text."

@@ -26,6 +26,7 @@ from warpwave.cli.options import (
 from warpwave.cli.show import print_answer, print_error, read_runs, show_records, show_report
 from warpwave.engines import waiting
 from warpwave.errors import ExitCode, Outcome, UsageError, WarpwaveError
+from warpwave.records.run import MARK
 
 if TYPE_CHECKING:
     from warpwave.compare.known import Known
@@ -82,6 +83,13 @@ def run(**options: Any) -> Outcome:
 
 
 def _run(**options: Any) -> Outcome:
+    from warpwave.config.names import check_kernels, check_names, hosts_file
+
+    # Before the imports that only a run needs: they take longer than these errors.
+    if hosts_file(options)[0] is None:
+        check_names([name for name in options["names"] if MARK not in name], options["overlay"])
+    if options["names"]:
+        check_kernels(options["kernels"])
     from warpwave.cli.legs import chosen_targets, legs_of
     from warpwave.config.targets import compiling_for, load_architectures, load_targets, named_architectures
 

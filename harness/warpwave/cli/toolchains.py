@@ -17,7 +17,8 @@ from warpwave.cli.options import FOLDER, OUT_FILE, JsonCommand, complete_target,
 from warpwave.cli.show import read_runs, show_page
 from warpwave.compare.changed_codegen import Concern
 from warpwave.compare.search import Kind, Question
-from warpwave.config.targets import Target, load_builds, load_targets, load_toolchains, select
+from warpwave.config.names import check_names
+from warpwave.config.targets import Target, load_builds, load_targets, load_toolchains
 from warpwave.config.toolchains import one
 from warpwave.errors import NOTHING, WORSE, ExitCode, Outcome, StoppedError, UsageError, WarpwaveError
 from warpwave.records import Stage, write_text
@@ -161,7 +162,8 @@ def _run(sides: list[Toolchain], options: dict[str, Any]) -> Path:
 
     known, targets = load_toolchains(options["overlay"]), load_targets(options["overlay"])
     asked = parse_options(options)
-    chosen = select(targets, list(options["names"]) or _default_targets(targets))
+    check_names(options["names"], options["overlay"])
+    chosen = [targets[name] for name in dict.fromkeys(options["names"]) or _default_targets(targets)]
     stages = asked.what.stages
     if stages and Stage.BENCH in stages and Stage.TEST not in stages and any(Stage.BENCH in target.stages for target in chosen):
         happened = "This upgrade would measure speeds, and compare none of them."
@@ -256,7 +258,9 @@ def _over_toolchains(question: Question, options: dict[str, Any]) -> tuple[Bisec
 
     known, find = load_toolchains(options["overlay"]), partial(newest, options)
     targets = split_legs(load_targets(options["overlay"]), [options["name"]], known, find)
-    legs = all_legs(select(targets, [options["name"]]), chosen(known, options["toolchains"], options["tritons"], find), known)
+    if options["name"] not in targets:
+        check_names([options["name"]], options["overlay"])
+    legs = all_legs([targets[options["name"]]], chosen(known, options["toolchains"], options["tritons"], find), known)
     if len(legs) > 1:
         raise UsageError("Several toolchains were given.", "A search runs on one target.", "Give one --toolchain, or none.")
     target = legs[0]

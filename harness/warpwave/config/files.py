@@ -8,13 +8,15 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails, PydanticCustomError
 
 from warpwave.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+    from pydantic_core import ErrorDetails
 
 Kind = TypeVar("Kind")
 
@@ -22,9 +24,18 @@ _UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
 _TABLES = ("model_type", "dataclass_type", "dict_type")
 
 
+def default_file() -> Path:
+    """Return the path of the shipped `targets.yml`: in the installed package, or next to it in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    packaged = package / "docker" / "targets.yml"
+    return packaged if packaged.exists() else package.parents[1] / "docker" / "targets.yml"
+
+
 def validate(kind: type[Kind], raw: Any, path: Path, example: str) -> Kind:
     """Return the content of a file as a `kind`. `example` names the page that shows every key. Raises ConfigError if a key or a value is
     not allowed; the message names the first one."""
+    from pydantic import TypeAdapter, ValidationError
+
     adapter = TypeAdapter(kind)
     try:
         return adapter.validate_python(raw)
@@ -45,6 +56,8 @@ def refusal(path: Path, where: str, found: str, allowed: str, example: str) -> C
 
 def refuse(allowed: str, found: str = "") -> NoReturn:
     """Refuse the value that a type's validator checks, or what `found` says."""
+    from pydantic_core import PydanticCustomError
+
     raise PydanticCustomError("refused", "{allowed}", {"allowed": allowed, "found": found})
 
 

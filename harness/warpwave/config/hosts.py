@@ -4,7 +4,6 @@ not to run outside of a container."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -105,7 +104,6 @@ Cards = Annotated[int, _whole(0, 64)]
 Shards = Annotated[int, _whole(1, 64)]
 
 
-FILE = "hosts.yml"
 _EXAMPLE = "docs/guides/hosts.md shows every key"
 _MOST_LEGS = 256
 
@@ -187,12 +185,6 @@ class Host(Entry):
             place = f"slurm {self.slurm.partition}".rstrip()
             return f"{place} on {self.ssh}" if self.ssh else place
         return self.ssh or "this machine"
-
-
-def find_hosts(kernels: Path, root: Path) -> Path | None:
-    """Return the hosts file of a package, in the kernels folder or at the root, or else the user's own; None if there is none."""
-    own = Path(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")) / "warpwave"  # noqa: PTH111 - also without a home
-    return next((path for folder in (kernels, root, own) if (path := folder / FILE).is_file()), None)
 
 
 def load_hosts(path: Path, targets: Mapping[str, Target], *, trusted: bool = True) -> dict[str, Host]:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from warpwave.config.files import read_ini, read_toml, read_yaml, validate
-from warpwave.config.targets import default_file
+from warpwave.config.files import default_file, read_ini, read_toml, read_yaml, validate
 from warpwave.records import PytestSettings
 
 _PROJECT_FILES = ("pyproject.toml", "setup.py", "setup.cfg")

@@ -8,7 +8,6 @@ import functools
 import itertools
 import json
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -16,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from pydantic import Field, TypeAdapter
 
-from warpwave.config.files import keys, merge, read_yaml, refusal, validate
+from warpwave.config.files import keys, refusal, validate
+from warpwave.config.names import EXAMPLE, read_targets, state_of
 from warpwave.errors import ConfigError, UsageError
 from warpwave.records import CHOSEN, EMULATED, MOST_SECONDS, ROCJITSU, Architecture, Cap, Card, Limits, Stage, with_card
 from warpwave.records.registry import DEFAULT, FALLBACK, HERE
@@ -245,17 +245,6 @@ class Target:
         return self.emulate or self.rocjitsu
 
 
-_MOST_LIKE = 3  # names for a misspelt one
-_WHAT, _EXAMPLE = "targets file", "docs/reference/targets.md shows every key"
-
-
-def default_file() -> Path:
-    """Return the path of the shipped `targets.yml`: in the installed package, or next to it in a checkout."""
-    package = Path(__file__).resolve().parents[1]
-    packaged = package / "docker" / "targets.yml"
-    return packaged if packaged.exists() else package.parents[1] / "docker" / "targets.yml"
-
-
 def load_targets(overlay: Path | None = None) -> dict[str, Target]:
     """Return every target by name: those of the shipped file, overridden by the entries of `overlay`. Raises ConfigError if a file is
     missing, is not YAML, or contains something that is not allowed."""
@@ -290,23 +279,17 @@ def load_builds(overlay: Path | None) -> tuple[Builds, Bounds]:
 
 def _load(overlay: Path | None) -> tuple[File, dict[str, Path], Path]:
     """Return the content of the files, the folder of each target's Dockerfile, and the path for messages."""
-    shipped = default_file()
-    return _parsed(
-        shipped, overlay, overlay and overlay.resolve(), *(path.read_bytes() for path in (shipped, overlay) if path and path.is_file())
-    )
+    return _parsed(*state_of(overlay))
 
 
 @functools.lru_cache(maxsize=2)
 def _parsed(shipped: Path, overlay: Path | None, *state: object) -> tuple[File, dict[str, Path], Path]:
     """Do this once for each `state` of the files: a run asks four times."""
-    raw, where = read_yaml(shipped, _WHAT, _EXAMPLE), shipped
-    folders = dict.fromkeys(raw["targets"], shipped.parent)
-    if overlay is not None:
-        extra, where = read_yaml(overlay, _WHAT, _EXAMPLE), overlay
-        raw = merge(raw, extra)
-        # The path of a Dockerfile is relative to the file that names it.
-        folders.update({name: overlay.resolve().parent for name in keys(raw["targets"]) if _names_dockerfile(extra, name)})
-    return validate(File, raw, where, _EXAMPLE), folders, where
+    (raw, own), where = read_targets(shipped, overlay, *state), overlay or shipped
+    folders = dict.fromkeys(keys(raw["targets"]), shipped.parent)
+    if overlay is not None:  # the path of a Dockerfile is relative to the file that names it
+        folders.update({name: overlay.resolve().parent for name in keys(raw["targets"]) if _names_dockerfile(own, name)})
+    return validate(File, raw, where, EXAMPLE), folders, where
 
 
 def _names_dockerfile(extra: dict[str, Any], target: str) -> bool:
@@ -319,34 +302,6 @@ def _names_dockerfile(extra: dict[str, Any], target: str) -> bool:
 def targets_schema() -> str:
     """Return the JSON Schema of a targets file, made from the types that read it."""
     return json.dumps(TypeAdapter(File).json_schema(), indent=1) + "\n"
-
-
-def select(targets: dict[str, Target], names: list[str]) -> list[Target]:
-    """Return the named targets, in the given order. Raises UsageError if a name is unknown."""
-    for name in names:
-        if name not in targets and Path(name).exists():
-            kind, folder = ("folder", name) if Path(name).is_dir() else ("file", str(Path(name).parent))
-            happened = f"There is no target named {name!r}, but a {kind}."
-            meaning = "Words behind `run` name targets; the folder of the kernels has an option of its own."
-            raise UsageError(happened, meaning, f"Choose a target ({', '.join(targets)}), and add --kernels {shlex.quote(folder)}.")
-        if name not in targets:
-            like = _targets_like(name, targets)
-            meaning = f"The nearest is {' or '.join(like)}." if like else "It is misspelt, or its file was not given with --targets."
-            remedy = f"Choose from: {', '.join(targets)}. `warpwave list` shows them with their images and stages."
-            raise UsageError(f"There is no target named {name!r}.", meaning, remedy)
-    return [targets[name] for name in dict.fromkeys(names)]
-
-
-def _targets_like(name: str, targets: dict[str, Target]) -> list[str]:
-    """Return the targets that a misspelt name may mean. It may also be a word of their labels, or the name of a card."""
-    spelt: dict[str, list[str]] = {}
-    for target in targets.values():
-        own = [target.emulate] if target.emulate else target.architectures if target.needs_card else []
-        words = [target.name, *re.findall(r"[\w-]+", target.label), *(each for card in own for each in (card.name, *card.cards))]
-        for word in words:
-            spelt.setdefault(word.lower(), []).append(target.name)
-    like = difflib.get_close_matches(name.lower(), spelt, n=1)
-    return list(dict.fromkeys(spelt[like[0]]))[:_MOST_LIKE] if like else []
 
 
 def named_architectures(text: str, known: Mapping[str, Architecture], option: str) -> tuple[Architecture, ...]:
@@ -480,7 +435,7 @@ def _names_a_card(rows: str) -> bool:
 
 
 def _refusal(path: Path, where: str, found: str, allowed: str) -> ConfigError:
-    return refusal(path, where, found, allowed, _EXAMPLE)
+    return refusal(path, where, found, allowed, EXAMPLE)
 
 
 # What people call an architecture: its key in the targets file, or one of the names that the file has for it.

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from warpwave import doctor
 from warpwave.config.files import merge
-from warpwave.config.targets import load_targets, select
+from warpwave.config.names import check_names
+from warpwave.config.targets import load_targets
 from warpwave.doctor.checks import Engine, examine_engine, examine_host, examine_python, examine_vendor
 from warpwave.doctor.machine import Machine, bad, fit
 from warpwave.engines.docker.errors import no_engine
@@ -349,10 +350,10 @@ def test_the_shipped_file_is_valid(tmp_path):
 
     assert len(set(versions.values())) == 1, versions
 
-    assert [target.name for target in select(load_targets(), ["rocm", "cuda", "rocm"])] == ["rocm", "cuda"]
+    check_names(targets, None)
 
     with pytest.raises(UsageError, match=f"but a folder[^$]*--kernels {tmp_path}"):
-        select(load_targets(), [str(tmp_path)])
+        check_names(["rocm", str(tmp_path)], None)
 
 
 def test_an_architecture_may_be_a_mapping_on_a_device_of_its_own(overlay):

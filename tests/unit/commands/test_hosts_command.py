@@ -18,8 +18,9 @@ from light import light_python
 from rich.console import Console
 
 from warpwave.__main__ import _run_cli
-from warpwave.cli.legs import chosen_targets, hosts_file, legs_of
-from warpwave.config.hosts import Host, Slurm, find_hosts, load_hosts
+from warpwave.cli.legs import chosen_targets, legs_of
+from warpwave.config.hosts import Host, Slurm, load_hosts
+from warpwave.config.names import find_hosts, hosts_file
 from warpwave.config.targets import load_targets
 from warpwave.doctor import elsewhere
 from warpwave.doctor.elsewhere import examine_leg

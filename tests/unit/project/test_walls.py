@@ -122,7 +122,7 @@ ROOMS = {
     "render": GROUND | {"warpwave.compare"},
     "run": GROUND
     | {"warpwave.collect", "warpwave.engines", "warpwave.git", "warpwave.options", "warpwave.config.hosts", "warpwave.config.targets"},
-    "engines": GROUND | {"warpwave.git", "warpwave.options", "warpwave.config.hosts", "warpwave.config.targets"},
+    "engines": GROUND | {"warpwave.git", "warpwave.options", "warpwave.config.files", "warpwave.config.hosts", "warpwave.config.targets"},
 }
 # The folders and files of a room, from the ground up: each imports only those before it.
 FLOORS = {
@@ -202,6 +202,16 @@ def test_the_command_line_imports_what_the_command_needs(words):
     heavy = {"docker", "jinja2", "pydantic", "yaml", "warpwave.collect", "warpwave.compare", "warpwave.config.targets", "warpwave.run"}
 
     assert heavy & set(done.stdout.splitlines()[-1].split()) == set()
+
+
+@pytest.mark.parametrize("words", [["cdua"], ["cpu", "--kernels", "no-such-folder"]])
+def test_what_a_run_refuses_by_name_imports_no_run(words, tmp_path):
+    """A misspelt target or folder is answered before anything is validated: pydantic alone takes as long as `--version`."""
+    run = f"import sys; from warpwave.__main__ import _run_cli; print(_run_cli(['run', *{words!r}])); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True, check=True, cwd=tmp_path)
+    code, modules = done.stdout.splitlines()
+
+    assert (code, {"pydantic", "warpwave.config.targets", "warpwave.run"} & set(modules.split())) == ("2", set()), done.stderr
 
 
 OPEN = """

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
 
-from warpwave.config.targets import default_file
+from warpwave.config.files import default_file
 from warpwave.engines.docker.container import LABEL, slug
 from warpwave.engines.docker.errors import build_failed, short
 from warpwave.engines.incoming import first_file
