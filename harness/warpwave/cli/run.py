@@ -132,9 +132,11 @@ def _run(**options: Any) -> Outcome:
     ended = _cut_short(records, refused)
     keep_copy(known, asked.where.out)
     if options["no_report"]:
-        from warpwave.compare import compare, outcome
+        judged = None
+        if known is not None:
+            from warpwave.compare import compare, outcome
 
-        judged = outcome(compare(read_runs([asked.where.out]), known=known)) if known is not None else None
+            judged = outcome(compare(read_runs([asked.where.out]), known=known))
         return show_records(records, asked.where.out, options, ended, judged)
     from warpwave.report import make_report
 

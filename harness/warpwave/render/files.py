@@ -7,10 +7,12 @@ import dataclasses
 import inspect
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from pydantic import TypeAdapter
+from pydantic_core import to_json
 
 from warpwave import records
 from warpwave.compare import model
@@ -84,6 +86,8 @@ def _inert(text: str) -> str:
 
 # Comparison → `comparison.json` in pieces: a line per key, and a line per entry of the long lists. Pure.
 
+_MANY = 10_000  # entries. pydantic writes each in half the time once it knows the type, and to learn all types takes half a second.
+
 
 def json_pieces(comparison: Comparison) -> Iterator[str]:
     """Yield strict JSON, without NaN and infinity. One entry per line suits readers, diffs and grep."""
@@ -92,24 +96,18 @@ def json_pieces(comparison: Comparison) -> Iterator[str]:
         value = getattr(comparison, field.name)
         yield f'{lead}\n "{field.name}":'
         if isinstance(value, tuple) and value:
+            write = partial(TypeAdapter(type(value[0])).dump_json, warnings=False) if len(value) > _MANY else _of_any_type
             yield "["
             for position, entry in enumerate(value):
-                yield f"{',' if position else ''}\n  {_json_line(entry)}"
+                yield f"{',' if position else ''}\n  {plain_json(write(entry).decode())}"
             yield "\n ]"
         else:
-            yield _json_line(value)
+            yield plain_json(_of_any_type(value).decode())
         lead = ","
     yield "\n}\n"
 
 
-def _json_line(value: Any) -> str:
-    """Return a value as JSON. pydantic serializes a million tests four times faster than `json` with dataclass fields."""
-    kind = type(value)
-    writer = _WRITERS.get(kind) or _WRITERS.setdefault(kind, TypeAdapter(kind))
-    return plain_json(writer.dump_json(value, warnings=False).decode())
-
-
-_WRITERS: dict[type, TypeAdapter[Any]] = {}
+_of_any_type: Callable[[Any], bytes] = partial(to_json, inf_nan_mode="null")
 
 
 # The JSON Schema of `comparison.json`, derived from the dataclasses; the package ships the result in `harness/warpwave/schemas/`.
