@@ -5,7 +5,8 @@ Makes packages of as many tests, with 16 points of benchmarks, and runs each in 
 without benchmarks, both sides run the tests alone, in Triton's interpreter. Each side has its own cache of Triton; `--cold` empties both
 before each round. `--commands` instead times what needs no package, as multiples of an import of click and rich, and a whole run of three
 tests and 16 points without a card. Prints seconds of the clock and of processors as median (lowest to highest), their ratio, and the memory
-of the largest process. On a machine that others use, compare the seconds of processors.
+of the largest process; then what `warpwave report` takes to merge the last run and write its page. On a machine that others use, compare
+the seconds of processors.
 """
 
 import argparse
@@ -67,9 +68,11 @@ def package(folder: Path, tests: int, device: str) -> None:
 
 def timed(commands: list[list[str]], where: Path, variables: dict[str, str], codes: Sequence[int] = (0,)) -> tuple[float, float]:
     """Run commands one after the other. Return their seconds together, of the clock and of processors. Other exit codes end this."""
+    environment = {**os.environ, **variables}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # else each process compiles what it imports, and pytest what it rewrites
     started, used = time.monotonic(), used_s()
     for command in commands:
-        done = subprocess.run(command, cwd=where, env={**os.environ, **variables}, capture_output=True, text=True)
+        done = subprocess.run(command, cwd=where, env=environment, capture_output=True, text=True)
         if done.returncode not in codes:
             sys.exit(f"{command} ended with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
     return time.monotonic() - started, used_s() - used
@@ -146,11 +149,14 @@ def main() -> None:
                 }
                 for side in found:
                     found[side] += [seconds[side]] if turn >= 0 else []
+            report = [sys.executable, "-m", "warpwave", "report", str(folder / f"run{asked.rounds - 1}"), "--out", str(folder / "report")]
+            merged = timed([report], folder, {})
         most, kind = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10, "cold" if asked.cold else "warm"
         print(f"{tests} tests, {kind}, largest process {most} MiB", flush=True)
         for unit, plain_s, ours_s in zip(("s", "CPU s"), zip(*found["plain"], strict=True), zip(*found["ours"], strict=True), strict=True):
             ratio = statistics.median(ours / alone for ours, alone in zip(ours_s, plain_s, strict=True))
             print(f"  plain {summary(plain_s)} {unit}, warpwave {summary(ours_s)} {unit}, {ratio:.2f} times", flush=True)
+        print(f"  merged, with its page: {merged[0]:.1f} s, {merged[1]:.1f} CPU s", flush=True)
 
 
 if __name__ == "__main__":
