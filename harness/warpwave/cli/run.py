@@ -88,7 +88,7 @@ def _run(**options: Any) -> Outcome:
     # Before the imports that only a run needs: they take longer than these errors.
     if hosts_file(options)[0] is None:
         check_names([name for name in options["names"] if MARK not in name], options["overlay"])
-    if options["names"]:
+    if options["names"] and not options["overlay"]:  # what is wrong in a targets file comes first
         check_kernels(options["kernels"])
     from warpwave.cli.legs import chosen_targets, legs_of
     from warpwave.config.targets import compiling_for, load_architectures, load_targets, named_architectures

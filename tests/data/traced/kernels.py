@@ -34,7 +34,7 @@ def product_kernel(a, b, out, K, B: tl.constexpr):
     for k in range(0, K, B):
         left = tl.load(a + at[:, None] * K + k + inner[None, :])
         right = tl.load(b + at[:, None] * K + k + inner[None, :])
-        total += tl.dot(left, right.T)
+        total += tl.dot(left, right.T, input_precision="ieee")
     low, high = tl.split(tl.reshape(total, (B, B // 2, 2)))
     tl.store(out + at[:, None] * (B // 2) + tl.arange(0, B // 2)[None, :], low * high)
 

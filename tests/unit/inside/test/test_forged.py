@@ -213,8 +213,8 @@ def test_a_stage_imports_nothing_that_an_earlier_one_has_planted(tmp_path):
     """`-m` would look in the working folder first, which is open to the package: the next stage's supervisor would be the package's."""
     (package := tmp_path / "package").mkdir()
     planted = PLANTED.format(seen=str(tmp_path / "seen"))
-    (package / "test_op.py").write_text(f"def test_plant():\n    open('dataclasses.py', 'w').write({planted!r})\n")
     (work := tmp_path / "work").mkdir()
+    (package / "test_op.py").write_text(f"def test_plant():\n    open({str(work / 'dataclasses.py')!r}, 'w').write({planted!r})\n")
     (output := tmp_path / "out").mkdir()
     job = make_job("run-1", "cpu", (Stage.TEST, Stage.COMPILE), str(package), str(output), benches=())
     dump(job, output / "job.json")

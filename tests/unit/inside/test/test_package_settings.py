@@ -170,6 +170,7 @@ def test_paths_relative_to_the_root_work(run_inside, tmp_path, stage):
     before = {path for path in root.rglob("*") if not path.is_relative_to(output)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(temporary))
+        patch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # as engines do
         run_inside(root, stage, light=stage is Stage.TEST, output=output, **job(root, root) | {"benches": ()})
     if stage is Stage.TEST:
         found = outcomes(output)
