@@ -154,8 +154,13 @@ def test_what_it_reaches():
     for process in Path("/proc").iterdir():
         if not process.name.isdigit() or int(process.name) == os.getpid():
             continue
-        command = (process / "cmdline").read_bytes()
-        if b"warpwave.inside" in command and b"docker-init" not in command:  # the engine's own, which only waits
+        try:
+            command, status = (process / "cmdline").read_bytes(), (process / "status").read_text()
+        except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            continue
+        if b"docker-init" in command or f"PPid:\\t{os.getppid()}\\n" in status:
+            continue  # the engine's own, which only waits; another architecture's, which runs the package's code as well
+        if b"warpwave.inside" in command:
             for name in ("environ", "mem", "fd"):
                 try:
                     os.listdir(process / name) if name == "fd" else open(process / name, "rb").close()
@@ -201,6 +206,7 @@ def test_a_forged_pass_is_invalid(run_forged, name):
 def test_what_supervises_is_out_of_reach(run_forged):
     """Neither its memory nor its open files are the package's, and what the next stage imports is not either."""
     done, target = run_forged(text=REACHED, stages="test,compile")
-    stages = {stage["stage"]: stage["verdict"] for stage in target["stages"]}
+    stages = {stage["stage"]: (stage["verdict"], stage["not_run"]) for stage in target["stages"]}
 
-    assert (stages["test"], stages["compile"]) == ("passed", "not-run"), done.stdout + done.stderr
+    assert stages["test"] == ("passed", {}), done.stdout + done.stderr
+    assert stages["compile"] == ("not-run", {}), done.stdout + done.stderr
