@@ -128,7 +128,7 @@ class Reporter:
         self.journal, self.collection, self.pretended, self.account = journal, collection, pretended, account
         self.neighbours, self.compiling = neighbours, Compiling(journal)
         self.done = journal.done()
-        self.reports: list[pytest.TestReport] = []
+        self.reports: list[tuple[pytest.TestReport, BaseException | None]] = []  # several of a test with subtests
         self.raised: dict[str, BaseException | None] = {}  # by phase of the test
         self.called: Sequence[bool] = ()
         self.printed_before = -1  # bytes of the log
@@ -206,19 +206,23 @@ class Reporter:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the reports of setup, call and teardown until the case ends."""
         self._end_copies()
-        self.reports.append(report)
+        self.reports.append((report, self.raised.get(report.when)))
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Write one event per case, with its most severe phase."""
         self._end_copies()
-        bad = [report for report in self.reports if report.failed]
-        skipped = [report for report in self.reports if report.skipped]
+        bad = [(report, error) for report, error in self.reports if report.failed]
+        skipped = [report for report, _ in self.reports if report.skipped]
+        error = None
         outcome, message, detail, why = "passed", "", "", None
         if bad:
-            outcome = "failed" if bad[0].when == "call" else "error"
-            detail = bad[0].longreprtext
-            error = self.raised.get(bad[0].when)
-            message = getattr(getattr(bad[0].longrepr, "reprcrash", None), "message", "") or last_line(detail)
+            report, error = bad[0]
+            if error is not None and unchecked(error, self.printed):  # of subtests, one that can be checked and failed decides
+                others = ((other, its) for other, its in bad if other.when == report.when and its and not unchecked(its, self.printed))
+                report, error = next(others, bad[0])
+            outcome = "failed" if report.when == "call" else "error"
+            detail = report.longreprtext
+            message = getattr(getattr(report.longrepr, "reprcrash", None), "message", "") or last_line(detail)
             message = words_of(error, message, self.printed)
             if (found := unchecked(error, self.printed)) and (self.pretended or found[0] in OF_ENVIRONMENT):
                 outcome, why, message = "skipped", found[0], found[1] or message
@@ -228,8 +232,8 @@ class Reporter:
                 outcome, why = "xfailed", None
         elif message := self._doubt():
             outcome = "invalid"
-        properties = {str(key): str(value) for report in self.reports[-1:] for key, value in report.user_properties}
-        if bad and (error := self.raised.get(bad[0].when)):
+        properties = {str(key): str(value) for report, _ in self.reports[-1:] for key, value in report.user_properties}
+        if error:
             properties[FAILED_PROPERTY] = failed_by(error, root_of(settings().job))
         if _notes_launches() or "triton" not in sys.modules:
             properties[LAUNCHED_PROPERTY] = " ".join(Launched.functions)
@@ -241,7 +245,7 @@ class Reporter:
             if (fault := self.account.fault) and (outcome, fault.outcome) != ("xfailed", "failed"):
                 outcome, message, why = fault.outcome, Launched.with_configurations(fault.message), None
                 properties.pop(FAILED_PROPERTY, None)
-            if outcome == "failed" and (error := self.raised.get(bad[0].when) if bad else None):
+            if outcome == "failed" and error:
                 from warpwave.inside.test.notes import raised_by_host
 
                 if by_host := raised_by_host(error, self.account, self.collection.root):
@@ -254,7 +258,7 @@ class Reporter:
         is_ended = self.turns is not None and self.turns.ended_s > 0 and not wrong
         if not is_ended and not self._postponed(nodeid, outcome, f"{message}\n{detail}", bool(wrong)):
             kind = "poisoned" if wrong else "finish"
-            took = {"seconds": sum(report.duration for report in self.reports), "compiling_s": round(self.compiling.seconds, 3)}
+            took = {"seconds": sum(report.duration for report, _ in self.reports), "compiling_s": round(self.compiling.seconds, 3)}
             self._finish(nodeid, outcome, message[:2000], detail[-_CUT:], kind, **took, properties=properties, not_run=why)
         if is_last(settings().job.limits.budget) and self.session:
             self.session.shouldstop = BUDGET_UP
@@ -302,7 +306,7 @@ class Reporter:
             if raised is not None:
                 text = next(iter(str(raised).splitlines()), "")
                 return f"pytest reported a pass, but its {when} raised {type(raised).__name__}: {text}"
-        if not any(report.when == "call" and report.passed for report in self.reports):
+        if not any(report.when == "call" and report.passed for report, _ in self.reports):
             return "pytest reported no failure, but no call of this test either"
         return "" if self.called or "call" not in self.raised else "pytest reported a pass, but the test function was never called"
 

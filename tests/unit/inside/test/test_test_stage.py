@@ -45,8 +45,19 @@ def checked(x):
 """
 FAILING = """
 import random
+import unittest
 import pytest
 from ops import checked
+class TestParts(unittest.TestCase):
+    def test_parts(self):
+        for part in range(4):
+            with self.subTest(part=part):
+                self.assertEqual(part % 2, 0)
+    def test_unchecked_part(self):
+        with self.subTest():
+            import no_such_module
+        with self.subTest():
+            self.assertEqual(1, 2)
 @pytest.fixture
 def broken():
     checked(-1)
@@ -76,6 +87,8 @@ def test_a_failure_says_what_it_failed_by_alike_in_each_run(run_inside, tmp_path
     cases = read_cases(run_inside(tmp_path, Stage.TEST, light=True, benches=()), "test/junit.xml")
 
     assert {case.id.rpartition("::")[2]: case.properties["failed_by"] for case in cases} == {
+        "test_parts": "AssertionError at self.assertEqual(part % 2, 0)",
+        "test_unchecked_part": "AssertionError at self.assertEqual(1, 2)",
         "test_number": 'AssertionError at assert x < 0, f"{x} is {id(x)}"',
         "test_lines": "AssertionError at assert checked(1) == 2",
         "test_below": "ValueError at y = checked(-random.random()) in checked",
