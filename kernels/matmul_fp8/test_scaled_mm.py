@@ -75,6 +75,15 @@ def test_encodings_and_results_are_mixed(blocks, usual, device, judge):
     check(judge, a, b, *scales(20, 36, 160, blocks, device), torch.float16)
 
 
+@pytest.mark.parametrize("blocks", [False, True], ids=["rows", "blocks"])
+@pytest.mark.parametrize(("m", "n", "k"), [(1040, 2064, 1056), (300, 4112, 2064), (2200, 4240, 4112), (8200, 4112, 1104)], ids=str)
+def test_large_products(m, n, k, blocks, usual, device, judge):
+    """Those that TMA reads on a card: blocks that cross the edge in each direction, and tiles that are left over and shared."""
+    m, n, k = (m, n, k) if device.type == "cuda" else (m // 40, n // 40, k // 40)
+    a, b = drawn((m, k), usual, device), drawn((n, k), usual, device).t()
+    check(judge, a, b, *scales(m, n, k, blocks, device))
+
+
 def test_a_long_sum(usual, device):
     """Hopper's matrix units add fp8 products in 14 bits. A sum of 16384 that they add by themselves is wrong by a quarter."""
     a, b = (torch.rand(size, device=device).to(usual) for size in ((32, 16384), (32, 16384)))
