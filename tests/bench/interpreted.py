@@ -41,7 +41,7 @@ def matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexp
         left = tl.load(a + m[:, None] * K + k[None, :], mask=(m[:, None] < M) & (k[None, :] < K), other=0.0)
         right = tl.load(b + k[:, None] * N + n[None, :], mask=(k[:, None] < K) & (n[None, :] < N), other=0.0)
         total += tl.dot(left, right)
-    tl.store(c + m[:, None] * N + n[None, :], total.to(tl.float16), mask=(m[:, None] < M) & (n[None, :] < N))
+    tl.store(c + m[:, None] * N + n[None, :], total.to(c.dtype.element_ty), mask=(m[:, None] < M) & (n[None, :] < N))
 """
 TESTS = """
 import time
@@ -55,10 +55,11 @@ import kernels
 def launches(device):
     x, y = torch.randn(1 << 18, device=device), torch.randn(1 << 18, device=device)
     rows = torch.randn(512, 1000, device=device)
-    a, b = (torch.randn(512, 512, device=device, dtype=torch.float16) for _ in range(2))
     yield "add", lambda: kernels.add[(256,)](x, y, torch.empty_like(x), 1 << 18, B=1024)
     yield "softmax", lambda: kernels.softmax[(512,)](rows, torch.empty_like(rows), 1000, B=1024)
-    yield "matmul", lambda: kernels.matmul[(8, 8)](a, b, torch.empty_like(a), 512, 512, 512, BM=64, BN=64, BK=32)
+    for dtype in (torch.float16, torch.bfloat16):
+        a, b = (torch.randn(512, 512, device=device, dtype=dtype) for _ in range(2))
+        yield f"matmul-{str(dtype)[6:]}", lambda: kernels.matmul[(8, 8)](a, b, torch.empty_like(a), 512, 512, 512, BM=64, BN=64, BK=32)
 
 
 def test_launches(capsys):
@@ -95,7 +96,7 @@ def main() -> None:
             for who, options in (("triton", ()), ("warpwave", ("--warpwave", "cpu"))):
                 for name, seconds in measure(folder, *options).items():
                     seen[name, who].append(seconds)
-    for name in ("add", "softmax", "matmul"):
+    for name in dict.fromkeys(name for name, _ in seen):
         plain, ours = seen[name, "triton"], seen[name, "warpwave"]
         shown = [f"{statistics.median(each):.3f} ({min(each):.3f} to {max(each):.3f})" for each in (plain, ours)]
         ratio = statistics.median(ours) / statistics.median(plain)

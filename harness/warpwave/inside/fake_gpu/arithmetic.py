@@ -130,19 +130,31 @@ COMPUTED += [f"create_{name}" for name in (*_ARITHMETIC.split(), "log2", "sin", 
 CASTS = [f"create_{name}" for name in ("si_to_fp", "ui_to_fp", "fp_to_si", "fp_to_ui", "fp_ext", "fp_trunc", "fp_to_fp")] + ["cast_impl"]
 
 
+_from_numpy = torch.from_numpy  # as torch has it: the package's passes the pretended card
+
+
 def widened(data: Array, dtype: Any) -> Array:
     """Return the numbers that bits of a narrow type stand for, in fp32."""
-    bits = np.ascontiguousarray(data).view(np.dtype(f"i{data.dtype.itemsize}"))
-    return torch.from_numpy(bits).view(_TYPES[dtype]).to(torch.float32).numpy()
+    data = np.ascontiguousarray(data)
+    if dtype is tl.bfloat16:
+        return (data.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    return _numbers_of_bytes(dtype)[data.view(np.uint8)]
+
+
+@functools.cache
+def _numbers_of_bytes(dtype: Any) -> Array:
+    with torch._C.DisableTorchFunction():
+        return _from_numpy(np.arange(256, dtype=np.uint8)).view(_TYPES[dtype]).float().numpy()
 
 
 def narrowed(data: Array, dtype: Any) -> Array:
     """Return the bits of a narrow type that stand for numbers, rounded to nearest even."""
-    numbers = torch.from_numpy(np.ascontiguousarray(data))
-    if dtype is not tl.bfloat16:
-        most = torch.finfo(_TYPES[dtype]).max
-        numbers = numbers.clamp(-most, most)  # NaN stays
-    bits = numbers.to(_TYPES[dtype]).view(torch.int16 if dtype is tl.bfloat16 else torch.int8).numpy()
+    with torch._C.DisableTorchFunction():  # or each call passes the modes of the pretended card, which takes longer than the work
+        numbers = _from_numpy(np.ascontiguousarray(data))
+        if dtype is not tl.bfloat16:
+            most = torch.finfo(_TYPES[dtype]).max
+            numbers = numbers.clamp(-most, most)  # NaN stays
+        bits = numbers.to(_TYPES[dtype]).view(torch.int16 if dtype is tl.bfloat16 else torch.int8).numpy()
     return bits.view(np.dtype(f"u{bits.dtype.itemsize}"))
 
 

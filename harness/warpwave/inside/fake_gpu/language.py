@@ -413,7 +413,7 @@ def _truth(value: Any) -> Any:
 # The formats are those of the OCP's Microscaling specification: a scale is a power of two (e8m0), or a number in e4m3.
 
 _NARROW = (tl.bfloat16, tl.float8e5, tl.float8e4nv)
-_BIAS_OF_E8M0, _NAN_OF_E8M0 = 127, 255
+E8M0 = np.append(np.exp2(np.arange(-127.0, 128)), np.nan).astype(np.float32)  # by the byte, which stands for a power of two
 
 
 def with_constant_formats(dot_scaled: Callable[..., Any], semantic: Any, *args: Any) -> Any:
@@ -455,13 +455,8 @@ def _elements(handle: Any, format_: Any, packed_axis: int) -> Array:
 def _scaled(elements: Array, scale: Any) -> Array:
     if scale is None:
         return elements
-    if scale.dtype.scalar.is_int():  # bytes of e8m0, which stand for powers of two
-        exponents = scale.data.view(np.uint8)
-        powers = np.exp2(exponents.astype(np.float64) - _BIAS_OF_E8M0).astype(np.float32)
-        factors = np.where(exponents == _NAN_OF_E8M0, np.float32(np.nan), powers)
-    else:
-        factors = _numbers(scale)
-    return elements * np.repeat(factors, elements.shape[-1] // factors.shape[-1], axis=-1)
+    factors = E8M0[scale.data.view(np.uint8)] if scale.dtype.scalar.is_int() else _numbers(scale)
+    return (elements.reshape(*factors.shape, -1) * factors[..., None]).reshape(elements.shape)
 
 
 def _numbers(handle: Any) -> Array:
