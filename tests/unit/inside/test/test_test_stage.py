@@ -21,13 +21,13 @@ from warpwave.inside.test.settings import files_with_tests
 from warpwave.records import Architecture, Chosen, NotRun, Stage, StageReport, Verdict
 
 
-def test_hypothesis_draws_the_same_in_each_run(run_inside, tmp_path):
-    """Else a test could fail in one run alone, or for one architecture alone."""
+def test_a_test_draws_the_same_in_each_run(run_inside, tmp_path):
+    """By Hypothesis and by itself. Else it could fail in one run alone, or for one architecture alone."""
     pytest.importorskip("hypothesis")
     (tmp_path / "test_it.py").write_text(
         "from hypothesis import given, settings, strategies\ndrawn = []\n@settings(max_examples=5)\n"
         "@given(strategies.integers(0, 10**9))\ndef test_it(n):\n    drawn.append(n)\n"
-        "def test_drawn(record_property):\n    record_property('drawn', drawn)\n"
+        "def test_drawn(record_property):\n    import random\n    record_property('drawn', [*drawn, random.random()])\n"
     )
     runs = [run_inside(tmp_path, Stage.TEST, light=True, benches=()) for _ in range(2)]
     cases = [{case.id: case for case in read_cases(output, "test/junit.xml")} for output in runs]
