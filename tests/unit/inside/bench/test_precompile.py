@@ -19,11 +19,10 @@ import command
 
 from warpwave.config.targets import load_targets
 from warpwave.errors import UsageError
-from warpwave.inside import __main__ as inside
 from warpwave.inside.benchmarks import Point, one_of_each_first
 from warpwave.inside.fake_gpu.unknown import Guesses, decide
 from warpwave.inside.handed_over import pack, unpack
-from warpwave.inside.precompile import ahead, remembered, torch_ahead
+from warpwave.inside.precompile import ahead, torch_ahead
 from warpwave.inside.process.workers import UNTIL_VARIABLE
 from warpwave.records import COMPILED_FOLDER, COMPILED_HERE, COMPILED_MANIFEST, Budget, DeviceFacts, Facts, Limits, Stage, dump
 from warpwave.run import inputs
@@ -315,34 +314,43 @@ def test_what_a_test_launches_behind_a_decision_is_compiled_ahead(job_of_unpack,
     assert {path.stem for path in (tmp_path / "cache").rglob("*.cubin")} == {"first_kernel", "second_kernel"}
 
 
-def test_nothing_is_started_if_an_earlier_run_compiled_the_same_sources(job_of_unpack, tmp_path, monkeypatch):
+# What a run does: how many kernels it compiled ahead, and in how many workers.
+RUN = """
+import json, shutil, sys
+from pathlib import Path
+from warpwave.inside import __main__ as inside
+from warpwave.inside.precompile import remembered
+from warpwave.records import Job, from_json
+folder = Path.cwd()
+job = from_json(Job, (folder / "job.json").read_text())
+cache, module = folder / "cache", folder / "package" / "test_decides.py"
+def compiled():
+    if remembered.is_compiled(job):
+        return 0, 0
+    ahead = inside._Ahead(job, folder / "job.json", 200.0)
+    ahead.go()
+    count, _ = ahead.end()
+    ahead.remember()
+    shutil.rmtree(folder / "test", ignore_errors=True)  # each run has its own
+    return count, json.loads((folder / "bench" / "ahead.json").read_text())["workers"]
+found = [compiled(), compiled()]
+shutil.rmtree(next(cache.rglob("second_kernel.cubin")).parent)
+found.append(compiled())
+module.write_text(module.read_text().replace("* 2", "* 3"))
+print(json.dumps([*found, compiled(), compiled()]))
+"""
+
+
+def test_nothing_is_started_if_an_earlier_run_compiled_the_same_sources(job_of_unpack, tmp_path):
     """Until a module of the package changes, or a kernel is gone from Triton's cache."""
-    module, cache = tmp_path / "package" / "test_decides.py", tmp_path / "cache"
-    module.parent.mkdir()
-    module.write_text(PACKAGE)
-    dump(having(job_of_unpack, kernels=str(module.parent)), tmp_path / "job.json")
-    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY / "harness"))
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(cache))
-    job = having(job_of_unpack, kernels=str(module.parent))
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "test_decides.py").write_text(PACKAGE)
+    dump(having(job_of_unpack, kernels=str(tmp_path / "package")), tmp_path / "job.json")
+    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY / "harness"), "TRITON_CACHE_DIR": str(tmp_path / "cache")}
+    done = command.python("-c", RUN, cwd=tmp_path, env=variables, kind="compiler")
 
-    def compiled():
-        if remembered.is_compiled(job):
-            return 0, 0
-        ahead = inside._Ahead(job, tmp_path / "job.json", 200.0)
-        ahead.go()
-        count, _ = ahead.end()
-        ahead.remember()
-        told = json.loads((tmp_path / "bench" / "ahead.json").read_text())
-        shutil.rmtree(tmp_path / "test", ignore_errors=True)  # each run has its own
-        return count, told["workers"]
-
-    assert compiled() == (2, 1), (tmp_path / "log-ahead.txt").read_text()
-    assert compiled() == (0, 0)
-    shutil.rmtree(next(cache.rglob("second_kernel.cubin")).parent)
-    assert compiled() == (1, 1)
-    module.write_text(PACKAGE.replace("* 2", "* 3"))
-    assert compiled() == (1, 1)
-    assert compiled() == (0, 0)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == [[2, 1], [0, 0], [1, 1], [1, 1], [0, 0]]
 
 
 def test_guesses_take_turns(monkeypatch):

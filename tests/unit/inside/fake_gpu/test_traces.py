@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import command
 import pytest
 
 pytest.importorskip("triton", reason="the inside needs torch and triton; `nox -s tests` installs them")
@@ -39,9 +38,7 @@ def said_of(folder, fewest_programs):
     (folder / "conftest.py").write_text(CONFTEST.replace("LEAST", str(fewest_programs)))
     words = ["-p", "warpwave.pytest_entry", "--warpwave", "cpu", "-q", "-p", "no:cacheprovider", "--junitxml", "tests.xml"]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "harness")}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
+    done = command.python("-m", "pytest", *words, cwd=folder, env=environment)
     assert done.returncode == 1, done.stdout + done.stderr
     cases = ElementTree.parse(folder / "tests.xml").iter("testcase")
     said = {
