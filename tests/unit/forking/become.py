@@ -20,6 +20,7 @@ import os
 import runpy
 import signal
 import sys
+import sysconfig
 import tempfile
 import threading
 import traceback
@@ -39,6 +40,8 @@ _READ_LATER = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYT
 # Each fork has Triton as TRITON_INTERPRET wants it. The others are read when they are used.
 _READ_LATER |= {"TRITON_INTERPRET", "TRITON_CACHE_DIR", "TRITON_HOME", "TRITON_DEFAULT_FP_FUSION", "TORCH_HOME"}
 _OTHERS_TRITON = ("triton", "*-info")  # another one, and what adds a backend to ours
+_LIBRARY = Path(sysconfig.get_path("stdlib"))
+_ISOLATED = [_LIBRARY.with_name(f"python{sysconfig.get_config_var('py_version_nodot')}.zip"), _LIBRARY, _LIBRARY / "lib-dynload"]
 _CUSTOM = ("sitecustomize.py", "usercustomize.py")
 
 
@@ -71,18 +74,20 @@ class Program:
     option: str
     what: str
     arguments: tuple[str, ...]
+    isolated: bool = False  # -I -S: it finds the standard library alone, and reads no variable
 
 
 def parse(words: Sequence[str]) -> Program | None:
     """What Python's arguments ask for; None if a fork cannot do that."""
     rest = list(words)
-    while rest and rest[0] in ("-B", "-u"):  # variables say the same
+    isolated = rest[:3] == ["-I", "-S", "-B"]  # records/isolated.py
+    while rest and rest[0] in (("-I", "-S", "-B") if isolated else ("-B", "-u")):  # variables say the same
         rest.pop(0)
     if rest and not rest[0].startswith("-"):
         return Program("", rest[0], tuple(rest[1:]))
     if len(rest) < 2 or rest[0] not in ("-m", "-c"):
         return None
-    return Program(rest[0], rest[1], tuple(rest[2:]))
+    return Program(rest[0], rest[1], tuple(rest[2:]), isolated)
 
 
 def same_start(variables: Mapping[str, str], more: Sequence[str] = ()) -> bool:
@@ -118,22 +123,28 @@ def _begin(python: Python, program: Program, variables: Mapping[str, str]) -> No
     os.environ.clear()
     os.environ.update(variables)
     _forget()
+    if program.isolated:
+        variables = {"PYTHONDONTWRITEBYTECODE": "1"}
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         setattr(sys, name, _stream(number, mode, bool(variables.get("PYTHONUNBUFFERED"))))
         setattr(sys, f"__{name}__", getattr(sys, name))
     sys.dont_write_bytecode = bool(variables.get("PYTHONDONTWRITEBYTECODE"))
     sys.pycache_prefix = variables.get("PYTHONPYCACHEPREFIX") or None
-    sys.executable, sys.prefix, sys.exec_prefix = python.executable, python.prefix, python.prefix
+    prefix = sys.base_prefix if program.isolated else python.prefix  # a venv is of `site`
+    sys.executable, sys.prefix, sys.exec_prefix = python.executable, prefix, prefix
     places = [os.path.abspath(place) for place in variables.get("PYTHONPATH", "").split(os.pathsep) if place]  # noqa: PTH100
     first = {"-m": os.getcwd, "-c": str}.get(program.option, lambda: os.path.dirname(os.path.realpath(program.what)))  # noqa: PTH120
-    sys.path[:] = [first(), *places, *python.path]
+    sys.path[:] = list(map(str, _ISOLATED)) if program.isolated else [first(), *places, *python.path]
     sys.path_importer_cache.clear()
     for name in [name for name in sys.modules if not is_standard(name)]:
         del sys.modules[name]
-    sys.modules.update(python.modules)
+    if not program.isolated:
+        sys.modules.update(python.modules)
     sys.modules["__main__"] = main = ModuleType("__main__")
     vars(main)["__builtins__"] = builtins
     importlib.invalidate_caches()
+    if program.isolated:
+        return
     sys.meta_path[:0] = [WhenAsked(entry) for entry in python.when_asked]
     sys.meta_path[:0] = [OneByOne(python.one_by_one)]
     for name in python.begins_with:

@@ -9,6 +9,8 @@ from pathlib import Path
 import command
 import pytest
 
+from warpwave.records.isolated import isolated
+
 SHOW = """
 import json, os, signal, sys, tempfile, threading, warnings
 gone = tempfile.TemporaryDirectory(prefix="gone-", dir=".")
@@ -58,11 +60,12 @@ def shown(tmp_path):
     return run
 
 
-@pytest.mark.parametrize("form", ["code", "module", "file"])
+@pytest.mark.parametrize("form", ["code", "module", "file", "supervisor"])
 def test_a_fork_looks_like_a_new_process(shown, tmp_path, form):
     (tmp_path / "shows.py").write_text(SHOW)
-    words = {"code": ("-c", SHOW), "module": ("-m", "shows"), "file": ("shows.py",)}[form]
-    real, fork = shown(*words, "a", "--b")
+    words = {"code": ("-c", SHOW), "module": ("-m", "shows"), "file": ("shows.py",)}
+    words["supervisor"] = isolated(sys.executable, str(tmp_path), "shows")[1:]
+    real, fork = shown(*words[form], "a", "--b")
 
     assert {name: value for name, value in fork.items() if value != real[name]} == {}, real
     assert (real["signals"]["SIGUSR1"], real["signals"]["SIGQUIT"]) == ("1", "0")
