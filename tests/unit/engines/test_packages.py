@@ -11,6 +11,7 @@ import tarfile
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,7 +27,8 @@ from warpwave.engines.docker.images import recipe
 from warpwave.engines.packages import environments as packages_module
 from warpwave.engines.packages.environments import LOG, environments, on_toolchain, provide_toolchain, releases, unused, venv_of
 from warpwave.engines.packages.environments import provide as provide_plan
-from warpwave.engines.packages.installing.calls import last_words
+from warpwave.engines.packages.installing import __main__ as installing
+from warpwave.engines.packages.installing.calls import FailedError, last_words
 from warpwave.engines.packages.installing.requirements import any_companion, declared, is_protected, sort_out
 from warpwave.engines.packages.plan import make_plan
 from warpwave.errors import InfrastructureError, UsageError
@@ -78,6 +80,7 @@ def files(root: Path) -> set[str]:
 def test_the_package_is_installed_and_its_folder_is_not_touched(request_):
     """With what it needs and what its tests name, without torch, its runtime and linters; made once, and found again."""
     request, said = change(request_, install=Install(package="all")), []
+    (request.options.package.folder / "requirements-eval.txt").write_text("evaluated\n")  # nobody asks for it
     before = files(request.options.package.folder)
     found = provide(request, said.append)
     again = provide(request, said.append)
@@ -147,6 +150,7 @@ def test_a_declared_dependency_that_cannot_be_had(request_):
         provide(change(request_, install=Install(package="all", named=("flash-nothing",))), print)
 
 
+@pytest.mark.slow
 def test_what_only_tests_want_is_not_built(request_, wheels, tmp_path):
     """Without a wheel it is left out by name. The user gets it by asking for it."""
     sources = tmp_path / "extra-helper-4.0"
@@ -164,6 +168,22 @@ def test_what_only_tests_want_is_not_built(request_, wheels, tmp_path):
     with pytest.raises(InfrastructureError, match="extra-helper"):
         provide(change(request_, install=Install(package="all", named=("extra-helper",))), print)
     assert "it was built" in (request_.raw / LOG).read_text()
+
+
+@pytest.mark.parametrize(("asked", "options"), [("", ["--only-binary=extra-helper"]), ("extra-helper\n", [])])
+def test_what_only_tests_want_is_taken_as_a_wheel(tmp_path, monkeypatch, asked, options):
+    """Unless the user asks for it, too."""
+    (tmp_path / "plan.json").write_text(json.dumps({"mode": "all", "name": "ops", "version": "1", "skipped": [], "extras": []}))
+    (tmp_path / "requirements.txt").write_text(asked)
+    found = []
+    monkeypatch.setattr(installing, "build", lambda *_: (None, ["helper>=1"]))
+    monkeypatch.setattr(installing, "helpers_of", lambda *_: ["extra-helper"])
+    monkeypatch.setattr(installing, "own_packages", dict)
+    monkeypatch.setattr(installing, "sysconfig", SimpleNamespace(get_paths=lambda: {"purelib": str(tmp_path)}))
+    monkeypatch.setattr(installing, "_install", lambda plan, scratch, options, *_: found.append(options))
+    installing.install(tmp_path, tmp_path)
+
+    assert found == [options]
 
 
 def test_extras_groups_and_files_that_are_asked_for(request_, wheels):
@@ -184,22 +204,48 @@ def test_extras_groups_and_files_that_are_asked_for(request_, wheels):
 
     found = provide(change(request_, install=Install(package="all", extras=("all", "bench", "eval"))), print)
     assert {"lower": "1.0", "torch-user": "1.0", "evaluated": "1.0", "helper": "1.0"}.items() <= found.versions.items()
-    assert "evaluated" not in provide(change(request_, install=Install(package="all")), print).versions
     with pytest.raises(InfrastructureError, match=r"no extra and no dependency group 'al'; it has all, some, bench, inner"):
         provide(change(request_, install=Install(package="all", extras=("al",))), print)
 
 
+LOCK = "[[package]]\nname = 'lower'\nversion = '1.0'\nsource = {registry = 'x'}\n"
+LOCK += "[[package]]\nname = 'torch'\nversion = '1.0'\nsource = {registry = 'x'}\n"
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_the_versions_of_a_lock_are_tried_first(tmp_path, monkeypatch, fits):
+    """With torch as it is and without. A note says if they were left out."""
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "uv.lock").write_text(LOCK)
+    (tmp_path / "constraints.txt").touch()
+    locked, notes = str(tmp_path / "locked.txt"), []
+    tried = []
+
+    def run_pip(plan, command, *words, **more):
+        tried.append(locked in words)
+        if locked in words and not fits:
+            raise FailedError("no lower==1.0")
+        Path(words[words.index("--report") + 1]).write_text('{"install": []}')
+
+    monkeypatch.setattr(installing, "run_pip", run_pip)
+
+    assert installing._resolved(tmp_path, tmp_path, ["helper"], notes) == ([], [])
+    assert tried == ([True] if fits else [True, True, False])
+    assert Path(locked).read_text() == "lower==1.0\n"
+    said = "the versions of uv.lock do not go together with what is here, so others were installed (no lower==1.0)"
+    assert notes == ([] if fits else [said])
+
+
+@pytest.mark.slow
 def test_the_versions_of_a_lock(request_, wheels):
     """They count if they go together with what is here; if not, a note says so."""
     root = request_.options.package.folder
-    lock = "[[package]]\nname = 'lower'\nversion = '1.0'\nsource = {registry = 'x'}\n"
-    lock += "[[package]]\nname = 'torch'\nversion = '1.0'\nsource = {registry = 'x'}\n"
     make_wheel(wheels, "lower", "1.0")
-    (root / "uv.lock").write_text(lock)
+    (root / "uv.lock").write_text(LOCK)
     found = provide(change(request_, install=Install(package="all")), print)
 
     assert found.versions["lower"] == "1.0"
-    (root / "uv.lock").write_text(lock.replace("1.0", "0.5"))
+    (root / "uv.lock").write_text(LOCK.replace("1.0", "0.5"))
     found = provide(change(request_, install=Install(package="all")), print)
     assert found.versions["lower"] == "2.0"
     assert any(note.startswith("the versions of uv.lock do not go together") for note in found.notes)
@@ -207,7 +253,7 @@ def test_the_versions_of_a_lock(request_, wheels):
 
 def test_a_stopped_installation_continues_where_it_was(request_, wheels, monkeypatch):
     """What was built stays, half of a package does not count, nothing stays in the system's temporary folder."""
-    request = change(request_, install=Install(package="all"))
+    request = requirements(request_, "lower\n", "alone")
     root = request.options.package.folder
     built = root.parent / "built.txt"
     noting = f"def build_wheel(*words, **more):\n    open({str(built)!r}, 'a').write('built ')\n    return _build_wheel(*words, **more)\n"

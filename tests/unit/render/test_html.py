@@ -203,6 +203,7 @@ def test_the_page_of_the_bundled_package_is_at_most_half_a_megabyte():
     assert max(len(render_html(comparison).encode()) for comparison in (compare(recorded_runs()), compared())) <= 500_000
 
 
+@pytest.mark.slow
 def test_three_hundred_kernels_on_four_targets_are_less_than_three_megabytes():
     """Each has a row and a section, and nothing is left out: not a drawing, not a number."""
     large_page = render_html(compare(many_kernels(300)))

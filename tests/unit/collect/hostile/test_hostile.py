@@ -20,6 +20,7 @@ from hostile import NAMES, any_of, target_runs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
+from slow_cases import slow_but
 from synthetic import run, sample, write_raw
 
 from warpwave.__main__ import _run_cli
@@ -410,7 +411,7 @@ searching = pytest.mark.skipif("WARPWAVE_SEARCH" not in os.environ, reason="a se
 slow = settings(max_examples=20 if "WARPWAVE_SEARCH" in os.environ else 8, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-@pytest.mark.parametrize("kind", [*RECORDS, *LINES])
+@pytest.mark.parametrize("kind", slow_but([*RECORDS, *LINES], [*RECORDS[1:], *LINES]))
 def test_a_record_comes_back_as_it_was(kind, tmp_path_factory):
     """As a separate file and as a line among others: equal, and without a fault."""
     folder = tmp_path_factory.mktemp("records")
