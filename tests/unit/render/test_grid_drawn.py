@@ -81,6 +81,15 @@ def test_every_renderer_has_the_grid_and_what_was_checked(draw):
     assert all(card.name in text for card in CARDS)
 
 
+@pytest.mark.parametrize("broken", [Verdict.ERROR, Verdict.KNOWN])
+def test_what_did_not_begin_has_no_memory_checked(broken):
+    """A file that does not import launches nothing."""
+    assert "memory: nothing out of bounds, no unwritten value read, no race in 1 test on cpu" in " ".join(
+        terminal(package(cases=(case(TEST), case("test_b.py", broken)))).split()
+    )
+    assert "memory: not checked" in terminal(package(cases=(case("test_b.py", broken),)))
+
+
 @pytest.mark.parametrize(
     ("tests", "text"),
     [
