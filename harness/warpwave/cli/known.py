@@ -154,6 +154,10 @@ def update(runs: tuple[Path, ...], file: Path | None, prune: bool, json: Json) -
         console.say([f"  {mark} {line}" for line in lines[:_MOST_LINES]])
         if len(lines) > _MOST_LINES:
             console.say(f"  … and {len(lines) - _MOST_LINES} more")
+    if made.chosen_by:
+        how = ", ".join(made.chosen_by)
+        console.say(f"A budget cut this run short, and its tests were chosen ({how}): the list does not say how far it came.")
+        console.say("The next run may go further, and what fails there is new. Make the list with a longer budget, or from all tests.")
     if made.expired:
         console.say("An expired entry does not count. Change or remove its date, or fix what it lists.")
     return Outcome()

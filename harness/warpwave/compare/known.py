@@ -477,12 +477,14 @@ def decide(found: Outcome, known: Union[KnownFailures, None], slower: int = 0) -
 
 @dataclass(frozen=True)
 class Update:
-    """A file after a run, and what changed in it, as lines of the file."""
+    """A file after a run, and what changed in it, as lines of the file. `chosen_by`: options that chose tests of a run that a budget cut
+    short, too. The file does not say how far such a run came, because a run without them would stop there."""
 
     listed: Listed
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     expired: tuple[str, ...] = ()
+    chosen_by: tuple[str, ...] = ()
 
 
 def update(listed: Listed, runs: Sequence[TargetRun], today: str, *, prune: bool = False) -> Update:
@@ -494,6 +496,8 @@ def update(listed: Listed, runs: Sequence[TargetRun], today: str, *, prune: bool
     whole = [run for run in runs if not prune and not [option for option in run.narrowed.by if option not in FOR_TIME]]
     seen = [entry for entry in listed.entries if entry.key[0] == SEEN and not any(entry.is_about(run) for run in whole)]
     seen += _seen_in(whole)
+    cut = [] if prune else [run for run in runs if any(report.reached for report in run.stages)]
+    chosen_by = tuple(dict.fromkeys(option for run in cut for option in run.narrowed.by if option not in FOR_TIME))
     listed = replace(listed, entries=tuple(entry for entry in listed.entries if entry.key[0] != SEEN))
     unneeded = (Standing.FIXED, Standing.GONE, Standing.CHANGED)
     standings = {entry: _standing(entry, failures)[0] for entry in listed.entries}
@@ -511,4 +515,4 @@ def update(listed: Listed, runs: Sequence[TargetRun], today: str, *, prune: bool
         new = [Entry(key, target) for key, target in fresh]
     expired = [entry.line for entry, standing in standings.items() if standing is Standing.KNOWN and entry.until and entry.until < today]
     after = replace(listed, entries=tuple(sorted((*kept, *new, *seen), key=lambda entry: entry.line)))
-    return Update(after, tuple(sorted(entry.line for entry in new)), tuple(sorted(removed)), tuple(expired))
+    return Update(after, tuple(sorted(entry.line for entry in new)), tuple(sorted(removed)), tuple(expired), chosen_by)

@@ -458,3 +458,5 @@ def test_a_list_from_a_run_that_a_budget_cut_short_says_how_far_it_came():
     assert reached(seen, 240) == {"alpha": {"test softmax/test_softmax.py": 2, "test sy_90": 7}}
     assert reached(seen, 241) == {}
     assert update(made.listed, [ran(bad(), case(GOOD))], "2026-11-28").listed.entries == (LISTED,)
+    chosen = update(Listed(), [ran(bad(), stages=(stage,), narrowed=Narrowed(("--budget", "-k bad")))], "2026-11-28")
+    assert (chosen.listed.entries, chosen.chosen_by, made.chosen_by) == ((LISTED,), ("-k bad",), ())
