@@ -190,9 +190,10 @@ def portable(grid: Grid) -> str:
     functions = [row for row in grid.rows if row.function]
     if not functions or not all(cell is None or cell.fit in (Fit.RUNS, Fit.ADVICE, Fit.BREAKS) for row in functions for cell in row.cells):
         return ""
+    alone = len(functions) == 1
+    who = f"`{functions[0].function}`" if alone else f"all {len(functions)} kernels"
     if any(cell is None for row in functions for cell in row.cells):
-        return f"all {len(functions)} kernels can launch on each card that they were compiled for"
-    who = f"`{functions[0].function}`" if len(functions) == 1 else f"all {len(functions)} kernels"
+        return f"{who} can launch on each card that {'it was' if alone else 'they were'} compiled for"
     return f"{who} can launch on {_listed([card.name for card in grid.cards], grid)}"
 
 

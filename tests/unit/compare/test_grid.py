@@ -103,6 +103,9 @@ def test_a_kernel_that_one_card_does_not_launch_is_no_gap():
     text = said(without_card(*everywhere(), compiled("syn950", function="other"), hardware=CARDS))
 
     assert text.startswith("All 2 kernels can launch on each card that they were compiled for;")
+    unread = dataclasses.replace(stopped("syn950", NotRun.REQUIREMENT), origin="rotary [loading bench_rotary.py]", kernel="rotary")
+    alone = said(without_card(*everywhere()[:2], unread, hardware=CARDS))
+    assert alone.startswith("`_softmax_fwd` can launch on each card that it was compiled for;")
 
 
 def stopped(architecture, why):
