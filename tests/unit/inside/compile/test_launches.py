@@ -92,7 +92,7 @@ def _writing_to(folder: Path) -> list[str]:
 @pytest.mark.parametrize("number", slow_but([signal.SIGINT, signal.SIGKILL], [signal.SIGKILL]))
 def test_a_stage_that_is_stopped_leaves_no_worker(tmp_path, data, number):
     """Neither Ctrl-C, which no thread hears, nor a kill leaves a compiler running."""
-    cards = load_targets()["cpu"].architectures
+    cards = tuple(card for card in load_targets()["cpu"].architectures if card.name in BOTH)
     (tmp_path / "compile").mkdir()
     dump(make_job("run-1", "cpu", (Stage.COMPILE,), str(data / "launching"), str(tmp_path), architectures=cards), tmp_path / "job.json")
     variables = {"PYTHONPATH": str(Path(__file__).parents[4]), "TRITON_CACHE_DIR": str(tmp_path / "cache")}

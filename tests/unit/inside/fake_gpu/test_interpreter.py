@@ -463,7 +463,9 @@ def test_of_another_cause():
 
 
 # A card without such units, and one whose compiler multiplies in full unless it is asked.
-@pytest.mark.parametrize(("card", "cut"), [("sm_90", {"", "tf32"}), ("sm_75", set()), ("gfx942", set())])
+@pytest.mark.parametrize(
+    ("card", "cut"), [("sm_90", {"", "tf32"}), pytest.param("sm_75", set(), marks=pytest.mark.slow), ("gfx942", set())]
+)
 def test_products_of_fp32_are_cut_as_on_the_card(run_inside, tmp_path, card, cut):
     (tmp_path / "test_a.py").write_text(TESTS_TF32)
     cases = read_cases(run_inside(tmp_path, Stage.TEST, benches=(), interpret_as=load_architectures()[card]), "test/junit.xml")
