@@ -286,9 +286,6 @@ class Reporter:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the line that makes the run complete; exit code 0 alone never does."""
-        plugins = session.config.pluginmanager
-        if "hypothesis" not in sys.modules and (unused := plugins.get_plugin("hypothesispytest")):
-            plugins.unregister(unused)  # its summary would import all of Hypothesis to say nothing
         self._end_copies()
         self._look_for_replaced()
         stopped = self.stopped or str(session.shouldfail or session.shouldstop or "")

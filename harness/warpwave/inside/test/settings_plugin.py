@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import random
 import sys
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -133,8 +132,8 @@ def _placed(words: list[str], rootdir: Path, kernels: Path) -> list[str]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Have a test draw the same numbers in each run, on each architecture, and alone. A plugin that seeds comes later, and decides."""
-    seed = zlib.crc32(item.nodeid.encode())
-    random.seed(seed)
+    random.seed(item.nodeid)
+    seed = random.getrandbits(32)
     if numpy_random := sys.modules.get("numpy.random"):
         numpy_random.seed(seed)  # type: ignore[attr-defined]
     torch = sys.modules.get("torch")
@@ -142,3 +141,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         generator.manual_seed(seed)
         if torch.cuda.is_initialized():  # type: ignore[union-attr]
             torch.cuda.manual_seed_all(seed)  # type: ignore[union-attr]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Leave out Hypothesis' summary where no test uses it: for it, its plugin would import all of Hypothesis."""
+    plugins = session.config.pluginmanager
+    if "hypothesis" not in sys.modules and (unused := plugins.get_plugin("hypothesispytest")):
+        plugins.unregister(unused)
