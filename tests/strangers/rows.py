@@ -238,7 +238,7 @@ def write_adopted() -> None:
     for row in adopted_rows():
         needs = ", ".join(f"{number:,} {what}" for what, number in row["needs"].items())
         reached = f"{row['checked']:,} of {row['found']:,} checked, {row['failed']:,} fail"
-        reached += "; {} of {} functions tried".format(*row["functions"]) if "functions" in row else ""
+        reached += "; {:,} of {:,} functions tried".format(*row["functions"]) if "functions" in row else ""
         without = "none is found, scripts compile" if "--bench-script" in row["options"] else "the budget was up before"
         tests = reached if row["found"] else without
         version = adopted_package(row).version

@@ -105,8 +105,9 @@ def test_a_killed_harness_leaves_a_valid_bundle_that_is_completed(killed, tmp_pa
     words = ("run", "cpu", "--engine", "local", "--kernels", "package", "--targets", "targets.yml", "--resume", "out")
     variables = {**os.environ, "MARK": str(tmp_path / "mark"), "COLUMNS": "200"}
     before = collect(killed / "raw" / "cpu")
-    resumed, again = (command.warpwave(*words, light=True, cwd=tmp_path, env=variables) for _ in range(2))
+    resumed = command.warpwave(*words, light=True, cwd=tmp_path, env=variables)
     after = collect(killed / "raw" / "cpu")
+    again = command.warpwave(*words, light=True, cwd=tmp_path, env=variables)
     events = [json.loads(line) for line in (killed / "raw" / "cpu" / "test" / "journal.jsonl").read_text().splitlines()]
     ends = [event["id"] for event in events if event["event"] in ("finish", "death")]
 
@@ -124,7 +125,7 @@ def test_a_killed_harness_leaves_a_valid_bundle_that_is_completed(killed, tmp_pa
     assert "attempt 1: incomplete" in resumed.stdout
 
     assert "nothing left to do" in again.stdout + again.stderr
-    assert again.returncode == 1
+    assert (again.returncode, collect(killed / "raw" / "cpu")) == (1, after)
 
 
 @pytest.mark.slow
