@@ -16,7 +16,7 @@ from warpwave.compare.speeds import lower_is_better
 from warpwave.compare.tests import mistyped
 from warpwave.compare.unchecked import checked_of
 from warpwave.compare.verdict import sentence, together
-from warpwave.records import BY_TORCH, HOST_CODE, RUNS_ON, CompiledKernel, NotRun, Verdict, grouped, plural
+from warpwave.records import BY_TORCH, HOST_CODE, RAISES, RUNS_ON, CompiledKernel, NotRun, Verdict, grouped, plural
 from warpwave.records.selection import is_load
 from warpwave.records.words import is_memory, is_rate
 from warpwave.stats import median
@@ -300,7 +300,7 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine], limit: str) -> l
     )
     clauses = [limit] if limit else []
     clauses += together(target for target in targets if not target.complete)[:_MOST]
-    clauses += [] if limit else _on_some_architectures(cells)
+    clauses += [] if limit else _raising(cells)
     clauses += _memory(comparison)
     remarks = {target.target: remark for target in targets if (remark := _remark(target))}
     before: list[str] = []
@@ -406,13 +406,13 @@ def _is_refused(made: CompiledKernel) -> bool:  # it compiles, and no driver lau
 def _origins(comparison: Comparison) -> dict[str, int]:
     """Count by target the tests and points whose host code failed while they were compiled, where no architecture is said to run them."""
     hosted = ((cell.target, cell.compiled) for cell in comparison.compiled_cells if cell.compiled.function == HOST_CODE)
-    found = {(target, made.origin) for target, made in hosted if made.verdict in FAILING and not made.reason.startswith(RUNS_ON)}
+    found = {(target, made.origin) for target, made in hosted if made.verdict in FAILING and not made.reason.startswith((RUNS_ON, RAISES))}
     return _by_target(comparison, (target for target, _ in found))
 
 
-def _on_some_architectures(cells: Sequence[CompiledKernel]) -> list[str]:
-    """Return `test_scale runs on gfx942 and raises KeyError on sm_90`, and how many more there are."""
-    found = {made.origin: made.reason for made in reversed(cells) if made.verdict in FAILING and made.reason.startswith(RUNS_ON)}
+def _raising(cells: Sequence[CompiledKernel]) -> list[str]:
+    """Return `test_scale runs on gfx942 and raises KeyError on sm_90`, or `raises … on every architecture`, and how many more there are."""
+    found = {made.origin: made.reason for made in reversed(cells) if made.verdict in FAILING and made.reason.startswith((RUNS_ON, RAISES))}
     if not found:
         return []
     origin, reason = list(found.items())[-1]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from warpwave.compare.codegen import by_generation
 from warpwave.compare.model import FAILING, CodegenRow, Fit, Grid, GridCell, GridRow, ParityRow, Right, TargetSummary
 from warpwave.compare.speeds import launched_by
-from warpwave.records import HOST_CODE, RUNS_ON, CompiledKernel, Hardware, NotRun, Verdict, grouped
+from warpwave.records import HOST_CODE, CompiledKernel, Hardware, NotRun, Verdict, grouped
 from warpwave.records.selection import is_load
 
 Key = tuple[str, str]  # a kernel and its function
@@ -126,7 +126,7 @@ def _fit(row: CompiledKernel) -> tuple[Fit, str]:
 def cause(reason: str) -> str:
     """Return why a kernel cannot run, in two words."""
     named = next((words for pattern, words in _CAUSES if pattern.search(reason)), "")
-    if named and not reason.removeprefix("it ").startswith(RUNS_ON.removeprefix("it ")):
+    if named and not reason.removeprefix("it ").startswith(("runs on ", "raises ")):
         return named
     raised = _RAISED.search(reason)
     return raised[1] if raised and raised[1] != "CompilationError" else named or "compile error"

@@ -24,6 +24,7 @@ from warpwave.errors import ANY, NEW, NOTHING, WORSE, ConfigError, ExitCode, Out
 from warpwave.records import (
     FAILED_PROPERTY,
     HOST_CODE,
+    RAISES,
     RUNS_ON,
     CaseResult,
     CompiledKernel,
@@ -267,7 +268,7 @@ def _row_keys(row: CompiledKernel) -> list[Key]:
     if row.verdict not in LISTABLE or row.only_gates:
         return gates if row.only_gates or row.verdict is Verdict.PASSED else []
     if row.function == HOST_CODE:
-        raised = re.search(r" raises (\w+) on ", row.reason) if row.reason.startswith(RUNS_ON) else None
+        raised = re.search(r" raises (\w+) on ", row.reason) if row.reason.startswith((RUNS_ON, RAISES)) else None
         return [("case", raised[1] if raised else row.verdict.value, row.architecture, row.origin or row.kernel)]
     return [("kernel", _reason(row), *where)]
 

@@ -53,9 +53,10 @@ GPU_PROPERTY = "gpu"
 # Stands in for a function's name if a point or a test launched nothing, or only some of its kernels.
 HOST_CODE = "(host code)"
 
-# Begins the reason of a case that fails on one architecture only, and ends that of what torch refuses in its own code: without a card,
-# that may be for what is pretended.
+# Begins the reason of a case that fails on one architecture only; begins that of a benchmark that raises on all; and ends that of what
+# torch refuses in its own code: without a card, that may be for what is pretended.
 RUNS_ON = "it runs on"
+RAISES = "it raises"
 BY_TORCH = " (torch raised it, maybe for what is pretended)"
 
 # Begins a note of the compile stage: most of a package's launches were not seen.

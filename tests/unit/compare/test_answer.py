@@ -96,7 +96,9 @@ def test_the_headline_names_both_architectures_of_a_case_that_one_runs(origin, n
     rows = (host_code(origin, "gfx942", "it runs on sm_90 and raises KeyError on gfx942: 'hip'"),)
     more = (host_code("b.py::test_b", "gfx942", "it runs on sm_90 and raises KeyError on gfx942: 'x'"),)
 
+    everywhere = (host_code("a/N=1 [triton]", "gfx942", "it raises KeyError on every architecture: 'size'"),)
     assert first_sentence([run("cpu", compiled=rows)]) == f"{name} runs on sm_90 and raises KeyError on gfx942."
+    assert first_sentence([run("cpu", compiled=everywhere)]) == "a/N=1 [triton] raises KeyError on every architecture."
     assert first_sentence([run("cpu", compiled=rows + more)]).endswith("raises KeyError on gfx942, and 1 more case like it.")
 
 

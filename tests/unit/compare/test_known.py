@@ -14,7 +14,7 @@ from warpwave.compare.changed_speeds import changed_speeds
 from warpwave.compare.known import Entry, Known, Listed, entries_of, parse, reached, render, update
 from warpwave.compare.model import Change, Standing
 from warpwave.errors import ConfigError
-from warpwave.records import HOST_CODE, RUNS_ON, Defect, NotRun, Stage, StageReport, Verdict
+from warpwave.records import HOST_CODE, RAISES, RUNS_ON, Defect, NotRun, Stage, StageReport, Verdict
 from warpwave.records.selection import Narrowed
 from warpwave.render.junit import render_junit
 from warpwave.render.markdown import render_markdown
@@ -155,12 +155,13 @@ def test_kernels_gates_host_code_and_points_are_known_too():
         compiled(function="big", verdict=Verdict.FAILED, reason=LDS),
         compiled(function="spilling", verdict=Verdict.FAILED, broken={"spills": "6 registers, 0 allowed"}, reason="spills: 6 registers"),
         compiled(function=HOST_CODE, verdict=Verdict.FAILED, origin=GOOD, reason=f"{RUNS_ON} sy_80 and raises KeyError on sy_90: 'hip'"),
+        compiled(function=HOST_CODE, verdict=Verdict.FAILED, origin="a/N=1", reason=f"{RAISES} TypeError on every architecture: size"),
         compiled(),
     )
     stages = (
         StageReport(Stage.TEST, Verdict.PASSED),
         StageReport(Stage.BENCH, Verdict.ERROR, reason="a point", counts={"error": 1}),
-        StageReport(Stage.COMPILE, Verdict.FAILED, reason="a kernel", counts={"failed": 3}),
+        StageReport(Stage.COMPILE, Verdict.FAILED, reason="a kernel", counts={"failed": 4}),
     )
     points = (sample(), sample(2048, value=None, verdict=Verdict.ERROR, reason="RuntimeError"))
     made = ran(case(GOOD), stages=stages, compiled=rows, samples=points, verdict=Verdict.ERROR)
@@ -170,6 +171,7 @@ def test_kernels_gates_host_code_and_points_are_known_too():
         ("kernel", "needs N bytes of shared memory, sy_90 has N"),
         ("gate", "spills"),
         ("case", "KeyError"),
+        ("case", "TypeError"),
         ("bench", "error"),
     }
     assert judged(made, *entries).exit_code == 0

@@ -17,7 +17,7 @@ from warpwave.inside.fake_gpu.launches import Launched, LaunchRefusedError
 from warpwave.inside.fake_gpu.unknown import Asked, explained
 from warpwave.inside.multi_gpu.pytest_plugin import TURNS
 from warpwave.inside.process.journal import Journal
-from warpwave.inside.process.outcomes import Pretended, describe, place_in, reason_of
+from warpwave.inside.process.outcomes import Pretended, describe, frames_in, place_in, reason_of
 from warpwave.inside.process.workers import is_last
 from warpwave.inside.scripts.hooks import TIMER_METHODS, Hooks, Measurement
 from warpwave.inside.scripts.script import Call, Names, Script, benches_of, run, scripts_of
@@ -153,6 +153,7 @@ def launch_benches(job: Job, journal: Journal, recorder: Recorder) -> None:
 def _launch_once(journal: Journal, recorder: Recorder, identity: str, kernel: str, launch: Callable[[], Any]) -> None:
     """Call what launches, as a case. Whatever it raises is the end of this case alone."""
     recorder.kernel, recorder.origin, recorder.failure = kernel, identity, None
+    Pretended.asked.clear()
     journal.write("start", id=identity)
     ended: Exception | None = None
     try:
@@ -186,7 +187,7 @@ def launch_tests(job: Job, journal: Journal, recorder: Recorder) -> None:
 
 def finish(journal: Journal, recorder: Recorder, ended: BaseException | Failure | None) -> None:
     """Record the end of a point or test, with the reason if it ended early and no kernel row explains it."""
-    reason, why, broken = "", None, False
+    reason, why, broken, by_package = "", None, False, False
     if isinstance(ended, Failure):
         reason, why, broken = ended.message, ended.why, ended.broken
     elif refused := _refused(ended):
@@ -203,10 +204,13 @@ def finish(journal: Journal, recorder: Recorder, ended: BaseException | Failure 
             reason += BY_TORCH
         elif why is NotRun.RAISED and recorder.root and (place := place_in(ended, recorder.root)):
             reason += f" ({place})"
+            # The package's own line raised, not what it called, and no pretended time or memory had a part in it.
+            by_package = frames_in(ended, recorder.root)[-1:] == last and not Pretended.asked
     elif ended is not None:
         why = NotRun.RAISED
     verdict = Verdict.ERROR if broken else Verdict.NOT_RUN
-    journal.write("finish", id=recorder.origin, kernel=recorder.kernel, verdict=verdict.value, reason=reason, not_run=why)
+    told = {"reason": reason, "not_run": why, "by_package": by_package}
+    journal.write("finish", id=recorder.origin, kernel=recorder.kernel, verdict=verdict.value, **told)
 
 
 def _refused(ended: BaseException | None) -> LaunchRefusedError | None:
@@ -247,6 +251,7 @@ class LaunchMeter:
         if identity in self._done or provider in self._peers:
             return
         _launch_once(self._journal, self._recorder, identity, kernel, launch)
+        Pretended.asked.add("do_bench")  # what the script does next may depend on the time that it gets
         self.back_to_the_script()
 
     def back_to_the_script(self) -> None:
@@ -267,6 +272,7 @@ def launch_scripts(job: Job, hooks: Hooks, journal: Journal, recorder: Recorder)
         journal.write("start", id=script.id)
         meter = LaunchMeter(script, job, journal, recorder, done)
         meter.back_to_the_script()
+        Pretended.asked.clear()
         with hooks.script(script, Names(script, root_of(job)), meter):
             ended = run(script)
         nothing = Failure(script.id, EMPTY, NotRun.EMPTY) if ended is None and not meter.points else None

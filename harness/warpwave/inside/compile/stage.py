@@ -40,6 +40,7 @@ from warpwave.records import (
     BY_TORCH,
     HOST_CODE,
     MOSTLY_UNSEEN,
+    RAISES,
     RUNS_ON,
     Architecture,
     CompiledKernel,
@@ -83,6 +84,7 @@ class Cases:
     def __init__(self) -> None:
         self.announced: dict[str, None] = {}
         self.ended: dict[str, NotRun | None] = {}
+        self.by_package: set[str] = set()  # those that the package's own code ended, for no pretended answer
         self.loaded: set[str] = set()  # benches
         self.cut_short: dict[str, float] = {}  # tests that were ended so that others had a turn, and the time that they had
         self.pace, self.left = Pace(), Counter[str]()  # of tests; what a quick run leaves out, by function
@@ -101,6 +103,8 @@ class Cases:
             # A process that died has not run its case to the end, and gives no other reason.
             why = event.get("not_run") or (NotRun.RAISED if event["event"] == "death" or event.get("reason") else None)
             self.ended[event["id"]] = NotRun(why) if why else None
+            if event.get("by_package"):
+                self.by_package.add(event["id"])
             self.cut_short.pop(event["id"], None)
 
 
@@ -114,11 +118,12 @@ def never_reached(hardware: str, cases: Mapping[str, Cases], files: Iterable[str
     return [identity for identity in known if identity not in cases[hardware].ended]
 
 
-def fails_here_only(row: CompiledKernel, cases: Mapping[str, Cases]) -> CompiledKernel:
+def with_its_fault(row: CompiledKernel, cases: Mapping[str, Cases]) -> CompiledKernel:
     """Return the row; as a failure, if its test or point raised, or ended its process, on this architecture and ran to its end on another.
 
     What runs on one of them is no gap of what is pretended. torch's own refusals are left as they are: they may be about missing data.
-    An exception that no data decides counts as well if the other went on to where data decides.
+    An exception that no data decides counts as well if the other went on to where data decides. A benchmark that its own code ends on
+    every architecture fails, too: no later stage without a card runs it. The test stage says which tests fail.
     """
     raised = row.not_run is NotRun.RAISED and not row.reason.endswith(BY_TORCH)
     died = row.function == HOST_CODE and row.verdict is Verdict.CRASHED
@@ -129,9 +134,11 @@ def fails_here_only(row: CompiledKernel, cases: Mapping[str, Cases]) -> Compiled
     until = ""
     if not there and row.reason.startswith(_BY_PACKAGE):
         there, until = [name for name, why in ended.items() if why is NotRun.DATA], " until data decides"
+    kind, colon, words = row.reason.partition(": ")
+    if not there and all(row.origin in each.by_package and row.origin not in each.announced for each in cases.values()):
+        return dataclasses.replace(row, verdict=Verdict.FAILED, not_run=None, reason=f"{RAISES} {kind} on every architecture{colon}{words}")
     if not there:
         return row
-    kind, colon, words = row.reason.partition(": ")
     if kind == "ScriptExit":
         how = f"on {row.hardware} {words}"
     else:
@@ -232,7 +239,7 @@ def compile_all(job: Job) -> StageReport:
         """Only now is every launch known, and with it which candidates an autotuner discards, and which errors tests expect."""
         report_undisturbed(job)
         before = list(rows)
-        rows[:] = (fails_here_only(discarded.mark(_as_expected(row, expected)), cases) for row in _once(rows))
+        rows[:] = (with_its_fault(discarded.mark(_as_expected(row, expected)), cases) for row in _once(rows))
         if rows != before:
             sealing.replace(folder / "kernels.jsonl", "".join(f"{to_json(row)}\n" for row in rows))
         over = budget_is_up(job) or any(note.startswith(BUDGET_UP) for note in notes)

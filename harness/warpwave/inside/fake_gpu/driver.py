@@ -122,8 +122,8 @@ def capability(card: Architecture) -> Any:
 
 def call_once(function: Callable[[], object], *args: Any, quantiles: Any = None, return_mode: str = "mean", **kwargs: Any) -> Any:
     """Stand in for `do_bench`: call the function once, and return a millisecond, because callers divide by it."""
+    function()  # what it raises, no answer of ours has decided
     Pretended.asked.update(("do_bench", "do_bench_cudagraph"))
-    function()
     return [1.0] * len(quantiles) if quantiles else [1.0] if return_mode == "all" else 1.0
 
 

@@ -469,10 +469,25 @@ def _is_gap(error: BaseException) -> bool:
     if (lacks or (isinstance(error, ImportError) and error.name == "torch._C")) and "/torch/" in last[0].filename:
         return True  # torch's own code asks for what only a build for cards has
     called = _CALLED.match(str(error)) if isinstance(error, TypeError) else None
-    if called and any(called[1] in vars(module) for name, module in list(sys.modules.items()) if name.startswith(_FAKE_GPU)):
+    if called and _names_stand_in(called[1], error):
         return True
     # torch's own errors pass through the modes there, which only call on.
     return bool(last) and "/warpwave/inside/fake_gpu/" in last[0].filename and (last[0].line or "").startswith("raise ")
+
+
+def _names_stand_in(name: str, error: BaseException) -> bool:
+    """Return whether a function or class of this name stands in for one of a card. One of the package may have the same name."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    seen = {**frame.f_globals, **frame.f_locals}
+    called = [seen.get(name), *(vars(value).get(name) for value in seen.values() if isinstance(value, ModuleType))]
+    if known := [value for value in called if callable(value)]:
+        return any(map(_is_stand_in, known))
+    modules = [module for path, module in list(sys.modules.items()) if path.startswith(_FAKE_GPU)]
+    return any(_is_stand_in(vars(module).get(name)) for module in modules)
+
+
+def _is_stand_in(value: object) -> bool:
+    return str(getattr(value, "__module__", None)).startswith(_FAKE_GPU)
 
 
 def _is_misspelt(error: BaseException) -> bool:

@@ -16,7 +16,7 @@ from warpwave.inside import environment
 from warpwave.inside.codegen import recorder
 from warpwave.inside.codegen.binary import occupancy, read
 from warpwave.inside.compile.launches import finish
-from warpwave.inside.compile.stage import Cases, fails_here_only
+from warpwave.inside.compile.stage import Cases, with_its_fault
 from warpwave.records import BY_TORCH, HOST_CODE, CompiledKernel, NotRun, Stage, Verdict
 
 ARCHITECTURES = ["sm_80", "sm_90", "sm_100", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"]
@@ -57,11 +57,13 @@ def test_every_launch_is_compiled_for_every_architecture_and_read(rows):
 
     assert tuned == {name: 64 if name.startswith("gfx9") else 128 for name in ARCHITECTURES}
 
-    # A provider that raises is `not-run` with its reason, once a point and architecture.
-    broken = [row for row in rows if row["verdict"] == "not-run"]
+    # A provider that raises is `failed` with its reason, once a point and architecture.
+    broken = [row for row in rows if row["verdict"] == "failed"]
 
     assert len(broken) == 6 * len(ARCHITECTURES)
-    assert {row["reason"] for row in broken} == {"ValueError: this provider is broken on purpose (01-scale.py:66)"}
+    assert {row["reason"] for row in broken} == {
+        "it raises ValueError on every architecture: this provider is broken on purpose (01-scale.py:66)"
+    }
 
 
 def test_what_compiling_costs_is_measured(rows):
@@ -446,7 +448,7 @@ def test_what_host_code_raised_has_its_line(tmp_path):
         runpy.run_path(str(tmp_path / "tiles.py"))["choose"]("b")
     finish(SimpleNamespace(write=lambda _, **row: rows.append(row)), told, raised.value)
 
-    assert [(row["reason"], row["not_run"]) for row in rows] == [("KeyError: 'b' (tiles.py:2)", NotRun.RAISED)]
+    assert [(row["reason"], row["not_run"], row["by_package"]) for row in rows] == [("KeyError: 'b' (tiles.py:2)", NotRun.RAISED, True)]
 
 
 TEST = "test_a.py::test_a"
@@ -464,10 +466,35 @@ def test_only_what_runs_elsewhere_fails(elsewhere, more, verdict):
     cases = {"sm_90": Cases(), "gfx942": Cases()}
     cases["sm_90"].ended[TEST], cases["gfx942"].ended[TEST] = NotRun.RAISED, elsewhere
     row = CompiledKernel("a", HOST_CODE, "sm_90", Verdict.NOT_RUN, origin=TEST, reason=f"KeyError: 'x'{more}", not_run=NotRun.RAISED)
-    found = fails_here_only(row, cases)
+    found = with_its_fault(row, cases)
 
     assert found.verdict is verdict
     assert ("runs on gfx942 and raises KeyError on sm_90: 'x'" in found.reason) == (verdict is Verdict.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("by_package", "is_test", "verdict"),
+    [
+        (("sm_90", "gfx942"), False, Verdict.FAILED),
+        (("sm_90",), False, Verdict.NOT_RUN),
+        (("sm_90", "gfx942"), True, Verdict.NOT_RUN),
+    ],
+)
+def test_a_benchmark_that_its_own_code_ends_everywhere_fails(by_package, is_test, verdict):
+    """The test stage judges a test. No stage without a card measures a benchmark."""
+    cases = {"sm_90": Cases(), "gfx942": Cases()}
+    for name, each in cases.items():
+        if is_test:
+            each.note({"event": "collected", "ids": [POINT]})
+        each.note({"event": "finish", "id": POINT, "reason": "-", "not_run": "raised", "by_package": name in by_package})
+    row = CompiledKernel("a", HOST_CODE, "sm_90", Verdict.NOT_RUN, origin=POINT, reason="ValueError: no size", not_run=NotRun.RAISED)
+    found = with_its_fault(row, cases)
+
+    assert found.verdict is verdict
+    assert (found.reason == "it raises ValueError on every architecture: no size") == (verdict is Verdict.FAILED)
+
+
+POINT = "a/N=1024 [triton]"
 
 
 @pytest.mark.parametrize(
@@ -485,7 +512,7 @@ def test_an_error_of_the_package_counts_where_data_decides_elsewhere(reason, ver
     cases["sm_90"].ended[TEST], cases["gfx942"].ended[TEST] = NotRun.DATA, NotRun.RAISED
     row = CompiledKernel("a", HOST_CODE, "gfx942", Verdict.NOT_RUN, origin=TEST, reason=reason, not_run=NotRun.RAISED)
 
-    assert fails_here_only(row, cases).verdict is verdict
+    assert with_its_fault(row, cases).verdict is verdict
 
 
 def test_a_process_that_ends_on_one_architecture_is_named_with_both():
@@ -495,7 +522,7 @@ def test_a_process_that_ends_on_one_architecture_is_named_with_both():
     for name in ("gfx942", "gfx1100"):
         cases[name].note({"event": "death", "id": TEST, "verdict": "crashed", "reason": "its process exited with 1 before its end"})
     row = CompiledKernel("a", HOST_CODE, "gfx942", Verdict.CRASHED, origin=TEST, reason="its process exited with 1 before its end")
-    found = fails_here_only(row, cases)
+    found = with_its_fault(row, cases)
 
     assert found.verdict is Verdict.CRASHED
     assert found.reason == "it runs on sm_90 and on gfx942 its process exited with 1 before its end"

@@ -12,6 +12,7 @@ import unittest
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import make_dataclass
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from slow_cases import slow_but
@@ -511,6 +512,14 @@ def _no_other_way():
         raise RuntimeError("install no_such_module") from error
 
 
+def call_once(function):
+    return function()
+
+
+_of_another_module = ModuleType("another")
+_of_another_module.call_once = call_once
+
+
 def _module_skip():
     pytest.skip("needs two GPUs")
 
@@ -616,6 +625,8 @@ CASES = {
     "its own": (lambda: [].pop(), NotRun.RAISED),
     "its own attribute": (lambda: torch.nn.no_such_thing, NotRun.RAISED),
     "its own argument": (lambda: sorted(1, 2, 3), NotRun.RAISED),
+    "its own function of a name that the pretended card has too": (lambda: call_once(1, size=2), NotRun.RAISED),
+    "one that it imports": (lambda: _of_another_module.call_once(1, size=2), NotRun.RAISED),
 }
 
 
