@@ -28,7 +28,10 @@ class Tile:
 
 @dataclass(frozen=True)
 class Specialized:
-    """The same for the kernel whose warps divide the labour; `part_n`: columns stored at a time, an even number of times a tile."""
+    """The same for the kernel whose warps divide the labour; `part_n`: columns stored at a time, in one piece an even number of times.
+
+    Each warpgroup has 64 rows: of a tile of 128 rows with all columns, of one of 64 with a piece of them.
+    """
 
     m: int
     n: int
@@ -36,6 +39,12 @@ class Specialized:
     stages: int
     part_n: int
     group_m: int = 8
+
+    @property
+    def pieces(self) -> tuple[int, ...]:
+        """The columns in powers of two, as Triton's blocks are: 160 are 128 and 32."""
+        first = 1 << (self.n - 1).bit_length() - 1
+        return (self.n,) if self.m > 64 and 2 * first == self.n else (first, self.n - first)
 
 
 @dataclass(frozen=True)
@@ -85,7 +94,11 @@ MATMUL = {
         tf32_dense_k=True,
         ieee_dense_n=True,
         few=(Tile(16, 128, 128, 4, 3), Tile(16, 64, 128, 4, 4), Tile(16, 32, 128, 4, 5), Tile(16, 128, 64, 4, 4), Tile(16, 64, 64, 4, 6)),
-        specialized=(Specialized(128, 256, 64, 4, 64), Specialized(128, 128, 64, 6, 64), Specialized(128, 64, 64, 8, 32)),
+        specialized=(
+            *(Specialized(128, 256, 64, 4, 64), Specialized(128, 192, 64, 4, 64), Specialized(128, 160, 64, 5, 32)),
+            *(Specialized(128, 128, 64, 6, 64), Specialized(128, 96, 64, 7, 32), Specialized(128, 64, 64, 8, 32)),
+            *(Specialized(64, 128, 64, 8, 32), Specialized(64, 96, 64, 9, 32), Specialized(64, 64, 64, 10, 32)),
+        ),
     ),
     "sm_100": Config(narrow=(Tile(128, 256, 64, 8, 3), *_FRUGAL), frugal=_FRUGAL, ieee=_FMA, tf32=_TF32, row=_ROW),
     "sm_*": Config(narrow=_FRUGAL, frugal=(Tile(128, 64, 64, 8, 3), _SMALL), ieee=_FMA, tf32=_TF32, row=_ROW),

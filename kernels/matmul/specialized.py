@@ -22,8 +22,8 @@ from kernels.matmul.warp_specialized import matmul_specialized_kernel
 GLUON = {torch.float16: gl.float16, torch.bfloat16: gl.bfloat16, torch.float32: gl.float32}
 GLUON |= {torch.float8_e4m3fn: gl.float8e4nv, torch.float8_e5m2: gl.float8e5}
 
-# Rows of a tile that a program adds up.
-ROWS = 8
+# Rows of a tile that a program adds up, and those of a warpgroup.
+ROWS, ROWS_OF_WARPS = 8, 64
 
 
 def product(
@@ -39,7 +39,7 @@ def product(
 ) -> Launch:
     """Return the launch for operands that TMA can reach. `add`: add to the output's content."""
     *batch, m, k = a.shape
-    n, half_m = b.shape[-1], tile.m // 2
+    n, halves = b.shape[-1], tile.m // ROWS_OF_WARPS
     batches = batch[0] if batch else 1
     tiles = batches * cdiv(m, tile.m) * cdiv(n, tile.n)
     a_transposed, b_transposed = a.stride[-1] != 1, b.stride[-1] != 1
@@ -47,12 +47,14 @@ def product(
     ragged, row = n % 8 > 0, cdiv(n, 8) * 8
     if ragged:
         tile = replace(tile, part_n=32)
-    of_a = box(a, (tile.k, half_m) if a_transposed else (half_m, tile.k), dtype)
-    of_b = box(b, (tile.n, tile.k) if b_transposed else (tile.k, tile.n), dtype)
-    of_out = box(Layout((*batch, m, n), (*[m * row] * len(batch), row, 1)), (half_m, tile.part_n), dtype)
+    of_a = box(a, (tile.k, ROWS_OF_WARPS) if a_transposed else (ROWS_OF_WARPS, tile.k), dtype)
+    of_b, *of_more = (box(b, (n, tile.k) if b_transposed else (tile.k, n), dtype) for n in tile.pieces)
+    of_out = box(Layout((*batch, m, n), (*[m * row] * len(batch), row, 1)), (ROWS_OF_WARPS, tile.part_n), dtype)
     count = 1 if add or not _spread(tile, k, activation) else shared(tile, on, tiles, k)[0]
     epilogue = {"BIAS": bias, "ACTIVATION": activation, "SAVE": save}
     options: dict[str, Any] = {
+        "BLOCK_N": tile.n,
+        "HALVES": halves,
         "A_TRANSPOSED": a_transposed,
         "B_TRANSPOSED": b_transposed,
         "STAGES": tile.stages,
@@ -73,7 +75,7 @@ def product(
         by_address = (out, saved) if ragged else (None, None)
         parts = torch.empty((over, count, tile.m, tile.n), dtype=torch.float32, device=out.device) if over else None
         bias = out if bias is None else bias
-        bound(of_a(a), of_b(b), out_desc, saved_desc, *by_address, bias, parts, batches, m, n, k, count)
+        bound(of_a(a), of_b(b), of_more[0](b) if of_more else None, out_desc, saved_desc, *by_address, bias, parts, batches, m, n, k, count)
         if over:
             add_up(out, saved, parts, bias, tiles - over, m, n)
 
@@ -87,9 +89,12 @@ def sums_of_shares(tile: Specialized, on: Card, over: int, count: int, epilogue:
 
 
 def _spread(tile: Specialized, k: int, activation: str | None) -> int:
-    """Return in how many steps a held-back part of the tile is finished; none if the sum is too short to hold anything back."""
+    """Return in how many steps a held-back part of the tile is finished; none if the sum is too short to hold anything back.
+
+    A tile whose columns are in two pieces holds nothing back.
+    """
     steps = 1 if activation in (None, "relu") else 2
-    return steps if k >= steps * tile.k * tile.n // tile.part_n else 0
+    return steps if len(tile.pieces) == 1 and k >= steps * tile.k * tile.n // tile.part_n else 0
 
 
 def box(x: Layout, block: tuple[int, int], dtype: torch.dtype) -> Callable[[torch.Tensor], TensorDescriptor]:

@@ -19,24 +19,27 @@ BLOCK_SIZE = 1024
 
 # What a product of few rows waits for is its weights. Costs are in steps of 64 columns of 128 weights: what a program takes to start, and
 # a second kernel; and how many bytes such a step has.
-_START, _SECOND, _STEP = 6, 5, 64 * 128 * 2
-# The cost of fetching an element of a row or column of operands, in products of a row and a column: on an H100, a step of 128 x 128 takes
-# two thirds of the time of one of 128 x 256.
-_FETCH = 512
-# The least steps of a share of a sum, and the most shares; and what it costs, as a step's cost is counted, to start the kernel that adds
-# them up, and for each number to be written and read in fp32. On an H100: 6 microseconds, and 1.1 for a million bytes.
-_LEAST, _MOST_SHARES, _SHARING, _SHARED = 8, 16, 1_500_000, 1.6
+_FIRST, _SECOND, _STEP = 6, 5, 64 * 128 * 2
+# What a tile of warpgroups waits for in a step, in nanoseconds of an H200: to fetch its rows and columns, or for its products. A tile whose
+# columns are in two pieces reads its rows twice for the products, and a finished one is not written behind the next.
+_START, _FETCH, _PRODUCTS, _TWICE, _EXPOSED = 94, 1.05, 1 / 52, 1 / 46, 1700
+# The least steps of a share of a sum, and the most shares; and the nanoseconds that it takes to start the kernel that adds them up, and for
+# each number to be written and read in fp32.
+_LEAST, _MOST_SHARES, _SHARING, _SHARED = 8, 16, 4000, 0.0043
 # Programs of a multiprocessor, whatever room their buffers leave.
 _MOST = 4
 
 
 def shared(tile: Specialized, on: Card, tiles: int, k: int) -> tuple[int, float]:
-    """Return in how many shares to make the sums of the tiles that are left over when all others are dealt out, and what all cost."""
+    """Return in how many shares to make the sums of the tiles that are left over when all others are dealt out, and how long all take."""
     whole, over = divmod(tiles, on.processors)
     steps, least = cdiv(k, tile.k), max(_LEAST, 2 * tile.n // tile.part_n)  # a tile that is held back is finished meanwhile
-    step = tile.m * tile.n + _FETCH * (tile.m + tile.n)
-    best = 1, (whole + (over > 0)) * steps * step
-    for count in range(2, min(_MOST_SHARES, on.processors // over, steps // least) + 1 if over else 0):
+    in_pieces = len(tile.pieces) > 1
+    products = _TWICE if in_pieces and tile.m > 64 else _PRODUCTS
+    step = max(_START + _FETCH * (tile.m + tile.n), products * tile.m * tile.n)
+    waves = whole + (over > 0)
+    best = 1, waves * steps * step + (_EXPOSED * (waves - 1) if in_pieces else 0)
+    for count in range(2, min(_MOST_SHARES, on.processors // over, steps // least) + 1 if over and not in_pieces else 0):
         share = cdiv(steps, count)
         cost = (whole * steps + share) * step + _SHARING + over * count * tile.m * tile.n * _SHARED
         if steps - (count - 1) * share >= least and cost < best[1]:  # the last share is what the others leave
@@ -56,7 +59,7 @@ def for_few_rows(tiles: Sequence[Tile], on: Card, m: int, n: int, k: int) -> tup
         resident = min(_MOST, on.shared_bytes // _buffers(tile)) * on.processors
         steps = k / parts * tile.n * 2 / _STEP
         sums = _SECOND + parts * m * n * 8 / (_STEP * on.processors) if parts > 1 else 0
-        return cdiv(parts * cdiv(n, tile.n), resident) * (steps + _START) + sums
+        return cdiv(parts * cdiv(n, tile.n), resident) * (steps + _FIRST) + sums
 
     return min(_options(tiles, on, m, k), key=cost, default=None)
 

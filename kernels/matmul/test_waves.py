@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from kernels.configs import Card
+from kernels.configs import Card, card, choose
 from kernels.configs.matmul import MATMUL
 from kernels.matmul import launch, matmul
+from kernels.matmul.layout import Layout
 from kernels.matmul.split import shared
 
 HOPPER = Card("sm_90", 32, 132, 232448)
@@ -26,6 +27,36 @@ def test_what_is_left_over_is_shared(tiles, k, most):
         assert count * (tiles % HOPPER.processors) <= HOPPER.processors
         assert steps - (count - 1) * -(-steps // count) >= 8
         assert cost < shared(WIDE, HOPPER, -(-tiles // HOPPER.processors) * HOPPER.processors, k)[1]
+
+
+@pytest.mark.parametrize("tile", MATMUL["sm_90"].specialized, ids=lambda tile: f"{tile.m}x{tile.n}")
+def test_pieces_are_blocks_of_triton_and_fit(tile):
+    assert sum(tile.pieces) == tile.n and all(piece & piece - 1 == 0 and piece % tile.part_n == 0 for piece in tile.pieces)
+    assert (tile.m, len(tile.pieces)) in ((128, 1), (128, 2), (64, 2))
+    staged = 2 * 2 * 64 * tile.part_n * 2
+    assert tile.stages * (tile.m + tile.n) * tile.k * 2 + staged + 2 * 8 * tile.stages <= HOPPER.shared_bytes
+
+
+@pytest.mark.parametrize("tile", MATMUL["sm_90"].specialized, ids=lambda tile: f"{tile.m}x{tile.n}")
+@pytest.mark.parametrize(
+    ("shape", "activation"), [((300, 1000, 520), "gelu"), ((200, 999, 1096), None), ((1100, 3000, 264), "relu")], ids=str
+)
+def test_each_tile_multiplies_alike(tile, shape, activation, device, judge):
+    """Of one tile, of several for each program, and of an output whose rows start on no boundary; with a bias, in both layouts."""
+    on = card() if device.type == "cuda" else None
+    if not on or not choose(MATMUL, on).specialized:
+        pytest.skip("its kernel is for Hopper")
+    from kernels.matmul.specialized import product
+
+    (m, n, k), act = shape, {"gelu": torch.nn.functional.gelu, "relu": torch.relu, None: lambda x: x}[activation]
+    for transposed in (True, False) if n % 8 == 0 else (True,):
+        a, bias = torch.randn(m, k, device=device).bfloat16(), torch.randn(n, device=device).bfloat16()
+        b = torch.randn(n, k, device=device).bfloat16().t() if transposed else torch.randn(k, n, device=device).bfloat16()
+        out, saved = (torch.full((m, n), torch.nan, device=device, dtype=a.dtype) for _ in range(2))
+        product(tile, on, a.dtype, Layout.of(a), Layout.of(b), True, activation, True)(a, b, out, saved, bias)
+        exact, expected = a.double() @ b.double() + bias, a.float() @ b.float() + bias
+        judge(saved, expected.bfloat16(), exact)
+        judge(out, act(expected).bfloat16(), act(exact))
 
 
 @pytest.mark.parametrize("shape", [(200, 1032, 1024), (900, 800, 1030), (900, 803, 1024), (1100, 2056, 520), (8200, 4104, 1100)], ids=str)

@@ -1,8 +1,9 @@
 """The matrix product for GPUs with warpgroup instructions and a tensor memory accelerator (TMA), in Gluon.
 
 One program per multiprocessor walks over the tiles of the output. One warp only fetches; two warpgroups multiply, each half of a tile's
-rows, from the same buffers. They wait only for the fetching warp, never for each other. A finished tile is kept in registers, rounded. Its
-activation and stores are done part by part while the tensor cores work on the next tile.
+rows, from the same buffers; or, of a tile with few rows, each a block of its columns. They wait only for the fetching warp, never for each
+other. A finished tile is kept in registers, rounded. Its activation and stores are done part by part while the tensor cores work on the
+next tile.
 
 Tiles that are left over when every program has had as many as the others would take as long as another tile for each. Their sums are split:
 each program has a part of one, and writes it in fp32; `sum_tiles_kernel` adds the parts up.
@@ -56,10 +57,11 @@ def _turn(turn, whole, K, shares, BLOCK_K: gl.constexpr, SHARED: gl.constexpr):
 @gluon.jit
 def _fetch(
     a_desc,
-    b_desc,
+    b_descs,
     buffers,
     barriers,
     shape,
+    BLOCK_N: gl.constexpr,
     A_TRANSPOSED: gl.constexpr,
     B_TRANSPOSED: gl.constexpr,
     GROUP_M: gl.constexpr,
@@ -71,10 +73,11 @@ def _fetch(
     a_bufs, b_bufs = buffers
     ready, empty = barriers
     STAGES: gl.constexpr = ready.shape[0]
-    BLOCK_K: gl.constexpr = b_desc.block_type.shape[2 if B_TRANSPOSED else 1]
-    BLOCK_N: gl.constexpr = b_desc.block_type.shape[1 if B_TRANSPOSED else 2]
-    HALF_M: gl.constexpr = a_desc.block_type.shape[2 if A_TRANSPOSED else 1]
-    tiles_m = gl.cdiv(M, 2 * HALF_M)
+    BLOCK_K: gl.constexpr = b_descs[0].block_type.shape[2 if B_TRANSPOSED else 1]
+    FIRST_N: gl.constexpr = b_descs[0].block_type.shape[1 if B_TRANSPOSED else 2]
+    ROWS: gl.constexpr = a_desc.block_type.shape[2 if A_TRANSPOSED else 1]
+    HALVES: gl.constexpr = a_bufs.shape[0] // STAGES  # of the rows
+    tiles_m = gl.cdiv(M, HALVES * ROWS)
     tiles_n = gl.cdiv(N, BLOCK_N)
     step = 0
     whole, turns = _turns(batches * tiles_m * tiles_n, shares, SHARED)
@@ -88,18 +91,20 @@ def _fetch(
             arrived = ready.index(stage)
             # A barrier starts as if phase 1 were complete, so the first round finds every stage empty.
             mbarrier.wait(empty.index(stage), (step // STAGES & 1) ^ 1)
-            mbarrier.expect(arrived, 2 * a_desc.block_type.nbytes + b_desc.block_type.nbytes)
-            for half in gl.static_range(2):
-                row = within((2 * tile_m + half) * HALF_M, HALF_M, M, ROWS_WITHIN)
-                into = a_bufs.index(2 * stage + half).reshape(a_desc.block_type.shape)
+            mbarrier.expect(arrived, HALVES * a_desc.block_type.nbytes + b_descs[0].block_type.nbytes * BLOCK_N // FIRST_N)
+            for half in gl.static_range(HALVES):
+                row = within((HALVES * tile_m + half) * ROWS, ROWS, M, ROWS_WITHIN)
+                into = a_bufs.index(HALVES * stage + half).reshape(a_desc.block_type.shape)
                 if A_TRANSPOSED:
                     _load(a_desc, [batch, k, row], arrived, into)
                 else:
                     _load(a_desc, [batch, row, k], arrived, into)
-            if B_TRANSPOSED:
-                _load(b_desc, [batch, column, k], arrived, b_bufs.index(stage).reshape(b_desc.block_type.shape))
-            else:
-                _load(b_desc, [batch, k, column], arrived, b_bufs.index(stage).reshape(b_desc.block_type.shape))
+            for i in gl.static_range(len(b_descs)):
+                into = b_bufs[i].index(stage).reshape(b_descs[i].block_type.shape)
+                if B_TRANSPOSED:
+                    _load(b_descs[i], [batch, column + i * FIRST_N, k], arrived, into)
+                else:
+                    _load(b_descs[i], [batch, k, column + i * FIRST_N], arrived, into)
             step += 1
 
 
@@ -190,28 +195,48 @@ def _put_share(parts, ptr, BLOCK_N: gl.constexpr):
 
 
 @gluon.jit
-def _product(acc, k, step, HALF: gl.constexpr, buffers, ready, A_TRANSPOSED: gl.constexpr, B_TRANSPOSED: gl.constexpr):
-    """Start adding the product of this step's stage."""
-    a_bufs, b_bufs = buffers
-    STAGES: gl.constexpr = ready.shape[0]
-    stage = step % STAGES
-    mbarrier.wait(ready.index(stage), step // STAGES & 1)
-    a = a_bufs.index(2 * stage + HALF)
-    b = b_bufs.index(stage)
-    if A_TRANSPOSED:
-        a = a.permute((1, 0))
-    if B_TRANSPOSED:
-        b = b.permute((1, 0))
-    return warpgroup_mma(a, b, acc, use_acc=k > 0, is_async=True)
+def _zeros(ROWS: gl.constexpr, COLUMNS: gl.constexpr):
+    layout: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, COLUMNS, 16])
+    return gl.zeros((ROWS, COLUMNS), gl.float32, layout)
 
 
 @gluon.jit
-def _one_before(acc, step, empty, PENDING: gl.constexpr, pred=True):
-    """Wait until only PENDING products are in flight. The one before is then done, and its stage may be overwritten."""
+def _columns_of_bias(ptr, column, N, COLUMNS: gl.constexpr):
+    dense: gl.constexpr = gl.BlockedLayout([max(1, COLUMNS // 128)], [32], [4], [0])
+    columns = column + gl.arange(0, COLUMNS, dense)
+    return gl.load(ptr + columns, mask=columns < N, other=0.0)
+
+
+@gluon.jit
+def _product(accs, k, step, HALF: gl.constexpr, buffers, ready, A_TRANSPOSED: gl.constexpr, B_TRANSPOSED: gl.constexpr):
+    """Start adding the products of this step's stage."""
+    a_bufs, b_bufs = buffers
+    STAGES: gl.constexpr = ready.shape[0]
+    HALVES: gl.constexpr = a_bufs.shape[0] // STAGES
+    stage = step % STAGES
+    mbarrier.wait(ready.index(stage), step // STAGES & 1)
+    a = a_bufs.index(HALVES * stage + HALF % HALVES)
+    if A_TRANSPOSED:
+        a = a.permute((1, 0))
+    sums = ()
+    for i in gl.static_range(len(b_bufs)):
+        b = b_bufs[i].index(stage)
+        if B_TRANSPOSED:
+            sums += (warpgroup_mma(a, b.permute((1, 0)), accs[i], use_acc=k > 0, is_async=True),)
+        else:
+            sums += (warpgroup_mma(a, b, accs[i], use_acc=k > 0, is_async=True),)
+    return sums
+
+
+@gluon.jit
+def _one_before(accs, step, empty, PENDING: gl.constexpr, pred=True):
+    """Wait until only the products of PENDING steps are in flight. The step before is then done, and its stage may be overwritten."""
     STAGES: gl.constexpr = empty.shape[0]
-    acc = warpgroup_mma_wait(PENDING, (acc,))
+    done = warpgroup_mma_wait(PENDING * len(accs), accs)
     mbarrier.arrive(empty.index((step + STAGES - 1) % STAGES), count=1, pred=pred)
-    return acc
+    if len(accs) == 1:
+        done = (done,)
+    return done
 
 
 @gluon.jit
@@ -220,6 +245,7 @@ def _multiply(
     staging,
     tensors,
     shape,
+    BLOCK_N: gl.constexpr,
     A_TRANSPOSED: gl.constexpr,
     B_TRANSPOSED: gl.constexpr,
     GROUP_M: gl.constexpr,
@@ -234,55 +260,67 @@ def _multiply(
     buffers, barriers, results, bias_ptr, shares_ptr = tensors
     ready, empty = barriers
     out_desc = results[0][0]
-    HALF_M: gl.constexpr = out_desc.block_type.shape[1]
+    a_bufs, b_bufs = buffers
+    ROWS: gl.constexpr = out_desc.block_type.shape[1]
     PART_N: gl.constexpr = out_desc.block_type.shape[2]
-    BLOCK_K: gl.constexpr = buffers[1].shape[2 if B_TRANSPOSED else 1]
-    BLOCK_N: gl.constexpr = buffers[1].shape[1 if B_TRANSPOSED else 2]
-    PARTS: gl.constexpr = BLOCK_N // PART_N
-    layout: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, BLOCK_N, 16])
-    dense: gl.constexpr = gl.BlockedLayout([max(1, BLOCK_N // 128)], [32], [4], [0])
-    tiles_m = gl.cdiv(M, 2 * HALF_M)
+    AXIS: gl.constexpr = 1 if B_TRANSPOSED else 2  # of the columns
+    BLOCK_K: gl.constexpr = b_bufs[0].shape[3 - AXIS]
+    FIRST_N: gl.constexpr = b_bufs[0].shape[AXIS]
+    HALVES: gl.constexpr = a_bufs.shape[0] // ready.shape[0]  # of the rows, one for each warpgroup; or all rows, and a block of columns
+    BEFORE: gl.constexpr = 0 if HALVES == 2 else HALF * FIRST_N
+    PARTS: gl.constexpr = (BLOCK_N if HALVES == 2 else b_bufs[HALF].shape[AXIS]) // PART_N
+    if HALVES == 1:
+        b_bufs = (b_bufs[HALF],)
+        buffers = (a_bufs, b_bufs)
+    tiles_m = gl.cdiv(M, HALVES * ROWS)
     tiles_n = gl.cdiv(N, BLOCK_N)
     step = 0
     first = gl.program_id(0)
     at = (0, 0, 0)
     if SPREAD:
-        held = _hold(gl.zeros((HALF_M, BLOCK_N), gl.float32, layout), PARTS, out_desc.dtype)
+        held = _hold(_zeros(ROWS, BLOCK_N), PARTS, out_desc.dtype)
     whole, turns = _turns(batches * tiles_m * tiles_n, shares, SHARED)
     for turn in range(first, turns, gl.num_programs(0)):
         tile, start, end = _turn(turn, whole, K, shares, BLOCK_K, SHARED)
         batch = tile // (tiles_m * tiles_n)
         tile_m, tile_n = grouped(tile % (tiles_m * tiles_n), tiles_m, tiles_n, GROUP_M)
         hiding = PARTS if SPREAD and turn > first else 0
-        column = within(tile_n * BLOCK_N, BLOCK_N, N, B_TRANSPOSED and not ADD)
-        if BIAS:
-            columns = column + gl.arange(0, BLOCK_N, dense)
-            bias = gl.load(bias_ptr + columns, mask=columns < N, other=0.0)
-        acc = gl.zeros((HALF_M, BLOCK_N), gl.float32, layout)
+        column = within(tile_n * BLOCK_N, BLOCK_N, N, B_TRANSPOSED and not ADD) + BEFORE
+        accs = ()
+        biases = ()
+        for i in gl.static_range(len(b_bufs)):
+            accs += (_zeros(ROWS, b_bufs[i].shape[AXIS]),)
+            if BIAS:
+                biases += (_columns_of_bias(bias_ptr, column + i * FIRST_N, N, b_bufs[i].shape[AXIS]),)
         if SPREAD:
             for i in range(hiding):
                 for j in gl.static_range(SPREAD):
-                    acc = _product(acc, i + j, step, HALF, buffers, ready, A_TRANSPOSED, B_TRANSPOSED)
+                    accs = _product(accs, i + j, step, HALF, buffers, ready, A_TRANSPOSED, B_TRANSPOSED)
                     if j == SPREAD - 1:
                         held = _finish_held(held, i, at, results, staging, ACTIVATION, SAVE, ADD)
-                    acc = _one_before(acc, step, empty, 1, i + j > 0)
+                    accs = _one_before(accs, step, empty, 1, i + j > 0)
                     step += 1
         for k in range(start + hiding * SPREAD * BLOCK_K, end, BLOCK_K):
-            acc = _product(acc, k - start, step, HALF, buffers, ready, A_TRANSPOSED, B_TRANSPOSED)
-            acc = _one_before(acc, step, empty, 1, k > start)
+            accs = _product(accs, k - start, step, HALF, buffers, ready, A_TRANSPOSED, B_TRANSPOSED)
+            accs = _one_before(accs, step, empty, 1, k > start)
             step += 1
-        acc = _one_before(acc, step, empty, 0)
+        accs = _one_before(accs, step, empty, 0)
         if SHARED:  # noqa: SIM102
             if turn >= whole:
                 # What follows is of no use for a share, and does no harm.
-                _put_share(_split(acc, 4 * PARTS), shares_ptr + (2 * (turn - whole) + HALF) * (HALF_M * BLOCK_N), BLOCK_N)
+                _put_share(_split(accs[0], 4 * PARTS), shares_ptr + (2 * (turn - whole) + HALF) * (ROWS * BLOCK_N), BLOCK_N)
         if BIAS:
-            acc += gl.convert_layout(bias.to(gl.float32), gl.SliceLayout(0, layout))[None, :]
-        at = (batch, within((2 * tile_m + HALF) * HALF_M, HALF_M, M, not ADD), column)
+            sums = ()
+            for i in gl.static_range(len(accs)):
+                sums += (accs[i] + gl.convert_layout(biases[i].to(gl.float32), gl.SliceLayout(0, accs[i].type.layout))[None, :],)
+            accs = sums
+        at = (batch, within((HALVES * tile_m + HALF % HALVES) * ROWS, ROWS, M, not ADD), column)
         if SPREAD:
-            held = _hold(acc, PARTS, out_desc.dtype)
+            held = _hold(accs[0], PARTS, out_desc.dtype)
         else:
-            parts = _split(acc, PARTS)
+            parts = ()
+            for i in gl.static_range(len(accs)):
+                parts += _split(accs[i], accs[i].shape[1] // PART_N)
             for i in gl.static_range(PARTS):
                 _finish(parts[i], i, at, results, staging, ACTIVATION, SAVE, ADD)
     if SPREAD:
@@ -309,6 +347,7 @@ def _ring(desc, COUNT: gl.constexpr):
 def matmul_specialized_kernel(
     a_desc,
     b_desc,
+    more_desc,
     out_desc,
     saved_desc,
     out_ptr,
@@ -320,6 +359,8 @@ def matmul_specialized_kernel(
     N,
     K,
     shares,
+    BLOCK_N: gl.constexpr,
+    HALVES: gl.constexpr,
     A_TRANSPOSED: gl.constexpr,
     B_TRANSPOSED: gl.constexpr,
     STAGES: gl.constexpr,
@@ -330,8 +371,12 @@ def matmul_specialized_kernel(
     ADD: gl.constexpr,
     SPREAD: gl.constexpr,
 ):
-    a_bufs = _ring(a_desc, 2 * STAGES)
-    b_bufs = _ring(b_desc, STAGES)
+    a_bufs = _ring(a_desc, HALVES * STAGES)
+    b_descs = (b_desc,)
+    b_bufs = (_ring(b_desc, STAGES),)
+    if more_desc is not None:
+        b_descs += (more_desc,)
+        b_bufs += (_ring(more_desc, STAGES),)
     first = _blocks(out_desc, 2)
     second = _blocks(out_desc, 2)
     ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
@@ -350,9 +395,18 @@ def matmul_specialized_kernel(
     tensors = (buffers, barriers, results, bias_ptr, shares_ptr)
     gl.warp_specialize(
         [
-            (_multiply, (0, first, tensors, shape, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, BIAS, ACTIVATION, SAVE, ADD, SPREAD, SHARED)),
-            (_multiply, (1, second, tensors, shape, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, BIAS, ACTIVATION, SAVE, ADD, SPREAD, SHARED)),
-            (_fetch, (a_desc, b_desc, buffers, barriers, shape, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, SHARED, not ADD, COLUMNS_WITHIN)),
+            (
+                _multiply,
+                (0, first, tensors, shape, BLOCK_N, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, BIAS, ACTIVATION, SAVE, ADD, SPREAD, SHARED),
+            ),
+            (
+                _multiply,
+                (1, second, tensors, shape, BLOCK_N, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, BIAS, ACTIVATION, SAVE, ADD, SPREAD, SHARED),
+            ),
+            (
+                _fetch,
+                (a_desc, b_descs, buffers, barriers, shape, BLOCK_N, A_TRANSPOSED, B_TRANSPOSED, GROUP_M, SHARED, not ADD, COLUMNS_WITHIN),
+            ),
         ],
         [4, 1],
         [240, 24],

@@ -130,6 +130,7 @@ def scaled_mm_specialized_kernel(
         mbarrier.init(ready.index(stage), count=1)
         mbarrier.init(empty.index(stage), count=2)
     fence_async_shared()
+    BLOCK_N: gl.constexpr = b_desc.block_type.shape[1]
     HALVES: gl.constexpr = b_desc.block_type.shape[1] // WIDTH
     buffers = (a_bufs, b_bufs)
     barriers = (ready, empty)
@@ -140,7 +141,23 @@ def scaled_mm_specialized_kernel(
         [
             (_multiply, (0, first, tensors, shape, strides, GROUP_M, BLOCKS, HALVES)),
             (_multiply, (1, second, tensors, shape, strides, GROUP_M, BLOCKS, HALVES)),
-            (_fetch, (a_desc, b_desc, buffers, barriers, shape, False, True, GROUP_M, shares_ptr is not None, True, not BLOCKS)),
+            (
+                _fetch,
+                (
+                    a_desc,
+                    (b_desc,),
+                    (a_bufs, (b_bufs,)),
+                    barriers,
+                    shape,
+                    BLOCK_N,
+                    False,
+                    True,
+                    GROUP_M,
+                    shares_ptr is not None,
+                    True,
+                    not BLOCKS,
+                ),
+            ),
         ],
         [4, 1],
         [240, 24],
