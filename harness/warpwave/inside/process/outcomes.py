@@ -8,6 +8,7 @@ import dataclasses
 import errno
 import functools
 import gc
+import importlib
 import itertools
 import linecache
 import multiprocessing.process
@@ -275,10 +276,9 @@ def compares_pretended(error: BaseException) -> bool:
         return False
     if isinstance(error, AssertionError) and _counts_graphs(error.__traceback__):
         return True
-    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    is_reader = any(
-        isinstance(each, FunctionType) and each.__module__ == _READS_CODE for each in (*frame.f_globals.values(), *frame.f_locals.values())
-    )
+    last = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-1:]  # none of a cause that nobody raised
+    known = (value for frame in last for value in (*frame.f_globals.values(), *frame.f_locals.values()))
+    is_reader = any(isinstance(each, FunctionType) and each.__module__ == _READS_CODE for each in known)
     return is_reader and isinstance(error, (AssertionError, IndexError, ValueError))
 
 
@@ -377,6 +377,8 @@ def reason_of(error: BaseException, printed: str | None = None) -> tuple[NotRun,
         reasons = set(map(why_not_run, several))
         return (reasons.pop() if len(reasons) == 1 else NotRun.RAISED), ""
     for each in _chain(error):
+        if (failed := _import_of_submodule(each)) and (found := unchecked(failed)):
+            return found[0], found[1] or describe(failed)
         text = str(each)
         if getattr(each, "_of_a_card", False):
             return NotRun.RAISED, ""
@@ -405,6 +407,27 @@ def reason_of(error: BaseException, printed: str | None = None) -> tuple[NotRun,
         if file := pointer(each):
             return NotRun.REQUIREMENT, f"{file} is a pointer of Git LFS: `git lfs pull` brings its content"
     return _of_an_import(error)
+
+
+_HAS_NO = re.compile(r"module '?([\w.]+)'? has no attribute '?(\w+)'?")
+
+
+def _import_of_submodule(error: BaseException) -> Exception | None:
+    """Return what the import of a submodule raises that a package is said not to have, although its file is there.
+
+    Only the first import of a package says what it lacks. Later ones, such as those of `mock.patch("package.module.name")`, find no
+    attribute.
+    """
+    named = _HAS_NO.match(str(error)) if isinstance(error, AttributeError) else None
+    package = sys.modules.get(named[1]) if named else None
+    if named is None or not hasattr(package, "__path__") or (name := f"{named[1]}.{named[2]}") in sys.modules:
+        return None
+    try:
+        importlib.import_module(name)
+    except Exception as failed:
+        is_absent = isinstance(failed, ModuleNotFoundError) and failed.name == name
+        return None if is_absent or any(map(_HAS_NO.match, map(str, _chain(failed)))) else failed
+    return None
 
 
 def _of_an_import(error: BaseException) -> tuple[NotRun, str]:
@@ -466,7 +489,7 @@ def _is_gap(error: BaseException) -> bool:
     last = traceback.extract_tb(error.__traceback__)[-1:]
     bindings = sys.modules.get("torch._C")
     lacks = isinstance(error, AttributeError) and bindings is not None and error.obj is bindings
-    if (lacks or (isinstance(error, ImportError) and error.name == "torch._C")) and "/torch/" in last[0].filename:
+    if last and (lacks or (isinstance(error, ImportError) and error.name == "torch._C")) and "/torch/" in last[0].filename:
         return True  # torch's own code asks for what only a build for cards has
     called = _CALLED.match(str(error)) if isinstance(error, TypeError) else None
     if called and _names_stand_in(called[1], error):
@@ -477,8 +500,8 @@ def _is_gap(error: BaseException) -> bool:
 
 def _names_stand_in(name: str, error: BaseException) -> bool:
     """Return whether a function or class of this name stands in for one of a card. One of the package may have the same name."""
-    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    seen = {**frame.f_globals, **frame.f_locals}
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    seen = {**frames[-1].f_globals, **frames[-1].f_locals} if frames else {}
     called = [seen.get(name), *(vars(value).get(name) for value in seen.values() if isinstance(value, ModuleType))]
     if known := [value for value in called if callable(value)]:
         return any(map(_is_stand_in, known))

@@ -512,6 +512,11 @@ def _no_other_way():
         raise RuntimeError("install no_such_module") from error
 
 
+def _from_one_that_nobody_raised():
+    Pretended.compiled = True
+    raise ValueError("no such size") from TypeError("no_such_function() takes no argument")
+
+
 def call_once(function):
     return function()
 
@@ -626,6 +631,7 @@ CASES = {
     "its own attribute": (lambda: torch.nn.no_such_thing, NotRun.RAISED),
     "its own argument": (lambda: sorted(1, 2, 3), NotRun.RAISED),
     "its own function of a name that the pretended card has too": (lambda: call_once(1, size=2), NotRun.RAISED),
+    "a cause that nobody raised": (_from_one_that_nobody_raised, NotRun.RAISED),
     "one that it imports": (lambda: _of_another_module.call_once(1, size=2), NotRun.RAISED),
 }
 
@@ -668,6 +674,29 @@ def test_an_exception_says_why(name):
     finally:
         Pretended.asked.clear()
         Pretended.compiled = False
+
+
+@pytest.mark.parametrize(
+    ("submodule", "why"),
+    [
+        ("import no_such_requirement_of_it", NotRun.REQUIREMENT),
+        ("raise ImportError('libcuda.so.1: cannot open shared object file')", NotRun.NEEDS_CARD),
+        ("raise ValueError('its own')", NotRun.RAISED),
+        ("", NotRun.RAISED),
+        (None, NotRun.RAISED),
+    ],
+)
+def test_a_submodule_that_does_not_import_says_why_again(submodule, why, tmp_path, monkeypatch):
+    """`mock.patch` and a package's own `__getattr__` hide it behind an AttributeError."""
+    name = f"lacking_{abs(hash(submodule))}"
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").write_text("")
+    if submodule is not None:
+        (tmp_path / name / "within.py").write_text(submodule)
+    monkeypatch.syspath_prepend(tmp_path)
+    package = __import__(name)
+
+    assert why_not_run(_raised(lambda: package.within)) is why
 
 
 def test_a_stage_counts_what_did_not_run():
