@@ -357,17 +357,18 @@ def test_all_missing_modules_are_named_at_once(tmp_path, package):
     assert re.findall(r"No module named 'nobodys_(\w+)'", words) == ["first", "third", "second", "fourth", "fifth"]
 
 
-@pytest.mark.parametrize("name", ["nobodys_layers", "typez"])
-def test_a_declared_module_is_a_requirement_whatever_its_name(tmp_path, package, name):
+@pytest.mark.parametrize(("name", "requirement"), [("nobodys_layers", "{}"), ("nobodys_layers", "{}-python"), ("typez", "py-{}")])
+def test_a_declared_module_is_a_requirement_whatever_its_name(tmp_path, package, name, requirement):
     """`unbuilt_ops/nobodys_layers.py` is no module that `import nobodys_layers` finds. Undeclared, the author forgot a dot; of `typez`, the
     author hit the wrong key.
     """
     package(first=f"import {name}\n", nobodys_layers="")
     enter_package([str(tmp_path)], root=tmp_path)
     found = []
-    for text in (f"{name} = 1\n", f"[project]\ndependencies = ['{name.replace('_', '-')}>=4']\n"):
+    for text in (f"{name} = 1\n", f"[project]\ndependencies = ['{requirement.format(name.replace('_', '-'))}>=4']\n"):
         (tmp_path / "pyproject.toml").write_text(text)
         lacking._own_modules.cache_clear()
+        lacking._declared.cache_clear()
         with pytest.raises(ModuleNotFoundError) as missing:
             importlib.import_module("unbuilt_ops.first")
         found.append(why_not_run(missing.value))

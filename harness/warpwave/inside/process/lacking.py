@@ -177,7 +177,7 @@ def _requirement(name: str) -> str:
     own = _own_modules(Package.root) if Package.root else frozenset()
     if top in own:
         return ""
-    if Package.root and top in _declared(Package.root):
+    if Package.root and _is_declared(top, Package.root):
         return top
     known = {*own, *sys.stdlib_module_names, *sys.modules, *metadata.packages_distributions()}
     return "" if any(is_near(top, other) for other in known if len(other) > 3 and "." not in other) else top
@@ -231,9 +231,15 @@ def _own_modules(root: Path) -> frozenset[str]:
     packages = {path.parent for path in files if path.name == "__init__.py"}
     places = {place for path in files for place in (path.with_suffix(""), *path.parents) if place.name}
     within = {place.name for place in places} - {place.name for place in places if place.parent not in packages}
-    return frozenset({place.name for place in places} - (within & _declared(root)))
+    return frozenset({place.name for place in places} - {name for name in within if _is_declared(name, root)})
 
 
+def _is_declared(name: str, root: Path) -> bool:
+    """Return whether a requirement has a module's name, or adds a word to it: `cuda-python`, `python-dateutil`."""
+    return any(name == each or each.startswith(f"{name}_") or each.endswith(f"_{name}") for each in _declared(root))
+
+
+@functools.lru_cache(maxsize=4)
 def _declared(root: Path) -> frozenset[str]:
     """Return what a package's files seem to name as requirements, as names of modules."""
     paths = [path for pattern in _DECLARING for path in root.glob(pattern) if path.is_file() and path.stat().st_size < _MOST_BYTES]
