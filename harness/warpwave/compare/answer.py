@@ -283,6 +283,10 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine], limit: str) -> l
         named = list(dict.fromkeys(made.hardware for made in cells if is_wrong(made)))
         return ", ".join(named) if len(named) <= _FEW_CARDS else f"{len(named)} architectures"
 
+    # By function: one that two tests launch has a row for each.
+    gated = {(cell.target, cell.compiled.function): cell.compiled.broken for cell in comparison.compiled_cells if cell.compiled.only_gates}
+    which = [f"`{function}`: {', '.join(gates)}" for (_, function), gates in gated.items()]
+    gate = f" a gate ({which[0]}{', …' if len(which) > 1 else ''})" if which else ""
     failed = {target.target: count for target in targets if (count := failures(target.tests) - unloaded.get(target.target, 0))}
     unmeasured = {target.target: count for target in targets if (count := _unmeasured(target))}
     faults = (  # how many on each target, of what, and the verb for one and for many
@@ -291,7 +295,7 @@ def _wrong(comparison: Comparison, lines: Sequence[KernelLine], limit: str) -> l
         (_origins(comparison), "case", "fails", "fail", " in host code"),
         ({} if limit else _kernels(comparison, _is_uncompiled), "kernel", "does", "do", f" not compile for {cards(_is_uncompiled)}"),
         ({} if limit else _kernels(comparison, _is_refused), "kernel", "cannot", "cannot", f" be launched on {cards(_is_refused)}"),
-        (_kernels(comparison, lambda made: made.only_gates), "kernel", "breaks", "break", " a gate"),
+        (_by_target(comparison, (target for target, _ in gated)), "kernel", "breaks", "break", gate),
         (unmeasured, "point", "could", "could", " not be measured"),
         (_slower(lines), "kernel", "is", "are", " slower than in the base run"),
         (_far(lines, "copy"), "kernel", "reaches", "reach", f" less than {_LIMIT} of the copy"),

@@ -59,7 +59,9 @@ def test_the_headline_tells_apart_what_does_not_compile_and_what_breaks_a_gate()
     dead = compiled(verdict=Verdict.FAILED, registers=None, reason="out of resource")
     gated = compiled("sy_80", verdict=Verdict.FAILED, spills=2, broken={"spills": "2 registers"}, reason="spills")
 
-    assert first_sentence([run("a", compiled=(dead, gated))]) == "1 kernel does not compile for sy_90 on a; 1 kernel breaks a gate there."
+    assert first_sentence([run("a", compiled=(dead, gated))]) == (
+        "1 kernel does not compile for sy_90 on a; 1 kernel breaks a gate (`_softmax_fwd`: spills) there."
+    )
 
 
 def test_the_headline_tells_apart_what_does_not_compile_and_what_no_driver_launches():
