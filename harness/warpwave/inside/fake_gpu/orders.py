@@ -128,17 +128,23 @@ class Orders:
 
 
 def _chosen(pairs: Sequence[Pair], launched: Launched) -> list[tuple[tuple[str, str], Pair]]:
-    """Return the pairs to try, with their lines, or instructions where lines are not known: some of each two lines, evenly spread."""
-    by_lines: dict[tuple[str, str], list[Pair]] = {}
+    """Return the pairs to try, with their lines, or instructions where lines are not known: some of each two lines, evenly spread.
+
+    Of two lines, pairs of each kind have their share: waves that repeat each other's work make many in a program, and they decide nothing.
+    """
+    by_lines: dict[tuple[str, str], dict[tuple[object, ...], list[Pair]]] = {}
     for pair in pairs:
-        assert pair.found.other is not None
-        one, other = sorted(place.line or str(place.pc) for place in (pair.found.other, pair.found.place))
-        by_lines.setdefault((one, other), []).append(pair)
+        found = pair.found
+        assert found.other is not None
+        one, other = sorted(place.line or str(place.pc) for place in (found.other, found.place))
+        kind = (found.workgroup == found.other_workgroup, found.access, found.other_access)
+        by_lines.setdefault((one, other), {}).setdefault(kind, []).append(pair)
     turns = [
         (turn, lines, pair)
-        for lines, known in by_lines.items()
+        for lines, kinds in by_lines.items()
         if launched.reversed.get(lines, 0) < _MOST_OF_TEST
-        for turn, pair in enumerate(known[:: -(-len(known) // _MOST_OF_LINES)])
+        for known in kinds.values()
+        for turn, pair in enumerate(known[:: -(-len(known) // max(1, _MOST_OF_LINES // len(kinds)))])
     ]
     return [(lines, pair) for _, lines, pair in sorted(turns, key=lambda one: one[0])[:_MOST_REVERSED]]
 

@@ -282,6 +282,14 @@ def last_adds(x, t, y, N: tl.constexpr, BARRIER: tl.constexpr):
 
 
 @triton.jit
+def repeated(x, t, y, N: tl.constexpr, BARRIER: tl.constexpr):
+    """Loads what another program stores. With fewer elements than lanes, most waves repeat the first one's work, and store nothing."""
+    i, me = tl.arange(0, 32), tl.program_id(0)
+    a, b = tl.load(t + i), tl.load(t + 32 + i)
+    tl.store((y if BARRIER else t) + me * 32 + i, a + b)
+
+
+@triton.jit
 def asked(x, t, y, N: tl.constexpr, BARRIER: tl.constexpr):
     """Loads what another wave stores, and its answer is the same before and after that."""
     i = tl.arange(0, N)
@@ -341,6 +349,7 @@ def lines(function, *offsets: int) -> set:
         (read_sum, (4, 7), 1),
         (another_program, (4, 5), 2),
         (last_adds, (4, 7), 2),
+        (repeated, (4, 5), 2),
     ],
 )
 def test_a_race_names_both_lines_and_its_twin_is_silent(function, offsets, programs, arch):
