@@ -37,6 +37,7 @@ _ATOMIC = re.compile(r"(%[\w$.-]+) = tt\.atomic_rmw [^:]*?, (%[\w$.-]+) : ")
 _MOST_PROGRAMS = 64
 # An operation costs 1, and 1 more for each 4096 lanes. A program that costs more is given up; after so much, no further one is begun.
 _MOST_OF_PROGRAM, _ENOUGH = 100_000, 10_000
+_MOST_GUESSED = 32  # rounds of a loop whose condition is not known: a lock that is waited for is never free in memory that stays as it is
 _TRIES = 8  # of other numbers in undefined lanes
 _NEAR = 1 << 20  # Without memory, addresses that stay so close to each other, in bytes, are those of one tensor
 
@@ -792,21 +793,26 @@ class Launch:
         return [self._after(each, marks, known) for each in values]
 
     def scf_while(self, operation: Operation, *given: Value) -> list[Value]:
-        """A loop with a condition, which hands on values to its body and to what follows; one round, if the condition is undefined."""
+        """A loop with a condition, which hands on values to its body and to what follows.
+
+        One round, if the condition is undefined; a limited number of them, if it is not known.
+        """
         before, after = operation.regions
         passed = PASSED.findall(operation.text)
         names, values = [name for name, _ in passed], self.given(start for _, start in passed)
-        outer, depth = self.known, len(self.deciding)
+        outer, deciding, marks, guessed = self.known, self.deciding, NOTHING, 0
         while True:
             self.values.update(zip(names, values, strict=True))
             way, *handed = self.region(before, [])
-            self.decide(way)
+            self.known, marks = self.known and way.known, _united(marks, way.marks)
+            self.deciding = [*deciding, marks]
+            guessed += not way.known
             if way.marks or way.data:
                 values = self.region(after, handed)
-            if way.marks or not way.data:
+            if way.marks or not way.data or guessed == _MOST_GUESSED:
                 break
-        known, marks = self.known, _united(*self.deciding[depth:])
-        self.known, self.deciding = outer, self.deciding[:depth]
+        known = self.known
+        self.known, self.deciding = outer, deciding
         return [self._after(each, marks, known) for each in handed]
 
     def _after(self, value: Value, marks: Marks, known: bool) -> Value:

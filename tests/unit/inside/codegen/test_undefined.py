@@ -33,12 +33,12 @@ def innocent(function):
 
 def followed(kernel, card=CARDS[0], memory=True, unknown=(), **given):
     """Follow a launch of sixteen programs, whose tensors have ones if nothing else is given for them."""
-    kinds = {"n": "i32", "m": "i32", "indices": "*i32", **dict.fromkeys(SIZES, "constexpr")}
+    kinds = {"n": "i32", "m": "i32", "indices": "*i32", "lock": "*i32", **dict.fromkeys(SIZES, "constexpr")}
     signature = {name: kinds.get(name, "*fp32") for name in kernel.arg_names}
     constants = {name: size for name, size in SIZES.items() if name in signature}
     ttir = make_first_code(ASTSource(kernel, signature, constants), card, {"enable_fp_fusion": True})
     given = {"n": 10, "m": 7, **given}
-    tensors = {name: np.ones(4096, "i4" if name == "indices" else "f4") for name, kind in signature.items() if kind.startswith("*")}
+    tensors = {name: np.ones(4096, "i4" if kinds.get(name) == "*i32" else "f4") for name, kind in signature.items() if kind.startswith("*")}
     for name in tensors.keys() & given.keys():
         tensors[name][: len(given[name])] = given[name]
     given |= {name: tensor.ctypes.data for name, tensor in tensors.items()}
@@ -313,6 +313,26 @@ def in_a_while(x, y, n, N: tl.constexpr):
         s += masked_sum(tl.load(x + k + i, mask=k + i < n), k + i < n)
         k += N
     tl.store(y, s)
+
+
+@innocent
+def behind_a_lock(lock, x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i, mask=i < n)
+    while tl.atomic_cas(lock, 0, 1) == 1:
+        pass
+    tl.store(y + i, v + tl.load(y + i, mask=i < n), mask=i < n)
+    tl.atomic_xchg(lock, 0)
+
+
+@guilty
+def summed_behind_a_lock(lock, x, y, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i, mask=i < n)  # load
+    while tl.atomic_cas(lock, 0, 1) == 1:
+        pass
+    tl.store(y, tl.load(y) + tl.sum(v))  # use
+    tl.atomic_xchg(lock, 0)
 
 
 @innocent
