@@ -87,6 +87,7 @@ def _typed(types: dict[str, Any], name: str, value: Any) -> Any:
 
 _SHARED = "_warpwave_of_tensors"
 _of_blocks: dict[tuple[Any, ...], dict[str, Any]] = {}
+_of_numbers: dict[str, Any] = {}  # not kept by their types: the compiler copies `tl.int1` and its like with all that they have
 
 
 def described_once(describe: Callable[..., None], block: Any, element_ty: Any, shape: Any) -> None:
@@ -103,7 +104,7 @@ def described_once(describe: Callable[..., None], block: Any, element_ty: Any, s
 
 def shaped_once(make: Callable[..., None], tensor: Any, handle: Any, type: Any) -> None:
     """Make a tensor of a type. Triton passes `type` by its name."""
-    shared = vars(type).setdefault(_SHARED, {})
+    shared = vars(type).setdefault(_SHARED, {}) if type.is_block() else _of_numbers
     if shared:
         vars(tensor).update(shared, handle=handle, type=type, dtype=type.scalar)
         return

@@ -523,13 +523,13 @@ PACKAGE = """
     @triton.jit
     def total(x, y, n, N: tl.constexpr):
         i = tl.arange(0, N)
-        tl.store(y, tl.sum(first(x, i, n)))
+        tl.store(y, tl.sum(first(x, i, n)), mask=n > 0)
 
 
     @triton.jit
-    def chosen(x, y, n, N: tl.constexpr):
+    def chosen(x, y, n, N: tl.constexpr):  # the compiler copies types that `tl.flip` names, though `total` has used one of them
         i = tl.arange(0, N)
-        tl.store(y, tl.sum(tl.where(i < n, first(x, i, n), 0.0)))
+        tl.store(y, tl.sum(tl.flip(tl.where(i < n, first(x, i, n), 0.0))))
 
 
     def of_python(v):
