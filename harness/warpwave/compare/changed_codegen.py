@@ -228,7 +228,7 @@ def _gone(old: _Order, new: _Order) -> Counter[tuple[str, str, str]]:
         if fewer & (passed - passes):  # accesses to global memory are gone, and it may have been for them
             continue
         for word, count in (was - now).items():
-            if not any(_waits_for_no_less(one, word) for one in now - was):
+            if not any(_orders_no_less(one, word) for one in now - was):
                 at = next(at for at in mine if word in old.gaps[at])
                 moved = new.number(word) >= old.number(word) and new.orders(old.around(at), word)
                 if not moved and not (word.startswith("bar") and old.only_copies_before(at)):
@@ -240,10 +240,22 @@ def _runs(words: Iterable[str]) -> list[str]:
     return [word for word, _ in itertools.groupby(words)]
 
 
-def _waits_for_no_less(new: str, old: str) -> bool:
-    """Return whether a wait for all but a number of groups has become one for all but as many, or fewer."""
+# By who sees it, from a program to the whole system.
+_SCOPES = {"cta": 0, "workgroup": 0, "cluster": 1, "gpu": 2, "agent": 2, "sys": 3, "system": 3}
+
+
+def _orders_no_less(new: str, old: str) -> bool:
+    """Return whether a wait for all but a number of groups has become one for all but as many, or fewer; or a scope is as wide, or wider.
+
+    Runs of earlier versions have no scopes.
+    """
     (name, _, left), (same, _, most) = new.partition(":"), old.partition(":")
-    return name == same and "wait" in name and left.isdigit() and most.isdigit() and int(left) <= int(most)
+    if name == same:
+        return "wait" in name and left.isdigit() and most.isdigit() and int(left) <= int(most)
+    (name, _, wide), (same, _, least) = new.rpartition("."), old.rpartition(".")
+    if old == name:
+        return wide in _SCOPES
+    return name == same and wide in _SCOPES and least in _SCOPES and _SCOPES[wide] >= _SCOPES[least]
 
 
 def _ending(row: CompiledKernel) -> Verdict:

@@ -46,6 +46,11 @@ _ORDERS = re.compile(
 )
 # An access of NVIDIA's that orders others has that in its name; AMD's have instructions around them.
 _ORDERING_ACCESS = re.compile(r"(?:atom|red|ld|st)\.(?:\w+\.)*(acquire|release|acq_rel)\b")
+# Who sees it: the threads of a program, of a cluster, of the card, or all.
+_SCOPE = re.compile(
+    r"(?:fence|membar|atom|red|ld|st)\b.*?\.(cta|cluster|gpu|gl|sys)\b|.*?\b(?:scope:SCOPE_(SE|DEV|SYS)|((?:sc0 )?sc1|sc0))\b"
+)
+_SCOPES = {"gl": "gpu", "SE": "workgroup", "DEV": "agent", "SYS": "system", "sc0": "workgroup", "sc1": "agent", "sc0 sc1": "system"}
 # The part of a name that says what it does: without types, and without how many bytes or lanes.
 _NAME = re.compile(
     r"^((?:cp\.async\.(?:bulk\.)?|wgmma\.|tcgen05\.|mbarrier\.|griddepcontrol\.)?[a-z_\d]+(?:\.proxy\.\w+)?(?:\.(?:sync|warp|arrive|cluster|read|expect_tx)\b)*)"
@@ -55,7 +60,7 @@ _LONGEST = 9_900
 
 
 def order_of(assembly: str) -> str:
-    """Return the accesses and what orders them, as they stand in the code: `store@12 bar.sync@12 load@14`; a line is that of the source.
+    """Return the accesses and what orders them, as they stand in the code: `store@12 fence.gpu@12 load@14`; a line is that of the source.
 
     A store and a load are of shared memory, or of global memory if there is none. Accesses of one kind in a row are one: their number
     depends on the width of each. The text is cut off before 10,000 characters.
@@ -70,7 +75,7 @@ def order_of(assembly: str) -> str:
         word = access or (_shown(step) if _ORDERS.match(step.name) else "")
         line = step.place.rpartition(":")[2]
         if ordering := _ORDERING_ACCESS.match(step.name):
-            found.append(f"{ordering[1]}@{line}")
+            found.append(f"{ordering[1]}{_scope(step)}@{line}")
             last = ""
         if word and not (access and access == last):
             found.append(f"{word}@{line}")
@@ -89,8 +94,14 @@ def _shown(step: Instruction) -> str:
     """Return the name of what orders, with the number of a barrier or of what may be left in flight."""
     found = _NAME.match(step.name)
     count = _SHOWN_COUNT.match(step.operands)
-    name = found[1] if found else step.name
+    name = f"{found[1] if found else step.name}{_scope(step)}"
     return f"{name}:{count[1]}" if count and count[1] + name != "0bar.sync" else name
+
+
+def _scope(step: Instruction) -> str:
+    found = _SCOPE.match(f"{step.name} {step.operands}")
+    scope = found and (found[1] or found[2] or found[3])
+    return f".{_SCOPES.get(scope, scope)}" if scope else ""
 
 
 class _State(NamedTuple):

@@ -336,7 +336,8 @@ def test_a_lost_write_back_or_invalidation_of_a_cache_is_named(card):
         if re.search(r"_(?:wbl2|wb|inv)\b", line):
             before, after = (dataclasses.replace(compiled(), order=order_of(text)) for text in (code, without(code, at)))
             (found,) = [delta for delta in deltas(before, after) if delta.concern is Concern.ORDER]
-            assert found.what.startswith(f"{line.split()[0]} between the ")
+            scope = "" if card == "gfx1100" else ".agent"
+            assert found.what.startswith(f"{line.split()[0]}{scope} between the ")
 
 
 def test_an_atomic_that_orders_no_more_is_named():
@@ -344,7 +345,29 @@ def test_an_atomic_that_orders_no_more_is_named():
     code = "\tst.global.b32 [%rd1], %r1;\n\tatom.global.gpu.acq_rel.add.u32 %r2, [%rd2], %r3;\n"
     before, after = (dataclasses.replace(compiled(), order=order_of(text)) for text in (code, code.replace("acq_rel", "relaxed")))
     (found,) = [delta for delta in deltas(before, after) if delta.concern is Concern.ORDER]
-    assert found.what.startswith("acq_rel between the store")
+    assert found.what.startswith("acq_rel.gpu between the store")
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow", "word"),
+    [
+        ("atom.global.gpu.acq_rel.add.u32 %r2, [%rd2], %r3", "atom.global.cta.acq_rel.add.u32 %r2, [%rd2], %r3", "acq_rel.gpu"),
+        ("membar.sys", "membar.gl", "membar.sys"),
+        ("fence.acq_rel.gpu", "fence.acq_rel.cta", "fence.gpu"),
+        ("global_inv scope:SCOPE_DEV", "global_inv scope:SCOPE_SE", "global_inv.agent"),
+        ("global_inv scope:SCOPE_SE", "global_inv", "global_inv.workgroup"),
+        ("buffer_wbl2 sc0 sc1", "buffer_wbl2 sc1", "buffer_wbl2.system"),
+    ],
+)
+def test_what_orders_for_fewer_is_named(wide, narrow, word):
+    """For all that see the memory, the threads of the card, or of one program; not that it orders for more, nor what earlier runs wrote."""
+    around = "\tst.global.b32 [%rd1], %r1;\n\tIT;\n\tld.global.b32 %r1, [%rd1];\n"
+    two, one = (dataclasses.replace(compiled(), order=order_of(around.replace("IT", text))) for text in (wide, narrow))
+    earlier = dataclasses.replace(two, order=two.order.replace(word, word.partition(".")[0]))
+    (found,) = [delta for delta in deltas(two, one) if delta.concern is Concern.ORDER]
+
+    assert found.what.startswith(f"{word} between ")
+    assert [delta for each in (one, earlier) for delta in deltas(each, two) if delta.concern is Concern.ORDER] == []
 
 
 ALONE = {
