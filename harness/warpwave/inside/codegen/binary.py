@@ -56,6 +56,25 @@ def read(asm: Any) -> Reading:
     return Reading()
 
 
+# Inline assembly that LLVM does not understand: it prints an error, goes on, and leaves the instructions out.
+_INLINE_ASSEMBLY = re.compile(r'\basm (?:\w+ )*"([^"]*)", ".*?(?:!dbg (!\d+))?$', re.MULTILINE)
+_INLINE_INSTRUCTION = re.compile(r"(?:@!?\$\{?\d+\}?\s+)?([a-z_]\w*)")
+
+
+def left_out(asm: Any) -> str:
+    """Return the first inline assembly of a kernel of which no instruction is in its code, and its line; empty if there is none."""
+    code, text = asm.get("llir", ""), asm.get("ptx", "") or asm.get("amdgcn", "")
+    for inline, place in dict(reversed(_INLINE_ASSEMBLY.findall(code))).items() if text else ():
+        lines = [line.strip() for line in re.split(r"\\0A|[;{}]", inline)]
+        names = {found[1]: line for line in reversed(lines) if (found := _INLINE_INSTRUCTION.match(line))}
+        if names and not any(re.search(rf"\b{name}\b", text) for name in names):
+            where = re.search(rf"^{place} = .*\(line: (\d+).*scope: (!\d+)", code, re.MULTILINE) if place else None
+            of_file = re.search(rf"^{where[2]} = .*file: (!\d+)", code, re.MULTILINE) if where else None
+            file = re.search(rf'^{of_file[1]} = .*filename: "([^"]+)', code, re.MULTILINE) if of_file else None
+            return f"`{[*names.values()][-1]}`" + (f" ({file[1].rpartition('/')[2]}:{where[1]})" if where and file else "")
+    return ""
+
+
 # PTX. A tensor copy names where it goes before where it comes from.
 _PTX_MATRIX = re.compile(r"\b(wgmma\.mma_async[.\w]*|mma\.sync[.\w]*|tcgen05\.mma[.\w:]*)")
 _PTX_COPY = re.compile(r"\b(cp\.(?:reduce\.)?async\.bulk\.tensor\.\dd\.(?:shared|global)|cp\.async\.c[ag])\b")

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from warpwave.inside.codegen import barriers, binary, order
-from warpwave.inside.codegen.binary import Reading, is_known, occupancy, read
+from warpwave.inside.codegen.binary import Reading, is_known, left_out, occupancy, read
 from warpwave.inside.codegen.gates import FIGURES, POSSIBLE, judge, unnamed_products
 from warpwave.inside.codegen.undefined import Followed
 from warpwave.inside.process.journal import Journal
@@ -177,6 +177,9 @@ class Recorder:
             unnamed_precision=unnamed_products(first) if first else (),
             **dataclasses.asdict(reading),
         )
+        if inline := left_out(compiled.asm):
+            reason = f"the compiler left out inline assembly that it does not understand for this card: {inline}"
+            return dataclasses.replace(row, verdict=Verdict.FAILED, reason=reason)
         # The compiler checks neither of these limits; the launch on the card does.
         limit, threads = self.card.properties["max_shared_mem"], metadata.num_warps * self.card.warp_size
         most = self.card.program_threads

@@ -18,7 +18,7 @@ from triton.runtime.errors import PTXASError
 
 from warpwave.config.targets import load_targets
 from warpwave.inside.codegen import recorder
-from warpwave.inside.codegen.binary import Occupancy, Reading, occupancy
+from warpwave.inside.codegen.binary import Occupancy, Reading, left_out, occupancy
 from warpwave.inside.codegen.recorder import describe_refusal, written_so_far
 
 KIB = 1024
@@ -224,6 +224,20 @@ def test_what_an_assembler_refuses_has_the_line_of_the_kernel(card, code, constr
 
     line = next(number for number, text in enumerate(Path(__file__).read_text().splitlines(), 1) if text.endswith("# what is refused"))
     assert f"(test_binaries.py:{line})" in describe_refusal(raised.value, since)
+
+
+def test_inline_assembly_that_the_compiler_leaves_out_is_named_with_its_line():
+    """LLVM prints an error about a constraint of another vendor, and Triton compiles the rest."""
+    source = ASTSource(
+        assembled, {"x": "*i32", "CODE": "constexpr", "CONSTRAINTS": "constexpr"}, {"CODE": "v_not_b32 $0, $1", "CONSTRAINTS": "=v,v"}
+    )
+    found = [
+        left_out(triton.compile(source, target=GPUTarget(*card), options={"enable_fp_fusion": True}).asm)
+        for card in (("cuda", 80, 32), ("hip", "gfx942", 64))
+    ]
+    line = next(number for number, text in enumerate(Path(__file__).read_text().splitlines(), 1) if text.endswith("# what is refused"))
+
+    assert found == [f"`v_not_b32 $0, $1` (test_binaries.py:{line})", ""]
 
 
 # What a row keeps of a compiled launch: what its binary says, and what it asked of the compiler.
