@@ -178,7 +178,7 @@ _WORDS = {
     NotRun.XFAILED: "expected to fail",
     NotRun.EMPTY: "with nothing to run",
     NotRun.TIME_UP: "not reached in time",
-    NotRun.DISCARDED: "discarded by an autotuner",
+    NotRun.DISCARDED: "discarded for another candidate",
 }
 
 

@@ -3,7 +3,8 @@
 An autotuner times every candidate and runs the best. A candidate that does not fit the card is a finding only if no candidate of its launch
 does: same kernel, same arguments, same architecture. One that breaks a gate is a finding only if none passes, and one with advice is worth
 a word only if none is without.
-A launch that no autotuner made has one candidate.
+A launch that no autotuner made has one candidate. But if it does not fit, and the package catches that and launches the same kernel with
+something that fits, in the same test, the first one is passed over, too.
 
 The worker notes launches with unclean candidates in its journal. Only the supervisor knows all of them, so it decides.
 """
@@ -86,6 +87,9 @@ class Candidates:
         self._rows: dict[str, CompiledKernel] = {}  # the last one of each binary
         self._open: list[_Launch] = []
         self._noted: set[tuple[str, bool]] = set()
+        self._recorder: Recorder | None = None
+        self._unfit: list[CompiledKernel] = []  # in the case `_case`, without an autotuner, and nothing of theirs was launched since
+        self._case = ""
 
     @contextlib.contextmanager
     def followed(self, recorder: Recorder) -> Iterator[None]:
@@ -110,7 +114,9 @@ class Candidates:
             super(Autotuner, kind).__init_subclass__(**options)  # type: ignore[misc,unused-ignore]
             self._follow(kind, undo)
 
+        self._recorder = recorder
         with contextlib.ExitStack() as undo:
+            undo.callback(self._end_case)
             recorder.on_row = self._compiled
             undo.callback(setattr, recorder, "on_row", None)
             changes: list[tuple[Any, str, Any]] = [(JITFunction, "run", launch)]
@@ -170,8 +176,21 @@ class Candidates:
             if launch.function == row.function:
                 launch.add(row, error)
                 return
+        if self._recorder and self._case != self._recorder.origin:
+            self._end_case()
+            self._case = self._recorder.origin
+        if row.verdict is Verdict.FAILED and row.binary_hash and not row.broken:
+            self._unfit.append(row)
+            return
+        if row.verdict is Verdict.PASSED and (passed_over := [each for each in self._unfit if each.function == row.function]):
+            self._note(passed_over, 1, len(passed_over) + 1)
+            self._unfit = [each for each in self._unfit if each.function != row.function]
         if _is_unclean(row):
             self._note([row], 0, 1)
+
+    def _end_case(self) -> None:
+        self._note(self._unfit, 0, 1)
+        self._unfit = []
 
     def _close(self, launch: _Launch, ended: BaseException | None) -> None:
         """Note the unclean candidates. One whose error ended the launch is not passed over: it reaches the user."""

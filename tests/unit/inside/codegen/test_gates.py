@@ -441,7 +441,7 @@ def test_discarded_candidates_are_counted_and_never_red():
     text = render_markdown(comparison)
 
     assert comparison.exit_code == 0
-    assert "compiled 1 binary (1 discarded by an autotuner)" in comparison.sentence
+    assert "compiled 1 binary (1 discarded for another candidate)" in comparison.sentence
     assert "`softmax _softmax_fwd` on `alpha` for `sy_90`, 1 candidate: " in text
     assert "host code that does not run" not in text
     assert "6s" not in text

@@ -272,11 +272,16 @@ DISCARDED = Counter({("not-run", "discarded"): 1, ("passed", None): 1})
 
 
 @pytest.mark.parametrize(
-    "launch", slow_but(["guessed", "tuned_guess", "derived", "warmed", "product"], ["guessed", "tuned_guess", "product"])
+    "launch",
+    slow_but(["guessed", "tuned_guess", "derived", "warmed", "product", "caught"], ["guessed", "tuned_guess", "product", "caught"]),
 )
 def test_a_candidate_beside_a_clean_one_is_discarded(judged, launch):
-    """Heuristics around the tuner or in it, a tuner of a package's own, a warm-up, and one that does not fit the card."""
+    """Heuristics around the tuner or in it, a tuner of a package's own, a warm-up, what does not fit the card, and is caught."""
     assert verdicts(judged[1][launch]) == DISCARDED
+
+
+def test_what_a_package_catches_is_a_finding_if_it_launches_nothing_else(judged):
+    assert verdicts(judged[1]["caught_alone"]) == {("failed", None): 1}
 
 
 def test_what_needs_another_launch_or_is_remembered_keeps_its_rows(judged):
@@ -296,7 +301,7 @@ def test_what_needs_another_launch_or_is_remembered_keeps_its_rows(judged):
     assert row["spills"] > 0
     assert row["broken"]["spills"] in row["reason"]
     assert row["reason"].endswith("1 of 2 candidates for this launch is clean")
-    assert report["not_run"] == {"discarded": 7}
+    assert report["not_run"] == {"discarded": 8}
     assert (report["verdict"], "candidates" in report["reason"]) == ("failed", False)
 
 
