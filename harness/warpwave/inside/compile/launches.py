@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+import unittest
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
@@ -17,10 +18,10 @@ from warpwave.inside.fake_gpu.launches import Launched, LaunchRefusedError
 from warpwave.inside.fake_gpu.unknown import Asked, explained
 from warpwave.inside.multi_gpu.pytest_plugin import TURNS
 from warpwave.inside.process.journal import Journal
-from warpwave.inside.process.outcomes import Pretended, describe, frames_in, place_in, reason_of
+from warpwave.inside.process.outcomes import Pretended, describe, is_packages, place_in, reason_of
 from warpwave.inside.process.workers import is_last
 from warpwave.inside.scripts.hooks import TIMER_METHODS, Hooks, Measurement
-from warpwave.inside.scripts.script import Call, Names, Script, benches_of, run, scripts_of
+from warpwave.inside.scripts.script import Call, Names, Script, ScriptExit, benches_of, run, scripts_of
 from warpwave.inside.test.budget import Turns, planned
 from warpwave.inside.test.collection import Collection, Failure, last_line
 from warpwave.inside.test.settings import pytest_options, test_paths
@@ -154,12 +155,15 @@ def _launch_once(journal: Journal, recorder: Recorder, identity: str, kernel: st
     """Call what launches, as a case. Whatever it raises is the end of this case alone."""
     recorder.kernel, recorder.origin, recorder.failure = kernel, identity, None
     Pretended.asked.clear()
+    Pretended.refused = Asked.since_begin = False
     journal.write("start", id=identity)
-    ended: Exception | None = None
+    ended: BaseException | None = None
     try:
         launch()
     except Exception as error:
-        ended = error
+        ended = explained(error)
+    except SystemExit as error:  # `if device_count() < 2: sys.exit()`
+        ended = ScriptExit(f"it exited with {error.code}") if error.code else unittest.SkipTest("it ended itself")
     finish(journal, recorder, ended)
 
 
@@ -204,8 +208,7 @@ def finish(journal: Journal, recorder: Recorder, ended: BaseException | Failure 
             reason += BY_TORCH
         elif why is NotRun.RAISED and recorder.root and (place := place_in(ended, recorder.root)):
             reason += f" ({place})"
-            # The package's own line raised, not what it called, and no pretended time or memory had a part in it.
-            by_package = frames_in(ended, recorder.root)[-1:] == last and not Pretended.asked
+            by_package = is_packages(ended, recorder.root, Asked.since_begin)
     elif ended is not None:
         why = NotRun.RAISED
     verdict = Verdict.ERROR if broken else Verdict.NOT_RUN
@@ -250,8 +253,10 @@ class LaunchMeter:
         self.points += 1
         if identity in self._done or provider in self._peers:
             return
+        before = Pretended.refused, Asked.since_begin
         _launch_once(self._journal, self._recorder, identity, kernel, launch)
         Pretended.asked.add("do_bench")  # what the script does next may depend on the time that it gets
+        Pretended.refused, Asked.since_begin = Pretended.refused or before[0], Asked.since_begin or before[1]
         self.back_to_the_script()
 
     def back_to_the_script(self) -> None:
@@ -273,10 +278,11 @@ def launch_scripts(job: Job, hooks: Hooks, journal: Journal, recorder: Recorder)
         meter = LaunchMeter(script, job, journal, recorder, done)
         meter.back_to_the_script()
         Pretended.asked.clear()
+        Pretended.refused = Asked.since_begin = False
         with hooks.script(script, Names(script, root_of(job)), meter):
             ended = run(script)
         nothing = Failure(script.id, EMPTY, NotRun.EMPTY) if ended is None and not meter.points else None
-        finish(journal, recorder, nothing or ended)
+        finish(journal, recorder, nothing or (explained(ended) if ended else None))
 
 
 def _made_up(measurement: Measurement) -> Any:

@@ -136,7 +136,8 @@ def with_its_fault(row: CompiledKernel, cases: Mapping[str, Cases]) -> CompiledK
         there, until = [name for name, why in ended.items() if why is NotRun.DATA], " until data decides"
     kind, colon, words = row.reason.partition(": ")
     if not there and all(row.origin in each.by_package and row.origin not in each.announced for each in cases.values()):
-        return dataclasses.replace(row, verdict=Verdict.FAILED, not_run=None, reason=f"{RAISES} {kind} on every architecture{colon}{words}")
+        where = "every architecture" if len(cases) > 2 else " and ".join(cases)
+        return dataclasses.replace(row, verdict=Verdict.FAILED, not_run=None, reason=f"{RAISES} {kind} on {where}{colon}{words}")
     if not there:
         return row
     if kind == "ScriptExit":

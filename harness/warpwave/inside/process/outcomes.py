@@ -25,8 +25,8 @@ from pathlib import Path
 from types import FunctionType, ModuleType, TracebackType
 from typing import Any, ClassVar, TypeVar
 
-from warpwave.inside.process.judged import judged
-from warpwave.inside.process.lacking import is_near, missing_modules, missing_plugin, missing_program, pointer, unbuilt
+from warpwave.inside.process.judged import is_certain, judged, may_be_the_machines, refuses, substituted_module
+from warpwave.inside.process.lacking import Package, is_near, missing_modules, missing_plugin, missing_program, pointer, unbuilt
 from warpwave.inside.process.needs import sources
 from warpwave.records import UNCHECKED, NotRun, StageReport, Verdict, worst
 
@@ -37,9 +37,17 @@ _NOT_BELIEVED = "Something in the package changes how it is run or reported. Rea
 class DecidedByData(RuntimeError):  # noqa: N818 - not an error of the package
     """The host's code decides by the data of a tensor, and a pretended GPU has none: what it would do next is unknown."""
 
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        Pretended.refused = True
+
 
 class NotPretended(NotImplementedError):  # noqa: N818 - as above
     """A package asked for something that a real GPU has and the pretended one lacks: a gap of warpwave, and no fault of the package."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        Pretended.refused = True
 
 
 Raised = TypeVar("Raised", bound=Exception)
@@ -261,6 +269,7 @@ class Pretended:
     """Set where the answer is given."""
 
     asked: ClassVar[set[str]] = set()  # names of functions that answered for the card's memory, or about time; emptied before each test
+    refused = False  # an answer was refused, which the package may have caught; reset before each benchmark
     ran_compiled = False  # a function ran that `torch.compile` left as it is; reset before each test
     compiled = False  # `torch.compile` left a function as it is, maybe one of a module that several tests share
 
@@ -430,12 +439,38 @@ def _import_of_submodule(error: BaseException) -> Exception | None:
     return None
 
 
+# What an author says who raises an ImportError: `if find_spec("apex") is None: raise ImportError("pip install apex")`.
+_WANTS = re.compile(r"install|requir|needs?\b|not (?:be )?(?:available|found)", re.IGNORECASE)
+
+
+def is_packages(error: BaseException, root: Path, asked_data: bool) -> bool:
+    """Return whether lines of the package raise this whatever a card, a clock, data or the machine say.
+
+    What the package hides (`raise … from None`) counts as well.
+    """
+    several = [error]
+    while several[-1].__context__ is not None and several[-1].__context__ not in several:
+        several.append(several[-1].__context__)
+    for each in several:
+        last = traceback.extract_tb(each.__traceback__)[-1:]
+        is_triton_binding = is_certain(each) and str(each).startswith("dynamic_func()") and frames_in(each, root)  # arguments of a kernel
+        if not last or not (frames_in(each, root)[-1:] == last or is_triton_binding):
+            return False
+    if all(map(is_certain, several)):
+        return True
+    return not (asked_data or Pretended.asked or Pretended.refused or any(may_be_the_machines(each, root) for each in several))
+
+
 def _of_an_import(error: BaseException) -> tuple[NotRun, str]:
     """Return the reason of a failed import; the words name each module that is missing."""
+    if Package.root and (name := substituted_module(error, Package.root)) and missing_modules(ModuleNotFoundError(name, name=name)):
+        return NotRun.REQUIREMENT, f"{describe(error)}; No module named '{name}'"
     raised_for_it = isinstance(error, (ImportError, RuntimeError, NotImplementedError))
     failed = next((each for each in _chain(error) if isinstance(each, ModuleNotFoundError)), None) if raised_for_it else None
     if failed is not None and (missing := missing_modules(failed)):
         return NotRun.REQUIREMENT, "; ".join([f"{type(failed).__name__}: {failed}", *(f"No module named '{name}'" for name in missing[1:])])
+    if type(error) is ImportError and error.name is None and _WANTS.search(str(error)) and refuses(error):
+        return NotRun.REQUIREMENT, ""
     return (NotRun.IMPORT if isinstance(error, ImportError) else NotRun.RAISED), ""
 
 
@@ -500,9 +535,11 @@ def _is_gap(error: BaseException) -> bool:
 
 def _names_stand_in(name: str, error: BaseException) -> bool:
     """Return whether a function or class of this name stands in for one of a card. One of the package may have the same name."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    seen = {**frames[-1].f_globals, **frames[-1].f_locals} if frames else {}
-    called = [seen.get(name), *(vars(value).get(name) for value in seen.values() if isinstance(value, ModuleType))]
+    frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__)][-1:]
+    seen = {key: value for frame, _ in frames for key, value in {**frame.f_globals, **frame.f_locals}.items()}
+    called = [value for key, value in seen.items() if name in (key, getattr(value, "__name__", None)) and not isinstance(value, ModuleType)]
+    if not called or any(re.search(rf"\.{name}\(", linecache.getline(frame.f_code.co_filename, line)) for frame, line in frames):
+        called += [vars(value).get(name) for value in seen.values() if isinstance(value, ModuleType)]
     if known := [value for value in called if callable(value)]:
         return any(map(_is_stand_in, known))
     modules = [module for path, module in list(sys.modules.items()) if path.startswith(_FAKE_GPU)]

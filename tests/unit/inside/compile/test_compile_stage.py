@@ -4,6 +4,7 @@ import json
 import os
 import runpy
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ from warpwave.config.targets import load_targets
 from warpwave.inside import environment
 from warpwave.inside.codegen import recorder
 from warpwave.inside.codegen.binary import occupancy, read
+from warpwave.inside.compile import launches
 from warpwave.inside.compile.launches import finish
 from warpwave.inside.compile.stage import Cases, with_its_fault
 from warpwave.records import BY_TORCH, HOST_CODE, CompiledKernel, NotRun, Stage, Verdict
@@ -451,6 +453,16 @@ def test_what_host_code_raised_has_its_line(tmp_path):
     assert [(row["reason"], row["not_run"], row["by_package"]) for row in rows] == [("KeyError: 'b' (tiles.py:2)", NotRun.RAISED, True)]
 
 
+@pytest.mark.parametrize(("code", "why"), [(None, NotRun.SKIPPED), (0, NotRun.SKIPPED), (1, NotRun.RAISED), ("no card", NotRun.RAISED)])
+def test_a_point_that_exits_ends_alone(code, why, tmp_path):
+    """`if device_count() < 2: sys.exit()` ended the process, and all other points of it were crashed."""
+    rows: list[dict[str, object]] = []
+    told = SimpleNamespace(root=tmp_path, failure=None, origin="", kernel="a")
+    launches._launch_once(SimpleNamespace(write=lambda _, **row: rows.append(row)), told, POINT, "a", lambda: sys.exit(code))
+
+    assert (rows[-1]["not_run"], rows[-1]["by_package"]) == (why, False)
+
+
 TEST = "test_a.py::test_a"
 
 
@@ -491,7 +503,7 @@ def test_a_benchmark_that_its_own_code_ends_everywhere_fails(by_package, is_test
     found = with_its_fault(row, cases)
 
     assert found.verdict is verdict
-    assert (found.reason == "it raises ValueError on every architecture: no size") == (verdict is Verdict.FAILED)
+    assert (found.reason == "it raises ValueError on sm_90 and gfx942: no size") == (verdict is Verdict.FAILED)
 
 
 POINT = "a/N=1024 [triton]"

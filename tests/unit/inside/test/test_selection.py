@@ -521,6 +521,10 @@ def call_once(function):
     return function()
 
 
+def Event(size):  # noqa: N802 - as torch's class, which a pretended card has, too
+    return size
+
+
 _of_another_module = ModuleType("another")
 _of_another_module.call_once = call_once
 
@@ -632,6 +636,7 @@ CASES = {
     "its own argument": (lambda: sorted(1, 2, 3), NotRun.RAISED),
     "its own function of a name that the pretended card has too": (lambda: call_once(1, size=2), NotRun.RAISED),
     "a cause that nobody raised": (_from_one_that_nobody_raised, NotRun.RAISED),
+    "its own function of a name that torch has too": (lambda: Event(1, enable_timing=True), NotRun.RAISED),
     "one that it imports": (lambda: _of_another_module.call_once(1, size=2), NotRun.RAISED),
 }
 
