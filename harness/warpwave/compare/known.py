@@ -396,6 +396,9 @@ def _on_target(key: Key, found: _Failures) -> Standing:
     if kind in ("test", "bench") and about in found.passed:
         return Standing.FIXED
     unread = kind == "test" and ("test", key[-1].partition("::")[0]) in found.there  # its file does not import, or is skipped
+    # `--architectures` left out what the entry is about.
+    compiled = ("kernel", "gate", "case")
+    unread |= kind in compiled and not any(each[0] in compiled and each[1] == key[2] for each in found.there)
     if kind not in found.complete or unread:
         return Standing.UNSEEN
     # A kernel has many configurations: it is fixed only if a whole run has none that fails.

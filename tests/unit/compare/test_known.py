@@ -149,6 +149,17 @@ def test_a_new_defect_in_a_known_test_is_new():
     assert judged(made, *entries_of([made])).exit_code == 0
 
 
+@pytest.mark.parametrize("about", [("kernel", "too big"), ("case", "KeyError")])
+@pytest.mark.parametrize(("architecture", "standing"), [("sy_90", Standing.GONE), ("sy_80", Standing.UNSEEN)])
+def test_what_another_architecture_fails_in_is_not_gone(about, architecture, standing):
+    """A run for some architectures (`--architectures`) says nothing about the others."""
+    entry = Entry((*about, architecture, *(["ladder", "rank_kernel"] if about[0] == "kernel" else ["a/N=1"])), "alpha")
+    stages = (StageReport(Stage.COMPILE, Verdict.PASSED),)
+    made = ran(case(GOOD), verdict=Verdict.PASSED, stages=stages, compiled=(compiled(),))
+
+    assert standings(judged(made, entry)) == {entry.line: standing}
+
+
 def test_kernels_gates_host_code_and_points_are_known_too():
     """A whole run in which something of each kind fails is green with its own failures, and red without any one of them."""
     rows = (
