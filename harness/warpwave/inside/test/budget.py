@@ -23,6 +23,8 @@ from warpwave.inside.test.settings import is_narrowed
 from warpwave.records import Budget, Job
 from warpwave.records.selection import at_and_above, file_of
 
+# A property of a test that had failed before it was ended for others: what else it does is not known.
+CUT_SHORT = "cut short by the budget"
 MOST_REACHED = 1000  # functions in a report
 LONGER_BUDGET = "Give a longer --budget: importing torch and collecting tests takes its time, too."
 
@@ -236,7 +238,9 @@ class Turns:
             self._watched = False
             over.set()
             caught = getattr(item, "_excinfo", None)  # by unittest
-            if self._fired and (caught or error) and not isinstance(error, pytest.fail.Exception):  # which the sanitizer raises
+            if self._fired and isinstance(error, pytest.fail.Exception):  # which the sanitizer raises for what it has found until then
+                item.user_properties.append((CUT_SHORT, True))
+            elif self._fired and (caught or error):
                 self.ended_s = time.monotonic() - begun
 
     def _noting(self) -> Generator[None, object, object]:

@@ -31,7 +31,7 @@ from warpwave.inside.process.outcomes import doubted, few, hint_of, missing_of, 
 from warpwave.inside.process.supervise import LOST_DEVICE, Death, supervise
 from warpwave.inside.process.workers import as_stage, budget_is_up, report_undisturbed, spawned, time_is_up
 from warpwave.inside.scripts.script import how_to_run_scripts
-from warpwave.inside.test.budget import LONGER_BUDGET, MOST_REACHED, Pace, function_of
+from warpwave.inside.test.budget import CUT_SHORT, LONGER_BUDGET, MOST_REACHED, Pace, function_of
 from warpwave.inside.test.notes import notes_of, refusal
 from warpwave.inside.test.settings import counter_limits, files_with_tests, is_narrowed, pytest_options, selection_of, test_paths
 from warpwave.records import (
@@ -461,9 +461,10 @@ def _report(results: Results, deaths: list[Death], folder: Path) -> StageReport:
             f"{RAN_NO_TEST}{refused}",
             "An option for pytest is wrong, such as the expression of -k.",
         )
-    job, cut = results.job, results.job.limits.budget if results.out_of_time or results.left_out else None
-    reached = Counter({case.id: 0 for case in cases if cut and "::" not in case.id} | {name: 0 for name in results.ended if cut})
-    reached.update(function_of(case.id) for case in cases if cut and "::" in case.id)
+    job, in_part = results.job, {case.id for case in cases if CUT_SHORT in case.properties}
+    cut = job.limits.budget if results.out_of_time or results.left_out or in_part else None
+    reached = Counter(dict.fromkeys((*(case.id for case in cases if "::" not in case.id), *results.ended, *in_part) if cut else (), 0))
+    reached.update(function_of(case.id) for case in cases if cut and "::" in case.id and case.id not in in_part)
     functions = {function_of(case.id) for case in tests if "::" in case.id and not is_load(case.id)}
     untried = {name for name in results.left if "::" in name} - functions
     notes = [*results.notes, *_unjudged(results), *notes_of(results.job, cases, len(results.postponed))]

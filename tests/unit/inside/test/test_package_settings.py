@@ -449,6 +449,20 @@ def test_a_test_that_hangs_ends_with_the_budget(run_inside, tmp_path):
     assert _report(output, "test")["counts"] == {"passed": 1, "timeout": 1}
 
 
+def test_what_had_failed_before_it_was_ended_is_not_told_apart_next_time(run_inside, tmp_path):
+    """It is a failure, and may fail by more if it has more time: a list of known failures does not have it run again."""
+    ended = (
+        "def test_finds():\n    try:\n        time.sleep(1e6)\n    except BaseException:\n        found = pytest.fail.Exception('a race')\n"
+    )
+    ended += "        found.is_finding = True  # as the sanitizer marks it\n        raise found from None\n\n\n"
+    (tmp_path / "test_it.py").write_text("import time\nimport pytest\n\n\n" + ended + "def test_good():\n    pass\n")
+    output = run_inside(tmp_path, Stage.TEST, light=True, benches=(), limits=Limits(budget=Budget(40.0)))
+    report = _report(output, "test")
+
+    assert report["counts"] == {"passed": 1, "failed": 1}
+    assert report["reached"] == {"test_it.py::test_finds": 0, "test_it.py::test_good": 1}
+
+
 def test_with_a_budget_compiling_comes_first(run_inside, package_of_budget):
     """It is cheap, and for every card. A stage that no time is left for says so."""
     output = run_inside(package_of_budget, Stage.TEST, Stage.COMPILE, light=True, benches=(), limits=Limits(budget=Budget(1.0)))
