@@ -213,7 +213,7 @@ def may_be_the_machines(error: BaseException, root: Path) -> bool:
     if isinstance(error, (NotImplementedError, OSError, ImportError)):
         return True
     passed = traceback.walk_tb(error.__traceback__)
-    frames = [(frame, line) for frame, line in passed if _is_own(frame.f_code.co_filename, root)][-_DEEPEST:]
+    frames = [(frame, line) for frame, line in passed if is_own(frame.f_code.co_filename, root)][-_DEEPEST:]
     asked = _OF_MACHINE | (_OF_CARD if frames and _refuses(*frames[-1]) else frozenset())
     for place, (frame, line) in enumerate(reversed(frames)):
         statement = _found(frame, line)[1]
@@ -228,12 +228,13 @@ def may_be_the_machines(error: BaseException, root: Path) -> bool:
             called = inspect.unwrap(value) if callable(value) else None  # it may be cached
             if not isinstance(called, FunctionType) or called.__code__ in [frame.f_code for frame, _ in frames]:
                 continue
-            if _is_own(called.__code__.co_filename, root) and _calls(called, asked, _DEEPEST):
+            if is_own(called.__code__.co_filename, root) and _calls(called, asked, _DEEPEST):
                 return True
     return False
 
 
-def _is_own(file: str, root: Path) -> bool:
+def is_own(file: str, root: Path) -> bool:
+    """Return whether a file is of the package at `root`, not of another one that is installed there."""
     return Path(file).is_relative_to(root) and "site-packages" not in Path(file).relative_to(root).parts
 
 
@@ -304,7 +305,7 @@ def _imported_from(name: str, file: str, known: Mapping[str, Any], root: Path) -
                 module = sys.modules.get(importlib.util.resolve_name(path, known.get("__package__") or ""))
             except ImportError:
                 return None
-            if isinstance(module, ModuleType) and _is_own(str(getattr(module, "__file__", None)), root):
+            if isinstance(module, ModuleType) and is_own(str(getattr(module, "__file__", None)), root):
                 return module, alias.name
     return None
 
@@ -316,7 +317,7 @@ def substituted_module(error: BaseException, root: Path) -> str:
     """
     frames = list(traceback.walk_tb(error.__traceback__))[-1:]
     statement = _found(*frames[0])[1] if frames else None
-    if statement is None or not _is_own(frames[0][0].f_code.co_filename, root):
+    if statement is None or not is_own(frames[0][0].f_code.co_filename, root):
         return ""
     (frame, line) = frames[0]
     if isinstance(error, NameError):

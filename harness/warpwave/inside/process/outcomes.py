@@ -25,7 +25,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType, TracebackType
 from typing import Any, ClassVar, TypeVar
 
-from warpwave.inside.process.judged import is_certain, judged, may_be_the_machines, refuses, substituted_module
+from warpwave.inside.process.judged import is_certain, is_own, judged, may_be_the_machines, refuses, substituted_module
 from warpwave.inside.process.lacking import Package, is_near, missing_modules, missing_plugin, missing_program, pointer, unbuilt
 from warpwave.inside.process.needs import sources
 from warpwave.records import UNCHECKED, NotRun, StageReport, Verdict, worst
@@ -429,7 +429,11 @@ def _import_of_submodule(error: BaseException) -> Exception | None:
     """
     named = _HAS_NO.match(str(error)) if isinstance(error, AttributeError) else None
     package = sys.modules.get(named[1]) if named else None
-    if named is None or not hasattr(package, "__path__") or (name := f"{named[1]}.{named[2]}") in sys.modules:
+    if named is None or package is None or (name := f"{named[1]}.{named[2]}") in sys.modules:
+        return None
+    # Only of the package that is tested: what a module of torch does when it is imported, a second import may not do again.
+    folders = [Path(folder) for folder in getattr(package, "__path__", ())]
+    if Package.root is None or not folders or not all(is_own(f"{folder}/", Package.root) for folder in folders):
         return None
     try:
         importlib.import_module(name)

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping, Sequence
+from types import FrameType
 from typing import NamedTuple
 
 import pytest
@@ -252,10 +253,19 @@ class Turns:
                 self.ended_s = _AGAIN_S
             raise
 
-    def _end(self, number: int, frame: object) -> None:
-        if self._watched:
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        if self._watched and not is_importing(frame):
             self._fired = True
             raise Ended
+
+
+def is_importing(frame: FrameType | None) -> bool:
+    """Return whether a test is in an import, which others need whole: torch refuses to import its compiler again after half of it."""
+    while frame is not None and frame.f_code.co_name != "pytest_runtest_call":
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def function_of(name: str) -> str:

@@ -1,5 +1,6 @@
 """A package that keeps its tests beside itself: its modules are found, and its own settings of pytest are in force."""
 
+import importlib
 import itertools
 import json
 import os
@@ -19,7 +20,7 @@ from warpwave.config.package import import_folders, load_pytest_settings
 from warpwave.config.targets import load_targets
 from warpwave.inside.process.journal import Journal
 from warpwave.inside.process.workers import JOURNAL_VARIABLE
-from warpwave.inside.test.budget import Pace, in_units
+from warpwave.inside.test.budget import Pace, in_units, is_importing
 from warpwave.inside.test.settings import SETTINGS_VARIABLE, Settings
 from warpwave.records import Budget, Limits, Stage, to_json
 
@@ -461,6 +462,17 @@ def test_what_had_failed_before_it_was_ended_is_not_told_apart_next_time(run_ins
 
     assert report["counts"] == {"passed": 1, "failed": 1}
     assert report["reached"] == {"test_it.py::test_finds": 0, "test_it.py::test_good": 1}
+
+
+def test_no_test_is_ended_in_an_import(tmp_path, monkeypatch):
+    """A signal would leave half of torch, and each later test that needs it would fail."""
+    (tmp_path / "half_imported.py").write_text(
+        "import sys\nfrom warpwave.inside.test.budget import is_importing\nseen = is_importing(sys._getframe())\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert importlib.import_module("half_imported").seen
+    assert not is_importing(sys._getframe())
 
 
 def test_with_a_budget_compiling_comes_first(run_inside, package_of_budget):

@@ -24,6 +24,7 @@ from triton.runtime.errors import InterpreterError
 from warpwave.config.targets import load_targets
 from warpwave.inside.fake_gpu import streams, torch_device
 from warpwave.inside.fake_gpu.unknown import unknown
+from warpwave.inside.process.lacking import Package
 from warpwave.inside.process.outcomes import DecidedByData, NotPretended, Pretended, describe, why_not_run, with_reasons
 from warpwave.inside.sanitize.pytest_plugin import failure
 from warpwave.records import Chosen, NotRun, Selection, Stage, StageReport, Verdict
@@ -701,6 +702,8 @@ def test_a_submodule_that_does_not_import_says_why_again(submodule, why, tmp_pat
     monkeypatch.syspath_prepend(tmp_path)
     package = __import__(name)
 
+    assert why_not_run(_raised(lambda: package.within)) is NotRun.RAISED  # a module of torch, say, is not imported again
+    monkeypatch.setattr(Package, "root", tmp_path)
     assert why_not_run(_raised(lambda: package.within)) is why
 
 
