@@ -571,15 +571,17 @@ def warpwave(tmp_path, wheelhouse, engine):
 
 
 def test_a_strangers_package_goes_through_the_whole_line(warpwave, offline, built, data, tmp_path):
-    """A script with a hard-coded device, untouched: compiled for eight cards, merged; all of it the caller's afterwards."""
+    """A script with a hard-coded device, untouched: compiled for eight cards, merged; all of it the caller's afterwards. One of its
+    providers raises on every card."""
     done = warpwave("--kernels", str(data / "scripted"), "--bench", "*.py", *offline)
     out = tmp_path / "out"
     comparison = json.loads((out / "comparison.json").read_text())
     record = json.loads((out / "raw" / "cpu" / "run.json").read_text())
     target = comparison["targets"][0]
 
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert (target["verdict"], target["tests"], target["compiled"]["passed"]) == ("passed", {}, 32)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "raises ValueError on every architecture" in done.stdout
+    assert (target["verdict"], target["tests"], target["compiled"]["passed"], target["host_code"]) == ("failed", {}, 32, {"failed": 6})
     assert record["environment"]["options"]["cap_drop"] == ["ALL"]
     assert record["environment"]["options"]["network"] == "none"
     assert Exit(**record["exit"]) == Exit(0, record["exit"]["seconds"])

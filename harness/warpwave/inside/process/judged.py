@@ -182,7 +182,7 @@ _OF_MACHINE = frozenset(
 )
 # Which card it is. An author refuses some on purpose, and takes others than those that are compiled for.
 _OF_CARD = frozenset(
-    {"device_count", "get_device_capability", "get_device_properties", "get_current_target", "is_bf16_supported", "get_arch_list", "hip"}
+    {"device_count", "get_device_capability", "get_device_properties", "get_current_target", "is_bf16_supported", "get_arch_list"}
     | {"gcnArchName", "total_memory", "has_device_capability", "is_device_capability", "is_device_capability_family"}
 )
 _WRONG_ARGUMENTS = re.compile(r"\w\(\) (got an unexpected keyword|got multiple values|missing \d+ required|takes .+ positional argument)")

@@ -19,6 +19,8 @@ from warpwave.inside.codegen.binary import occupancy, read
 from warpwave.inside.compile import launches
 from warpwave.inside.compile.launches import finish
 from warpwave.inside.compile.stage import Cases, with_its_fault
+from warpwave.inside.fake_gpu.unknown import Asked
+from warpwave.inside.process.outcomes import Pretended
 from warpwave.records import BY_TORCH, HOST_CODE, CompiledKernel, NotRun, Stage, Verdict
 
 ARCHITECTURES = ["sm_80", "sm_90", "sm_100", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"]
@@ -442,7 +444,10 @@ def test_a_package_that_ends_pytest_is_not_said_to_forge_its_results(run_inside,
 # What runs on one architecture and raises, or ends its process, on another is a failure; what raises everywhere is not.
 
 
-def test_what_host_code_raised_has_its_line(tmp_path):
+def test_what_host_code_raised_has_its_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(Pretended, "asked", set())  # as at the start of a case
+    monkeypatch.setattr(Pretended, "refused", False)
+    monkeypatch.setattr(Asked, "since_begin", False)
     (tmp_path / "tiles.py").write_text("def choose(card):\n    return {'a': 1}[card]\n")
     rows: list[dict[str, object]] = []
     told = SimpleNamespace(root=tmp_path, failure=None, origin=TEST, kernel="a")
