@@ -422,10 +422,9 @@ _HAS_NO = re.compile(r"module '?([\w.]+)'? has no attribute '?(\w+)'?")
 
 
 def _import_of_submodule(error: BaseException) -> Exception | None:
-    """Return what the import of a submodule raises that a package is said not to have, although its file is there.
+    """Return why a submodule of the tested package does not import, if the error says that the package has no such attribute.
 
-    Only the first import of a package says what it lacks. Later ones, such as those of `mock.patch("package.module.name")`, find no
-    attribute.
+    Only the first import of the package says why. Later ones, such as those of `mock.patch("package.module.name")`, find no attribute.
     """
     named = _HAS_NO.match(str(error)) if isinstance(error, AttributeError) else None
     package = sys.modules.get(named[1]) if named else None
