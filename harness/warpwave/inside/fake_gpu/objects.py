@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import multiprocessing.popen_fork
 import sys
@@ -161,7 +162,9 @@ def wrapping(make: Callable[..., Any], cls: Any, *args: Any, device: Any = None,
 
 def from_host(make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Make a tensor on the host."""
-    return marks.put_on_host(make(*args, **kwargs))
+    redirect = Redirect.current
+    with redirect.of_host() if redirect else contextlib.nullcontext():
+        return marks.put_on_host(make(*args, **kwargs))
 
 
 def made_there(make: Callable[..., Any], *args: Any, device: Any = None, **kwargs: Any) -> Any:

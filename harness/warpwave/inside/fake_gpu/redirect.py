@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -70,8 +71,19 @@ class Redirect(torch.overrides.TorchFunctionMode):
                 if self.is_on_card(tensor):
                     ALLOCATED.note(tensor)
         if self.watch is not None:
-            self.watch(func, args, kwargs, result)
+            with self.of_host():
+                self.watch(func, args, kwargs, result)
         return result
+
+    @contextlib.contextmanager
+    def of_host(self) -> Iterator[None]:
+        """Leave to torch what it makes for the host meanwhile: nothing that a package registers for a GPU serves it."""
+        outer = getattr(self._calls, "innermost", None)
+        self._calls.innermost = None, (), {"device": "cpu"}
+        try:
+            yield
+        finally:
+            self._calls.innermost = outer
 
     def _answer(self, func: Any, args: Any, kwargs: Any) -> Any:
         name = getattr(func, "__name__", "")

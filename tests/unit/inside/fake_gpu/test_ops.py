@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from importlib.metadata import version
 from types import SimpleNamespace
 
@@ -19,6 +20,7 @@ from warpwave.inside.fake_gpu.answers import changes, shared_ops
 from warpwave.inside.fake_gpu.card import keep_in_backward
 from warpwave.inside.fake_gpu.language import with_index
 from warpwave.inside.fake_gpu.no_data import WithoutData
+from warpwave.inside.fake_gpu.objects import from_host
 from warpwave.inside.fake_gpu.redirect import Redirect
 from warpwave.inside.fake_gpu.torch_device import apply
 from warpwave.inside.fake_gpu.torch_ops import sum_in_fp32
@@ -208,6 +210,16 @@ def test_what_a_card_leaves_to_the_cpu_is_torchs(call, expected, dtype, seen):
 
     assert (made.device.type, made.dtype, made.tolist()) == ("cpu", dtype, expected)
     assert seen == []
+
+
+def test_a_tensor_of_numpy_is_the_hosts(seen, monkeypatch):
+    """Also while the package works on the card, and where warpwave makes one to learn from a call."""
+    monkeypatch.setattr(Redirect.current, "watch", lambda *call: torch.from_numpy(np.ones(3)))
+    monkeypatch.setattr(torch, "from_numpy", functools.partial(from_host, torch.from_numpy))
+    torch.ones(3, device="cuda")
+    torch.from_numpy(np.ones(3))
+
+    assert [name for name, _ in seen if name == "lift"] == []
 
 
 @pytest.mark.parametrize(
